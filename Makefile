@@ -1,0 +1,76 @@
+# Every target makes .venv on first use and installs what it needs, at the versions in constraints.txt.
+
+PYTHON      ?= python3
+PYTEST_ARGS ?=
+VENV        := .venv
+BIN         := $(VENV)/bin
+PIP         := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
+# Silences a banner of mkdocs-material about its own future; it says nothing about this build.
+export NO_MKDOCS_2_WARNING := 1
+
+# What each target installs besides the library, as extras of pyproject.toml.
+EXTRAS_demo  := [plot,sklearn]
+EXTRAS_test  := [test]
+EXTRAS_check := [dev]
+EXTRAS_docs  := [docs]
+EXTRAS_bench :=
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check docs bench format clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.installed-demo  ## train on handwritten digits with a stated belief, and write the figures to demo/
+	$(BIN)/python examples/digits.py --out demo
+
+test: $(VENV)/.installed-test  ## run all tests, with coverage, then the stochastic ones again under a random seed
+	$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
+	$(BIN)/coverage report --include='src/selbo/summary/*' --fail-under=95
+	@seed=$$($(BIN)/python -c 'import random; print(random.randint(1, 99))'); \
+	echo "Again with a random seed. To repeat this run: SELBO_TEST_SEEDS=$$seed $(BIN)/python -m pytest tests -m stochastic"; \
+	SELBO_TEST_SEEDS=$$seed $(BIN)/python -m pytest tests -m stochastic -q $(PYTEST_ARGS)
+
+check: $(VENV)/.installed-check  ## check format, lint, types, and that the documentation builds without a warning
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/mkdocs build --strict --quiet
+
+docs: $(VENV)/.installed-docs  ## build the documentation into site/
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html in a browser."
+
+bench: $(VENV)/.installed-bench  ## run every script in benchmarks/
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+format: $(VENV)/.installed-format  ## format the code and apply the safe lint fixes
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## remove everything made here, except .venv
+	rm -rf site demo build dist htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache
+	find src tests docs examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# --- installation: one stamp per target, older than neither pyproject.toml nor constraints.txt ---
+
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	{ echo "selbo needs Python 3.10 or newer, but '$(PYTHON)' is not: choose another with 'make PYTHON=python3.12 ...'."; exit 1; } >&2
+	@echo "Making $(VENV) with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.build-tools: $(VENV)/.created pyproject.toml constraints.txt
+	@$(PIP) hatchling editables
+	@touch $@
+
+$(VENV)/.installed-format: $(VENV)/.created constraints.txt
+	@$(PIP) ruff
+	@touch $@
+
+$(VENV)/.installed-%: $(VENV)/.build-tools
+	@echo "Installing selbo$(EXTRAS_$*) into $(VENV), once; the first time takes a few minutes ..."
+	@$(PIP) --no-build-isolation -e '.$(EXTRAS_$*)'
+	@touch $@

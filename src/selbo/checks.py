@@ -1,0 +1,150 @@
+"""The one place that phrases errors on bad input: the argument, what was expected, what came."""
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import torch
+from torch import Tensor
+
+ROW_SUM_TOLERANCE: Final = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+"""How far the probabilities of a row may sum from one: rounding of log-softmax at each precision, with room."""
+
+MASS_SUM_TOLERANCE: Final = 1e-6
+"""How far masses typed in by a person may sum from one before it is taken for a mistake; they are then normalised."""
+
+
+def positive(name: str, value: float) -> float:
+    """A finite number above zero."""
+    number = _number(name, value)
+    if not (0 < number < math.inf):
+        raise ValueError(f"`{name}` must be a finite number greater than 0, but got {value!r}")
+    return number
+
+
+def non_negative(name: str, value: float) -> float:
+    """A finite number of at least zero."""
+    number = _number(name, value)
+    if not (0 <= number < math.inf):
+        raise ValueError(f"`{name}` must be a finite number of at least 0, but got {value!r}")
+    return number
+
+
+def fraction(name: str, value: float, *, low: float, high: float, reason: str = "") -> float:
+    """A number strictly between two bounds."""
+    number = _number(name, value)
+    if not (low < number < high):
+        raise ValueError(f"`{name}` must lie strictly between {low:g} and {high:g}{reason}, but got {value!r}")
+    return number
+
+
+def whole(name: str, value: int, *, at_least: int) -> int:
+    """A whole number with a lower bound."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise ValueError(f"`{name}` must be a whole number of at least {at_least}, but got {value!r}")
+    return value
+
+
+def one_of(name: str, value: str, choices: Iterable[str]) -> str:
+    """A choice by name."""
+    known = sorted(choices)
+    if value not in known:
+        raise ValueError(f"`{name}` must be one of {known}, but got {value!r}")
+    return value
+
+
+def increasing(name: str, values: Sequence[float], *, low: float, high: float) -> tuple[float, ...]:
+    """At least one number, strictly increasing, strictly inside an interval."""
+    numbers = tuple(_number(name, v) for v in values)
+    if not numbers:
+        raise ValueError(f"`{name}` must hold at least one number, but got none")
+    if not all(low < v < high for v in numbers):
+        raise ValueError(f"`{name}` must lie strictly between {low:g} and {high:g}, but got {list(numbers)}")
+    if any(b <= a for a, b in itertools.pairwise(numbers)):
+        raise ValueError(f"`{name}` must be strictly increasing, but got {list(numbers)}")
+    return numbers
+
+
+def simplex(name: str, values: Sequence[float], *, at_least: int = 2) -> tuple[float, ...]:
+    """Positive numbers that sum to one (and are normalised exactly)."""
+    numbers = tuple(_number(name, v) for v in values)
+    if len(numbers) < at_least:
+        raise ValueError(f"`{name}` must hold at least {at_least} numbers, but got {len(numbers)}")
+    if not all(0 < v < math.inf for v in numbers):
+        raise ValueError(f"`{name}` must be positive, every one of them, but got {list(numbers)}")
+    total = math.fsum(numbers)
+    if abs(total - 1) > MASS_SUM_TOLERANCE:
+        raise ValueError(f"`{name}` must sum to 1, but the sum of {list(numbers)} is {total:g}")
+    return tuple(v / total for v in numbers)
+
+
+def floating(name: str, tensor: Tensor) -> Tensor:
+    """A tensor of a floating-point type."""
+    if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+        came = f"dtype {tensor.dtype}" if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise ValueError(f"`{name}` must be a floating-point tensor, but got {came}")
+    return tensor
+
+
+def log_probs(tensor: Tensor, *, num_classes: int, validate: bool, name: str = "log_probs") -> Tensor:
+    """Log-probabilities of shape (..., B, K).
+
+    Type and shape are always checked. The values are checked only with ``validate``, because looking at them makes
+    the host wait for the device.
+    """
+    floating(name, tensor)
+    if tensor.ndim < 2:
+        raise ValueError(f"`{name}` must have shape (..., batch, classes), but got {tuple(tensor.shape)}")
+    if tensor.shape[-1] != num_classes:
+        raise ValueError(
+            f"`{name}` must have {num_classes} classes in its last dimension, as the partition has, "
+            f"but got shape {tuple(tensor.shape)}"
+        )
+    if 0 in tensor.shape:
+        raise ValueError(f"`{name}` must not be an empty batch, but got shape {tuple(tensor.shape)}")
+    if validate:
+        _log_prob_values(name, tensor)
+    return tensor
+
+
+def _log_prob_values(name: str, tensor: Tensor) -> None:
+    values = tensor.detach()
+    if torch.isnan(values).any():
+        count = int(torch.isnan(values).sum())
+        raise ValueError(f"`{name}` must hold numbers, but got {count} NaN")
+    tolerance = ROW_SUM_TOLERANCE[values.dtype]
+    if (values > tolerance).any():
+        raise ValueError(
+            f"`{name}` must be logarithms of probabilities, at most 0, but the largest is {values.max().item():.4g}; "
+            "if these are logits, pass `logits.log_softmax(-1)`"
+        )
+    worst = (values.double().exp().sum(-1) - 1).abs().max().item()
+    if worst > tolerance:
+        raise ValueError(
+            f"`{name}` must lie on the simplex: the probabilities of a row differ from a sum of 1 by up to {worst:.2g}"
+        )
+
+
+def _number(name: str, value: float) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"`{name}` must be a number, but got {value!r}") from None
+    if math.isnan(number):
+        raise ValueError(f"`{name}` must be a number, but got NaN")
+    return number
+
+
+def on_simplex(name: str, masses: Tensor, *, strictly_positive: bool = False) -> None:
+    """Masses that are not negative (or all positive) and sum to one; waits for the device."""
+    values = masses.detach().double()
+    if torch.isnan(values).any():
+        raise ValueError(f"`{name}` must hold numbers, but got {int(torch.isnan(values).sum())} NaN")
+    lowest = values.min().item()
+    if lowest < 0 or (strictly_positive and lowest == 0):
+        bound = "positive" if strictly_positive else "at least 0"
+        raise ValueError(f"`{name}` must be {bound} everywhere, but the smallest mass is {lowest:.4g}")
+    worst = (values.sum(-1) - 1).abs().max().item()
+    if worst > ROW_SUM_TOLERANCE[masses.dtype]:
+        raise ValueError(f"`{name}` must lie on the simplex: the masses differ from a sum of 1 by up to {worst:.2g}")

@@ -1,0 +1,74 @@
+"""Numbers that keep the arithmetic finite, each with its reason, and the few functions that every layer shares."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+LOG_PROB_FLOOR: Final = -1e4
+"""Log-probabilities are clamped here, so that log 0 = -inf becomes a number. exp(-1e4) is 0 in every floating-point
+format, so no probability changes; only the gradient of an entry below the floor is cut, and it was 0 already."""
+
+DIRICHLET_FLOOR: Final = 1e-30
+"""Smallest parameter of a Dirichlet distribution. An empty region would have log-density -inf; with the floor it costs
+69 nats. The slope there is at most 1e30 times the concentration, which float32 still holds for 1e6."""
+
+MULTINOMIAL_FLOOR: Final = 1e-30
+"""Smallest region mass inside a logarithm, for the same reason."""
+
+LOG_HALF: Final = -math.log(2.0)
+HALF_LOG_2PI: Final = 0.5 * math.log(2.0 * math.pi)
+
+STIRLING_FROM: Final = 10.0
+STIRLING_TERMS: Final = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
+"""Stirling's series in odd powers of 1/x; from x = 10 on the first term left out is below 1e-15."""
+
+
+def stirling_remainder(x: Tensor) -> Tensor:
+    """Logarithm of Gamma(x) less its leading terms, (x - 1/2) log x - x + log(2 pi) / 2, for x > 0.
+
+    The leading terms of log-gamma functions of a concentration of 1e6 are of the order of 1e7; where they cancel on
+    paper, this is what is left to add, at full precision.
+    """
+    small, large = x.clamp(max=STIRLING_FROM), x.clamp(min=STIRLING_FROM)
+    direct = torch.lgamma(small + 1) - (small + 0.5) * small.log() + small - HALF_LOG_2PI
+    inverse = 1 / large
+    square = inverse * inverse
+    series = torch.zeros_like(x)
+    for term in reversed(STIRLING_TERMS):
+        series = series * square + term
+    return torch.where(x < STIRLING_FROM, direct, series * inverse)
+
+
+def working_dtype(tensor: Tensor) -> torch.dtype:
+    """Type in which region masses and log-densities are computed: float64 where the device has it.
+
+    Log-gamma functions of a concentration of 1e6 are of the order of 1e7 and cancel to a few nats: float32 would be
+    wrong by a whole nat. The tensors are tiny (one number a region), so float64 costs nothing that can be measured.
+    """
+    return torch.float32 if tensor.device.type == "mps" else torch.float64
+
+
+def result_dtype(tensor: Tensor) -> torch.dtype:
+    """Type of a log-density made from ``tensor``: its own, but at least float32 (bf16 has steps of 16 at 3000 nats)."""
+    return torch.promote_types(tensor.dtype, torch.float32)
+
+
+class PreciseModule(nn.Module):
+    """A module whose buffers follow it between devices but never lose precision.
+
+    ``model.half()`` or ``model.to(torch.bfloat16)`` on a network that holds such a module leaves the region edges
+    and s0 in float64; a device without float64 gets float32.
+    """
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        def move(tensor: Tensor) -> Tensor:
+            try:
+                moved = fn(tensor)
+            except TypeError:  # the device has no float64
+                return fn(tensor.float())
+            return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
+
+        return super()._apply(move, recurse)  # type: ignore[no-untyped-call]

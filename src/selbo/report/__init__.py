@@ -1,0 +1,1 @@
+"""Pictures and reports; reads results and summaries, never trains."""

@@ -1,0 +1,221 @@
+"""From numbers a user knows, expected accuracy and class fractions, to a belief about the predictions.
+
+Both are read as statements about calibrated predictions: a classifier whose scores are honest is right with
+probability max_k p_k at each prediction, so its expected accuracy is E max_k p_k; and it should predict each class as
+often as the class occurs.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from selbo import checks
+from selbo.summary.beliefs import Beta, Dirichlet
+from selbo.summary.dirichlet import Array, gamma_tables, largest_entry, log_gamma_cdf, log_integrand
+
+RESIDUAL: Final = 1e-8
+"""Largest error of the fractions and the accuracy of the belief that `expect` returns."""
+
+LOG_RATIO_BOUND: Final = 60.0
+"""Range of log(a / b) in which a Beta is looked for; class fractions down to 1e-20."""
+
+START: Final = 5.0
+FIRST_STEP: Final = 1.0
+SMALLEST_STEP: Final = 1e-3
+"""Path of the Dirichlet solver, in log-odds of the accuracy on its range: where it starts and how it strides."""
+
+MOST_NEWTON_STEPS: Final = 30
+MOST_HALVINGS: Final = 4
+LONGEST_STEP: Final = 5.0
+NEWTON_ERROR: Final = 1e-11
+DIFFERENCE: Final = 1e-3
+"""Newton's method: how far it goes, when it stops, and the change of a log-parameter that stands for a derivative."""
+
+LOG_TOTAL_RANGE: Final = (math.log(1e-9), math.log(1e12))
+"""Range of the sum of the parameters in which a belief is looked for; accuracies from 1 - 1e-9 to 1/K + 1e-6."""
+
+
+def expect(
+    accuracy: float, class_fractions: Sequence[float] | None = None, *, num_classes: int | None = None
+) -> Beta | Dirichlet:
+    r"""The belief of someone who knows how accurate anyone can be, and how frequent each class is.
+
+    For two classes it is the Beta distribution of the score with $P(\text{score} < 1/2)$ equal to the fraction of
+    class 0, Eq. (14), and expected accuracy $E \max(s, 1 - s)$ equal to ``accuracy``, Eq. (9). For more classes it is
+    the Dirichlet distribution whose argmax frequencies are the class fractions and for which $E \max_k p_k$ is
+    ``accuracy``.
+
+    Args:
+        accuracy: Expected accuracy, strictly between 1/K and 1.
+        class_fractions: Fraction of each class, positive, summing to one; equal fractions if not given.
+        num_classes: K, if no fractions are given; 2 if that is not given either.
+
+    Returns:
+        A `Beta` (two classes) or a `Dirichlet` (more), accurate to 1e-8 in every stated number.
+
+    Example:
+        >>> expect(accuracy=0.95, class_fractions=[0.7, 0.3])
+        Beta(0.0615255, 0.142041)
+        >>> expect(accuracy=0.75, num_classes=2)
+        Beta(1, 1)
+    """
+    fractions = _fractions(class_fractions, num_classes)
+    reason = f", which is what {len(fractions)} classes can reach (1/K by guessing, 1 without any error)"
+    checks.fraction("accuracy", accuracy, low=1 / len(fractions), high=1.0, reason=reason)
+    if len(fractions) == 2:
+        return Beta(*_solve_beta(accuracy, fractions[0]))
+    return Dirichlet(_solve_dirichlet(accuracy, np.array(fractions)).tolist())
+
+
+def _fractions(class_fractions: Sequence[float] | None, num_classes: int | None) -> tuple[float, ...]:
+    if class_fractions is None:
+        count = checks.whole("num_classes", 2 if num_classes is None else num_classes, at_least=2)
+        return (1 / count,) * count
+    fractions = checks.simplex("class_fractions", class_fractions)
+    if num_classes is not None and num_classes != len(fractions):
+        raise ValueError(
+            f"`num_classes` must be the number of `class_fractions`, {len(fractions)}, but got {num_classes}"
+        )
+    return fractions
+
+
+def expected_accuracy(a: float, b: float) -> float:
+    r"""Expected accuracy of a binary classifier with calibrated scores distributed as Beta(a, b), Eq. (9).
+
+    $E \max(s, 1 - s) = F(1/2) - \mu\,(2 I_{1/2}(a + 1, b) - 1)$ with $\mu = a / (a + b)$: the closed form of Eq. (18)
+    with its two misprints mended (docs/deviations.md), written with the regularised incomplete beta function $I$.
+    """
+    from scipy.special import betainc
+
+    return float(betainc(a, b, 0.5) + a / (a + b) * (betainc(b, a + 1, 0.5) - betainc(a + 1, b, 0.5)))
+
+
+def _solve_beta(accuracy: float, fraction_0: float) -> tuple[float, float]:
+    """Beta(a, b) with F(1/2) = fraction_0, Eq. (14), and the expected accuracy.
+
+    Two nested one-dimensional roots, each of a monotone function: given a + b, the mean decides F(1/2); along the
+    curve of the right F(1/2), the accuracy falls as a + b grows. No starting point, nothing to diverge.
+    """
+    from scipy.special import betainc
+
+    def with_total(log_total: float) -> tuple[float, float]:
+        total = math.exp(log_total)
+
+        def excess(log_ratio: float) -> float:
+            a, b = total * _sigmoid(log_ratio), total * _sigmoid(-log_ratio)
+            # compare the smaller side: a fraction of 1e-9 is then as well resolved as one of 1/2
+            return float(fraction_0 - betainc(a, b, 0.5) if fraction_0 < 0.5 else betainc(b, a, 0.5) - (1 - fraction_0))
+
+        log_ratio = _root(excess, -LOG_RATIO_BOUND, LOG_RATIO_BOUND)
+        return total * _sigmoid(log_ratio), total * _sigmoid(-log_ratio)
+
+    a, b = with_total(_root(lambda t: accuracy - expected_accuracy(*with_total(t)), *LOG_TOTAL_RANGE))
+    _accept(accuracy, max(abs(expected_accuracy(a, b) - accuracy), abs(float(betainc(a, b, 0.5)) - fraction_0)))
+    return a, b
+
+
+def _sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
+
+
+def _root(increasing: Callable[[float], float], low: float, high: float) -> float:
+    from scipy.optimize import brentq
+
+    if increasing(low) >= 0:
+        return low
+    if increasing(high) <= 0:
+        return high
+    return float(brentq(increasing, low, high, xtol=1e-14, rtol=1e-15, maxiter=500))
+
+
+def _accept(accuracy: float, residual: float) -> None:
+    if not residual <= RESIDUAL:
+        raise ValueError(
+            f"`accuracy` of {accuracy!r} is too close to the ends of what can be reached for a belief to be found "
+            f"(residual {residual:.1g}): move it inwards"
+        )
+
+
+def _solve_dirichlet(accuracy: float, fractions: Array) -> Array:
+    """Dirichlet parameters with the given argmax frequencies and expected accuracy.
+
+    Newton's method in the logarithms of the parameters, carried along a path. Towards accuracy one the parameters are
+    proportional to the fractions; the path starts there and lowers the accuracy in even steps of its log-odds.
+    """
+    goal = _coordinate(accuracy, len(fractions))
+    position = max(goal, START)
+    # for small parameters 1 - E max p = A log 2 P(two draws of a class differ), A their sum
+    rest = (1 - 1 / len(fractions)) * _sigmoid(-position)
+    guess = np.log(fractions * rest / (math.log(2) * (1 - (fractions**2).sum())))
+    log_a, slope, step = _newton(guess, position, fractions), np.zeros(len(fractions)), FIRST_STEP
+    while log_a is not None and position > goal and step > SMALLEST_STEP:
+        ahead = max(goal, position - step)
+        trial = _newton(log_a + slope * (ahead - position), ahead, fractions)
+        if trial is None:
+            step /= 2
+        else:
+            slope, step = (trial - log_a) / (ahead - position), 2 * step
+            log_a, position = trial, ahead
+    if log_a is None or position > goal:
+        _accept(accuracy, math.inf)
+    a: Array = np.exp(np.asarray(log_a))
+    entry = largest_entry(a)
+    _accept(accuracy, float(max(abs(entry.expected - accuracy), np.abs(entry.probabilities - fractions).max())))
+    return a
+
+
+def _coordinate(accuracy: float, num_classes: int) -> float:
+    """Log-odds of the accuracy on its own range, from 1/K to 1."""
+    return math.log(max(accuracy - 1 / num_classes, 1e-300) / max(1 - accuracy, 1e-300))
+
+
+def _newton(log_a: Array, position: float, fractions: Array) -> Array | None:
+    """The solution near a start, or None if the steps stop coming closer before it is reached."""
+    error, jacobian = _errors(log_a, position, fractions)
+    for _ in range(MOST_NEWTON_STEPS):
+        if np.abs(error).max() < NEWTON_ERROR:
+            return log_a
+        step = np.clip(np.linalg.lstsq(jacobian, -error, rcond=None)[0], -LONGEST_STEP, LONGEST_STEP)
+        for _ in range(MOST_HALVINGS):
+            trial_error, trial_jacobian = _errors(log_a + step, position, fractions)
+            if np.linalg.norm(trial_error) < np.linalg.norm(error):
+                break
+            step /= 2
+        else:
+            return log_a if np.abs(error).max() < RESIDUAL else None
+        log_a, error, jacobian = np.asarray(log_a + step), trial_error, trial_jacobian
+    return None
+
+
+def _errors(log_a: Array, position: float, fractions: Array) -> tuple[Array, Array]:
+    """How far log-frequencies and the coordinate of the accuracy are off, (K + 1,), and the derivative by log a."""
+    from scipy.special import digamma
+
+    a = np.exp(log_a)
+    share = a / a.sum()
+    tables = gamma_tables(a)
+    integrand = np.exp(log_integrand(tables))  # (n, K)
+    tail = np.exp(tables.log_tail) * share
+    probabilities = integrand.sum(0) + tail
+    expected = np.exp(tables.nodes) @ integrand.sum(1) / a.sum()
+
+    change = DIFFERENCE / np.sqrt(1 + a)
+    d_log_cdf = (
+        log_gamma_cdf(a * np.exp(change), tables.nodes[:, None])
+        - log_gamma_cdf(a * np.exp(-change), tables.nodes[:, None])
+    ) / (2 * change)
+    d_log_density = a * (tables.nodes[:, None] - digamma(a))
+    own = integrand * (d_log_density - d_log_cdf)
+    d_probabilities = integrand.T @ d_log_cdf + np.diag(own.sum(0))
+    d_log_tail = a * (tables.low - digamma(a + 1)) - share
+    d_probabilities += tail[:, None] * d_log_tail + np.diag(tail)
+    d_sum = np.exp(tables.nodes) @ (integrand.sum(1, keepdims=True) * d_log_cdf + own)
+    d_expected = d_sum / a.sum() - expected * share
+
+    chance = 1 / len(a)
+    slope = 1 / (expected - chance) + 1 / (1 - expected)
+    with np.errstate(divide="ignore"):  # a step too far: log 0 makes the error infinite, and the step is halved
+        error = np.append(np.log(probabilities / fractions), _coordinate(float(expected), len(a)) - position)
+    return error, np.vstack([d_probabilities / probabilities[:, None], slope * d_expected])

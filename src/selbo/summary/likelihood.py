@@ -1,0 +1,266 @@
+"""How likely is the summary under this network: soft histogram of its predictions, and log DP(s0 | s_theta, alpha)."""
+
+from collections.abc import Callable
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from selbo import checks
+from selbo.numerics import (
+    DIRICHLET_FLOOR,
+    HALF_LOG_2PI,
+    MULTINOMIAL_FLOOR,
+    PreciseModule,
+    result_dtype,
+    stirling_remainder,
+    working_dtype,
+)
+from selbo.summary.beliefs import Belief
+from selbo.summary.partitions import Partition
+
+FORMS: Final = ("dirichlet", "multinomial")
+
+PUBLISHED_PSEUDO_COUNT: Final = 1e-4
+"""What the authors' code adds to each Dirichlet parameter."""
+
+PUBLISHED_HISTOGRAM_FLOOR: Final = 1e-6
+"""What the authors' code adds to each region of a binary histogram before normalising it."""
+
+
+def soft_counts(memberships: Tensor) -> Tensor:
+    """Soft number of predictions in each region, Eq. (20): (..., B, R) -> (..., R), summed in double precision."""
+    return memberships.sum(-2, dtype=working_dtype(memberships))
+
+
+def normalise_counts(counts: Tensor, *, floor: float = 0.0) -> Tensor:
+    """Histogram s_theta from soft counts: (..., R) -> (..., R), on the simplex."""
+    raised = counts + floor
+    return raised / raised.sum(-1, keepdim=True)
+
+
+def dirichlet_process_log_prob(
+    histogram: Tensor,
+    *,
+    s0: Tensor,
+    concentration: float | Tensor,
+    pseudo_count: float = 0.0,
+    validate: bool = False,
+) -> Tensor:
+    r"""Log-density of the summary under the Dirichlet process, on one partition: Eq. (5), by Eq. (3).
+
+    Let $h$ be ``histogram``, $s_0$ be ``s0`` and $\alpha$ be ``concentration``:
+
+    $$\log \mathrm{Dir}(s_0 \mid \alpha h_1, \ldots, \alpha h_R) = \log \Gamma(\alpha)
+    - \sum_r \log \Gamma(\alpha h_r) + \sum_r (\alpha h_r - 1) \log s_{0r} .$$
+
+    With $\log \Gamma(x) = (x - \tfrac12) \log x - x + \tfrac12 \log 2\pi + \rho(x)$ this is the same as
+
+    $$-\alpha\, \mathrm{KL}(h \,\|\, s_0) - \sum_r \log s_{0r} + \tfrac12 \sum_r \log(\alpha h_r)
+    - \tfrac12 \log \alpha - \tfrac{R - 1}{2} \log 2\pi + \rho(\alpha) - \sum_r \rho(\alpha h_r) ,$$
+
+    which is how it is computed: the large terms have cancelled, so a concentration of 1e6 keeps its digits.
+
+    Value and gradient are finite for concentrations from 1e-3 to 1e6, for empty regions and for masses of 1e-12.
+
+    Args:
+        histogram: Region masses of the predictions, shape (..., R), on the simplex.
+        s0: Region masses of the summary, shape (R,), strictly positive, on the simplex.
+        concentration: Trust in the summary, in pseudo-observations; greater than 0.
+        pseudo_count: Added to each Dirichlet parameter; the authors' code has 1e-4.
+        validate: Check the values of the tensors too, not only their shapes; waits for the device.
+
+    Returns:
+        Log-density in nats, shape (...), at least float32. Larger is better.
+
+    Example:
+        >>> h, s0 = torch.tensor([0.3, 0.7]), torch.tensor([0.2, 0.8])
+        >>> dirichlet_process_log_prob(h, s0=s0, concentration=8.0)
+        tensor(0.9087)
+    """
+    h, s, alpha = _prepare(histogram, s0, concentration, validate)
+    parameters = (alpha * h + checks.non_negative("pseudo_count", pseudo_count)).clamp(min=DIRICHLET_FLOOR)
+    total = parameters.sum(-1, keepdim=True)
+    kl = (parameters * (parameters / (total * s)).log()).sum(-1)  # alpha KL(h | s0), Eq. (3)
+    each = 0.5 * parameters.log() - stirling_remainder(parameters) - s.log() - HALF_LOG_2PI
+    whole = stirling_remainder(total) - 0.5 * total.log() + HALF_LOG_2PI
+    return (whole.squeeze(-1) + each.sum(-1) - kl).to(result_dtype(histogram))
+
+
+def multinomial_log_prob(
+    histogram: Tensor, *, s0: Tensor, concentration: float | Tensor, validate: bool = False
+) -> Tensor:
+    r"""Log-likelihood of ``concentration`` pseudo-observations distributed as s0, without its constant.
+
+    Let $h$ be ``histogram``: $\alpha \sum_r s_{0r} \log h_r$, that is $-\alpha\, \mathrm{KL}(s_0 \,\|\, h)$ but for a
+    constant. It is largest exactly at $h = s_0$, where the Dirichlet form prefers a histogram slightly nearer to
+    uniform; it is not the paper's likelihood.
+
+    Args:
+        histogram: Region masses of the predictions, shape (..., R), on the simplex.
+        s0: Region masses of the summary, shape (R,), on the simplex.
+        concentration: Number of pseudo-observations; greater than 0.
+        validate: Check the values of the tensors too, not only their shapes; waits for the device.
+
+    Returns:
+        Log-likelihood in nats, shape (...), at least float32. Larger is better.
+
+    Example:
+        >>> h, s0 = torch.tensor([0.3, 0.7]), torch.tensor([0.2, 0.8])
+        >>> multinomial_log_prob(h, s0=s0, concentration=8.0)
+        tensor(-4.2091)
+    """
+    h, s, alpha = _prepare(histogram, s0, concentration, validate)
+    return (alpha * (s * h.clamp(min=MULTINOMIAL_FLOOR).log()).sum(-1)).to(result_dtype(histogram))
+
+
+def _prepare(
+    histogram: Tensor, s0: Tensor, concentration: float | Tensor, validate: bool
+) -> tuple[Tensor, Tensor, float | Tensor]:
+    checks.floating("histogram", histogram)
+    checks.floating("s0", s0)
+    if histogram.ndim < 1 or s0.shape != histogram.shape[-1:]:
+        raise ValueError(
+            f"`s0` must have one mass a region of `histogram`, but got shapes {tuple(s0.shape)} "
+            f"and {tuple(histogram.shape)}"
+        )
+    alpha = concentration if isinstance(concentration, Tensor) else checks.positive("concentration", concentration)
+    if validate:
+        checks.on_simplex("histogram", histogram)
+        checks.on_simplex("s0", s0, strictly_positive=True)
+        checks.positive("concentration", float(alpha))
+    dtype = working_dtype(histogram)
+    return histogram.to(dtype), s0.to(device=histogram.device, dtype=dtype), alpha
+
+
+class SummaryLikelihood(PreciseModule):
+    r"""Log-likelihood of a belief, given the predictions of a network: log DP(s0 | s_theta, alpha), Eq. (5).
+
+    The predictions of a batch are softly sorted into the regions of a partition; the histogram is compared with the
+    belief's. One value a weight draw: average them, as the Summary ELBO does. A sum over the data set: with a mean
+    loss, divide by the number of training examples.
+
+    Args:
+        partition: The regions, e.g. `ScoreBins.equal(10)`.
+        belief: What the predictions should look like, e.g. ``expect(accuracy=0.9)``.
+        concentration: Trust in the belief, alpha, in pseudo-observations.
+        form: ``"dirichlet"`` (the paper) or ``"multinomial"`` (`multinomial_log_prob`).
+        pool_draws: Put the draws, dimension -3, into one histogram, as the authors' multiclass code does.
+        ema_decay: Remember earlier batches: in training mode the likelihood is evaluated at an exponential moving
+            average of the histogram, and its gradient passed on as if that were the batch's. For small batches.
+        pseudo_count: Added to each Dirichlet parameter; the authors' code has 1e-4.
+        histogram_floor: Added to each soft count; the authors' binary code has 1e-6.
+        reduce_counts: Called with the soft counts, shape (..., R), before they are normalised; sum over processes here.
+        validate: Check the values of the log-probabilities too, not only their shapes; waits for the device.
+
+    Example:
+        >>> from selbo.summary.beliefs import Beta
+        >>> from selbo.summary.partitions import ScoreBins
+        >>> summary = SummaryLikelihood(ScoreBins.equal(5), Beta(2, 2), concentration=100.0)
+        >>> scores = torch.linspace(0.05, 0.95, 64)
+        >>> log_probs = torch.stack([1 - scores, scores], -1).log()
+        >>> summary(log_probs) > summary(log_probs.flip(0)[:8])  # eight extreme scores are no Beta(2, 2)
+        tensor(True)
+    """
+
+    s0: Tensor
+    concentration: Tensor
+    average: Tensor
+    average_weight: Tensor
+
+    def __init__(
+        self,
+        partition: Partition,
+        belief: Belief,
+        concentration: float = 1000.0,
+        *,
+        form: str = "dirichlet",
+        pool_draws: bool = False,
+        ema_decay: float | None = None,
+        pseudo_count: float = 0.0,
+        histogram_floor: float = 0.0,
+        reduce_counts: Callable[[Tensor], Tensor] | None = None,
+        validate: bool = False,
+    ) -> None:
+        super().__init__()
+        if not isinstance(partition, Partition):
+            raise ValueError(f"`partition` must be a partition such as selbo.ScoreBins, but got {partition!r}")
+        if not isinstance(belief, Belief):
+            raise ValueError(f"`belief` must be a belief such as selbo.Beta or selbo.Masses, but got {belief!r}")
+        self.partition = partition
+        self.form = checks.one_of("form", form, FORMS)
+        self.pool_draws = pool_draws
+        self.ema_decay = None if ema_decay is None else checks.fraction("ema_decay", ema_decay, low=0.0, high=1.0)
+        self.pseudo_count = checks.non_negative("pseudo_count", pseudo_count)
+        self.histogram_floor = checks.non_negative("histogram_floor", histogram_floor)
+        self.reduce_counts = reduce_counts
+        self.validate = validate
+        self.belief_name = repr(belief)
+        s0 = belief.masses(partition)
+        self.register_buffer("s0", s0)
+        alpha = checks.positive("concentration", concentration)
+        self.register_buffer("concentration", torch.tensor(alpha, dtype=torch.float64))
+        if self.ema_decay is not None:
+            self.register_buffer("average", torch.zeros_like(s0))
+            self.register_buffer("average_weight", torch.zeros((), dtype=torch.float64))
+
+    def histogram(self, log_probs: Tensor) -> Tensor:
+        """Soft histogram s_theta of a batch: (..., B, K) -> (..., R), on the simplex, at least float32."""
+        return self._histogram(log_probs).to(result_dtype(log_probs))
+
+    def forward(self, log_probs: Tensor) -> Tensor:
+        """Log-likelihood of the summary.
+
+        Args:
+            log_probs: Log-probabilities, shape (..., B, K); leading dimensions are weight draws.
+
+        Returns:
+            In nats, larger is better; shape (...), or without dimension -3 if the draws are pooled.
+        """
+        histogram = self._histogram(log_probs)
+        if self.ema_decay is not None and self.training:
+            histogram = self._with_memory(histogram)
+        return self._log_prob(histogram).to(result_dtype(log_probs))
+
+    def _histogram(self, log_probs: Tensor) -> Tensor:
+        counts = soft_counts(self.partition.memberships(log_probs, validate=self.validate))
+        if self.pool_draws and counts.ndim > 1:
+            counts = counts.sum(-2)
+        if self.reduce_counts is not None:
+            counts = self.reduce_counts(counts)
+        return normalise_counts(counts, floor=self.histogram_floor)
+
+    def _log_prob(self, histogram: Tensor) -> Tensor:
+        if self.form == "multinomial":
+            return multinomial_log_prob(histogram, s0=self.s0, concentration=self._alpha(histogram))
+        return dirichlet_process_log_prob(
+            histogram, s0=self.s0, concentration=self._alpha(histogram), pseudo_count=self.pseudo_count
+        )
+
+    def _alpha(self, histogram: Tensor) -> Tensor:
+        return self.concentration.to(histogram.device)
+
+    def _with_memory(self, histogram: Tensor) -> Tensor:
+        """Value of the moving average, gradient of the batch.
+
+        The gradient of the log-likelihood by the histogram is taken at the average, where it is steady, and applied
+        to the histogram of the batch at full weight: the surrogate sum_r c_r h_r with c_r the derivative at the
+        average. Divided by its weight, the average is that of the batches seen so far, from the first one on.
+        """
+        decay = self.ema_decay
+        assert decay is not None
+        now = histogram.detach()
+        weight = decay * self.average_weight + (1 - decay)
+        average = (decay * self.average + (1 - decay) * now) / weight
+        self.average.mul_(decay).add_((1 - decay) * now.reshape(-1, now.shape[-1]).mean(0))
+        self.average_weight.copy_(weight)
+        return average + (histogram - now)
+
+    def extra_repr(self) -> str:
+        """Belief and concentration, for ``print``."""
+        options = [f"belief={self.belief_name}", f"concentration={self.concentration.item():g}", f"form={self.form!r}"]
+        if self.pool_draws:
+            options.append("pool_draws=True")
+        if self.ema_decay is not None:
+            options.append(f"ema_decay={self.ema_decay:g}")
+        return ", ".join(options)

@@ -1,0 +1,410 @@
+"""Regions A_1 .. A_R of the probability simplex: how much of a prediction lies in each, softly and hard.
+
+A prediction is a row of log-probabilities. Everything here works with log-odds, log p - log(1 - p), computed from the
+log-probabilities without ever forming 1 - p, so a prediction of 1 - 1e-30 is told apart from one of 1 - 1e-20.
+
+Each interval partition rests on one function a crossing, positive above its edge and negative below. The soft
+membership of a region is the softmax of the crossings summed from the left: rows lie on the simplex by construction,
+no region is ever negative, and the largest membership is always the region the prediction falls in, however soft the
+edges and however unequal the regions.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from selbo import checks
+from selbo.numerics import LOG_HALF, LOG_PROB_FLOOR, PreciseModule
+
+SPACES: Final = ("logit", "probability")
+
+SLOPE_FACTOR: Final = 7.0
+"""Slope of an edge times the width of the narrower region beside it; docs/measurements.md says why."""
+
+PUBLISHED_SLOPE: Final = 500.0
+"""The slope of the paper's soft histogram, in probability space."""
+
+LONE_WIDTH: Final = 1.0
+"""Width, in nats of log-odds, that sets the slope of an edge with no bounded region on either side."""
+
+
+def binary_log_odds(log_probs: Tensor) -> Tensor:
+    """Log-odds of class 1: (..., 2) -> (...), exact for any prediction, because log(1 - p_1) is log p_0."""
+    return log_probs[..., 1] - log_probs[..., 0]
+
+
+def log_odds(log_probs: Tensor) -> Tensor:
+    """Log-odds of each class against all others, log p_k - log(1 - p_k): (..., K) -> (..., K)."""
+    largest = _is_largest(log_probs)
+    rest_of_largest = log_probs.masked_fill(largest, -math.inf).logsumexp(-1, keepdim=True)
+    # every other class has p <= 1/2, where 1 - p loses nothing
+    rest_of_others = torch.log1p(-log_probs.clamp(max=LOG_HALF).exp())
+    return log_probs - torch.where(largest, rest_of_largest, rest_of_others)
+
+
+def top_log_odds(log_probs: Tensor) -> Tensor:
+    """Log-odds of the predicted class: (..., K) -> (...)."""
+    largest = _is_largest(log_probs)
+    top = log_probs.masked_fill(~largest, -math.inf).amax(-1)
+    return top - log_probs.masked_fill(largest, -math.inf).logsumexp(-1)
+
+
+def _is_largest(log_probs: Tensor) -> Tensor:
+    classes = torch.arange(log_probs.shape[-1], device=log_probs.device)
+    return classes == log_probs.argmax(-1, keepdim=True)
+
+
+class Edges(PreciseModule):
+    r"""Edges $e_1 < \ldots < e_E$ on the scale of one probability, and how softly each is crossed.
+
+    With $z$ the log-odds of a probability $p$, $k$ the slope factor and $w_j$ the width of the narrower region beside
+    edge $j$, a crossing is
+
+    - in logit space $\;\varphi_j = (z - z_j) + k \tanh\bigl((z - z_j) / w_j\bigr)$, with $z_j$ the log-odds of $e_j$:
+      a step of height $k$ at the edge and, far from it, a slope of one, the rate at which the gradient of the
+      cross-entropy fades too, so that a saturated prediction feels the summary as much as it feels its label;
+    - in probability space $\;\varphi_j = k\,(p - e_j) / w_j$.
+
+    Args:
+        edges: Strictly increasing, strictly between ``lower`` and 1.
+        lower: Where the lowest region begins.
+        space: ``"logit"`` or ``"probability"``.
+        slope_factor: Slope times width, $k$; larger is harder.
+        slope: One slope for all edges, in probability space, instead of one that follows the widths.
+    """
+
+    probabilities: Tensor
+    complements: Tensor
+    positions: Tensor
+    widths: Tensor
+    slope_factor: Tensor
+
+    def __init__(
+        self, edges: Sequence[float], *, lower: float, space: str, slope_factor: float, slope: float | None = None
+    ) -> None:
+        super().__init__()
+        self.values = tuple(edges)
+        self.space = checks.one_of("space", space, SPACES)
+        self.constant_slope = slope is not None
+        if slope is not None and space != "probability":
+            raise ValueError("`slope` is a slope in probability space, but got space='logit'; use `slope_factor` there")
+        probabilities = torch.tensor(self.values, dtype=torch.float64)
+        positions = torch.logit(probabilities)
+        bounds = torch.tensor([lower, *self.values, 1.0], dtype=torch.float64)
+        regions = (bounds if space == "probability" else torch.logit(bounds)).diff()
+        self.register_buffer("probabilities", probabilities)
+        self.register_buffer("complements", 1 - probabilities)
+        self.register_buffer("positions", positions)
+        self.register_buffer("widths", torch.ones_like(regions[1:]) if slope is not None else _narrower(regions))
+        factor = checks.positive("slope_factor", slope_factor) if slope is None else checks.positive("slope", slope)
+        self.register_buffer("slope_factor", torch.tensor(factor, dtype=torch.float64))
+
+    def crossings(self, log_odds: Tensor) -> Tensor:
+        """How far above each edge: (...) -> (..., E), zero on the edge."""
+        values = log_odds.unsqueeze(-1)
+        factor, widths = self._like(self.slope_factor, values), self._like(self.widths, values)
+        if self.space == "probability":
+            return factor * self._distances(values) / widths
+        distance = values - self._like(self.positions, values)
+        return distance + factor * torch.tanh(distance / widths)
+
+    def count_below(self, log_odds: Tensor) -> Tensor:
+        """How many edges lie below: (...) -> (...) long."""
+        values = log_odds.unsqueeze(-1)
+        return (values > self._like(self.positions, values)).sum(-1)
+
+    def _distances(self, log_odds: Tensor) -> Tensor:
+        # p - e above one half as (1 - e) - (1 - p): both small there, so nothing is lost
+        from_zero = torch.sigmoid(log_odds) - self._like(self.probabilities, log_odds)
+        from_one = self._like(self.complements, log_odds) - torch.sigmoid(-log_odds)
+        return torch.where(self._like(self.probabilities, log_odds) < 0.5, from_zero, from_one)
+
+    def _like(self, buffer: Tensor, values: Tensor) -> Tensor:
+        return buffer.to(device=values.device, dtype=values.dtype)
+
+    def extra_repr(self) -> str:
+        """Edges and softness, for ``print``."""
+        slope = "slope" if self.constant_slope else "slope_factor"
+        return f"{list(self.values)}, space={self.space!r}, {slope}={self.slope_factor.item():g}"
+
+
+def _narrower(widths: Tensor) -> Tensor:
+    """Width of the narrower of the two regions beside each edge; unbounded or empty regions do not count."""
+    usable = torch.where(widths.isfinite() & (widths > 0), widths, torch.full_like(widths, math.inf))
+    narrower = torch.minimum(usable[:-1], usable[1:])
+    return torch.where(narrower.isfinite(), narrower, torch.full_like(narrower, LONE_WIDTH))
+
+
+def interval_memberships(crossings: Tensor) -> Tensor:
+    r"""Soft memberships of the intervals between edges: (..., E) -> (..., E + 1).
+
+    The odds of two neighbouring intervals are the exponential of the crossing between them: the adjacent-category
+    logit model of ordinal regression. Eq. (19) is its cumulative-logit sibling; the two agree but for terms of the
+    order of $e^{-k}$ (docs/deviations.md), and this one needs no equal slopes to stay non-negative.
+    """
+    return torch.softmax(_steps(crossings), dim=-1)
+
+
+def _steps(crossings: Tensor) -> Tensor:
+    return torch.nn.functional.pad(crossings.cumsum(-1), (1, 0))
+
+
+def closed_memberships(probs: Tensor, *, edges: Tensor, slope: Tensor) -> Tensor:
+    """Soft memberships as printed in the paper, Eq. (19): a pair of sigmoids a bin, the ends 0 and 1 being edges too.
+
+    Rows do not sum to one: a saturated score counts one half. For the published experiments only.
+    """
+    above = torch.sigmoid(slope * (probs.unsqueeze(-1) - edges))
+    return above[..., :-1] - above[..., 1:]
+
+
+class Partition(PreciseModule, ABC):
+    """Regions of the simplex. Subclasses say how a prediction is shared between them.
+
+    Attributes:
+        num_classes: K, the length of a prediction.
+        num_regions: R.
+    """
+
+    num_classes: int
+    num_regions: int
+
+    def memberships(self, log_probs: Tensor, *, validate: bool = False) -> Tensor:
+        """Share of each prediction in each region.
+
+        Args:
+            log_probs: Log-probabilities, shape (..., B, K).
+            validate: Look at the values too, not only at shape and type; waits for the device.
+
+        Returns:
+            Shape (..., B, R), rows on the simplex, differentiable; float32 for half-precision input.
+        """
+        return self._memberships(self._prepare(log_probs, validate))
+
+    def assign(self, log_probs: Tensor, *, validate: bool = False) -> Tensor:
+        """Region each prediction falls in: (..., B, K) -> (..., B) long. An edge belongs to the region below it."""
+        return self._assign(self._prepare(log_probs, validate))
+
+    def forward(self, log_probs: Tensor) -> Tensor:
+        """Soft memberships, so that a partition can be used as a layer."""
+        return self.memberships(log_probs)
+
+    def set_slope_factor(self, slope_factor: float | Tensor) -> None:
+        """Make the edges softer or harder, in place; to anneal them, call this between training steps."""
+        buffers = [module.slope_factor for module in self.modules() if isinstance(module, Edges)]
+        if not buffers:
+            raise ValueError(f"`set_slope_factor` needs a partition with edges, but {type(self).__name__} has none")
+        value = slope_factor if isinstance(slope_factor, Tensor) else checks.positive("slope_factor", slope_factor)
+        for buffer in buffers:
+            buffer.fill_(value)
+
+    def _prepare(self, log_probs: Tensor, validate: bool) -> Tensor:
+        checks.log_probs(log_probs, num_classes=self.num_classes, validate=validate)
+        at_least_single = torch.promote_types(log_probs.dtype, torch.float32)
+        return log_probs.to(at_least_single).clamp(min=LOG_PROB_FLOOR)
+
+    @abstractmethod
+    def _memberships(self, log_probs: Tensor) -> Tensor:
+        """Memberships of checked, finite log-probabilities."""
+
+    @abstractmethod
+    def _assign(self, log_probs: Tensor) -> Tensor:
+        """Regions of checked, finite log-probabilities."""
+
+
+class ScoreBins(Partition):
+    """Bins of the score of a binary classifier, the probability of class 1.
+
+    The outer bins are open: a saturated score counts in full. The histogram of the paper (closed ends, slope 500 in
+    probability space) is ``ScoreBins.published``.
+
+    Args:
+        edges: Interior edges, strictly increasing, in (0, 1); R = len(edges) + 1 bins.
+        space: Where distance to an edge is measured, ``"logit"`` or ``"probability"``.
+        slope_factor: Slope of an edge times the width of the narrower bin beside it; larger is harder.
+        slope: One slope for all edges, in probability space.
+        closed: Put edges at 0 and 1 too, as the paper does; needs ``slope``.
+
+    Example:
+        >>> bins = ScoreBins([0.25, 0.75])
+        >>> scores = torch.tensor([0.001, 0.5, 0.8])
+        >>> log_probs = torch.stack([1 - scores, scores], -1).log()
+        >>> bins.assign(log_probs)
+        tensor([0, 1, 2])
+        >>> bins.memberships(log_probs).sum(-1)
+        tensor([1., 1., 1.])
+    """
+
+    def __init__(
+        self,
+        edges: Sequence[float],
+        *,
+        space: str = "logit",
+        slope_factor: float = SLOPE_FACTOR,
+        slope: float | None = None,
+        closed: bool = False,
+    ) -> None:
+        super().__init__()
+        if closed and slope is None:
+            raise ValueError("`closed` bins need one `slope` for all edges, as in the paper, but got slope=None")
+        inner = checks.increasing("edges", edges, low=0, high=1)
+        self.num_classes = 2
+        self.num_regions = len(inner) + 1
+        self.closed = closed
+        self.edges = Edges(inner, lower=0.0, space=space, slope_factor=slope_factor, slope=slope)
+
+    @classmethod
+    def equal(cls, num_bins: int, *, space: str = "logit", slope_factor: float = SLOPE_FACTOR) -> "ScoreBins":
+        """Bins of equal width.
+
+        Example:
+            >>> ScoreBins.equal(4).edges.values
+            (0.25, 0.5, 0.75)
+        """
+        checks.whole("num_bins", num_bins, at_least=2)
+        return cls([i / num_bins for i in range(1, num_bins)], space=space, slope_factor=slope_factor)
+
+    @classmethod
+    def published(cls, edges: Sequence[float]) -> "ScoreBins":
+        """The histogram of the paper and its code: closed ends, slope 500 in probability space."""
+        return cls(edges, space="probability", slope=PUBLISHED_SLOPE, closed=True)
+
+    def _memberships(self, log_probs: Tensor) -> Tensor:
+        score = binary_log_odds(log_probs)
+        if not self.closed:
+            return interval_memberships(self.edges.crossings(score))
+        inner = self.edges.probabilities.to(score)
+        ends = torch.nn.functional.pad(torch.nn.functional.pad(inner, (1, 0)), (0, 1), value=1.0)
+        return closed_memberships(torch.sigmoid(score), edges=ends, slope=self.edges.slope_factor.to(score))
+
+    def _assign(self, log_probs: Tensor) -> Tensor:
+        return self.edges.count_below(binary_log_odds(log_probs))
+
+    def extra_repr(self) -> str:
+        """Number of bins, for ``print``."""
+        return f"num_regions={self.num_regions}" + (", closed=True" if self.closed else "")
+
+
+class CornerShells(Partition):
+    """The corners of the simplex, shell by shell, and its centre.
+
+    With thresholds (.85, .95) and K classes there are 2K + 1 regions, in this order: p_k > .95 for each class, then
+    .85 < p_k <= .95 for each class, last the centre, where no class exceeds .85. Thresholds of at least one half make
+    them disjoint.
+
+    Args:
+        num_classes: K, at least 2.
+        thresholds: Any number of them, strictly increasing, in [0.5, 1).
+        space: Where distance to a threshold is measured, ``"logit"`` or ``"probability"``.
+        slope_factor: Slope of a threshold times the width of the narrower shell beside it; larger is harder.
+        slope: One slope for all thresholds, in probability space; the paper's code has 500.
+
+    Example:
+        >>> shells = CornerShells(3)
+        >>> shells.num_regions
+        7
+        >>> shells.assign(torch.tensor([[0.96, 0.03, 0.01], [0.05, 0.05, 0.9], [0.5, 0.3, 0.2]]).log())
+        tensor([0, 5, 6])
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        thresholds: Sequence[float] = (0.85, 0.95),
+        *,
+        space: str = "logit",
+        slope_factor: float = SLOPE_FACTOR,
+        slope: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_classes = checks.whole("num_classes", num_classes, at_least=2)
+        levels = checks.increasing("thresholds", thresholds, low=0, high=1)
+        if levels[0] < 0.5:
+            raise ValueError(f"`thresholds` must be at least 0.5, or the shells would overlap, but got {list(levels)}")
+        self.num_regions = len(levels) * num_classes + 1
+        self.edges = Edges(levels, lower=1 / num_classes, space=space, slope_factor=slope_factor, slope=slope)
+
+    def _memberships(self, log_probs: Tensor) -> Tensor:
+        # weight of a shell against the centre: the crossings of all thresholds up to it
+        climb = self.edges.crossings(log_odds(log_probs)).cumsum(-1)  # (..., B, K, T)
+        shells = climb.flip(-1).transpose(-1, -2).flatten(-2)  # highest threshold first, then class by class
+        return torch.softmax(torch.nn.functional.pad(shells, (0, 1)), dim=-1)
+
+    def _assign(self, log_probs: Tensor) -> Tensor:
+        level = self.edges.count_below(top_log_odds(log_probs))
+        shell = (len(self.edges.values) - level) * self.num_classes + log_probs.argmax(-1)
+        return torch.where(level > 0, shell, torch.full_like(shell, self.num_regions - 1))
+
+    def extra_repr(self) -> str:
+        """Number of classes and regions, for ``print``."""
+        return f"num_classes={self.num_classes}, num_regions={self.num_regions}"
+
+
+class ClassRegions(Partition):
+    """One region a class: where that class is predicted, however surely.
+
+    Args:
+        num_classes: K, at least 2.
+        temperature: Softness. Memberships are softmax(log_probs / temperature): towards 0 the predicted class alone,
+            at 1 the predicted probabilities themselves, whose mean over a batch is the mean softmax.
+
+    Example:
+        >>> regions = ClassRegions(3)
+        >>> regions.memberships(torch.tensor([[0.5, 0.3, 0.2]]).log())
+        tensor([[0.5000, 0.3000, 0.2000]])
+    """
+
+    def __init__(self, num_classes: int, temperature: float = 1.0) -> None:
+        super().__init__()
+        self.num_classes = checks.whole("num_classes", num_classes, at_least=2)
+        self.num_regions = num_classes
+        self.temperature = checks.positive("temperature", temperature)
+
+    def _memberships(self, log_probs: Tensor) -> Tensor:
+        return torch.softmax(log_probs / self.temperature, dim=-1)
+
+    def _assign(self, log_probs: Tensor) -> Tensor:
+        return log_probs.argmax(-1)
+
+    def extra_repr(self) -> str:
+        """Classes and softness, for ``print``."""
+        return f"num_classes={self.num_classes}, temperature={self.temperature:g}"
+
+
+class ConfidenceBins(Partition):
+    """Bins of the largest predicted probability, whatever the class; the partition for very many classes.
+
+    Args:
+        edges: Strictly increasing, in (1/K, 1), since no largest probability is below 1/K; R = len(edges) + 1 bins.
+        num_classes: K, at least 2.
+        space: Where distance to an edge is measured, ``"logit"`` or ``"probability"``.
+        slope_factor: Slope of an edge times the width of the narrower bin beside it; larger is harder.
+
+    Example:
+        >>> bins = ConfidenceBins([0.5, 0.9], num_classes=4)
+        >>> bins.assign(torch.tensor([[0.4, 0.3, 0.2, 0.1], [0.0, 0.95, 0.05, 0.0]]).log())
+        tensor([0, 2])
+    """
+
+    def __init__(
+        self, edges: Sequence[float], num_classes: int, *, space: str = "logit", slope_factor: float = SLOPE_FACTOR
+    ) -> None:
+        super().__init__()
+        self.num_classes = checks.whole("num_classes", num_classes, at_least=2)
+        inner = checks.increasing("edges", edges, low=1 / num_classes, high=1)
+        self.num_regions = len(inner) + 1
+        self.edges = Edges(inner, lower=1 / num_classes, space=space, slope_factor=slope_factor)
+
+    def _memberships(self, log_probs: Tensor) -> Tensor:
+        return interval_memberships(self.edges.crossings(top_log_odds(log_probs)))
+
+    def _assign(self, log_probs: Tensor) -> Tensor:
+        return self.edges.count_below(top_log_odds(log_probs))
+
+    def extra_repr(self) -> str:
+        """Number of classes and bins, for ``print``."""
+        return f"num_classes={self.num_classes}, num_regions={self.num_regions}"

@@ -1,0 +1,73 @@
+"""The seed contract, and the guard on the global random states.
+
+A test that draws random numbers takes the argument `seed` and makes its own generator from it. It runs with seed 0,
+and must pass for every seed from 0 to 99: `SELBO_TEST_SEEDS=0-99 pytest -m stochastic`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+
+SEEDS_VARIABLE = "SELBO_TEST_SEEDS"
+
+
+def chosen_seeds() -> range:
+    """The seeds of this run: one number, or an inclusive range `low-high`."""
+    text = os.environ.get(SEEDS_VARIABLE, "0")
+    match = re.fullmatch(r"(\d+)(?:-(\d+))?", text)
+    if match is None:
+        raise pytest.UsageError(f"{SEEDS_VARIABLE} must be a seed such as 7 or a range such as 0-99, got {text!r}")
+    low, high = int(match[1]), int(match[2] or match[1])
+    if high < low:
+        raise pytest.UsageError(f"{SEEDS_VARIABLE} must be an increasing range, got {text!r}")
+    return range(low, high + 1)
+
+
+def pytest_report_header() -> str:
+    seeds = chosen_seeds()
+    text = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]}-{seeds[-1]}"
+    return f"seeds of stochastic tests: {text} (set {SEEDS_VARIABLE} to change)"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" in metafunc.fixturenames:
+        values = [pytest.param(seed, marks=pytest.mark.stochastic) for seed in chosen_seeds()]
+        metafunc.parametrize("seed", values, ids=lambda seed: f"seed{seed}")
+
+
+def _numpy_state() -> object:
+    name, keys, *rest = np.random.get_state()  # noqa: NPY002  (the global state is what is guarded)
+    return name, keys.tobytes(), *rest
+
+
+GLOBAL_STATES: dict[str, Callable[[], object]] = {
+    "torch": lambda: torch.get_rng_state().numpy().tobytes(),
+    "numpy": _numpy_state,
+    "random": random.getstate,
+}
+
+
+class GlobalStateGuard:
+    """A plugin, not a plain fixture, so that it also stands around the doctests in `src`."""
+
+    @pytest.fixture(autouse=True)
+    def _global_random_state_is_untouched(self) -> Iterator[None]:
+        before = {name: state() for name, state in GLOBAL_STATES.items()}
+        yield
+        touched = [name for name, state in GLOBAL_STATES.items() if state() != before[name]]
+        assert not touched, (
+            f"the global random state of {' and '.join(touched)} was touched: "
+            "draw from a generator that is passed as an argument, and do not seed the global one"
+        )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    chosen_seeds()  # a mistake in the variable stops the run here, in one sentence
+    config.pluginmanager.register(GlobalStateGuard(), "global-state-guard")

@@ -1,0 +1,213 @@
+"""Imports inside `selbo` point down, and `import selbo` is light and has no side effect."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "selbo"
+
+# From the bottom up. A module may import lower layers and its own package; never its siblings, never upwards.
+LAYERS = (
+    {"checks", "numerics"},
+    {"summary", "nn", "models", "metrics", "data"},
+    {"objectives"},
+    {"training", "evaluation"},
+    {"estimator", "report"},
+    {"experiments", "elicit"},
+    {"cli"},
+)
+HEIGHT = {part: height for height, layer in enumerate(LAYERS) for part in layer}
+
+OPTIONAL = {"matplotlib", "sklearn", "typer", "rich", "pandas"}
+SLOW = {"scipy.stats"}
+REQUIRED = {"torch", "numpy", "scipy"}
+IMPORT_SECONDS = 0.5
+
+
+# --- the checker ---
+
+
+def imported_names(tree: ast.AST, package: list[str]) -> list[tuple[int, str]]:
+    """Line and absolute dotted name of everything a module imports, wherever in the file; `package` is its parent."""
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            names += [(node.lineno, f"{source}.{alias.name}") for alias in node.names]
+    return names
+
+
+def violations(root: Path) -> list[str]:
+    """Sentences on every import below `root`, the folder of a package named `selbo`, that breaks the layering."""
+    found = []
+    for path in sorted(root.rglob("*.py")):
+        relative = path.relative_to(root)
+        part = relative.with_suffix("").parts[0]
+        if relative == Path("__init__.py"):
+            continue  # the public names may come from everywhere
+        if part not in HEIGHT:
+            found.append(f"{relative}: '{part}' has no layer; give it one in tests/test_architecture.py")
+            continue
+        package = ["selbo", *relative.parent.parts]
+        for line, name in imported_names(ast.parse(path.read_text(encoding="utf-8")), package):
+            head, _, rest = f"{name}.".partition(".")
+            target = rest.split(".")[0]
+            if head != "selbo" or target == part:
+                continue
+            if target not in HEIGHT:
+                found.append(f"{relative}:{line}: '{part}' imports the package root ({name}), which is above it")
+            elif HEIGHT[target] >= HEIGHT[part]:
+                where = "beside" if HEIGHT[target] == HEIGHT[part] else "above"
+                found.append(f"{relative}:{line}: '{part}' imports '{target}' ({name}), which is {where} it")
+    return found
+
+
+def test_imports_point_down() -> None:
+    assert PACKAGE.is_dir()
+    assert violations(PACKAGE) == []
+
+
+def test_there_is_no_utils_module() -> None:
+    assert [str(p) for p in PACKAGE.rglob("*") if p.stem in {"utils", "util", "helpers", "misc"}] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "complaint"),
+    [
+        ("summary/likelihood.py", "from selbo.objectives.elbo import ELBO", "'objectives' .* above it"),
+        ("summary/likelihood.py", "from ..objectives import elbo", "'objectives' .* above it"),
+        ("summary/likelihood.py", "def f():\n    import selbo.cli.main", ":2: .*'cli' .* above it"),
+        ("summary/likelihood.py", "from selbo import cli", "'cli' .* above it"),
+        ("summary/likelihood.py", "from ..metrics.scores import brier", "'metrics' .* beside it"),
+        ("summary/likelihood.py", "from .. import SummaryELBO", "package root"),
+        ("summary/likelihood.py", "import selbo", "package root"),
+        ("checks.py", "from .numerics import TINY", "'numerics' .* beside it"),
+        ("data/corruptions/blur.py", "from ...models.mlp import MLP", "'models' .* beside it"),
+        ("novelty.py", "", "'novelty' has no layer"),
+    ],
+)
+def test_the_checker_reports(tmp_path: Path, module: str, source: str, complaint: str) -> None:
+    (tmp_path / module).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / module).write_text(source)
+    (found,) = violations(tmp_path)
+    assert re.search(complaint, found), found
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("__init__.py", "from selbo.summary.likelihood import SummaryLikelihood\nfrom .cli import main"),
+        ("summary/__init__.py", "from .likelihood import SummaryLikelihood"),
+        (
+            "summary/likelihood.py",
+            "import torch\nfrom ..checks import f\nfrom . import partitions\nfrom .beliefs import g",
+        ),
+        ("summary/likelihood.py", "import selbo.numerics\nfrom selbo.summary.partitions import Partition"),
+        ("data/corruptions/blur.py", "from ..store import path\nfrom . import noise\nfrom ...checks import f"),
+        ("cli/main.py", "from selbo import experiments, summary, numerics"),
+    ],
+)
+def test_the_checker_accepts(tmp_path: Path, module: str, source: str) -> None:
+    (tmp_path / module).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / module).write_text(source)
+    assert violations(tmp_path) == []
+
+
+# --- what `import selbo` does, seen from a fresh interpreter ---
+
+PROBE = """
+import json, random, sys, time
+import numpy, torch
+
+def states():
+    return [torch.get_rng_state().tolist(), str(numpy.random.get_state(legacy=False)), random.getstate()]
+
+before, start = states(), time.perf_counter()
+import selbo
+seconds = time.perf_counter() - start
+print(json.dumps({
+    "seconds": seconds,
+    "modules": sorted(sys.modules),
+    "selbo": [name for name in sys.modules if name.partition(".")[0] == "selbo"],
+    "untouched": states() == before,
+}))
+"""
+
+
+def probe(folder: Path) -> dict[str, object]:
+    run = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False, cwd=folder)
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+@pytest.fixture(scope="module")
+def fresh_import(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    return probe(tmp_path_factory.mktemp("fresh"))
+
+
+def test_import_loads_no_optional_and_no_slow_module(fresh_import: dict[str, object]) -> None:
+    assert (OPTIONAL | SLOW) & set(fresh_import["modules"]) == set()
+
+
+def run_at_import(tree: ast.Module) -> ast.Module:
+    """The tree without the bodies of functions and of `if TYPE_CHECKING`."""
+
+    class Prune(ast.NodeTransformer):
+        def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+            return None
+
+        def visit_If(self, node: ast.If) -> ast.AST:
+            return ast.Pass() if "TYPE_CHECKING" in ast.unparse(node.test) else self.generic_visit(node)
+
+    return Prune().visit(tree)
+
+
+def test_import_needs_only_torch_numpy_scipy(fresh_import: dict[str, object]) -> None:
+    """Judged by the imports of every `selbo` module that is loaded, so that what those three bring does not count."""
+    foreign = []
+    for name in fresh_import["selbo"]:
+        path = PACKAGE.parent.joinpath(*name.split("."))
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        package = ["selbo", *path.relative_to(PACKAGE).parent.parts]
+        imports = imported_names(run_at_import(ast.parse(path.read_text(encoding="utf-8"))), package)
+        heads = {target.partition(".")[0] for _, target in imports}
+        foreign += [f"{name} imports {head}" for head in heads - sys.stdlib_module_names - REQUIRED - {"selbo"}]
+    assert foreign == []
+
+
+def test_only_imports_that_run_are_judged() -> None:
+    source = """
+import a
+if TYPE_CHECKING:
+    import b
+def f():
+    import c
+class C:
+    import d
+    def m(self):
+        import e
+"""
+    assert [name for _, name in imported_names(run_at_import(ast.parse(source)), [])] == ["a", "d"]
+
+
+def test_import_leaves_the_random_states_alone(fresh_import: dict[str, object]) -> None:
+    assert fresh_import["untouched"]
+
+
+def test_import_is_quick(fresh_import: dict[str, object], tmp_path: Path) -> None:
+    """On top of torch and numpy; the best of three, because the first may compile and the machine may be busy."""
+    seconds = fresh_import["seconds"]
+    for _ in range(2):
+        if seconds >= IMPORT_SECONDS:
+            seconds = min(seconds, probe(tmp_path)["seconds"])
+    assert seconds < IMPORT_SECONDS
