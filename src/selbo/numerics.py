@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import torch
 from torch import Tensor, nn
@@ -52,8 +52,37 @@ def working_dtype(tensor: Tensor) -> torch.dtype:
 
 
 def result_dtype(tensor: Tensor) -> torch.dtype:
-    """Type of a log-density made from ``tensor``: its own, but at least float32 (bf16 has steps of 16 at 3000 nats)."""
+    """Type of what is made from ``tensor``: its own, but at least float32 (bf16 has steps of 16 at 3000 nats)."""
     return torch.promote_types(tensor.dtype, torch.float32)
+
+
+class _Widen(torch.autograd.Function):
+    """Cast to a wider type; on the way back, a gradient too large for the narrow type becomes its largest number."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+        return tensor.to(dtype)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, torch.dtype], output: Tensor) -> None:
+        ctx.narrow = inputs[0].dtype
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        limit = torch.finfo(ctx.narrow).max
+        return gradients[0].clamp(-limit, limit).to(ctx.narrow), None
+
+
+def widen(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Cast to a type at least as wide, so that gradients come back finite.
+
+    float16 ends at 65504, which the gradient of a log-density by a nearly empty region exceeds.
+    """
+    if tensor.dtype in (torch.float16, torch.bfloat16):
+        return cast(Tensor, _Widen.apply(tensor, dtype))  # type: ignore[no-untyped-call]
+    return tensor.to(dtype)
 
 
 class PreciseModule(nn.Module):
@@ -64,11 +93,18 @@ class PreciseModule(nn.Module):
     """
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        def move(tensor: Tensor) -> Tensor:
-            try:
-                moved = fn(tensor)
-            except TypeError:  # the device has no float64
-                return fn(tensor.float())
-            return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
+        return super()._apply(fn if isinstance(fn, _KeepPrecision) else _KeepPrecision(fn), recurse)  # type: ignore[no-untyped-call]
 
-        return super()._apply(move, recurse)  # type: ignore[no-untyped-call]
+
+class _KeepPrecision:
+    """Moves a tensor as a function would, but leaves its type alone."""
+
+    def __init__(self, fn: Callable[[Tensor], Tensor]) -> None:
+        self.fn = fn
+
+    def __call__(self, tensor: Tensor) -> Tensor:
+        try:
+            moved = self.fn(tensor)
+        except TypeError:  # the device has no float64
+            return self.fn(tensor.float())
+        return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)

@@ -14,6 +14,7 @@ from selbo.numerics import (
     PreciseModule,
     result_dtype,
     stirling_remainder,
+    widen,
     working_dtype,
 )
 from selbo.summary.beliefs import Belief
@@ -130,7 +131,7 @@ def _prepare(
         checks.on_simplex("s0", s0, strictly_positive=True)
         checks.positive("concentration", float(alpha))
     dtype = working_dtype(histogram)
-    return histogram.to(dtype), s0.to(device=histogram.device, dtype=dtype), alpha
+    return widen(histogram, dtype), s0.to(device=histogram.device, dtype=dtype), alpha
 
 
 class SummaryLikelihood(PreciseModule):
@@ -202,7 +203,8 @@ class SummaryLikelihood(PreciseModule):
         self.register_buffer("concentration", torch.tensor(alpha, dtype=torch.float64))
         if self.ema_decay is not None:
             self.register_buffer("average", torch.zeros_like(s0))
-            self.register_buffer("average_weight", torch.zeros((), dtype=torch.float64))
+            # one entry, not none: torch.compile loses in-place changes of float64 tensors without dimensions
+            self.register_buffer("average_weight", torch.zeros(1, dtype=torch.float64))
 
     def histogram(self, log_probs: Tensor) -> Tensor:
         """Soft histogram s_theta of a batch: (..., B, K) -> (..., R), on the simplex, at least float32."""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from selbo import checks
-from selbo.numerics import LOG_HALF, LOG_PROB_FLOOR, PreciseModule
+from selbo.numerics import LOG_HALF, LOG_PROB_FLOOR, PreciseModule, result_dtype, widen
 
 SPACES: Final = ("logit", "probability")
 
@@ -204,8 +204,7 @@ class Partition(PreciseModule, ABC):
 
     def _prepare(self, log_probs: Tensor, validate: bool) -> Tensor:
         checks.log_probs(log_probs, num_classes=self.num_classes, validate=validate)
-        at_least_single = torch.promote_types(log_probs.dtype, torch.float32)
-        return log_probs.to(at_least_single).clamp(min=LOG_PROB_FLOOR)
+        return widen(log_probs, result_dtype(log_probs)).clamp(min=LOG_PROB_FLOOR)
 
     @abstractmethod
     def _memberships(self, log_probs: Tensor) -> Tensor:

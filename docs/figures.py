@@ -1,0 +1,143 @@
+"""Regenerate the images of the documentation: `.venv/bin/python docs/figures.py`, about a minute on one core.
+
+With the name of an image, such as `toy_repair`, only that one; `--out` writes elsewhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+import selbo
+from selbo.report import figures, histograms, labels, style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+IMAGES = Path(__file__).parent / "images"
+
+NUM_LOGITS = 2048
+STEPS = 1500
+LEARNING_RATE = 0.05
+CONCENTRATION = 1000.0
+ANNEALED = (1.0, 50.0)  # slope factor at the first and at the last step
+
+
+def belief_on_simplex() -> Figure:
+    return figures.belief_on_simplex()
+
+
+def dirichlet_process_draws() -> Figure:
+    return figures.dirichlet_process_draws(generator=torch.Generator().manual_seed(1))
+
+
+def summary_against_histogram() -> Figure:
+    """Ten classes: what someone who expects an accuracy of .9 believes, and predictions of two simulated networks."""
+    generator = torch.Generator().manual_seed(0)
+    partition = selbo.CornerShells(10)
+    belief = selbo.expect(0.9, num_classes=10)
+    directions = torch.randn(4096, 10, generator=generator) + 0.3 * torch.randn(10, generator=generator)
+    summary = selbo.SummaryLikelihood(partition, belief)
+    named = {
+        "confident network": summary.histogram((20 * directions).log_softmax(-1)),
+        "hesitant network": summary.histogram((7 * directions).log_softmax(-1)),
+    }
+    return figures.summary_against_histogram(partition, summary.s0, named)
+
+
+def toy_repair() -> Figure:
+    """Can the DP term alone move free logits to s0? Final hard histograms of three soft ones, in four cases."""
+    starts = {"over-confident start": overconfident_start, "central start": central_start}
+    targets = {"uniform": selbo.Uniform(), "Beta(5, 5)": selbo.Beta(5, 5)}
+    bins = selbo.ScoreBins.equal(10)
+    axis = labels.region_axis(bins)
+    with style.style():
+        figure = style.new_figure(width=style.TWO_COLUMNS, height=4.6)
+        grid = figure.subplots(len(targets), len(starts), sharey="row")
+        for row, (target_name, belief) in zip(grid, targets.items(), strict=True):
+            s0 = belief.masses(bins).numpy()
+            for axes, (start_name, start) in zip(row, starts.items(), strict=True):
+                final = {name: train(start(), belief) for name, train in CURES.items()}
+                named = histograms.with_distance(s0, final)
+                histograms.compare(axes, s0, named, axis=axis, width=style.TWO_COLUMNS / 2 - figures.MARGIN)
+                axes.set_title(f"{start_name}, target {target_name}", pad=30)
+                axes.legend(*histograms.legend_entries(axes), loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+            row[0].set_ylabel("share of the predictions")
+    return figure
+
+
+def overconfident_start() -> torch.Tensor:
+    generator = torch.Generator().manual_seed(0)
+    sign = 2.0 * torch.randint(2, (NUM_LOGITS,), generator=generator) - 1
+    return sign * (6 + torch.randn(NUM_LOGITS, generator=generator))
+
+
+def central_start() -> torch.Tensor:
+    return 0.3 * torch.randn(NUM_LOGITS, generator=torch.Generator().manual_seed(0))
+
+
+def published_histogram(start: torch.Tensor, belief: selbo.summary.beliefs.Belief) -> np.ndarray:
+    edges = selbo.ScoreBins.equal(10).edges.values
+    bins = selbo.ScoreBins.published(edges)
+    summary = selbo.SummaryLikelihood(bins, belief, CONCENTRATION, pseudo_count=1e-4, histogram_floor=1e-6)
+    return repair(start, summary)
+
+
+def default_slope(start: torch.Tensor, belief: selbo.summary.beliefs.Belief) -> np.ndarray:
+    return repair(start, selbo.SummaryLikelihood(selbo.ScoreBins.equal(10), belief, CONCENTRATION))
+
+
+def annealed_slope(start: torch.Tensor, belief: selbo.summary.beliefs.Belief) -> np.ndarray:
+    return repair(start, selbo.SummaryLikelihood(selbo.ScoreBins.equal(10), belief, CONCENTRATION), anneal=True)
+
+
+CURES = {"authors' histogram": published_histogram, "default slope": default_slope, "annealed slope": annealed_slope}
+
+
+def repair(start: torch.Tensor, summary: selbo.SummaryLikelihood, *, anneal: bool = False) -> np.ndarray:
+    """Hard histogram of free logits after training on the DP term alone."""
+    logits = start.clone().requires_grad_()
+    optimiser = torch.optim.Adam([logits], lr=LEARNING_RATE)
+    first, last = ANNEALED
+    for step in range(STEPS):
+        if anneal:
+            summary.partition.set_slope_factor(first * (last / first) ** (step / (STEPS - 1)))
+        loss = -summary(log_probs(logits)) / NUM_LOGITS
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    regions = summary.partition.assign(log_probs(logits.detach()))
+    return np.bincount(regions.numpy(), minlength=summary.partition.num_regions) / NUM_LOGITS
+
+
+def log_probs(logits: torch.Tensor) -> torch.Tensor:
+    return torch.stack([torch.zeros_like(logits), logits], -1).log_softmax(-1)
+
+
+DRAWN: dict[str, Callable[[], Figure]] = {
+    "belief_on_simplex": belief_on_simplex,
+    "dirichlet_process_draws": dirichlet_process_draws,
+    "summary_against_histogram": summary_against_histogram,
+    "toy_repair": toy_repair,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Regenerate the images of the documentation.")
+    parser.add_argument("names", nargs="*", help=f"any of {', '.join(DRAWN)}; all if none is given")
+    parser.add_argument("--out", type=Path, default=IMAGES)
+    arguments = parser.parse_args()
+    if unknown := set(arguments.names) - set(DRAWN):
+        parser.error(f"unknown image {sorted(unknown)}; choose from {sorted(DRAWN)}")
+    torch.set_num_threads(1)  # the tensors are small: more threads only wait for each other
+    for name in arguments.names or DRAWN:
+        style.save(DRAWN[name](), arguments.out, name, formats=["png"])
+
+
+if __name__ == "__main__":
+    main()

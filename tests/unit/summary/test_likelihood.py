@@ -1,0 +1,470 @@
+"""The Dirichlet-process likelihood of a summary, and the module around it."""
+
+import copy
+import math
+
+import mpmath
+import pytest
+import torch
+from torch.distributions import Dirichlet, Multinomial
+
+import selbo
+from selbo.summary import likelihood
+from selbo.summary.likelihood import dirichlet_process_log_prob, multinomial_log_prob
+
+H = torch.tensor([0.3, 0.7], dtype=torch.float64)
+S0 = torch.tensor([0.2, 0.8], dtype=torch.float64)
+
+
+def random_simplex(*shape, seed=0, power=3):
+    values = torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).pow(power) + 1e-9
+    return values / values.sum(-1, keepdim=True)
+
+
+def random_log_probs(*shape, seed=0, scale=2.0):
+    generator = torch.Generator().manual_seed(seed)
+    return (scale * torch.randn(shape, generator=generator, dtype=torch.float64)).log_softmax(-1)
+
+
+def reference(histogram, s0, concentration):
+    """Log-density of a Dirichlet distribution with fifty digits."""
+    with mpmath.workdps(50):
+        a = [mpmath.mpf(concentration) * mpmath.mpf(float(h)) for h in histogram]
+        value = mpmath.loggamma(sum(a)) - sum(mpmath.loggamma(x) for x in a)
+        return value + sum((x - 1) * mpmath.log(mpmath.mpf(float(s))) for x, s in zip(a, s0, strict=True))
+
+
+class TestDirichletProcess:
+    """Eq. (5), evaluated on a partition by Eq. (3)."""
+
+    @pytest.mark.parametrize("regions", [2, 7, 21])
+    @pytest.mark.parametrize("concentration", [1e-3, 0.7, 10.0, 1e3, 1e4, 1e6])
+    def test_equation_5_by_equation_3(self, regions, concentration):
+        for seed in range(5):
+            histogram, s0 = random_simplex(regions, seed=seed), random_simplex(regions, seed=seed + 100)
+            for target in (s0, histogram):  # far from s0, and where the large terms cancel
+                value = dirichlet_process_log_prob(histogram, s0=target, concentration=concentration).item()
+                expected = reference(histogram, target, concentration)
+                assert abs(value - expected) < 1e-10 * max(1, abs(expected))
+
+    def test_torch_agrees(self):
+        histogram, s0 = random_simplex(4, 6), random_simplex(6, seed=9)
+        expected = Dirichlet(50.0 * histogram).log_prob(s0)
+        value = dirichlet_process_log_prob(histogram, s0=s0, concentration=50.0)
+        torch.testing.assert_close(value, expected, rtol=1e-10, atol=1e-10)
+
+    def test_two_regions_are_a_beta(self):
+        expected = torch.distributions.Beta(8 * 0.3, 8 * 0.7).log_prob(torch.tensor(0.2))
+        assert dirichlet_process_log_prob(H, s0=S0, concentration=8.0).item() == pytest.approx(
+            expected.item(), rel=1e-5
+        )
+
+    def test_the_order_of_the_arguments_matters(self):
+        """Dir(s0 | alpha h) is 0.9087; Dir(h | alpha s0) would be 0.5052."""
+        assert dirichlet_process_log_prob(H, s0=S0, concentration=8.0).item() == pytest.approx(0.9087, abs=1e-4)
+        assert dirichlet_process_log_prob(S0, s0=H, concentration=8.0).item() == pytest.approx(0.5052, abs=1e-4)
+
+    def test_flat_when_all_parameters_are_one(self):
+        """With R regions, alpha = R and a uniform histogram the Dirichlet is flat: (R - 1)! everywhere."""
+        for seed in range(3):
+            value = dirichlet_process_log_prob(
+                torch.full((5,), 0.2, dtype=torch.float64), s0=random_simplex(5, seed=seed), concentration=5.0
+            )
+            assert value.item() == pytest.approx(math.log(24.0), rel=1e-12)
+
+    def test_it_is_a_density_of_s0(self):
+        """Over s0 = (x, 1 - x) it integrates to one."""
+        x = (torch.arange(200000, dtype=torch.float64) + 0.5) / 200000
+        density = [
+            dirichlet_process_log_prob(H, s0=torch.stack([v, 1 - v]), concentration=12.0).exp()
+            for v in x[:: 200000 // 2000]
+        ]
+        assert torch.stack(density).mean().item() == pytest.approx(1.0, rel=2e-3)
+
+    def test_gradients(self):
+        histogram = random_simplex(3, 5).requires_grad_()
+        for concentration in (0.5, 20.0, 3000.0):
+            assert torch.autograd.gradcheck(
+                lambda h, c=concentration: dirichlet_process_log_prob(h, s0=S0_5, concentration=c), (histogram,)
+            )
+
+    def test_gradient_is_the_digamma_formula(self):
+        """alpha (log s0 - digamma(alpha h) + digamma(alpha)), audit part C."""
+        histogram = random_simplex(5).requires_grad_()
+        dirichlet_process_log_prob(histogram, s0=S0_5, concentration=70.0).backward()
+        digamma = [float(mpmath.digamma(70.0 * h)) for h in histogram.tolist()]
+        expected = 70.0 * (S0_5.log() - torch.tensor(digamma, dtype=torch.float64) + float(mpmath.digamma(70.0)))
+        torch.testing.assert_close(histogram.grad, expected, rtol=1e-10, atol=1e-8)
+
+    @pytest.mark.parametrize("concentration", [1e-3, 1.0, 1e3, 1e6])
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+    def test_extremes_are_finite(self, concentration, dtype):
+        histograms = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5], [1e-7, 0.0, 1.0], [0.2, 0.3, 0.5]], dtype=dtype)
+        for s0 in ([0.5, 0.3, 0.2], [1e-12, 1 - 2e-12, 1e-12], [1 - 1e-6, 1e-6 - 1e-12, 1e-12]):
+            histogram = histograms.clone().requires_grad_()
+            s0 = torch.tensor(s0, dtype=torch.float64)
+            value = dirichlet_process_log_prob(histogram, s0=s0, concentration=concentration)
+            assert value.dtype == torch.promote_types(dtype, torch.float32)
+            assert value.isfinite().all()
+            value.sum().backward()
+            assert histogram.grad.isfinite().all()
+
+    def test_an_empty_region_costs_what_the_floor_says(self):
+        """69 nats, less the log-mass of the region: log Gamma(1e-30) is 69.08."""
+        full = dirichlet_process_log_prob(
+            torch.tensor([1.0 - 1e-12, 1e-12], dtype=torch.float64), s0=S0, concentration=1e-18
+        )
+        empty = dirichlet_process_log_prob(torch.tensor([1.0, 0.0], dtype=torch.float64), s0=S0, concentration=1e-18)
+        assert (full - empty).item() == pytest.approx(0.0, abs=1e-6)  # at the floor already
+        one_region = dirichlet_process_log_prob(torch.tensor([1.0, 0.0], dtype=torch.float64), s0=S0, concentration=1.0)
+        assert one_region.item() == pytest.approx(-math.log(1e30) - math.log(0.8), abs=1e-6)
+
+    def test_the_maximum_is_nearer_to_uniform_than_s0(self):
+        """Audit part C: at concentration 100 the maximiser is about (alpha s0 + 1/2) / sum, not s0."""
+        s0 = torch.tensor([0.01, 0.09, 0.9], dtype=torch.float64)
+        logits = s0.log().clone().requires_grad_()
+        optimizer = torch.optim.LBFGS([logits], max_iter=200, line_search_fn="strong_wolfe", tolerance_grad=1e-10)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = -dirichlet_process_log_prob(logits.softmax(-1), s0=s0, concentration=100.0)
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        best = logits.detach().softmax(-1)
+        assert best[0] > s0[0] * 1.3
+        torch.testing.assert_close(best, (100 * s0 + 0.5) / 101.5, rtol=0.02, atol=2e-4)
+
+    def test_large_concentration_is_a_reverse_kl(self):
+        """Between two histograms the difference tends to alpha times the difference of KL(h | s0)."""
+        a, b, s0 = (
+            random_simplex(4, seed=1, power=1),
+            random_simplex(4, seed=2, power=1),
+            random_simplex(4, seed=3, power=1),
+        )
+        kl = lambda h: (h * (h / s0).log()).sum()  # noqa: E731
+        difference = dirichlet_process_log_prob(a, s0=s0, concentration=1e6) - dirichlet_process_log_prob(
+            b, s0=s0, concentration=1e6
+        )
+        assert (difference / 1e6).item() == pytest.approx((kl(b) - kl(a)).item(), rel=1e-4)
+
+    def test_pseudo_count_of_the_published_code(self):
+        expected = Dirichlet(8 * H + 1e-4).log_prob(S0)
+        value = dirichlet_process_log_prob(H, s0=S0, concentration=8.0, pseudo_count=1e-4)
+        torch.testing.assert_close(value, expected, rtol=1e-12, atol=0)
+
+    def test_concentration_may_be_a_tensor(self):
+        expected = dirichlet_process_log_prob(H, s0=S0, concentration=8.0)
+        assert dirichlet_process_log_prob(H, s0=S0, concentration=torch.tensor(8.0)).item() == expected.item()
+
+
+S0_5 = random_simplex(5, seed=42)
+
+
+class TestMultinomial:
+    def test_against_torch_up_to_its_constant(self):
+        """Counts 20 s0 are whole numbers here, so torch's multinomial applies; its constant does not depend on h."""
+        s0 = torch.tensor([0.1, 0.4, 0.5], dtype=torch.float64)
+        values = []
+        for seed in range(3):
+            h = random_simplex(3, seed=seed)
+            torch_value = Multinomial(20, probs=h).log_prob(20 * s0)
+            values.append((multinomial_log_prob(h, s0=s0, concentration=20.0) - torch_value).item())
+        assert values == pytest.approx([values[0]] * 3, rel=1e-9)
+
+    def test_largest_exactly_at_s0(self):
+        h = S0_5.clone().requires_grad_()
+        multinomial_log_prob(h, s0=S0_5, concentration=9.0).backward()
+        torch.testing.assert_close(h.grad, torch.full_like(S0_5, 9.0))  # constant along the simplex: stationary
+
+    def test_empty_regions_are_finite(self):
+        h = torch.tensor([1.0, 0.0]).requires_grad_()
+        value = multinomial_log_prob(h, s0=S0, concentration=1e6)
+        value.backward()
+        assert value.isfinite()
+        assert h.grad.isfinite().all()
+
+
+class TestSummaryLikelihood:
+    def test_is_the_density_of_the_histogram_of_the_batch(self):
+        partition, belief = selbo.ScoreBins([0.2, 0.6]), selbo.Masses([0.2, 0.3, 0.5])
+        summary = selbo.SummaryLikelihood(partition, belief, concentration=40.0)
+        log_probs = random_log_probs(3, 17, 2)
+        histogram = partition.memberships(log_probs).mean(-2)  # Eq. (20), normalised
+        torch.testing.assert_close(summary.histogram(log_probs), histogram, rtol=1e-12, atol=0)
+        expected = Dirichlet(40.0 * histogram).log_prob(torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64))
+        torch.testing.assert_close(summary(log_probs), expected, rtol=1e-9, atol=1e-9)
+        assert summary(log_probs).shape == (3,)
+        assert summary(log_probs[0]).shape == ()
+
+    def test_counts_are_sums_of_memberships(self):
+        """Eq. (20), by a loop."""
+        memberships = random_simplex(2, 5, 3)
+        expected = torch.stack([sum(memberships[s, i] for i in range(5)) for s in range(2)])
+        torch.testing.assert_close(likelihood.soft_counts(memberships), expected)
+
+    def test_one_region_says_nothing(self):
+        """With all mass in the only reachable regions the term cannot depend on where in them the scores are."""
+        summary = selbo.SummaryLikelihood(selbo.ClassRegions(2, temperature=1e-4), selbo.Masses([0.5, 0.5]), 100.0)
+        near, far = torch.tensor([[0.6, 0.4], [0.4, 0.6]]).log(), torch.tensor([[0.9, 0.1], [0.2, 0.8]]).log()
+        torch.testing.assert_close(summary(near), summary(far))
+
+    def test_pooled_draws_share_a_histogram(self):
+        kwargs = {"partition": selbo.CornerShells(3), "belief": selbo.Uniform(), "concentration": 30.0}
+        log_probs = random_log_probs(4, 9, 3)
+        pooled = selbo.SummaryLikelihood(**kwargs, pool_draws=True)
+        flat = selbo.SummaryLikelihood(**kwargs)
+        torch.testing.assert_close(pooled(log_probs), flat(log_probs.reshape(36, 3)))
+        torch.testing.assert_close(pooled(log_probs[0]), flat(log_probs[0]))
+        assert pooled(log_probs.expand(2, 4, 9, 3)).shape == (2,)
+        assert pooled(log_probs) > flat(log_probs).mean()  # Jensen
+
+    def test_published_options(self):
+        """As the audit describes the authors' binary code: closed bins, + 1e-6, normalised, alpha h + 1e-4."""
+        edges = [0.1, 0.5, 0.9]
+        summary = selbo.SummaryLikelihood(
+            selbo.ScoreBins.published(edges),
+            selbo.Beta(1, 1),
+            concentration=100.0,
+            pseudo_count=likelihood.PUBLISHED_PSEUDO_COUNT,
+            histogram_floor=likelihood.PUBLISHED_HISTOGRAM_FLOOR,
+        )
+        log_probs = random_log_probs(33, 2, scale=4.0)
+        above = torch.sigmoid(500 * (log_probs[:, 1:].exp() - torch.tensor([0.0, *edges, 1.0], dtype=torch.float64)))
+        counts = (above[:, :-1] - above[:, 1:]).sum(0) + 1e-6
+        histogram = counts / counts.sum()
+        expected = Dirichlet(100 * histogram + 1e-4).log_prob(torch.tensor([0.1, 0.4, 0.4, 0.1], dtype=torch.float64))
+        torch.testing.assert_close(summary(log_probs), expected, rtol=1e-8, atol=1e-8)
+
+    @pytest.mark.parametrize("form", ["dirichlet", "multinomial"])
+    def test_gradient_reaches_every_prediction(self, form):
+        summary = selbo.SummaryLikelihood(selbo.ScoreBins.equal(10), selbo.Uniform(), form=form)
+        logits = 5 * torch.randn(64, 2, generator=torch.Generator().manual_seed(1))
+        logits.requires_grad_()
+        summary(logits.log_softmax(-1)).backward()
+        assert logits.grad.isfinite().all()
+        assert (logits.grad != 0).all()
+
+    def test_result_types(self):
+        summary = selbo.SummaryLikelihood(selbo.ScoreBins.equal(4), selbo.Uniform())
+        for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+            log_probs = random_log_probs(32, 2).to(dtype)
+            expected = torch.promote_types(dtype, torch.float32)
+            assert summary(log_probs).dtype == expected
+            assert summary.histogram(log_probs).dtype == expected
+
+    def test_half_precision_networks_keep_a_double_precision_summary(self):
+        summary = selbo.SummaryLikelihood(selbo.ScoreBins.equal(4), selbo.Beta(5, 300)).half()
+        assert summary.s0.dtype == torch.float64
+        torch.testing.assert_close(summary.s0, selbo.Beta(5, 300).masses(selbo.ScoreBins.equal(4)), rtol=0, atol=0)
+
+    def test_state_dict_and_deepcopy(self):
+        def make(concentration):
+            return selbo.SummaryLikelihood(selbo.ScoreBins.equal(4), selbo.Uniform(), concentration, ema_decay=0.5)
+
+        first, second = make(10.0), make(99.0)
+        first(random_log_probs(8, 2))
+        second.load_state_dict(first.state_dict())
+        log_probs = random_log_probs(8, 2, seed=5)
+        assert torch.equal(copy.deepcopy(first)(log_probs), second(log_probs))
+
+    def test_no_parameters_to_train(self):
+        assert not list(selbo.SummaryLikelihood(selbo.ScoreBins.equal(4), selbo.Uniform()).parameters())
+
+    def test_counts_can_be_summed_over_processes(self):
+        """Two halves whose counts are added see the histogram of the whole, and its gradient."""
+        partition, belief = selbo.ScoreBins.equal(5), selbo.Beta(2, 3)
+        whole = selbo.SummaryLikelihood(partition, belief, 200.0)
+        log_probs = random_log_probs(20, 2).requires_grad_()
+        halves = log_probs[:13], log_probs[13:]
+        other = likelihood.soft_counts(partition.memberships(halves[1]))
+        half = selbo.SummaryLikelihood(partition, belief, 200.0, reduce_counts=lambda counts: counts + other)
+        torch.testing.assert_close(half(halves[0]), whole(log_probs))
+        expected = torch.autograd.grad(whole(log_probs), log_probs)[0]
+        torch.testing.assert_close(torch.autograd.grad(half(halves[0]), log_probs)[0], expected)
+
+    def test_printing_says_what_is_believed(self):
+        text = repr(selbo.SummaryLikelihood(selbo.ScoreBins.equal(4), selbo.Beta(2, 3), pool_draws=True, ema_decay=0.9))
+        for part in ("Beta(2, 3)", "concentration=1000", "pool_draws=True", "ema_decay=0.9", "ScoreBins"):
+            assert part in text
+
+
+class TestMovingAverage:
+    def make(self, **kwargs):
+        return selbo.SummaryLikelihood(selbo.ScoreBins.equal(5), selbo.Beta(2, 2), concentration=300.0, **kwargs)
+
+    @pytest.mark.parametrize("form", ["dirichlet", "multinomial"])
+    def test_the_first_batch_is_its_own_average(self, form):
+        plain, averaged = self.make(form=form), self.make(form=form, ema_decay=0.9)
+        log_probs = random_log_probs(16, 2).requires_grad_()
+        torch.testing.assert_close(averaged(log_probs), plain(log_probs))
+        averaged = self.make(form=form, ema_decay=0.9)
+        torch.testing.assert_close(
+            torch.autograd.grad(averaged(log_probs), log_probs), torch.autograd.grad(plain(log_probs), log_probs)
+        )
+
+    def test_value_and_gradient_by_hand(self):
+        """After batches h1, h2: the average is (.8 x .2 h1 + .2 h2) / .36, the gradient c(average) times that of h2."""
+        plain, averaged = self.make(), self.make(ema_decay=0.8)
+        first, second = random_log_probs(16, 2), random_log_probs(24, 2, seed=7).requires_grad_()
+        averaged(first)
+        value = averaged(second)
+        h1, h2 = plain.histogram(first), plain.histogram(second)
+        average = ((0.16 * h1 + 0.2 * h2) / 0.36).detach().requires_grad_()
+        expected = dirichlet_process_log_prob(average, s0=plain.s0, concentration=300.0)
+        torch.testing.assert_close(value, expected)
+        coefficients = torch.autograd.grad(expected, average)[0]
+        surrogate = torch.autograd.grad((coefficients * h2).sum(), second)[0]
+        torch.testing.assert_close(torch.autograd.grad(value, second)[0], surrogate)
+
+    def test_draws_keep_their_own_values(self):
+        averaged = self.make(ema_decay=0.5)
+        log_probs = random_log_probs(3, 16, 2)
+        assert averaged(log_probs).shape == (3,)
+        torch.testing.assert_close(averaged.average / averaged.average_weight, self.make().histogram(log_probs).mean(0))
+
+    def test_evaluation_neither_uses_nor_changes_it(self):
+        averaged = self.make(ema_decay=0.5)
+        averaged(random_log_probs(16, 2))
+        before = averaged.average.clone()
+        averaged.eval()
+        log_probs = random_log_probs(16, 2, seed=3)
+        torch.testing.assert_close(averaged(log_probs), self.make()(log_probs))
+        assert torch.equal(averaged.average, before)
+
+
+COMPILED = {
+    "bins": lambda: selbo.ScoreBins.equal(6),
+    "published": lambda: selbo.ScoreBins.published([0.1, 0.9]),
+    "shells": lambda: selbo.CornerShells(4),
+    "classes": lambda: selbo.ClassRegions(3),
+    "confidence": lambda: selbo.ConfidenceBins([0.4, 0.8], num_classes=5),
+}
+
+
+class TestMachinery:
+    """torch.compile, vmap, autocast: no Python branch on values, nothing that would wait for a device."""
+
+    @pytest.fixture(params=COMPILED.values(), ids=COMPILED.keys())
+    def partition(self, request):
+        torch.compiler.reset()
+        return request.param()
+
+    @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile's own doing
+    @pytest.mark.parametrize("options", [{}, {"form": "multinomial"}, {"ema_decay": 0.9}, {"pool_draws": True}])
+    def test_compiles_into_one_graph(self, partition, options):
+        eager = selbo.SummaryLikelihood(partition, selbo.Uniform(), 50.0, **options)
+        compiled = torch.compile(copy.deepcopy(eager), fullgraph=True, backend="aot_eager")
+        for seed in range(2):
+            log_probs = random_log_probs(2, 12, partition.num_classes, seed=seed).requires_grad_()
+            expected, value = eager(log_probs), compiled(log_probs)
+            torch.testing.assert_close(value, expected)
+            torch.testing.assert_close(
+                torch.autograd.grad(value.sum(), log_probs), torch.autograd.grad(expected.sum(), log_probs)
+            )
+        half = log_probs.detach().to(torch.bfloat16)
+        torch.testing.assert_close(compiled(half), eager(half))
+        if "ema_decay" in options:
+            torch.testing.assert_close(compiled.average, eager.average)
+            torch.testing.assert_close(compiled.average_weight, eager.average_weight)
+
+    def test_a_compiled_term_sees_annealing(self):
+        torch.compiler.reset()
+        summary = selbo.SummaryLikelihood(selbo.ScoreBins.equal(6), selbo.Uniform(), 50.0)
+        compiled = torch.compile(summary, fullgraph=True, backend="aot_eager")
+        log_probs = random_log_probs(12, 2)
+        values = []
+        for factor, concentration in ((7.0, 50.0), (1.0, 50.0), (1.0, 500.0)):
+            summary.partition.set_slope_factor(factor)
+            summary.concentration.fill_(concentration)
+            torch.testing.assert_close(compiled(log_probs), summary(log_probs))
+            values.append(compiled(log_probs).item())
+        assert len(set(values)) == 3
+
+    def test_vmap_over_draws(self, partition):
+        summary = selbo.SummaryLikelihood(partition, selbo.Uniform(), 50.0)
+        log_probs = random_log_probs(3, 12, partition.num_classes)
+        torch.testing.assert_close(torch.func.vmap(summary)(log_probs), summary(log_probs))
+        half = log_probs.to(torch.bfloat16)
+        torch.testing.assert_close(torch.func.vmap(summary)(half), summary(half))
+        gradients = torch.func.vmap(torch.func.grad(summary))(log_probs)
+        looped = torch.stack([torch.func.grad(summary)(draw) for draw in log_probs])
+        torch.testing.assert_close(gradients, looped)
+
+    def test_autocast_changes_nothing(self, partition):
+        summary = selbo.SummaryLikelihood(partition, selbo.Uniform(), 50.0)
+        log_probs = random_log_probs(12, partition.num_classes).float()
+        expected = summary(log_probs)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert torch.equal(summary(log_probs), expected)
+
+    def test_the_training_path_never_looks_at_a_value(self, partition):
+        """Fake tensors have shapes but no values: any Python decision on a value would raise."""
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        summary = selbo.SummaryLikelihood(partition, selbo.Uniform(), 50.0)
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            log_probs = torch.empty(2, 12, partition.num_classes, requires_grad=True)
+            value = summary(log_probs)
+            value.sum().backward()
+        assert value.shape == (2,)
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("kwargs", "message"),
+        [
+            ({"concentration": 0.0}, "`concentration` must be a finite number greater than 0, but got 0.0"),
+            ({"concentration": -3}, "`concentration` must be a finite number greater than 0, but got -3"),
+            ({"concentration": math.inf}, "`concentration` must be a finite number greater than 0"),
+            ({"form": "gaussian"}, r"`form` must be one of \['dirichlet', 'multinomial'\], but got 'gaussian'"),
+            ({"ema_decay": 1.0}, "`ema_decay` must lie strictly between 0 and 1, but got 1.0"),
+            ({"pseudo_count": -1e-4}, "`pseudo_count` must be a finite number of at least 0"),
+            ({"histogram_floor": -1.0}, "`histogram_floor` must be a finite number of at least 0"),
+            ({"partition": [0.1, 0.9]}, "`partition` must be a partition such as selbo.ScoreBins, but got"),
+            ({"belief": [0.5, 0.5]}, "`belief` must be a belief such as selbo.Beta or selbo.Masses, but got"),
+            ({"belief": selbo.Masses([0.5, 0.5])}, "states 2 masses, but the partition has 4 regions"),
+        ],
+    )
+    def test_construction(self, kwargs, message):
+        arguments = {"partition": selbo.ScoreBins.equal(4), "belief": selbo.Uniform(), **kwargs}
+        with pytest.raises(ValueError, match=message):
+            selbo.SummaryLikelihood(**arguments)
+
+    def test_values_on_demand(self):
+        summary = selbo.SummaryLikelihood(selbo.ScoreBins.equal(4), selbo.Uniform(), validate=True)
+        with pytest.raises(ValueError, match="NaN"):
+            summary(torch.full((3, 2), math.nan))
+        with pytest.raises(ValueError, match="`log_probs` must have 2 classes in its last dimension"):
+            summary(torch.zeros(3, 5))
+
+    def test_density_shapes_and_types(self):
+        with pytest.raises(
+            ValueError, match=r"`s0` must have one mass a region of `histogram`, but got shapes \(2,\) and \(3,\)"
+        ):
+            dirichlet_process_log_prob(torch.ones(3) / 3, s0=S0, concentration=1.0)
+        with pytest.raises(ValueError, match="`histogram` must be a floating-point tensor"):
+            dirichlet_process_log_prob(torch.ones(2, dtype=torch.long), s0=S0, concentration=1.0)
+        with pytest.raises(ValueError, match="`concentration` must be a finite number greater than 0"):
+            dirichlet_process_log_prob(H, s0=S0, concentration=0.0)
+
+    def test_density_values_on_demand(self):
+        def call(histogram, s0, concentration=2.0):
+            return dirichlet_process_log_prob(histogram, s0=s0, concentration=concentration, validate=True)
+
+        call(H, S0)
+        with pytest.raises(
+            ValueError, match="`histogram` must lie on the simplex: the masses differ from a sum of 1 by up to 1"
+        ):
+            call(2 * H, S0)
+        with pytest.raises(
+            ValueError, match=r"`histogram` must be at least 0 everywhere, but the smallest mass is -0\.5"
+        ):
+            call(torch.tensor([-0.5, 1.5]), S0)
+        with pytest.raises(ValueError, match="`s0` must be positive everywhere, but the smallest mass is 0"):
+            call(H, torch.tensor([0.0, 1.0]))
+        with pytest.raises(ValueError, match="`histogram` must hold numbers, but got 2 NaN"):
+            call(torch.tensor([math.nan, math.nan]), S0)
+        with pytest.raises(ValueError, match=r"`concentration` must be a finite number greater than 0, but got -1\.0"):
+            call(H, S0, torch.tensor(-1.0))

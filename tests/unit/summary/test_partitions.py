@@ -1,0 +1,418 @@
+"""Regions and memberships: on the simplex for any input, right at the edges, hard in the limit."""
+
+import copy
+import itertools
+import math
+
+import mpmath
+import pytest
+import torch
+
+import selbo
+from selbo.summary import partitions
+
+PARTITIONS = {
+    "bins, logit": lambda: selbo.ScoreBins([0.1, 0.35, 0.9]),
+    "bins, probability": lambda: selbo.ScoreBins([0.1, 0.35, 0.9], space="probability"),
+    "bins, one edge": lambda: selbo.ScoreBins([0.3]),
+    "bins, far edges": lambda: selbo.ScoreBins([1e-9, 1e-3, 1 - 1e-3, 1 - 1e-9]),
+    "bins, slope 500": lambda: selbo.ScoreBins([0.2, 0.7], space="probability", slope=500.0),
+    "shells": lambda: selbo.CornerShells(4),
+    "shells, probability": lambda: selbo.CornerShells(3, (0.6, 0.7, 0.99), space="probability"),
+    "shells, one half": lambda: selbo.CornerShells(5, (0.5,)),
+    "shells, two classes": lambda: selbo.CornerShells(2, (0.5, 0.9)),
+    "classes": lambda: selbo.ClassRegions(4),
+    "classes, cold": lambda: selbo.ClassRegions(3, temperature=0.05),
+    "confidence": lambda: selbo.ConfidenceBins([0.3, 0.5, 0.95], num_classes=6),
+    "confidence, probability": lambda: selbo.ConfidenceBins([0.4, 0.8], num_classes=3, space="probability"),
+}
+
+
+@pytest.fixture(params=PARTITIONS.values(), ids=PARTITIONS.keys())
+def partition(request):
+    return request.param()
+
+
+def random_log_probs(*shape, seed=0, scale=3.0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return (scale * torch.randn(shape, generator=generator, dtype=torch.float64)).log_softmax(-1).to(dtype)
+
+
+def binary(*scores, dtype=torch.float64):
+    scores = torch.tensor(scores, dtype=dtype)
+    return torch.stack([torch.log1p(-scores), scores.log()], -1)
+
+
+class TestEveryPartition:
+    def test_rows_lie_on_the_simplex(self, partition):
+        for scale in (0.1, 3.0, 50.0):
+            memberships = partition.memberships(random_log_probs(2, 40, partition.num_classes, scale=scale))
+            assert memberships.shape == (2, 40, partition.num_regions)
+            assert (memberships >= 0).all()
+            torch.testing.assert_close(memberships.sum(-1), torch.ones(2, 40, dtype=torch.float64), atol=1e-14, rtol=0)
+
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+    def test_extreme_predictions_are_finite_and_have_finite_gradients(self, partition, dtype):
+        count = partition.num_classes
+        logits = torch.cat([100 * torch.eye(count), -100 * torch.eye(count), torch.zeros(1, count)])
+        certain = torch.full((count, count), -math.inf).fill_diagonal_(0.0)  # probabilities of exactly 0 and 1
+        log_probs = torch.cat([logits.log_softmax(-1), certain]).to(dtype).requires_grad_()
+        memberships = partition.memberships(log_probs)
+        assert memberships.dtype == torch.promote_types(dtype, torch.float32)
+        torch.testing.assert_close(memberships.sum(-1), torch.ones(len(log_probs)).to(memberships), atol=1e-6, rtol=0)
+        (memberships * torch.arange(1.0, partition.num_regions + 1)).sum().backward()
+        assert log_probs.grad.isfinite().all()
+
+    def test_the_largest_membership_is_the_region_at_any_slope(self, partition):
+        log_probs = random_log_probs(500, partition.num_classes)
+        regions = partition.assign(log_probs)
+        assert regions.dtype == torch.long
+        assert len(regions.unique()) > 1
+        for factor in (0.5, 7.0, 500.0):
+            if not isinstance(partition, selbo.ClassRegions):
+                partition.set_slope_factor(factor)
+            assert torch.equal(partition.memberships(log_probs).argmax(-1), regions)
+
+    def test_memberships_become_hard_as_the_slope_grows(self, partition):
+        log_probs = random_log_probs(300, partition.num_classes, seed=1)
+        hard = torch.nn.functional.one_hot(partition.assign(log_probs), partition.num_regions).double()
+        gaps = []
+        for factor in (5.0, 50.0, 5e3, 5e6):
+            if isinstance(partition, selbo.ClassRegions):
+                partition = selbo.ClassRegions(partition.num_classes, temperature=1 / factor)
+            else:
+                partition.set_slope_factor(factor)
+            gaps.append((partition.memberships(log_probs) - hard).abs().mean().item())
+        assert gaps == sorted(gaps, reverse=True)
+        assert gaps[-1] < 1e-3
+
+    def test_gradients_agree_with_finite_differences(self, partition):
+        logits = torch.randn(6, partition.num_classes, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+        logits.requires_grad_()
+        if getattr(partition, "edges", None) is not None and partition.edges.constant_slope:
+            partition.set_slope_factor(20.0)  # a slope of 500 needs steps smaller than gradcheck's
+        assert torch.autograd.gradcheck(lambda x: partition.memberships(x.log_softmax(-1)), (logits,))
+
+    def test_float32_is_close_to_float64(self, partition):
+        log_probs = random_log_probs(100, partition.num_classes)
+        if getattr(partition, "edges", None) is not None and partition.edges.values[0] < 1e-6:
+            pytest.skip("edges of 1e-9 are beyond float32")
+        torch.testing.assert_close(
+            partition.memberships(log_probs.float()).double(), partition.memberships(log_probs), atol=1e-4, rtol=0
+        )
+
+    def test_leading_dimensions_and_vmap_agree_with_a_loop(self, partition):
+        log_probs = random_log_probs(3, 2, 5, partition.num_classes)
+        whole = partition.memberships(log_probs)
+        looped = torch.stack([torch.stack([partition.memberships(b) for b in a]) for a in log_probs])
+        torch.testing.assert_close(whole, looped, rtol=1e-12, atol=0)
+        torch.testing.assert_close(torch.func.vmap(partition.memberships)(log_probs), whole, rtol=1e-12, atol=0)
+        assert torch.equal(partition(log_probs), whole)
+
+    def test_deepcopy_and_state_dict_round_trip(self, partition):
+        log_probs = random_log_probs(8, partition.num_classes)
+        twin = copy.deepcopy(partition)
+        if not isinstance(partition, selbo.ClassRegions):
+            partition.set_slope_factor(2.5)
+        twin.load_state_dict(partition.state_dict())
+        assert torch.equal(twin.memberships(log_probs), partition.memberships(log_probs))
+
+    def test_printing_says_what_it_is(self, partition):
+        assert str(partition.num_regions) in repr(partition) or str(partition.num_classes) in repr(partition)
+
+
+class TestLogOdds:
+    def test_against_many_digits(self):
+        """Also where 1 - p has no digits left in float32: log(1 - p) comes from the other classes."""
+        logits = torch.tensor([[0.0, 30.0, -2.0], [1.0, 1.5, 0.0], [-60.0, 40.0, 3.0]], dtype=torch.float32)
+        got = partitions.log_odds(logits.log_softmax(-1))
+        with mpmath.workdps(60):
+            for row, values in zip(logits.tolist(), got.tolist(), strict=True):
+                weights = [mpmath.e ** mpmath.mpf(x) for x in row]
+                for k, value in enumerate(values):
+                    expected = mpmath.log(weights[k] / (sum(weights) - weights[k]))
+                    assert value == pytest.approx(float(expected), rel=3e-6, abs=3e-6)
+
+    def test_of_the_predicted_class(self):
+        log_probs = random_log_probs(50, 5)
+        torch.testing.assert_close(partitions.top_log_odds(log_probs), partitions.log_odds(log_probs).amax(-1))
+
+    def test_two_classes_are_one_number(self):
+        log_probs = random_log_probs(50, 2)
+        torch.testing.assert_close(partitions.log_odds(log_probs)[:, 1], partitions.binary_log_odds(log_probs))
+
+
+class TestScoreBins:
+    def test_a_saturated_score_counts_in_full(self):
+        bins = selbo.ScoreBins.equal(10)
+        log_probs = torch.tensor([[0.0, -100.0], [-100.0, 0.0]])
+        memberships = bins.memberships(log_probs)
+        assert memberships[0, 0] > 1 - 1e-6
+        assert memberships[1, -1] > 1 - 1e-6
+
+    def test_an_edge_is_shared_by_its_neighbours_and_belongs_to_the_lower(self):
+        bins = selbo.ScoreBins([0.25, 0.5, 0.75])
+        at_edge = bins.memberships(binary(0.5))[0]
+        torch.testing.assert_close(at_edge[1], at_edge[2])
+        assert at_edge[1:3].sum() > 0.99
+        assert bins.assign(binary(0.5)).item() == 1
+
+    def test_slopes_follow_the_narrower_neighbour(self):
+        """The derivative of log(upper / lower) at an edge is slope_factor / width, plus one in logit space."""
+        edges = [0.05, 0.10, 0.90]
+        positions = [math.log(e / (1 - e)) for e in edges]
+        for space, widths in (
+            ("probability", [0.05, 0.05, 0.10]),
+            ("logit", [positions[1] - positions[0], positions[1] - positions[0], positions[2] - positions[1]]),
+        ):
+            bins = selbo.ScoreBins(edges, space=space, slope_factor=6.0)
+            for j, (edge, width) in enumerate(zip(edges, widths, strict=True)):
+                z = torch.tensor([positions[j]], dtype=torch.float64, requires_grad=True)
+                memberships = bins.memberships(torch.stack([torch.sigmoid(-z), torch.sigmoid(z)], -1).log())[0]
+                (slope,) = torch.autograd.grad((memberships[j + 1] / memberships[j]).log(), z)
+                expected = 6.0 / width * edge * (1 - edge) if space == "probability" else 6.0 / width + 1
+                assert slope.item() == pytest.approx(expected, rel=1e-6)
+
+    def test_far_out_the_pull_fades_like_the_gradient_of_the_cross_entropy(self):
+        """Their ratio stays the same from a logit of 25 to one of 45: the summary is felt however saturated a score."""
+        bins = selbo.ScoreBins([0.1, 0.9])
+        ratios = []
+        for logit in (25.0, 35.0, 45.0):
+            z = torch.tensor([logit], dtype=torch.float64, requires_grad=True)
+            log_probs = torch.stack([torch.nn.functional.logsigmoid(-z), torch.nn.functional.logsigmoid(z)], -1)
+            (pull,) = torch.autograd.grad(bins.memberships(log_probs)[0, 1], z, retain_graph=True)
+            (data,) = torch.autograd.grad(log_probs[0, 1], z)
+            ratios.append((pull / data).item())
+        assert ratios == pytest.approx([ratios[0]] * 3, rel=1e-2)
+        assert ratios[0] < 0
+
+    def test_resolution_near_one_is_real(self):
+        """1 - 1e-9 and 1 - 1e-11 are the same number in float32; as log-probabilities they are not."""
+        bins = selbo.ScoreBins([0.5, 1 - 1e-10])
+        z = torch.tensor([math.log(1e9), math.log(1e11)], dtype=torch.float32)
+        log_probs = torch.stack([torch.nn.functional.logsigmoid(-z), torch.nn.functional.logsigmoid(z)], -1)
+        assert bins.assign(log_probs).tolist() == [1, 2]
+        assert (bins.memberships(log_probs).amax(-1) > 0.9).all()
+
+    def test_probability_space_against_the_formula_by_hand(self):
+        """Odds of neighbours are exp(slope (p - e)), here with edges .3 and .5, so widths .2 (and .3, .5 outside)."""
+        bins = selbo.ScoreBins([0.3, 0.5], space="probability", slope_factor=4.0)
+        first, second = math.exp(20 * (0.4 - 0.3)), math.exp(20 * (0.4 - 0.5))
+        weights = [1.0, first, first * second]
+        expected = [w / sum(weights) for w in weights]
+        assert bins.memberships(binary(0.4))[0].tolist() == pytest.approx(expected, rel=1e-12)
+
+    def test_logit_space_against_the_formula_by_hand(self):
+        bins = selbo.ScoreBins([0.3], slope_factor=4.0)  # a lone edge has width one
+        distance = math.log(0.4 / 0.6) - math.log(0.3 / 0.7)
+        odds = math.exp(distance + 4 * math.tanh(distance))
+        assert bins.memberships(binary(0.4))[0].tolist() == pytest.approx(
+            [1 / (1 + odds), odds / (1 + odds)], rel=1e-12
+        )
+
+    def test_equal(self):
+        assert selbo.ScoreBins.equal(10).edges.values == tuple(i / 10 for i in range(1, 10))
+        assert selbo.ScoreBins.equal(2, space="probability").edges.space == "probability"
+
+
+class TestPublishedHistogram:
+    """Eq. (19): a pair of sigmoids a bin with one slope of 500, the outer edges being 0 and 1."""
+
+    @staticmethod
+    def reference(score, bounds, slope=500.0):
+        with mpmath.workdps(30):
+            sigmoid = lambda x: 1 / (1 + mpmath.exp(-x))  # noqa: E731
+            widths = [b - a for a, b in itertools.pairwise(bounds)]
+            centres = [a + w / 2 for a, w in zip(bounds, widths, strict=False)]
+            return [
+                float(sigmoid(slope * (score - c + w / 2)) - sigmoid(slope * (score - c - w / 2)))
+                for c, w in zip(centres, widths, strict=True)
+            ]
+
+    @pytest.mark.parametrize("edges", [[i / 10 for i in range(1, 10)], [0.01, 0.05, 0.10, 0.90, 0.95, 0.99]])
+    @pytest.mark.parametrize("score", [1e-6, 0.002, 0.0107, 0.0999, 0.37, 0.951, 0.9999])
+    def test_equation_19(self, edges, score):
+        bins = selbo.ScoreBins.published(edges)
+        expected = self.reference(score, [0.0, *edges, 1.0])
+        assert bins.memberships(binary(score))[0].tolist() == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+    def test_a_saturated_score_counts_one_half(self):
+        """The audit's figures: .500 at 0, .73 at .002, .92 at .005, .993 at .01 (of the first bin, equal bins)."""
+        bins = selbo.ScoreBins.published([i / 10 for i in range(1, 10)])
+        counted = bins.memberships(binary(1e-12, 0.002, 0.005, 0.01)).sum(-1)
+        assert counted.tolist() == pytest.approx([0.5, 0.731, 0.924, 0.993], abs=1e-3)
+
+    def test_the_open_form_agrees_with_it_inside(self):
+        """Adjacent-category and cumulative logits differ by terms of exp(-slope x width): here exp(-50)."""
+        edges = [i / 10 for i in range(1, 10)]
+        closed = selbo.ScoreBins.published(edges)
+        open_ = selbo.ScoreBins(edges, space="probability", slope=500.0)
+        log_probs = binary(*torch.linspace(0.06, 0.94, 200).tolist())
+        torch.testing.assert_close(open_.memberships(log_probs), closed.memberships(log_probs), atol=1e-10, rtol=0)
+
+    def test_shells_of_the_published_code(self):
+        """Corner, middle and centre by sigmoids of slope 500 at .95 and .85, as the audit describes them."""
+        shells = selbo.CornerShells(3, (0.85, 0.95), space="probability", slope=500.0)
+        probs = torch.tensor(
+            [[0.951, 0.04, 0.009], [0.1, 0.848, 0.052], [0.02, 0.04, 0.94], [0.4, 0.3, 0.3]], dtype=torch.float64
+        )
+        high, low = torch.sigmoid(500 * (probs - 0.95)), torch.sigmoid(500 * (probs - 0.85))
+        expected = torch.cat([high, low - high, 1 - low.sum(-1, keepdim=True)], -1)
+        torch.testing.assert_close(shells.memberships(probs.log()), expected, atol=1e-9, rtol=0)
+
+
+class TestCornerShells:
+    def test_regions_stand_in_the_order_of_the_contract(self):
+        shells = selbo.CornerShells(3, thresholds=(0.85, 0.95))
+        rows = {
+            0: [0.97, 0.02, 0.01],
+            1: [0.02, 0.97, 0.01],
+            2: [0.01, 0.02, 0.97],
+            3: [0.90, 0.05, 0.05],
+            4: [0.05, 0.90, 0.05],
+            5: [0.05, 0.05, 0.90],
+            6: [0.80, 0.10, 0.10],
+        }
+        probs = torch.tensor(list(rows.values()), dtype=torch.float64)
+        assert shells.num_regions == 7
+        assert shells.assign(probs.log()).tolist() == list(rows)
+        assert shells.memberships(probs.log()).argmax(-1).tolist() == list(rows)
+
+    def test_relabelling_classes_permutes_regions(self):
+        shells = selbo.CornerShells(4, (0.6, 0.9))
+        order = torch.tensor([2, 0, 3, 1])
+        log_probs = random_log_probs(30, 4)
+        regions = torch.cat([order, 4 + order, torch.tensor([8])])
+        torch.testing.assert_close(shells.memberships(log_probs[:, order]), shells.memberships(log_probs)[:, regions])
+
+    def test_the_leak_into_other_corners_is_bounded_in_the_number_of_classes(self):
+        """For a uniform prediction all corners together get less than (1 - t) / t, however many classes."""
+        for count in (3, 30, 3000):
+            shells = selbo.CornerShells(count, (0.5, 0.9))
+            uniform = torch.full((1, count), -math.log(count), dtype=torch.float64)
+            assert shells.memberships(uniform)[0, -1] > 0.99
+
+    def test_two_classes_agree_with_score_bins(self):
+        log_probs = random_log_probs(100, 2)
+        shells = selbo.CornerShells(2, (0.7, 0.9)).assign(log_probs)  # 1 > .9 | 2 > .9 | 1 > .7 | 2 > .7 | centre
+        bins = selbo.ScoreBins([0.1, 0.3, 0.7, 0.9]).assign(log_probs)
+        assert torch.equal(torch.tensor([0, 2, 4, 3, 1])[bins], shells)
+
+
+class TestClassRegions:
+    def test_temperature_one_is_the_mean_softmax(self):
+        log_probs = random_log_probs(20, 5)
+        torch.testing.assert_close(selbo.ClassRegions(5).memberships(log_probs), log_probs.exp())
+
+    def test_has_no_slope(self):
+        with pytest.raises(
+            ValueError, match="`set_slope_factor` needs a partition with edges, but ClassRegions has none"
+        ):
+            selbo.ClassRegions(3).set_slope_factor(2.0)
+
+
+class TestConfidenceBins:
+    def test_bins_of_the_largest_probability(self):
+        bins = selbo.ConfidenceBins([0.5, 0.9], num_classes=4)
+        probs = torch.tensor([[0.4, 0.2, 0.2, 0.2], [0.1, 0.1, 0.7, 0.1], [0.01, 0.95, 0.03, 0.01]])
+        assert bins.assign(probs.log()).tolist() == [0, 1, 2]
+
+    def test_the_class_does_not_matter(self):
+        bins = selbo.ConfidenceBins([0.3, 0.6], num_classes=5)
+        log_probs = random_log_probs(40, 5)
+        torch.testing.assert_close(bins.memberships(log_probs), bins.memberships(log_probs[:, [4, 2, 0, 1, 3]]))
+
+
+class TestPrecision:
+    def test_half_precision_networks_keep_double_precision_edges(self):
+        bins = selbo.ScoreBins([0.1, 1 - 1e-6])
+        network = torch.nn.Sequential(torch.nn.BatchNorm1d(2), bins)
+        network.half()
+        assert network[0].weight.dtype == torch.float16
+        assert bins.edges.positions.dtype == torch.float64
+        network.to(torch.bfloat16)
+        assert bins.edges.positions[1].item() == pytest.approx(math.log((1 - 1e-6) / 1e-6))
+
+    def test_a_device_without_double_precision_gets_single(self):
+        bins = selbo.ScoreBins([0.1, 0.5])
+
+        def no_double(tensor):
+            if tensor.dtype == torch.float64:
+                raise TypeError("no float64 here")
+            return tensor
+
+        bins._apply(no_double)
+        assert bins.edges.positions.dtype == torch.float32
+        assert bins.memberships(binary(0.3, dtype=torch.float32)).isfinite().all()
+
+
+class TestAnnealing:
+    def test_in_place_and_from_a_tensor(self):
+        bins = selbo.ScoreBins([0.3, 0.5])
+        address = bins.edges.slope_factor.data_ptr()
+        bins.set_slope_factor(torch.tensor(3.0))
+        assert bins.edges.slope_factor.item() == 3.0
+        assert bins.edges.slope_factor.data_ptr() == address  # so that a captured graph sees it
+
+    def test_bad_values(self):
+        with pytest.raises(ValueError, match="`slope_factor` must be a finite number greater than 0, but got -1"):
+            selbo.ScoreBins([0.3]).set_slope_factor(-1)
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("make", "message"),
+        [
+            (lambda: selbo.ScoreBins([]), "`edges` must hold at least one number"),
+            (lambda: selbo.ScoreBins([0.5, 0.2]), r"`edges` must be strictly increasing, but got \[0.5, 0.2\]"),
+            (lambda: selbo.ScoreBins([0.5, 0.5]), "`edges` must be strictly increasing"),
+            (lambda: selbo.ScoreBins([0.0, 0.5]), "`edges` must lie strictly between 0 and 1"),
+            (lambda: selbo.ScoreBins([0.5, 1.0]), "`edges` must lie strictly between 0 and 1"),
+            (lambda: selbo.ScoreBins([math.nan]), "`edges` must be a number, but got NaN"),
+            (lambda: selbo.ScoreBins([0.5], space="log"), r"`space` must be one of \['logit', 'probability'\]"),
+            (lambda: selbo.ScoreBins([0.5], slope_factor=0), "`slope_factor` must be a finite number greater than 0"),
+            (lambda: selbo.ScoreBins([0.5], slope=500.0), "`slope` is a slope in probability space"),
+            (lambda: selbo.ScoreBins([0.5], closed=True), "`closed` bins need one `slope` for all edges"),
+            (lambda: selbo.ScoreBins.equal(1), "`num_bins` must be a whole number of at least 2, but got 1"),
+            (lambda: selbo.CornerShells(1), "`num_classes` must be a whole number of at least 2, but got 1"),
+            (lambda: selbo.CornerShells(3, (0.4, 0.9)), "`thresholds` must be at least 0.5"),
+            (lambda: selbo.CornerShells(3, (0.9, 0.8)), "`thresholds` must be strictly increasing"),
+            (lambda: selbo.CornerShells(3, ()), "`thresholds` must hold at least one number"),
+            (lambda: selbo.ClassRegions(2, temperature=0.0), "`temperature` must be a finite number greater than 0"),
+            (lambda: selbo.ConfidenceBins([0.2], num_classes=4), "`edges` must lie strictly between 0.25 and 1"),
+        ],
+    )
+    def test_construction(self, make, message):
+        with pytest.raises(ValueError, match=message):
+            make()
+
+    @pytest.mark.parametrize("method", ["memberships", "assign"])
+    def test_shapes_and_types_are_always_checked(self, partition, method):
+        call, count = getattr(partition, method), partition.num_classes
+        with pytest.raises(ValueError, match=f"`log_probs` must have {count} classes in its last dimension"):
+            call(torch.zeros(3, count + 1))
+        with pytest.raises(ValueError, match=r"`log_probs` must not be an empty batch, but got shape \(0, "):
+            call(torch.zeros(0, count))
+        with pytest.raises(ValueError, match=r"`log_probs` must have shape \(..., batch, classes\), but got"):
+            call(torch.zeros(count))
+        with pytest.raises(
+            ValueError, match=r"`log_probs` must be a floating-point tensor, but got dtype torch\.int64"
+        ):
+            call(torch.zeros(3, count, dtype=torch.long))
+        with pytest.raises(ValueError, match="`log_probs` must be a floating-point tensor, but got list"):
+            call([[0.0] * count])
+
+    @pytest.mark.parametrize("method", ["memberships", "assign"])
+    def test_values_are_checked_on_demand(self, partition, method):
+        call, count = getattr(partition, method), partition.num_classes
+        good = torch.zeros(3, count).log_softmax(-1)
+        call(good, validate=True)
+        with pytest.raises(ValueError, match="`log_probs` must hold numbers, but got 1 NaN"):
+            call(
+                torch.cat([good, torch.full((1, count), -1.0).index_fill(1, torch.tensor(0), math.nan)]), validate=True
+            )
+        with pytest.raises(ValueError, match=r"at most 0, but the largest is 2; if these are logits, pass"):
+            call(good + 2 - good.max(), validate=True)
+        with pytest.raises(ValueError, match=r"the probabilities of a row differ from a sum of 1 by up to 0\.63"):
+            call(good - 1, validate=True)
+        assert call(good - 1) is not None  # without validate nobody looks, so nobody waits for the device
