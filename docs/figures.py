@@ -58,7 +58,7 @@ def toy_repair() -> Figure:
     axis = labels.region_axis(bins)
     with style.style():
         figure = style.new_figure(width=style.TWO_COLUMNS, height=4.6)
-        grid = figure.subplots(len(targets), len(starts), sharey="row")
+        grid = figure.subplots(len(targets), len(starts))
         for row, (target_name, belief) in zip(grid, targets.items(), strict=True):
             s0 = belief.masses(bins).numpy()
             for axes, (start_name, start) in zip(row, starts.items(), strict=True):
@@ -66,7 +66,9 @@ def toy_repair() -> Figure:
                 named = histograms.with_distance(s0, final)
                 histograms.compare(axes, s0, named, axis=axis, width=style.TWO_COLUMNS / 2 - figures.MARGIN)
                 axes.set_title(f"{start_name}, target {target_name}", pad=30)
-                axes.legend(*histograms.legend_entries(axes), loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+                axes.legend(
+                    *histograms.legend_entries(axes), loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0
+                )
             row[0].set_ylabel("share of the predictions")
     return figure
 
@@ -96,7 +98,7 @@ def annealed_slope(start: torch.Tensor, belief: selbo.summary.beliefs.Belief) ->
     return repair(start, selbo.SummaryLikelihood(selbo.ScoreBins.equal(10), belief, CONCENTRATION), anneal=True)
 
 
-CURES = {"authors' histogram": published_histogram, "default slope": default_slope, "annealed slope": annealed_slope}
+CURES = {"published": published_histogram, "default slope": default_slope, "annealed slope": annealed_slope}
 
 
 def repair(start: torch.Tensor, summary: selbo.SummaryLikelihood, *, anneal: bool = False) -> np.ndarray:

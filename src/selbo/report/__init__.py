@@ -1,1 +1,21 @@
 """Pictures and reports; reads results and summaries, never trains."""
+
+from selbo.report.figures import (
+    FIGURES,
+    SimplexPanel,
+    belief_on_simplex,
+    dirichlet_process_draws,
+    summary_against_histogram,
+)
+from selbo.report.style import ONE_COLUMN, TWO_COLUMNS, save
+
+__all__ = [
+    "FIGURES",
+    "ONE_COLUMN",
+    "TWO_COLUMNS",
+    "SimplexPanel",
+    "belief_on_simplex",
+    "dirichlet_process_draws",
+    "save",
+    "summary_against_histogram",
+]

@@ -30,6 +30,8 @@ def dirichlet_draws(concentration: ArrayLike, num_draws: int, *, generator: torc
     """
     from scipy.special import gammaincinv, softmax
 
+    if not isinstance(generator, torch.Generator):
+        raise ValueError(f"`generator` must be a torch.Generator, but got {generator!r}")
     a = np.asarray(concentration, dtype=np.float64)
     shape = (2, num_draws, len(a))
     uniforms = torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float64)

@@ -9,20 +9,31 @@ import torch
 from selbo import checks
 from selbo.report.draws import dirichlet_draws
 from selbo.report.histograms import (
-    CHARACTER,
     POINTS_AN_INCH,
     Array,
     Histogram,
     compare,
-    label_length,
+    label_width,
     legend_entries,
     masses,
     named_histograms,
+    stand_upright,
     with_distance,
 )
 from selbo.report.labels import RegionAxis, belief_label, class_axis, number, region_axis, shell_labels
-from selbo.report.simplex import DENSITY_LIMITS, draw_belief
-from selbo.report.style import INK, PALETTE, SMALL_SIZE, TWO_COLUMNS, new_figure, style, tidy
+from selbo.report.simplex import DENSITY_LIMITS, HEIGHT, LINE_SPACING, draw_belief, num_notes
+from selbo.report.style import (
+    INK,
+    PALETTE,
+    SMALL_SIZE,
+    SMALLEST_WIDTH,
+    TEXT_SIZE,
+    TWO_COLUMNS,
+    checked_width,
+    new_figure,
+    style,
+    tidy,
+)
 from selbo.summary.beliefs import Belief, Beta
 from selbo.summary.elicitation import expect
 from selbo.summary.partitions import ClassRegions, CornerShells, Partition, ScoreBins
@@ -30,9 +41,18 @@ from selbo.summary.partitions import ClassRegions, CornerShells, Partition, Scor
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 MARGIN: Final = 0.55
 """Inches beside a panel that its ticks and its axis label take."""
+
+PANEL_HEIGHT: Final = 2.0
+"""Inches of a row of panels, with its legend."""
+
+COLOUR_BAR: Final = 0.72
+PANEL_GAP: Final = 0.2
+LINE: Final = LINE_SPACING * TEXT_SIZE / POINTS_AN_INCH
+"""Inches: the colour bar with its label, the space between triangles, a line of text."""
 
 SIDE_BY_SIDE: Final = 5.0
 """Inches; panels of a narrower figure stand one above the other."""
@@ -54,10 +74,11 @@ class SimplexPanel(NamedTuple):
 
 def paper_panels() -> list[SimplexPanel]:
     """The three cases of Figure 2 of the paper, stated as expected accuracy and class fractions."""
+    shells, classes = CornerShells(3), ClassRegions(3)
     return [
-        SimplexPanel("(a) Easy: accuracy .9", expect(0.9, num_classes=3), CornerShells(3)),
-        SimplexPanel("(b) Difficult: accuracy .55", expect(0.55, num_classes=3), CornerShells(3)),
-        SimplexPanel("(c) Imbalanced: .6, .3, .1; accuracy .65", expect(0.65, [0.6, 0.3, 0.1]), ClassRegions(3)),
+        SimplexPanel("(a) Easy\naccuracy .9, equal classes", expect(0.9, num_classes=3), shells),
+        SimplexPanel("(b) Difficult\naccuracy .55, equal classes", expect(0.55, num_classes=3), shells),
+        SimplexPanel("(c) Imbalanced\naccuracy .65, classes .6, .3, .1", expect(0.65, [0.6, 0.3, 0.1]), classes),
     ]
 
 
@@ -82,25 +103,42 @@ def belief_on_simplex(
     shown = paper_panels() if panels is None else list(panels)
     if not shown:
         raise ValueError("`panels` must hold at least one panel, but got none")
+    titles = [f"{panel.title}\n{belief_label(panel.belief)}" for panel in shown]
+    columns = min(len(shown), int(checked_width(width) // SMALLEST_WIDTH))
+    rows = -(-len(shown) // columns)
     with style():
-        columns = min(len(shown), max(1, int(width // 2)))
-        rows = -(-len(shown) // columns)
-        figure = new_figure(width=width, height=rows * 2.35)
-        grid = figure.subplots(rows, columns, squeeze=False)
-        image = None
-        for axes, panel in zip(grid.flat, shown, strict=False):
+        # placed by hand: the automatic layout loses the notes around axes whose sides keep their proportion
+        across = (width - COLOUR_BAR) / columns
+        side = across - PANEL_GAP
+        below = LINE * (1 + max(num_notes(panel.partition) for panel in shown)) + 0.08
+        above = LINE * (1 + max(title.count("\n") + 1 for title in titles)) + 0.15
+        down = above + side * HEIGHT + below
+        figure = new_figure(width=width, height=rows * down)
+        figure.set_layout_engine("none")
+
+        def place(left: float, bottom: float, wide: float, high: float) -> "Axes":
+            return figure.add_axes((left / width, bottom / (rows * down), wide / width, high / (rows * down)))
+
+        images = []
+        for i, (panel, title) in enumerate(zip(shown, titles, strict=True)):
+            row, column = divmod(i, columns)
+            axes = place(column * across + PANEL_GAP / 2, (rows - 1 - row) * down + below, side, side * HEIGHT)
             image = draw_belief(axes, panel.belief, panel.partition, class_names=class_names, limits=limits)
-            axes.set_title(f"{panel.title}\n{belief_label(panel.belief)}", loc="center", pad=15, linespacing=1.4)
-        for axes in grid.flat[len(shown) :]:
-            axes.set_axis_off()
-        assert image is not None
-        bar = figure.colorbar(image, ax=grid, extend="both", fraction=0.03, aspect=30, pad=0.02)
-        bar.set_label(f"density / uniform density\n(log scale, clipped at {number(limits[0])} and {number(limits[1])})")
-        bar.outline.set_linewidth(0.6)
-        bar.ax.tick_params(labelsize=SMALL_SIZE, length=2.5, width=0.6, which="major")
-        bar.ax.minorticks_off()
-        bar.ax.yaxis.set_major_formatter(lambda value, _: number(value))
+            axes.set_title(title, loc="center", pad=LINE * POINTS_AN_INCH + 6, linespacing=1.3)
+            images.append(image)
+        bar_axes = place(columns * across + 0.1, (rows - 1) * down + below, 0.08, side * HEIGHT)
+        _colour_bar(figure, images[0], bar_axes, limits=limits)
     return figure
+
+
+def _colour_bar(figure: "Figure", image: "AxesImage", axes: "Axes", *, limits: tuple[float, float]) -> None:
+    bar = figure.colorbar(image, cax=axes, extend="both")
+    low, high = map(number, limits)
+    bar.set_label(f"density / uniform density\n(log scale, clipped at {low} and {high})")
+    bar.outline.set_linewidth(0.6)
+    axes.minorticks_off()
+    axes.tick_params(labelsize=SMALL_SIZE, length=2.5, width=0.6)
+    axes.yaxis.set_major_formatter(lambda value, _: number(value))
 
 
 def dirichlet_process_draws(
@@ -126,6 +164,8 @@ def dirichlet_process_draws(
         A figure with one axes a draw; bars are masses of bins, the line is the base density times the bin width.
     """
     measure = Beta(5, 5) if base is None else base
+    if not isinstance(measure, Beta):
+        raise ValueError(f"`base` must be a selbo.Beta, whose density can be drawn, but got {base!r}")
     alphas = [checks.positive("concentrations", alpha) for alpha in concentrations]
     if not alphas:
         raise ValueError("`concentrations` must hold at least one number, but got none")
@@ -133,7 +173,7 @@ def dirichlet_process_draws(
     base_masses = measure.masses(ScoreBins.equal(num_bins)).numpy()
     draws = [dirichlet_draws(alpha * base_masses, num_draws, generator=generator) for alpha in alphas]
     with style():
-        figure = new_figure(width=width, height=0.4 + 1.25 * len(alphas))
+        figure = new_figure(width=width, height=0.2 + 1.25 * len(alphas))
         grid = figure.subplots(len(alphas), num_draws, sharex=True, sharey="row", squeeze=False)
         for row, alpha, drawn in zip(grid, alphas, draws, strict=True):
             for axes, values in zip(row, drawn, strict=True):
@@ -144,7 +184,7 @@ def dirichlet_process_draws(
         for axes in grid[-1]:
             axes.set_xlabel("score")
         handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper left", ncols=2)
+        figure.legend(handles, labels, loc="upper right", ncols=2, borderpad=0.2)  # in line with the first title
     return figure
 
 
@@ -177,9 +217,9 @@ def summary_against_histogram(
 ) -> "Figure":
     """The summary against the histogram of a network, or of several, for any partition.
 
-    Pale bars with a cap are s0, the bars before them the histograms; the legend states their total variation distance to s0. Where the regions of
-    `CornerShells` are too many for one axis, the first panel shows the shells, summed over the classes, and one more
-    panel a shell shows its classes.
+    Pale bars with a cap are s0, the bars before them the histograms; the legend states their total variation distance
+    to s0. Where the regions of `CornerShells` are too many for one axis, the first panel shows the shells, summed over
+    the classes, and one more panel a shell shows its classes.
 
     Args:
         partition: The regions.
@@ -195,7 +235,7 @@ def summary_against_histogram(
         >>> bins = ScoreBins.equal(4)
         >>> figure = summary_against_histogram(bins, Beta(2, 2).masses(bins), [0.4, 0.1, 0.1, 0.4])
         >>> [text.get_text() for text in figure.legends[0].get_texts()]
-        ['belief s₀', 'network, TV .49']
+        ['belief s₀', 'network, TV .488']
     """
     if not isinstance(partition, Partition):
         raise ValueError(f"`partition` must be a partition such as selbo.ScoreBins, but got {partition!r}")
@@ -203,14 +243,14 @@ def summary_against_histogram(
     named = with_distance(belief, named_histograms(histogram, num_regions=partition.num_regions))
     axis = region_axis(partition, class_names)
     with style():
-        crowded = label_length(axis.labels) * CHARACTER * len(axis.labels) > (width - MARGIN) * POINTS_AN_INCH
-        if isinstance(partition, CornerShells) and crowded:
+        upright = stand_upright(axis, width=width - MARGIN)
+        if isinstance(partition, CornerShells) and upright:
             figure = _shell_by_shell(partition, belief, named, class_names=class_names, width=width)
         else:
-            figure = new_figure(width=width, height=2.0)
+            figure = new_figure(width=width, height=PANEL_HEIGHT + upright * _height(axis))
             axes = figure.subplots()
             compare(axes, belief, named, axis=axis, width=width - MARGIN)
-            axes.set_ylabel("mass of a region")
+            axes.set_ylabel("mass")
         _legend(figure, width=width)
     return figure
 
@@ -224,26 +264,32 @@ def _shell_by_shell(
     width: float,
 ) -> "Figure":
     shells, classes = shell_labels(partition), partition.num_classes
-    wide = width >= SIDE_BY_SIDE and len(shells) <= 2
-    shares = [0.9, *(1.0 for _ in shells)] if wide else [1.0]
-    figure = new_figure(width=width, height=2.0 if wide else 0.3 + 1.4 * (len(shells) + 1))
-    rows, columns = (1, len(shells) + 1) if wide else (len(shells) + 1, 1)
-    panels = figure.subplots(rows, columns, width_ratios=shares)
-    widths = [share / sum(shares) * width - MARGIN for share in shares] * rows
+    count = len(shells) + 1
+    wide = width >= SIDE_BY_SIDE and count <= 3
+    panel_width = (width / count if wide else width) - MARGIN
+    axis = class_axis(classes, class_names)
+    height = PANEL_HEIGHT if wide else 0.5 + 1.3 * count
+    figure = new_figure(width=width, height=height + stand_upright(axis, width=panel_width) * _height(axis))
+    panels = figure.subplots(*((1, count) if wide else (count, 1)))
 
-    totals = RegionAxis([s + 0.5 for s in range(len(shells) + 1)], [*shells, "centre"], "shell", ordered=False)
+    totals = RegionAxis([s + 0.5 for s in range(count)], [*shells, "centre"], "shell", ordered=False)
     summed = {name: _by_shell(values, classes) for name, values in histograms.items()}
-    compare(panels[0], _by_shell(s0, classes), summed, axis=totals, width=widths[0])
-    panels[0].set_title("all classes")
-    panels[0].set_ylabel("mass of a shell")
+    compare(panels[0], _by_shell(s0, classes), summed, axis=totals, width=panel_width)
+    panels[0].set(title="all classes", ylabel="mass")
     for s, (axes, shell) in enumerate(zip(panels[1:], shells, strict=True)):
         part = slice(s * classes, (s + 1) * classes)
         inside = {name: values[part] for name, values in histograms.items()}
-        compare(axes, s0[part], inside, axis=class_axis(classes, class_names), width=widths[s + 1])
-        axes.set_title(f"shell {shell}")
-        if s == 0 or not wide:
-            axes.set_ylabel("mass of a region")
+        compare(axes, s0[part], inside, axis=axis, width=panel_width)
+        axes.set(title=f"shell {shell}", ylabel="" if wide else "mass")
+        if not wide and s + 1 < len(shells):  # the lowest panel names the classes for all
+            axes.set_xlabel("")
+            axes.tick_params(labelbottom=False)
     return figure
+
+
+def _height(axis: RegionAxis) -> float:
+    """Inches that labels take which stand upright."""
+    return label_width(axis.labels) / POINTS_AN_INCH
 
 
 def _by_shell(values: Array, num_classes: int) -> Array:
@@ -253,13 +299,13 @@ def _by_shell(values: Array, num_classes: int) -> Array:
 
 def _legend(figure: "Figure", *, width: float) -> None:
     handles, labels = legend_entries(figure.axes[0])
-    entry = (label_length(labels) * CHARACTER + 34) / POINTS_AN_INCH  # with its handle and the space after it
+    entry = (label_width(labels) + 22) / POINTS_AN_INCH  # with its handle and the space after it
     columns = min(len(labels), max(1, int(width / entry)))
     figure.legend(handles, labels, loc="outside upper left", ncols=columns)
 
 
 FIGURES: Final[dict[str, Callable[[torch.Generator], "Figure"]]] = {
-    "belief-on-simplex": lambda generator: belief_on_simplex(),
-    "dirichlet-process-draws": lambda generator: dirichlet_process_draws(generator=generator),
+    "belief_on_simplex": lambda generator: belief_on_simplex(),
+    "dirichlet_process_draws": lambda generator: dirichlet_process_draws(generator=generator),
 }
 """Figures that need no results, by name; each takes the generator of its random numbers."""

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from selbo import checks
-from selbo.report.labels import RegionAxis, number
+from selbo.report.labels import RegionAxis
 from selbo.report.style import INK, PALE, PALETTE, SMALL_SIZE, tidy
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.patches import StepPatch
     from matplotlib.patheffects import AbstractPathEffect
 
 Array = NDArray[np.float64]
@@ -37,7 +38,10 @@ BARS_SHARE: Final = 0.72
 
 def masses(name: str, values: Histogram, *, num_regions: int) -> Array:
     """Region masses as float64, shape (R,), from torch, numpy or a list; refused if they are off the simplex."""
-    given = values.detach().cpu() if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
+    copied = np.array([] if isinstance(values, Tensor) else values)
+    if copied.dtype.kind not in "fiu":
+        raise ValueError(f"`{name}` must hold {num_regions} masses, one a region, but got {values!r}")
+    given = values.detach().cpu() if isinstance(values, Tensor) else torch.from_numpy(copied)
     if tuple(given.shape) != (num_regions,):
         raise ValueError(f"`{name}` must hold {num_regions} masses, one a region, but got shape {tuple(given.shape)}")
     floating = given if given.is_floating_point() else given.double()
@@ -69,7 +73,7 @@ def total_variation(first: Array, second: Array) -> float:
 
 def with_distance(s0: Array, histograms: Mapping[str, Array]) -> dict[str, Array]:
     """The same histograms, with the total variation distance to s0 in their names."""
-    return {f"{name}, TV {number(total_variation(s0, h), digits=2)}": h for name, h in histograms.items()}
+    return {f"{name}, TV {total_variation(s0, h):.3f}".replace(" 0.", " ."): h for name, h in histograms.items()}
 
 
 def compare(axes: "Axes", s0: Array, histograms: Mapping[str, Array], *, axis: RegionAxis, width: float) -> None:
@@ -110,9 +114,14 @@ def _bars(axes: "Axes", s0: Array, histograms: Mapping[str, Array]) -> None:
 def _steps(axes: "Axes", s0: Array, histograms: Mapping[str, Array]) -> None:
     alone = len(histograms) == 1
     for i, (name, values) in enumerate(histograms.items()):
-        axes.stairs(values, color=PALETTE[i], fill=alone, linewidth=0.0 if alone else 0.9, label=name)
-    outline = axes.stairs(s0, color=INK, linewidth=0.9, label=BELIEF)
-    outline.set_path_effects(_casing())
+        _stairs(axes, values, color=PALETTE[i], fill=alone, label=name)
+    _stairs(axes, s0, color=INK, fill=False, label=BELIEF).set_path_effects(_casing())
+
+
+def _stairs(axes: "Axes", values: Array, *, color: str, fill: bool, label: str) -> "StepPatch":
+    if fill:
+        return axes.stairs(values, color=color, fill=True, linewidth=0, label=label)
+    return axes.stairs(values, color=color, baseline=None, linewidth=0.9, label=label)  # no walls at the two ends
 
 
 def legend_entries(axes: "Axes") -> "tuple[list[Artist], list[str]]":
@@ -131,21 +140,25 @@ def _casing() -> "list[AbstractPathEffect]":
     """A white rim, so that a black line shows on a dark bar."""
     from matplotlib.patheffects import Normal, Stroke
 
-    return [Stroke(linewidth=2.2, foreground="white"), Normal()]
+    return [Stroke(linewidth=1.7, foreground="white"), Normal()]
 
 
 def _ticks(axes: "Axes", axis: RegionAxis, *, width: float) -> None:
     """Labels side by side if they fit, upright if that fits, else every second, fifth, tenth, ... of them."""
     place = width * POINTS_AN_INCH / len(axis.labels)
-    wide = (label_length(axis.labels) + 1) * CHARACTER
-    upright = not axis.ordered and wide > place
-    step = every((1.2 * SMALL_SIZE if upright else wide) / place)
+    upright = stand_upright(axis, width=width)
+    step = every((1.2 * SMALL_SIZE if upright else label_width(axis.labels)) / place)
     axes.set_xticks(axis.positions[::step], axis.labels[::step], rotation=90 if upright else 0)
 
 
-def label_length(labels: Sequence[str]) -> int:
-    """Characters in the longest line."""
-    return max(len(line) for label in labels for line in label.split("\n"))
+def stand_upright(axis: RegionAxis, *, width: float) -> bool:
+    """Whether the labels do not fit side by side into that many inches, and none can be left out."""
+    return not axis.ordered and label_width(axis.labels) * len(axis.labels) > width * POINTS_AN_INCH
+
+
+def label_width(labels: Sequence[str]) -> float:
+    """Points that the longest line takes, with the space after it."""
+    return (1 + max(len(line) for label in labels for line in label.split("\n"))) * CHARACTER
 
 
 def every(crowding: float) -> int:

@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 HEIGHT: Final = math.sqrt(3) / 2
 CORNERS: Final[Array] = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, HEIGHT]])
 
-DENSITY_LIMITS: Final = (0.1, 10.0)
+DENSITY_LIMITS: Final = (0.03, 30.0)
 """Where the colours end, in multiples of the uniform density: a density may be infinite on the border, or zero."""
 
 PIXELS: Final = 400
@@ -33,8 +33,8 @@ PIXELS: Final = 400
 
 LINE_SPACING: Final = 1.25
 
-BRIGHT: Final = 0.5
-"""Luminance above which a text is black rather than white."""
+BRIGHT: Final = 0.26
+"""Luminance above which a text is black rather than white; the middle grey of the eye is near it."""
 
 
 def to_plane(probs: ArrayLike) -> Array:
@@ -126,6 +126,8 @@ def heat_map(axes: "Axes", belief: Belief, *, limits: tuple[float, float] = DENS
     Returns:
         The image, for a colour bar.
     """
+    if len(limits) != 2 or not 0 < limits[0] < limits[1] < math.inf:
+        raise ValueError(f"`limits` must be two positive numbers, the smaller first, but got {limits!r}")
     from matplotlib.colors import LogNorm
     from matplotlib.patches import Polygon
 
@@ -143,7 +145,7 @@ def heat_map(axes: "Axes", belief: Belief, *, limits: tuple[float, float] = DENS
         norm=LogNorm(*limits),
         interpolation="bilinear",
     )
-    outline = Polygon(CORNERS, closed=True, fill=False, edgecolor=INK, linewidth=0.8, joinstyle="miter")
+    outline = Polygon(CORNERS, closed=True, fill=False, edgecolor=INK, linewidth=0.8, joinstyle="miter", clip_on=False)
     axes.add_patch(outline)
     image.set_clip_path(outline)
     return image
@@ -179,6 +181,7 @@ def draw_belief(
     Returns:
         The heat map, for a colour bar.
     """
+    three_classes("partition", partition.num_classes)
     masses = belief.masses(partition).tolist()
     names = class_labels(3, class_names)
     image = heat_map(axes, belief, limits=limits)
@@ -193,28 +196,38 @@ def draw_belief(
             _inside(axes, image, np.where(np.arange(3) == k, 0.6, 0.2), percent(masses[k]))
     else:
         rows = [f"{label}: {percent(mass)}" for label, mass in zip(region_labels(partition), masses, strict=True)]
-        axes.text(0.0, HEIGHT, "\n".join(["largest p", *reversed(rows)]), fontsize=SMALL_SIZE, ha="left", va="top")
+        _note(axes, (0.5, 0.0), "\n".join(["largest p", *reversed(rows)]), offset=(0, -3), ha="center", va="top")
     for k in range(3):
         _corner(axes, k, names[k], notes[k])
-    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, HEIGHT + 0.02), aspect="equal")
+    axes.set(xlim=(0, 1), ylim=(0, HEIGHT), aspect="equal")
     axes.set_axis_off()
     return image
+
+
+def num_notes(partition: Partition) -> int:
+    """Lines below the triangle, but for the names of the classes: one a shell, or one a bin of confidence."""
+    if isinstance(partition, CornerShells):
+        return len(partition.edges.values)
+    return partition.num_regions if isinstance(partition, ConfidenceBins) else 0
 
 
 def _corner(axes: "Axes", k: int, name: str, notes: list[str]) -> None:
     """Name of a class and masses of its shells: below the lower corners; above and to the right of the upper one."""
     if k < 2:
-        _note(axes, k, "\n".join([name, *notes]), offset=(0, -3), ha=("left", "right")[k], va="top")
+        _note(axes, (k, 0), "\n".join([name, *notes]), offset=(0, -3), ha=("left", "right")[k], va="top")
         return
-    _note(axes, k, name, offset=(0, 3), ha="center", va="bottom")
+    _note(axes, (0.5, HEIGHT), name, offset=(0, 3), ha="center", va="bottom")
     depth = len(notes) * LINE_SPACING * SMALL_SIZE
-    _note(axes, k, "\n".join(notes), offset=(4 + depth / math.sqrt(3), 2), ha="left", va="top")  # clear of the side
+    beside = 4 + depth / math.sqrt(3)  # clear of the side
+    _note(axes, (0.5, HEIGHT), "\n".join(notes), offset=(beside, 2), ha="left", va="top")
 
 
-def _note(axes: "Axes", k: int, text: str, *, offset: tuple[float, float], ha: str, va: str) -> None:
+def _note(
+    axes: "Axes", point: tuple[float, float], text: str, *, offset: tuple[float, float], ha: str, va: str
+) -> None:
     axes.annotate(
         text,
-        CORNERS[k],
+        point,
         xytext=offset,
         textcoords="offset points",
         ha=ha,
@@ -229,6 +242,6 @@ def _inside(axes: "Axes", image: "AxesImage", probs: ArrayLike, text: str) -> No
     x, y = to_plane(probs)
     pixels = np.asarray(image.get_array())
     value = pixels[int(y / HEIGHT * pixels.shape[0]), int(x * pixels.shape[1])]
-    red, green, blue, _ = image.to_rgba(np.array([value]))[0]
-    bright = 0.299 * red + 0.587 * green + 0.114 * blue > BRIGHT
+    red, green, blue, _ = image.to_rgba(np.array([value]))[0] ** 2.2  # from sRGB to light
+    bright = 0.2126 * red + 0.7152 * green + 0.0722 * blue > BRIGHT
     axes.text(x, y, text, color="black" if bright else "white", fontsize=SMALL_SIZE, ha="center", va="center")

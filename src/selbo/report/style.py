@@ -22,6 +22,8 @@ ONE_COLUMN: Final = 3.3
 TWO_COLUMNS: Final = 6.8
 """Widths in inches, of one and of two columns of a paper. Figures are drawn at the size at which they are printed."""
 
+SMALLEST_WIDTH: Final = 2.0
+
 TEXT_SIZE: Final = 8.0
 SMALL_SIZE: Final = 7.0
 """Points: titles and axis labels; ticks, legends and notes. Nothing is smaller, but for indices."""
@@ -87,11 +89,20 @@ def style() -> Iterator[None]:
         yield
 
 
+def checked_width(width: float) -> float:
+    """A width in inches that leaves room for the text."""
+    if not checks.positive("width", width) >= SMALLEST_WIDTH:
+        raise ValueError(
+            f"`width` must be at least {SMALLEST_WIDTH:g} inches, or the text has no room, but got {width!r}"
+        )
+    return float(width)
+
+
 def new_figure(*, width: float, height: float) -> "Figure":
     """An empty figure of that size in inches; to be called inside `style`."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(checks.positive("width", width), checks.positive("height", height)))
+    return Figure(figsize=(checked_width(width), height))
 
 
 def tidy(axes: "Axes") -> None:
@@ -119,7 +130,7 @@ def save(
     Returns:
         The paths written, in the order of ``formats``.
     """
-    if not name or Path(name).name != name:
+    if name in {"", ".."} or Path(name).name != name:
         raise ValueError(f"`name` must be the name of a file, without a folder, but got {name!r}")
     if isinstance(formats, str) or not formats:
         raise ValueError(f"`formats` must be a list of formats such as {list(FORMATS)}, but got {formats!r}")

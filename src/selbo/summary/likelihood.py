@@ -83,9 +83,9 @@ def dirichlet_process_log_prob(
     parameters = (alpha * h + checks.non_negative("pseudo_count", pseudo_count)).clamp(min=DIRICHLET_FLOOR)
     total = parameters.sum(-1, keepdim=True)
     kl = (parameters * (parameters / (total * s)).log()).sum(-1)  # alpha KL(h | s0), Eq. (3)
-    each = 0.5 * parameters.log() - stirling_remainder(parameters) - s.log() - HALF_LOG_2PI
-    whole = stirling_remainder(total) - 0.5 * total.log() + HALF_LOG_2PI
-    return (whole.squeeze(-1) + each.sum(-1) - kl).to(result_dtype(histogram))
+    both = torch.cat([parameters, total], -1)
+    rest = 0.5 * both.log() - stirling_remainder(both) - HALF_LOG_2PI
+    return (rest[..., :-1].sum(-1) - rest[..., -1] - s.log().sum() - kl).to(result_dtype(histogram))
 
 
 def multinomial_log_prob(

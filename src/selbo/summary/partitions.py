@@ -22,7 +22,7 @@ from selbo.numerics import LOG_HALF, LOG_PROB_FLOOR, PreciseModule, result_dtype
 
 SPACES: Final = ("logit", "probability")
 
-SLOPE_FACTOR: Final = 7.0
+SLOPE_FACTOR: Final = 5.0
 """Slope of an edge times the width of the narrower region beside it; docs/measurements.md says why."""
 
 PUBLISHED_SLOPE: Final = 500.0

@@ -57,7 +57,7 @@ def log_probs(*scores: float) -> Tensor:
 PARTITIONS = {
     "score_bins": lambda k: ScoreBins([0.03, 0.2, 0.55, 0.9]),
     "shells_1": lambda k: CornerShells(k, [0.62]),
-    "shells_2": lambda k: CornerShells(k),
+    "shells_2": CornerShells,
     "shells_3": lambda k: CornerShells(k, [0.55, 0.8, 0.97]),
     "classes_sharp": lambda k: ClassRegions(k, temperature=0.1),
     "classes_soft": lambda k: ClassRegions(k, temperature=1.0),
@@ -479,10 +479,10 @@ def test_empirical_must_match_the_classes() -> None:
 
 
 @pytest.mark.xfail(strict=True, reason="centre_mass leaves a rounding error where two classes have no centre")
-@pytest.mark.parametrize("concentration", [(5.0, 1.3), (0.01, 0.4), (1.7, 2.2)])
-def test_two_classes_have_no_centre_at_a_threshold_of_one_half(concentration: tuple[float, float]) -> None:
-    with pytest.raises(ValueError, match="puts no mass that float64 can hold on region 2 of CornerShells"):
-        Dirichlet(concentration).masses(CornerShells(2, [0.5]))
+def test_two_classes_have_no_centre_at_a_threshold_of_one_half() -> None:
+    for concentration in itertools.product((0.01, 0.3, 1.7, 5.0), (0.4, 1.3, 2.2)):
+        with pytest.raises(ValueError, match="puts no mass that float64 can hold on region 2 of CornerShells"):
+            Dirichlet(concentration).masses(CornerShells(2, [0.5]))
 
 
 @pytest.mark.xfail(strict=True, reason="Empirical keeps a view of the tensor that it was given")
