@@ -13,7 +13,7 @@ EXTRAS_demo  := [plot,sklearn]
 EXTRAS_test  := [test]
 EXTRAS_check := [dev]
 EXTRAS_docs  := [docs]
-EXTRAS_bench :=
+EXTRAS_bench := [sklearn]
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

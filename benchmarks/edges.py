@@ -3,7 +3,9 @@
 The toy has no network and no labels: 2048 logits, the DP term with concentration 1000, Adam. Printed is the total
 variation distance between s0 and the hard histogram at the end, the mean over seeds; 0 is perfect, 1 the worst.
 
-    python benchmarks/edges.py                  # about ten minutes on one core
+Then a network: the noisy digits of `examples/digits.py`, ten classes, five seeds, with each kind of edge.
+
+    python benchmarks/edges.py                  # about half an hour on one core
     python benchmarks/edges.py --steps 300      # a quick look
 """
 
@@ -12,6 +14,7 @@ import itertools
 import platform
 
 import torch
+from tasks import noisy_digits
 from torch import Tensor
 
 import selbo
@@ -82,6 +85,22 @@ def main() -> None:
             label = "1 to 50" if factor is None else f"{factor:g}"
             print(f"| {space} | {label} | " + " | ".join(f"{d:.3f}" for d in row) + f" | {max(row):.3f} |", flush=True)
         print()
+    network_table()
+
+
+def network_table() -> None:
+    """Noisy digits with each kind of edge."""
+    edges, belief = [0.3, 0.5, 0.7, 0.9], selbo.expect(accuracy=0.7, num_classes=10)
+    print("### Noisy digits\n\n| space | slope factor | NLL | accuracy | ECE |\n|---|---|---|---|---|")
+    print(
+        f"| no summary | | {noisy_digits.row([noisy_digits.scores(None, seed=seed) for seed in range(5)])} |",
+        flush=True,
+    )
+    for space, factor in itertools.product(("logit", "probability"), (3.0, 5.0, 7.0, 10.0)):
+        partition = selbo.ConfidenceBins(edges, num_classes=10, space=space, slope_factor=factor)
+        summary = selbo.SummaryLikelihood(partition, belief, concentration=400.0)
+        results = [noisy_digits.scores(summary, seed=seed) for seed in range(5)]
+        print(f"| {space} | {factor:g} | {noisy_digits.row(results)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -346,6 +346,10 @@ class CornerShells(Partition):
 class ClassRegions(Partition):
     """One region a class: where that class is predicted, however surely.
 
+    The mass of a region under a belief is P(class k is predicted), at any temperature. For a belief made by `expect`
+    that is the stated fraction of the class, which is what the mean softmax of a calibrated classifier comes to as
+    well: temperature 1 asks this of the probabilities, a low temperature of the decisions.
+
     Args:
         num_classes: K, at least 2.
         temperature: Softness. Memberships are softmax(log_probs / temperature): towards 0 the predicted class alone,

@@ -329,6 +329,7 @@ def test_heat_map_holds_the_density() -> None:
     assert abs(pixels[inside].mean() - 1) < 1e-3  # relative to uniform, so the mean over the triangle is one
     mode = np.unravel_index(np.where(inside, pixels, 0).argmax(), pixels.shape)
     np.testing.assert_allclose(simplex.from_plane([x[mode], y[mode]]), np.array([2, 3, 4]) / 9, atol=5e-3)
+    assert image.origin == "lower"  # row 0 is at the bottom
     np.testing.assert_allclose(image.get_extent(), [0, 1, 0, simplex.HEIGHT])
 
 

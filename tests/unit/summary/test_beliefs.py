@@ -230,6 +230,11 @@ def test_class_regions_at_extreme_concentrations(a: float, b: float) -> None:
     assert_masses(Dirichlet([a, b]).masses(ClassRegions(2)), expected)
 
 
+def test_masses_are_normalised_where_the_integrals_lose_a_digit() -> None:
+    masses = Dirichlet([1000.0, 990.0, 1020.0]).masses(ClassRegions(3))
+    assert abs(math.fsum(masses.tolist()) - 1) < 4e-16
+
+
 @pytest.mark.parametrize("value", [0.01, 1000.0])
 def test_equal_concentrations_give_equal_classes(value: float) -> None:
     np.testing.assert_allclose(Dirichlet([value] * 5).masses(ClassRegions(5)), 0.2, rtol=1e-11)
