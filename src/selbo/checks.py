@@ -2,8 +2,9 @@
 
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -41,9 +42,13 @@ def fraction(name: str, value: float, *, low: float, high: float, reason: str = 
 
 def whole(name: str, value: int, *, at_least: int) -> int:
     """A whole number with a lower bound."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = at_least - 1
+    if isinstance(value, bool) or number < at_least:
         raise ValueError(f"`{name}` must be a whole number of at least {at_least}, but got {value!r}")
-    return value
+    return number
 
 
 def one_of(name: str, value: str, choices: Iterable[str]) -> str:
@@ -126,10 +131,10 @@ def _log_prob_values(name: str, tensor: Tensor) -> None:
         )
 
 
-def _number(name: str, value: float) -> float:
+def _number(name: str, value: Any) -> float:
     try:
-        number = float(value)
-    except (TypeError, ValueError):
+        number = float("not a number" if isinstance(value, str) else value)
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"`{name}` must be a number, but got {value!r}") from None
     if math.isnan(number):
         raise ValueError(f"`{name}` must be a number, but got NaN")

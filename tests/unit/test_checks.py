@@ -315,7 +315,6 @@ def test_masses_in_double_precision_must_sum_to_one_within_a_millionth() -> None
 # --- a known fault ---
 
 
-@pytest.mark.xfail(strict=True, raises=OverflowError, reason="_number does not catch the overflow of a huge integer")
 def test_a_whole_number_beyond_float64_is_refused_in_words() -> None:
     with pytest.raises(ValueError, match="`rate` must be"):
         checks.positive("rate", 10**400)

@@ -1,8 +1,9 @@
 """What a user believes about the predictions, turned into s0, the mass of each region of a partition.
 
 A belief is a distribution on the probability simplex; ``belief.masses(partition)`` integrates it over the regions.
-The masses are exact to float64 (relative error about 1e-12) except for `ConfidenceBins` with edges below one half,
-where they come from a numerical convolution with an absolute error of at most 1e-6 (an error is raised beyond).
+The masses are exact to float64 (relative error about 1e-12, 1e-10 for concentrations of 1e6) except for
+`ConfidenceBins` with edges below one half, where they come from a numerical convolution with an absolute error of at
+most 1e-6 and a relative one of at most 1e-2, mostly far less; beyond that an error is raised.
 """
 
 from abc import ABC, abstractmethod
@@ -22,6 +23,9 @@ SMALLEST_MASS: Final = 1e-300
 
 INTEGRATION_ERROR: Final = 1e-6
 """Largest absolute error of a mass that is passed on in silence."""
+
+RESOLVED: Final = 100.0
+"""A mass must be this many times its error, because its logarithm is what counts."""
 
 EMPIRICAL_SMOOTHING: Final = 0.5
 """Pseudo-count a region in `Empirical`: the Jeffreys prior of a multinomial, so that no region is impossible."""
@@ -44,7 +48,8 @@ class Belief(ABC):
             if not mass > SMALLEST_MASS:
                 raise ValueError(
                     f"`{self!r}` puts no mass that float64 can hold on region {region} of {type(partition).__name__} "
-                    f"({mass:.3g}): take a less extreme belief, a coarser partition, or state `selbo.Masses` yourself"
+                    f"({max(mass, 0.0):.3g}): take a less extreme belief, a coarser partition, or state `selbo.Masses` "
+                    "yourself"
                 )
         return torch.from_numpy(masses / masses.sum())
 
@@ -174,7 +179,7 @@ class Empirical(Belief):
         self.smoothing = checks.positive("smoothing", smoothing)
         num_classes = log_probs.shape[-1] if checks.floating("log_probs", log_probs).ndim else 0
         checks.log_probs(log_probs, num_classes=num_classes, validate=True)
-        self.log_probs = log_probs.detach().cpu()
+        self.log_probs = log_probs.detach().cpu().clone()
 
     def _masses(self, partition: Partition) -> Array:
         if self.log_probs.shape[-1] != partition.num_classes:
@@ -212,12 +217,15 @@ def dirichlet_masses(concentration: Array, partition: Partition) -> Array:
         return np.append(shells, centre_mass(concentration, edges[0]))
     if isinstance(partition, ConfidenceBins):
         tails = max_tails(concentration, np.array(partition.edges.values))
-        if tails.error > INTEGRATION_ERROR:
+        masses = tails.masses()
+        convolved = masses[: 1 + sum(edge < 0.5 for edge in partition.edges.values)]
+        if tails.error > min(INTEGRATION_ERROR, convolved.min() / RESOLVED):
             raise ValueError(
-                f"the masses of {partition} under Dirichlet({_short(concentration)}) could only be found "
-                f"to {tails.error:.1g}: state `selbo.Masses` yourself, or use edges of at least 0.5"
+                f"Dirichlet({_short(concentration)}) puts a mass of about {max(convolved.min(), 0.0):.1g} on a region "
+                f"of ConfidenceBins({_short(partition.edges.values)}), which can only be found to {tails.error:.1g}: "
+                "use edges of at least 0.5, fewer edges, or state `selbo.Masses` yourself"
             )
-        return tails.masses()
+        return masses
     raise ValueError(
         f"`partition` must be one of selbo's partitions for a parametric belief, but got {type(partition).__name__}: "
         "use `selbo.Masses` or `selbo.Empirical`, which need no integral"

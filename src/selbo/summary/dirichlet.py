@@ -24,14 +24,19 @@ PANELS: Final = 64
 NODES_A_PANEL: Final = 16
 """Gauss-Legendre nodes. The probabilities of the largest entry then sum to one within 1e-13 (tested)."""
 
+LARGE: Final = 1000.0
+"""Parameters above it use Stirling's series for log Gamma."""
+
 RARE: Final = 1e-8
 """A class that is the largest less often than this gets an integral over its own range."""
 
 FIRST_CELLS: Final = 2**10
 MOST_CELLS: Final = 2**16
 UNCUT: Final = 1.5
+ROUNDING: Final = 1e-15
 CONVOLUTION_ERROR: Final = 1e-8
-"""Cells of the unit interval in `max_tails`, doubled until the answer changes by less than the error."""
+"""The grids of `max_tails`: cells of the unit interval, doubled until the answer changes by less than the error; where
+an uncut variable is cut all the same, well above the sum of one; and the rounding of a Fourier transform."""
 
 
 class LargestEntry(NamedTuple):
@@ -80,9 +85,12 @@ def largest_entry(concentration: Array) -> LargestEntry:
         concentration: Dirichlet parameters, positive, shape (K,).
 
     Returns:
-        Probabilities (relative error about 1e-12) and the expected largest entry.
+        Probabilities and the expected largest entry. The relative error is about 1e-12, and 1e-10 for parameters of 1e6;
+        there a probability below 1e-8 is known to 1e-5, the accuracy of the incomplete gamma function in its tails.
     """
     a = np.asarray(concentration, dtype=np.float64)
+    if len(a) == 2:
+        return LargestEntry(beta_tails(a[::-1], a, 0.5).below, expected_accuracy(a[1], a[0]))
     tables = gamma_tables(a)
     integrand = np.exp(log_integrand(tables))
     tail = np.exp(tables.log_tail) * a / a.sum()
@@ -117,9 +125,22 @@ def gamma_tables(a: Array) -> GammaTables:
 
 
 def _log_gamma_density(a: Array, y: Array) -> Array:
+    """Log-density of the logarithm of a Gamma(a) variable, a y - exp(y) - log Gamma(a).
+
+    Far from zero these terms are large and cancel, so they are taken relative to the mode, y = log a.
+    """
     from scipy.special import gammaln
 
-    return np.asarray(a * y - np.exp(y) - gammaln(a))
+    at_mode = a * np.log(a) - a - gammaln(a)
+    stirling = 0.5 * np.log(a / (2 * np.pi)) - (1 - 1 / (30 * a * a)) / (12 * a)
+    from_mode = y - np.log(a)
+    return np.asarray(np.where(a > LARGE, stirling, at_mode) - a * _exp_less_tangent(from_mode))
+
+
+def _exp_less_tangent(u: Array) -> Array:
+    """exp(u) - 1 - u, without cancellation near zero."""
+    series = u * u / 2 * (1 + u / 3 * (1 + u / 4 * (1 + u / 5 * (1 + u / 6 * (1 + u / 7)))))
+    return np.where(np.abs(u) < 0.05, series, np.expm1(np.where(np.abs(u) < 0.05, 0.0, u)) - u)
 
 
 def log_gamma_cdf(a: Array, y: Array) -> Array:
@@ -160,12 +181,23 @@ def _rare_probability(a: Array, k: int) -> float:
     def log_f(y: Array) -> Array:
         return np.asarray(_log_gamma_density(a[k], y) + log_gamma_cdf(others, np.asarray(y)[..., None]).sum(-1))
 
-    grid = np.linspace(LOG_TINY, math.log(2 * (a.sum() + 400)), 4001)
-    values = log_f(grid)
-    best = int(np.argmax(values))
-    inside = np.flatnonzero(values > values[best] + LOG_NEGLIGIBLE)
-    nodes, weights = _panels(grid[max(inside[0] - 1, 0)], grid[min(inside[-1] + 1, len(grid) - 1)])
-    return float(np.exp(log_f(nodes)) @ weights)
+    low, high = LOG_TINY, math.log(2 * (a.sum() + 400))
+    mode = _mode(lambda y: float(log_f(np.array(y))), low, high)
+    level = float(log_f(np.array(mode))) + LOG_NEGLIGIBLE
+    left = _bisect(lambda y: float(log_f(np.array(y))) - level, low, mode)
+    right = _bisect(lambda y: level - float(log_f(np.array(y))), mode, high)
+    nodes, weights = _panels(left, right)
+    below_low = a[k] / a.sum() * math.exp(float(log_gamma_cdf(a, np.array(LOG_TINY)).sum()))
+    return float(np.exp(log_f(nodes)) @ weights + below_low)
+
+
+def _mode(log_concave: Callable[[float], float], low: float, high: float) -> float:
+    for _ in range(200):
+        first, second = low + (high - low) / 3, high - (high - low) / 3
+        at_first, at_second = log_concave(first), log_concave(second)
+        # where both underflow, the mode is to the right: on the left the distribution functions vanish
+        low, high = (first, high) if at_first < at_second or at_first == -math.inf else (low, second)
+    return (low + high) / 2
 
 
 class Tails(NamedTuple):
@@ -195,11 +227,26 @@ def beta_tails(a: float | Array, b: float | Array, edges: float | Array) -> Tail
     return Tails(np.asarray(betainc(a, b, edges), np.float64), np.asarray(betaincc(a, b, edges), np.float64))
 
 
+def expected_accuracy(a: float, b: float) -> float:
+    r"""Expected accuracy of a binary classifier with calibrated scores distributed as Beta(a, b), Eq. (9).
+
+    $E \max(s, 1 - s) = F(1/2) - \mu\,(2 I_{1/2}(a + 1, b) - 1)$ with $\mu = a / (a + b)$: the closed form of Eq. (18)
+    with its two misprints mended (docs/deviations.md), written with the regularised incomplete beta function $I$.
+    """
+    from scipy.special import betainc
+
+    return float(betainc(a, b, 0.5) + a / (a + b) * (betainc(b, a + 1, 0.5) - betainc(a + 1, b, 0.5)))
+
+
 def centre_mass(concentration: Array, threshold: float) -> float:
     """P(no entry exceeds the threshold) for a Dirichlet vector and a threshold of at least one half.
 
-    The events p_k > t exclude each other; starting from the most likely one leaves the fewest digits to cancel.
+    The events p_k > t exclude each other; starting from the most likely one leaves the fewest digits to cancel. For two
+    classes it is an interval.
     """
+    if len(concentration) == 2:
+        first, second = concentration
+        return float(beta_tails(first, second, np.array([1 - threshold, threshold])).masses()[1])
     tails = beta_tails(concentration, concentration.sum() - concentration, threshold)
     likeliest = int(np.argmax(tails.above))
     return float(tails.below[likeliest] - np.delete(tails.above, likeliest).sum())
@@ -230,18 +277,19 @@ def max_tails(concentration: Array, edges: Array) -> Tails:
 
 def _extrapolated_cdf(a: Array, edges: Array) -> tuple[Array, float]:
     cells = FIRST_CELLS
-    coarse, fine = _convolved_cdf(a, edges, cells // 2), _convolved_cdf(a, edges, cells)
-    estimate = fine + (fine - coarse) / 3  # the error of a grid is of second order in its cell
-    change = math.inf
-    while change > CONVOLUTION_ERROR and cells < MOST_CELLS:
+    fine, noise = _convolved_cdf(a, edges, cells)
+    estimate, change = fine, math.inf
+    while change > max(CONVOLUTION_ERROR, noise) and cells < MOST_CELLS:
         cells *= 2
-        coarse, fine, last = fine, _convolved_cdf(a, edges, cells), estimate
-        estimate = fine + (fine - coarse) / 3
+        coarse, last = fine, estimate
+        fine, noise = _convolved_cdf(a, edges, cells)
+        estimate = fine + (fine - coarse) / 3  # the error of a grid is of second order in its cell
         change = float(np.abs(estimate - last).max())
-    return estimate, change
+    return estimate, max(change, noise)
 
 
-def _convolved_cdf(a: Array, edges: Array, cells: int) -> Array:
+def _convolved_cdf(a: Array, edges: Array, cells: int) -> tuple[Array, float]:
+    """The distribution function on one grid, and what the rounding of Fourier transforms does to it."""
     from scipy.fft import irfft, rfft
 
     rate = max(a.sum(), 5.0)  # a Dirichlet vector does not know the rate of its Gammas; 5 keeps far sums negligible
@@ -252,7 +300,8 @@ def _convolved_cdf(a: Array, edges: Array, cells: int) -> Array:
         for spectrum, masses in zip(spectra, _cut_gamma_masses(float(value), rate, cuts, cells), strict=True):
             spectrum *= rfft(masses, length) ** count
     mass_at_one = irfft(spectra, length)[:, cells]
-    return np.asarray(mass_at_one[:-1] / mass_at_one[-1])
+    noise = ROUNDING / mass_at_one[-1]
+    return np.asarray(mass_at_one[:-1] / mass_at_one[-1]), float(noise)
 
 
 def _cut_gamma_masses(a: float, rate: float, cuts: list[float], cells: int) -> list[Array]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from selbo import checks
 from selbo.summary.beliefs import Beta, Dirichlet
-from selbo.summary.dirichlet import Array, gamma_tables, largest_entry, log_gamma_cdf, log_integrand
+from selbo.summary.dirichlet import Array, expected_accuracy, gamma_tables, largest_entry, log_gamma_cdf, log_integrand
 
 RESIDUAL: Final = 1e-8
 """Largest error of the fractions and the accuracy of the belief that `expect` returns."""
@@ -34,7 +34,7 @@ DIFFERENCE: Final = 1e-3
 """Newton's method: how far it goes, when it stops, and the change of a log-parameter that stands for a derivative."""
 
 LOG_TOTAL_RANGE: Final = (math.log(1e-9), math.log(1e12))
-"""Range of the sum of the parameters in which a belief is looked for; accuracies from 1 - 1e-9 to 1/K + 1e-6."""
+"""Range of the sum of the parameters in which a Beta is looked for; accuracies from 1/2 + 1e-6 to 1 - 1e-9."""
 
 
 def expect(
@@ -65,7 +65,7 @@ def expect(
     reason = f", which is what {len(fractions)} classes can reach (1/K by guessing, 1 without any error)"
     checks.fraction("accuracy", accuracy, low=1 / len(fractions), high=1.0, reason=reason)
     if len(fractions) == 2:
-        return Beta(*_solve_beta(accuracy, fractions[0]))
+        return Beta(*_solve_beta(accuracy, *fractions))
     return Dirichlet(_solve_dirichlet(accuracy, np.array(fractions)).tolist())
 
 
@@ -81,18 +81,7 @@ def _fractions(class_fractions: Sequence[float] | None, num_classes: int | None)
     return fractions
 
 
-def expected_accuracy(a: float, b: float) -> float:
-    r"""Expected accuracy of a binary classifier with calibrated scores distributed as Beta(a, b), Eq. (9).
-
-    $E \max(s, 1 - s) = F(1/2) - \mu\,(2 I_{1/2}(a + 1, b) - 1)$ with $\mu = a / (a + b)$: the closed form of Eq. (18)
-    with its two misprints mended (docs/deviations.md), written with the regularised incomplete beta function $I$.
-    """
-    from scipy.special import betainc
-
-    return float(betainc(a, b, 0.5) + a / (a + b) * (betainc(b, a + 1, 0.5) - betainc(a + 1, b, 0.5)))
-
-
-def _solve_beta(accuracy: float, fraction_0: float) -> tuple[float, float]:
+def _solve_beta(accuracy: float, fraction_0: float, fraction_1: float) -> tuple[float, float]:
     """Beta(a, b) with F(1/2) = fraction_0, Eq. (14), and the expected accuracy.
 
     Two nested one-dimensional roots, each of a monotone function: given a + b, the mean decides F(1/2); along the
@@ -106,7 +95,7 @@ def _solve_beta(accuracy: float, fraction_0: float) -> tuple[float, float]:
         def excess(log_ratio: float) -> float:
             a, b = total * _sigmoid(log_ratio), total * _sigmoid(-log_ratio)
             # compare the smaller side: a fraction of 1e-9 is then as well resolved as one of 1/2
-            return float(fraction_0 - betainc(a, b, 0.5) if fraction_0 < 0.5 else betainc(b, a, 0.5) - (1 - fraction_0))
+            return float(fraction_0 - betainc(a, b, 0.5) if fraction_0 < 0.5 else betainc(b, a, 0.5) - fraction_1)
 
         log_ratio = _root(excess, -LOG_RATIO_BOUND, LOG_RATIO_BOUND)
         return total * _sigmoid(log_ratio), total * _sigmoid(-log_ratio)
@@ -133,8 +122,8 @@ def _root(increasing: Callable[[float], float], low: float, high: float) -> floa
 def _accept(accuracy: float, residual: float) -> None:
     if not residual <= RESIDUAL:
         raise ValueError(
-            f"`accuracy` of {accuracy!r} is too close to the ends of what can be reached for a belief to be found "
-            f"(residual {residual:.1g}): move it inwards"
+            f"`accuracy` of {accuracy!r} is so close to the end of its range that no belief could be found for it "
+            f"to {RESIDUAL:g}: move it inwards"
         )
 
 

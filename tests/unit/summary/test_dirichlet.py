@@ -130,16 +130,12 @@ def test_largest_entry_of_a_rare_class_among_unequal_ones() -> None:
     assert got.expected == pytest.approx(float(expected), rel=1e-12)
 
 
-@pytest.mark.xfail(strict=True, reason="_rare_probability leaves out what lies below exp(-36)")
 @pytest.mark.parametrize(("a", "b"), [(1e-12, 0.01), (1e-10, 0.05), (1e-9, 0.5)])
 def test_largest_entry_of_a_rare_class_among_small_parameters(a: float, b: float) -> None:
     got = largest_entry(np.array([a, b])).probabilities[0]
     assert relative_error(got, interval_mass(a, b, 0.5, 1)) < RELATIVE
 
 
-@pytest.mark.xfail(
-    strict=True, reason="densities of Gamma(1e6) lose digits, and the grid of _rare_probability is coarse"
-)
 @pytest.mark.parametrize(("a", "b"), [(1e6, 9.9e5), (1e8, 9.99e7)])
 def test_largest_entry_of_a_rare_class_with_large_parameters(a: float, b: float) -> None:
     got = largest_entry(np.array([a, b])).probabilities[1]
@@ -400,3 +396,20 @@ def test_max_tails_far_out_keep_their_digits() -> None:
 def test_max_tails_report_an_error_where_the_grid_is_too_coarse() -> None:
     assert max_tails(np.full(3, 1e7), np.array([0.3334])).error > 1e-6
     assert max_tails(np.full(3, 1e7), np.array([0.5])).error == 0.0
+
+
+def test_a_rare_class_of_three_agrees_with_two_where_the_third_never_wins() -> None:
+    for a, b in [(1e4, 9.2e3), (1e6, 9.9e5)]:
+        got = largest_entry(np.array([a, b, 1e-3])).probabilities[1]
+        assert relative_error(got, special.betaincc(b, a, 0.5)) < 1e-5
+
+
+def test_a_rare_class_of_three_is_proportional_to_its_small_parameter() -> None:
+    """P(k is the largest) is of first order in a_k; a parameter of 1e-6 is not rare, one of 1e-12 is."""
+    rare, common = (largest_entry(np.array([a, 0.01, 0.02])).probabilities[0] / a for a in (1e-12, 1e-6))
+    assert relative_error(rare, common) < 1e-4
+
+
+@pytest.mark.parametrize("total", [30.0, 3e4, 3e7, 3e10])
+def test_probabilities_of_large_parameters_sum_to_one(total: float) -> None:
+    assert largest_entry(np.full(3, total / 3)).probabilities.sum() == pytest.approx(1, abs=1e-10)

@@ -399,6 +399,8 @@ def test_the_number_of_classes_must_be_a_whole_number(num_classes: int) -> None:
     [(0.5 + 1e-8, (0.5, 0.5)), (0.5 + 1e-8, (0.3, 0.7)), (1 / 3 + 1e-9, (0.2, 0.3, 0.5)), (1 - 1e-13, (0.2, 0.3, 0.5))],
 )
 def test_accuracies_too_close_to_the_ends_are_refused(accuracy: float, fractions: tuple[float, ...]) -> None:
-    message = r"^`accuracy` of .* is too close to the ends of what can be reached .*: move it inwards$"
+    message = (
+        r"^`accuracy` of .* is so close to the end of its range that no belief could be found .*: move it inwards$"
+    )
     with pytest.raises(ValueError, match=message):
         expect(accuracy, fractions)
