@@ -26,15 +26,17 @@ STIRLING_FROM: Final = 1000.0
 of 1e4, is still exact to 1e-12."""
 
 
-def stirling_remainder(x: Tensor) -> Tensor:
-    """Logarithm of Gamma(x) less its leading terms, (x - 1/2) log x - x + log(2 pi) / 2, for x > 0.
+def log_gamma_deficit(x: Tensor) -> Tensor:
+    """The number x log x - x - log Gamma(x), for x > 0: what is left of log-gamma functions whose large terms cancel.
 
-    The leading terms of log-gamma functions of a concentration of 1e6 are of the order of 1e7; where they cancel on
-    paper, this is what is left to add, at full precision.
+    For a concentration of 1e6 log Gamma(x) is of the order of 1e7; where x log x - x cancels on paper, this remains, at
+    full precision: log(x / 2 pi) / 2 for large x, log x for small x.
     """
-    small, large = x.clamp(max=STIRLING_FROM), x.clamp(min=STIRLING_FROM)
-    direct = torch.lgamma(small + 1) - (small + 0.5) * small.log() + small - HALF_LOG_2PI
-    series = (1 / 12 - 1 / (360 * large * large)) / large
+    log_x = x.log()
+    # log Gamma(x) as log Gamma(x + 1) - log x: the second form knows the pole at 0 and keeps its digits there
+    direct = (x + 1) * log_x - x - torch.lgamma(x + 1)
+    inverse = 1 / x.clamp(min=STIRLING_FROM)
+    series = 0.5 * log_x - HALF_LOG_2PI - inverse * (1 / 12 - inverse * inverse / 360)
     return torch.where(x < STIRLING_FROM, direct, series)
 
 

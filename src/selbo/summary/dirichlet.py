@@ -85,7 +85,7 @@ def largest_entry(concentration: Array) -> LargestEntry:
         concentration: Dirichlet parameters, positive, shape (K,).
 
     Returns:
-        Probabilities and the expected largest entry. The relative error is about 1e-12, and 1e-10 for parameters of 1e6;
+        Probabilities and the expected largest entry. The relative error is about 1e-12, 1e-10 for parameters of 1e6;
         there a probability below 1e-8 is known to 1e-5, the accuracy of the incomplete gamma function in its tails.
     """
     a = np.asarray(concentration, dtype=np.float64)

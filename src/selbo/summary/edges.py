@@ -105,9 +105,10 @@ class Edges(PreciseModule):
     def crossings(self, log_odds: Tensor) -> Tensor:
         """How far above each edge: (...) -> (..., E), zero on the edge."""
         values = log_odds.unsqueeze(-1)
-        factor, widths = self._like(self.slope_factor, values), self._like(self.widths, values)
+        factor = self.slope_factor.to(values.device)  # without dimensions, so it takes on the type of the other operand
+        widths = self._like(self.widths, values)
         if self.space == "probability":
-            return factor * self._distances(values) / widths
+            return factor / widths * self._distances(values)
         distance = values - self._like(self.positions, values)
         return distance + factor * torch.tanh(distance / widths)
 

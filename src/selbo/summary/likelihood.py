@@ -9,11 +9,10 @@ from torch import Tensor
 from selbo import checks
 from selbo.numerics import (
     DIRICHLET_FLOOR,
-    HALF_LOG_2PI,
     MULTINOMIAL_FLOOR,
     PreciseModule,
+    log_gamma_deficit,
     result_dtype,
-    stirling_remainder,
     widen,
     working_dtype,
 )
@@ -36,7 +35,7 @@ def soft_counts(memberships: Tensor) -> Tensor:
 
 def normalise_counts(counts: Tensor, *, floor: float = 0.0) -> Tensor:
     """Histogram s_theta from soft counts: (..., R) -> (..., R), on the simplex."""
-    raised = counts + floor
+    raised = counts + floor if floor > 0 else counts
     return raised / raised.sum(-1, keepdim=True)
 
 
@@ -55,10 +54,9 @@ def dirichlet_process_log_prob(
     $$\log \mathrm{Dir}(s_0 \mid \alpha h_1, \ldots, \alpha h_R) = \log \Gamma(\alpha)
     - \sum_r \log \Gamma(\alpha h_r) + \sum_r (\alpha h_r - 1) \log s_{0r} .$$
 
-    With $\log \Gamma(x) = (x - \tfrac12) \log x - x + \tfrac12 \log 2\pi + \rho(x)$ this is the same as
+    With $d(x) = x \log x - x - \log \Gamma(x)$, which grows only as a logarithm, this is the same as
 
-    $$-\alpha\, \mathrm{KL}(h \,\|\, s_0) - \sum_r \log s_{0r} + \tfrac12 \sum_r \log(\alpha h_r)
-    - \tfrac12 \log \alpha - \tfrac{R - 1}{2} \log 2\pi + \rho(\alpha) - \sum_r \rho(\alpha h_r) ,$$
+    $$-\alpha\, \mathrm{KL}(h \,\|\, s_0) - d(\alpha) + \sum_r d(\alpha h_r) - \sum_r \log s_{0r} ,$$
 
     which is how it is computed: the large terms have cancelled, so a concentration of 1e6 keeps its digits.
 
@@ -80,12 +78,14 @@ def dirichlet_process_log_prob(
         tensor(0.9087)
     """
     h, s, alpha = _prepare(histogram, s0, concentration, validate)
-    parameters = (alpha * h + checks.non_negative("pseudo_count", pseudo_count)).clamp(min=DIRICHLET_FLOOR)
+    parameters = alpha * h
+    if checks.non_negative("pseudo_count", pseudo_count) > 0:
+        parameters = parameters + pseudo_count
+    parameters = parameters.clamp(min=DIRICHLET_FLOOR)
     total = parameters.sum(-1, keepdim=True)
     kl = (parameters * (parameters / (total * s)).log()).sum(-1)  # alpha KL(h | s0), Eq. (3)
-    both = torch.cat([parameters, total], -1)
-    rest = 0.5 * both.log() - stirling_remainder(both) - HALF_LOG_2PI
-    return (rest[..., :-1].sum(-1) - rest[..., -1] - s.log().sum() - kl).to(result_dtype(histogram))
+    deficit = log_gamma_deficit(torch.cat([parameters, total], -1))
+    return (deficit[..., :-1].sum(-1) - deficit[..., -1] - s.log().sum() - kl).to(result_dtype(histogram))
 
 
 def multinomial_log_prob(
