@@ -14,10 +14,10 @@ import itertools
 import platform
 
 import torch
-from tasks import noisy_digits
 from torch import Tensor
 
 import selbo
+from tasks import noisy_digits
 
 PARTITIONS = {
     "10 equal bins": [i / 10 for i in range(1, 10)],

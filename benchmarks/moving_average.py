@@ -13,10 +13,10 @@ import argparse
 import platform
 
 import torch
-from tasks import noisy_digits
 from torch import Tensor
 
 import selbo
+from tasks import noisy_digits
 
 CONCENTRATION = 1000.0
 MASSES = torch.tensor([0.3, *[0.05] * 8, 0.3], dtype=torch.float64)

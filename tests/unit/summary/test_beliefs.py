@@ -14,25 +14,16 @@ import torch
 from torch import Tensor
 
 import selbo
+from references import beta_mass, relative_error
 from selbo.summary.beliefs import Belief, Beta, Dirichlet, Empirical, Masses, Uniform, dirichlet_masses
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
 
 RELATIVE = 1e-10
 
 
-def beta_mass(a: float, b: float, low: float, high: float) -> mpmath.mpf:
-    """P(low < Beta(a, b) <= high) to 50 digits; above the mean from the upper end, so that a tail keeps its digits."""
-    with mpmath.workdps(50):
-        low, high, a, b = (mpmath.mpf(v) for v in (low, high, a, b))
-        if low > a / (a + b):
-            a, b, low, high = b, a, 1 - high, 1 - low
-        upper = mpmath.betainc(a, b, 0, high, regularized=True)
-        return upper - mpmath.betainc(a, b, 0, low, regularized=True) if low else upper
-
-
 def assert_masses(got: Tensor, expected: list[mpmath.mpf], relative: float = RELATIVE) -> None:
     assert got.shape == (len(expected),)
-    errors = [float(abs(mpmath.mpf(g) / e - 1)) for g, e in zip(got.tolist(), expected, strict=True)]
+    errors = [relative_error(g, e) for g, e in zip(got.tolist(), expected, strict=True)]
     assert max(errors) < relative, f"relative errors {errors}"
 
 

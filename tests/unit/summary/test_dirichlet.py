@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
+from references import beta_mass, relative_error, win_against_two
 from selbo.summary.dirichlet import (
     Tails,
     beta_tails,
@@ -23,20 +24,6 @@ from selbo.summary.dirichlet import (
 )
 
 RELATIVE = 1e-10
-
-
-def interval_mass(a: float, b: float, low: float, high: float) -> mpmath.mpf:
-    """P(low < Beta(a, b) <= high) to 50 digits; above the mean from the upper end, so that a tail keeps its digits."""
-    with mpmath.workdps(50):
-        low, high, a, b = (mpmath.mpf(v) for v in (low, high, a, b))
-        if low > a / (a + b):
-            a, b, low, high = b, a, 1 - high, 1 - low
-        upper = mpmath.betainc(a, b, 0, high, regularized=True)
-        return upper - mpmath.betainc(a, b, 0, low, regularized=True) if low else upper
-
-
-def relative_error(got: float, expected: mpmath.mpf) -> float:
-    return float(abs(mpmath.mpf(got) / expected - 1))
 
 
 # --- functions of the form sum c x^n exp(-m x), with exact coefficients: whole-number Gamma variables ---
@@ -102,12 +89,12 @@ PAIRS += [(1e-9, 3.0), (1e-12, 5.0), (300.0, 1e-3), (0.7, 0.2)]
 @pytest.mark.parametrize(("a", "b"), PAIRS)
 def test_largest_of_two_entries_is_an_incomplete_beta_function_at_one_half(a: float, b: float) -> None:
     got = largest_entry(np.array([a, b]))
-    assert relative_error(got.probabilities[0], interval_mass(a, b, 0.5, 1)) < RELATIVE
-    assert relative_error(got.probabilities[1], interval_mass(a, b, 0, 0.5)) < RELATIVE
+    assert relative_error(got.probabilities[0], beta_mass(a, b, 0.5, 1)) < RELATIVE
+    assert relative_error(got.probabilities[1], beta_mass(a, b, 0, 0.5)) < RELATIVE
     with mpmath.workdps(50):
         # s times the Beta(a, b) density is a / (a + b) times that of Beta(a + 1, b)
         mean = mpmath.mpf(a) / (mpmath.mpf(a) + mpmath.mpf(b))
-        expected = mean * interval_mass(a + 1, b, 0.5, 1) + (1 - mean) * interval_mass(a, b + 1, 0, 0.5)
+        expected = mean * beta_mass(a + 1, b, 0.5, 1) + (1 - mean) * beta_mass(a, b + 1, 0, 0.5)
     assert relative_error(got.expected, expected) < RELATIVE
 
 
@@ -133,32 +120,13 @@ def test_largest_entry_of_a_rare_class_among_unequal_ones() -> None:
 @pytest.mark.parametrize(("a", "b"), [(1e-12, 0.01), (1e-10, 0.05), (1e-9, 0.5)])
 def test_largest_entry_of_a_rare_class_among_small_parameters(a: float, b: float) -> None:
     got = largest_entry(np.array([a, b])).probabilities[0]
-    assert relative_error(got, interval_mass(a, b, 0.5, 1)) < RELATIVE
+    assert relative_error(got, beta_mass(a, b, 0.5, 1)) < RELATIVE
 
 
 @pytest.mark.parametrize(("a", "b"), [(1e6, 9.9e5), (1e8, 9.99e7)])
 def test_largest_entry_of_a_rare_class_with_large_parameters(a: float, b: float) -> None:
     got = largest_entry(np.array([a, b])).probabilities[1]
     assert relative_error(got, special.betaincc(b, a, 0.5)) < 1e-8
-
-
-def win_against_two(own: float, left: float, right: float, moment: int) -> float:
-    """E[p^moment; p is the largest] for one entry p of three, on the simplex itself: no Gamma variables.
-
-    Given p = x the other two share 1 - x as a Beta variable v, and p is the largest if max(v, 1 - v) < x / (1 - x):
-    always for x > 1/2, never for x < 1/3.
-    """
-    rest, log_front = left + right, -special.betaln(own, left + right)
-
-    def integrand(u: float) -> float:
-        x = 0.5 - u**8 / 6  # smooths the power singularity at one half
-        odds = min(x / (1 - x), 1.0)
-        density = math.exp(log_front + (own - 1) * math.log(x) + (rest - 1) * math.log1p(-x))
-        wins = special.betainc(left, right, odds) - special.betainc(left, right, 1 - odds)
-        return float(x**moment * density * wins * 8 * u**7 / 6)
-
-    above = special.betaincc(own + moment, rest, 0.5) * (own / (own + rest)) ** moment
-    return float(above) + integrate.quad(integrand, 0, 1, epsabs=1e-14, epsrel=1e-12, limit=400)[0]
 
 
 TRIPLES = [(0.01, 0.02, 0.05), (0.3, 0.6, 2.0), (0.01, 5.0, 0.3), (80.0, 100.0, 95.0), (1000.0, 980.0, 1010.0)]
@@ -253,7 +221,7 @@ def test_beta_masses_against_mpmath(a: float, b: float) -> None:
     intervals = [*((0.0, edge) for edge in EDGES), *((edge, 1.0) for edge in EDGES)]
     intervals += itertools.pairwise((0.0, *EDGES, 1.0))
     for (low, high), got in zip(intervals, [*tails.below, *tails.above, *tails.masses()], strict=True):
-        expected = interval_mass(a, b, low, high)
+        expected = beta_mass(a, b, low, high)
         if expected > 1e-290:
             assert relative_error(got, expected) < RELATIVE, (low, high)
         else:
@@ -268,11 +236,11 @@ def test_beta_masses_far_in_a_tail(a: float, b: float) -> None:
     lower = beta_tails(b, a, (1 - edges)[::-1]).masses()[::-1]
     bounds = (0.0, *edges, 1.0)
     for (low, high), above, below in zip(itertools.pairwise(bounds), upper, lower, strict=True):
-        expected = interval_mass(a, b, low, high)
+        expected = beta_mass(a, b, low, high)
         assert above > 0
         assert relative_error(above, expected) < 1e-8
         # the mirrored edges are rounded, so here the reference is computed at the rounded ones
-        mirrored = interval_mass(b, a, 1 - high if high < 1 else 0.0, 1 - low if low > 0 else 1.0)
+        mirrored = beta_mass(b, a, 1 - high if high < 1 else 0.0, 1 - low if low > 0 else 1.0)
         assert below > 0
         assert relative_error(below, mirrored) < 1e-8
     assert 1e-285 < upper[-1] < 1e-150
@@ -288,7 +256,7 @@ def test_interval_masses_come_from_the_smaller_tails() -> None:
 
 def test_interval_masses_of_close_edges_in_the_upper_tail_keep_their_digits() -> None:
     edges = np.array([0.9, 0.9 + 1e-9])
-    expected = interval_mass(0.5, 30.0, *edges)
+    expected = beta_mass(0.5, 30.0, *edges)
     assert relative_error(beta_tails(0.5, 30.0, edges).masses()[1], expected) < 1e-5
 
 
@@ -337,14 +305,14 @@ def test_centre_mass_keeps_the_digits_of_a_small_centre() -> None:
     # a class that is nearly always sure: the centre is where it is not, 1e-60 of the whole
     a = (0.5, 900.0, 1.5)
     with mpmath.workdps(50):
-        expected = interval_mass(a[1], a[0] + a[2], 0, 0.85)  # the others exceed .85 with probability 1e-700
+        expected = beta_mass(a[1], a[0] + a[2], 0, 0.85)  # the others exceed .85 with probability 1e-700
     assert expected < 1e-50
     assert relative_error(centre_mass(np.array(a), 0.85), expected) < RELATIVE
 
 
 @pytest.mark.parametrize("a", [(0.3, 0.7), (5.0, 1.3), (0.02, 0.4)])
 def test_centre_mass_of_two_classes_is_an_interval_around_one_half(a: tuple[float, float]) -> None:
-    expected = interval_mass(*a, 0.5, 0.75) + interval_mass(*a, 0.25, 0.5)
+    expected = beta_mass(*a, 0.5, 0.75) + beta_mass(*a, 0.25, 0.5)
     assert relative_error(centre_mass(np.array(a), 0.75), expected) < RELATIVE
 
 
@@ -388,7 +356,7 @@ def test_max_tails_far_out_keep_their_digits() -> None:
     # 5 classes of Dirichlet(20, ..): an entry above .95 has probability 1e-70, and its complement still differs from 1
     a = np.full(5, 20.0)
     above = max_tails(a, np.array([0.95])).above[0]
-    expected = 5 * interval_mass(20.0, 80.0, 0.95, 1)
+    expected = 5 * beta_mass(20.0, 80.0, 0.95, 1)
     assert 0 < above < 1e-60
     assert relative_error(above, expected) < RELATIVE
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
+from references import win_against_two
 from selbo.summary.beliefs import Beta, Dirichlet
 from selbo.summary.elicitation import _solve_dirichlet, expect, expected_accuracy
 
@@ -191,25 +192,6 @@ def test_fractions_are_normalised_within_a_millionth() -> None:
 
 
 # --- more classes ---
-
-
-def win_against_two(own: float, left: float, right: float, moment: int) -> float:
-    """E[p^moment; p is the largest] for one entry p of three, on the simplex itself: no Gamma variables.
-
-    Given p = x the other two share 1 - x as a Beta variable v, and p is the largest if max(v, 1 - v) < x / (1 - x):
-    always for x > 1/2, never for x < 1/3.
-    """
-    rest, log_front = left + right, -special.betaln(own, left + right)
-
-    def integrand(u: float) -> float:
-        x = 0.5 - u**8 / 6  # smooths the power singularity at one half
-        odds = min(x / (1 - x), 1.0)
-        density = math.exp(log_front + (own - 1) * math.log(x) + (rest - 1) * math.log1p(-x))
-        wins = special.betainc(left, right, odds) - special.betainc(left, right, 1 - odds)
-        return float(x**moment * density * wins * 8 * u**7 / 6)
-
-    above = special.betaincc(own + moment, rest, 0.5) * (own / (own + rest)) ** moment
-    return float(above) + integrate.quad(integrand, 0, 1, epsabs=1e-14, epsrel=1e-12, limit=400)[0]
 
 
 def three_class_statement(a: Sequence[float]) -> tuple[list[float], float]:
