@@ -1,0 +1,8 @@
+"""The networks of the paper as plain torch modules: they return logits, and know nothing of Bayes."""
+
+from selbo.models.convnet import ConvNet
+from selbo.models.lenet import LeNet
+from selbo.models.mlp import MLP
+from selbo.models.vgg import VGG11
+
+__all__ = ["MLP", "VGG11", "ConvNet", "LeNet"]

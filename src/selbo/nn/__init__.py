@@ -1,0 +1,7 @@
+"""Variational layers: any PyTorch classifier with a Gaussian posterior over its weights."""
+
+from selbo.nn.convert import describe, mean_network, to_bayesian
+from selbo.nn.draws import forward_samples
+from selbo.nn.gaussian import Relative, kl_divergence
+
+__all__ = ["Relative", "describe", "forward_samples", "kl_divergence", "mean_network", "to_bayesian"]

@@ -1,0 +1,238 @@
+"""From any network to a Bayesian one, and back to the network at the posterior mean."""
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from torch import nn
+
+from selbo import checks
+from selbo.nn.gaussian import GaussianParameter, Relative, initial_std, prior_std_of, require_gaussians
+from selbo.nn.layers import SUPPORTED, TRANSPOSED, VariationalLayer
+
+DETERMINISTIC: Final = (
+    nn.modules.batchnorm._NormBase,  # BatchNorm and InstanceNorm of every dimension
+    nn.LayerNorm,
+    nn.GroupNorm,
+    nn.RMSNorm,
+)
+"""Layers whose parameters stay deterministic without being named: scales and shifts of normalised values."""
+
+INIT_STD: Final = 0.01
+"""Posterior standard deviation to start from: below the weights of the usual initialisations, so that training starts
+near the plain network."""
+
+Patterns = str | Sequence[str] | None
+PriorStd = float | str | Mapping[str, float | str]
+
+
+def to_bayesian(
+    module: nn.Module,
+    *,
+    prior_std: PriorStd = 1.0,
+    init_std: float | Relative = INIT_STD,
+    only: Patterns = None,
+    exclude: Patterns = None,
+) -> nn.Module:
+    """A copy of a network with a Gaussian posterior over each weight, its means being the network's own weights.
+
+    Linear layers, convolutions, transposed convolutions, embeddings and multi-head attention become variational;
+    normalisation layers stay as they are. A layer with other parameters is an error unless it is excluded: nothing is
+    ever left deterministic in silence. Layers and weights that are shared stay shared.
+
+    Args:
+        module: Any network; not changed.
+        prior_std: Standard deviation of the prior: a number, ``"fan_in"`` for 1 / sqrt(inputs of a unit), or either of
+            them by layer name or pattern; layers that no pattern matches then get 1.
+        init_std: Standard deviation that posteriors start from: a number, or `Relative` to each weight.
+        only: Names or patterns of the layers to convert; ``only="head"`` is a Bayesian last layer.
+        exclude: Names or patterns of layers, or of single parameters, to leave deterministic.
+
+    Returns:
+        The Bayesian network. Called like the plain one it predicts at the posterior means; see `forward_samples`.
+
+    Example:
+        >>> import torch
+        >>> with torch.random.fork_rng():
+        ...     net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+        >>> bnn = to_bayesian(net, prior_std="fan_in", only="3")
+        >>> print(describe(bnn))
+        layer                                    kind                 Bayesian  deterministic
+        0                                        Linear                      0             40
+        1                                        BatchNorm1d                 0             16
+        3                                        Linear                     27              0
+        all                                                                 27             56
+    """
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"`module` must be a torch.nn.Module, but got {type(module).__name__}")
+    conversion = _Conversion(copy.deepcopy(module), prior_std, init_std, _patterns(only), _patterns(exclude) or ())
+    converted = conversion.run()
+    if not conversion.layers:
+        supported = ", ".join(kind.__name__ for kind in SUPPORTED)
+        raise ValueError(f"`module` must have a layer to convert, but {type(module).__name__} has none of {supported}")
+    return converted
+
+
+def _patterns(patterns: Patterns) -> tuple[str, ...] | None:
+    if patterns is None:
+        return None
+    return (patterns,) if isinstance(patterns, str) else tuple(patterns)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
+
+
+class _Conversion:
+    """One walk through a network; remembers what it has seen, so that what is shared stays shared."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        prior_std: PriorStd,
+        init_std: float | Relative,
+        only: tuple[str, ...] | None,
+        exclude: tuple[str, ...],
+    ) -> None:
+        self.module, self.prior_std, self.init_std = module, prior_std, init_std
+        self.only, self.exclude = only, exclude
+        self.layers: dict[int, VariationalLayer] = {}
+        self.posteriors: dict[int, GaussianParameter] = {}
+
+    def run(self) -> nn.Module:
+        self._check_patterns()
+        return self._convert("", self.module)
+
+    def _check_patterns(self) -> None:
+        names = [name for name, _ in self.module.named_modules()]
+        names += [name for name, _ in self.module.named_parameters(remove_duplicate=False)]
+        mapping = self.prior_std.keys() if isinstance(self.prior_std, Mapping) else ()
+        for argument, patterns in (("only", self.only or ()), ("exclude", self.exclude), ("prior_std", mapping)):
+            for pattern in patterns:
+                if not any(_matches(name, pattern) for name in names):
+                    raise ValueError(f"`{argument}` names {pattern!r}, but the network has no such layer or parameter")
+
+    def _convert(self, name: str, module: nn.Module) -> nn.Module:
+        if isinstance(module, SUPPORTED):
+            return self._layer(name, module) if self._chosen(name) else module
+        self._check_own_parameters(name, module)
+        for child_name, child in list(module._modules.items()):
+            if child is not None:
+                module._modules[child_name] = self._convert(f"{name}.{child_name}".lstrip("."), child)
+        return module
+
+    def _chosen(self, name: str) -> bool:
+        wanted = self.only is None or any(_matches(name, pattern) for pattern in self.only)
+        return wanted and not any(_matches(name, pattern) for pattern in self.exclude)
+
+    def _check_own_parameters(self, name: str, module: nn.Module) -> None:
+        if isinstance(module, DETERMINISTIC) or not self._chosen(name):
+            return
+        for own, _ in module.named_parameters(recurse=False):
+            full = f"{name}.{own}".lstrip(".")
+            if self._chosen(full):
+                raise ValueError(
+                    f"`module` has a parameter that cannot be made Bayesian, {full!r} of a {type(module).__name__}: "
+                    f"name it in `exclude`, e.g. exclude={[full]}, to leave it deterministic"
+                )
+
+    def _layer(self, name: str, module: nn.Module) -> VariationalLayer:
+        if id(module) not in self.layers:
+            found = {own: self._posterior(name, module, value) for own, value in module.named_parameters()}
+            for own in found:
+                _set_parameter(module, own, None)
+            self.layers[id(module)] = VariationalLayer(module, found)
+        return self.layers[id(module)]
+
+    def _posterior(self, name: str, module: nn.Module, value: nn.Parameter) -> GaussianParameter:
+        if id(value) not in self.posteriors:
+            prior = prior_std_of(self._prior_choice(name), fan_in=_fan_in(module))
+            self.posteriors[id(value)] = GaussianParameter(value, initial_std(value, self.init_std), prior)
+        return self.posteriors[id(value)]
+
+    def _prior_choice(self, name: str) -> float | str:
+        if not isinstance(self.prior_std, Mapping):
+            return self.prior_std
+        return next((std for pattern, std in self.prior_std.items() if _matches(name, pattern)), 1.0)
+
+
+def _fan_in(module: nn.Module) -> int:
+    """Number of inputs that reach one unit of a layer."""
+    if isinstance(module, nn.Embedding):
+        return 1  # one row is looked up
+    if isinstance(module, nn.MultiheadAttention):
+        return int(module.embed_dim)
+    weight: Any = module.weight
+    return int(weight[:, 0].numel() if isinstance(module, TRANSPOSED) else weight[0].numel())
+
+
+def _set_parameter(module: nn.Module, name: str, value: nn.Parameter | None) -> None:
+    *path, last = name.split(".")
+    owner = module.get_submodule(".".join(path))
+    owner._parameters[last] = value
+
+
+def variational_layers(module: nn.Module) -> Iterator[tuple[str, VariationalLayer]]:
+    """The variational layers of a network, each once, with their names."""
+    for name, each in module.named_modules():
+        if isinstance(each, VariationalLayer):
+            yield name, each
+
+
+def mean_network(bnn: nn.Module) -> nn.Module:
+    """The plain network at the posterior mean, for deployment: no trace of the posterior is left.
+
+    Args:
+        bnn: A network made by `to_bayesian`; not changed.
+
+    Returns:
+        A network of the original layers.
+    """
+    require_gaussians(bnn)
+    network = copy.deepcopy(bnn)
+    parameters: dict[int, nn.Parameter] = {}
+    return _restore(network, parameters, {})
+
+
+def _restore(module: nn.Module, parameters: dict[int, nn.Parameter], done: dict[int, nn.Module]) -> nn.Module:
+    if isinstance(module, VariationalLayer):
+        if id(module) not in done:
+            for name, posterior in zip(module.names, module.posteriors, strict=True):
+                assert isinstance(posterior, GaussianParameter)
+                value = parameters.setdefault(id(posterior), nn.Parameter(posterior.mean.detach().clone()))
+                _set_parameter(module.plain, name, value)
+            done[id(module)] = module.plain
+        return done[id(module)]
+    for name, child in list(module._modules.items()):
+        if child is not None:
+            module._modules[name] = _restore(child, parameters, done)
+    return module
+
+
+def describe(bnn: nn.Module) -> str:
+    """Which parameters of a network are Bayesian and which are deterministic, layer by layer, as a text table."""
+    lines = [f"{'layer':40} {'kind':18} {'Bayesian':>10} {'deterministic':>14}"]
+    totals = [0, 0]
+    inside: set[int] = set()
+    for name, module in bnn.named_modules():
+        if isinstance(module, VariationalLayer):
+            inside.update(id(part) for part in module.modules())
+            counts = [sum(each.mean.numel() for each in module.posteriors if isinstance(each, GaussianParameter)), 0]
+            kind = type(module.plain).__name__
+        elif id(module) in inside:
+            continue
+        else:
+            counts = [0, sum(each.numel() for each in module.parameters(recurse=False))]
+            kind = type(module).__name__
+        if any(counts):
+            lines.append(f"{name or '(root)':40} {kind:18} {counts[0]:>10} {counts[1]:>14}")
+            totals = [total + count for total, count in zip(totals, counts, strict=True)]
+    lines.append(f"{'all':40} {'':18} {totals[0]:>10} {totals[1]:>14}")
+    return "\n".join(lines)
+
+
+def check_bayesian(bnn: nn.Module, num_samples: int) -> list[GaussianParameter]:
+    """The posteriors to draw from, after a look at the arguments."""
+    checks.whole("num_samples", num_samples, at_least=1)
+    return require_gaussians(bnn)

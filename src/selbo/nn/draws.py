@@ -1,0 +1,78 @@
+"""Predictions of S weight draws, each shared by the whole batch, in one pass."""
+
+import torch
+from torch import Tensor, nn
+
+from selbo import checks
+from selbo.nn.convert import check_bayesian, variational_layers
+from selbo.nn.gaussian import GaussianParameter, draw_noise, split_noise
+from selbo.nn.layers import Rows
+
+
+def forward_samples(
+    bnn: nn.Module,
+    inputs: Tensor,
+    num_samples: int,
+    *,
+    generator: torch.Generator | None = None,
+    chunk_size: int | None = None,
+) -> Tensor:
+    """Logits under weights drawn from the posterior, Eq. (2) before its mean.
+
+    Each draw is one set of weights for all inputs. The network is called once with S x B rows: layers without weights
+    see one large batch, so BatchNorm in training mode takes its statistics over all draws and updates its running
+    ones once; dropout has a mask for each row.
+
+    Args:
+        bnn: A network made by `to_bayesian`, whose first dimension is the batch throughout.
+        inputs: Shape (B, ...).
+        num_samples: S, at least 1; one draw costs one pass of the plain network.
+        generator: Where the noise comes from; torch's own if not given.
+        chunk_size: At most so many draws at a time, to bound memory. The draws are the same for any size; but BatchNorm
+            in training mode then sees one chunk at a time.
+
+    Returns:
+        Shape (S, B, K).
+
+    Example:
+        >>> from selbo.nn.convert import to_bayesian
+        >>> with torch.random.fork_rng():
+        ...     bnn = to_bayesian(nn.Linear(4, 3))
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> forward_samples(bnn, torch.ones(5, 4), num_samples=2, generator=generator).shape
+        torch.Size([2, 5, 3])
+    """
+    parameters = check_bayesian(bnn, num_samples)
+    if not isinstance(inputs, Tensor) or inputs.ndim < 1 or inputs.shape[0] == 0:
+        came = f"shape {tuple(inputs.shape)}" if isinstance(inputs, Tensor) else type(inputs).__name__
+        raise ValueError(f"`inputs` must be a tensor whose first dimension is a batch of at least one, but got {came}")
+    size = num_samples if chunk_size is None else checks.whole("chunk_size", chunk_size, at_least=1)
+    chunks = []
+    for first in range(0, num_samples, size):
+        noise = draw_noise(parameters, min(size, num_samples - first), generator)
+        chunks.append(forward_noise(bnn, inputs, parameters, noise))
+    return chunks[0] if len(chunks) == 1 else torch.cat(chunks)
+
+
+def forward_noise(bnn: nn.Module, inputs: Tensor, parameters: list[GaussianParameter], noise: Tensor) -> Tensor:
+    """Logits (S, B, K) for given noise (S, P)."""
+    count, batch_size = len(noise), inputs.shape[0]
+    folded = inputs if count == 1 else inputs.expand(count, *inputs.shape).flatten(0, 1)
+    layers = [layer for _, layer in variational_layers(bnn)]
+    try:
+        for each, part in zip(parameters, split_noise(noise, parameters), strict=True):
+            each.draws = each.reparameterise(part)
+        for layer in layers:
+            layer.rows = Rows(count, batch_size, inputs, folded)
+        outputs: Tensor = bnn(folded)
+    finally:
+        for each in parameters:
+            each.draws = None
+        for layer in layers:
+            layer.rows = None
+    if outputs.shape[0] != count * batch_size:
+        raise ValueError(
+            f"`bnn` must answer with one row an input, but gave {outputs.shape[0]} rows for {count * batch_size}"
+        )
+    logits: Tensor = outputs.unflatten(0, (count, batch_size))
+    return logits
