@@ -2,6 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from selbo.nn import forward_samples, kl_divergence, mean_network, to_bayesian
 from selbo.summary.beliefs import Beta, Dirichlet, Empirical, Masses, Uniform
 from selbo.summary.elicitation import expect
 from selbo.summary.likelihood import SummaryLikelihood, dirichlet_process_log_prob
@@ -25,4 +26,8 @@ __all__ = [
     "Uniform",
     "dirichlet_process_log_prob",
     "expect",
+    "forward_samples",
+    "kl_divergence",
+    "mean_network",
+    "to_bayesian",
 ]

@@ -1,5 +1,7 @@
 """Predictions of S weight draws, each shared by the whole batch, in one pass."""
 
+from typing import Final
+
 import torch
 from torch import Tensor, nn
 
@@ -7,6 +9,8 @@ from selbo import checks
 from selbo.nn.convert import check_bayesian, variational_layers
 from selbo.nn.gaussian import GaussianParameter, draw_noise, split_noise
 from selbo.nn.layers import Rows
+
+ESTIMATORS: Final = ("shared", "local", "flipout")
 
 
 def forward_samples(
@@ -16,6 +20,7 @@ def forward_samples(
     *,
     generator: torch.Generator | None = None,
     chunk_size: int | None = None,
+    estimator: str = "shared",
 ) -> Tensor:
     """Logits under weights drawn from the posterior, Eq. (2) before its mean.
 
@@ -30,6 +35,10 @@ def forward_samples(
         generator: Where the noise comes from; torch's own if not given.
         chunk_size: At most so many draws at a time, to bound memory. The draws are the same for any size; but BatchNorm
             in training mode then sees one chunk at a time.
+        estimator: ``"shared"``: one set of weights a draw, for all inputs. ``"local"`` (local reparameterisation: the
+            outputs of linear layers and convolutions are drawn, not their weights) and ``"flipout"`` give each input
+            weights of its own. Their logits have the right distribution input by input, which is all that a data term
+            needs, and less noisy gradients; but a summary is about one function, so its likelihood is wrong with them.
 
     Returns:
         Shape (S, B, K).
@@ -46,16 +55,25 @@ def forward_samples(
     if not isinstance(inputs, Tensor) or inputs.ndim < 1 or inputs.shape[0] == 0:
         came = f"shape {tuple(inputs.shape)}" if isinstance(inputs, Tensor) else type(inputs).__name__
         raise ValueError(f"`inputs` must be a tensor whose first dimension is a batch of at least one, but got {came}")
+    checks.one_of("estimator", estimator, ESTIMATORS)
     size = num_samples if chunk_size is None else checks.whole("chunk_size", chunk_size, at_least=1)
     chunks = []
     for first in range(0, num_samples, size):
         noise = draw_noise(parameters, min(size, num_samples - first), generator)
-        chunks.append(forward_noise(bnn, inputs, parameters, noise))
+        chunks.append(forward_noise(bnn, inputs, parameters, noise, estimator=estimator, generator=generator))
     return chunks[0] if len(chunks) == 1 else torch.cat(chunks)
 
 
-def forward_noise(bnn: nn.Module, inputs: Tensor, parameters: list[GaussianParameter], noise: Tensor) -> Tensor:
-    """Logits (S, B, K) for given noise (S, P)."""
+def forward_noise(
+    bnn: nn.Module,
+    inputs: Tensor,
+    parameters: list[GaussianParameter],
+    noise: Tensor,
+    *,
+    estimator: str = "shared",
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Logits (S, B, K) for given noise (S, P) of the weights."""
     count, batch_size = len(noise), inputs.shape[0]
     folded = inputs if count == 1 else inputs.expand(count, *inputs.shape).flatten(0, 1)
     layers = [layer for _, layer in variational_layers(bnn)]
@@ -63,7 +81,7 @@ def forward_noise(bnn: nn.Module, inputs: Tensor, parameters: list[GaussianParam
         for each, part in zip(parameters, split_noise(noise, parameters), strict=True):
             each.draws = each.reparameterise(part)
         for layer in layers:
-            layer.rows = Rows(count, batch_size, inputs, folded)
+            layer.rows = Rows(count, batch_size, inputs, folded, estimator, generator)
         outputs: Tensor = bnn(folded)
     finally:
         for each in parameters:

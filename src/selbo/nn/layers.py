@@ -16,6 +16,9 @@ from selbo.nn.gaussian import GaussianParameter
 
 CONVOLUTIONS: Final = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED: Final = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+VARIANCE_FLOOR: Final = 1e-16
+"""Smallest variance of an output under local reparameterisation: the square root has no finite slope at 0."""
+
 SUPPORTED: Final = (nn.Linear, *CONVOLUTIONS, *TRANSPOSED, nn.Embedding, nn.MultiheadAttention)
 
 
@@ -27,12 +30,16 @@ class Rows(NamedTuple):
         batch_size: B, the number of inputs.
         inputs: The inputs of the network, (B, ...).
         folded: The same S times over, (S x B, ...): what the network is called with.
+        estimator: ``"shared"``, ``"local"`` or ``"flipout"``; see `forward_samples`.
+        generator: Where the noise of the last two comes from.
     """
 
     num_samples: int
     batch_size: int
     inputs: Tensor
     folded: Tensor
+    estimator: str = "shared"
+    generator: torch.Generator | None = None
 
 
 class VariationalLayer(nn.Module):
@@ -57,11 +64,12 @@ class VariationalLayer(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """As the plain layer, with the weights of the draws that are being made, or else the posterior means."""
-        if self.rows is None:
-            return functional_call(self.plain, self._weights(None), args, kwargs)
-        if self.rows.num_samples == 1:
-            return functional_call(self.plain, self._weights(0), args, kwargs)
-        return self._many(self.rows, *args, **kwargs)
+        rows = self.rows
+        if rows is None:
+            return functional_call(self.plain, self._means(), args, kwargs)
+        if rows.estimator != "shared" and isinstance(self.plain, (nn.Linear, *CONVOLUTIONS)):
+            return self._local(rows, args[0]) if rows.estimator == "local" else self._flipout(rows, args[0])
+        return self._with_draws(rows, self._draws(), *args, **kwargs)
 
     def mean(self, name: str) -> Tensor:
         """Posterior mean of a parameter."""
@@ -72,24 +80,21 @@ class VariationalLayer(nn.Module):
         assert isinstance(posterior, GaussianParameter)
         return posterior
 
-    def _draws(self, name: str) -> Tensor | None:
-        if name not in self.names:
-            return None
-        draws = self._posterior(name).draws
-        assert draws is not None
-        return draws
+    def _means(self) -> dict[str, Tensor]:
+        return {name: self.mean(name) for name in self.names}
 
-    def _weights(self, sample: int | None) -> dict[str, Tensor]:
-        weights = {}
-        for name in self.names:
-            draws = self._posterior(name).draws
-            weights[name] = self.mean(name) if sample is None or draws is None else draws[sample]
-        return weights
+    def _draws(self) -> dict[str, Tensor]:
+        """The draws that are being made of each parameter, (S, *shape)."""
+        found = {name: self._posterior(name).draws for name in self.names}
+        return {name: value for name, value in found.items() if value is not None}
 
-    def _many(self, rows: Rows, *args: Any, **kwargs: Any) -> Any:
+    def _with_draws(self, rows: Rows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
+        """The plain layer with the weights of each draw for its block of rows."""
         plain = self.plain
+        if rows.num_samples == 1:
+            return functional_call(plain, {name: value[0] for name, value in draws.items()}, args, kwargs)
         if isinstance(plain, nn.MultiheadAttention):
-            return self._attention(rows, *args, **kwargs)
+            return self._attention(rows, draws, *args, **kwargs)
         inputs = args[0]
         if inputs.shape[0] % (rows.num_samples * rows.batch_size):
             raise ValueError(
@@ -98,68 +103,59 @@ class VariationalLayer(nn.Module):
             )
         shared = inputs is rows.folded
         if isinstance(plain, nn.Linear):
-            return self._linear(rows.inputs if shared else inputs, rows.num_samples, shared)
+            return linear(rows.inputs if shared else inputs, draws, rows.num_samples, shared=shared)
         if isinstance(plain, CONVOLUTIONS) and plain.padding_mode == "zeros":
-            return self._convolution(rows.inputs if shared and plain.groups == 1 else inputs, rows, shared)
+            shared = shared and plain.groups == 1
+            return convolution(plain, rows.inputs if shared else inputs, draws, rows.num_samples, shared=shared)
         if isinstance(plain, nn.Embedding) and plain.max_norm is None and not plain.scale_grad_by_freq:
-            return self._embedding(inputs, rows.num_samples)
-        return self._one_by_one(rows, *args, **kwargs)
+            return embedding(plain, inputs, draws, rows.num_samples)
+        return self._one_by_one(rows, draws, *args, **kwargs)
 
-    def _one_by_one(self, rows: Rows, *args: Any, **kwargs: Any) -> Tensor:
+    def _one_by_one(self, rows: Rows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Tensor:
         inputs, *others = args
         blocks = [
-            functional_call(self.plain, self._weights(sample), (block, *others), kwargs)
-            for sample, block in enumerate(inputs.chunk(rows.num_samples))
+            functional_call(self.plain, {name: value[s] for name, value in draws.items()}, (block, *others), kwargs)
+            for s, block in enumerate(inputs.chunk(rows.num_samples))
         ]
         return torch.cat(blocks)
 
-    def _linear(self, inputs: Tensor, num_samples: int, shared: bool) -> Tensor:
-        weight, bias = self._draws("weight"), self._draws("bias")
-        assert weight is not None
-        if shared:  # every draw meets the same inputs: one matrix product
-            outputs = F.linear(inputs, weight.flatten(0, 1), None if bias is None else bias.flatten())
-            by_draw: Tensor = outputs.unflatten(-1, (num_samples, -1)).movedim(-2, 0)  # (S, B, ..., out)
-            return by_draw.flatten(0, 1)
-        blocks = inputs.reshape(num_samples, -1, inputs.shape[-1])
-        transposed = weight.transpose(1, 2)
-        outputs = blocks @ transposed if bias is None else torch.baddbmm(bias.unsqueeze(1), blocks, transposed)
-        return outputs.reshape(*inputs.shape[:-1], -1)
+    def _local(self, rows: Rows, inputs: Tensor) -> Tensor:
+        """Outputs drawn instead of weights: their mean and variance given the inputs, fresh noise for every row."""
+        shared = inputs is rows.folded and rows.num_samples > 1
+        given = rows.inputs if shared else inputs
+        mean: Tensor = functional_call(self.plain, self._means(), (given,))
+        variances = {name: self._posterior(name).std.square() for name in self.names}
+        variance: Tensor = functional_call(self.plain, variances, (given.square(),))
+        spread = variance.clamp(min=VARIANCE_FLOOR).sqrt()
+        if shared:
+            mean, spread = (each.expand(rows.num_samples, *each.shape).flatten(0, 1) for each in (mean, spread))
+        noise = torch.randn(mean.shape, generator=rows.generator, dtype=mean.dtype, device=mean.device)
+        return mean + spread * noise
 
-    def _convolution(self, inputs: Tensor, rows: Rows, shared: bool) -> Tensor:
-        plain, count = self.plain, rows.num_samples
-        assert isinstance(plain, CONVOLUTIONS)
-        weight, bias = self._draws("weight"), self._draws("bias")
-        assert weight is not None
-        convolve: Callable[..., Tensor] = (F.conv1d, F.conv2d, F.conv3d)[weight.ndim - 4]
-        stacked = weight.flatten(0, 1)
-        offsets = None if bias is None else bias.flatten()
-        options = {"stride": plain.stride, "padding": plain.padding, "dilation": plain.dilation}
-        if shared and plain.groups == 1:  # every draw meets the same inputs: one convolution with S times the channels
-            outputs = convolve(inputs, stacked, offsets, **options)
-        elif inputs.device.type == "cuda":  # few large convolutions beat one of many groups there
-            blocks = inputs.chunk(count)
-            return torch.cat(
-                [
-                    convolve(block, weight[s], None if bias is None else bias[s], groups=plain.groups, **options)
-                    for s, block in enumerate(blocks)
-                ]
-            )
-        else:  # draws as groups of one convolution
-            side_by_side = inputs.unflatten(0, (count, -1)).transpose(0, 1).flatten(1, 2)  # (B, S C, ...)
-            outputs = convolve(side_by_side, stacked, offsets, groups=count * plain.groups, **options)
-        by_draw: Tensor = outputs.unflatten(1, (count, -1)).transpose(0, 1).flatten(0, 1)
-        return by_draw
+    def _flipout(self, rows: Rows, inputs: Tensor) -> Tensor:
+        """One draw for the whole batch, its deviation from the mean flipped by random signs for every row."""
+        deviations = {name: draws - self.mean(name) for name, draws in self._draws().items()}
+        bias = deviations.pop("bias", None)
+        channels = -1 if isinstance(self.plain, nn.Linear) else 1
+        mean: Tensor = functional_call(self.plain, self._means(), (inputs,))
+        flipped = inputs * _signs(inputs, channels, rows.generator)
+        deviation: Tensor = self._with_draws(rows, deviations, flipped)
+        outputs = mean + deviation * _signs(deviation, channels, rows.generator)
+        if bias is None:
+            return outputs
+        by_row = bias.repeat_interleave(outputs.shape[0] // rows.num_samples, 0)  # (rows, out)
+        return outputs + by_row.reshape(by_row.shape[0], *[1] * (outputs.ndim - 2), -1).movedim(-1, channels)
 
-    def _embedding(self, inputs: Tensor, num_samples: int) -> Tensor:
-        plain = self.plain
-        assert isinstance(plain, nn.Embedding)
-        weight = self._draws("weight")
-        assert weight is not None
-        first = torch.arange(num_samples, device=inputs.device) * plain.num_embeddings
-        shifted = inputs.unflatten(0, (num_samples, -1)) + first.reshape(-1, *[1] * inputs.ndim)
-        return F.embedding(shifted.flatten(0, 1), weight.flatten(0, 1))
-
-    def _attention(self, rows: Rows, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def _attention(
+        self,
+        rows: Rows,
+        draws: dict[str, Tensor],
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
         plain, count = self.plain, rows.num_samples
         assert isinstance(plain, nn.MultiheadAttention)
         dim = 0 if plain.batch_first else 1
@@ -169,17 +165,19 @@ class VariationalLayer(nn.Module):
                 "were being made: the batch must keep its size throughout the network"
             )
 
+        total = query.shape[dim]
+
         def block(tensor: Any, sample: int, dim: int = 0) -> Any:
-            is_folded = isinstance(tensor, Tensor) and tensor.ndim > dim and tensor.shape[dim] == query.shape[plain_dim]
+            is_folded = isinstance(tensor, Tensor) and tensor.ndim > dim and tensor.shape[dim] == total
             return tensor.chunk(count, dim)[sample] if is_folded else tensor
 
-        plain_dim = dim
         results = []
         for sample in range(count):
             masks = {name: block(mask, sample) if name == "key_padding_mask" else mask for name, mask in kwargs.items()}
             inputs = [block(each, sample, dim) for each in (query, key, value)]
             others = [block(args[0], sample), *args[1:]] if args else []
-            results.append(functional_call(plain, self._weights(sample), (*inputs, *others), masks))
+            own = {name: each[sample] for name, each in draws.items()}
+            results.append(functional_call(plain, own, (*inputs, *others), masks))
         outputs, weights = zip(*results, strict=True)
         return torch.cat(outputs, dim), None if weights[0] is None else torch.cat(weights)
 
@@ -198,3 +196,55 @@ class VariationalLayer(nn.Module):
                 )
             return self.mean(name)
         return getattr(plain, name)
+
+
+def linear(inputs: Tensor, draws: dict[str, Tensor], num_samples: int, *, shared: bool) -> Tensor:
+    """A linear layer with S weights: rows of S blocks, or the same ``shared`` rows for all of them, to S blocks."""
+    weight, bias = draws["weight"], draws.get("bias")
+    if shared:  # one matrix product
+        outputs = F.linear(inputs, weight.flatten(0, 1), None if bias is None else bias.flatten())
+        by_draw: Tensor = outputs.unflatten(-1, (num_samples, -1)).movedim(-2, 0)  # (S, B, ..., out)
+        return by_draw.flatten(0, 1)
+    blocks = inputs.reshape(num_samples, -1, inputs.shape[-1])
+    transposed = weight.transpose(1, 2)
+    outputs = blocks @ transposed if bias is None else torch.baddbmm(bias.unsqueeze(1), blocks, transposed)
+    return outputs.reshape(*inputs.shape[:-1], -1)
+
+
+def convolution(
+    plain: nn.Module, inputs: Tensor, draws: dict[str, Tensor], num_samples: int, *, shared: bool
+) -> Tensor:
+    """A convolution of any dimension with S kernels: rows of S blocks, or ``shared`` rows, to S blocks."""
+    assert isinstance(plain, CONVOLUTIONS)
+    weight, bias = draws["weight"], draws.get("bias")
+    convolve: Callable[..., Tensor] = (F.conv1d, F.conv2d, F.conv3d)[weight.ndim - 4]
+    options = {"stride": plain.stride, "padding": plain.padding, "dilation": plain.dilation}
+    if inputs.device.type == "cuda" and not shared:  # few large convolutions beat one of many groups there
+        blocks = [
+            convolve(block, weight[s], None if bias is None else bias[s], groups=plain.groups, **options)
+            for s, block in enumerate(inputs.chunk(num_samples))
+        ]
+        return torch.cat(blocks)
+    stacked, offsets = weight.flatten(0, 1), None if bias is None else bias.flatten()
+    if shared:  # one convolution with S times the channels
+        outputs = convolve(inputs, stacked, offsets, **options)
+    else:  # draws as groups of one convolution
+        side_by_side = inputs.unflatten(0, (num_samples, -1)).transpose(0, 1).flatten(1, 2)  # (B, S C, ...)
+        outputs = convolve(side_by_side, stacked, offsets, groups=num_samples * plain.groups, **options)
+    by_draw: Tensor = outputs.unflatten(1, (num_samples, -1)).transpose(0, 1).flatten(0, 1)
+    return by_draw
+
+
+def embedding(plain: nn.Embedding, inputs: Tensor, draws: dict[str, Tensor], num_samples: int) -> Tensor:
+    """A table look-up in S tables, laid one after the other."""
+    first = torch.arange(num_samples, device=inputs.device) * plain.num_embeddings
+    shifted = inputs.unflatten(0, (num_samples, -1)) + first.reshape(-1, *[1] * inputs.ndim)
+    return F.embedding(shifted.flatten(0, 1), draws["weight"].flatten(0, 1))
+
+
+def _signs(like: Tensor, channels: int, generator: torch.Generator | None) -> Tensor:
+    """Random signs for each row and channel, the same at all positions."""
+    shape = [1] * like.ndim
+    shape[0], shape[channels] = like.shape[0], like.shape[channels]
+    bits = torch.randint(2, shape, generator=generator, device=like.device)
+    return (2 * bits - 1).to(like.dtype)

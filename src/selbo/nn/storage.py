@@ -1,0 +1,104 @@
+"""A Bayesian network on disk: its tensors as safetensors, what they belong to as JSON; nothing is ever unpickled."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from torch import Tensor, nn
+
+from selbo.nn.convert import variational_layers
+from selbo.nn.gaussian import require_gaussians
+
+FORMAT: Final = "selbo-bnn-1"
+HEADER: Final = "selbo"
+"""Name of the JSON description in the metadata of a safetensors file."""
+
+
+def save(bnn: nn.Module, path: str | os.PathLike[str]) -> Path:
+    """Write a Bayesian network to one file, whole or not at all.
+
+    Args:
+        bnn: A network made by `to_bayesian`.
+        path: The file; an earlier one of that name is replaced only once the new one is complete.
+
+    Returns:
+        The path.
+    """
+    safetensors = _safetensors()
+    target = Path(path)
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in _unique(bnn).items()}
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as unfinished:
+        file = Path(unfinished) / target.name
+        safetensors.save_file(tensors, file, metadata={HEADER: json.dumps(describe_structure(bnn))})
+        return file.replace(target)
+
+
+def load(bnn: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
+    """Read the posterior of a saved network into one of the same structure, in place.
+
+    Args:
+        bnn: A network made by `to_bayesian` from the same architecture, with the same layers converted.
+        path: A file written by `save`.
+
+    Returns:
+        ``bnn``.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    safetensors = _safetensors()
+    expected = describe_structure(bnn)
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+    except (OSError, SafetensorError) as error:
+        raise ValueError(
+            f"`path` must be a network saved by selbo, but {os.fspath(path)!r} cannot be read: {error}"
+        ) from error
+    if HEADER not in metadata:
+        raise ValueError(f"`path` must be a network saved by selbo, but {os.fspath(path)!r} does not say that it is")
+    found = json.loads(metadata[HEADER])
+    if difference := _first_difference(expected, found):
+        raise ValueError(f"`bnn` is not the network that was saved in {os.fspath(path)!r}: {difference}")
+    bnn.load_state_dict(safetensors.load_file(path), strict=False)  # shared tensors are stored under one name
+    return bnn
+
+
+def describe_structure(bnn: nn.Module) -> dict[str, Any]:
+    """What identifies a Bayesian network: its variational layers, and the shape of every tensor."""
+    require_gaussians(bnn)
+    return {
+        "format": FORMAT,
+        "layers": {name: repr(layer.plain) for name, layer in variational_layers(bnn)},
+        "tensors": {name: [str(value.dtype), list(value.shape)] for name, value in _unique(bnn).items()},
+    }
+
+
+def _unique(bnn: nn.Module) -> dict[str, Tensor]:
+    """The tensors of a network, each under the first of its names."""
+    seen: dict[int, str] = {}
+    values = bnn.state_dict(keep_vars=True)
+    for name, value in values.items():
+        seen.setdefault(id(value), name)
+    return {name: values[name] for name in seen.values()}
+
+
+def _first_difference(expected: dict[str, Any], found: dict[str, Any]) -> str:
+    if found.get("format") != expected["format"]:
+        return f"the file has format {found.get('format')!r}, expected {expected['format']!r}"
+    for kind in ("layers", "tensors"):
+        for name in [*expected[kind], *found[kind]]:
+            ours, theirs = expected[kind].get(name), found[kind].get(name)
+            if ours != theirs:
+                return f"{name!r} is {theirs or 'missing'} in the file and {ours or 'missing'} in the network"
+    return ""
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.torch
+    except ImportError:
+        raise ImportError("saving and loading networks needs safetensors: pip install 'selbo[train]'") from None
+    return safetensors.torch
