@@ -14,15 +14,7 @@ import torch
 from torch import nn
 
 import selbo
-
-
-def lenet(num_classes: int) -> nn.Module:
-    """The paper's LeNet for 28 x 28 images."""
-    return nn.Sequential(
-        nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-        nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, num_classes),
-    )  # fmt: skip
+from selbo.models import LeNet
 
 
 def contenders(batch_size: int) -> dict[str, Callable[[], None]]:
@@ -31,7 +23,7 @@ def contenders(batch_size: int) -> dict[str, Callable[[], None]]:
     images = torch.randn(batch_size, 1, 28, 28, generator=generator)
     work: dict[str, Callable[[], None]] = {}
     for num_classes in (2, 10):
-        network = lenet(num_classes)
+        network = LeNet(num_classes)
         labels = torch.randint(num_classes, (batch_size,), generator=generator)
 
         def step(network: nn.Module = network, labels: torch.Tensor = labels) -> None:

@@ -6,7 +6,7 @@ import torch
 import selbo
 from selbo.summary.likelihood import PUBLISHED_HISTOGRAM_FLOOR, PUBLISHED_PSEUDO_COUNT
 
-STEPS = 1000
+STEPS = 1500
 EDGES = [i / 10 for i in range(1, 10)]
 BELIEFS = {"uniform": selbo.Uniform(), "Beta(5, 5)": selbo.Beta(5, 5)}
 
@@ -23,7 +23,7 @@ def total_variation(
 ) -> float:
     """Distance of the hard histogram to s0 after training."""
     logits = logits.clone().requires_grad_()
-    optimizer = torch.optim.Adam([logits], lr=0.05)
+    optimizer = torch.optim.Adam([logits], lr=0.02)
 
     def log_probs() -> torch.Tensor:
         return torch.stack([torch.nn.functional.logsigmoid(-logits), torch.nn.functional.logsigmoid(logits)], -1)

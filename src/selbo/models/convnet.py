@@ -31,8 +31,8 @@ class ConvNet(nn.Module):
         self.num_classes = checks.whole("num_classes", num_classes, at_least=2)
         layers: list[nn.Module] = []
         in_channels = 1
-        # Rounding up leaves 1024 features, the size that agrees with the network of the paper's code: there the KL summed
-        # over weights is 14 600 times the one averaged in each tensor, which is the number of weights over 16 tensors.
+        # Rounding up leaves 1024 features, which agrees with the network of the paper's code: there the KL summed over
+        # weights is 14 600 times the one averaged in each tensor, and that is the number of weights over 16 tensors.
         for out_channels, pooled in ((16, False), (16, True), (64, False), (64, True), (64, True)):
             layers += [
                 convolution(in_channels, out_channels, 3, padding=1, generator=generator),

@@ -32,8 +32,9 @@ def convolution(
 class LeNet(nn.Module):
     """LeNet-5 with ReLU and max-pooling, the smaller of the paper's two networks for binary MNIST.
 
-    Inputs have shape (B, 1, 28, 28), the output is logits, shape (B, K). Two 5 x 5 convolutions have 6 and 16 channels;
-    the first is padded by 2, so that the maps measure 28, 14 (pooled), 10 and 5 (pooled); then 400-120-84-K.
+    Inputs have shape (B, 1, 28, 28), the output is logits, shape (B, K). Two 5 x 5 convolutions have 6 and 16 channels
+    and no padding, so that the maps measure 24, 12 (pooled), 8 and 4 (pooled); then 256-120-84-K. The paper is silent
+    about padding; without it the number of weights fits what is known of the authors' code.
 
     Args:
         num_classes: K, at least 2.
@@ -49,14 +50,14 @@ class LeNet(nn.Module):
         super().__init__()
         self.num_classes = checks.whole("num_classes", num_classes, at_least=2)
         self.features = nn.Sequential(
-            convolution(1, 6, 5, padding=2, generator=generator),
+            convolution(1, 6, 5, padding=0, generator=generator),
             nn.ReLU(),
             nn.MaxPool2d(2),
             convolution(6, 16, 5, padding=0, generator=generator),
             nn.ReLU(),
             nn.MaxPool2d(2),
         )
-        self.head = MLP((16 * 5 * 5, 120, 84, self.num_classes), generator=generator)
+        self.head = MLP((16 * 4 * 4, 120, 84, self.num_classes), generator=generator)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits: (B, 1, 28, 28) -> (B, K)."""
