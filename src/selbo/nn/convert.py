@@ -8,7 +8,7 @@ from typing import Any, Final
 from torch import nn
 
 from selbo import checks
-from selbo.nn.gaussian import GaussianParameter, Relative, initial_std, prior_std_of, require_gaussians
+from selbo.nn.gaussian import GaussianParameter, Relative, gaussians, initial_std, prior_std_of, require_gaussians
 from selbo.nn.layers import SUPPORTED, TRANSPOSED, VariationalLayer
 
 DETERMINISTIC: Final = (
@@ -97,12 +97,20 @@ class _Conversion:
     ) -> None:
         self.module, self.prior_std, self.init_std = module, prior_std, init_std
         self.only, self.exclude = only, exclude
+        self.decisions: dict[int, bool] = {}
         self.layers: dict[int, VariationalLayer] = {}
         self.posteriors: dict[int, GaussianParameter] = {}
+        self.originals: list[nn.Parameter] = []  # kept alive, so that no other object gets the id of one of them
 
     def run(self) -> nn.Module:
         self._check_patterns()
-        return self._convert("", self.module)
+        converted = self._convert("", self.module)
+        for name, parameter in converted.named_parameters():
+            if id(parameter) in self.posteriors:
+                raise ValueError(
+                    f"`module` shares {name!r} with a layer that becomes Bayesian: convert both layers, or neither"
+                )
+        return converted
 
     def _check_patterns(self) -> None:
         names = [name for name, _ in self.module.named_modules()]
@@ -115,7 +123,10 @@ class _Conversion:
 
     def _convert(self, name: str, module: nn.Module) -> nn.Module:
         if isinstance(module, SUPPORTED):
-            return self._layer(name, module) if self._chosen(name) else module
+            chosen = self._chosen(name)
+            if self.decisions.setdefault(id(module), chosen) != chosen:
+                raise ValueError(f"`exclude` and `only` must agree on {name!r}, which the network uses under two names")
+            return self._layer(name, module) if chosen else module
         self._check_own_parameters(name, module)
         for child_name, child in list(module._modules.items()):
             if child is not None:
@@ -139,7 +150,11 @@ class _Conversion:
 
     def _layer(self, name: str, module: nn.Module) -> VariationalLayer:
         if id(module) not in self.layers:
-            found = {own: self._posterior(name, module, value) for own, value in module.named_parameters()}
+            found = {
+                own: self._posterior(f"{name}.{own}".lstrip("."), module, value)
+                for own, value in module.named_parameters()
+                if not any(_matches(f"{name}.{own}".lstrip("."), pattern) for pattern in self.exclude)
+            }
             for own in found:
                 _set_parameter(module, own, None)
             self.layers[id(module)] = VariationalLayer(module, found)
@@ -148,6 +163,7 @@ class _Conversion:
     def _posterior(self, name: str, module: nn.Module, value: nn.Parameter) -> GaussianParameter:
         if id(value) not in self.posteriors:
             prior = prior_std_of(self._prior_choice(name), fan_in=_fan_in(module))
+            self.originals.append(value)
             self.posteriors[id(value)] = GaussianParameter(value, initial_std(value, self.init_std), prior)
         return self.posteriors[id(value)]
 
@@ -164,7 +180,9 @@ def _fan_in(module: nn.Module) -> int:
     if isinstance(module, nn.MultiheadAttention):
         return int(module.embed_dim)
     weight: Any = module.weight
-    return int(weight[:, 0].numel() if isinstance(module, TRANSPOSED) else weight[0].numel())
+    if isinstance(module, TRANSPOSED):
+        return int(weight[:, 0].numel() // module.groups)
+    return int(weight[0].numel())
 
 
 def _set_parameter(module: nn.Module, name: str, value: nn.Parameter | None) -> None:
@@ -215,10 +233,13 @@ def describe(bnn: nn.Module) -> str:
     lines = [f"{'layer':40} {'kind':18} {'Bayesian':>10} {'deterministic':>14}"]
     totals = [0, 0]
     inside: set[int] = set()
+    counted: set[int] = set()
     for name, module in bnn.named_modules():
         if isinstance(module, VariationalLayer):
             inside.update(id(part) for part in module.modules())
-            counts = [sum(each.mean.numel() for each in module.posteriors if isinstance(each, GaussianParameter)), 0]
+            own = [each for each in gaussians(module) if id(each) not in counted]
+            counted.update(id(each) for each in own)
+            counts = [sum(each.mean.numel() for each in own), sum(each.numel() for each in module.plain.parameters())]
             kind = type(module.plain).__name__
         elif id(module) in inside:
             continue

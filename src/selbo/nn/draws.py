@@ -76,12 +76,15 @@ def forward_noise(
     """Logits (S, B, K) for given noise (S, P) of the weights."""
     count, batch_size = len(noise), inputs.shape[0]
     folded = inputs if count == 1 else inputs.expand(count, *inputs.shape).flatten(0, 1)
+    # a compiled network is not asked whether it writes into its inputs, so it does not get the short cut either
+    version = None if torch.compiler.is_compiling() or folded.is_inference() else folded._version
+    rows = Rows(count, batch_size, inputs, folded, estimator, generator, version)
     layers = [layer for _, layer in variational_layers(bnn)]
     try:
         for each, part in zip(parameters, split_noise(noise, parameters), strict=True):
             each.draws = each.reparameterise(part)
         for layer in layers:
-            layer.rows = Rows(count, batch_size, inputs, folded, estimator, generator)
+            layer.rows = rows
         outputs: Tensor = bnn(folded)
     finally:
         for each in parameters:

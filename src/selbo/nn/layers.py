@@ -32,6 +32,7 @@ class Rows(NamedTuple):
         folded: The same S times over, (S x B, ...): what the network is called with.
         estimator: ``"shared"``, ``"local"`` or ``"flipout"``; see `forward_samples`.
         generator: Where the noise of the last two comes from.
+        version: Of ``folded``, which changes if the network writes into its inputs; None if that cannot be seen.
     """
 
     num_samples: int
@@ -40,6 +41,16 @@ class Rows(NamedTuple):
     folded: Tensor
     estimator: str = "shared"
     generator: torch.Generator | None = None
+    version: int | None = None
+
+    def are_shared(self, inputs: Tensor) -> bool:
+        """Whether these are the untouched inputs of the network, the same for all draws."""
+        return (
+            self.num_samples > 1
+            and self.version is not None
+            and inputs is self.folded
+            and inputs._version == self.version
+        )
 
 
 class VariationalLayer(nn.Module):
@@ -58,6 +69,8 @@ class VariationalLayer(nn.Module):
         self.names = tuple(posteriors)
         self.posteriors = nn.ModuleList(posteriors.values())
         self.rows: Rows | None = None  # set while `forward_samples` runs
+        self.is_whole = not any(True for _ in plain.parameters())  # no parameter of it stays deterministic
+        self.train(plain.training)
         if isinstance(plain, nn.MultiheadAttention):
             # nn.TransformerEncoderLayer has a fast path that would read the weights and never call this layer
             self._qkv_same_embed_dim = False
@@ -67,7 +80,7 @@ class VariationalLayer(nn.Module):
         rows = self.rows
         if rows is None:
             return functional_call(self.plain, self._means(), args, kwargs)
-        if rows.estimator != "shared" and isinstance(self.plain, (nn.Linear, *CONVOLUTIONS)):
+        if rows.estimator != "shared" and isinstance(self.plain, (nn.Linear, *CONVOLUTIONS)) and self.is_whole:
             return self._local(rows, args[0]) if rows.estimator == "local" else self._flipout(rows, args[0])
         return self._with_draws(rows, self._draws(), *args, **kwargs)
 
@@ -95,19 +108,22 @@ class VariationalLayer(nn.Module):
             return functional_call(plain, {name: value[0] for name, value in draws.items()}, args, kwargs)
         if isinstance(plain, nn.MultiheadAttention):
             return self._attention(rows, draws, *args, **kwargs)
+        if not args and "input" in kwargs:
+            args = (kwargs.pop("input"),)
         inputs = args[0]
         if inputs.shape[0] % (rows.num_samples * rows.batch_size):
             raise ValueError(
                 f"a layer was called with {inputs.shape[0]} rows while {rows.num_samples} draws of {rows.batch_size} "
                 "inputs were being made: the first dimension must be the batch throughout the network"
             )
-        shared = inputs is rows.folded
-        if isinstance(plain, nn.Linear):
+        shared, kind = rows.are_shared(inputs), type(plain)
+        simple = self.is_whole and not plain._forward_hooks and not plain._forward_pre_hooks
+        if simple and kind is nn.Linear:
             return linear(rows.inputs if shared else inputs, draws, rows.num_samples, shared=shared)
-        if isinstance(plain, CONVOLUTIONS) and plain.padding_mode == "zeros":
+        if simple and isinstance(plain, CONVOLUTIONS) and kind in CONVOLUTIONS and plain.padding_mode == "zeros":
             shared = shared and plain.groups == 1
             return convolution(plain, rows.inputs if shared else inputs, draws, rows.num_samples, shared=shared)
-        if isinstance(plain, nn.Embedding) and plain.max_norm is None and not plain.scale_grad_by_freq:
+        if simple and isinstance(plain, nn.Embedding) and kind is nn.Embedding and _only_looks_up(plain):
             return embedding(plain, inputs, draws, rows.num_samples)
         return self._one_by_one(rows, draws, *args, **kwargs)
 
@@ -121,7 +137,7 @@ class VariationalLayer(nn.Module):
 
     def _local(self, rows: Rows, inputs: Tensor) -> Tensor:
         """Outputs drawn instead of weights: their mean and variance given the inputs, fresh noise for every row."""
-        shared = inputs is rows.folded and rows.num_samples > 1
+        shared = rows.are_shared(inputs)
         given = rows.inputs if shared else inputs
         mean: Tensor = functional_call(self.plain, self._means(), (given,))
         variances = {name: self._posterior(name).std.square() for name in self.names}
@@ -233,6 +249,11 @@ def convolution(
         outputs = convolve(side_by_side, stacked, offsets, groups=num_samples * plain.groups, **options)
     by_draw: Tensor = outputs.unflatten(1, (num_samples, -1)).transpose(0, 1).flatten(0, 1)
     return by_draw
+
+
+def _only_looks_up(plain: nn.Embedding) -> bool:
+    """Whether a table has none of the settings that change its rows or their gradients."""
+    return plain.max_norm is None and plain.padding_idx is None and not plain.scale_grad_by_freq
 
 
 def embedding(plain: nn.Embedding, inputs: Tensor, draws: dict[str, Tensor], num_samples: int) -> Tensor:

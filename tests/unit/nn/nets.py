@@ -62,11 +62,13 @@ class Attention(nn.Module):
     def __init__(self, batch_first: bool, **options: bool) -> None:
         super().__init__()
         self.batch_first = batch_first
+        self.mix = nn.Linear(6, 6)
         self.attention = nn.MultiheadAttention(6, 2, batch_first=batch_first, **options)
         self.head = nn.Linear(6, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        mask = x[..., 0] > 1.2
+        x = torch.tanh(self.mix(x))
+        mask = x[..., 0] > 0.2  # differs between draws
         mask[:, 0] = False
         tokens = x if self.batch_first else x.transpose(0, 1)
         y, weights = self.attention(tokens, tokens, tokens, mask, average_attn_weights=False)
@@ -79,10 +81,12 @@ class CrossAttention(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        self.mix = nn.Linear(6, 6)
         self.attention = nn.MultiheadAttention(4, 2, kdim=3, vdim=6, batch_first=True)
 
     def forward(self, x: Tensor) -> Tensor:
-        mask = x[:, 1:, 0] > 1.0
+        x = torch.tanh(self.mix(x))
+        mask = x[:, 1:, 0] > 0.2  # differs between draws
         mask[:, 0] = False
         query, key, value = x[:, :2, :4], x[:, 1:, :3], x[:, 1:]
         y, weights = self.attention(

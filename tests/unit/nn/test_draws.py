@@ -58,23 +58,14 @@ def assert_right(net: nn.Module, bnn: nn.Module, inputs: Tensor) -> None:
     assert_clean(bnn)
 
 
-PADDING = pytest.param(
-    "padding index",
-    marks=pytest.mark.xfail(
-        reason="several draws at once give the padding row of an embedding a gradient; one draw, like torch, does not"
-    ),
-)
-
-
-@pytest.mark.parametrize("name", [PADDING if name == "padding index" else name for name in NAMES])
+@pytest.mark.parametrize("name", NAMES)
 def test_draws_in_evaluation_mode(name: str) -> None:
+    """Eq. (2): the network at each draw of its weights, all draws at once, one at a time, and by hand."""
     net, bnn, inputs = bayesian(name)
     assert_right(net.eval(), bnn.eval(), inputs)
 
 
-@pytest.mark.parametrize(
-    "name", [PADDING if name == "padding index" else name for name in NAMES if name not in WITH_BATCH_NORM]
-)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in WITH_BATCH_NORM])
 def test_draws_in_training_mode(name: str) -> None:
     net, bnn, inputs = bayesian(name)
     assert_right(net.train(), bnn.train(), inputs)
@@ -467,19 +458,8 @@ SPECIAL: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
 }
 
 
-WRONG = {
-    "changes its inputs in place": "the first layer is given the inputs as they were before the change",
-    "a subclass with its own forward": "the forward of the subclass is not called",
-    "inputs by keyword": "IndexError: the inputs are looked for among the positional arguments alone",
-    "a forward hook": "the hook is not called",
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "draws"),
-    [(name, 1) for name in SPECIAL]
-    + [pytest.param(name, 4, marks=pytest.mark.xfail(reason=WRONG[name]) if name in WRONG else ()) for name in SPECIAL],
-)
+@pytest.mark.parametrize("draws", [1, 4])
+@pytest.mark.parametrize("name", SPECIAL)
 @pytest.mark.parametrize("gradients", [True, False])
 def test_special_networks(name: str, draws: int, gradients: bool) -> None:
     make, inputs = SPECIAL[name]
