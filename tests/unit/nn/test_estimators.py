@@ -25,8 +25,8 @@ def make(name, seed=0):
     return to_bayesian(layer, init_std=0.3), inputs
 
 
-def assert_zero_mean(values, z=5.0):
-    """Each column's mean within z standard errors of zero (z = 5: about 6e-7 false alarms an entry)."""
+def assert_zero_mean(values, z=6.0):
+    """Each column's mean within z standard errors of zero (z = 6: about 2e-9 false alarms an entry)."""
     errors = values.std(0) / len(values) ** 0.5
     assert (values.mean(0) / errors).abs().max() < z
 
