@@ -1,0 +1,48 @@
+"""What predictions are worth: scores, calibration, uncertainty and detection of foreign inputs, as plain functions."""
+
+from selbo.metrics.calibration import Reliability, adaptive_ece, classwise_ece, ece, reliability
+from selbo.metrics.ood import aupr, fpr_at_tpr, mean_difference, ood_auroc
+from selbo.metrics.scores import (
+    accuracy,
+    auroc,
+    brier,
+    f1_macro,
+    f1_micro,
+    f1_per_class,
+    nll,
+    nll_from_log_probs,
+    recall,
+)
+from selbo.metrics.uncertainty import (
+    dirichlet_expected_entropy,
+    dirichlet_mutual_information,
+    entropy,
+    expected_entropy,
+    mutual_information,
+)
+
+__all__ = [
+    "Reliability",
+    "accuracy",
+    "adaptive_ece",
+    "aupr",
+    "auroc",
+    "brier",
+    "classwise_ece",
+    "dirichlet_expected_entropy",
+    "dirichlet_mutual_information",
+    "ece",
+    "entropy",
+    "expected_entropy",
+    "f1_macro",
+    "f1_micro",
+    "f1_per_class",
+    "fpr_at_tpr",
+    "mean_difference",
+    "mutual_information",
+    "nll",
+    "nll_from_log_probs",
+    "ood_auroc",
+    "recall",
+    "reliability",
+]

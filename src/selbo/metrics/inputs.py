@@ -1,0 +1,106 @@
+"""Predictions and labels at the door of the metrics: tensors of any device or arrays, checked, on the host.
+
+The numbers keep the precision they came with; the metrics compute in double precision.
+"""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from selbo import checks
+
+Array: TypeAlias = Tensor | npt.NDArray[Any]
+"""A tensor, on any device, or a numpy array; anything that numpy reads as an array will do."""
+
+
+def on_host(name: str, values: Array) -> Tensor:
+    """The same numbers as a tensor on the CPU, without their graph."""
+    if isinstance(values, Tensor):
+        return values.detach().cpu()
+    if not hasattr(values, "__array__"):
+        raise ValueError(f"`{name}` must be a tensor or a numpy array, but got {type(values).__name__}")
+    try:
+        return torch.from_numpy(np.array(values, order="C"))  # a copy: torch takes no reversed or read-only array
+    except TypeError:
+        raise ValueError(f"`{name}` must hold numbers, but got an array of dtype {np.asarray(values).dtype}") from None
+
+
+def table(name: str, values: Array) -> Tensor:
+    """One row an example, one column a class: shape (B, K), B >= 1, K >= 2, floating point."""
+    tensor = checks.floating(name, on_host(name, values))
+    if tensor.dtype not in checks.ROW_SUM_TOLERANCE:
+        raise ValueError(f"`{name}` must have one of the usual precisions, but got dtype {tensor.dtype}")
+    if tensor.ndim == 1:
+        raise ValueError(
+            f"`{name}` must have shape (examples, classes), but got {tuple(tensor.shape)}; a binary score p becomes "
+            "two columns, `stack([1 - p, p], -1)`"
+        )
+    if tensor.ndim != 2 or tensor.shape[1] < 2:
+        raise ValueError(
+            f"`{name}` must have shape (examples, classes), 2 or more classes, but got {tuple(tensor.shape)}"
+        )
+    if len(tensor) == 0:
+        raise ValueError(f"`{name}` must hold at least one example, but got shape {tuple(tensor.shape)}")
+    return tensor
+
+
+def probs_table(probs: Array, *, validate: bool = True) -> Tensor:
+    """Probabilities of shape (B, K), with ``validate`` on the simplex, to the tolerance of their precision."""
+    tensor = table("probs", probs)
+    if validate:
+        checks.on_simplex("probs", tensor)
+    return tensor
+
+
+def log_probs_table(log_probs: Array, *, validate: bool = True) -> Tensor:
+    """Log-probabilities of shape (B, K), with ``validate`` on the simplex, to the tolerance of their precision."""
+    tensor = table("log_probs", log_probs)
+    return checks.log_probs(tensor, num_classes=tensor.shape[1], validate=validate)
+
+
+def scores_table(scores: Array, *, validate: bool = True) -> Tensor:
+    """Numbers of shape (B, K) that are only compared with each other: anything but NaN."""
+    tensor = table("scores", scores)
+    if validate:
+        _no_nan("scores", tensor)
+    return tensor
+
+
+def labels_of(labels: Array, rows: Tensor, *, validate: bool = True) -> Tensor:
+    """Classes of the rows of a table: whole numbers of shape (B,), with ``validate`` from 0 to K - 1."""
+    tensor = on_host("labels", labels)
+    if tensor.is_floating_point() or tensor.is_complex():
+        raise ValueError(f"`labels` must be whole numbers, but got dtype {tensor.dtype}")
+    num_examples, num_classes = rows.shape
+    if tensor.shape != (num_examples,):
+        raise ValueError(
+            f"`labels` must have one class an example, shape ({num_examples},), but got {tuple(tensor.shape)}"
+        )
+    tensor = tensor.long()
+    if validate:
+        low, high = int(tensor.min()), int(tensor.max())
+        if low < 0 or high >= num_classes:
+            raise ValueError(
+                f"`labels` must lie between 0 and {num_classes - 1}, one of {num_classes} classes, "
+                f"but got {low if low < 0 else high}"
+            )
+    return tensor
+
+
+def vector(name: str, values: Array) -> Tensor:
+    """Finite numbers of shape (B,), B >= 1, in double precision."""
+    tensor = checks.floating(name, on_host(name, values))
+    if tensor.ndim != 1 or len(tensor) == 0:
+        raise ValueError(f"`{name}` must be a vector of at least one number, but got shape {tuple(tensor.shape)}")
+    _no_nan(name, tensor)
+    if torch.isinf(tensor).any():
+        raise ValueError(f"`{name}` must be finite, but got {int(torch.isinf(tensor).sum())} infinite numbers")
+    return tensor.double()
+
+
+def _no_nan(name: str, tensor: Tensor) -> None:
+    if torch.isnan(tensor).any():
+        raise ValueError(f"`{name}` must hold numbers, but got {int(torch.isnan(tensor).sum())} NaN")

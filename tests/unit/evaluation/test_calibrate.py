@@ -1,0 +1,179 @@
+"""Temperature scaling: closed form, fine grid, recovery of a known temperature, invariance, and the bounds."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import special
+
+from selbo.evaluation import calibrate
+from selbo.evaluation.calibrate import TEMPERATURE_BOUNDS, scale, temperature
+from selbo.metrics import nll_from_log_probs
+
+
+def sharpened(seed, batch, factor, num_classes=3):
+    """Labels drawn from softmax(logits), and logits that are `factor` times too large."""
+    rng = np.random.default_rng(seed)
+    logits = 1.5 * rng.normal(size=(batch, num_classes)) + np.arange(num_classes)
+    cumulative = special.softmax(logits, axis=-1).cumsum(-1)
+    labels = (rng.random(batch)[:, None] > cumulative[:, :-1]).sum(-1)
+    return torch.from_numpy(factor * logits), torch.from_numpy(labels)
+
+
+def loss(logits, labels, t):
+    """By numpy and scipy."""
+    log_probs = special.log_softmax(logits.numpy() / t, axis=-1)
+    return -log_probs[np.arange(len(labels)), labels.numpy()].mean()
+
+
+# --- the fit ---
+
+
+@pytest.mark.parametrize(("right", "wrong"), [(3, 1), (7, 2), (6, 5)])
+@pytest.mark.parametrize("lead", [0.5, 4.0, 9.0])
+def test_a_closed_form(right, wrong, lead):
+    """With one lead in the logits everywhere, the scaled lead is the log-odds of being right."""
+    logits = torch.tensor([[0.0, lead]], dtype=torch.float64).expand(right + wrong, 2)
+    labels = torch.tensor([1] * right + [0] * wrong)
+    assert temperature(logits, labels) == pytest.approx(lead / math.log(right / wrong), rel=1e-10)
+
+
+@pytest.mark.parametrize("factor", [0.3, 1.0, 4.0])
+def test_a_fine_grid_finds_the_same(seed, factor):
+    logits, labels = sharpened(seed, 150, factor)
+    fitted = temperature(logits, labels)
+    grid = fitted * np.exp(np.linspace(-0.5, 0.5, 2001))
+    losses = [loss(logits, labels, t) for t in grid]
+    assert abs(math.log(grid[int(np.argmin(losses))] / fitted)) <= 0.0005 + 1e-9  # the middle, to the grid's step
+    coarse = np.exp(np.linspace(math.log(0.01), math.log(100), 400))
+    assert loss(logits, labels, fitted) <= min(loss(logits, labels, t) for t in coarse)
+
+
+@pytest.mark.parametrize("factor", [0.25, 1.0, 5.0])
+def test_a_known_temperature_is_recovered(seed, factor):
+    """In units of its standard error: 1/T is a maximum likelihood estimate, with the Fisher information of the data."""
+    logits, labels = sharpened(seed, 4000, factor)
+    probs = (logits / factor).softmax(-1)
+    variance = (probs * logits.square()).sum(-1) - (probs * logits).sum(-1).square()
+    error = 1 / variance.sum().sqrt().item()
+    assert abs(1 / temperature(logits, labels) - 1 / factor) / error < 5
+
+
+def test_logits_and_log_probabilities_give_the_same(seed):
+    logits, labels = sharpened(seed, 200, 3.0, num_classes=4)
+    expected = temperature(logits, labels)
+    shift = torch.linspace(-300, 300, 200, dtype=torch.float64)[:, None]
+    assert temperature(logits.log_softmax(-1), labels) == pytest.approx(expected, rel=1e-9)
+    assert temperature(logits + shift, labels) == pytest.approx(expected, rel=1e-9)
+    assert temperature(logits.numpy(), labels.numpy()) == expected
+    torch.testing.assert_close(scale(logits, expected), scale(logits.log_softmax(-1), expected), rtol=1e-12, atol=1e-12)
+
+
+def test_the_unit_of_the_logits_is_the_unit_of_the_temperature(seed):
+    logits, labels = sharpened(seed, 200, 1.0)
+    assert temperature(7 * logits, labels) == pytest.approx(7 * temperature(logits, labels), rel=1e-10)
+
+
+def test_after_scaling_the_temperature_is_one(seed):
+    logits, labels = sharpened(seed, 200, 4.0)
+    scaled = scale(logits, temperature(logits, labels))
+    assert temperature(scaled, labels) == pytest.approx(1, rel=1e-10)
+    assert nll_from_log_probs(scaled, labels) < nll_from_log_probs(logits.log_softmax(-1), labels)
+
+
+# --- where there is no best temperature ---
+
+
+def test_separable_data_stop_at_the_lower_bound():
+    logits = torch.tensor([[2.0, 0.0, -1.0], [0.0, 0.5, 0.1], [0.0, 1.0, 3.0]])
+    labels = torch.tensor([0, 1, 2])
+    low, high = TEMPERATURE_BOUNDS
+    assert temperature(logits, labels) == low
+    assert temperature(1e3 * logits, labels) == low  # where the slope underflows at the lower bound
+    assert temperature(1e-6 * logits, labels) == low
+    assert temperature(logits, labels, bounds=(0.2, 3.0)) == 0.2
+    assert temperature(logits, labels.flip(0)) == high  # worse than guessing: the flatter the better
+    assert temperature(logits, labels.flip(0), bounds=(0.2, 3.0)) == 3.0
+
+
+def test_an_optimum_outside_the_bounds_is_the_nearer_bound():
+    logits = torch.tensor([[0.0, 4.0]]).expand(4, 2)
+    labels = torch.tensor([1, 1, 1, 0])  # 4 / log 3 = 3.64
+    assert temperature(logits, labels, bounds=(0.5, 2.0)) == 2.0
+    assert temperature(logits, labels, bounds=(5.0, 9.0)) == 5.0
+
+
+@pytest.mark.parametrize("row", [[0.3, 0.3, 0.3], [0.0, -math.inf, -math.inf], [1e6, 0.0, -1e6]])
+def test_where_it_does_not_matter_it_is_one(row):
+    log_probs = torch.tensor([row] * 5)
+    labels = torch.zeros(5, dtype=torch.long)
+    assert temperature(log_probs, labels) == 1.0
+    assert temperature(log_probs, labels, bounds=(2.0, 4.0)) == 2.0
+    assert temperature(log_probs, labels, bounds=(0.2, 0.4)) == 0.4
+
+
+def test_impossible_classes_are_left_out(seed):
+    logits, labels = sharpened(seed, 100, 3.0, num_classes=3)
+    padded = torch.cat([logits, torch.full((100, 1), -math.inf, dtype=torch.float64)], 1)
+    assert temperature(padded, labels) == pytest.approx(temperature(logits, labels), rel=1e-12)
+
+
+# --- scale ---
+
+
+def test_scale_is_the_softmax_of_divided_logits(seed):
+    logits, _ = sharpened(seed, 12, 1.0)
+    for t in (0.02, 1.0, 3.7, 80.0):
+        expected = torch.from_numpy(special.log_softmax(logits.numpy() / t, axis=-1))
+        torch.testing.assert_close(scale(logits, t), expected, rtol=1e-12, atol=1e-12)
+        assert torch.equal(scale(logits, t).argmax(-1), logits.argmax(-1))
+    assert torch.equal(scale(logits.numpy(), 2.0), scale(logits, 2.0))
+    assert torch.equal(scale(logits.reshape(3, 4, 3), 2.0), scale(logits, 2.0).reshape(3, 4, 3))
+
+
+def test_scale_keeps_zeros_precision_and_gradients():
+    log_probs = torch.tensor([0.5, 0.5, 0.0]).log()
+    assert torch.equal(scale(log_probs, 3.0).exp(), torch.tensor([0.5, 0.5, 0.0]))
+    assert scale(log_probs.half(), 3.0).dtype == torch.float32
+    assert scale(log_probs.double(), 3.0).dtype == torch.float64
+    logits = torch.tensor([[0.3, -1.0, 2.0]], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: scale(x, 2.5), logits)
+
+
+# --- errors ---
+
+
+@pytest.mark.parametrize(
+    ("log_probs", "labels", "message"),
+    [
+        (torch.tensor([[0.0, math.nan]]), torch.tensor([0]), "`log_probs` must be numbers below infinity"),
+        (torch.tensor([[0.0, math.inf]]), torch.tensor([0]), "`log_probs` must be numbers below infinity"),
+        (
+            torch.tensor([[0.0, -math.inf]]),
+            torch.tensor([1]),
+            "must give every label some probability, but 1 have none",
+        ),
+        (torch.zeros(3), torch.tensor([0]), r"`log_probs` must have shape \(examples, classes\)"),
+        (torch.zeros(0, 2), torch.zeros(0).long(), "`log_probs` must hold at least one example"),
+        (torch.zeros(1, 2), torch.tensor([2]), "`labels` must lie between 0 and 1"),
+        (torch.zeros(1, 2), torch.tensor([0, 1]), r"`labels` must have one class an example, shape \(1,\)"),
+    ],
+)
+def test_bad_input_is_refused(log_probs, labels, message):
+    with pytest.raises(ValueError, match=message):
+        temperature(log_probs, labels)
+
+
+def test_bad_options_are_refused():
+    assert calibrate.temperature is temperature
+    for t in (0.0, -1.0, math.inf, math.nan, "hot"):
+        with pytest.raises(ValueError, match="`temperature` must be"):
+            scale(torch.zeros(2), t)
+    for bounds, message in [((2.0, 1.0), "increasing"), ((1.0, 1.0), "increasing"), ((0.0, 1.0), "greater than 0")]:
+        with pytest.raises(ValueError, match=f"`bounds` must be .*{message}"):
+            temperature(torch.zeros(1, 2), torch.tensor([0]), bounds=bounds)
+    with pytest.raises(ValueError, match=r"`log_probs` must have shape \(..., classes\), 2 or more classes"):
+        scale(torch.zeros(3, 1), 2.0)
+    with pytest.raises(ValueError, match="`log_probs` must be a floating-point tensor"):
+        scale(torch.zeros(3, 2, dtype=torch.long), 2.0)
