@@ -1,0 +1,20 @@
+"""What is trained: one criterion a file, each a sum of named terms over the data set."""
+
+from selbo.objectives.base import Objective, Terms
+from selbo.objectives.cross_entropy import CrossEntropy
+from selbo.objectives.elbo import ELBO
+from selbo.objectives.evidential import Evidential
+from selbo.objectives.independent_summary import IndependentSummary
+from selbo.objectives.label_smoothing import LabelSmoothing
+from selbo.objectives.summary_elbo import SummaryELBO
+
+__all__ = [
+    "ELBO",
+    "CrossEntropy",
+    "Evidential",
+    "IndependentSummary",
+    "LabelSmoothing",
+    "Objective",
+    "SummaryELBO",
+    "Terms",
+]

@@ -1,0 +1,245 @@
+"""What all objectives share: predictions of one set of weight draws, and terms scaled to the data set in one place."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from selbo import checks
+from selbo.nn.draws import ESTIMATORS, forward_samples
+from selbo.nn.gaussian import REDUCTIONS, SpreadsOnce, gaussians, kl_divergence
+from selbo.numerics import result_dtype
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of an objective, each a sum over the data set in nats.
+
+    Attributes:
+        log_likelihood: Of the labels; mean over draws. Larger is better.
+        kl: Divergence that holds the posterior (or the evidence) back, at least 0; zero if there is none.
+        log_summary: Log-likelihood of the summary, mean over draws; zero if there is none.
+        num_data: N, the number of training examples.
+        kl_weight: Factor of ``kl`` in the total: what the user set, times its warm-up.
+        summary_weight: Factor of ``log_summary``, likewise.
+    """
+
+    log_likelihood: Tensor
+    kl: Tensor
+    log_summary: Tensor
+    num_data: int
+    kl_weight: float | Tensor = 1.0
+    summary_weight: float | Tensor = 1.0
+
+    @property
+    def elbo(self) -> Tensor:
+        """The total, a lower bound of the evidence where weights are one; larger is better."""
+        return self.log_likelihood - self.kl_weight * self.kl + self.summary_weight * self.log_summary
+
+    @property
+    def loss(self) -> Tensor:
+        """What an optimiser minimises: the negative total for one training example."""
+        return -self.elbo / self.num_data
+
+    def named(self) -> dict[str, Tensor]:
+        """Loss and terms by name, without their graph, for a log."""
+        terms = {"loss": self.loss, "log_likelihood": self.log_likelihood, "kl": self.kl}
+        return {name: value.detach() for name, value in {**terms, "log_summary": self.log_summary}.items()}
+
+
+class Objective(nn.Module, ABC):
+    """A criterion for a classifier, Bayesian or plain.
+
+    Subclasses say what the labels are worth and, if they have one, what the summary is worth; drawing weights, scaling
+    a batch up to the data set, the divergence of the weights and warm-up are done here.
+
+    Args:
+        num_data: N, the number of training examples; a batch of B stands for N/B times as many.
+        kl_weight: Factor of the KL divergence; below one the posterior is tempered, openly.
+        kl_reduction: ``"sum"``, or ``"published"`` for the quantity of the authors' code (see `kl_divergence`).
+        kl_warmup: Number of steps over which the factor of the KL grows to ``kl_weight``; 0 for none.
+        summary_weight: Factor of the summary term.
+        summary_warmup: Number of steps over which that factor grows; 0 for none.
+        estimator: How a Bayesian network draws, see `forward_samples`.
+    """
+
+    for_bayesian: ClassVar[bool] = True
+    for_plain: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        num_data: int,
+        *,
+        kl_weight: float = 1.0,
+        kl_reduction: str = "sum",
+        kl_warmup: int = 0,
+        summary_weight: float = 1.0,
+        summary_warmup: int = 0,
+        estimator: str = "shared",
+    ) -> None:
+        super().__init__()
+        self.num_data = checks.whole("num_data", num_data, at_least=1)
+        self.kl_weight = checks.non_negative("kl_weight", kl_weight)
+        self.kl_reduction = checks.one_of("kl_reduction", kl_reduction, REDUCTIONS)
+        self.kl_warmup = checks.whole("kl_warmup", kl_warmup, at_least=0)
+        self.summary_weight = checks.non_negative("summary_weight", summary_weight)
+        self.summary_warmup = checks.whole("summary_warmup", summary_warmup, at_least=0)
+        self.estimator = checks.one_of("estimator", estimator, ESTIMATORS)
+
+    @property
+    def has_summary(self) -> bool:
+        """Whether there is a summary term, which looks at a batch as a whole."""
+        return False
+
+    def forward(
+        self,
+        model: nn.Module,
+        inputs: Tensor,
+        labels: Tensor,
+        num_samples: int = 1,
+        *,
+        unlabelled: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        step: int | Tensor | None = None,
+    ) -> Terms:
+        """The terms, estimated from one batch.
+
+        Args:
+            model: A network made by `to_bayesian`, or a plain one that answers with logits.
+            inputs: Shape (B, ...).
+            labels: Classes, shape (B,), whole numbers from 0.
+            num_samples: Number of weight draws; a plain network has one set of weights, and needs one pass.
+            unlabelled: Inputs that the summary is about, shape (U, ...), in the place of the training ones; they go
+                through the network in the same pass, with the same weights. No other term looks at them.
+            generator: Where the noise of the weights comes from; torch's own if not given.
+            step: Number of steps taken so far, for warm-up; without it the weights are what they grow to.
+
+        Returns:
+            Named terms; ``terms.loss`` is what to minimise.
+        """
+        check_batch(inputs, labels)
+        self._check_model(model)
+        together = inputs if unlabelled is None or not self.has_summary else join(inputs, unlabelled)
+        with SpreadsOnce(gaussians(model)):
+            logits = draw_logits(model, together, num_samples, estimator=self.estimator, generator=generator)
+            labelled = logits[:, : len(inputs)]
+            kl = self._kl(model, labelled, labels)
+        spoken_of = logits if together is inputs else logits[:, len(inputs) :]
+        return Terms(
+            log_likelihood=self._over_data(self._log_likelihood(labelled, labels)),
+            kl=kl,
+            log_summary=self._log_summary(self.log_probs(spoken_of)) if self.has_summary else logits.new_zeros(()),
+            num_data=self.num_data,
+            kl_weight=self.kl_weight * warm_up(step, self.kl_warmup),
+            summary_weight=self.summary_weight * warm_up(step, self.summary_warmup),
+        )
+
+    def log_probs(self, logits: Tensor) -> Tensor:
+        """Log-probabilities that the network's outputs stand for: (..., K) -> (..., K)."""
+        return logits.log_softmax(-1)
+
+    @abstractmethod
+    def _log_likelihood(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Worth of each label: (S, B, K), (B,) -> (S, B)."""
+
+    def _log_summary(self, log_probs: Tensor) -> Tensor:
+        """Worth of the summary, mean over draws: (S, B, K) -> ()."""
+        return log_probs.new_zeros(())
+
+    def _kl(self, model: nn.Module, logits: Tensor, labels: Tensor) -> Tensor:
+        """Divergence that is held against the fit: that of the weights, if they have a posterior."""
+        if not gaussians(model):
+            return logits.new_zeros(())
+        kl = kl_divergence(model, reduction=self.kl_reduction)
+        return kl.to(result_dtype(kl))
+
+    def _over_data(self, values: Tensor) -> Tensor:
+        """Sum over the data set, mean over draws, of what was found for a batch: (S, B) -> ().
+
+        The one place where a batch of B is made to stand for N examples: N/B times its sum.
+        """
+        return self.num_data * values.mean()
+
+    def _check_model(self, model: nn.Module) -> None:
+        name, bayesian = type(self).__name__, bool(gaussians(model))
+        if bayesian and not self.for_bayesian:
+            raise ValueError(f"`{name}` is for plain networks, but `model` is Bayesian: use selbo.ELBO or SummaryELBO")
+        if not bayesian and not self.for_plain:
+            raise ValueError(
+                f"`{name}` is for Bayesian networks, but `model` is plain: convert it with selbo.to_bayesian, "
+                "or use selbo.CrossEntropy"
+            )
+
+    def extra_repr(self) -> str:
+        """Settings that differ from doing nothing, for ``print``."""
+        shown = [f"num_data={self.num_data}"]
+        shown += [f"kl_weight={self.kl_weight:g}"] if self.kl_weight != 1 else []
+        shown += [f"kl_reduction={self.kl_reduction!r}"] if self.kl_reduction != "sum" else []
+        shown += [f"kl_warmup={self.kl_warmup}"] if self.kl_warmup else []
+        shown += [f"summary_weight={self.summary_weight:g}"] if self.summary_weight != 1 else []
+        shown += [f"summary_warmup={self.summary_warmup}"] if self.summary_warmup else []
+        shown += [f"estimator={self.estimator!r}"] if self.estimator != "shared" else []
+        return ", ".join(shown)
+
+
+def draw_logits(
+    model: nn.Module,
+    inputs: Tensor,
+    num_samples: int,
+    *,
+    estimator: str = "shared",
+    generator: torch.Generator | None = None,
+    chunk_size: int | None = None,
+) -> Tensor:
+    """Logits of a Bayesian network's draws, or of a plain network as one draw: (S, B, K), at least float32."""
+    checks.whole("num_samples", num_samples, at_least=1)
+    if gaussians(model):
+        logits = forward_samples(
+            model, inputs, num_samples, generator=generator, chunk_size=chunk_size, estimator=estimator
+        )
+    else:
+        logits = model(inputs).unsqueeze(0)
+    if logits.ndim != 3 or logits.shape[-1] < 2:
+        raise ValueError(
+            "`model` must answer with logits of shape (B, K) for at least two classes, but gave "
+            f"{tuple(logits.shape[1:])} for inputs of shape {tuple(inputs.shape)}"
+        )
+    return logits.to(result_dtype(logits))
+
+
+def warm_up(step: int | Tensor | None, steps: int) -> float | Tensor:
+    """Factor of a term that grows in: 1/W at step 0, 1 from step W - 1 on; 1 without a step or without warm-up."""
+    if step is None or steps == 0:
+        return 1.0
+    if isinstance(step, Tensor):
+        return ((step + 1) / steps).clamp(max=1.0)
+    return min(1.0, (step + 1) / steps)
+
+
+def check_batch(inputs: Tensor, labels: Tensor) -> None:
+    """Shapes and types of a batch; nothing here waits for the device."""
+    if labels.dtype.is_floating_point or labels.dtype.is_complex or labels.dtype == torch.bool:
+        raise ValueError(f"`labels` must hold classes as whole numbers, but got {labels.dtype}")
+    if labels.ndim != 1 or inputs.ndim < 1 or inputs.shape[0] != labels.shape[0] or labels.shape[0] == 0:
+        raise ValueError(
+            f"`labels` must have shape (B,) for `inputs` of shape (B, ...) with B at least 1, but got "
+            f"{tuple(labels.shape)} for {tuple(inputs.shape)}"
+        )
+
+
+def join(inputs: Tensor, unlabelled: Tensor) -> Tensor:
+    """Inputs and unlabelled ones as one batch: (B, ...), (U, ...) -> (B + U, ...)."""
+    if unlabelled.shape[1:] != inputs.shape[1:] or unlabelled.ndim < 1 or len(unlabelled) == 0:
+        raise ValueError(
+            f"`unlabelled` must have shape (U, ...) with U at least 1, its entries of the shape of those of `inputs`, "
+            f"but got {tuple(unlabelled.shape)} beside {tuple(inputs.shape)}"
+        )
+    return torch.cat([inputs, unlabelled])
+
+
+def log_prob_of_labels(log_probs: Tensor, labels: Tensor) -> Tensor:
+    """Log-probability of each label, log Cat(y | f), Eq. (6): (S, B, K), (B,) -> (S, B)."""
+    index = labels.long().expand(log_probs.shape[:-1]).unsqueeze(-1)
+    return log_probs.gather(-1, index).squeeze(-1)

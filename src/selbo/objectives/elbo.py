@@ -1,0 +1,48 @@
+"""Variational inference: the evidence lower bound of a Bayesian network."""
+
+from torch import Tensor
+
+from selbo.objectives.base import Objective, log_prob_of_labels
+
+
+class ELBO(Objective):
+    r"""The evidence lower bound, Eq. (1).
+
+    $$\mathrm{E}_q \sum_i \log p(y_i \mid x_i, \theta) - \mathrm{KL}(q \,\|\, p) .$$
+
+    Args:
+        num_data: N, the number of training examples.
+        kl_weight: Factor of the KL divergence; below one the posterior is tempered, openly.
+        kl_reduction: ``"sum"``, or ``"published"`` for the quantity of the authors' code (see `kl_divergence`).
+        kl_warmup: Number of steps over which the factor of the KL grows; 0 for none.
+        estimator: How the network draws, see `forward_samples`.
+
+    Example:
+        >>> import torch
+        >>> from selbo.nn import to_bayesian
+        >>> with torch.random.fork_rng():
+        ...     bnn = to_bayesian(torch.nn.Linear(4, 3))
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> objective = ELBO(num_data=100)
+        >>> terms = objective(bnn, torch.ones(8, 4), torch.arange(8) % 3, num_samples=2, generator=generator)
+        >>> bool(terms.elbo == terms.log_likelihood - terms.kl)
+        True
+    """
+
+    for_plain = False
+
+    def __init__(
+        self,
+        num_data: int,
+        *,
+        kl_weight: float = 1.0,
+        kl_reduction: str = "sum",
+        kl_warmup: int = 0,
+        estimator: str = "shared",
+    ) -> None:
+        super().__init__(
+            num_data, kl_weight=kl_weight, kl_reduction=kl_reduction, kl_warmup=kl_warmup, estimator=estimator
+        )
+
+    def _log_likelihood(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return log_prob_of_labels(logits.log_softmax(-1), labels)
