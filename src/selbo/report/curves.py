@@ -1,0 +1,397 @@
+"""Figures of a comparison: histograms against s0, reliability, corruption curves, entropy in and out of distribution.
+
+Every figure gives a method the same colour and marker. Panels are placed by hand, in inches, so that they line up.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from selbo.report.comparison import (
+    Results,
+    Row,
+    checked,
+    mean_and_error,
+    metrics_of,
+    noise_levels,
+    runs_of,
+    summarise,
+    summarise_ood,
+)
+from selbo.report.histograms import (
+    BELIEF,
+    POINTS_AN_INCH,
+    Array,
+    compare,
+    label_width,
+    legend_entries,
+    stand_upright,
+    total_variation,
+)
+from selbo.report.labels import number
+from selbo.report.panels import (
+    FOOT,
+    GUIDE,
+    SIDE_BY_SIDE,
+    Grid,
+    LineEnd,
+    axis_of,
+    filled,
+    method_styles,
+    names_at_ends,
+    plus_minus,
+)
+from selbo.report.style import INK, PALE, SMALL_SIZE, TWO_COLUMNS, checked_width, new_figure, style, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+RARE: Final = 30
+"""Predictions; the accuracy of a bin with fewer has a standard error of up to .09, and its marker is left hollow."""
+
+CURVES: Final = ("accuracy", "ece", "nll")
+"""Panels of the corruption curves. NLL, where lines are furthest apart, stands last, beside the names."""
+
+TITLES: Final = {"accuracy": "accuracy, %", "ece": "ECE, %", "nll": "NLL, nats"}
+
+NARROW: Final = 1.6
+"""Inches; in a narrower panel the label of the last, narrow group stands a line lower than the others."""
+
+FAR_HIGHER: Final = 2.0
+"""A bar that many times as high as the second would flatten all others, and is cut."""
+
+LONGEST_NAME: Final = 1.3
+"""Inches for the names at the ends of lines; longer ones are shortened."""
+
+
+def _with(results: Results, key: str) -> dict[str, list[Results]]:
+    """The runs that have a part of the results, by method; methods without one are left out."""
+    runs = {method: [run for run in runs_of(results, method) if run.get(key)] for method in results["methods"]}
+    found = {method: each for method, each in runs.items() if each}
+    if not found:
+        raise ValueError(f"`results` must have `{key}` in at least one run for this figure, but has none")
+    return found
+
+
+# --- histograms against s0 ---
+
+
+def belief_histograms(results: Results, *, width: float = TWO_COLUMNS) -> "Figure":
+    """The region masses of each method, mean over the seeds, against s0; one panel a method.
+
+    Args:
+        results: Of a comparison, with ``belief`` and the ``histogram`` of at least one run.
+        width: Inches.
+
+    Returns:
+        A figure with one axes a method that has histograms. The number over a panel is the total variation distance
+        to s0, mean over the seeds.
+    """
+    methods, away = _with(checked(results), "histogram"), distances(results)
+    s0 = np.asarray(results["belief"]["s0"], dtype=np.float64)
+    axis, ends = axis_of(results["belief"]["regions"], results["task"]["class_names"])
+    with style():
+        count, height = len(methods), 1.6 if len(methods) == 1 else 1.2
+        grid = Grid(count, width=width, height=height, full=True)
+        if stand_upright(axis, width=grid.panel) or (ends and grid.panel < NARROW):
+            foot = FOOT + (label_width(axis.labels) / POINTS_AN_INCH - 0.15 if not ends else 0.12)
+            grid = Grid(count, width=width, height=height, full=True, foot=foot)
+        panels = [grid.place(i) for i in range(count)]
+        for i, (axes, (method, runs)) in enumerate(zip(panels, methods.items(), strict=True)):
+            histograms = [np.asarray(run["histogram"], dtype=np.float64) for run in runs]
+            compare(axes, s0, {"predictions": np.asarray(np.mean(histograms, axis=0))}, axis=axis, width=grid.panel)
+            _recolour(axes, "predictions", method_styles(results["methods"])[method].colour)
+            for end in ends:
+                axes.axvline(end, color=GUIDE, linewidth=0.6, linestyle=(0, (1, 2)), zorder=0.4)
+            if ends:
+                lower = "\n" if grid.panel < NARROW else ""
+                axes.set_xticks(axis.positions, [*axis.labels[:-1], lower + axis.labels[-1]])
+                axes.tick_params(axis="x", length=0)
+            for text in axes.get_xticklabels():
+                text.set_parse_math(False)
+            grid.name(axes, method, f"distance {plus_minus(*away[method], digits=3)}")
+            _outer_only(grid, i, axes)
+        _same_height(panels, "mass")
+        grid.legend({BELIEF: legend_entries(panels[0])[0][0], "predictions": filled()})
+    return grid.figure
+
+
+def distances(results: Results) -> dict[str, tuple[float, float | None]]:
+    """Total variation distance of the histograms to s0 by method: mean over the seeds, and its standard error."""
+    s0 = np.asarray(results["belief"]["s0"], dtype=np.float64)
+    return {
+        method: mean_and_error([total_variation(s0, np.asarray(run["histogram"])) for run in runs])
+        for method, runs in _with(checked(results), "histogram").items()
+    }
+
+
+def _recolour(axes: "Axes", label: str, colour: str) -> None:
+    from matplotlib.container import BarContainer
+
+    handles, labels = axes.get_legend_handles_labels()
+    drawn = dict(zip(labels, handles, strict=True))[label]
+    for patch in drawn if isinstance(drawn, BarContainer) else [drawn]:
+        patch.set_color(colour)
+
+
+def _outer_only(grid: Grid, i: int, axes: "Axes") -> None:
+    """Numbers at the left and lower sides of the grid only: all panels have the same axes."""
+    axes.tick_params(labelbottom=grid.lowest(i), labelleft=grid.first(i))
+    if not grid.lowest(i):
+        axes.set_xlabel("")
+
+
+def _same_height(panels: "Sequence[Axes]", label: str) -> None:
+    top = max(axes.get_ylim()[1] for axes in panels)
+    for axes in panels:
+        axes.set_ylim(0, top)
+        if axes.yaxis.get_tick_params()["labelleft"]:
+            axes.set_ylabel(label)
+
+
+# --- reliability ---
+
+
+def reliability_diagrams(results: Results, *, width: float = TWO_COLUMNS) -> "Figure":
+    """Accuracy against confidence on the clean test set, with the number of predictions; one panel a method.
+
+    The bins of all seeds are pooled. A line from each marker to the diagonal shows the gap; a marker is hollow where
+    the bin has fewer than 30 predictions a run.
+
+    Args:
+        results: Of a comparison, with the ``reliability`` of at least one run.
+        width: Inches.
+
+    Returns:
+        A figure with two axes a method: the diagram, and the counts below it.
+    """
+    methods = _with(checked(results), "reliability")
+    ece = {row.method: row.values["ece"] for row in summarise(results, results["clean"], ["ece"])}
+    pooled = {method: _pool(runs) for method, runs in methods.items()}
+    largest = max(float(counts.max()) for *_, counts in pooled.values())
+    with style():
+        side = Grid(len(methods), width=width).panel
+        grid = Grid(len(methods), width=width, height=1.36 * side, legend=False)
+        for i, method in enumerate(methods):
+            colour, marker = method_styles(results["methods"])[method]
+            confidence, accuracy, counts = pooled[method]
+            diagram, strip = grid.place(i, low=1 - 1 / 1.36), grid.place(i, high=0.2)
+            diagram.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8)
+            diagram.vlines(confidence, accuracy, confidence, color=colour, linewidth=1.6, alpha=0.4)
+            for part, face in ((counts < RARE, "none"), (counts >= RARE, colour)):
+                options: dict[str, Any] = {"markersize": 4, "markerfacecolor": face, "markeredgecolor": colour}
+                diagram.plot(confidence[part], accuracy[part], marker, clip_on=False, **options)
+            strip.bar(
+                confidence,
+                counts,
+                width=0.6 / len(methods[method][0]["reliability"]["count"]),
+                color=colour,
+                linewidth=0,
+            )
+            value = ece[method]
+            note = "" if value.mean is None else f"ECE {plus_minus(value.mean, value.error, scale=100, digits=1)} %"
+            grid.name(diagram, method, note)
+            _reliability_axes(grid, i, diagram, strip, largest=largest)
+    return grid.figure
+
+
+def _pool(runs: Sequence[Results]) -> tuple[Array, Array, Array]:
+    """Confidence, accuracy and predictions a run of the bins that are not empty, over all runs."""
+    bins = [run["reliability"] for run in runs]
+    counts = np.array([each["count"] for each in bins], dtype=np.float64)
+    total = counts.sum(0)
+    used = total > 0
+
+    def mean(key: str) -> Array:
+        values = np.array([[0.0 if v is None else v for v in each[key]] for each in bins])
+        return np.asarray((values * counts).sum(0)[used] / total[used])
+
+    return mean("confidence"), mean("accuracy"), np.asarray(total[used] / len(runs))
+
+
+def _reliability_axes(grid: Grid, i: int, diagram: "Axes", strip: "Axes", *, largest: float) -> None:
+    for axes in (diagram, strip):
+        tidy(axes)
+        axes.set_xlim(0, 1.02)
+        axes.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
+        _outer_only(grid, i, axes)
+    diagram.tick_params(labelbottom=False)
+    diagram.set_ylim(0, 1.02)
+    diagram.set_yticks([0, 0.5, 1], ["0", ".5", "1"])
+    top = 10 ** math.floor(math.log10(max(largest, 10.0)))
+    strip.set_yscale("log")
+    strip.set_ylim(0.7, 1.5 * max(largest, 10.0))
+    strip.set_yticks([1, top], ["1", f"{top}"])
+    strip.minorticks_off()
+    if grid.first(i):
+        for axes, label in ((diagram, "accuracy"), (strip, "count")):
+            axes.set_ylabel(label)
+            axes.yaxis.set_label_coords(-0.34 / grid.panel, 0.5)
+    if grid.lowest(i):
+        strip.set_xlabel("confidence")
+    if i == 0:
+        for text, place, side in (("under-confident", (0.04, 0.94), "left"), ("over-confident", (1.0, 0.06), "right")):
+            diagram.text(*place, text, ha=side, va="center", color=INK, fontsize=SMALL_SIZE, style="italic")
+
+
+# --- corruption ---
+
+
+def corruption_curves(results: Results, *, metrics: Sequence[str] = CURVES, width: float = TWO_COLUMNS) -> "Figure":
+    """Metrics against the level of corruption, one line a method, with a band of one standard error to either side.
+
+    Args:
+        results: Of a comparison, with ``corruption`` and conditions that state a ``level``.
+        metrics: One panel each; those that no run has are left out.
+        width: Inches; the panels of a narrow figure stand one above the other.
+
+    Returns:
+        A figure with one axes a metric. Names stand at the ends of the lines: beside the last panel, or beside each if
+        they stand one above the other.
+    """
+    levels = noise_levels(checked(results))
+    if not levels:
+        raise ValueError("`results` must have `corruption` and conditions at several levels, but has none")
+    metrics = [metric for metric in metrics if any(metric in metrics_of(results, name) for name, _ in levels)]
+    if not metrics:
+        raise ValueError("`metrics` must name at least one metric that the runs have, but names none")
+    wide = checked_width(width) >= SIDE_BY_SIDE
+    rows = [summarise(results, name, metrics) for name, _ in levels]
+    high, margin, title, foot = (1.9 if wide else 1.5), 0.4, 0.24, 0.42
+    names = min(LONGEST_NAME, 0.26 + label_width(results["methods"]) / POINTS_AN_INCH)
+    columns = len(metrics) if wide else 1
+    across = (width - names - columns * margin - (columns - 1) * 0.12) / columns
+    height = (title + high + foot) * (1 if wide else len(metrics))
+    with style():
+        figure = new_figure(width=width, height=height)
+        figure.set_layout_engine("none")
+        for i, metric in enumerate(metrics):
+            left = margin + (i * (across + margin + 0.12) if wide else 0.0)
+            low = height - title - high - (0.0 if wide else i * (title + high + foot))
+            axes = figure.add_axes((left / width, low / height, across / width, high / height))
+            ends = _curves(axes, metric, [level for _, level in levels], rows)
+            axes.set_title(TITLES.get(metric, metric), fontweight="bold", color=INK)
+            axes.set_xlabel(results["corruption"], parse_math=False)
+            if not wide or i + 1 == len(metrics):
+                names_at_ends(axes, ends, size=(across, high), room=names)
+    return figure
+
+
+def _curves(axes: "Axes", metric: str, levels: Sequence[float], rows: Sequence[Sequence[Row]]) -> dict[str, LineEnd]:
+    scale = 100 if TITLES.get(metric, "").endswith("%") else 1
+    ends: dict[str, LineEnd] = {}
+    for m, (method, (colour, marker)) in enumerate(method_styles([row.method for row in rows[0]]).items()):
+        cells = [row[m].values[metric] for row in rows]
+        mean = scale * np.array([math.nan if cell.mean is None else cell.mean for cell in cells])
+        error = scale * np.array([cell.error or 0.0 for cell in cells])
+        axes.fill_between(levels, mean - error, mean + error, color=colour, alpha=0.18, linewidth=0)
+        options: dict[str, Any] = {"markersize": 4.2, "markeredgecolor": "white", "markeredgewidth": 0.5}
+        axes.plot(levels, mean, marker, linestyle="-", color=colour, linewidth=1.3, label=method, **options)
+        if not math.isnan(mean[-1]):
+            ends[method] = LineEnd(levels[-1], float(mean[-1]), colour)
+    tidy(axes)
+    axes.locator_params(axis="y", nbins=5)
+    axes.set_xticks(list(levels), [number(level) for level in levels])
+    axes.grid(axis="y", color=PALE, linewidth=0.6)
+    return ends
+
+
+# --- entropy ---
+
+
+def entropy_histograms(results: Results, *, width: float = TWO_COLUMNS) -> "Figure":
+    """Entropy of the predictions for the test set and for inputs from elsewhere; one panel a method.
+
+    Args:
+        results: Of a comparison, with the ``entropy`` of at least one run that has counts ``out``.
+        width: Inches.
+
+    Returns:
+        A figure with one axes a method; the bins of all seeds are pooled, the number over a panel is the area under
+        the ROC curve that tells the two by their entropy.
+    """
+    methods = {
+        method: [run["entropy"] for run in runs if run["entropy"].get("out") is not None]
+        for method, runs in _with(checked(results), "entropy").items()
+    }
+    methods = {method: each for method, each in methods.items() if each}
+    if not methods:
+        raise ValueError("`results` must have `entropy.out` in at least one run for this figure, but has none")
+    from matplotlib.lines import Line2D
+
+    auroc = {row.method: row.values["auroc"] for row in summarise_ood(results, ["auroc"])}
+    with style():
+        grid = Grid(len(methods), width=width, height=1.2)
+        panels = [grid.place(i) for i in range(len(methods))]
+        shares: list[tuple[Array, Array]] = []
+        edges = np.asarray(next(iter(methods.values()))[0]["edges"], dtype=np.float64)
+        for i, (axes, (method, runs)) in enumerate(zip(panels, methods.items(), strict=True)):
+            inside, outside = (_shares(np.array([run[key] for run in runs])) for key in ("in", "out"))
+            colour = method_styles(results["methods"])[method].colour
+            axes.stairs(inside, edges, fill=True, color=colour, alpha=0.6, linewidth=0)
+            axes.stairs(outside, edges, color=INK, linewidth=1.1, baseline=None)
+            tidy(axes)
+            axes.locator_params(axis="both", nbins=4)
+            axes.xaxis.set_major_formatter(lambda value, _: number(value))
+            axes.set_xlim(edges[0], edges[-1])
+            axes.set_xlabel("entropy, nats")
+            value = auroc[method]
+            note = "" if value.mean is None else f"AUROC {plus_minus(value.mean, value.error, scale=100, digits=1)} %"
+            grid.name(axes, method, note)
+            _outer_only(grid, i, axes)
+            shares.append((inside, outside))
+        _cut(panels, shares, bins=edges)
+        _same_height(panels, "share of inputs")
+        line = Line2D([], [], color=INK, linewidth=1.1)
+        grid.legend({"test set": filled(), results.get("ood_name") or "inputs from elsewhere": line})
+    return grid.figure
+
+
+def _cut(panels: "Sequence[Axes]", shares: Sequence[tuple[Array, Array]], *, bins: Array) -> None:
+    """Heights that show all but the highest bar; where that is far higher than the rest, its share is written."""
+    highest = max(float(np.concatenate(pair).max()) for pair in shares)
+    rest = max(float(np.sort(np.concatenate(pair))[-2]) for pair in shares)
+    top = 1.25 * rest if highest > FAR_HIGHER * rest else 1.08 * highest
+    for axes, pair in zip(panels, shares, strict=True):
+        axes.set_ylim(0, top)
+        for values in pair:
+            for b in np.flatnonzero(values > top):
+                place = (bins[b + 1], 0.93 * top)
+                axes.annotate(
+                    f"↑ {number(values[b], digits=2)}",
+                    place,
+                    xytext=(2, 0),
+                    textcoords="offset points",
+                    va="center",
+                    color=INK,
+                    fontsize=SMALL_SIZE,
+                )
+
+
+def _shares(counts: Array) -> Array:
+    pooled = counts.sum(0)
+    return np.asarray(pooled / pooled.sum())
+
+
+COMPARISON_FIGURES: Final[dict[str, Callable[..., "Figure"]]] = {
+    "belief_histograms": belief_histograms,
+    "reliability_diagrams": reliability_diagrams,
+    "corruption_curves": corruption_curves,
+    "entropy_histograms": entropy_histograms,
+}
+"""Figures of a comparison by name, in the order of the page; each takes the results and a ``width``."""
+
+
+def available(results: Results) -> list[str]:
+    """Names of the figures for which the results have data."""
+    runs = checked(results)["runs"]
+    found = {
+        "belief_histograms": any(run.get("histogram") for run in runs),
+        "reliability_diagrams": any(run.get("reliability") for run in runs),
+        "corruption_curves": any(set(CURVES) & set(metrics_of(results, name)) for name, _ in noise_levels(results)),
+        "entropy_histograms": any((run.get("entropy") or {}).get("out") for run in runs),
+    }
+    return [name for name in COMPARISON_FIGURES if found[name]]

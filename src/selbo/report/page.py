@@ -1,0 +1,382 @@
+"""The page of a comparison: one HTML file with its tables and figures inside, which needs nothing from outside."""
+
+import io
+import math
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Callable
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from selbo.report.comparison import (
+    Results,
+    Value,
+    checked,
+    metrics_of,
+    noise_levels,
+    noisiest,
+    runs_of,
+    summarise,
+    summarise_ood,
+)
+from selbo.report.curves import COMPARISON_FIGURES, CURVES, available, distances
+from selbo.report.labels import number
+from selbo.report.panels import GUIDE, METHOD_COLOURS, axis_of
+from selbo.report.style import INK, ONE_COLUMN, PALE, TWO_COLUMNS, style
+from selbo.report.tables import clean_table, headline_table, level_table, metric_label, shown_value, texts
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+THEME: Final = {
+    INK: "--ink",
+    PALE: "--pale",
+    GUIDE: "--guide",
+    "#ffffff": "--paper",
+    **{colour: f"--m{i}" for i, colour in enumerate(METHOD_COLOURS)},
+}
+"""Colours of the figures, and the variables of the style sheet that stand for them: they change in dark mode."""
+
+WIDE: Final = 928
+PHONE: Final = 416
+"""Pixels that figures of two columns and of one column may take at most; smaller ones are shown in proportion."""
+
+MOST_CLASSES: Final = 60
+"""With more classes than that the little picture of their counts is left out."""
+
+
+def write_page(results: Results, path: str | os.PathLike[str]) -> Path:
+    """Write the report of a comparison, or of one method, as a single HTML file.
+
+    The file is written under another name in the same folder and renamed when it is complete: a reader never sees half
+    a file, and a failure leaves an earlier one as it was. Sections without data are left out.
+
+    Args:
+        results: A plain dictionary; see `selbo.report.comparison.checked`.
+        path: Where to; its folder is made if it is not there.
+
+    Returns:
+        The path written.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise ValueError(f"`path` must be the name of a file, but {str(target)!r} is a folder")
+    page = render_page(results)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as unfinished:
+        file = Path(unfinished) / target.name
+        file.write_text(page, encoding="utf-8")
+        return file.replace(target)
+
+
+def render_page(results: Results) -> str:
+    """The HTML of the page."""
+    checked(results)
+    parts = [_result(results), *(_figure_section(results, name) for name in available(results)), _made(results)]
+    return Template(_resource("page.html")).substitute(
+        version=escape(results["made_by"]["selbo"], quote=True),
+        title=escape(results["title"]),
+        style=_resource("page.css").strip(),
+        description=_paragraphs(results["description"], css="lede"),
+        facts=_facts(results),
+        belief=_belief(results),
+        sections="\n".join(parts),
+    )
+
+
+def _resource(name: str) -> str:
+    return files("selbo.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _paragraphs(text: str, *, css: str = "") -> str:
+    opening = f'<p class="{css}">' if css else "<p>"
+    return "\n".join(f"{opening}{escape(' '.join(part.split()))}</p>" for part in re.split(r"\n\s*\n", text.strip()))
+
+
+def _thousands(count: int) -> str:
+    return f"{count:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+# --- what was done, and what came out ---
+
+
+def _facts(results: Results) -> str:
+    task = results["task"]
+    facts = [
+        (_thousands(task["num_train"]), "training examples"),
+        (_thousands(task["num_test"]), "test examples"),
+        (str(task["num_classes"]), "classes"),
+        (str(len(results["methods"])), "method" if len(results["methods"]) == 1 else "methods"),
+        (str(len(results["seeds"])), "seed" if len(results["seeds"]) == 1 else "seeds each"),
+    ]
+    if task["num_classes"] <= MOST_CLASSES and max(task["class_counts"]) > 0:
+        low, high = min(task["class_counts"]), max(task["class_counts"])
+        note = f"training examples a class, {low} to {high}" if low < high else f"training examples a class, {low} each"
+        facts.append((_class_counts(task), note))
+    return f'<dl class="facts">{"".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for value, name in facts)}</dl>'
+
+
+def _class_counts(task: Results) -> str:
+    """A bar a class, as inline SVG."""
+    counts, names = task["class_counts"], task["class_names"]
+    wide = 8 if len(counts) <= 20 else 4
+    label = ", ".join(f"{name} {count}" for name, count in zip(names, counts, strict=True))
+    bars = "".join(
+        f'<rect x="{wide * k}" y="{24 * (1 - count / max(counts)):.1f}" width="{wide - 1}" '
+        f'height="{24 * count / max(counts):.1f}"><title>{escape(str(name))}: {count}</title></rect>'
+        for k, (name, count) in enumerate(zip(names, counts, strict=True))
+    )
+    view = f'viewBox="0 0 {wide * len(counts)} 24"'
+    return f'<svg {view} role="img" aria-label="{escape(label, quote=True)}">{bars}</svg>'
+
+
+def _belief(results: Results) -> str:
+    belief = results.get("belief")
+    if belief is None:
+        return ""
+    small = f"Regions: {belief['partition']}. Concentration α = {number(belief['concentration'], digits=6)}."
+    return (
+        f'<div class="belief"><p><strong>What was believed.</strong> {escape(belief["words"])}</p>'
+        f'<p class="small">{escape(small)}</p></div>'
+    )
+
+
+def _result(results: Results) -> str:
+    conclusion = results.get("conclusion")
+    said = "" if conclusion is None else f'<div class="conclusion">{_paragraphs(conclusion)}</div>'
+    seeds = len(results["seeds"])
+    under = f"Mean ± standard error over {seeds} seeds." if seeds > 1 else "One seed: no standard error can be stated."
+    glossary = (
+        "NLL, the negative log-likelihood in nats, is the mean surprise at the right answer. ECE, the expected "
+        "calibration error, is the mean gap between confidence and accuracy. Of these two lower values are better; of "
+        "accuracy, F1 and AUROC higher ones."
+    )
+    if len(results["methods"]) == 1:
+        return _section("The result", under, _tiles(results), said, _reading(glossary))
+    marks = (
+        "★ marks the best mean of a column, ≈ a mean within one standard error of the best one, which is then no clear "
+        "winner. The marks describe these runs; they are not a test."
+    )
+    if seeds == 1:
+        marks = "★ marks the best value of a column. With a single seed, small differences may be chance."
+    details = f"<details><summary>All metrics of the clean test set</summary>{clean_table(results)}</details>"
+    return _section("The result", under, headline_table(results), said, _reading(marks, glossary), details)
+
+
+def _tiles(results: Results) -> str:
+    (row,) = summarise(results, results["clean"], metrics_of(results, results["clean"]))
+    tiles = []
+    for metric, value in row.values.items():
+        (text,) = texts(metric, [value], num_seeds=len(results["seeds"]))
+        tiles.append(f"<div><dt>{escape(metric_label(metric))}</dt><dd>{shown_value(text)}</dd></div>")
+    return f'<dl class="facts tiles">{"".join(tiles)}</dl>'
+
+
+def _section(title: str, under: str, first: str, *parts: str) -> str:
+    """A section; its title stays on the same printed page as its first part."""
+    head = f'<h2>{escape(title)}</h2>\n<p class="under">{escape(under)}</p>'
+    return f'<section>\n<div class="keep">{head}\n{first}</div>\n{"".join(parts)}\n</section>'
+
+
+def _reading(*paragraphs: str) -> str:
+    texts_ = "".join(f"<p>{escape(text)}</p>" for text in paragraphs)
+    return f'<div class="read"><h3>How to read this</h3><div>{texts_}</div></div>'
+
+
+# --- figures ---
+
+
+class Words(NamedTuple):
+    """What stands around a figure: a title, a line below it, how to read it, and what it shows, for who cannot see."""
+
+    title: str
+    under: str
+    reading: list[str]
+    spoken: str
+
+
+def _figure_section(results: Results, name: str) -> str:
+    words = WORDS[name](results)
+    wide, narrow = (COMPARISON_FIGURES[name](results, width=width) for width in (TWO_COLUMNS, ONE_COLUMN))
+    figure = "".join(
+        f'<div class="{css}" style="max-width:{drawn.get_figwidth() / full * pixels:.0f}px">'
+        f"{inline_svg(drawn, name=f'{name}-{css}', label=words.spoken)}</div>"
+        for css, drawn, full, pixels in (("wide", wide, TWO_COLUMNS, WIDE), ("narrow", narrow, ONE_COLUMN, PHONE))
+    )
+    details = ""
+    if name == "corruption_curves":
+        tables = "".join(level_table(results, metric) for metric in _curve_metrics(results))
+        details = f"<details><summary>The numbers of these curves</summary>{tables}</details>"
+    return _section(words.title, words.under, f"<figure>{figure}</figure>", _reading(*words.reading), details)
+
+
+def inline_svg(figure: "Figure", *, name: str, label: str) -> str:
+    """A figure as SVG to stand inside a page: text stays text, colours are variables of the style sheet.
+
+    Args:
+        figure: Any matplotlib figure.
+        name: Goes before every id, which must be unique on a page.
+        label: What the figure shows, for who cannot see it.
+    """
+    import matplotlib
+
+    buffer = io.StringIO()
+    with warnings.catch_warnings(), style(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        # the reader's fonts write the text, and may have letters that those of matplotlib lack
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font", category=UserWarning)
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    drawing = buffer.getvalue()
+    drawing = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style .*?</style>", "", drawing, flags=re.DOTALL)
+    box = re.search(r'viewBox="([^"]+)"', drawing)
+    if box is None:
+        raise RuntimeError("matplotlib wrote an SVG without a viewBox")
+    inside = drawing[drawing.index(">", drawing.index("<svg")) + 1 :].replace("xlink:href", "href")
+    used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', inside))
+    inside = re.sub(r' id="([^"]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in used else "", inside)
+    inside = re.sub(r'(url\(|href=")#', rf"\1#{name}-", inside)
+    for colour, variable in THEME.items():
+        inside = re.sub(rf"(?<=: ){colour}\b", f"var({variable})", inside)
+    inside = re.sub(r"\n\s*", "\n", inside).strip()
+    return f'<svg viewBox="{box[1]}" role="img" aria-label="{escape(label, quote=True)}">{inside}'
+
+
+def _curve_metrics(results: Results) -> list[str]:
+    measured = {metric for name, _ in noise_levels(results) for metric in metrics_of(results, name)}
+    return [metric for metric in CURVES if metric in measured]
+
+
+def _spoken(metric: str, values: dict[str, Value], results: Results) -> str:
+    shown = texts(metric, list(values.values()), num_seeds=len(results["seeds"]))
+    return f"{metric_label(metric)}: " + ", ".join(f"{n} {t.mean}" for n, t in zip(values, shown, strict=True)) + "."
+
+
+def _seeds(results: Results) -> str:
+    return f"mean over {len(results['seeds'])} seeds" if len(results["seeds"]) > 1 else "one seed"
+
+
+def _belief_words(results: Results) -> Words:
+    reading = [
+        "A pale bar with a cap is the belief s₀: the share of all predictions that should fall into a region. The "
+        "coloured bar in front of it is the share that does. Where the coloured bars end at the caps, the predictions "
+        "look as they were expected to.",
+        "The distance over a panel is the share of the predictions that would have to move to another region to match "
+        "the belief exactly (the total variation distance): 0 is a perfect match, 1 is none at all.",
+    ]
+    axis, ends = axis_of(results["belief"]["regions"], results["task"]["class_names"])
+    if ends:
+        shells = ", ".join(axis.labels[:-1])
+        reading.append(
+            f"Each group ({shells}) has one bar a class, for predictions that give this class a probability in that "
+            f"range; “{axis.labels[-1]}” collects those that favour no class so much."
+        )
+    spoken = ", ".join(f"{name} {mean:.3f}" for name, (mean, _) in distances(results).items())
+    return Words(
+        "Do the predictions look like the belief?",
+        f"Where predictions fall, region by region, against the belief s₀; {_seeds(results)}.",
+        reading,
+        f"Bars of region masses against the belief, one panel a method. Distance to the belief: {spoken}.",
+    )
+
+
+def _reliability_words(results: Results) -> Words:
+    rows = summarise(results, results["clean"], ["ece"])
+    return Words(
+        "Can the stated confidence be trusted?",
+        "Accuracy against confidence on the clean test set, with the number of predictions below.",
+        [
+            "Of all predictions made with a confidence of 80 %, 80 % should be right: then the marker lies on the "
+            "diagonal. Below it a method is over-confident, above it under-confident. The line from a marker to the "
+            "diagonal is the gap, and ECE is the mean gap, weighted by the number of predictions.",
+            "The bars below count the predictions of a run in each bin, on a logarithmic scale. A hollow marker stands "
+            "for fewer than 30 of them, and says little.",
+        ],
+        "Reliability diagrams, one a method. " + _spoken("ece", {r.method: r.values["ece"] for r in rows}, results),
+    )
+
+
+def _corruption_words(results: Results) -> Words:
+    name, level = noisiest(results) or ("", 0.0)
+    metrics = _curve_metrics(results)
+    rows = summarise(results, name, metrics)
+    numbers = " ".join(_spoken(m, {row.method: row.values[m] for row in rows}, results) for m in metrics)
+    axis = results["corruption"]
+    return Words(
+        "What happens when the inputs get worse?",
+        f"Accuracy, ECE and NLL against {axis}; {_seeds(results)}, with bands of one standard error."
+        if len(results["seeds"]) > 1
+        else f"Accuracy, ECE and NLL against {axis}; one seed.",
+        [
+            "From left to right the test inputs get worse; the first points are the clean test set. Accuracy has to "
+            "fall, as the inputs say less and less. A method that knows when it does not know becomes less confident "
+            "too: its ECE stays low, and its NLL rises slowly.",
+        ],
+        f"Curves of accuracy, ECE and NLL against {axis}, one line a method. At {number(level)}: {numbers}",
+    )
+
+
+def _entropy_words(results: Results) -> Words:
+    rows = summarise_ood(results, ["auroc"])
+    other, classes = results.get("ood_name") or "inputs from elsewhere", results["task"]["num_classes"]
+    return Words(
+        "Does it notice inputs that belong to no class?",
+        f"Entropy of the predictions for the test set (filled) and for {other} (line), as shares of each.",
+        [
+            f"Entropy says how undecided a prediction is: 0 with all probability on one class, {math.log(classes):.2f} "
+            f"with the same for all {classes} classes. The inputs of the line belong to none of them, so that its "
+            "entropy should be high, and that of the test set low: the less the two overlap, the better.",
+            "AUROC is the chance that an input of the line has the higher entropy of a pair, one from each; 50 % is "
+            "guessing. A bar that leaves the panel has its height written beside it.",
+        ],
+        "Histograms of entropy in and out of distribution, one panel a method. "
+        + _spoken("auroc", {row.method: row.values["auroc"] for row in rows}, results),
+    )
+
+
+WORDS: Final[dict[str, Callable[[Results], Words]]] = {
+    "belief_histograms": _belief_words,
+    "reliability_diagrams": _reliability_words,
+    "corruption_curves": _corruption_words,
+    "entropy_histograms": _entropy_words,
+}
+
+
+# --- how it was made ---
+
+
+def _made(results: Results) -> str:
+    made = results["made_by"]
+    times = []
+    for method in results["methods"]:
+        runs = runs_of(results, method)
+        times.append(f"{method} {_duration(sum(run['seconds'] for run in runs) / len(runs))}")
+    rows = [
+        ("Command", f"<pre>{escape(made['command'])}</pre>"),
+        ("Seeds", escape(", ".join(map(str, results["seeds"])))),
+        ("Versions", escape(f"selbo {made['selbo']}, Python {made['python']}, PyTorch {made['torch']}")),
+        ("Machine", escape(made["machine"])),
+        ("Time", escape(f"{_duration(made['seconds'])} in all; a run: {', '.join(times)}")),
+    ]
+    listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows)
+    return f'<section>\n<h2>How it was made</h2>\n<dl class="made">{listed}</dl>\n</section>'
+
+
+def _duration(seconds: float) -> str:
+    """A time in words.
+
+    Example:
+        >>> _duration(0.42), _duration(41.3), _duration(761), _duration(7400)
+        ('0.4 s', '41 s', '12 min 41 s', '2 h 3 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

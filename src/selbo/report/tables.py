@@ -1,0 +1,292 @@
+"""Tables of a comparison: mean ± standard error with the best marked, for the console and for the page."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from statistics import median
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from selbo import checks
+from selbo.report.comparison import (
+    HIGHER_IS_BETTER,
+    LOWER_IS_BETTER,
+    Column,
+    Results,
+    Value,
+    checked,
+    headline,
+    metrics_of,
+    noise_levels,
+    noisiest,
+    summarise,
+    summarise_ood,
+)
+from selbo.report.labels import number
+from selbo.report.panels import METHOD_COLOURS, method_styles
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+METRIC_LABELS: Final = {
+    "nll": "NLL",
+    "accuracy": "accuracy",
+    "ece": "ECE",
+    "brier": "Brier score",
+    "auroc": "AUROC",
+    "auprc": "AUPRC",
+    "f1": "F1",
+    "f1_macro": "F1, macro",
+    "f1_micro": "F1, micro",
+    "fpr95": "FPR at 95 % TPR",
+    "entropy_difference": "entropy difference",
+}
+
+PERCENT: Final = frozenset({"accuracy", "ece", "auroc", "auprc", "f1", "f1_macro", "f1_micro", "fpr95"})
+"""Metrics that are shown in per cent."""
+
+MARKER_SHAPES: Final = {
+    "o": '<circle cx="6" cy="6" r="4.6"/>',
+    "s": '<path d="M1.8 1.8h8.4v8.4H1.8z"/>',
+    "^": '<path d="M6 1 11.2 10.4H.8z"/>',
+    "D": '<path d="M6 .6 11.4 6 6 11.4.6 6z"/>',
+    "v": '<path d="M6 11 .8 1.6h10.4z"/>',
+    "P": '<path d="M4 1h4v3h3v4H8v3H4V8H1V4h3z"/>',
+}
+"""The markers of the figures, in a box of 12 by 12."""
+
+
+class Text(NamedTuple):
+    """A value as it is shown: mean and standard error with the same digits, and what is missing."""
+
+    mean: str
+    error: str | None
+    note: str | None
+
+
+def metric_label(metric: str, *, unit: bool = True) -> str:
+    """A metric in words, with its unit.
+
+    Example:
+        >>> metric_label("ece"), metric_label("nll"), metric_label("top_five")
+        ('ECE, %', 'NLL', 'top five')
+    """
+    label = METRIC_LABELS.get(metric, metric.replace("_", " "))
+    return f"{label}, %" if unit and metric in PERCENT else label
+
+
+def texts(metric: str, values: Sequence[Value], *, num_seeds: int, precise: bool = True) -> list[Text]:
+    """The values of one column, all with the same number of decimals.
+
+    Args:
+        metric: Decides between per cent and plain numbers.
+        values: One a method.
+        num_seeds: A value from fewer runs says so.
+        precise: Whether one more decimal is shown where half of the standard errors would be written as 0.
+    """
+    scale, digits = (100.0, 1) if metric in PERCENT else (1.0, 3)
+    errors = [scale * v.error for v in values if v.error]
+    if precise and errors and median(errors) < 0.5 * 10**-digits:
+        digits += 1
+    return [_text(value, scale=scale, digits=digits, num_seeds=num_seeds) for value in values]
+
+
+def _text(value: Value, *, scale: float, digits: int, num_seeds: int) -> Text:
+    if value.mean is None:
+        return Text("–", None, None)
+    error = None if value.error is None else f"{scale * value.error:.{digits}f}"
+    note = None if value.runs == num_seeds else f"{value.runs} of {num_seeds} runs"
+    return Text(f"{scale * value.mean:.{digits}f}", error, note)
+
+
+# --- the console ---
+
+
+def console_table(results: Results, *, title: str | None = None, width: int = 80) -> "Table":
+    """The short table for a terminal: clean, at the highest noise level, and out of distribution.
+
+    The best of a column is bold and has a star, so that it shows without colour.
+
+    Args:
+        results: Of a comparison.
+        title: Above the table, if given.
+        width: Characters; long names of methods are wrapped.
+
+    Returns:
+        A `rich.table.Table`, to be printed by a `rich.console.Console`.
+    """
+    require_rich()
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text as Rich
+
+    columns = headline(checked(results))
+    table = Table(
+        title=None if title is None else Rich(title),
+        caption=Rich(_caption(results, columns)),
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=0,
+        show_edge=False,
+    )
+    shown = [texts(c.metric, list(c.values.values()), num_seeds=len(results["seeds"]), precise=False) for c in columns]
+    cells = [_cells(column, each) for column, each in zip(columns, shown, strict=True)]
+    widths = [max(map(len, [*each, c.group, _short(c.metric)])) for c, each in zip(columns, cells, strict=True)]
+    room = checks.whole("width", width, at_least=40) - sum(1 + w for w in widths)  # one space before each
+    table.add_column(
+        "\nmethod", width=max(8, min(room, max(map(len, [*results["methods"], "method"])))), overflow="fold"
+    )
+    for column, characters in zip(columns, widths, strict=True):
+        table.add_column(f"{column.group}\n{_short(column.metric)}", justify="right", no_wrap=True, width=characters)
+    for i, method in enumerate(results["methods"]):
+        marks = ["bold" if column.values[method].best else "" for column in columns]
+        row = [Rich(each[i], style=mark) for each, mark in zip(cells, marks, strict=True)]
+        table.add_row(Rich(method), *row)
+    return table
+
+
+def require_rich() -> None:
+    """Say in one sentence what to install, if rich is missing."""
+    try:
+        import rich  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != "rich":
+            raise
+        raise ModuleNotFoundError(
+            "tables for the console need rich, which is not installed: pip install 'selbo[cli]'", name="rich"
+        ) from None
+
+
+def _short(metric: str) -> str:
+    return {"accuracy": "acc., %"}.get(metric, metric_label(metric))
+
+
+def _cells(column: Column, shown: Sequence[Text]) -> list[str]:
+    """``.312±.004*``, with a space in place of the star elsewhere, so that digits stand below digits."""
+    bare = [(_bare(text.mean), None if text.error is None else _bare(text.error)) for text in shown]
+    return [
+        f"{mean}{'' if error is None else f'±{error}'}{'*' if value.best else ' '}"
+        for (mean, error), value in zip(bare, column.values.values(), strict=True)
+    ]
+
+
+def _bare(text: str) -> str:
+    return text.removeprefix("0") if text.startswith("0.") else text
+
+
+def _caption(results: Results, columns: Sequence[Column]) -> str:
+    seeds = len(results["seeds"])
+    parts = [f"mean ± standard error over {seeds} seeds" if seeds > 1 else "one seed"]
+    if len(results["methods"]) > 1:
+        parts.append("* best of its column")
+    if (noisy := noisiest(results)) and any(column.group == "noisy" for column in columns):
+        parts.append(f"noisy: {results['corruption']} {number(noisy[1])}")
+    if results.get("ood_name") and any(column.group == "ood" for column in columns):
+        parts.append(f"ood: {results['ood_name']}")
+    return "; ".join(parts)
+
+
+# --- the page ---
+
+
+def swatch(methods: Sequence[str], method: str) -> str:
+    """The colour and the marker of a method, as inline SVG."""
+    colour, marker = method_styles(methods)[method]
+    index = METHOD_COLOURS.index(colour)
+    return f'<svg class="swatch m{index}" viewBox="0 0 12 12" aria-hidden="true">{MARKER_SHAPES[marker]}</svg>'
+
+
+def headline_table(results: Results) -> str:
+    """The short table as HTML, with one group of columns a condition."""
+    columns = headline(checked(results))
+    noisy = noisiest(results)
+    names = {"clean": "clean test set", "ood": f"against {results.get('ood_name') or 'inputs from elsewhere'}"}
+    if noisy:
+        names["noisy"] = f"{results['corruption']} {number(noisy[1])}"
+    return html_table(results, [(names[column.group], column.metric, column.values) for column in columns])
+
+
+def clean_table(results: Results) -> str:
+    """Every metric of the clean test set, and those out of distribution, as HTML."""
+    clean, ood = metrics_of(checked(results), results["clean"]), _ood_metrics(results)
+    groups = [
+        ("clean test set", clean, summarise(results, results["clean"], clean)),
+        (f"against {results.get('ood_name') or 'inputs from elsewhere'}", ood, summarise_ood(results, ood)),
+    ]
+    return html_table(
+        results,
+        [(name, m, {row.method: row.values[m] for row in rows}) for name, metrics, rows in groups for m in metrics],
+    )
+
+
+def _ood_metrics(results: Results) -> list[str]:
+    found = (run.get("ood") or {} for run in results["runs"])
+    return list(dict.fromkeys(name for metrics in found for name, value in metrics.items() if value is not None))
+
+
+def level_table(results: Results, metric: str) -> str:
+    """One metric at every noise level, as HTML."""
+    group = f"{metric_label(metric)}, by {results['corruption']}"
+    columns = []
+    for name, level in noise_levels(checked(results)):
+        values = {row.method: row.values[metric] for row in summarise(results, name, [metric])}
+        columns.append((group, number(level), metric, values))
+    return _html(results, columns)
+
+
+def html_table(results: Results, columns: Iterable[tuple[str, str, Mapping[str, Value]]]) -> str:
+    """A table with a row a method: group of columns, metric and values by method for each column."""
+    return _html(results, [(group, metric_label(metric), metric, values) for group, metric, values in columns])
+
+
+def _html(results: Results, columns: Sequence[tuple[str, str, str, Mapping[str, Value]]]) -> str:
+    methods, seeds = results["methods"], len(results["seeds"])
+    groups = list(dict.fromkeys(group for group, *_ in columns))
+    sizes = [sum(each[0] == group for each in columns) for group in groups]
+    spans = "".join(
+        f'<th scope="colgroup" colspan="{size}">{escape(group)}</th>' for group, size in zip(groups, sizes, strict=True)
+    )
+    starts = {sum(sizes[:g]) for g in range(len(groups))}
+    css = [' class="start"' if i in starts else "" for i in range(len(columns))]
+    heads = "".join(
+        f'<th scope="col"{c}>{escape(head)}{_arrow(metric)}</th>'
+        for c, (_, head, metric, _) in zip(css, columns, strict=True)
+    )
+    shown = [texts(metric, [v[m] for m in methods], num_seeds=seeds) for _, _, metric, v in columns]
+    body = []
+    for i, method in enumerate(methods):
+        cells = "".join(
+            _cell(values[method], each[i], start=s in starts)
+            for s, ((*_, values), each) in enumerate(zip(columns, shown, strict=True))
+        )
+        body.append(f'<tr><th scope="row">{swatch(methods, method)}{escape(method)}</th>{cells}</tr>')
+    label = escape("; ".join(groups), quote=True)
+    return (
+        f'<div class="scroll" role="region" aria-label="Table: {label}" tabindex="0"><table>'
+        f'<thead><tr><th scope="col" rowspan="2">method</th>{spans}</tr><tr>{heads}</tr></thead>'
+        f"<tbody>{''.join(body)}</tbody></table></div>"
+    )
+
+
+def _arrow(metric: str) -> str:
+    if metric in LOWER_IS_BETTER:
+        return ' <span aria-hidden="true">↓</span><span class="hidden"> (lower is better)</span>'
+    if metric in HIGHER_IS_BETTER:
+        return ' <span aria-hidden="true">↑</span><span class="hidden"> (higher is better)</span>'
+    return ""
+
+
+def _cell(value: Value, text: Text, *, start: bool) -> str:
+    kind = "best" if value.best else "close" if value.close else ""
+    css = " ".join(filter(None, [kind, "start" if start else ""]))
+    mark = {
+        "best": '<span class="mark" aria-hidden="true">★</span><span class="hidden">best</span>',
+        "close": '<span class="mark" aria-hidden="true">≈</span><span class="hidden">close to the best</span>',
+    }.get(kind, '<span class="mark"></span>')
+    return f"<td{f' class={chr(34)}{css}{chr(34)}' if css else ''}>{mark}{shown_value(text)}</td>"
+
+
+def shown_value(text: Text) -> str:
+    """A value as HTML; the standard error is set smaller."""
+    error = "" if text.error is None else f' <span class="error">± {text.error}</span>'
+    note = "" if text.note is None else f' <span class="error">({escape(text.note)})</span>'
+    return f"{text.mean}{error}{note}"
