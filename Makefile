@@ -9,7 +9,7 @@ PIP         := $(BIN)/python -m pip install -q --disable-pip-version-check -c co
 export NO_MKDOCS_2_WARNING := 1
 
 # What each target installs besides the library, as extras of pyproject.toml.
-EXTRAS_demo  := [plot,sklearn]
+EXTRAS_demo  := [cli]
 EXTRAS_test  := [test]
 EXTRAS_check := [dev]
 EXTRAS_docs  := [docs]
@@ -22,8 +22,8 @@ EXTRAS_bench := [sklearn]
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.installed-demo  ## train on handwritten digits with a stated belief, and write the figures to demo/
-	$(BIN)/python examples/digits.py --out demo
+demo: $(VENV)/.installed-demo  ## compare six ways to train a classifier, and write the report to demo/
+	$(BIN)/selbo demo --out demo
 
 test: $(VENV)/.installed-test  ## run all tests, with coverage, then the stochastic ones again under a random seed
 	$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)

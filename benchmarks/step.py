@@ -35,7 +35,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import selbo
 from selbo import models
-from selbo.nn import forward_samples, kl_divergence, to_bayesian
+from selbo.nn import forward_samples, to_bayesian
 
 N: Final = 45_000
 LEARNING_RATE: Final = 1e-3
@@ -144,14 +144,9 @@ def eager_step(loss: Callable[[], Tensor], network: nn.Module) -> tuple[Step, to
 
 
 def our_loss(task: Task, bnn: nn.Module, draws: int, objective: str, inputs: Tensor) -> Callable[[], Tensor]:
-    summary = task.summary if objective == "Summary ELBO" else None
-
-    def loss() -> Tensor:
-        log_probs = forward_samples(bnn, inputs, draws).float().log_softmax(-1)
-        value = task.nll(log_probs) + kl_divergence(bnn) / N
-        return value if summary is None else value - summary(log_probs).mean() / N
-
-    return loss
+    with_summary = objective == "Summary ELBO"
+    criterion = selbo.SummaryELBO(task.summary, N) if with_summary else selbo.ELBO(N)
+    return lambda: criterion(bnn, inputs, task.labels, draws).loss
 
 
 def plain_loss(task: Task, network: nn.Module, inputs: Tensor) -> Callable[[], Tensor]:

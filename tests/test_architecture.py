@@ -15,13 +15,14 @@ PACKAGE = Path(__file__).parents[1] / "src" / "selbo"
 
 # From the bottom up. A module may import lower layers and its own package; never its siblings, never upwards.
 LAYERS = (
-    {"checks", "numerics"},
+    {"checks", "numerics", "version"},
     {"summary", "nn", "models", "metrics", "data"},
     {"objectives"},
     {"training", "evaluation"},
     {"estimator", "report"},
     {"experiments", "elicit"},
     {"cli"},
+    {"__main__"},
 )
 HEIGHT = {part: height for height, layer in enumerate(LAYERS) for part in layer}
 

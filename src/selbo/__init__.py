@@ -1,33 +1,53 @@
 """Neural classifiers that know what their predictions should look like: the Summary ELBO for PyTorch."""
 
-from importlib.metadata import PackageNotFoundError, version
-
+from selbo import metrics, models
+from selbo.evaluation import calibrate, evaluate, evaluate_ood
+from selbo.evaluation.predict import Prediction, predict
 from selbo.nn import forward_samples, kl_divergence, mean_network, to_bayesian
+from selbo.objectives import (
+    ELBO,
+    CrossEntropy,
+    Evidential,
+    IndependentSummary,
+    LabelSmoothing,
+    SummaryELBO,
+)
 from selbo.summary.beliefs import Beta, Dirichlet, Empirical, Masses, Uniform
 from selbo.summary.elicitation import expect
 from selbo.summary.likelihood import SummaryLikelihood, dirichlet_process_log_prob
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
-
-try:
-    __version__ = version("selbo")
-except PackageNotFoundError:  # run from a source tree that is not installed
-    __version__ = "0+unknown"
+from selbo.training import fit
+from selbo.version import __version__ as __version__
 
 __all__ = [
+    "ELBO",
     "Beta",
     "ClassRegions",
     "ConfidenceBins",
     "CornerShells",
+    "CrossEntropy",
     "Dirichlet",
     "Empirical",
+    "Evidential",
+    "IndependentSummary",
+    "LabelSmoothing",
     "Masses",
+    "Prediction",
     "ScoreBins",
+    "SummaryELBO",
     "SummaryLikelihood",
     "Uniform",
+    "calibrate",
     "dirichlet_process_log_prob",
+    "evaluate",
+    "evaluate_ood",
     "expect",
+    "fit",
     "forward_samples",
     "kl_divergence",
     "mean_network",
+    "metrics",
+    "models",
+    "predict",
     "to_bayesian",
 ]

@@ -1,0 +1,1 @@
+"""The command `selbo`: one file a command."""

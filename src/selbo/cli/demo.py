@@ -1,0 +1,42 @@
+"""`selbo demo`: six methods compared on noisy digits, in a table and a report."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from selbo.cli.options import Debug, Device, Out, Seed, device_of
+from selbo.cli.output import progress_bar, writable_folder, write_text
+
+
+def demo(
+    out: Out = Path("demo"),
+    seeds: Annotated[int, typer.Option("--seeds", help="How many seeds.", min=1)] = 3,
+    steps: Annotated[int, typer.Option("--steps", help="Training steps of each run.", min=1)] = 1000,
+    seed: Seed = 0,
+    device: Device = "cpu",
+    debug: Debug = False,
+) -> None:
+    """Compare six ways to train a classifier, on noisy digits.
+
+    Plain, plain with temperature scaling, label smoothing, evidential, ELBO and Summary ELBO are trained on
+    scikit-learn's digits with noise and rare classes, and tested on clean, noisier and foreign inputs. Takes about a
+    minute on two cores; prints a table and writes report.html and results.json.
+
+    Example: selbo demo --out demo
+    """
+    from rich.console import Console
+
+    from selbo.experiments.demo import METHODS, compare
+    from selbo.report import console_table, write_page
+
+    folder = writable_folder(out)
+    with progress_bar(total=seeds * len(METHODS) * steps) as advance:
+        results = compare(seeds=seeds, steps=steps, seed=seed, device=device_of(device), report=advance)
+    console = Console()
+    console.print(console_table(results))
+    console.print(f"\n{results['conclusion']}")
+    write_text(folder / "results.json", json.dumps(results, indent=1))
+    page = write_page(results, folder / "report.html")
+    console.print(f"\nReport: {page}")

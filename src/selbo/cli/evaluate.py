@@ -1,0 +1,39 @@
+"""`selbo evaluate`: how good a model's predictions are on a table with known classes."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from selbo.cli.options import Data, Debug, Device, Draws, Model, Seed, device_of
+from selbo.cli.output import console, metrics_table, note
+
+
+def evaluate(
+    model: Model,
+    data: Data,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    draws: Draws = 128,
+    seed: Seed = 0,
+    device: Device = "cpu",
+    debug: Debug = False,
+) -> None:
+    """Judge the predictions of a model on a table with known classes.
+
+    Shows the metrics of the predictions as they are, and with the temperature that was fitted on the validation rows
+    in training.
+
+    Example: selbo evaluate model other_hospital.csv --json
+    """
+    from selbo.experiments import tabular, trained
+
+    found = trained.load(model, device=device_of(device))
+    result, notes = tabular.evaluate(found, data, draws=draws, seed=seed)
+    for text in notes:
+        note(text)
+    if as_json:
+        typer.echo(json.dumps(result, indent=1))
+        return
+    screen = console()
+    screen.print(f"{result['metrics']['num_examples']} rows of {data.name}, {len(result['classes'])} classes\n")
+    screen.print(metrics_table(result["metrics"], result["calibrated"], result["temperature"]))

@@ -1,0 +1,137 @@
+"""What commands write: folders that can be written to, files that are whole or absent, a progress bar."""
+
+import csv
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+SHOWN: Final = {
+    "nll": "NLL, nats",
+    "accuracy": "accuracy, %",
+    "ece": "ECE, %",
+    "adaptive_ece": "adaptive ECE, %",
+    "classwise_ece": "class-wise ECE, %",
+    "brier": "Brier score",
+    "auroc": "AUROC, %",
+    "f1_macro": "F1, macro, %",
+}
+"""Metrics in a table, and how they are called there."""
+
+TABLE_FILES: Final = (".csv", ".parquet")
+
+
+def writable_folder(path: Path) -> Path:
+    """Make a folder, or say in one sentence why results cannot be written there, before any work is done."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"the folder {os.fspath(path)!r} cannot be made: {(error.strerror or '').lower()}") from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise ValueError(f"the folder {os.fspath(path)!r} cannot be written to")
+    return path
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a file, whole or not at all."""
+    unfinished = path.with_name(f".{path.name}.part")
+    unfinished.write_text(text, encoding="utf-8")
+    return unfinished.replace(path)
+
+
+def console() -> "Console":
+    """The output stream; plain words, in which nothing is taken for markup or coloured."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def metrics_table(metrics: dict[str, Any], calibrated: dict[str, Any] | None, temperature: float | None) -> "Table":
+    """Metrics as predicted and, where there is one, with a temperature."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(f"{metrics['num_examples']} rows")
+    table.add_column("as predicted", justify="right")
+    if calibrated is not None:
+        table.add_column(f"with temperature {temperature:.3g}", justify="right")
+    for key, label in SHOWN.items():
+        values = [found[key] for found in (metrics, calibrated) if found is not None]
+        table.add_row(label, *(_shown(value, percent=label.endswith("%")) for value in values))
+    return table
+
+
+def _shown(value: float | None, *, percent: bool) -> str:
+    if value is None:
+        return "-"
+    return f"{100 * value:.1f}" if percent else f"{value:.3f}"
+
+
+def note(text: str) -> None:
+    """One line on the error stream, where it does not mix with results."""
+    sys.stderr.write(f"selbo: note: {text}\n")
+
+
+def table_target(name: str) -> Path | None:
+    """Where a table goes: a file, or None for the output stream; refused before any work is done."""
+    if name == "-":
+        return None
+    path = Path(name)
+    if path.suffix.lower() not in TABLE_FILES:
+        raise ValueError(f"`--out` must be - or a file that ends in {' or '.join(TABLE_FILES)}, but got {name!r}")
+    if path.is_dir():
+        raise ValueError(f"`--out` must be a file, but {name!r} is a folder")
+    if not path.parent.is_dir():
+        raise ValueError(f"`--out` must be in a folder that exists, but {os.fspath(path.parent)!r} does not")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ValueError(f"the folder {os.fspath(path.parent)!r} cannot be written to")
+    return path
+
+
+def write_table(columns: dict[str, Sequence[Any]], path: Path | None) -> None:
+    """Write columns as CSV or Parquet, whole or not at all; as CSV to the output stream if there is no path."""
+    if path is not None and path.suffix.lower() == ".parquet":
+        import polars
+
+        unfinished = path.with_name(f".{path.name}.part")
+        polars.DataFrame(dict(columns)).write_parquet(unfinished)
+        unfinished.replace(path)
+        return
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
+        writer.writerow([f"{each:.8g}" if isinstance(each, float) else each for each in row])
+    if path is None:
+        sys.stdout.write(text.getvalue())
+        sys.stdout.flush()
+    else:
+        write_text(path, text.getvalue())
+
+
+@contextmanager
+def progress_bar(total: int) -> Iterator[Callable[[str, int], None]]:
+    """A bar on the error stream if that is a terminal; yields a function to call with a label and an advance."""
+    if not sys.stderr.isatty():
+        yield lambda _label, _advance: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description:<30}"),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("starting", total=total)
+        yield lambda label, advance: progress.update(task, description=label, advance=advance)

@@ -1,0 +1,47 @@
+"""`selbo predict`: class probabilities and their uncertainty for the rows of a table."""
+
+from typing import Annotated
+
+import typer
+
+from selbo.cli.options import Data, Debug, Device, Draws, Model, Seed, device_of
+from selbo.cli.output import note, table_target, write_table
+
+
+def predict(
+    model: Model,
+    data: Data,
+    out: Annotated[str, typer.Option("--out", help="A .csv or .parquet file, or - for CSV on the screen.")] = "-",
+    draws: Draws = 128,
+    calibrated: Annotated[
+        bool, typer.Option("--calibrated", help="Apply the temperature fitted on the validation rows.")
+    ] = False,
+    seed: Seed = 0,
+    device: Device = "cpu",
+    debug: Debug = False,
+) -> None:
+    """Predict the classes of the rows of a table.
+
+    One line a row, in the order of the rows: the predicted class, the probability of each class, the entropy of the
+    prediction and the mutual information (doubt about the weights; large for rows unlike the training data), both in
+    nats. A target column, if there is one, is not looked at.
+
+    Example: selbo predict model new_patients.csv --out predictions.csv
+    """
+    from selbo.data.table import read_table
+    from selbo.experiments import trained
+
+    target = table_target(out)
+    found = trained.load(model, device=device_of(device))
+    table = read_table(data)
+    inputs, notes = found.preprocessing.transform(table)
+    for text in notes:
+        note(text)
+    prediction = found.predict(inputs, draws=draws, seed=seed)
+    if calibrated and found.temperature is None:
+        note("no temperature could be fitted in training, so none is applied")
+    elif calibrated and found.temperature is not None:
+        prediction = trained.calibrated(prediction, found.temperature)
+    write_table(trained.as_columns(prediction, found.preprocessing.classes), target)
+    if target is not None:
+        note(f"{table.num_rows} predictions in {target}")

@@ -1,0 +1,137 @@
+"""`selbo train`: a classifier from a table, with what is believed about the task, in a folder."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from selbo.cli.options import Data, Debug, Device, Draws, Out, Seed, device_of, widths
+from selbo.cli.output import console, metrics_table, note, writable_folder
+
+if TYPE_CHECKING:
+    from selbo.experiments.settings import Settings
+
+BELIEF = "What you know"
+NETWORK = "Network and training"
+
+
+def train(
+    data: Data,
+    target: Annotated[str, typer.Option("--target", help="Column with the classes.", show_default=False)],
+    out: Out,
+    accuracy: Annotated[
+        float | None,
+        typer.Option("--accuracy", help="Share of cases that can be decided rightly.", rich_help_panel=BELIEF),
+    ] = None,
+    class_fractions: Annotated[
+        str | None,
+        typer.Option(
+            "--class-fractions",
+            help="How frequent classes are: 0.7,0.3 or no=0.7,yes=0.3; as in the training rows if not given.",
+            rich_help_panel=BELIEF,
+        ),
+    ] = None,
+    concentration: Annotated[
+        float | None,
+        typer.Option(
+            "--concentration", help="Trust in this; the number of training rows if not given.", rich_help_panel=BELIEF
+        ),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--method",
+            help="summary_elbo (default if something is known), elbo (default otherwise), plain, plain_summary, "
+            "label_smoothing or evidential.",
+            rich_help_panel=NETWORK,
+        ),
+    ] = None,
+    hidden: Annotated[
+        str, typer.Option("--hidden", help="Widths of the hidden layers, as 128,64.", rich_help_panel=NETWORK)
+    ] = "128",
+    steps: Annotated[int, typer.Option("--steps", help="Training steps.", min=1, rich_help_panel=NETWORK)] = 1000,
+    batch_size: Annotated[int, typer.Option("--batch-size", help="Rows a step.", min=1, rich_help_panel=NETWORK)] = 256,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of Adam.", rich_help_panel=NETWORK)] = 1e-3,
+    kl_weight: Annotated[
+        float, typer.Option("--kl-weight", help="Factor of the KL divergence.", rich_help_panel=NETWORK)
+    ] = 0.1,
+    prior_std: Annotated[
+        float,
+        typer.Option("--prior-std", help="Standard deviation of the weights' prior.", rich_help_panel=NETWORK),
+    ] = 0.2,
+    drop: Annotated[
+        list[str] | None, typer.Option("--drop", help="A column to leave out; may be given several times.")
+    ] = None,
+    test_fraction: Annotated[float, typer.Option("--test-fraction", help="Share of rows to test on.")] = 0.2,
+    val_fraction: Annotated[float, typer.Option("--val-fraction", help="Share of rows to validate on.")] = 0.1,
+    draws: Draws = 128,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a model with other settings in the folder.")
+    ] = False,
+    seed: Seed = 0,
+    device: Device = "cpu",
+    debug: Debug = False,
+) -> None:
+    """Train a classifier on a table, and test it.
+
+    Say what you know of the task: how many cases can be decided (--accuracy), how frequent each class is
+    (--class-fractions). The folder gets the model, its metrics and report.html. If training is interrupted, the same
+    command goes on where it was.
+
+    Example: selbo train patients.csv --target ill --accuracy 0.9 --class-fractions no=0.8,yes=0.2 --out model
+    """
+    from selbo.experiments import tabular, trained
+    from selbo.experiments.settings import Settings
+
+    settings = Settings(
+        target=target,
+        accuracy=accuracy,
+        class_fractions=class_fractions,
+        concentration=concentration,
+        method=method,
+        hidden=widths(hidden),
+        steps=steps,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        kl_weight=kl_weight,
+        prior_std=prior_std,
+        drop=tuple(drop or ()),
+        test_fraction=test_fraction,
+        val_fraction=val_fraction,
+        draws=draws,
+        seed=seed,
+    )
+    where = device_of(device)
+    identity = tabular.identity_of(data, settings)
+    state = trained.state_of(out, identity, overwrite=overwrite)
+    if state == "finished":
+        note(f"{out} is already trained with these settings; this is what came out")
+        show(trained.finished(out), settings, out)
+        return
+    task = tabular.prepare(data, settings)
+    folder = writable_folder(out)
+    for text in task.notes:
+        note(text)
+    if state == "resume" and (folder / trained.CHECKPOINT).exists():
+        note("going on from the checkpoint")
+    found = tabular.train(task, settings, folder, identity=identity, device=where, replace=state == "replace")
+    show(found, settings, folder)
+
+
+def show(found: dict[str, Any], settings: "Settings", folder: Path) -> None:
+    """A short summary of what was trained."""
+    from rich.table import Table
+
+    from selbo.experiments import trained
+
+    rows, screen = found["rows"], console()
+    classes = ", ".join(found["classes"][:8]) + (", ..." if len(found["classes"]) > 8 else "")
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("Rows", f"{rows['train']} to train, {rows['val']} to validate, {rows['test']} to test on")
+    facts.add_row("Inputs", f"{found['features']} numbers a row")
+    facts.add_row("Classes", f"{len(found['classes'])}: {classes}")
+    facts.add_row("Method", settings.how.title)
+    facts.add_row("Belief", found["belief"] or "none stated")
+    screen.print(facts)
+    screen.print(metrics_table(found["metrics"], found["calibrated"], found["temperature"]))
+    screen.print(f"Report: {folder / trained.REPORT}", soft_wrap=True)

@@ -1,0 +1,393 @@
+"""From the columns of a table to what a network takes: standardised numbers, one-hot categories, numbered classes.
+
+All statistics are those of the training rows. A `Preprocessing` is plain data and travels as JSON.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from shlex import quote
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from selbo import checks
+from selbo.data.table import Column, Numbers, Table, listed, nearest
+
+FORMAT: Final = "selbo-preprocessing-1"
+
+FEWEST_ROWS: Final = 3
+"""Of a class: one to train on, one to validate, one to test."""
+
+IDENTIFIER_SHARE: Final = 0.5
+FEWEST_IDENTIFIERS: Final = 10
+"""Text with more than ten values, and more than one for every two rows, names rows; it does not describe them."""
+
+MOST_CATEGORIES: Final = 1000
+"""Each becomes an input of the network."""
+
+MOST_FRACTIONS: Final = 10
+MOST_WHOLE: Final = 50
+"""Classes that a target of numbers may have, with fractions and without; a quantity has more."""
+
+WHOLE_SHARE: Final = 0.1
+"""A target of whole numbers with more than fifty of them is a quantity if there is more than one for every ten rows."""
+
+CONSTANT: Final = 1e-12
+"""A standard deviation that is smaller, relative to the largest value, is rounding."""
+
+
+@dataclass(frozen=True)
+class NumberInput:
+    """A column of numbers, standardised."""
+
+    name: str
+    mean: float
+    std: float
+
+
+@dataclass(frozen=True)
+class CategoryInput:
+    """A column of text, one input a value; a value not among them is none of them."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """How rows become inputs, and labels classes.
+
+    Attributes:
+        target: Name of the column with the labels.
+        classes: Names of the classes, in the order of their numbers.
+        numeric_target: Whether the labels are numbers, so that 1 and 1.0 are the same class.
+        inputs: The columns that are used.
+        left_out: Columns of the training table that are not used.
+    """
+
+    target: str
+    classes: tuple[str, ...]
+    numeric_target: bool
+    inputs: tuple[NumberInput | CategoryInput, ...]
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def num_features(self) -> int:
+        """Number of inputs of the network."""
+        return sum(len(each.values) if isinstance(each, CategoryInput) else 1 for each in self.inputs)
+
+    def transform(self, table: Table) -> tuple[NDArray[np.float32], list[str]]:
+        """Inputs of a network, shape (rows, features), and what a user should be told about the table.
+
+        Raises:
+            ValueError: If a column is missing, or of another kind, or has values missing.
+        """
+        names = [each.name for each in self.inputs]
+        if missing := [name for name in names if name not in table.columns]:
+            hint = nearest(missing[0], [each for each in table.columns if each not in names])
+            raise ValueError(
+                f"{table.name} must have the columns of the training data, but has no {listed(missing)}: {hint}"
+            )
+        check_usable(table, names)
+        notes = []
+        known = {*names, *self.left_out, self.target}
+        if extra := [name for name in table.columns if name not in known]:
+            notes.append(f"columns that the model does not know are ignored: {listed(extra)}")
+        blocks = []
+        for each in self.inputs:
+            column = table[each.name]
+            if isinstance(each, NumberInput):
+                blocks.append(_standardised(each, column, table.name))
+            else:
+                block, unseen = _one_hot(each, column)
+                blocks.append(block)
+                if unseen:
+                    count = sum(unseen.values())
+                    notes.append(
+                        f"column {each.name!r} has values not seen in training, {listed(list(unseen))}, in {count} "
+                        f"{'row' if count == 1 else 'rows'}: encoded as none of the known ones"
+                    )
+        return np.concatenate(blocks, axis=1), notes
+
+    def labels(self, table: Table) -> NDArray[np.int64]:
+        """Numbers of the classes of all rows.
+
+        Raises:
+            ValueError: If there is no such column, or a label is missing or was not seen in training.
+        """
+        numbers = {name: k for k, name in enumerate(self.classes)}
+        names = label_names(table, self.target, as_numbers=self.numeric_target)
+        if unseen := sorted(set(names) - set(numbers)):
+            count = sum(name not in numbers for name in names)
+            raise ValueError(
+                f"column {self.target!r} has labels not seen in training, {listed(unseen)}, in {count} "
+                f"{'row' if count == 1 else 'rows'}; the classes are {listed(self.classes)}"
+            )
+        return np.array([numbers[name] for name in names], dtype=np.int64)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Preprocessing":
+        """The same again.
+
+        Raises:
+            ValueError: If it is something else.
+        """
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise ValueError(f"preprocessing must have the format {FORMAT!r}, but has another")
+        try:
+            inputs = tuple(
+                CategoryInput(each["name"], tuple(each["values"])) if "values" in each else NumberInput(**each)
+                for each in data["inputs"]
+            )
+            return cls(data["target"], tuple(data["classes"]), data["numeric_target"], inputs, tuple(data["left_out"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"preprocessing is not complete: {error}") from error
+
+
+# --- labels ---
+
+
+def label_names(table: Table, target: str, *, as_numbers: bool | None = None) -> list[str]:
+    """Labels of all rows as text; numbers in one spelling.
+
+    Args:
+        table: The table.
+        target: The column.
+        as_numbers: Whether the labels were numbers in training; by what the column is, if not given.
+    """
+    column = table[target]
+    if column.kind == "date" or (column.numbers is None and column.kind != "text"):
+        what = "dates" if column.kind == "date" else f"values of type {column.kind}"
+        raise ValueError(f"the target must be a column of classes, but {target!r} holds {what}")
+    if column.numbers is not None and as_numbers is not False:
+        missing = int(np.isnan(column.numbers).sum())
+        names: list[str | None] = [_number_name(each) for each in column.numbers.tolist()]
+    else:
+        names = column.texts()
+        missing = sum(name is None for name in names)
+    if missing:
+        raise ValueError(
+            f"the target must be known in every row, but {target!r} has none in {missing} of {table.num_rows}: "
+            "leave those rows out"
+        )
+    return [name for name in names if name is not None]
+
+
+def _number_name(value: float) -> str:
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def find_classes(table: Table, target: str) -> tuple[str, ...]:
+    """Names of the classes in a table, in order; of numbers by size.
+
+    Raises:
+        ValueError: If the target is a quantity, or there is one class only, or one with hardly any rows.
+    """
+    column = table[target]
+    names = label_names(table, target)
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    many = len(counts) > MOST_WHOLE and len(counts) > WHOLE_SHARE * table.num_rows
+    if column.numbers is not None and (many or (column.kind == "number" and len(counts) > MOST_FRACTIONS)):
+        raise ValueError(
+            f"the target must be a column of classes, but {target!r} has {len(counts)} different numbers in "
+            f"{table.num_rows} rows, as in regression: selbo trains classifiers"
+        )
+    if len(counts) < 2:
+        raise ValueError(f"the target must have at least 2 classes, but all of {target!r} is {names[0]!r}")
+    rare = [name for name, count in counts.items() if count < FEWEST_ROWS]
+    if rare:
+        raise ValueError(
+            f"every class must have at least {FEWEST_ROWS} rows, to train, validate and test on, but {len(rare)} of "
+            f"{target!r} have fewer: {listed(rare)}"
+        )
+    return tuple(sorted(counts, key=float) if column.numbers is not None else sorted(counts))
+
+
+# --- inputs ---
+
+
+def check_usable(table: Table, names: Sequence[str]) -> None:
+    """Refuse dates, types that are neither numbers nor text, and values that are missing or infinite."""
+    faults = []
+    for name in names:
+        column = table[name]
+        if column.kind == "date":
+            raise ValueError(
+                f"column {name!r} holds dates, which cannot be used as they are: turn them into numbers, such as days "
+                f"since a day, or leave the column out with --drop {quote(name)}"
+            )
+        if column.numbers is None and column.kind != "text":
+            raise ValueError(
+                f"column {name!r} is of type {column.kind}, neither numbers nor text: leave it out with "
+                f"--drop {quote(name)}"
+            )
+        if column.numbers is not None:
+            missing, infinite = int(np.isnan(column.numbers).sum()), int(np.isinf(column.numbers).sum())
+        else:
+            missing, infinite = sum(text is None for text in column.texts()), 0
+        faults += [f"{name!r} has {missing} missing"] if missing else []
+        faults += [f"{name!r} has {infinite} infinite"] if infinite else []
+    if faults:
+        shown = ", ".join(faults[:5]) + (f" and {len(faults) - 5} more columns have some" if len(faults) > 5 else "")
+        raise ValueError(
+            f"every value must be there and finite, but of {table.num_rows} {shown}: fill them in, or leave out the "
+            "rows, or the columns with --drop"
+        )
+
+
+def fit_preprocessing(
+    table: Table, *, target: str, rows: NDArray[np.int64], drop: Sequence[str] = ()
+) -> tuple[Preprocessing, list[str]]:
+    """How rows become inputs, by the statistics of the training rows, and what a user should be told.
+
+    Args:
+        table: All rows.
+        target: Column with the labels.
+        rows: Those to train on.
+        drop: Columns to leave out.
+    """
+    classes = find_classes(table, target)
+    for name in drop:
+        if name == target:
+            raise ValueError(f"the target {target!r} cannot be left out with --drop")
+        _ = table[name]
+    names = [name for name in table.columns if name != target and name not in drop]
+    check_usable(table, names)
+    notes: list[str] = []
+    inputs: list[NumberInput | CategoryInput] = []
+    constant = []
+    for name in names:
+        column = table[name]
+        found = (
+            _number_input(name, column.numbers[rows]) if column.numbers is not None else _categories(name, column, rows)
+        )
+        if found is None:
+            constant.append(name)
+        else:
+            inputs.append(found)
+        if column.kind == "integer" and column.numbers is not None and _counts_rows(column.numbers):
+            notes.append(f"column {name!r} seems to number the rows: if so, leave it out with --drop {quote(name)}")
+    if not inputs:
+        raise ValueError(f"there is no column to predict {target!r} from: all others are constant or left out")
+    if constant:
+        notes.append(f"columns with one value only are left out: {listed(constant)}")
+    left_out = tuple(name for name in table.columns if name in drop or name in constant)
+    numeric = table[target].numbers is not None
+    return Preprocessing(target, classes, numeric, tuple(inputs), left_out), notes
+
+
+def _number_input(name: str, values: Numbers) -> NumberInput | None:
+    largest = float(np.abs(values).max())
+    if largest == 0:
+        return None
+    scaled = values / largest  # squares of large numbers are no numbers
+    mean, std = float(scaled.mean()), float(scaled.std())
+    return None if std < CONSTANT else NumberInput(name, largest * mean, largest * std)
+
+
+def _categories(name: str, column: Column, rows: NDArray[np.int64]) -> CategoryInput | None:
+    texts = [text for text in column.texts() if text is not None]
+    different = set(texts)
+    if len(different) > max(FEWEST_IDENTIFIERS, IDENTIFIER_SHARE * len(texts)) or len(different) > MOST_CATEGORIES:
+        numbers = [text for text in different if _is_number(text)]
+        odd = next((text for text in texts if not _is_number(text)), "")
+        reason = f"; it has numbers, but {odd!r} is none" if 2 * len(numbers) > len(different) else ""
+        raise ValueError(
+            f"column {name!r} is text with {len(different)} different values in {len(texts)} rows, as an identifier "
+            f"has{reason}: leave it out with --drop {quote(name)}"
+        )
+    values = tuple(sorted({texts[row] for row in rows.tolist()}))
+    return None if len(values) == 1 else CategoryInput(name, values)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _counts_rows(values: Numbers) -> bool:
+    return len(values) > FEWEST_IDENTIFIERS and bool((np.diff(values) == 1).all())
+
+
+def _standardised(each: NumberInput, column: Column, file: str) -> NDArray[np.float32]:
+    if column.numbers is None:
+        odd = next((text for text in column.texts() if text is not None and not _is_number(text)), "")
+        raise ValueError(f"column {each.name!r} must hold numbers as in training, but {file} has {odd!r} in it")
+    with np.errstate(over="ignore"):
+        values = ((column.numbers - each.mean) / each.std).astype(np.float32)
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"column {each.name!r} of {file} has values too far from those in training to be computed with"
+        )
+    return values[:, None]
+
+
+def _one_hot(each: CategoryInput, column: Column) -> tuple[NDArray[np.float32], dict[str, int]]:
+    """Inputs, shape (rows, values), and how often each unknown value occurs."""
+    place = {value: i for i, value in enumerate(each.values)}
+    texts = column.texts()
+    block = np.zeros((len(texts), len(place)), dtype=np.float32)
+    unseen: dict[str, int] = {}
+    for row, text in enumerate(texts):
+        if text in place:
+            block[row, place[text]] = 1
+        else:
+            unseen[str(text)] = unseen.get(str(text), 0) + 1
+    return block, unseen
+
+
+# --- parts ---
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Rows to train, to validate and to test on, in rising order."""
+
+    train: NDArray[np.int64]
+    val: NDArray[np.int64]
+    test: NDArray[np.int64]
+
+
+def split(labels: Sequence[Any], *, test_fraction: float, val_fraction: float, seed: int) -> Parts:
+    """Rows in three parts, every class in each part, as near to its share as whole rows allow.
+
+    Args:
+        labels: Of all rows; each class at least three times.
+        test_fraction: Share of each class to test on.
+        val_fraction: Share of each class to validate on.
+        seed: Of the choice.
+
+    Example:
+        >>> parts = split(["a"] * 8 + ["b"] * 4, test_fraction=0.25, val_fraction=0.25, seed=0)
+        >>> len(parts.train), len(parts.val), len(parts.test)
+        (6, 3, 3)
+    """
+    checks.fraction("test_fraction", test_fraction, low=0, high=1)
+    checks.fraction("val_fraction", val_fraction, low=0, high=1)
+    if test_fraction + val_fraction >= 1:
+        raise ValueError(
+            f"`test_fraction` and `val_fraction` must leave rows to train on, but got {test_fraction:g} and "
+            f"{val_fraction:g}, together {test_fraction + val_fraction:g}"
+        )
+    generator = torch.Generator().manual_seed(checks.whole("seed", seed, at_least=0))
+    names = np.asarray(labels)
+    parts: tuple[list[int], list[int], list[int]] = ([], [], [])
+    for name in np.unique(names):
+        rows = np.flatnonzero(names == name)
+        rows = rows[torch.randperm(len(rows), generator=generator).numpy()]
+        test = min(max(1, round(test_fraction * len(rows))), len(rows) - 2)
+        val = min(max(1, round(val_fraction * len(rows))), len(rows) - test - 1)
+        for part, chosen in zip(parts, (rows[test + val :], rows[test : test + val], rows[:test]), strict=True):
+            part.extend(chosen.tolist())
+    return Parts(*(np.sort(np.array(part, dtype=np.int64)) for part in parts))

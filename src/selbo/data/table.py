@@ -1,0 +1,263 @@
+"""Tables from CSV, Parquet and NPZ files: columns by name, each of numbers, of text, of dates, or of no use.
+
+A CSV file says nothing about types, so they are read off its values: a column is of numbers if everything in it is a
+number or a word for a missing one, and of text otherwise. Nothing is unpickled.
+"""
+
+import difflib
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Numbers = NDArray[np.float64]
+Texts = list[str | None]
+
+MISSING_WORDS: Final = ("na", "n/a", "nan", "null", "none", "?", "-")
+"""What stands for a missing number in a CSV file, whatever its case; in a column of text they are words like others."""
+
+DATE: Final = (
+    r"^(\d{4}-\d{1,2}-\d{1,2}|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{4})"
+    r"([ T]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?\s*(Z|[+-]\d{2}:?\d{2})?)?$"
+)
+"""What a date, with or without a time, looks like in a CSV file."""
+
+NAMES_SHOWN: Final = 6
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes:
+        kind: ``"integer"`` or ``"number"``, ``"text"``, ``"date"``, or the name of a type that cannot be used.
+        numbers: Its values, NaN where there is none; None for a column that is not of numbers.
+        texts: Gives its values as text, as they stand in the file, None where there is none.
+    """
+
+    kind: str
+    numbers: Numbers | None
+    texts: Callable[[], Texts]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of the same length.
+
+    Attributes:
+        name: Of the file.
+        columns: By name, in the order of the file.
+        num_rows: Length of each column, at least 1.
+    """
+
+    name: str
+    columns: dict[str, Column]
+    num_rows: int
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self.columns:
+            raise ValueError(f"there is no column {name!r} in {self.name}: {nearest(name, self.columns)}")
+        return self.columns[name]
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant, as the end of a sentence, or some of those there are.
+
+    Example:
+        >>> nearest("Diagnosi", ["age", "diagnosis"]), nearest("y", ["age", "bmi"])
+        ("did you mean 'diagnosis'?", "there are 'age', 'bmi'")
+    """
+    names = list(known)
+    lower = {each.strip().lower(): each for each in reversed(names)}
+    if close := difflib.get_close_matches(name.strip().lower(), lower, n=1, cutoff=0.6):
+        return f"did you mean {lower[close[0]]!r}?"
+    return f"there are {listed(names)}"
+
+
+def listed(names: Sequence[object]) -> str:
+    """Some names in quotes, and how many more there are.
+
+    Example:
+        >>> listed(["a", "b"]), listed(range(9))
+        ("'a', 'b'", "'0', '1', '2', '3', '4', '5' and 3 more")
+    """
+    shown = ", ".join(repr(str(name)) for name in names[:NAMES_SHOWN])
+    return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN} more"
+
+
+def read_table(path: str | os.PathLike[str]) -> Table:
+    """Read a table.
+
+    Args:
+        path: A file that ends in ``.csv``, ``.parquet`` or ``.npz``. In an NPZ file an array of one dimension is a
+            column; one of two, with name ``x``, is the columns ``x_0``, ``x_1``, ...
+
+    Returns:
+        The columns, whatever is in them: what cannot be used is refused where it would be used.
+
+    Raises:
+        ValueError: If there is no such file, or nothing in it, or it cannot be read.
+    """
+    file = Path(path)
+    reader = READERS.get(file.suffix.lower())
+    if reader is None:
+        raise ValueError(f"data must be a file that ends in {' or '.join(READERS)}, but got {os.fspath(path)!r}")
+    if not file.is_file():
+        what = "a folder" if file.is_dir() else "not there"
+        raise ValueError(f"data must be a file, but {os.fspath(path)!r} is {what}")
+    if file.stat().st_size == 0:
+        raise ValueError(f"{os.fspath(path)!r} is empty")
+    columns = reader(file)
+    if not columns:
+        raise ValueError(f"{os.fspath(path)!r} has no columns")
+    lengths = {len(column.numbers if column.numbers is not None else column.texts()) for column in columns.values()}
+    if len(lengths) > 1:
+        raise ValueError(f"{os.fspath(path)!r} has columns of different lengths, from {min(lengths)} to {max(lengths)}")
+    if lengths == {0}:
+        raise ValueError(f"{os.fspath(path)!r} has no rows, only the names of {len(columns)} columns")
+    return Table(file.name, columns, lengths.pop())
+
+
+# --- CSV and Parquet, by polars ---
+
+
+def _polars(file: Path) -> Any:
+    try:
+        import polars
+    except ImportError:
+        raise ModuleNotFoundError(
+            f"reading {file.suffix} files needs the package polars: pip install 'selbo[train]'"
+        ) from None
+    return polars
+
+
+def _read_csv(file: Path) -> dict[str, Column]:
+    polars = _polars(file)
+    try:
+        frame = polars.read_csv(file, infer_schema=False)
+    except polars.exceptions.NoDataError:
+        raise ValueError(f"{os.fspath(file)!r} is empty") from None
+    except polars.exceptions.PolarsError as error:
+        raise ValueError(f"{os.fspath(file)!r} cannot be read as CSV: {first_sentence(error)}") from error
+    if frame.width == 1 and (mark := re.search(r"[;\t]", frame.columns[0])):
+        shown = "tabs" if mark[0] == "\t" else "semicolons"
+        raise ValueError(f"{os.fspath(file)!r} seems to be separated by {shown}: separate the columns by commas")
+    return {series.name: _column_of_texts(series) for series in frame}
+
+
+def _column_of_texts(series: "pl.Series") -> Column:
+    """A column of a CSV file: numbers if all of it is, else text or dates."""
+    import polars
+
+    text = series.str.strip_chars()
+    text = text.set(text == "", None)
+    numbers = text.cast(polars.Float64, strict=False)
+    missing = text.is_null() | text.str.to_lowercase().is_in(MISSING_WORDS)
+    if bool((numbers.is_not_null() | missing).all()) and (bool(text.is_null().all()) or not bool(missing.all())):
+        values = numbers.fill_null(np.nan).to_numpy().astype(np.float64)
+        return Column(_number_kind(values), values, text.to_list)
+    there = text.drop_nulls()
+    if bool(there.str.contains(DATE).all()):
+        return Column("date", None, text.to_list)
+    lower = there.str.to_lowercase()
+    if bool(lower.is_in(["true", "false"]).all()):
+        text = text.str.to_lowercase()  # one spelling of truth, whoever wrote the file
+    return Column("text", None, text.to_list)
+
+
+def _read_parquet(file: Path) -> dict[str, Column]:
+    polars = _polars(file)
+    try:
+        frame = polars.read_parquet(file, use_pyarrow=False)
+    except (polars.exceptions.PolarsError, OSError) as error:
+        raise ValueError(f"{os.fspath(file)!r} cannot be read as Parquet: {first_sentence(error)}") from error
+    return {series.name: _column_of_type(series) for series in frame}
+
+
+def _column_of_type(series: "pl.Series") -> Column:
+    """A column of a Parquet file, which states its type."""
+    import polars
+
+    kind = series.dtype
+    texts: Callable[[], Texts] = lambda: series.cast(polars.String).to_list()  # noqa: E731  (read only if needed)
+    if kind.is_numeric() or kind == polars.Null:
+        values = series.cast(polars.Float64).fill_null(np.nan).to_numpy().astype(np.float64)
+        return Column(_number_kind(values), values, texts)
+    if kind == polars.Boolean or kind in (polars.String, polars.Categorical, polars.Enum):
+        text = series.cast(polars.String).str.strip_chars()
+        return Column("text", None, text.set(text == "", None).to_list)
+    if kind.is_temporal():
+        return Column("date", None, texts)
+    nothing: Texts = [None] * len(series)
+    return Column(str(kind), None, lambda: nothing)
+
+
+def first_sentence(error: Exception) -> str:
+    """What a library says first, without its advice."""
+    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
+
+
+# --- NPZ, by numpy ---
+
+
+def _read_npz(file: Path) -> dict[str, Column]:
+    columns: dict[str, Column] = {}
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            for name in arrays.files:
+                for column, values in _columns_of_array(name, arrays[name]).items():
+                    if column in columns:
+                        raise ValueError(f"two arrays give a column {column!r}: rename one")  # noqa: TRY301
+                    columns[column] = _column_of_array(values)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        reason = first_sentence(error)
+        if "allow_pickle" in reason:
+            reason = "an array holds Python objects: store text as fixed-width strings, numbers as numbers"
+        raise ValueError(f"{os.fspath(file)!r} cannot be read as NPZ: {reason}") from error
+    return columns
+
+
+def _columns_of_array(name: str, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    if values.ndim == 1:
+        return {name: values}
+    if values.ndim == 2:
+        return {f"{name}_{i}": values[:, i] for i in range(values.shape[1])}
+    raise ValueError(f"the array {name!r} has shape {values.shape}: a table needs one or two dimensions")
+
+
+def _column_of_array(values: NDArray[Any]) -> Column:
+    if values.dtype.kind in "iuf":
+        numbers = values.astype(np.float64)
+        return Column(_number_kind(numbers), numbers, lambda: [str(each) for each in values.tolist()])
+    if values.dtype.kind == "b":
+        return Column("text", None, lambda: [str(each).lower() for each in values.tolist()])
+    if values.dtype.kind in "US":
+        text = np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
+        return Column("text", None, lambda: [each.strip() or None for each in text.tolist()])
+    if values.dtype.kind in "Mm":
+        return Column("date", None, lambda: [str(each) for each in values])
+    nothing: Texts = [None] * len(values)
+    return Column(str(values.dtype), None, lambda: nothing)
+
+
+def _number_kind(values: Numbers) -> str:
+    there = values[~np.isnan(values)]
+    with np.errstate(invalid="ignore"):  # infinity has no fraction
+        whole = bool(np.isfinite(there).all() and (there == np.floor(there)).all())
+    return "integer" if whole else "number"
+
+
+READERS: Final[dict[str, Callable[[Path], dict[str, Column]]]] = {
+    ".csv": _read_csv,
+    ".parquet": _read_parquet,
+    ".npz": _read_npz,
+}

@@ -1,0 +1,90 @@
+"""What is kept of a run: the numbers that tables, figures and the report are made from, as plain JSON."""
+
+import math
+import platform
+import shlex
+import sys
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from selbo.evaluation.evaluate import evaluate, evaluate_ood
+from selbo.evaluation.predict import Prediction
+from selbo.metrics.calibration import reliability
+from selbo.report.labels import region_labels
+from selbo.summary.likelihood import SummaryLikelihood
+from selbo.summary.partitions import Partition
+from selbo.version import __version__
+
+ENTROPY_BINS: Final = 24
+
+
+def metrics_of(prediction: Prediction, labels: Tensor) -> dict[str, Any]:
+    """All metrics of a test set."""
+    return evaluate(None, labels, log_probs=prediction.log_probs)
+
+
+def condition(prediction: Prediction, labels: Tensor, *, level: float | None = None) -> dict[str, Any]:
+    """Metrics under one condition, with its place on the axis of corruption; what is not finite is None."""
+    found = metrics_of(prediction, labels)
+    recall = found.pop("recall")
+    metrics = {name: value if value is not None and math.isfinite(value) else None for name, value in found.items()}
+    return {"level": level, "metrics": metrics, "recall": recall}
+
+
+def reliability_of(prediction: Prediction, labels: Tensor) -> dict[str, list[Any]]:
+    """Confidence, accuracy and number of predictions in ten bins of confidence."""
+    bins = reliability(prediction.probs, labels)
+    return {"confidence": list(bins.confidences), "accuracy": list(bins.accuracies), "count": list(bins.counts)}
+
+
+def region_masses(prediction: Prediction, partition: Partition) -> list[float]:
+    """Share of the predictions that falls in each region."""
+    regions = partition.assign(prediction.log_probs.double().cpu())
+    counts = torch.bincount(regions, minlength=partition.num_regions).double()
+    return [float(share) for share in counts / counts.sum()]
+
+
+def entropies(inside: Prediction, outside: Prediction | None) -> dict[str, Any]:
+    """Histograms of the entropy of predictions, in and out of distribution, on the same bins from 0 to log K."""
+    top = math.log(inside.probs.shape[-1])
+
+    def counts(prediction: Prediction) -> list[int]:
+        places = (prediction.entropy.double() / top * ENTROPY_BINS).long().clamp(0, ENTROPY_BINS - 1)
+        return [int(n) for n in torch.bincount(places.cpu(), minlength=ENTROPY_BINS)]
+
+    return {
+        "edges": [top * i / ENTROPY_BINS for i in range(ENTROPY_BINS + 1)],
+        "in": counts(inside),
+        "out": None if outside is None else counts(outside),
+    }
+
+
+def ood_of(inside: Prediction, outside: Prediction) -> dict[str, float]:
+    """How well entropy tells the two apart."""
+    return evaluate_ood(inside.entropy, outside.entropy)
+
+
+def belief_of(summary: SummaryLikelihood, words: str) -> dict[str, Any]:
+    """A belief, for a report."""
+    return {
+        "words": words,
+        "partition": type(summary.partition).__name__,
+        "regions": region_labels(summary.partition),
+        "s0": [float(mass) for mass in summary.s0],
+        "concentration": float(summary.concentration),
+    }
+
+
+def made_by(seconds: float) -> dict[str, Any]:
+    """Command, versions and machine."""
+    name = sys.argv[0].rsplit("/", 1)[-1]
+    return {
+        "command": shlex.join([name, *sys.argv[1:]]),
+        "selbo": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+        "seconds": seconds,
+    }

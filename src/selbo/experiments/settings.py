@@ -1,0 +1,207 @@
+"""What is asked of training on a table: the method, its numbers, and what is believed about the task."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from selbo import checks
+from selbo.data.table import listed, nearest
+from selbo.summary.beliefs import Masses
+from selbo.summary.elicitation import expect
+from selbo.summary.likelihood import SummaryLikelihood
+from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
+
+NUM_BINS: Final = 10
+MOST_CORNERS: Final = 20
+"""Classes up to which every class has regions of its own; with more of them, only confidence is spoken of."""
+
+CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.9)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train: its title, whether the network gets a posterior, whether it is told what is believed."""
+
+    title: str
+    bayesian: bool
+    believes: bool
+
+
+METHODS: Final = {
+    "summary_elbo": Method("Summary ELBO", bayesian=True, believes=True),
+    "elbo": Method("ELBO", bayesian=True, believes=False),
+    "plain": Method("plain", bayesian=False, believes=False),
+    "plain_summary": Method("plain + summary", bayesian=False, believes=True),
+    "label_smoothing": Method("label smoothing", bayesian=False, believes=False),
+    "evidential": Method("evidential", bayesian=False, believes=False),
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is asked for; two runs with the same settings on the same data end the same.
+
+    Attributes:
+        target: Column with the labels.
+        accuracy: How accurate anyone can be, if that is known.
+        class_fractions: Fraction of each class, ``"0.7,0.3"`` in the order of the classes or ``"yes=0.3,no=0.7"``.
+        concentration: Trust in the belief, in pseudo-observations; the number of training rows if not given.
+        method: One of `METHODS`; if not given, the Summary ELBO if something is believed, else the ELBO.
+        hidden: Widths of the hidden layers.
+        steps: Of training.
+        batch_size: Rows a step.
+        learning_rate: Of Adam.
+        kl_weight: Factor of the KL divergence.
+        prior_std: Standard deviation of the prior of the weights.
+        drop: Columns to leave out.
+        test_fraction: Share of the rows to test on.
+        val_fraction: Share of the rows to validate on.
+        draws: Weight draws a prediction.
+        seed: Of everything random.
+    """
+
+    target: str
+    accuracy: float | None = None
+    class_fractions: str | None = None
+    concentration: float | None = None
+    method: str | None = None
+    hidden: tuple[int, ...] = (128,)
+    steps: int = 1000
+    batch_size: int = 256
+    learning_rate: float = 1e-3
+    kl_weight: float = 0.1
+    prior_std: float = 0.2
+    drop: tuple[str, ...] = ()
+    test_fraction: float = 0.2
+    val_fraction: float = 0.1
+    draws: int = 128
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.method is None:
+            object.__setattr__(self, "method", "summary_elbo" if self.says_something else "elbo")
+        assert self.method is not None
+        checks.one_of("--method", self.method, METHODS)
+        if METHODS[self.method].believes and not self.says_something:
+            raise ValueError(
+                f"`--method {self.method}` needs something to believe: give `--accuracy` or `--class-fractions`"
+            )
+        if self.concentration is not None:
+            checks.positive("--concentration", self.concentration)
+            if not self.says_something:
+                raise ValueError(
+                    "`--concentration` is trust in a belief, but none is stated: give `--accuracy` or "
+                    "`--class-fractions`"
+                )
+        if not self.hidden:
+            raise ValueError("`--hidden` must hold at least one width, but got none")
+        for width in self.hidden:
+            checks.whole("--hidden", width, at_least=1)
+        for name in ("steps", "batch_size", "draws"):
+            checks.whole(f"--{name.replace('_', '-')}", getattr(self, name), at_least=1)
+        checks.positive("--learning-rate", self.learning_rate)
+        checks.positive("--prior-std", self.prior_std)
+        checks.non_negative("--kl-weight", self.kl_weight)
+
+    @property
+    def says_something(self) -> bool:
+        """Whether anything is said about the task."""
+        return self.accuracy is not None or self.class_fractions is not None
+
+    @property
+    def how(self) -> Method:
+        """The method."""
+        assert self.method is not None
+        return METHODS[self.method]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as it is read back from JSON."""
+        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        return plain
+
+
+# --- what is believed ---
+
+
+def belief_of(
+    settings: Settings, classes: Sequence[str], *, shares: Sequence[float], num_train: int
+) -> tuple[SummaryLikelihood, str]:
+    """What is believed about the predictions, and the same in words.
+
+    Args:
+        settings: With an accuracy, or class fractions, or both.
+        classes: Their names.
+        shares: Share of each class in the training rows, which stand in for fractions that are not stated.
+        num_train: Number of training rows, the trust in the belief unless stated.
+    """
+    stated = None if settings.class_fractions is None else parse_fractions(settings.class_fractions, classes)
+    fractions = list(shares) if stated is None else stated
+    concentration = float(num_train) if settings.concentration is None else settings.concentration
+    source = "as in the training rows" if stated is None else "as stated"
+    words = f"{_fractions_in_words(classes, fractions)} ({source})"
+    if settings.accuracy is None:
+        partition: Partition = ClassRegions(len(classes))
+        summary = SummaryLikelihood(partition, Masses(fractions), concentration)
+        return summary, f"Of all cases, {words}."
+    belief = expect(settings.accuracy, class_fractions=fractions)
+    summary = SummaryLikelihood(_partition(len(classes)), belief, concentration)
+    return summary, f"About {100 * settings.accuracy:g} % of all cases can be decided rightly; {words}."
+
+
+def _partition(num_classes: int) -> Partition:
+    if num_classes == 2:
+        return ScoreBins.equal(NUM_BINS)
+    if num_classes <= MOST_CORNERS:
+        return CornerShells(num_classes)
+    return ConfidenceBins(CONFIDENCE_EDGES, num_classes=num_classes)
+
+
+def parse_fractions(text: str, classes: Sequence[str]) -> list[float]:
+    """Class fractions from ``"0.7,0.3"``, in the order of the classes, or ``"yes=0.3,no=0.7"``.
+
+    Example:
+        >>> parse_fractions("yes=0.3, no=0.7", ["no", "yes"])
+        [0.7, 0.3]
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    named = [part.rpartition("=") for part in parts]
+    if any(sign for _, sign, _ in named):
+        given = {name.strip(): _number(value) for name, _, value in named}
+        for name in given:
+            if name not in classes:
+                raise ValueError(f"`--class-fractions` names {name!r}, which is no class: {nearest(name, classes)}")
+        if missing := [name for name in classes if name not in given]:
+            raise ValueError(f"`--class-fractions` must name every class, but {listed(missing)} is missing")
+        if len(given) < len(parts):
+            raise ValueError(f"`--class-fractions` must name every class once, but got {text!r}")
+        values = [given[name] for name in classes]
+    else:
+        values = [_number(part) for part in parts]
+    if len(values) != len(classes):
+        raise ValueError(
+            f"`--class-fractions` must hold {len(classes)} numbers, for the classes {listed(classes)} in this order, "
+            f"but got {len(values)}"
+        )
+    return list(checks.simplex("--class-fractions", values))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(
+            f"`--class-fractions` must be numbers such as 0.7,0.3 or no=0.7,yes=0.3, but {text!r} is none"
+        ) from None
+
+
+def _fractions_in_words(names: Sequence[str], fractions: Sequence[float]) -> str:
+    classes = [f"class {name}" if name[-1:].isdigit() else name for name in names]  # a number beside a percentage
+    shown = [f"{name} makes up {100 * share:.3g} %" for name, share in zip(classes, fractions, strict=True)]
+    if len(shown) <= 4:
+        return f"{', '.join(shown[:-1])} and {shown[-1].replace('makes up ', '')}"
+    order = sorted(range(len(classes)), key=lambda k: fractions[k])
+    return (
+        f"the most frequent class, {classes[order[-1]]}, makes up {100 * fractions[order[-1]]:.3g} % and the rarest, "
+        f"{classes[order[0]]}, {100 * fractions[order[0]]:.3g} %"
+    )

@@ -1,0 +1,306 @@
+"""Training on a table: rows become a task, a network is trained and tested, and a folder comes out."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from selbo.data.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names, split
+from selbo.data.table import read_table
+from selbo.evaluation import calibrate
+from selbo.evaluation.predict import Prediction
+from selbo.experiments import outcomes, trained
+from selbo.experiments.settings import Settings, belief_of
+from selbo.objectives import ELBO, CrossEntropy, Evidential, LabelSmoothing, Objective, SummaryELBO
+from selbo.report.labels import region_labels
+from selbo.summary.likelihood import SummaryLikelihood
+from selbo.training import fit
+
+INIT_STD: Final = 0.03
+SMOOTHING: Final = 0.1
+CHECKPOINT_SECONDS: Final = 5.0
+"""Between checkpoints: no more than that is lost when a run is killed."""
+
+CLEAN: Final = "test"
+SHOWN: Final = ("nll", "accuracy", "ece", "brier", "auroc", "f1_macro")
+"""Metrics in the report; all of them are in the metrics file."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A table, ready to train on.
+
+    Attributes:
+        name: Of the file.
+        preprocessing: How its rows become inputs.
+        train: Inputs and labels.
+        val: The same, for validation.
+        test: The same, for testing.
+        summary: What is believed, or None.
+        words: The same in words.
+        notes: What a user should be told.
+    """
+
+    name: str
+    preprocessing: Preprocessing
+    train: tuple[Tensor, Tensor]
+    val: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor]
+    summary: SummaryLikelihood | None
+    words: str | None
+    notes: tuple[str, ...]
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+        return len(self.preprocessing.classes)
+
+
+def identity_of(data: Path, settings: Settings) -> dict[str, Any]:
+    """Settings and checksum of the data: what a folder is compared with, to go on with it or to refuse."""
+    if not data.is_file():
+        read_table(data)  # says what is wrong
+    return {**settings.to_json(), "data_sha256": trained.digest(data)}
+
+
+def prepare(data: Path, settings: Settings) -> Task:
+    """Read a table and make it ready; everything that can be wrong with the data or the belief is found here."""
+    table = read_table(data)
+    find_classes(table, settings.target)
+    names = label_names(table, settings.target)
+    rows = split(names, test_fraction=settings.test_fraction, val_fraction=settings.val_fraction, seed=settings.seed)
+    preprocessing, notes = fit_preprocessing(table, target=settings.target, rows=rows.train, drop=settings.drop)
+    features, more = preprocessing.transform(table)
+    inputs, labels = torch.from_numpy(features), torch.from_numpy(preprocessing.labels(table))
+    train, val, test = ((inputs[part], labels[part]) for part in (rows.train, rows.val, rows.test))
+    counts = torch.bincount(train[1], minlength=len(preprocessing.classes))
+    summary, words = None, None
+    if settings.says_something:
+        shares = [float(share) for share in counts.double() / counts.sum()]
+        summary, words = belief_of(settings, preprocessing.classes, shares=shares, num_train=len(train[1]))
+        if not settings.how.believes:
+            notes.append(f"the method {settings.method} does not use what is believed: it is only shown in the report")
+    else:
+        notes.append(
+            "nothing was said about the task: --accuracy, how many cases can be decided, or --class-fractions would "
+            "bring in the Summary ELBO"
+        )
+    return Task(data.name, preprocessing, train, val, test, summary, words, (*notes, *more))
+
+
+# --- training ---
+
+
+def objective_of(settings: Settings, num_data: int, summary: SummaryLikelihood | None) -> Objective:
+    """What is maximised."""
+    if settings.method == "elbo":
+        return ELBO(num_data, kl_weight=settings.kl_weight)
+    if settings.method == "plain":
+        return CrossEntropy(num_data)
+    if settings.method == "label_smoothing":
+        return LabelSmoothing(SMOOTHING, num_data)
+    if settings.method == "evidential":
+        return Evidential(num_data, annealing_steps=max(1, settings.steps // 2))
+    assert summary is not None
+    if settings.method == "plain_summary":
+        return CrossEntropy(num_data, summary)
+    return SummaryELBO(summary, num_data, kl_weight=settings.kl_weight)
+
+
+def train(
+    task: Task,
+    settings: Settings,
+    folder: Path,
+    *,
+    identity: dict[str, Any],
+    device: str = "cpu",
+    replace: bool = False,
+    progress: bool | None = None,
+) -> dict[str, Any]:
+    """Train, test, and write the folder; a run that was killed goes on where its checkpoint left it.
+
+    Args:
+        task: What to train on.
+        settings: How.
+        folder: Where results go; it exists and can be written to.
+        identity: Settings and checksum of the data, see `identity_of`.
+        device: Where to train.
+        replace: Whether to remove another model from the folder first.
+        progress: Show a bar; if not given, on a terminal.
+
+    Returns:
+        What ``metrics.json`` holds.
+    """
+    if replace:
+        trained.clear(folder)
+    trained.remove_unfinished(folder)
+    trained.write_json(folder / trained.SETTINGS, {"format": trained.SETTINGS_FORMAT, "settings": identity})
+    num_train = len(task.train[1])
+    description = {
+        "widths": [task.preprocessing.num_features, *settings.hidden, task.num_classes],
+        "bayesian": settings.how.bayesian,
+        "prior_std": settings.prior_std,
+        "init_std": INIT_STD,
+        "seed": settings.seed,
+    }
+    network = trained.make_network(description)
+    objective = objective_of(settings, num_train, task.summary)
+    result = fit(
+        network,
+        objective,
+        task.train,
+        task.val,
+        steps=settings.steps,
+        batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        seed=settings.seed,
+        device=device,
+        checkpoint=folder / trained.CHECKPOINT,
+        checkpoint_every=CHECKPOINT_SECONDS,
+        log=folder / trained.LOG,
+        progress=progress,
+    )
+    begin = time.perf_counter()
+    predicted = {
+        part: trained.predict_on_host(network, inputs, objective, draws=settings.draws, seed=settings.seed)
+        for part, inputs in (("val", task.val[0]), ("test", task.test[0]))
+    }
+    temperature = fitted_temperature(predicted["val"], task.val[1])
+    metrics = {
+        "format": trained.METRICS_FORMAT,
+        **scores(predicted["test"], task.test[1], temperature),
+        "rows": {"train": num_train, "val": len(task.val[1]), "test": len(task.test[1])},
+        "features": task.preprocessing.num_features,
+        "classes": list(task.preprocessing.classes),
+        "method": settings.method,
+        "belief": task.words,
+    }
+
+    def report(path: Path) -> None:
+        from selbo.report.page import write_page
+
+        seconds = result.seconds + time.perf_counter() - begin
+        write_page(results_of(task, settings, predicted["test"], metrics, seconds=seconds), path)
+
+    trained.write_model(
+        folder,
+        network=network,
+        description=description,
+        preprocessing=task.preprocessing,
+        metrics=metrics,
+        write_report=report,
+        facts={
+            "method": settings.method,
+            "target": settings.target,
+            "classes": list(task.preprocessing.classes),
+            "belief": task.words,
+            "num_train": num_train,
+            "temperature": temperature,
+            "data": {"name": task.name, "sha256": identity["data_sha256"]},
+        },
+    )
+    return metrics
+
+
+# --- what came out ---
+
+
+def fitted_temperature(prediction: Prediction, labels: Tensor) -> float | None:
+    """Temperature by the validation rows; None if they do not tell one, as when all are classified rightly."""
+    low, high = calibrate.TEMPERATURE_BOUNDS
+    found = calibrate.temperature(prediction.log_probs, labels)
+    return found if low < found < high else None
+
+
+def scores(prediction: Prediction, labels: Tensor, temperature: float | None) -> dict[str, Any]:
+    """Metrics as predicted, and after temperature scaling, with the temperature; None where it is not known."""
+    return {
+        "metrics": outcomes.metrics_of(prediction, labels),
+        "temperature": temperature,
+        "calibrated": None
+        if temperature is None
+        else outcomes.metrics_of(trained.calibrated(prediction, temperature), labels),
+    }
+
+
+def evaluate(model: trained.Trained, data: Path, *, draws: int, seed: int) -> tuple[dict[str, Any], list[str]]:
+    """Metrics of a model on a table with labels, and what a user should be told about it."""
+    table = read_table(data)
+    labels = torch.from_numpy(model.preprocessing.labels(table))
+    inputs, notes = model.preprocessing.transform(table)
+    if trained.digest(data) == model.manifest["data"]["sha256"]:
+        notes.append("this is the file that the model was trained on: these metrics flatter it")
+    prediction = model.predict(inputs, draws=draws, seed=seed)
+    return {**scores(prediction, labels, model.temperature), "classes": list(model.preprocessing.classes)}, notes
+
+
+def results_of(
+    task: Task, settings: Settings, prediction: Prediction, metrics: dict[str, Any], *, seconds: float
+) -> dict[str, Any]:
+    """Results for `selbo.report.page.write_page`: one method, one seed."""
+    classes = list(task.preprocessing.classes)
+    summary = task.summary
+    return {
+        "title": f"{settings.target} from {task.name}",
+        "description": (
+            f"A network with {'hidden layers' if len(settings.hidden) > 1 else 'one hidden layer'} of "
+            f"{' and '.join(map(str, settings.hidden))} units learned to predict {settings.target} from "
+            f"{len(task.preprocessing.inputs)} columns, by the method {settings.how.title}. Everything below is about "
+            "the test rows, which it did not see."
+        ),
+        "conclusion": in_words(metrics),
+        "task": {
+            "num_train": len(task.train[1]),
+            "num_test": len(task.test[1]),
+            "num_classes": len(classes),
+            "class_names": classes,
+            "class_counts": task.train[1].bincount(minlength=len(classes)).tolist(),
+        },
+        "belief": None
+        if summary is None or task.words is None
+        else {
+            **outcomes.belief_of(summary, task.words),
+            "regions": region_labels(summary.partition, classes),
+        },
+        "methods": [settings.how.title],
+        "seeds": [settings.seed],
+        "runs": [
+            {
+                "method": settings.how.title,
+                "seed": settings.seed,
+                "conditions": {
+                    CLEAN: {
+                        "level": None,
+                        "metrics": {name: metrics["metrics"][name] for name in SHOWN},
+                    }
+                },
+                "histogram": None if summary is None else outcomes.region_masses(prediction, summary.partition),
+                "reliability": outcomes.reliability_of(prediction, task.test[1]),
+                "entropy": outcomes.entropies(prediction, None),
+                "ood": None,
+                "seconds": seconds,
+            }
+        ],
+        "clean": CLEAN,
+        "corruption": None,
+        "ood_name": None,
+        "made_by": outcomes.made_by(seconds),
+    }
+
+
+def in_words(metrics: dict[str, Any]) -> str:
+    """What temperature scaling on the validation rows would change, as a sentence."""
+    rows, before, after = metrics["rows"]["val"], metrics["metrics"], metrics["calibrated"]
+    if after is None:
+        return (
+            f"No temperature could be fitted on the {rows} validation rows: they do not show how much confidence is "
+            "too much, as when all of them are classified rightly."
+        )
+    return (
+        f"Temperature scaling on the {rows} validation rows (T = {metrics['temperature']:.3g}) would change the NLL "
+        f"from {before['nll']:.3f} to {after['nll']:.3f} and the ECE from {100 * before['ece']:.1f} % to "
+        f"{100 * after['ece']:.1f} %; it is not applied unless asked for."
+    )

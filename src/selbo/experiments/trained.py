@@ -1,0 +1,327 @@
+"""A trained model on disk: a folder with the network, how rows become inputs, its settings, metrics and report.
+
+While a model is trained the folder holds ``settings.json``, the log and the checkpoint. ``model.json``, the manifest,
+is written last: a folder without it is not finished. Everything is JSON or safetensors; nothing is unpickled.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from selbo.data.preprocessing import Preprocessing
+from selbo.data.table import listed
+from selbo.evaluation import calibrate
+from selbo.evaluation.predict import Prediction, predict
+from selbo.metrics.uncertainty import entropy
+from selbo.models import MLP
+from selbo.nn import storage, to_bayesian
+from selbo.objectives import Evidential, Objective
+from selbo.version import __version__
+
+FORMAT: Final = "selbo-model-1"
+SETTINGS_FORMAT: Final = "selbo-training-1"
+METRICS_FORMAT: Final = "selbo-metrics-1"
+PLAIN_FORMAT: Final = "selbo-plain-1"
+
+MANIFEST: Final = "model.json"
+WEIGHTS: Final = "model.safetensors"
+PREPROCESSING: Final = "preprocessing.json"
+SETTINGS: Final = "settings.json"
+METRICS: Final = "metrics.json"
+REPORT: Final = "report.html"
+LOG: Final = "train.jsonl"
+CHECKPOINT: Final = "checkpoint.safetensors"
+FILES: Final = (MANIFEST, WEIGHTS, PREPROCESSING, METRICS, REPORT, LOG, CHECKPOINT, SETTINGS)
+"""All that is written to a folder; the manifest, which says that it is complete, is removed first, the settings, which
+say that it is ours, last."""
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a file, whole or not at all."""
+    unfinished = path.with_name(f".{path.name}.part")
+    with unfinished.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(content, indent=1, allow_nan=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+
+
+def read_json(path: Path, *, kind: str) -> dict[str, Any]:
+    """Read one of our files, or say what it is not."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{os.fspath(path)!r} cannot be read: {error}") from error
+    if not isinstance(content, dict) or content.get("format") != kind:
+        raise ValueError(f"{os.fspath(path)!r} is not a file of selbo with the format {kind!r}")
+    return content
+
+
+# --- the state of a folder ---
+
+
+def state_of(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> str:
+    """What training into a folder means: ``"new"``, ``"resume"``, ``"finished"`` or ``"replace"``; nothing is written.
+
+    Args:
+        folder: Where to; it need not exist.
+        settings: What is to be trained, as plain data.
+        overwrite: Whether a model with other settings may be replaced.
+
+    Raises:
+        ValueError: If the folder has other things in it, or a model with other settings.
+    """
+    if not folder.is_dir():
+        if folder.exists() or folder.is_symlink():
+            raise ValueError(f"`--out` must be a folder, but {os.fspath(folder)!r} is not")
+        return "new"
+    entries = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
+    if not entries:
+        return "new"
+    try:
+        found = read_json(folder / SETTINGS, kind=SETTINGS_FORMAT)["settings"]
+    except (ValueError, KeyError):
+        raise ValueError(
+            f"`--out` must be a new folder, an empty one, or one of selbo train, but {os.fspath(folder)!r} holds "
+            f"{listed(entries)}"
+        ) from None
+    if found == settings:
+        return "finished" if is_complete(folder) else "resume"
+    if overwrite:
+        return "replace"
+    name = next(key for key in [*settings, *found] if found.get(key) != settings.get(key))
+    done = "holds a model that was" if (folder / MANIFEST).exists() else "holds a run that was begun to be"
+    if name == "data_sha256":
+        how = "with other data"
+    else:
+        how = f"with --{name.replace('_', '-')} {_shown(found.get(name))}, not {_shown(settings.get(name))}"
+    raise ValueError(
+        f"{os.fspath(folder)!r} {done} trained {how}: choose another folder, or replace it with --overwrite"
+    )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether a folder holds all that training leaves, and the weights belong to the manifest."""
+    try:
+        manifest = read_json(folder / MANIFEST, kind=FORMAT)
+        whole = all((folder / name).is_file() for name in FILES if name != CHECKPOINT)
+        return whole and manifest["sha256"] == {name: digest(folder / name) for name in manifest["sha256"]}
+    except (ValueError, KeyError, OSError):
+        return False
+
+
+def finished(folder: Path) -> dict[str, Any]:
+    """What came out of a run that is complete, as ``metrics.json`` has it; a checkpoint left behind is removed."""
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+    remove_unfinished(folder)
+    return read_json(folder / METRICS, kind=METRICS_FORMAT)
+
+
+def clear(folder: Path) -> None:
+    """Remove what training wrote, and nothing else."""
+    remove_unfinished(folder)
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove half-written files that a killed run left: ``.report.html-x8d2``, ``.metrics.json.part``."""
+    for name in FILES:
+        for left in folder.glob(f".{name}[-.]*"):
+            if left.is_dir():
+                shutil.rmtree(left)
+            else:
+                left.unlink()
+
+
+# --- the network ---
+
+
+def make_network(description: dict[str, Any]) -> nn.Module:
+    """A network as a manifest describes it, with the initial weights of its seed."""
+    generator = torch.Generator().manual_seed(description["seed"])
+    network: nn.Module = MLP(description["widths"], generator=generator)
+    if description["bayesian"]:
+        network = to_bayesian(network, prior_std=description["prior_std"], init_std=description["init_std"])
+    return network
+
+
+def save_network(network: nn.Module, path: Path, description: dict[str, Any]) -> None:
+    """Write the weights, whole or not at all."""
+    if description["bayesian"]:
+        storage.save(network, path)
+        shutil.copymode(path.with_name(SETTINGS), path)  # safetensors lets nobody else read what it writes
+        return
+    from safetensors.torch import save
+
+    tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
+    unfinished = path.with_name(f".{path.name}.part")
+    with unfinished.open("wb") as file:
+        file.write(save(tensors, metadata={"selbo": json.dumps({"format": PLAIN_FORMAT})}))
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+
+
+def _load_network(path: Path, description: dict[str, Any]) -> nn.Module:
+    network = make_network(description)
+    if description["bayesian"]:
+        return storage.load(network, path)
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        network.load_state_dict(load_file(path))
+    except (SafetensorError, RuntimeError, OSError) as error:
+        raise ValueError(f"{os.fspath(path)!r} does not hold the network that {MANIFEST} describes") from error
+    return network
+
+
+# --- a model that was loaded ---
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model, ready to predict.
+
+    Attributes:
+        network: On the device it will predict on, in evaluation mode.
+        preprocessing: How rows become inputs.
+        manifest: What ``model.json`` says.
+    """
+
+    network: nn.Module
+    preprocessing: Preprocessing
+    manifest: dict[str, Any]
+
+    @property
+    def temperature(self) -> float | None:
+        """Fitted on the validation rows, if they told one; not applied unless asked for."""
+        found = self.manifest["temperature"]
+        return None if found is None else float(found)
+
+    def predict(self, inputs: NDArray[np.float32], *, draws: int, seed: int) -> Prediction:
+        """Predictions for rows that were transformed, on the CPU."""
+        objective = Evidential(self.manifest["num_train"]) if self.manifest["method"] == "evidential" else None
+        return predict_on_host(self.network, torch.from_numpy(inputs), objective, draws=draws, seed=seed)
+
+
+def predict_on_host(
+    network: nn.Module, inputs: Tensor, objective: Objective | None, *, draws: int, seed: int
+) -> Prediction:
+    """Predictions, computed where the network is, brought to the CPU."""
+    generator = torch.Generator(next(network.parameters()).device).manual_seed(seed)
+    found = predict(network, inputs, draws, objective=objective, generator=generator)
+    return Prediction(*(each.cpu() for each in vars(found).values()))
+
+
+def calibrated(prediction: Prediction, temperature: float) -> Prediction:
+    """The same predictions at another temperature.
+
+    Probabilities and entropy are those after scaling. The mutual information stays that of the weight draws, which
+    scaling does not speak of; expected entropy is the rest.
+    """
+    log_probs = calibrate.scale(prediction.log_probs, temperature)
+    total = entropy(log_probs=log_probs)
+    doubt = prediction.mutual_information
+    return Prediction(log_probs.exp(), log_probs, total, (total - doubt).clamp(min=0), doubt)
+
+
+def as_columns(prediction: Prediction, classes: Sequence[str]) -> dict[str, Sequence[Any]]:
+    """Predictions as columns: the class, ``p_`` and the name of each class, entropy, mutual information."""
+    probabilities = {f"p_{name}": prediction.probs[:, k].tolist() for k, name in enumerate(classes)}
+    return {
+        "predicted_class": [classes[k] for k in prediction.classes.tolist()],
+        **probabilities,
+        "entropy": prediction.entropy.tolist(),
+        "mutual_information": prediction.mutual_information.tolist(),
+    }
+
+
+def load(folder: Path, *, device: str = "cpu") -> Trained:
+    """Read a model that `selbo train` wrote.
+
+    Raises:
+        ValueError: If the folder is not one, or not finished, or its files do not belong together.
+    """
+    if not folder.is_dir():
+        what = "a file" if folder.exists() else "not there"
+        raise ValueError(f"the model must be a folder made by selbo train, but {os.fspath(folder)!r} is {what}")
+    if not (folder / MANIFEST).exists():
+        begun = (folder / SETTINGS).exists()
+        todo = (
+            "is not finished: give the same selbo train command again and it goes on"
+            if begun
+            else f"is not one, as it has no {MANIFEST}: train with selbo train DATA --target COLUMN --out DIR first"
+        )
+        raise ValueError(f"the model must be a folder made by selbo train, but {os.fspath(folder)!r} {todo}")
+    manifest = read_json(folder / MANIFEST, kind=FORMAT)
+    for name, expected in manifest["sha256"].items():
+        file = folder / name
+        if not file.is_file() or digest(file) != expected:
+            what = "was changed or belongs to another model" if file.exists() else "is not there"
+            raise ValueError(
+                f"{os.fspath(file)!r} {what}: the files of a model must stay together, as selbo train wrote them"
+            )
+    preprocessing = Preprocessing.from_json(json.loads((folder / PREPROCESSING).read_text(encoding="utf-8")))
+    network = _load_network(folder / WEIGHTS, manifest["network"]).to(device).eval()
+    return Trained(network, preprocessing, manifest)
+
+
+def write_model(
+    folder: Path,
+    *,
+    network: nn.Module,
+    description: dict[str, Any],
+    preprocessing: Preprocessing,
+    metrics: dict[str, Any],
+    write_report: Callable[[Path], object],
+    facts: dict[str, Any],
+) -> None:
+    """Write everything that training leaves, the manifest last, and remove the checkpoint.
+
+    Args:
+        folder: Where to.
+        network: The trained network.
+        description: What `make_network` makes it from.
+        preprocessing: How rows become inputs.
+        metrics: For ``metrics.json``.
+        write_report: Called with the path of the report.
+        facts: More entries of the manifest.
+    """
+    save_network(network, folder / WEIGHTS, description)
+    write_json(folder / PREPROCESSING, preprocessing.to_json())
+    write_json(folder / METRICS, metrics)
+    write_report(folder / REPORT)
+    checksums = {name: digest(folder / name) for name in (WEIGHTS, PREPROCESSING)}
+    write_json(
+        folder / MANIFEST,
+        {"format": FORMAT, "selbo": __version__, **facts, "network": description, "sha256": checksums},
+    )
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+    remove_unfinished(folder)

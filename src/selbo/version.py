@@ -1,0 +1,8 @@
+"""The version of the package, as it was installed."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+try:
+    __version__ = version("selbo")
+except PackageNotFoundError:  # run from a source tree that is not installed
+    __version__ = "0+unknown"

@@ -1,0 +1,505 @@
+"""The command line on small tables: train, predict, evaluate; interrupted runs; every kind of bad input."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer, load_iris
+
+from selbo.cli.main import main
+from selbo.data.preprocessing import split
+
+ROWS = 120
+LEFT = ["metrics.json", "model.json", "model.safetensors", "preprocessing.json", "report.html", "settings.json"]
+FINISHED = [*LEFT, "train.jsonl"]
+
+
+class Shown(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Shown]
+
+
+@pytest.fixture
+def selbo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The command, in this process."""
+
+    def run(*arguments: object) -> Shown:
+        monkeypatch.setattr(sys, "argv", ["selbo", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        shown = capsys.readouterr()
+        assert "Traceback" not in shown.err
+        return Shown(int(left.value.code or 0), shown.out, shown.err)
+
+    return run
+
+
+def patients(count: int = ROWS) -> pl.DataFrame:
+    """Numbers, text and truth, and a target that depends on them; one column is constant."""
+    draws = np.random.default_rng(5)
+    age, dose = draws.normal(50, 15, count).round(1), draws.integers(0, 5, count)
+    site = draws.choice(["north", "south", "east"], count)
+    ill = (age - 50) / 15 + dose - 2 + (site == "north") + draws.normal(0, 0.5, count) > 0.5
+    return pl.DataFrame(
+        {
+            "age": age,
+            "dose": dose,
+            "site": site,
+            "smoker": draws.random(count) < 0.3,
+            "unit": ["mg"] * count,
+            "ill": np.where(ill, "yes", "no"),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("data") / "patients.csv"
+    patients().write_csv(path)
+    return path
+
+
+def quick(table: Path, out: Path, *more: object) -> list[object]:
+    rate = ["--steps", 40, "--learning-rate", 0.01]
+    return ["train", table, "--target", "ill", "--accuracy", "0.9", *rate, "--out", out, *more]
+
+
+@pytest.fixture(scope="module")
+def model(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder, trained by the command in a process of its own."""
+    out = tmp_path_factory.mktemp("trained") / "model"
+    command = [sys.executable, "-W", "error", "-m", "selbo", *map(str, quick(table, out))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=ONE_THREAD)
+    assert done.returncode == 0, done.stderr
+    assert "Belief   About 90 % of all cases can be decided rightly; no makes up" in done.stdout
+    assert "(as in the training rows)" in " ".join(done.stdout.split())
+    assert "84 to train, 12 to validate, 24 to test on" in done.stdout
+    assert "columns with one value only are left out: 'unit'" in done.stderr
+    assert all(len(line) <= 80 or line.startswith("Report: ") for line in done.stdout.splitlines())
+    return out
+
+
+@pytest.fixture
+def no_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that says nothing: drawing takes seconds, and the report has tests of its own."""
+    monkeypatch.setattr("selbo.report.page.write_page", lambda _, path: path.write_text("report"))
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Threads wait for each other where processors are busy, and these networks are small."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
+
+
+def listing(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.iterdir())
+
+
+# --- what training leaves ---
+
+
+def test_the_folder_of_a_model(model: Path) -> None:
+    assert listing(model) == FINISHED
+    manifest = json.loads((model / "model.json").read_text())
+    assert manifest["method"] == "summary_elbo"
+    assert manifest["classes"] == ["no", "yes"]
+    assert manifest["network"]["widths"] == [7, 128, 2]
+    metrics = json.loads((model / "metrics.json").read_text())
+    assert metrics["rows"] == {"train": 84, "val": 12, "test": 24}
+    assert metrics["metrics"]["num_examples"] == 24
+    assert metrics["metrics"]["accuracy"] > 0.6
+    assert metrics["calibrated"] is None or metrics["calibrated"]["accuracy"] == metrics["metrics"]["accuracy"]
+    report = (model / "report.html").read_text()
+    assert "Do the predictions look like the belief?" in report
+    assert "Can the stated confidence be trusted?" in report
+    steps = [json.loads(line)["step"] for line in (model / "train.jsonl").read_text().splitlines()]
+    assert steps == [40]
+
+
+def test_a_finished_folder_is_left_as_it_is(selbo: Run, table: Path, model: Path) -> None:
+    before = {name: (model / name).stat().st_mtime_ns for name in listing(model)}
+    begin = time.perf_counter()
+    shown = selbo(*quick(table, model))
+    assert time.perf_counter() - begin < 5
+    assert shown.code == 0
+    assert "is already trained with these settings" in shown.err
+    assert "NLL" in shown.out
+    assert before == {name: (model / name).stat().st_mtime_ns for name in listing(model)}
+
+
+@pytest.mark.usefixtures("no_report", "one_thread")
+def test_other_settings_need_overwrite(selbo: Run, table: Path, model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+    shown = selbo(*quick(table, folder, "--seed", "1"))
+    assert shown.code == 2
+    assert "holds a model that was trained with --seed 0, not 1: choose another folder, or replace it" in shown.err
+    shown = selbo(*quick(table, folder, "--accuracy", "7", "--overwrite"))
+    assert shown.code == 2
+    assert selbo("predict", folder, table).code == 0  # bad input has not cost the old model
+    shown = selbo(*quick(table, folder, "--method", "plain", "--overwrite"))
+    assert shown.code == 0
+    assert "the method plain does not use what is believed" in shown.err
+    assert listing(folder) == FINISHED
+    assert json.loads((folder / "model.json").read_text())["method"] == "plain"
+    assert selbo("predict", folder, table).code == 0
+
+
+@pytest.mark.usefixtures("no_report", "one_thread")
+def test_a_file_that_was_removed_is_made_again(selbo: Run, table: Path, model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+    (folder / "metrics.json").unlink()
+    assert selbo(*quick(table, folder)).code == 0
+    for name in ("metrics.json", "model.safetensors", "model.json", "preprocessing.json"):
+        assert (folder / name).read_bytes() == (model / name).read_bytes()
+
+
+# --- predictions ---
+
+
+def test_predictions(selbo: Run, table: Path, model: Path, tmp_path: Path) -> None:
+    shown = selbo("predict", model, table)
+    assert shown.code == 0
+    assert shown.err == ""
+    rows = list(csv.DictReader(io.StringIO(shown.out)))
+    assert list(rows[0]) == ["predicted_class", "p_no", "p_yes", "entropy", "mutual_information"]
+    assert len(rows) == ROWS
+    for row in rows:
+        no, yes = float(row["p_no"]), float(row["p_yes"])
+        assert no + yes == pytest.approx(1, abs=1e-5)
+        assert row["predicted_class"] == ("yes" if yes > no else "no")
+        assert float(row["entropy"]) == pytest.approx(-no * np.log(no) - yes * np.log(yes), abs=1e-4)
+        assert 0 <= float(row["mutual_information"]) <= float(row["entropy"])
+    right = np.mean([row["predicted_class"] == truth for row, truth in zip(rows, patients()["ill"], strict=True)])
+    assert right > 0.7
+
+    # the same without the target, in another format, to a file
+    patients().drop("ill").write_parquet(tmp_path / "new.parquet")
+    shown = selbo("predict", model, tmp_path / "new.parquet", "--out", tmp_path / "p.parquet")
+    assert (shown.code, shown.out) == (0, "")
+    assert f"{ROWS} predictions in" in shown.err
+    found = pl.read_parquet(tmp_path / "p.parquet")
+    np.testing.assert_allclose(found["p_yes"], [float(row["p_yes"]) for row in rows], rtol=1e-6)
+
+
+def test_draws_and_seed_of_predictions(selbo: Run, table: Path, model: Path) -> None:
+    first, other, again = (selbo("predict", model, table, "--draws", 3, "--seed", seed).out for seed in (1, 2, 1))
+    assert first == again != other
+
+
+def test_calibrated_predictions_have_the_temperature(selbo: Run, table: Path, model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(model, folder)
+    manifest = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps({**manifest, "temperature": 2.0}))
+
+    def odds(text: str) -> np.ndarray:
+        rows = list(csv.DictReader(io.StringIO(text)))
+        return np.array([np.log(float(row["p_yes"]) / float(row["p_no"])) for row in rows])
+
+    plain, scaled = selbo("predict", folder, table), selbo("predict", folder, table, "--calibrated")
+    np.testing.assert_allclose(odds(scaled.out), odds(plain.out) / 2, rtol=1e-3, atol=1e-4)
+    (folder / "model.json").write_text(json.dumps({**manifest, "temperature": None}))
+    without = selbo("predict", folder, table, "--calibrated")
+    assert without.out == plain.out
+    assert "no temperature could be fitted" in without.err
+
+
+def test_unseen_categories_and_other_columns_are_said(selbo: Run, model: Path, tmp_path: Path) -> None:
+    frame = patients(4).with_columns(pl.Series("site", ["west", "north", "west", "east"]), pl.lit(1).alias("shoe"))
+    frame.write_csv(tmp_path / "new.csv")
+    shown = selbo("predict", model, tmp_path / "new.csv")
+    assert shown.code == 0
+    assert len(shown.out.splitlines()) == 5
+    assert "selbo: note: columns that the model does not know are ignored: 'shoe'" in shown.err
+    assert "column 'site' has values not seen in training, 'west', in 2 rows" in shown.err
+
+
+def test_evaluation(selbo: Run, table: Path, model: Path) -> None:
+    shown = selbo("evaluate", model, table)
+    assert shown.code == 0
+    assert "accuracy, %" in shown.out
+    assert all(len(line) <= 80 for line in shown.out.splitlines())
+    assert "this is the file that the model was trained on" in shown.err
+    as_json = json.loads(selbo("evaluate", model, table, "--json").out)
+    assert as_json["metrics"]["num_examples"] == ROWS
+    assert as_json["metrics"]["accuracy"] > 0.7
+    assert as_json["classes"] == ["no", "yes"]
+
+
+def test_the_metrics_of_training_are_those_of_the_test_rows(
+    selbo: Run, table: Path, model: Path, tmp_path: Path
+) -> None:
+    labels = patients()["ill"].to_list()
+    rows = split(labels, test_fraction=0.2, val_fraction=0.1, seed=0).test
+    patients()[rows.tolist()].write_csv(tmp_path / "test.csv")
+    found = json.loads(selbo("evaluate", model, tmp_path / "test.csv", "--json").out)
+    expected = json.loads((model / "metrics.json").read_text())
+    for name, value in expected["metrics"].items():
+        assert found["metrics"][name] == pytest.approx(value, rel=1e-5), name
+    assert found["temperature"] == expected["temperature"]
+
+
+# --- other formats, classes and methods ---
+
+
+def test_iris_as_npz_with_class_fractions_alone(selbo: Run, tmp_path: Path) -> None:
+    flowers = load_iris()
+    np.savez(tmp_path / "iris.npz", x=flowers.data, species=flowers.target)
+    out = tmp_path / "m"
+    arguments = ["--target", "species", "--class-fractions", "2=0.5,0=0.2,1=0.3", "--steps", 30, "--out", out]
+    shown = selbo("train", tmp_path / "iris.npz", *arguments, "--hidden", "16,8")
+    assert shown.code == 0, shown.err
+    words = " ".join(shown.out.split())
+    assert "Of all cases, class 0 makes up 20 %, class 1 makes up 30 % and class 2 50 % (as stated)." in words
+    assert json.loads((out / "model.json").read_text())["network"]["widths"] == [4, 16, 8, 3]
+    assert "ClassRegions" in (out / "report.html").read_text()
+    assert json.loads(selbo("evaluate", out, tmp_path / "iris.npz", "--json").out)["metrics"]["num_examples"] == 150
+
+
+def test_breast_cancer_as_parquet_without_a_belief(selbo: Run, tmp_path: Path) -> None:
+    cells = load_breast_cancer()
+    columns = {name: cells.data[:, i] for i, name in enumerate(cells.feature_names)}
+    pl.DataFrame({**columns, "benign": cells.target == 1}).write_parquet(tmp_path / "cells.parquet")
+    out = tmp_path / "m"
+    arguments = ["--target", "benign", "--drop", "mean area", "--drop", "mean radius", "--steps", 60, "--out", out]
+    shown = selbo("train", tmp_path / "cells.parquet", *arguments)
+    assert shown.code == 0, shown.err
+    assert "nothing was said about the task" in shown.err
+    assert "Belief   none stated" in shown.out
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert (metrics["method"], metrics["features"]) == ("elbo", 28)
+    assert metrics["metrics"]["accuracy"] > 0.85
+    assert "Do the predictions look like the belief?" not in (out / "report.html").read_text()
+    evaluated = selbo("evaluate", out, tmp_path / "cells.parquet", "--json")
+    assert json.loads(evaluated.out)["classes"] == ["false", "true"]
+
+
+@pytest.mark.parametrize("method", ["plain_summary", "label_smoothing", "evidential"])
+def test_plain_networks(selbo: Run, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setattr("selbo.report.page.write_page", lambda _, path: path.write_text("report"))  # it takes seconds
+    out = tmp_path / "m"
+    assert selbo(*quick(table, out, "--method", method, "--class-fractions", "0.4,0.6")).code == 0
+    assert listing(out) == FINISHED
+    tested = json.loads((out / "metrics.json").read_text())
+    rows = list(csv.DictReader(io.StringIO(selbo("predict", out, table).out)))
+    assert len(rows) == ROWS
+    doubt = {float(row["mutual_information"]) > 1e-6 for row in rows}
+    assert doubt == ({True} if method == "evidential" else {False})
+    assert tested["method"] == method
+
+
+# --- interrupted ---
+
+EAGER = """
+from selbo.experiments import tabular
+tabular.CHECKPOINT_SECONDS = 0.0
+from selbo.cli.main import main
+main()
+"""
+
+
+def stop_in_the_midst(arguments: list[object], out: Path, how: signal.Signals) -> subprocess.Popen[str]:
+    """Start training, and send a signal once there is a new checkpoint."""
+    command = [sys.executable, "-c", EAGER, *map(str, arguments)]
+    checkpoint = out / "checkpoint.safetensors"
+    before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ONE_THREAD)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if checkpoint.exists() and checkpoint.stat().st_mtime_ns != before:
+            break
+        time.sleep(0.01)
+    process.send_signal(how)
+    return process
+
+
+@pytest.mark.usefixtures("no_report", "one_thread")
+def test_a_killed_run_goes_on_and_ends_the_same(selbo: Run, table: Path, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert selbo(*quick(table, whole, "--steps", 400)).code == 0
+
+    process = stop_in_the_midst(quick(table, broken, "--steps", 400), broken, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1].startswith("selbo: error: interrupted; a training run goes on from its checkpoint")
+
+    process = stop_in_the_midst(quick(table, broken, "--steps", 400), broken, signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    assert not (broken / "model.json").exists()
+    shown = selbo("predict", broken, table)
+    assert shown.code == 2
+    assert "is not finished: give the same selbo train command again and it goes on" in shown.err
+    shown = selbo(*quick(table, broken, "--steps", 500))
+    assert shown.code == 2
+    assert "holds a run that was begun to be trained with --steps 400, not 500" in shown.err
+
+    (broken / ".report.html-x7").mkdir()  # what a kill may leave behind
+    (broken / ".metrics.json.part").write_text("{")
+    shown = selbo(*quick(table, broken, "--steps", 400))
+    assert shown.code == 0
+    assert "going on from the checkpoint" in shown.err
+    assert listing(broken) == FINISHED
+    for name in FINISHED:
+        if name != "report.html":  # which says how long it took
+            assert (broken / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+# --- bad input: one sentence, exit code 2, nothing written ---
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--target", "il"], "there is no column 'il' in patients.csv: did you mean 'ill'?"),
+        (["--target", "age"], "different numbers in 120 rows, as in regression"),
+        (["--target", "unit"], "at least 2 classes, but all of 'unit' is 'mg'"),
+        (["--drop", "sit"], "no column 'sit' in patients.csv: did you mean 'site'?"),
+        (["--accuracy", "0.4"], "`accuracy` must lie strictly between 0.5 and 1"),
+        (["--accuracy", "1"], "`accuracy` must lie strictly between 0.5 and 1"),
+        (["--class-fractions", "0.5,0.3,0.2"], "must hold 2 numbers, for the classes 'no', 'yes' in this order"),
+        (["--class-fractions", "0.5,0.3"], "must sum to 1"),
+        (["--class-fractions", "0.5;0.5"], "must be numbers such as 0.7,0.3 or no=0.7,yes=0.3"),
+        (["--class-fractions", "ja=0.5,no=0.5"], "names 'ja', which is no class: there are 'no', 'yes'"),
+        (["--class-fractions", "no=1"], "must name every class, but 'yes' is missing"),
+        (["--class-fractions", "no=0.5,yes=0.5,no=0.5"], "must name every class once"),
+        (["--concentration", "0"], "`--concentration` must be a finite number greater than 0"),
+        (["--method", "magic"], "`--method` must be one of"),
+        (["--hidden", "64,x"], "`--hidden` must be whole numbers above 0"),
+        (["--learning-rate", "0"], "`--learning-rate` must be a finite number greater than 0"),
+        (["--test-fraction", "0.95"], "must leave rows to train on"),
+        (["--device", "cuda:77"], "`--device`"),
+    ],
+)
+def test_bad_arguments_of_train(selbo: Run, table: Path, tmp_path: Path, more: list[str], message: str) -> None:
+    if "--device" in more and torch.cuda.is_available():
+        pytest.skip("there is a CUDA device")
+    shown = selbo(*quick(table, tmp_path / "out", *more))
+    assert shown.code == 2
+    assert shown.out == ""
+    assert message in shown.err
+    assert shown.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("option", [["--method", "summary_elbo"], ["--concentration", "5"]])
+def test_a_belief_must_be_stated(selbo: Run, table: Path, tmp_path: Path, option: list[str]) -> None:
+    shown = selbo("train", table, "--target", "ill", "--out", tmp_path / "out", *option)
+    assert shown.code == 2
+    assert "give `--accuracy` or `--class-fractions`" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("gone.csv", None, "is not there"),
+        ("data.txt", "x", "must be a file that ends in .csv or .parquet or .npz"),
+        ("data.csv", "", "is empty"),
+        ("data.csv", "x,ill\n" + "1,a\n2,\n3,b\n" * 4, "has none in 4 of 12"),
+        ("data.csv", "x,ill\n" + "1,a\n,b\n" * 4, "'x' has 4 missing"),
+        ("data.csv", "x,ill\n" + "1,a\n2,b\n" * 4 + "3,c\n", "at least 3 rows"),
+        ("data.csv", "x,ill\n" + "2024-01-02,a\n2024-01-03,b\n" * 4, "'x' holds dates"),
+        ("data.csv", "x,ill\n" + "".join(f"n{i},{'ab'[i % 2]}\n" for i in range(20)), "--drop x"),
+    ],
+)
+def test_bad_data_of_train(selbo: Run, tmp_path: Path, name: str, content: str | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_text(content)
+    shown = selbo(*quick(tmp_path / name, tmp_path / "out"))
+    assert shown.code == 2
+    assert message in shown.err
+    assert shown.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_folders_that_are_refused(selbo: Run, table: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "report.html").write_text("precious")
+    shown = selbo(*quick(table, tmp_path / "mine", "--overwrite"))
+    assert shown.code == 2
+    assert "must be a new folder, an empty one, or one of selbo train, but" in shown.err
+    assert (tmp_path / "mine" / "report.html").read_text() == "precious"
+    (tmp_path / "file").touch()
+    assert selbo(*quick(table, tmp_path / "file")).code == 2
+    shown = selbo(*quick(table, tmp_path / "file" / "inside"))
+    assert shown.code == 2
+    assert "cannot be made: not a directory" in shown.err
+
+
+def test_models_that_are_refused(selbo: Run, table: Path, model: Path, tmp_path: Path) -> None:
+    for folder, message in (
+        (tmp_path / "gone", "is not there"),
+        (tmp_path, "has no model.json: train with selbo train"),
+    ):
+        for command in ("predict", "evaluate"):
+            shown = selbo(command, folder, table)
+            assert shown.code == 2
+            assert message in shown.err
+    changed = tmp_path / "changed"
+    shutil.copytree(model, changed)
+    (changed / "model.safetensors").write_bytes(b"another model")
+    shown = selbo("predict", changed, table)
+    assert shown.code == 2
+    assert "was changed or belongs to another model" in shown.err
+    (changed / "model.json").write_text('{"name": "not ours"}')
+    shown = selbo("predict", changed, table)
+    assert shown.code == 2
+    assert "is not a file of selbo" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (patients().drop("age"), "has no 'age'"),
+        (patients().with_columns(pl.lit("old").alias("age")), "'age' must hold numbers as in training"),
+        (patients().with_columns(pl.lit(None).alias("dose")), "'dose' has 120 missing"),
+    ],
+)
+def test_bad_data_of_predict(selbo: Run, model: Path, tmp_path: Path, frame: pl.DataFrame, message: str) -> None:
+    frame.write_csv(tmp_path / "new.csv")
+    shown = selbo("predict", model, tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    assert shown.code == 2
+    assert message in shown.err
+    assert not (tmp_path / "p.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (patients().drop("ill"), "there is no column 'ill' in new.csv"),
+        (patients().with_columns(pl.lit("maybe").alias("ill")), "labels not seen in training, 'maybe', in 120 rows"),
+    ],
+)
+def test_bad_data_of_evaluate(selbo: Run, model: Path, tmp_path: Path, frame: pl.DataFrame, message: str) -> None:
+    frame.write_csv(tmp_path / "new.csv")
+    shown = selbo("evaluate", model, tmp_path / "new.csv")
+    assert shown.code == 2
+    assert message in shown.err
