@@ -1,0 +1,212 @@
+"""Where batches come from, tensors on the device or a DataLoader; a step's batch depends on seed and step alone."""
+
+import hashlib
+from collections.abc import Iterator, Sequence, Sized
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils.data import BatchSampler, DataLoader, Dataset, TensorDataset
+
+from selbo import checks
+from selbo.objectives.base import check_batch
+from selbo.training.seeding import derive, generator_for
+
+Data: TypeAlias = tuple[Tensor, Tensor] | Dataset[Any] | DataLoader[Any]
+
+CHECKSUM_ENTRIES = 1 << 20
+"""At most so many entries of the inputs, evenly spaced, enter the checksum of a data set."""
+
+
+class Batch(NamedTuple):
+    """Inputs (B, ...) and labels (B,)."""
+
+    inputs: Tensor
+    labels: Tensor
+
+
+class TensorBatches:
+    """A data set that lives on the device whole, in a new order each epoch; an incomplete last batch is dropped.
+
+    Args:
+        inputs: Shape (N, ...).
+        labels: Shape (N,).
+        batch_size: B over all processes; a smaller data set is one batch (of a multiple of the processes).
+        seed: Of the order.
+        shard: This process and how many there are: each takes its part of every batch.
+    """
+
+    def __init__(
+        self, inputs: Tensor, labels: Tensor, *, batch_size: int, seed: int, shard: tuple[int, int] = (0, 1)
+    ) -> None:
+        check_batch(inputs, labels)
+        self.inputs, self.labels, self.seed = inputs, labels.long(), seed
+        self.rank, self.world = shard
+        count = len(labels)
+        self.batch_size = batch_size if batch_size <= count else count - count % self.world
+        if self.batch_size % self.world or self.batch_size == 0:
+            raise ValueError(
+                f"`batch_size` must be a multiple of the number of processes, but got {self.batch_size} "
+                f"for {self.world}"
+            )
+        self.per_epoch = len(labels) // self.batch_size
+
+    def order(self, epoch: int) -> Tensor:
+        """Rows of each batch of an epoch that this process takes: (batches, B / processes), on the CPU."""
+        rows = torch.randperm(len(self.labels), generator=generator_for(self.seed, "order", epoch))
+        whole = rows[: self.per_epoch * self.batch_size].reshape(self.per_epoch, self.batch_size)
+        return whole.chunk(self.world, 1)[self.rank].contiguous()
+
+    def from_step(self, step: int) -> Iterator[Batch]:
+        """Batches from a step on, without end."""
+        while True:
+            epoch, position = divmod(step, self.per_epoch)
+            for rows in self.order(epoch)[position:].to(self.inputs.device):
+                yield Batch(self.inputs[rows], self.labels[rows])
+                step += 1
+
+    def checksum(self) -> str:
+        """Of labels and an even sample of the inputs, so that a checkpoint knows its data."""
+        return checksum(self.inputs, self.labels)
+
+
+class LoaderBatches:
+    """A DataLoader; its random numbers are set at the start of each epoch, so that a run can go on in the midst of one.
+
+    Args:
+        loader: Gives (inputs, labels).
+        device: Where batches are moved.
+        seed: Of the order.
+        whole_only: Leave out batches that are smaller than the others.
+    """
+
+    def __init__(self, loader: "DataLoader[Any]", *, device: torch.device, seed: int, whole_only: bool) -> None:
+        self.loader, self.device, self.seed, self.whole_only = loader, device, seed, whole_only
+        try:
+            self.per_epoch = len(loader)
+        except TypeError as error:
+            raise ValueError("`train` must be a DataLoader of known length, but this one streams") from error
+        self.batch_size, rows, drops = _sizes(loader)
+        size = self.batch_size
+        if whole_only and not drops and size is not None and rows is not None and rows > size and rows % size:
+            self.per_epoch -= 1
+        if self.per_epoch == 0:
+            raise ValueError("`train` must give at least one batch an epoch, but the DataLoader gives none")
+
+    def from_step(self, step: int) -> Iterator[Batch]:
+        """Batches from a step on, without end."""
+        while True:
+            epoch, position = divmod(step, self.per_epoch)
+            for index, item in enumerate(one_pass(self.loader, seed=self.seed, epoch=epoch)):
+                if index >= position:
+                    yield _to_batch("train", item, self.device)
+                    step += 1
+                if index + 1 == self.per_epoch:
+                    break
+            if step < (epoch + 1) * self.per_epoch:
+                raise ValueError(
+                    f"`train` must give {self.per_epoch} batches an epoch as its length says, but it gave fewer"
+                )
+
+    def checksum(self) -> str:
+        """Of the number of batches and the first of them."""
+        batch = _to_batch("train", next(one_pass(self.loader, seed=self.seed, epoch=0)), self.device)
+        return f"{self.per_epoch} x {checksum(batch.inputs, batch.labels)}"
+
+
+def _sizes(loader: "DataLoader[Any]") -> tuple[int | None, int | None, bool]:
+    """Batch size and rows an epoch, as far as a loader tells them, and whether it drops an incomplete batch itself."""
+    sampler = loader.batch_sampler
+    if isinstance(sampler, BatchSampler):
+        size, source, drops = sampler.batch_size, sampler.sampler, sampler.drop_last
+        return size, len(source) if isinstance(source, Sized) else None, drops
+    dataset = loader.dataset
+    return loader.batch_size, len(dataset) if isinstance(dataset, Sized) else None, loader.drop_last
+
+
+def one_pass(loader: "DataLoader[Any]", *, seed: int, epoch: int) -> Iterator[Any]:
+    """All that a loader gives in an epoch; what sampler and transformations draw from torch depends on seed and place.
+
+    A batch has random numbers of its own, so that it is the same whether or not training happened before it.
+    """
+    samplers = (loader, loader.sampler, getattr(loader.batch_sampler, "sampler", None), loader.batch_sampler)
+    for own in {getattr(each, "generator", None) for each in samplers}:
+        if own is not None:
+            own.manual_seed(derive(seed, "order", epoch))
+    iterator: Iterator[Any] | None = None
+    index = 0
+    while True:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(derive(seed, "order", epoch, index))
+            try:
+                iterator = iter(loader) if iterator is None else iterator
+                item = next(iterator)
+            except StopIteration:
+                return
+        yield item
+        index += 1
+
+
+def _to_batch(name: str, item: Any, device: torch.device) -> Batch:
+    if not isinstance(item, Sequence) or len(item) != 2 or not all(isinstance(each, Tensor) for each in item):
+        raise ValueError(f"`{name}` must give pairs of tensors, inputs and labels, but gave {type(item).__name__}")
+    inputs, labels = item
+    check_batch(inputs, labels)
+    return Batch(inputs.to(device, non_blocking=True), labels.to(device, non_blocking=True).long())
+
+
+def as_tensors(name: str, data: Any) -> tuple[Tensor, Tensor] | None:
+    """Inputs and labels if ``data`` holds them whole: a pair of tensors, or a TensorDataset of two; else None."""
+    if isinstance(data, TensorDataset):
+        data = data.tensors
+    if isinstance(data, (tuple, list)):
+        if len(data) != 2 or not all(isinstance(each, Tensor) for each in data):
+            raise ValueError(f"`{name}` must be a pair of tensors, inputs and labels, but got {len(data)} objects")
+        check_batch(data[0], data[1])
+        return data[0], data[1]
+    return None
+
+
+def make_batches(
+    data: Data, *, batch_size: int, device: torch.device, seed: int, whole_only: bool, shard: tuple[int, int] = (0, 1)
+) -> TensorBatches | LoaderBatches:
+    """Batches from what a user passes as ``train``."""
+    checks.whole("batch_size", batch_size, at_least=1)
+    tensors = as_tensors("train", data)
+    if tensors is not None:
+        inputs, labels = (each.to(device) for each in tensors)
+        return TensorBatches(inputs, labels, batch_size=batch_size, seed=seed, shard=shard)
+    if shard[1] > 1:
+        raise ValueError("`train` must be tensors or a TensorDataset to train with several processes")
+    if isinstance(data, DataLoader):
+        return LoaderBatches(data, device=device, seed=seed, whole_only=whole_only)
+    if isinstance(data, Dataset):
+        loader: DataLoader[Any] = DataLoader(data, batch_size=batch_size, shuffle=True)
+        return LoaderBatches(loader, device=device, seed=seed, whole_only=whole_only)
+    raise ValueError(f"`train` must be (inputs, labels), a Dataset or a DataLoader, but got {type(data).__name__}")
+
+
+def whole_set(name: str, data: Data, *, device: torch.device, seed: int) -> Batch:
+    """A data set in one piece, for validation."""
+    tensors = as_tensors(name, data)
+    if tensors is None:
+        if not isinstance(data, (Dataset, DataLoader)):
+            raise ValueError(
+                f"`{name}` must be (inputs, labels), a Dataset or a DataLoader, but got {type(data).__name__}"
+            )
+        loader = data if isinstance(data, DataLoader) else DataLoader(data, batch_size=1024)
+        batches = [_to_batch(name, item, torch.device("cpu")) for item in one_pass(loader, seed=seed, epoch=0)]
+        if not batches:
+            raise ValueError(f"`{name}` must hold at least one example, but holds none")
+        tensors = torch.cat([each.inputs for each in batches]), torch.cat([each.labels for each in batches])
+    return Batch(tensors[0].to(device), tensors[1].to(device).long())
+
+
+def checksum(inputs: Tensor, labels: Tensor) -> str:
+    """Sixteen hexadecimal digits that differ if the data do (inputs: an even sample of the entries)."""
+    flat = inputs.detach().reshape(-1)
+    sample = flat[:: max(1, flat.numel() // CHECKSUM_ENTRIES)]
+    digest = hashlib.sha256(repr((tuple(inputs.shape), str(inputs.dtype))).encode())
+    digest.update(sample.double().cpu().numpy().tobytes())
+    digest.update(labels.detach().long().cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,145 @@
+"""A run on disk: one safetensors file, replaced whole, from which training goes on as if it had never stopped."""
+
+import importlib.util
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from selbo.nn.gaussian import gaussians
+
+FORMAT: Final = "selbo-checkpoint-1"
+HEADER: Final = "selbo"
+HISTORY: Final = "history"
+MOVING_AVERAGES: Final = ("average", "average_weight")
+"""Buffers of a SummaryLikelihood that change in training."""
+
+
+def check_available() -> None:
+    """Say at once, not after the first minutes of training, that checkpoints cannot be written."""
+    if importlib.util.find_spec("safetensors") is None:
+        raise ValueError("`checkpoint` needs the package safetensors: pip install 'selbo[train]'")
+
+
+def write(
+    path: Path, tensors: dict[str, Tensor], description: dict[str, Any], *, history: Sequence[dict[str, Any]] = ()
+) -> None:
+    """Replace a checkpoint by a complete new one: written beside it, flushed to the disk, renamed."""
+    from safetensors.torch import save
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    # as a tensor: the header of a safetensors file is limited, the history of a long run is not
+    content[HISTORY] = torch.frombuffer(bytearray(json.dumps(list(history)).encode()), dtype=torch.uint8)
+    header = {HEADER: json.dumps({"format": FORMAT, **description})}
+    unfinished = path.with_name(f".{path.name}.part")
+    with unfinished.open("wb") as file:
+        file.write(save(content, metadata=header))
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+
+
+def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], list[dict[str, Any]]]:
+    """Tensors, description and history of a checkpoint."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = (file.metadata() or {}).get(HEADER)
+            description = json.loads(header) if header else {}
+            if description.get("format") != FORMAT:
+                raise ValueError(f"`checkpoint` must be a file written by selbo.fit, but {os.fspath(path)!r} is not")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
+    except (OSError, SafetensorError, json.JSONDecodeError) as error:
+        raise ValueError(f"`checkpoint` {os.fspath(path)!r} cannot be read: {error}") from error
+    return tensors, description, json.loads(tensors.pop(HISTORY).numpy().tobytes())
+
+
+def check_same_run(path: Path, found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Refuse a checkpoint of another model, data set or setting, and name the first difference."""
+    difference = _difference(found, expected)
+    if difference is not None:
+        name, before, now = difference
+        raise ValueError(
+            f"`checkpoint` {os.fspath(path)!r} belongs to another run: its {name} is {_short(before)}, "
+            f"here it is {_short(now)}; choose another file or remove it"
+        )
+
+
+def _difference(found: dict[str, Any], expected: dict[str, Any]) -> tuple[str, Any, Any] | None:
+    for name in [*expected, *(each for each in found if each not in expected)]:
+        before, now = found.get(name), expected.get(name)
+        if before == now:
+            continue
+        inside = _difference(before, now) if isinstance(before, dict) and isinstance(now, dict) else None
+        return (f"{name}: {inside[0]}", *inside[1:]) if inside else (name, before, now)
+    return None
+
+
+def _short(value: Any) -> str:
+    text = "none" if value is None else repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def describe_model(model: nn.Module) -> dict[str, Any]:
+    """Kind of every layer, shape of everything in the state, and the priors of a Bayesian network."""
+    kinds = {name or "network": type(module).__name__ for name, module in model.named_modules()}
+    shapes = {name: list(value.shape) for name, value in model.state_dict().items()}
+    return {"layers": kinds, "shapes": shapes, "prior_std": [each.prior_std.item() for each in gaussians(model)]}
+
+
+def describe_objective(objective: nn.Module) -> dict[str, Any]:
+    """Kind and settings of an objective and of what is in it, and its constants; not its moving averages."""
+    found: dict[str, Any] = {}
+    for name, module in objective.named_modules():
+        prefix = f"{name}." if name else ""
+        found[name or "objective"] = type(module).__name__
+        found |= {
+            prefix + key: value
+            for key, value in vars(module).items()
+            if isinstance(value, (bool, int, float, str)) and key != "training" and not key.startswith("_")
+        }
+        constants = {key: value for key, value in module.named_buffers(recurse=False) if key not in MOVING_AVERAGES}
+        found |= {prefix + key: value.tolist() for key, value in constants.items()}
+    return found
+
+
+def with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors under a prefix."""
+    return {f"{prefix}.{name}": value for name, value in tensors.items()}
+
+
+def without_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Those under a prefix, by what follows it."""
+    start = f"{prefix}."
+    return {name[len(start) :]: value for name, value in tensors.items() if name.startswith(start)}
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The state of an optimiser, by number of the parameter and name."""
+    states = optimizer.state_dict()["state"]
+    return {
+        f"{index}.{name}": value if isinstance(value, Tensor) else torch.tensor(value)
+        for index, state in states.items()
+        for name, value in state.items()
+        if value is not None
+    }
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put the state back; learning rates are set by the schedule."""
+    states: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        index, name = key.split(".", 1)
+        states.setdefault(int(index), {})[name] = value
+    optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
+    for parameter, state in optimizer.state.items():
+        for name, value in state.items():
+            # fused optimisers go through memory side by side: weights in channels-last need their averages so, too
+            if value.shape == parameter.shape and value.stride() != parameter.stride():
+                state[name] = torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)

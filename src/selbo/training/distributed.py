@@ -1,0 +1,114 @@
+"""Several processes, one run: parts of each batch, one histogram, one gradient (torch.distributed, torchrun)."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from selbo.objectives import Objective
+from selbo.summary.likelihood import SummaryLikelihood
+
+
+@contextmanager
+def process_group(device: torch.device) -> Iterator[tuple[int, int]]:
+    """Rank and number of processes; joins the group that torchrun announces if nobody has yet."""
+    announced = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    if not dist.is_available() or not (dist.is_initialized() or announced):
+        yield 0, 1
+        return
+    joined = not dist.is_initialized()
+    if joined:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield dist.get_rank(), dist.get_world_size()
+    finally:
+        if joined:
+            dist.destroy_process_group()
+
+
+class _SumOverProcesses(torch.autograd.Function):
+    """Sum over all processes; on the way back, the sum of their gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        total = tensor.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        total = gradients[0].clone()
+        dist.all_reduce(total)
+        return total
+
+
+def sum_over_processes(tensor: Tensor) -> Tensor:
+    """Sum over all processes, with a gradient."""
+    return cast(Tensor, _SumOverProcesses.apply(tensor))  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def global_histograms(objective: Objective, world: int) -> Iterator[None]:
+    """Make the summaries of an objective speak of the batch of all processes."""
+    if world == 1:
+        yield
+        return
+    summaries = [each for each in objective.modules() if isinstance(each, SummaryLikelihood)]
+    before = [each.reduce_counts for each in summaries]
+    for each in summaries:
+        each.reduce_counts = sum_over_processes
+    try:
+        yield
+    finally:
+        for each, function in zip(summaries, before, strict=True):
+            each.reduce_counts = function
+
+
+def average_gradients(parameters: list[nn.Parameter], world: int) -> None:
+    """Mean over processes of all gradients, in one message."""
+    if world == 1:
+        return
+    gradients = [each.grad for each in parameters if each.grad is not None]
+    flat = torch.cat([each.reshape(-1) for each in gradients])
+    dist.all_reduce(flat)
+    flat /= world
+    for gradient, part in zip(gradients, flat.split([each.numel() for each in gradients]), strict=True):
+        gradient.copy_(part.reshape(gradient.shape))
+
+
+def average(tensor: Tensor, world: int) -> Tensor:
+    """Mean over processes."""
+    if world == 1:
+        return tensor
+    total = tensor.clone()
+    dist.all_reduce(total)
+    return total / world
+
+
+def agree(number: int, world: int, device: torch.device) -> bool:
+    """Whether all processes have the same number."""
+    if world == 1:
+        return True
+    ends = torch.tensor([number, -number], device=device)
+    dist.all_reduce(ends, dist.ReduceOp.MAX)
+    return bool(ends[0] == -ends[1])
+
+
+def average_statistics(model: nn.Module, world: int) -> None:
+    """Mean over processes of running statistics, which each process keeps for its own part of the batches."""
+    if world == 1:
+        return
+    for name, buffer in model.named_buffers():
+        if name.rpartition(".")[2] in ("running_mean", "running_var"):
+            buffer.copy_(average(buffer, world))
+
+
+def copy_from_first(model: nn.Module, world: int) -> None:
+    """Start all processes from the state of the first."""
+    if world > 1:
+        for value in model.state_dict().values():
+            dist.broadcast(value, 0)

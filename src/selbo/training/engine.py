@@ -1,0 +1,307 @@
+"""How a step is run: eagerly, anywhere; or, on CUDA, compiled and captured whole in one graph, data on the device."""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from selbo.objectives import Objective
+from selbo.training.augment import crop_and_flip
+from selbo.training.batches import Batch, LoaderBatches, TensorBatches
+from selbo.training.distributed import average_gradients
+from selbo.training.seeding import derive
+
+TERMS: Final = ("loss", "log_likelihood", "kl", "log_summary")
+OPTIMIZERS: Final = ("adam", "sgd")
+PRECISIONS: Final = ("fp32", "bf16")
+AUGMENTATIONS: Final = ("crop_and_flip",)
+WARM_UP_STEPS: Final = 3
+"""Eager steps before a graph is captured, so that everything that is made on first use exists."""
+ROWS: Final = 1024
+"""Steps whose terms are kept on the device before they are looked at."""
+
+
+@dataclass
+class Plan:
+    """What every step of a run needs."""
+
+    model: nn.Module
+    objective: Objective
+    optimizer: torch.optim.Optimizer
+    num_samples: int
+    precision: str
+    augment: str | None
+    seed: int
+    device: torch.device
+    rank: int = 0
+    world: int = 1
+    parameters: list[nn.Parameter] = field(default_factory=list)
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The arithmetic of the forward pass."""
+        if self.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False)
+
+    def noise_purpose(self) -> tuple[object, ...]:
+        """A summary is about one function draw, so all processes share it; without one they draw for themselves."""
+        return ("noise",) if self.objective.has_summary else ("noise", self.rank)
+
+
+def make_optimizer(
+    kind: str, parameters: list[nn.Parameter], *, rate: float, momentum: float, weight_decay: float, on_graph: bool
+) -> torch.optim.Optimizer:
+    """Adam, or SGD with Nesterov momentum; for a graph, with a learning rate that is a tensor."""
+    device = parameters[0].device
+    lr: float | Tensor = torch.tensor(rate, device=device) if on_graph else rate
+    if kind == "adam":
+        # fused is the fastest on either kind of device (docs/performance.md)
+        return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=True, capturable=on_graph)
+    return torch.optim.SGD(
+        parameters, lr=lr, momentum=momentum, nesterov=momentum > 0, weight_decay=weight_decay, fused=True
+    )
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Learning rate of the next step, in place if it is a tensor."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+class EagerEngine:
+    """One step after the other, on any device."""
+
+    name = "eager"
+
+    def __init__(
+        self, plan: Plan, batches: TensorBatches | LoaderBatches, unlabelled: TensorBatches | None, *, start: int
+    ) -> None:
+        self.plan = plan
+        self.batches = batches.from_step(start)
+        self.unlabelled: Iterator[Batch] | None = None if unlabelled is None else unlabelled.from_step(start)
+        self.noise = torch.Generator(plan.device)
+        self.pixels = torch.Generator(plan.device)
+        self.torchs_own = [torch.default_generator]
+        if plan.device.type == "cuda":
+            index = torch.cuda.current_device() if plan.device.index is None else plan.device.index
+            self.torchs_own.append(torch.cuda.default_generators[index])
+
+    def run(self, start: int, stop: int, rate_at: Callable[[int], float], seconds: float) -> Tensor:
+        """Steps from ``start`` to ``stop``, or until the time is over: their terms, (steps, 4), on the CPU."""
+        begin, rows = time.perf_counter(), []
+        for step in range(start, stop):
+            set_rate(self.plan.optimizer, rate_at(step))
+            rows.append(self._step(step))
+            if time.perf_counter() - begin > seconds:
+                break
+        return torch.stack(rows).cpu()
+
+    def _step(self, step: int) -> Tensor:
+        plan = self.plan
+        inputs, labels = next(self.batches)
+        unlabelled = None if self.unlabelled is None else next(self.unlabelled).inputs
+        self.noise.manual_seed(derive(plan.seed, *plan.noise_purpose(), step))
+        for generator in self.torchs_own:  # dropout draws from no other
+            generator.manual_seed(derive(plan.seed, "torch", plan.rank, step))
+        if plan.augment is not None:
+            self.pixels.manual_seed(derive(plan.seed, "augment", plan.rank, step))
+            inputs = crop_and_flip(inputs, generator=self.pixels)
+        plan.optimizer.zero_grad(set_to_none=True)
+        with plan.autocast():
+            terms = plan.objective(
+                plan.model,
+                inputs,
+                labels,
+                plan.num_samples,
+                unlabelled=unlabelled,
+                generator=self.noise,
+                step=step,
+            )
+        terms.loss.backward()
+        average_gradients(plan.parameters, plan.world)
+        plan.optimizer.step()
+        return torch.stack([value.double() for value in terms.named().values()])
+
+
+class GraphEngine:
+    """The whole step, from picking the batch to Adam, in one CUDA graph; the host only says when.
+
+    The first steps run eagerly (and count); then the same code is captured, and replayed for the rest.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        batches: TensorBatches,
+        unlabelled: TensorBatches | None,
+        *,
+        start: int,
+        compiled: bool = True,
+    ) -> None:
+        self.plan, self.batches, self.unlabelled = plan, batches, unlabelled
+        self.name = "compiled, one CUDA graph" if compiled else "one CUDA graph"
+        self.eager_steps = 0
+        self.taken = 0  # steps in the present call of `run`
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.stream = torch.cuda.Stream(plan.device)
+        self.order = batches.order(start // batches.per_epoch).to(plan.device)
+        self.counters = torch.zeros(3, dtype=torch.long, device=plan.device)  # step, batch in the epoch, row
+        self.counters[0], self.counters[1] = start, start % batches.per_epoch
+        self.rows = torch.zeros(ROWS, len(TERMS), dtype=torch.float64, device=plan.device)
+        if unlabelled is not None:
+            self.other_order = unlabelled.order(start // unlabelled.per_epoch).to(plan.device)
+            self.other_position = torch.full((1,), start % unlabelled.per_epoch, device=plan.device)
+        self.evaluate = torch.compile(self._evaluate, dynamic=False) if compiled else self._evaluate
+        torch.cuda.manual_seed(derive(plan.seed, "cuda", start))
+        self.rate: float | None = None
+
+    def run(self, start: int, stop: int, rate_at: Callable[[int], float], seconds: float) -> Tensor:
+        """Steps from ``start`` to ``stop`` or as many as there is room for: their terms, (steps, 4), on the CPU."""
+        count, self.taken = min(stop - start, ROWS), 0
+        for step in range(start, start + count):
+            self._new_epochs(step)
+            rate = rate_at(step)
+            if rate != self.rate:
+                set_rate(self.plan.optimizer, rate)
+                self.rate = rate
+            if self.eager_steps < WARM_UP_STEPS:
+                self._eagerly()
+            else:
+                if self.graph is None:
+                    self._capture()
+                assert self.graph is not None
+                self.graph.replay()
+            self.taken += 1
+        rows = self.rows[:count].cpu()
+        self.counters[2].zero_()
+        return rows
+
+    def _new_epochs(self, step: int) -> None:
+        epoch, position = divmod(step, self.batches.per_epoch)
+        if position == 0:
+            self.order.copy_(self.batches.order(epoch))
+            self.counters[1].zero_()
+        if self.unlabelled is not None:
+            epoch, position = divmod(step, self.unlabelled.per_epoch)
+            if position == 0:
+                self.other_order.copy_(self.unlabelled.order(epoch))
+                self.other_position.zero_()
+
+    def _eagerly(self) -> None:
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            self._step()
+            self.plan.optimizer.zero_grad(set_to_none=True)
+        torch.cuda.current_stream().wait_stream(self.stream)
+        self.eager_steps += 1
+
+    def _capture(self) -> None:
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream):
+            self._step()
+        self.graph = graph
+
+    def _step(self) -> None:
+        picked = self.order.index_select(0, self.counters[1:2]).squeeze(0)
+        inputs, labels = self.batches.inputs.index_select(0, picked), self.batches.labels.index_select(0, picked)
+        unlabelled = None
+        if self.unlabelled is not None:
+            other = self.other_order.index_select(0, self.other_position).squeeze(0)
+            unlabelled = channels_last(self.unlabelled.inputs.index_select(0, other))
+            self.other_position += 1
+        if self.plan.augment is not None:
+            inputs = crop_and_flip(inputs)
+        loss, row = self.evaluate(channels_last(inputs), labels, unlabelled, self.counters[0])
+        loss.backward()
+        self.plan.optimizer.step()
+        self.rows.index_copy_(0, self.counters[2:3], row.unsqueeze(0))
+        self.counters += 1
+
+    def _evaluate(
+        self, inputs: Tensor, labels: Tensor, unlabelled: Tensor | None, step: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        plan = self.plan
+        with plan.autocast():
+            terms = plan.objective(plan.model, inputs, labels, plan.num_samples, unlabelled=unlabelled, step=step)
+            return terms.loss, torch.stack([value.double() for value in terms.named().values()])
+
+
+def channels_last(inputs: Tensor) -> Tensor:
+    """Images in the layout that convolutions on CUDA like best."""
+    return inputs.contiguous(memory_format=torch.channels_last) if inputs.ndim == 4 else inputs
+
+
+class Engine:
+    """The fastest way that works: a graph where there can be one, eager steps elsewhere or if capturing fails.
+
+    Args:
+        plan: What every step needs.
+        batches: Where batches come from.
+        unlabelled: Where the inputs of the summary come from.
+        start: Number of steps already taken.
+        choice: ``"auto"``, ``"eager"`` or ``"graph"`` (an error if it cannot be had).
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        batches: TensorBatches | LoaderBatches,
+        unlabelled: TensorBatches | None,
+        *,
+        start: int,
+        choice: str,
+    ) -> None:
+        self.plan, self.batches, self.unlabelled, self.choice = plan, batches, unlabelled, choice
+        self.engine: EagerEngine | GraphEngine
+        if wants_graph(choice, plan.device, batches, plan.world):
+            assert isinstance(batches, TensorBatches)
+            self.engine = GraphEngine(plan, batches, unlabelled, start=start)
+        else:
+            self.engine = EagerEngine(plan, batches, unlabelled, start=start)
+
+    @property
+    def name(self) -> str:
+        """How steps are run, for the result."""
+        return f"{self.engine.name}, {self.plan.precision}, {self.plan.device.type}"
+
+    def run(self, start: int, stop: int, rate_at: Callable[[int], float], seconds: float) -> Tensor:
+        """Steps from ``start`` to at most ``stop``: their terms, (steps, 4), on the CPU."""
+        engine = self.engine
+        try:
+            return engine.run(start, stop, rate_at, seconds)
+        except Exception as error:
+            if isinstance(engine, EagerEngine) or engine.graph is not None or self.choice == "graph":
+                raise
+            done = engine.taken
+            torch.cuda.synchronize()
+            first_line = (str(error).strip().splitlines() or [""])[0][:200]
+            warnings.warn(
+                f"the training step could not be {engine.name}, so it runs eagerly, more slowly: "
+                f"{type(error).__name__}: {first_line}",
+                stacklevel=2,
+            )
+            self.plan.optimizer.zero_grad(set_to_none=True)
+            self.engine = EagerEngine(self.plan, self.batches, self.unlabelled, start=start + done)
+            rows = engine.rows[:done].cpu()
+            if start + done < stop:
+                rows = torch.cat([rows, self.engine.run(start + done, stop, rate_at, seconds)])
+            return rows
+
+
+def wants_graph(choice: str, device: torch.device, batches: TensorBatches | LoaderBatches, world: int) -> bool:
+    """Whether steps are to be captured: on CUDA, in one process, with the data on the device."""
+    possible = device.type == "cuda" and isinstance(batches, TensorBatches) and world == 1
+    if choice == "graph" and not possible:
+        raise ValueError(
+            "`engine` can be 'graph' only for tensors on CUDA and one process: use 'auto' to have it where possible"
+        )
+    return possible and choice != "eager"

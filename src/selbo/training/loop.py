@@ -1,0 +1,249 @@
+"""The training loop, as a user calls it: arguments checked, a run set up, carried out and described."""
+
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from selbo import checks
+from selbo.objectives import Objective
+from selbo.training import distributed
+from selbo.training.batches import Data, LoaderBatches, TensorBatches, make_batches, whole_set
+from selbo.training.checkpoint import check_available
+from selbo.training.engine import AUGMENTATIONS, OPTIMIZERS, PRECISIONS, Plan, make_optimizer, wants_graph
+from selbo.training.records import JsonLines, Progress, TensorBoard
+from selbo.training.run import Callback, FitResult, Run
+from selbo.training.schedules import SCHEDULES, Schedule
+from selbo.training.seeding import derive
+
+SELECTIONS: Final = ("last", "best")
+ENGINES: Final = ("auto", "eager", "graph")
+VALIDATIONS: Final = 50
+"""At most about so many in a run, unless the user asks for more."""
+
+
+def fit(
+    model: nn.Module,
+    objective: Objective,
+    train: Data,
+    val: Data | None = None,
+    *,
+    unlabelled: Tensor | None = None,
+    steps: int | None = None,
+    epochs: int | None = None,
+    batch_size: int = 256,
+    num_samples: int = 1,
+    optimizer: str = "adam",
+    learning_rate: float = 1e-3,
+    momentum: float = 0.9,
+    weight_decay: float = 0.0,
+    schedule: str = "constant",
+    augment: str | None = None,
+    select: str = "last",
+    eval_every: int | None = None,
+    val_samples: int = 8,
+    seed: int = 0,
+    device: str | torch.device | None = None,
+    precision: str = "fp32",
+    engine: str = "auto",
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = 20.0,
+    log: str | os.PathLike[str] | None = None,
+    log_every: int = 50,
+    tensorboard: str | os.PathLike[str] | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
+) -> FitResult:
+    """Train a network in place.
+
+    The same seed gives the same run, bit for bit on a CPU with the same number of threads, whether or not it was
+    interrupted; torch's global random state is left as it was. Under `torchrun` every process takes its part of each
+    batch; with a summary term all share the weight draws, and the histogram is that of the whole batch.
+
+    Args:
+        model: A network made by `to_bayesian`, or a plain one.
+        objective: What is maximised.
+        train: (inputs, labels), a Dataset or a DataLoader. Tensors live on the device whole, are shuffled each epoch,
+            and an incomplete last batch is dropped; of the others it is dropped if there is a summary term.
+        val: The same, for validation.
+        unlabelled: Inputs that the summary is about in the place of the training ones, shape (U, ...).
+        steps: Number of steps (5000 if neither this nor ``epochs`` is given).
+        epochs: Number of passes over the data, instead of ``steps``.
+        batch_size: B, over all processes; a DataLoader has its own.
+        num_samples: Weight draws a step.
+        optimizer: ``"adam"`` or ``"sgd"`` (Nesterov momentum).
+        learning_rate: Where the schedule starts.
+        momentum: Of SGD.
+        weight_decay: For plain networks; a Bayesian one has its prior.
+        schedule: ``"constant"``, ``"cosine"`` (towards zero) or ``"plateau"`` (halved when more than ten validations in
+            a row bring no improvement).
+        augment: ``"crop_and_flip"`` for images, on the device; or None.
+        select: Weights to end with: of the ``"last"`` step, or of the ``"best"`` validation NLL.
+        eval_every: Steps between validations; if not given, an epoch, or a fiftieth of the run if that is longer.
+        val_samples: Weight draws for validation.
+        seed: Of everything random.
+        device: Where to train; where the network is, if not given.
+        precision: ``"fp32"``, or ``"bf16"`` for the forward pass.
+        engine: ``"auto"``: on CUDA the whole step is compiled and captured in a graph where possible; ``"eager"``;
+            ``"graph"``: an error if it is not possible.
+        checkpoint: File that the run is kept in. If it exists, the run goes on from there.
+        checkpoint_every: Seconds between writing it.
+        log: File of JSON lines, one record every ``log_every`` steps; written anew by a run that starts anew.
+        log_every: Steps between records.
+        tensorboard: Folder for TensorBoard.
+        callbacks: Called with each record.
+        progress: Show a bar; if not given, on a terminal.
+
+    Returns:
+        What the run came to.
+
+    Raises:
+        Diverged: If the loss (or a weight, or the validation NLL) is not finite; says at which step, and which
+            checkpoint is good.
+
+    Example:
+        >>> import selbo
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> inputs = torch.randn(64, 4, generator=generator)
+        >>> labels = (inputs[:, 0] > 0).long()
+        >>> network = selbo.models.MLP((4, 8, 2), generator=generator)
+        >>> result = fit(network, selbo.CrossEntropy(num_data=64), (inputs, labels), steps=50, batch_size=32)
+        >>> bool(result.curve[-1, 0] < result.curve[0, 0])
+        True
+    """
+    parameters = _trainable(model, objective)
+    where = parameters[0].device if device is None else _device(device)
+    checks.one_of("optimizer", optimizer, OPTIMIZERS)
+    checks.one_of("precision", precision, PRECISIONS)
+    checks.one_of("engine", engine, ENGINES)
+    checks.one_of("select", select, SELECTIONS)
+    if augment is not None:
+        checks.one_of("augment", augment, AUGMENTATIONS)
+    checks.one_of("schedule", schedule, SCHEDULES)
+    num_samples = checks.whole("num_samples", num_samples, at_least=1)
+    log_every = checks.whole("log_every", log_every, at_least=1)
+    seed = checks.whole("seed", seed, at_least=0)
+    momentum = checks.non_negative("momentum", momentum)
+    weight_decay = checks.non_negative("weight_decay", weight_decay)
+    if unlabelled is not None and not objective.has_summary:
+        raise ValueError(f"`unlabelled` is for a summary term, but {type(objective).__name__} has none here")
+    if checkpoint is not None:
+        check_available()
+    if val is None and (select == "best" or schedule == "plateau"):
+        what = "select='best'" if select == "best" else "schedule='plateau'"
+        raise ValueError(f"`val` must be given for {what}")
+    if steps is not None and epochs is not None:
+        raise ValueError("`steps` and `epochs` cannot both be given: choose one")
+    on_cuda = where.type == "cuda"
+    with (
+        torch.cuda.device(where) if on_cuda else nullcontext(),
+        torch.random.fork_rng(devices=[where] if on_cuda else []),
+        distributed.process_group(where) as (rank, world),
+    ):
+        model.to(where)
+        objective.to(where)
+        batches = make_batches(
+            train,
+            batch_size=batch_size,
+            device=where,
+            seed=seed,
+            whole_only=objective.has_summary,
+            shard=(rank, world),
+        )
+        total = _number_of_steps(steps, epochs, batches)
+        on_graph = wants_graph(engine, where, batches, world)
+        if on_graph:
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        plan = Plan(
+            model=model,
+            objective=objective,
+            optimizer=make_optimizer(
+                optimizer,
+                parameters,
+                rate=checks.positive("learning_rate", learning_rate),
+                momentum=momentum,
+                weight_decay=weight_decay,
+                on_graph=on_graph,
+            ),
+            num_samples=num_samples,
+            precision=precision,
+            augment=augment,
+            seed=seed,
+            device=where,
+            rank=rank,
+            world=world,
+            parameters=parameters,
+        )
+        run = Run(
+            plan,
+            batches,
+            None if unlabelled is None else _unlabelled_batches(unlabelled, batches, plan),
+            validation=None if val is None else whole_set("val", val, device=where, seed=derive(seed, "val")),
+            schedule=Schedule(schedule, rate=learning_rate, steps=total),
+            steps=total,
+            select=select,
+            eval_every=_every("eval_every", eval_every, max(batches.per_epoch, total // VALIDATIONS)),
+            val_samples=checks.whole("val_samples", val_samples, at_least=1),
+            checkpoint=None if checkpoint is None else Path(checkpoint),
+            checkpoint_every=checks.non_negative("checkpoint_every", checkpoint_every),
+            settings={"optimizer": optimizer, "momentum": momentum, "weight_decay": weight_decay},
+        )
+        run.resume()
+        board = TensorBoard(tensorboard if rank == 0 else None, start=run.step)
+        lines = JsonLines(Path(log) if log is not None and rank == 0 else None, records=run.history)
+        modes = [(module, module.training) for module in (*model.modules(), *objective.modules())]
+        model.train()
+        objective.train()
+        try:
+            with Progress(total, wanted=progress if rank == 0 else False, label="training") as bar:
+                run.until_done(engine, log_every, bar, [lines.write, board.write, *callbacks])
+        finally:
+            board.close()
+            for module, training in modes:
+                module.training = training
+        return run.result()
+
+
+def _trainable(model: nn.Module, objective: Objective) -> list[nn.Parameter]:
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"`model` must be a torch module, but got {type(model).__name__}")
+    if not isinstance(objective, Objective):
+        raise ValueError(f"`objective` must be an objective such as selbo.ELBO, but got {type(objective).__name__}")
+    parameters = [each for each in model.parameters() if each.requires_grad]
+    if not parameters:
+        raise ValueError("`model` must have at least one parameter that requires a gradient, but has none")
+    return parameters
+
+
+def _device(name: str | torch.device) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"`device` must be a device of torch such as 'cpu' or 'cuda', but got {name!r}") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"`device` is {str(device)!r}, but no CUDA device is available: use 'cpu'")
+    return device
+
+
+def _number_of_steps(steps: int | None, epochs: int | None, batches: TensorBatches | LoaderBatches) -> int:
+    if epochs is not None:
+        return checks.whole("epochs", epochs, at_least=1) * batches.per_epoch
+    return 5000 if steps is None else checks.whole("steps", steps, at_least=1)
+
+
+def _every(name: str, given: int | None, otherwise: int) -> int:
+    return otherwise if given is None else checks.whole(name, given, at_least=1)
+
+
+def _unlabelled_batches(inputs: Tensor, batches: TensorBatches | LoaderBatches, plan: Plan) -> TensorBatches:
+    if not isinstance(inputs, Tensor) or inputs.ndim < 1 or len(inputs) == 0:
+        raise ValueError("`unlabelled` must be a tensor of inputs, shape (U, ...) with U at least 1")
+    size = batches.batch_size or 256
+    there = inputs.to(plan.device)
+    no_labels = torch.zeros(len(there), dtype=torch.long, device=plan.device)
+    seed = derive(plan.seed, "unlabelled")
+    return TensorBatches(there, no_labels, batch_size=size, seed=seed, shard=(plan.rank, plan.world))

@@ -1,0 +1,290 @@
+"""The state of a run, what a checkpoint holds of it, and how it goes on; it depends on the seed and the step alone."""
+
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from selbo.objectives.base import log_prob_of_labels
+from selbo.objectives.predictive import predictive_log_probs
+from selbo.summary.likelihood import SummaryLikelihood
+from selbo.training import checkpoint as files
+from selbo.training import distributed
+from selbo.training.batches import Batch, LoaderBatches, TensorBatches, checksum
+from selbo.training.engine import TERMS, Engine, Plan, channels_last
+from selbo.training.records import Progress
+from selbo.training.schedules import Schedule
+from selbo.training.seeding import derive
+
+LOOK_EVERY_S: Final = 0.5
+"""How often the loop looks up from its steps, to move the progress bar and to see whether a checkpoint is due."""
+
+Record = dict[str, Any]
+Callback = Callable[[Record], object]
+
+
+class Diverged(RuntimeError):  # noqa: N818  (reads as a sentence)
+    """The loss is no longer a number."""
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """What a run came to.
+
+    Attributes:
+        steps: Number of steps taken.
+        selection: ``"last"`` or ``"best"``: which weights the network now has.
+        selected_step: The step they are from.
+        val_nll: Their validation NLL, if there was validation.
+        history: One record every so many steps: means of the terms since the last, learning rate, validation NLL.
+        curve: Loss, log_likelihood, kl and log_summary of every step, shape (steps, 4), float64.
+        seconds: Time spent, all sessions of a resumed run together.
+        engine: How steps were run.
+        resumed_from: Step that an earlier session had reached; 0 for a fresh run.
+        checkpoint: The file that holds the run.
+    """
+
+    steps: int
+    selection: str
+    selected_step: int
+    val_nll: float | None
+    history: list[Record] = field(repr=False)
+    curve: Tensor = field(repr=False)
+    seconds: float
+    engine: str
+    resumed_from: int
+    checkpoint: Path | None
+
+
+@dataclass
+class Run:
+    """The state of a run: what a checkpoint holds, and how it goes on."""
+
+    plan: Plan
+    batches: TensorBatches | LoaderBatches
+    unlabelled: TensorBatches | None
+    validation: Batch | None
+    schedule: Schedule
+    steps: int
+    select: str
+    eval_every: int
+    val_samples: int
+    checkpoint: Path | None
+    checkpoint_every: float
+    step: int = 0
+    resumed_from: int = 0
+    history: list[Record] = field(default_factory=list)
+    best: dict[str, Tensor] = field(default_factory=dict)
+    best_step: int = 0
+    best_nll: float | None = None
+    last_nll: float | None = None
+    seconds: float = 0.0
+    engine: str = ""
+    saved_step: int | None = None
+    settings: Record = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        plan = self.plan
+        self.curve = torch.full((self.steps, len(TERMS)), math.nan, dtype=torch.float64)
+        self.settings |= {
+            "model": files.describe_model(plan.model),
+            "objective": files.describe_objective(plan.objective),
+            "steps": self.steps,
+            "seed": plan.seed,
+            "batch_size": self.batches.batch_size,
+            "num_samples": plan.num_samples,
+            "schedule": [self.schedule.kind, self.schedule.rate],
+            "augment": plan.augment,
+            "precision": plan.precision,
+            "select": self.select,
+            "validation": None if self.validation is None else [self.eval_every, self.val_samples],
+            "processes": plan.world,
+        }
+
+    # --- going on ---
+
+    def resume(self) -> None:
+        """Take up the run where the checkpoint left it, if there is one."""
+        plan = self.plan
+        _forget(plan.objective)
+        if self.checkpoint is not None:
+            self.settings["data"] = self.batches.checksum()
+            self.settings["unlabelled data"] = None if self.unlabelled is None else self.unlabelled.checksum()
+            self.settings["validation data"] = None if self.validation is None else checksum(*self.validation)
+            if self.checkpoint.exists():
+                self._load(self.checkpoint)
+            if not distributed.agree(self.step, plan.world, plan.device):
+                where = os.fspath(self.checkpoint)
+                raise ValueError(f"`checkpoint` must be one file for all processes, but only some found {where!r}")
+        distributed.copy_from_first(plan.model, plan.world)
+
+    def until_done(self, choice: str, log_every: int, bar: Progress, listeners: Sequence[Callback]) -> None:
+        """All steps that are left."""
+        plan, begin = self.plan, time.perf_counter()
+        before, last_save = self.seconds, begin
+        bar.show(self.step, {})
+        if self.step >= self.steps:
+            return
+        stops = (log_every,) if self.validation is None else (log_every, self.eval_every)
+        with distributed.global_histograms(plan.objective, plan.world):
+            engine = Engine(plan, self.batches, self.unlabelled, start=self.step, choice=choice)
+            while self.step < self.steps:
+                stop = min(self.steps, *(self.step - self.step % n + n for n in stops))
+                # processes must agree on where to stop, so they do not look at the clock
+                rows = engine.run(self.step, stop, self.schedule.rate_at, LOOK_EVERY_S if plan.world == 1 else math.inf)
+                self._take(distributed.average(rows.to(plan.device), plan.world).cpu())
+                # always here, between the same steps, so that a resumed run averages when an undisturbed one does
+                distributed.average_statistics(plan.model, plan.world)
+                self.seconds, self.engine = before + time.perf_counter() - begin, engine.name
+                if self.validation is not None and (self.step % self.eval_every == 0 or self.step == self.steps):
+                    self._validate()
+                if self.step % log_every == 0 or self.step == self.steps:
+                    self._record(log_every, listeners)
+                bar.show(self.step, self._terms_since(self.step - len(rows)))
+                due = time.perf_counter() - last_save > self.checkpoint_every or self.step == self.steps
+                if due or plan.world > 1:
+                    self._check_weights()
+                if due:
+                    last_save = time.perf_counter()
+                    if self.checkpoint is not None and plan.rank == 0:
+                        self._save(self.checkpoint)
+
+    def result(self) -> FitResult:
+        """The end: weights selected, everything that was seen."""
+        chosen, nll = self.steps, self.last_nll
+        if self.select == "best":
+            self.plan.model.load_state_dict(self.best)
+            chosen, nll = self.best_step, self.best_nll
+        return FitResult(
+            steps=self.step,
+            selection=self.select,
+            selected_step=chosen,
+            val_nll=nll,
+            history=self.history,
+            curve=self.curve,
+            seconds=self.seconds,
+            engine=self.engine,
+            resumed_from=self.resumed_from,
+            checkpoint=self.checkpoint,
+        )
+
+    # --- one stretch of steps ---
+
+    def _take(self, rows: Tensor) -> None:
+        """Write down the terms of the last steps, or stop if they are not numbers."""
+        bad = ~rows.isfinite().all(1)
+        if bool(bad.any()):
+            first = int(bad.nonzero()[0, 0])
+            raise self._diverged("loss is", self.step + first, rows[first])
+        self.curve[self.step : self.step + len(rows)] = rows
+        self.step += len(rows)
+
+    def _check_weights(self) -> None:
+        """Before they are kept: a finite loss may have had a gradient that was not."""
+        if not all(bool(each.isfinite().all()) for each in self.plan.parameters):
+            raise self._diverged("weights are", self.step - 1, self.curve[self.step - 1])
+
+    def _diverged(self, what: str, step: int, row: Tensor) -> Diverged:
+        terms = ", ".join(f"{name} {value:.6g}" for name, value in zip(TERMS, row.tolist(), strict=True))
+        good = (
+            f"the last good checkpoint is {os.fspath(self.checkpoint)!r}, of step {self.saved_step}"
+            if self.checkpoint is not None and self.saved_step is not None
+            else "no checkpoint was written before"
+        )
+        return Diverged(
+            f"the {what} not finite at step {step} ({terms}); {good}; a smaller learning rate, or a warm-up of the "
+            "summary term, may help"
+        )
+
+    def _terms_since(self, step: int) -> Record:
+        """Mean terms of the last steps, for one example."""
+        mean = self.curve[step : self.step].mean(0).tolist()
+        count = self.plan.objective.num_data
+        scaled = {name: value / (1 if name == "loss" else count) for name, value in zip(TERMS, mean, strict=True)}
+        return {**scaled, **({"val_nll": self.last_nll} if self.last_nll is not None else {})}
+
+    def _record(self, log_every: int, listeners: Sequence[Callback]) -> None:
+        since = self.step - 1 - (self.step - 1) % log_every
+        means = dict(zip(TERMS, self.curve[since : self.step].mean(0).tolist(), strict=True))
+        record: Record = {"step": self.step, **means, "learning_rate": self.schedule.rate_at(self.step - 1)}
+        if self.last_nll is not None:
+            record["val_nll"] = self.last_nll
+        self.history.append(record)
+        if self.plan.rank == 0:
+            for listener in listeners:
+                listener(record)
+
+    def _validate(self) -> None:
+        plan = self.plan
+        assert self.validation is not None
+        inputs, labels = self.validation
+        generator = torch.Generator(plan.device).manual_seed(derive(plan.seed, "validation", self.step))
+        with plan.autocast():
+            log_probs = predictive_log_probs(
+                plan.model,
+                channels_last(inputs) if plan.device.type == "cuda" else inputs,
+                num_samples=self.val_samples,
+                objective=plan.objective,
+                generator=generator,
+            )
+        nll = -log_prob_of_labels(log_probs.unsqueeze(0), labels).mean().double()
+        self.last_nll = distributed.average(nll, plan.world).item()  # one number for all, as decisions hang on it
+        if not math.isfinite(self.last_nll):
+            raise self._diverged("validation NLL is", self.step - 1, self.curve[self.step - 1])
+        self.schedule.validated(self.last_nll)
+        if self.best_nll is None or self.last_nll < self.best_nll:
+            self.best_nll, self.best_step = self.last_nll, self.step
+            if self.select == "best":
+                self.best = {name: value.detach().clone() for name, value in plan.model.state_dict().items()}
+
+    # --- on disk ---
+
+    def _save(self, path: Path) -> None:
+        plan = self.plan
+        tensors = {
+            **files.with_prefix("model", plan.model.state_dict()),
+            **files.with_prefix("objective", plan.objective.state_dict()),
+            **files.with_prefix("optimizer", files.optimizer_tensors(plan.optimizer)),
+            **files.with_prefix("best", self.best),
+            "curve": self.curve[: self.step],
+        }
+        description = {
+            "settings": self.settings,
+            "step": self.step,
+            "schedule": self.schedule.state,
+            "best": [self.best_step, self.best_nll],
+            "last_nll": self.last_nll,
+            "seconds": self.seconds,
+            "engine": self.engine,
+        }
+        files.write(path, tensors, description, history=self.history)
+        self.saved_step = self.step
+
+    def _load(self, path: Path) -> None:
+        plan = self.plan
+        tensors, found, self.history = files.read(path)
+        files.check_same_run(path, found["settings"], self.settings)
+        plan.model.load_state_dict(files.without_prefix("model", tensors))
+        plan.objective.load_state_dict(files.without_prefix("objective", tensors))
+        if any(name.startswith("optimizer.") for name in tensors):
+            files.load_optimizer(plan.optimizer, files.without_prefix("optimizer", tensors))
+        self.best = files.without_prefix("best", tensors)
+        self.step = self.resumed_from = self.saved_step = found["step"]
+        self.curve[: self.step] = tensors["curve"]
+        self.schedule.state = found["schedule"]
+        (self.best_step, self.best_nll), self.last_nll = found["best"], found["last_nll"]
+        self.seconds, self.engine = found["seconds"], found["engine"]
+
+
+def _forget(objective: nn.Module) -> None:
+    """Start moving averages anew: those of another run speak of another network."""
+    for each in objective.modules():
+        if isinstance(each, SummaryLikelihood) and each.ema_decay is not None:
+            each.average.zero_()
+            each.average_weight.zero_()

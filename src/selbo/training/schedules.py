@@ -1,0 +1,44 @@
+"""Learning rates: constant, cosine, or halved when validation no longer improves."""
+
+import math
+from typing import Any, Final
+
+from selbo import checks
+
+SCHEDULES: Final = ("constant", "cosine", "plateau")
+PLATEAU_FACTOR: Final = 0.5
+PLATEAU_PATIENCE: Final = 10
+"""Validations in a row without improvement that are let pass, as in torch's ReduceLROnPlateau; one more halves."""
+
+
+class Schedule:
+    """The learning rate of each step.
+
+    Args:
+        kind: ``"constant"``, ``"cosine"`` (towards zero, where the run ends) or ``"plateau"``.
+        rate: Where it starts.
+        steps: Number of steps in all.
+    """
+
+    def __init__(self, kind: str, *, rate: float, steps: int) -> None:
+        self.kind = checks.one_of("schedule", kind, SCHEDULES)
+        self.rate, self.steps = checks.positive("learning_rate", rate), steps
+        self.state: dict[str, Any] = {"factor": 1.0, "best": None, "bad": 0}
+
+    def rate_at(self, step: int) -> float:
+        """Learning rate of a step."""
+        if self.kind == "cosine":
+            return self.rate * 0.5 * (1 + math.cos(math.pi * step / self.steps))
+        return self.rate * float(self.state["factor"])
+
+    def validated(self, nll: float) -> None:
+        """Take note of a validation loss."""
+        if self.kind != "plateau":
+            return
+        best = self.state["best"]
+        if best is None or nll < best:
+            self.state |= {"best": nll, "bad": 0}
+            return
+        self.state["bad"] += 1
+        if self.state["bad"] > PLATEAU_PATIENCE:
+            self.state |= {"bad": 0, "factor": self.state["factor"] * PLATEAU_FACTOR}

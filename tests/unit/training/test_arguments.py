@@ -1,0 +1,129 @@
+"""What `fit` refuses, in one sentence that names the argument, and before anything is changed."""
+
+import pytest
+import torch
+from torch import nn
+from unit.training.toys import blobs, network, states_equal, summary
+
+import selbo
+from selbo.training.engine import Engine, Plan, make_optimizer
+
+TRAIN = blobs(32)
+
+REFUSED = {
+    "steps and epochs": ({"steps": 1, "epochs": 1}, "`steps` and `epochs` cannot both be given"),
+    "no steps": ({"steps": 0}, "`steps` must be a whole number of at least 1, but got 0"),
+    "half a step": ({"steps": 1.5}, "`steps` must be a whole number of at least 1, but got 1.5"),
+    "no epochs": ({"epochs": 0}, "`epochs` must be a whole number of at least 1"),
+    "batch size": ({"batch_size": 0}, "`batch_size` must be a whole number of at least 1"),
+    "draws": ({"num_samples": 0}, "`num_samples` must be a whole number of at least 1"),
+    "optimizer": ({"optimizer": "lbfgs"}, r"`optimizer` must be one of \['adam', 'sgd'\], but got 'lbfgs'"),
+    "rate": ({"learning_rate": 0.0}, "`learning_rate` must be a finite number greater than 0"),
+    "momentum": ({"momentum": -1.0}, "`momentum` must be a finite number of at least 0"),
+    "weight decay": ({"weight_decay": -1.0}, "`weight_decay` must be a finite number of at least 0"),
+    "schedule": ({"schedule": "step"}, r"`schedule` must be one of .* but got 'step'"),
+    "augment": ({"augment": "mixup"}, r"`augment` must be one of \['crop_and_flip'\], but got 'mixup'"),
+    "augment of vectors": ({"augment": "crop_and_flip"}, r"`augment` needs images of shape \(B, C, H, W\)"),
+    "select": ({"select": "first"}, r"`select` must be one of \['best', 'last'\], but got 'first'"),
+    "best of nothing": ({"select": "best"}, "`val` must be given for select='best'"),
+    "plateau of nothing": ({"schedule": "plateau"}, "`val` must be given for schedule='plateau'"),
+    "eval_every": ({"eval_every": 0}, "`eval_every` must be a whole number of at least 1"),
+    "val_samples": ({"val_samples": 0}, "`val_samples` must be a whole number of at least 1"),
+    "seed": ({"seed": -1}, "`seed` must be a whole number of at least 0"),
+    "seed, a word": ({"seed": "a"}, "`seed` must be a whole number of at least 0"),
+    "device": ({"device": "gpu"}, "`device` must be a device of torch such as 'cpu' or 'cuda', but got 'gpu'"),
+    "precision": ({"precision": "fp16"}, r"`precision` must be one of \['bf16', 'fp32'\], but got 'fp16'"),
+    "engine": ({"engine": "fast"}, r"`engine` must be one of \['auto', 'eager', 'graph'\], but got 'fast'"),
+    "graph on a CPU": ({"engine": "graph", "device": "cpu"}, "`engine` can be 'graph' only for tensors on CUDA"),
+    "checkpoint_every": ({"checkpoint_every": -1.0}, "`checkpoint_every` must be a finite number of at least 0"),
+    "log_every": ({"log_every": 0}, "`log_every` must be a whole number of at least 1"),
+    "unlabelled": ({"unlabelled": TRAIN[0]}, "`unlabelled` is for a summary term, but CrossEntropy has"),
+    "val": ({"val": 3}, r"`val` must be \(inputs, labels\), a Dataset or a DataLoader, but got int"),
+}
+
+
+@pytest.mark.parametrize(("settings", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_bad_settings(settings, message, tmp_path):
+    net, before = network(), network()
+    net.eval()
+    with pytest.raises(ValueError, match=message) as error:
+        selbo.fit(net, selbo.CrossEntropy(num_data=32), TRAIN, checkpoint=tmp_path / "run", **settings)
+    assert "\n" not in str(error.value)
+    assert not net.training
+    assert states_equal(net, before)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cuda_where_there_is_none(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="`device` is 'cuda:1', but no CUDA device is available: use 'cpu'"):
+        selbo.fit(network(), selbo.CrossEntropy(num_data=32), TRAIN, device="cuda:1")
+
+
+def test_a_model_and_an_objective_that_are_none():
+    with pytest.raises(ValueError, match="`model` must be a torch module, but got str"):
+        selbo.fit("resnet", selbo.CrossEntropy(num_data=32), TRAIN)
+    with pytest.raises(
+        ValueError, match=r"`objective` must be an objective such as selbo\.ELBO, but got CrossEntropyLoss"
+    ):
+        selbo.fit(network(), nn.CrossEntropyLoss(), TRAIN)
+    with pytest.raises(
+        ValueError, match="`model` must have at least one parameter that requires a gradient, but has none"
+    ):
+        selbo.fit(network().requires_grad_(False), selbo.CrossEntropy(num_data=32), TRAIN)
+
+
+def test_an_objective_for_another_kind_of_network():
+    with pytest.raises(ValueError, match="`ELBO` is for Bayesian networks, but `model` is plain"):
+        selbo.fit(network(), selbo.ELBO(num_data=32), TRAIN)
+
+
+@pytest.mark.parametrize("unlabelled", [torch.zeros(0, 4), torch.tensor(1.0), [1.0]])
+def test_bad_unlabelled_inputs(unlabelled):
+    objective = selbo.CrossEntropy(32, summary())
+    with pytest.raises(ValueError, match=r"`unlabelled` must be a tensor of inputs, shape \(U, \.\.\.\)"):
+        selbo.fit(network(), objective, TRAIN, unlabelled=unlabelled)
+
+
+def test_a_graph_that_cannot_be_had_gives_way_to_eager_steps_where_it_stood(monkeypatch):
+    """The steps of the present call count, not those of earlier calls."""
+    net = network(dropout=0.0)
+    parameters = list(net.parameters())
+    optimizer = make_optimizer("sgd", parameters, rate=0.1, momentum=0.0, weight_decay=0.0, on_graph=False)
+    objective = selbo.CrossEntropy(num_data=32)
+    plan = Plan(net, objective, optimizer, 1, "fp32", None, 0, torch.device("cpu"), parameters=parameters)
+    from selbo.training import engine as engines
+    from selbo.training.batches import TensorBatches
+
+    batches = TensorBatches(*TRAIN, batch_size=8, seed=0)
+
+    class Breaks(engines.EagerEngine):
+        """Stands in for a graph: three eager steps, then the capture fails."""
+
+        def __init__(self, plan, batches, unlabelled, *, start):
+            super().__init__(plan, batches, unlabelled, start=start)
+            self.name, self.graph, self.eager_steps, self.rows = "one graph", None, 0, torch.zeros(9, 4).double()
+
+        def run(self, start, stop, rate_at, seconds):
+            self.taken = 0
+            for step in range(start, stop):
+                if self.eager_steps == 3:
+                    raise RuntimeError("capture failed\nwith a long story")
+                self.rows[self.taken] = super().run(step, step + 1, rate_at, seconds)[0]
+                self.eager_steps, self.taken = self.eager_steps + 1, self.taken + 1
+            return self.rows[: self.taken].clone()
+
+    monkeypatch.setattr(engines, "EagerEngine", type("Plain", (engines.EagerEngine,), {}))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    with torch.random.fork_rng(devices=[]):
+        engine = Engine(plan, batches, None, start=0, choice="auto")
+        engine.engine = Breaks(plan, batches, None, start=0)
+        rows = [engine.run(0, 2, lambda _: 0.1, 9.0)]
+        with pytest.warns(
+            UserWarning, match="could not be one graph, so it runs eagerly, more slowly: RuntimeError: cap"
+        ):
+            rows.append(engine.run(2, 6, lambda _: 0.1, 9.0))
+    expected = selbo.fit(
+        network(dropout=0.0), objective, TRAIN, steps=6, batch_size=8, optimizer="sgd", momentum=0.0, learning_rate=0.1
+    )
+    assert torch.equal(torch.cat(rows), expected.curve)
