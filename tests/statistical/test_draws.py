@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from selbo.nn import forward_samples, to_bayesian
-from selbo.nn.gaussian import gaussians
+from selbo.nn.gaussian import draw_noise, gaussians
+from selbo.nn.noise import BLOCK, SHORTEST_ROW
 
 Z = 5.0
+MANY_Z = 6.0  # where one test makes hundreds of comparisons
 F64 = torch.float64
 
 
@@ -45,15 +47,15 @@ def drawn_weights(bnn: nn.Module, draws: int, generator: torch.Generator) -> Ten
     return torch.cat([weight.flatten(1), bias], 1)
 
 
-def assert_mean(draws: Tensor, expected: Tensor | float) -> None:
+def assert_mean(draws: Tensor, expected: Tensor | float, z: float = Z) -> None:
     error = draws.std(0) / math.sqrt(len(draws))
     scores = ((draws.mean(0) - expected) / error).abs()
-    assert scores.max() < Z, f"|z| up to {scores.max():.1f}"
+    assert scores.max() < z, f"|z| up to {scores.max():.1f}"
 
 
-def assert_uncorrelated(one: Tensor, two: Tensor) -> None:
+def assert_uncorrelated(one: Tensor, two: Tensor, z: float = Z) -> None:
     """Standardised draws of shape (N, ...) that belong together in pairs, entry by entry."""
-    assert_mean(one * two, 0.0)
+    assert_mean(one * two, 0.0, z)
 
 
 EXPECTED_MEAN = torch.cat([torch.linspace(-2, 3, 12, dtype=F64), torch.tensor([0.5, -1.0, 4.0], dtype=F64)])
@@ -113,3 +115,68 @@ def test_gradients_are_unbiased(draws: int, hidden: bool, seed: int) -> None:
         assert_mean(by_std, 2 * s * x**2)
         # (2 x^2)^2 s^2 / S: draws are averaged, not repeated
         assert_mean((by_mean - 2 * mu * x**2).square(), (2 * x**2 * s) ** 2 / draws)
+
+
+# --- noise of large networks, which comes from many streams ---
+
+
+def large() -> nn.Module:
+    """Two tensors of weights, the first over one block and the second over the rest of a row of five streams."""
+    layers = [nn.utils.skip_init(nn.Linear, *size, bias=False) for size in ((BLOCK // 8, 9), (BLOCK // 16, 55))]
+    with torch.no_grad():
+        for layer in layers:
+            layer.weight.zero_()
+    return to_bayesian(nn.ModuleList(layers))
+
+
+def large_noise(seed: int, draws: int = 3, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Two calls after each other: (2 S, P)."""
+    parameters = gaussians(large().to(dtype))
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.cat([draw_noise(parameters, draws, generator) for _ in range(2)])
+    assert noise.shape == (2 * draws, 9 * BLOCK // 8 + 55 * BLOCK // 16)
+    assert noise.dtype == dtype
+    return noise.double()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_noise_is_standard_normal(dtype: torch.dtype, seed: int) -> None:
+    noise = large_noise(seed, dtype=dtype)
+    for each in (noise.T, noise[:, : 4 * BLOCK].reshape(-1, BLOCK).T):  # draw by draw, stream by stream
+        assert_mean(each, 0.0, MANY_Z)
+        assert_mean(each.square(), 1.0, MANY_Z)
+        assert_mean(each**3, 0.0, MANY_Z)
+        assert_mean(each**4, 3.0, MANY_Z)
+        inside = (each.abs() < 1).double()
+        assert_mean(inside, math.erf(math.sqrt(0.5)), MANY_Z)
+        assert_mean((each > 3).double(), 0.5 * math.erfc(3 * math.sqrt(0.5)), MANY_Z)
+
+
+def test_noise_is_independent_between_draws_calls_parameters_and_streams(seed: int) -> None:
+    noise = large_noise(seed)  # (6, P): three draws of one call, three of the next
+    first, second = torch.triu_indices(6, 6, offset=1)
+    for one, two in zip(first.tolist(), second.tolist(), strict=True):
+        assert_uncorrelated(noise[one, :, None], noise[two, :, None], MANY_Z)
+        assert_uncorrelated(noise[one, :, None].square() - 1, noise[two, :, None].square() - 1, MANY_Z)
+        assert_uncorrelated(noise[one, 1:, None], noise[two, :-1, None], MANY_Z)
+    split = 9 * BLOCK // 8
+    weights, others = noise[:, :split], noise[:, split : 2 * split]
+    assert_uncorrelated(weights.T, others.T, MANY_Z)  # of two parameters
+    streams = noise[:, : 4 * BLOCK].unflatten(1, (4, BLOCK))
+    for lag in (1, 2, 3):
+        assert_uncorrelated(streams[:, lag:].flatten(0, 1).T, streams[:, :-lag].flatten(0, 1).T, MANY_Z)
+    for lag in (1, 2, 7):
+        assert_uncorrelated(noise[:, lag:].T, noise[:, :-lag].T, MANY_Z)
+
+
+def test_neighbouring_seeds_give_independent_noise(seed: int) -> None:
+    one, two = (large_noise(each, draws=1) for each in (seed, seed + 1))
+    assert_uncorrelated(one.T, two.T, MANY_Z)
+    short: list[Tensor] = []
+    for each in (seed, seed + 1):
+        layer = nn.utils.skip_init(nn.Linear, SHORTEST_ROW, 1, bias=False)
+        nn.init.zeros_(layer.weight)
+        short.append(draw_noise(gaussians(to_bayesian(layer)), 40, torch.Generator().manual_seed(each)))
+    assert_uncorrelated(short[0].flatten()[:, None], short[1].flatten()[:, None], MANY_Z)
+    assert_mean(short[0].flatten()[:, None], 0.0, MANY_Z)
+    assert_mean(short[0].flatten()[:, None].square(), 1.0, MANY_Z)

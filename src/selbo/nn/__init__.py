@@ -2,7 +2,17 @@
 
 from selbo.nn.convert import describe, mean_network, to_bayesian
 from selbo.nn.draws import forward_samples
-from selbo.nn.gaussian import Relative, kl_divergence
+from selbo.nn.gaussian import Relative, kl_divergence, spreads_once
 from selbo.nn.storage import load, save
 
-__all__ = ["Relative", "describe", "forward_samples", "kl_divergence", "load", "mean_network", "save", "to_bayesian"]
+__all__ = [
+    "Relative",
+    "describe",
+    "forward_samples",
+    "kl_divergence",
+    "load",
+    "mean_network",
+    "save",
+    "spreads_once",
+    "to_bayesian",
+]

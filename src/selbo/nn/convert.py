@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+import torch
 from torch import nn
+from torch.nn.utils.parametrize import is_parametrized
 
 from selbo import checks
 from selbo.nn.gaussian import GaussianParameter, Relative, gaussians, initial_std, prior_std_of, require_gaussians
@@ -66,12 +68,23 @@ def to_bayesian(
     """
     if not isinstance(module, nn.Module):
         raise ValueError(f"`module` must be a torch.nn.Module, but got {type(module).__name__}")
-    conversion = _Conversion(copy.deepcopy(module), prior_std, init_std, _patterns(only), _patterns(exclude) or ())
+    conversion = _Conversion(_copy(module), prior_std, init_std, _patterns(only), _patterns(exclude) or ())
     converted = conversion.run()
     if not conversion.layers:
         supported = ", ".join(kind.__name__ for kind in SUPPORTED)
         raise ValueError(f"`module` must have a layer to convert, but {type(module).__name__} has none of {supported}")
     return converted
+
+
+def _copy(module: nn.Module) -> nn.Module:
+    """A copy of a network, some of whose layers may hold a tensor that is computed from their parameters."""
+    computed = [
+        value
+        for each in module.modules()
+        for value in vars(each).values()
+        if isinstance(value, torch.Tensor) and not value.is_leaf  # which cannot be copied, and is computed again
+    ]
+    return copy.deepcopy(module, {id(value): value.detach().clone() for value in computed})
 
 
 def _patterns(patterns: Patterns) -> tuple[str, ...] | None:
@@ -131,6 +144,10 @@ class _Conversion:
         for child_name, child in list(module._modules.items()):
             if child is not None:
                 module._modules[child_name] = self._convert(f"{name}.{child_name}".lstrip("."), child)
+        if isinstance(module, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
+            for child in module.children():
+                if isinstance(child, VariationalLayer) and isinstance(child.plain, nn.Linear):
+                    child.is_sequence_first = not module.self_attn.batch_first
         return module
 
     def _chosen(self, name: str) -> bool:
@@ -150,6 +167,7 @@ class _Conversion:
 
     def _layer(self, name: str, module: nn.Module) -> VariationalLayer:
         if id(module) not in self.layers:
+            self._check_own_weights(name, module)
             found = {
                 own: self._posterior(f"{name}.{own}".lstrip("."), module, value)
                 for own, value in module.named_parameters()
@@ -159,6 +177,17 @@ class _Conversion:
                 _set_parameter(module, own, None)
             self.layers[id(module)] = VariationalLayer(module, found)
         return self.layers[id(module)]
+
+    def _check_own_weights(self, name: str, module: nn.Module) -> None:
+        """Refuse a layer whose weights are computed from other parameters, by a parametrization or by a hook of old."""
+        for part in module.modules():
+            hooks = [type(hook) for hook in part._forward_pre_hooks.values()]
+            old = [hook.__name__ for hook in hooks if hook.__module__.startswith("torch.nn.utils.")]
+            if old or is_parametrized(part):
+                raise ValueError(
+                    f"`module` has a layer whose weights are computed from other parameters, {name!r} "
+                    f"({old[0] if old else type(part).__name__}): take that away first, or name it in `exclude`"
+                )
 
     def _posterior(self, name: str, module: nn.Module, value: nn.Parameter) -> GaussianParameter:
         if id(value) not in self.posteriors:
@@ -208,7 +237,7 @@ def mean_network(bnn: nn.Module) -> nn.Module:
         A network of the original layers.
     """
     require_gaussians(bnn)
-    network = copy.deepcopy(bnn)
+    network = _copy(bnn)
     parameters: dict[int, nn.Parameter] = {}
     return _restore(network, parameters, {})
 

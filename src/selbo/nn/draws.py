@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from selbo import checks
 from selbo.nn.convert import check_bayesian, variational_layers
-from selbo.nn.gaussian import GaussianParameter, draw_noise, split_noise
-from selbo.nn.layers import Rows
+from selbo.nn.gaussian import GaussianParameter, SpreadsOnce, draw_noise, split_noise
+from selbo.nn.layers import Rows, in_backward
 
 ESTIMATORS: Final = ("shared", "local", "flipout")
 
@@ -56,11 +56,18 @@ def forward_samples(
         came = f"shape {tuple(inputs.shape)}" if isinstance(inputs, Tensor) else type(inputs).__name__
         raise ValueError(f"`inputs` must be a tensor whose first dimension is a batch of at least one, but got {came}")
     checks.one_of("estimator", estimator, ESTIMATORS)
+    if generator is not None and in_backward():
+        raise ValueError(
+            "`generator` must not be given where the draws are made again in the backward pass, as activation "
+            "checkpointing does: it has moved on by then, while the state of torch's own is put back"
+        )
     size = num_samples if chunk_size is None else checks.whole("chunk_size", chunk_size, at_least=1)
     chunks = []
-    for first in range(0, num_samples, size):
-        noise = draw_noise(parameters, min(size, num_samples - first), generator)
-        chunks.append(forward_noise(bnn, inputs, parameters, noise, estimator=estimator, generator=generator))
+    with SpreadsOnce(parameters):  # for all chunks
+        for first in range(0, num_samples, size):
+            noise = draw_noise(parameters, min(size, num_samples - first), generator)
+            chunks.append(forward_noise(bnn, inputs, parameters, noise, estimator=estimator, generator=generator))
+            del noise  # before the next is drawn
     return chunks[0] if len(chunks) == 1 else torch.cat(chunks)
 
 
@@ -75,7 +82,7 @@ def forward_noise(
 ) -> Tensor:
     """Logits (S, B, K) for given noise (S, P) of the weights."""
     count, batch_size = len(noise), inputs.shape[0]
-    folded = inputs if count == 1 else inputs.expand(count, *inputs.shape).flatten(0, 1)
+    folded = inputs if count == 1 else inputs.repeat(count, *[1] * (inputs.ndim - 1))  # memory of its own for each row
     # a compiled network is not asked whether it writes into its inputs, so it does not get the short cut either
     version = None if torch.compiler.is_compiling() or folded.is_inference() else folded._version
     rows = Rows(count, batch_size, inputs, folded, estimator, generator, version)
@@ -84,7 +91,7 @@ def forward_noise(
         for each, part in zip(parameters, split_noise(noise, parameters), strict=True):
             each.draws = each.reparameterise(part)
         for layer in layers:
-            layer.rows = rows
+            layer.rows, layer.has_drawn = rows, True
         outputs: Tensor = bnn(folded)
     finally:
         for each in parameters:

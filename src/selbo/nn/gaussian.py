@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from types import TracebackType
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from selbo import checks
+from selbo.nn.noise import standard_normal
 
 REDUCTIONS: Final = ("sum", "published")
 
@@ -15,6 +17,25 @@ REDUCTIONS: Final = ("sum", "published")
 def softplus_inverse(x: Tensor) -> Tensor:
     """The rho with softplus(rho) = x, for x > 0; exact for tiny and for large x."""
     return x + torch.log(-torch.expm1(-x))
+
+
+class KeptSpread(NamedTuple):
+    """Standard deviations with their graph, and the state of the parameter that they were computed from."""
+
+    std: Tensor
+    rho: Tensor
+    version: int | None
+
+    def serves(self, rho: Tensor) -> bool:
+        """Whether they are still those of ``rho``, and carry the gradient if there is one to be carried."""
+        if rho is not self.rho or _version(rho) != self.version:
+            return False
+        return self.std.requires_grad or not (torch.is_grad_enabled() and rho.requires_grad)
+
+
+def _version(tensor: Tensor) -> int | None:
+    """How often a tensor was written to, where that can be seen."""
+    return None if torch.compiler.is_compiling() or tensor.is_inference() else tensor._version
 
 
 class GaussianParameter(nn.Module):
@@ -35,15 +56,25 @@ class GaussianParameter(nn.Module):
         self.rho = nn.Parameter(softplus_inverse(std.detach()).to(mean))
         self.register_buffer("prior_std", torch.tensor(prior_std, dtype=mean.dtype, device=mean.device))
         self.draws: Tensor | None = None  # (S, *shape) while `forward_samples` runs, else None
+        self.keeps_std = False  # inside `spreads_once`
+        self.kept: KeptSpread | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # what belongs to one pass is not copied: it has a graph, which cannot be
+        return {**self.__dict__, "draws": None, "keeps_std": False, "kept": None}
 
     @property
     def std(self) -> Tensor:
         """Posterior standard deviations, softplus(rho)."""
-        return nn.functional.softplus(self.rho)
+        if not self.keeps_std:
+            return nn.functional.softplus(self.rho)
+        if self.kept is None or not self.kept.serves(self.rho):
+            self.kept = KeptSpread(nn.functional.softplus(self.rho), self.rho, _version(self.rho))
+        return self.kept.std
 
     def reparameterise(self, noise: Tensor) -> Tensor:
         """Weights from standard normal noise of shape (S, *shape)."""
-        return self.mean + self.std * noise
+        return torch.addcmul(self.mean, self.std, noise)
 
     def kl_divergence(self) -> Tensor:
         r"""KL of posterior from prior, entry by entry: $\log(\sigma_0/\sigma) + (\sigma^2+\mu^2)/2\sigma_0^2 - 1/2$."""
@@ -58,6 +89,51 @@ class GaussianParameter(nn.Module):
 def gaussians(module: nn.Module) -> list[GaussianParameter]:
     """All Gaussian parameters of a network, each once, however many layers share it."""
     return [each for each in module.modules() if isinstance(each, GaussianParameter)]
+
+
+def spreads_once(bnn: nn.Module) -> "SpreadsOnce":
+    """A context in which the standard deviations of a posterior are computed once, for the draws and for the KL.
+
+    They keep their graph, so that gradients are the same; draws and KL then share a part of it, and what is computed
+    from them has to be differentiated in one backward pass. On leaving they are forgotten.
+
+    Args:
+        bnn: A network made by `to_bayesian`.
+
+    Example:
+        >>> from selbo.nn import forward_samples, to_bayesian
+        >>> with torch.random.fork_rng():
+        ...     bnn = to_bayesian(nn.Linear(4, 3))
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> with spreads_once(bnn):
+        ...     logits = forward_samples(bnn, torch.ones(5, 4), num_samples=2, generator=generator)
+        ...     kl = kl_divergence(bnn)
+        >>> (logits.square().mean() + kl).backward()
+    """
+    return SpreadsOnce(require_gaussians(bnn))
+
+
+class SpreadsOnce:
+    """The context of `spreads_once`; a class, since torch.compile goes through one without a break.
+
+    Args:
+        parameters: The posteriors to remember the spreads of.
+    """
+
+    def __init__(self, parameters: Sequence[GaussianParameter]) -> None:
+        self.parameters = parameters
+        self.entered: list[GaussianParameter] = []
+
+    def __enter__(self) -> None:
+        self.entered = [each for each in self.parameters if not each.keeps_std]  # an outer context keeps its own
+        for each in self.entered:
+            each.keeps_std = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for each in self.entered:
+            each.keeps_std, each.kept = False, None
 
 
 def kl_divergence(bnn: nn.Module, *, reduction: str = "sum") -> Tensor:
@@ -97,8 +173,7 @@ def draw_noise(parameters: Sequence[GaussianParameter], num_samples: int, genera
     if any(each.mean.device != first.device or each.mean.dtype != first.dtype for each in parameters):
         raise ValueError("`bnn` must have all its posteriors on one device and of one type to be drawn from")
     total = sum(each.mean.numel() for each in parameters)
-    rows = [torch.randn(total, generator=generator, dtype=first.dtype, device=first.device) for _ in range(num_samples)]
-    return torch.stack(rows)
+    return standard_normal(num_samples, total, dtype=first.dtype, device=first.device, generator=generator)
 
 
 def split_noise(noise: Tensor, parameters: Sequence[GaussianParameter]) -> list[Tensor]:

@@ -4,20 +4,22 @@ While draws are being made, the rows of a batch are those of all draws, one draw
 without weights, and normalisation, see them as one batch; a variational layer gives each block of rows its own weights.
 """
 
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn import functional as F
 
 from selbo.nn.gaussian import GaussianParameter
+from selbo.nn.stacked import CONVOLUTIONS, convolution, convolve, embedding, linear, only_looks_up
 
-CONVOLUTIONS: Final = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED: Final = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 VARIANCE_FLOOR: Final = 1e-16
 """Smallest variance of an output under local reparameterisation: the square root has no finite slope at 0."""
+
+ATTENDED: Final = ("query", "key", "value")
+ATTENTION: Final = (*ATTENDED, "key_padding_mask", "need_weights", "attn_mask")
+"""Arguments of nn.MultiheadAttention in their order, up to the last that can have rows."""
 
 SUPPORTED: Final = (nn.Linear, *CONVOLUTIONS, *TRANSPOSED, nn.Embedding, nn.MultiheadAttention)
 
@@ -69,7 +71,9 @@ class VariationalLayer(nn.Module):
         self.names = tuple(posteriors)
         self.posteriors = nn.ModuleList(posteriors.values())
         self.rows: Rows | None = None  # set while `forward_samples` runs
+        self.has_drawn = False  # since it was made
         self.is_whole = not any(True for _ in plain.parameters())  # no parameter of it stays deterministic
+        self.is_sequence_first = False  # part of a transformer whose first dimension is the position
         self.train(plain.training)
         if isinstance(plain, nn.MultiheadAttention):
             # nn.TransformerEncoderLayer has a fast path that would read the weights and never call this layer
@@ -79,6 +83,11 @@ class VariationalLayer(nn.Module):
         """As the plain layer, with the weights of the draws that are being made, or else the posterior means."""
         rows = self.rows
         if rows is None:
+            if self.has_drawn and in_backward():
+                raise ValueError(
+                    "a variational layer was called in the backward pass, as activation checkpointing does, when its "
+                    "draws are gone: checkpoint the whole call of forward_samples, without a `generator`, instead"
+                )
             return functional_call(self.plain, self._means(), args, kwargs)
         if rows.estimator != "shared" and isinstance(self.plain, (nn.Linear, *CONVOLUTIONS)) and self.is_whole:
             return self._local(rows, args[0]) if rows.estimator == "local" else self._flipout(rows, args[0])
@@ -104,28 +113,52 @@ class VariationalLayer(nn.Module):
     def _with_draws(self, rows: Rows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         """The plain layer with the weights of each draw for its block of rows."""
         plain = self.plain
-        if rows.num_samples == 1:
-            return functional_call(plain, {name: value[0] for name, value in draws.items()}, args, kwargs)
-        if isinstance(plain, nn.MultiheadAttention):
-            return self._attention(rows, draws, *args, **kwargs)
         if not args and "input" in kwargs:
             args = (kwargs.pop("input"),)
+        if rows.num_samples == 1:
+            return self._one_draw({name: value[0] for name, value in draws.items()}, *args, **kwargs)
+        if isinstance(plain, nn.MultiheadAttention):
+            return self._attention(rows, draws, *args, **kwargs)
         inputs = args[0]
-        if inputs.shape[0] % (rows.num_samples * rows.batch_size):
+        self._check_rows(rows, inputs)
+        shared = rows.are_shared(inputs)
+        if self._is_simple(nn.Linear):
+            return linear(rows.inputs if shared else inputs, draws, rows.num_samples, shared=shared)
+        if self._is_simple(*CONVOLUTIONS) and plain.padding_mode == "zeros":
+            shared = shared and bool(plain.groups == 1)
+            return convolution(plain, rows.inputs if shared else inputs, draws, rows.num_samples, shared=shared)
+        if self._is_simple(nn.Embedding) and isinstance(plain, nn.Embedding) and only_looks_up(plain):
+            return embedding(plain, inputs, draws, rows.num_samples)
+        return self._one_by_one(rows, draws, *args, **kwargs)
+
+    def _is_simple(self, *kinds: type[nn.Module]) -> bool:
+        """Whether the layer is exactly one of these kinds, wholly Bayesian, and calling it does nothing else."""
+        plain = self.plain
+        return type(plain) in kinds and self.is_whole and not plain._forward_hooks and not plain._forward_pre_hooks
+
+    def _one_draw(self, weights: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
+        if self._is_simple(*CONVOLUTIONS) and self.plain.padding_mode == "zeros":
+            return convolve(self.plain, args[0], weights["weight"], weights.get("bias"))
+        return functional_call(self.plain, weights, args, kwargs)
+
+    def _check_rows(self, rows: Rows, inputs: Tensor) -> None:
+        """Whether the first dimension can be the batch of all draws, as it is or together with positions."""
+        total = rows.num_samples * rows.batch_size
+        if inputs.shape[0] % total or self.is_sequence_first:
             raise ValueError(
                 f"a layer was called with {inputs.shape[0]} rows while {rows.num_samples} draws of {rows.batch_size} "
                 "inputs were being made: the first dimension must be the batch throughout the network"
             )
-        shared, kind = rows.are_shared(inputs), type(plain)
-        simple = self.is_whole and not plain._forward_hooks and not plain._forward_pre_hooks
-        if simple and kind is nn.Linear:
-            return linear(rows.inputs if shared else inputs, draws, rows.num_samples, shared=shared)
-        if simple and isinstance(plain, CONVOLUTIONS) and kind in CONVOLUTIONS and plain.padding_mode == "zeros":
-            shared = shared and plain.groups == 1
-            return convolution(plain, rows.inputs if shared else inputs, draws, rows.num_samples, shared=shared)
-        if simple and isinstance(plain, nn.Embedding) and kind is nn.Embedding and _only_looks_up(plain):
-            return embedding(plain, inputs, draws, rows.num_samples)
-        return self._one_by_one(rows, draws, *args, **kwargs)
+        if isinstance(self.plain, (*CONVOLUTIONS, *TRANSPOSED)):
+            return  # the next dimension is that of channels
+        positions = inputs.ndim > (1 if isinstance(self.plain, nn.Embedding) else 2)
+        # a batch of S x B rows in the second dimension; if the first is as long, a transposed tensor gives it away
+        if positions and inputs.shape[1] == total and (inputs.shape[0] > total or _is_transposed(inputs)):
+            raise ValueError(
+                f"a layer was called with shape {tuple(inputs.shape)} while {rows.num_samples} draws of "
+                f"{rows.batch_size} inputs were being made, as if positions came before the batch: the first dimension "
+                "must be the batch throughout the network; if it is, another number of inputs or `chunk_size` shows it"
+            )
 
     def _one_by_one(self, rows: Rows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Tensor:
         inputs, *others = args
@@ -162,40 +195,35 @@ class VariationalLayer(nn.Module):
         by_row = bias.repeat_interleave(outputs.shape[0] // rows.num_samples, 0)  # (rows, out)
         return outputs + by_row.reshape(by_row.shape[0], *[1] * (outputs.ndim - 2), -1).movedim(-1, channels)
 
-    def _attention(
-        self,
-        rows: Rows,
-        draws: dict[str, Tensor],
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        *args: Any,
-        **kwargs: Any,
-    ) -> Any:
+    def _attention(self, rows: Rows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         plain, count = self.plain, rows.num_samples
         assert isinstance(plain, nn.MultiheadAttention)
-        dim = 0 if plain.batch_first else 1
-        if query.shape[dim] % (count * rows.batch_size):
+        batch_dim, query = 0 if plain.batch_first else 1, args[0] if args else kwargs["query"]
+        total = query.shape[batch_dim]
+        if total % (count * rows.batch_size):
             raise ValueError(
-                f"attention was called with {query.shape[dim]} rows while {count} draws of {rows.batch_size} inputs "
+                f"attention was called with {total} rows while {count} draws of {rows.batch_size} inputs "
                 "were being made: the batch must keep its size throughout the network"
             )
+        if plain.batch_first:
+            self._check_rows(rows, query)
 
-        total = query.shape[dim]
-
-        def block(tensor: Any, sample: int, dim: int = 0) -> Any:
-            is_folded = isinstance(tensor, Tensor) and tensor.ndim > dim and tensor.shape[dim] == total
-            return tensor.chunk(count, dim)[sample] if is_folded else tensor
+        def part(name: str, value: Any, sample: int) -> Any:
+            """What one draw gets of an argument; what has no dimension of all rows is the same for all draws."""
+            dim = batch_dim if name in ATTENDED else 0
+            # a mask of two dimensions is for all rows, one of three has a matrix for each row and head
+            length = total * plain.num_heads if name == "attn_mask" else total
+            is_split = name in ATTENTION and isinstance(value, Tensor) and value.ndim > (name == "attn_mask") * 2
+            return value.chunk(count, dim)[sample] if is_split and value.shape[dim] == length else value
 
         results = []
         for sample in range(count):
-            masks = {name: block(mask, sample) if name == "key_padding_mask" else mask for name, mask in kwargs.items()}
-            inputs = [block(each, sample, dim) for each in (query, key, value)]
-            others = [block(args[0], sample), *args[1:]] if args else []
-            own = {name: each[sample] for name, each in draws.items()}
-            results.append(functional_call(plain, own, (*inputs, *others), masks))
+            given = [part(name, value, sample) for name, value in zip(ATTENTION, args, strict=False)]
+            named = {name: part(name, value, sample) for name, value in kwargs.items()}
+            own = {name: value[sample] for name, value in draws.items()}
+            results.append(functional_call(plain, own, (*given, *args[len(given) :]), named))
         outputs, weights = zip(*results, strict=True)
-        return torch.cat(outputs, dim), None if weights[0] is None else torch.cat(weights)
+        return torch.cat(outputs, batch_dim), None if weights[0] is None else torch.cat(weights)
 
     def __getattr__(self, name: str) -> Any:
         """Settings of the plain layer; its parameters are the posterior means, except while draws are being made."""
@@ -214,53 +242,14 @@ class VariationalLayer(nn.Module):
         return getattr(plain, name)
 
 
-def linear(inputs: Tensor, draws: dict[str, Tensor], num_samples: int, *, shared: bool) -> Tensor:
-    """A linear layer with S weights: rows of S blocks, or the same ``shared`` rows for all of them, to S blocks."""
-    weight, bias = draws["weight"], draws.get("bias")
-    if shared:  # one matrix product
-        outputs = F.linear(inputs, weight.flatten(0, 1), None if bias is None else bias.flatten())
-        by_draw: Tensor = outputs.unflatten(-1, (num_samples, -1)).movedim(-2, 0)  # (S, B, ..., out)
-        return by_draw.flatten(0, 1)
-    blocks = inputs.reshape(num_samples, -1, inputs.shape[-1])
-    transposed = weight.transpose(1, 2)
-    outputs = blocks @ transposed if bias is None else torch.baddbmm(bias.unsqueeze(1), blocks, transposed)
-    return outputs.reshape(*inputs.shape[:-1], -1)
+def in_backward() -> bool:
+    """Whether autograd is at work, which calls a network only to compute again what was not kept."""
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
 
 
-def convolution(
-    plain: nn.Module, inputs: Tensor, draws: dict[str, Tensor], num_samples: int, *, shared: bool
-) -> Tensor:
-    """A convolution of any dimension with S kernels: rows of S blocks, or ``shared`` rows, to S blocks."""
-    assert isinstance(plain, CONVOLUTIONS)
-    weight, bias = draws["weight"], draws.get("bias")
-    convolve: Callable[..., Tensor] = (F.conv1d, F.conv2d, F.conv3d)[weight.ndim - 4]
-    options = {"stride": plain.stride, "padding": plain.padding, "dilation": plain.dilation}
-    if inputs.device.type == "cuda" and not shared:  # few large convolutions beat one of many groups there
-        blocks = [
-            convolve(block, weight[s], None if bias is None else bias[s], groups=plain.groups, **options)
-            for s, block in enumerate(inputs.chunk(num_samples))
-        ]
-        return torch.cat(blocks)
-    stacked, offsets = weight.flatten(0, 1), None if bias is None else bias.flatten()
-    if shared:  # one convolution with S times the channels
-        outputs = convolve(inputs, stacked, offsets, **options)
-    else:  # draws as groups of one convolution
-        side_by_side = inputs.unflatten(0, (num_samples, -1)).transpose(0, 1).flatten(1, 2)  # (B, S C, ...)
-        outputs = convolve(side_by_side, stacked, offsets, groups=num_samples * plain.groups, **options)
-    by_draw: Tensor = outputs.unflatten(1, (num_samples, -1)).transpose(0, 1).flatten(0, 1)
-    return by_draw
-
-
-def _only_looks_up(plain: nn.Embedding) -> bool:
-    """Whether a table has none of the settings that change its rows or their gradients."""
-    return plain.max_norm is None and plain.padding_idx is None and not plain.scale_grad_by_freq
-
-
-def embedding(plain: nn.Embedding, inputs: Tensor, draws: dict[str, Tensor], num_samples: int) -> Tensor:
-    """A table look-up in S tables, laid one after the other."""
-    first = torch.arange(num_samples, device=inputs.device) * plain.num_embeddings
-    shifted = inputs.unflatten(0, (num_samples, -1)) + first.reshape(-1, *[1] * inputs.ndim)
-    return F.embedding(shifted.flatten(0, 1), draws["weight"].flatten(0, 1))
+def _is_transposed(inputs: Tensor) -> bool:
+    """Whether neighbours in the first dimension lie closer together than those in the second."""
+    return 0 < inputs.stride(0) < inputs.stride(1)
 
 
 def _signs(like: Tensor, channels: int, generator: torch.Generator | None) -> Tensor:

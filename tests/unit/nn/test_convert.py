@@ -8,9 +8,10 @@ import re
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations, prune
 from unit.nn.nets import NAMES, NORMS, Apply, SharedLayer, Transformer, bayesian, build, expected_std, weight_names
 
-from selbo.nn import Relative, describe, forward_samples, kl_divergence, to_bayesian
+from selbo.nn import Relative, describe, forward_samples, kl_divergence, mean_network, to_bayesian
 from selbo.nn.gaussian import gaussians
 from selbo.nn.layers import VariationalLayer
 
@@ -379,3 +380,55 @@ def test_a_failed_conversion_leaves_the_network_alone() -> None:
         to_bayesian(net)
     assert isinstance(net[0], nn.Linear)
     assert kl_divergence(to_bayesian(net, exclude="*.scale")) > 0
+
+
+# --- weights that are computed from other parameters ---
+
+NORMALISED = {
+    "weight_norm": parametrizations.weight_norm,
+    "spectral_norm": parametrizations.spectral_norm,
+    "old weight_norm": nn.utils.weight_norm,
+    "old spectral_norm": nn.utils.spectral_norm,
+    "pruned": lambda layer: prune.l1_unstructured(layer, "weight", 0.3),
+}
+
+
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.weight_norm` is deprecated:FutureWarning")
+@pytest.mark.parametrize("kind", ["linear", "conv"])
+@pytest.mark.parametrize("name", NORMALISED)
+def test_computed_weights_are_refused_by_name_and_can_be_excluded(name: str, kind: str) -> None:
+    def make() -> nn.Module:
+        first = nn.Linear(5, 4) if kind == "linear" else nn.Conv1d(5, 4, 1)
+        return Chain(NORMALISED[name](first.double()), nn.Linear(4, 3))
+
+    chain = made(make).eval()
+    inputs = torch.linspace(-1, 1, 15, dtype=torch.float64).reshape(3, 5, *[1] * (kind == "conv"))
+    with pytest.raises(ValueError, match=r"weights are computed from other parameters, 'first' \(.*`exclude`"):
+        to_bayesian(chain)
+    bnn = to_bayesian(chain, exclude="first").eval()
+    assert converted(bnn) == ["head"]
+    expected = chain(inputs)
+    torch.testing.assert_close(bnn(inputs), expected, rtol=0, atol=1e-12)
+    logits = forward_samples(bnn, inputs, 2, generator=torch.Generator().manual_seed(0))
+    assert logits.shape == (2, 3, 3)
+    logits.sum().backward()
+    torch.testing.assert_close(mean_network(bnn).eval()(inputs), expected, rtol=0, atol=1e-12)
+
+
+class Chain(nn.Module):
+    def __init__(self, first: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.first, self.head = first, head
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.first(x).flatten(1))
+
+
+def test_computed_weights_inside_attention_are_refused() -> None:
+    def make() -> nn.Module:
+        attention = nn.MultiheadAttention(4, 2)
+        parametrizations.weight_norm(attention.out_proj)
+        return nn.Sequential(attention)
+
+    with pytest.raises(ValueError, match=r"computed from other parameters, '0' \("):
+        to_bayesian(made(make))

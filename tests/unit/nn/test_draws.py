@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from unit.nn.nets import BATCH, DRAWS, NAMES, WITH_BATCH_NORM, Apply, bayesian, build, leaves, noise_for, reference
 
 from selbo.nn import forward_samples, to_bayesian
@@ -441,6 +442,51 @@ class MaskedTransformer(nn.Module):
         return self.encoder(self.embed(x), src_key_padding_mask=padding)[:, 0]
 
 
+class MasksByRow(nn.Module):
+    """Attention masks of three dimensions, a matrix for each row and head, that differ between draws."""
+
+    def __init__(self, how: str, batch_first: bool = True) -> None:
+        super().__init__()
+        self.how = how
+        self.mix = nn.Linear(5, 4)
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=batch_first)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.tanh(self.mix(x[:, None] * torch.linspace(-1, 1, 6, dtype=x.dtype)[:, None]))  # (rows, 6, 4)
+        mask = (x[:, :, :1] * x[:, None, :, 0].flip(1) > 0.05).repeat_interleave(2, 0)
+        mask[1::2] = ~mask[1::2]  # the heads differ
+        mask |= torch.ones_like(mask).triu(1)
+        mask &= ~torch.eye(6, dtype=torch.bool)
+        padding = x[:, :, 1] > 0.3
+        padding[:, :] &= torch.arange(6) > 4
+        tokens = x if self.attention.batch_first else x.transpose(0, 1)
+        flat = torch.ones(6, 6, dtype=torch.bool).triu(1)
+        if self.how == "positional":
+            y, _ = self.attention(tokens, tokens, tokens, padding, False, mask)
+        elif self.how == "by name":
+            y, _ = self.attention(tokens, tokens, value=tokens, attn_mask=mask, key_padding_mask=padding)
+        else:
+            y, _ = self.attention(tokens, tokens, tokens, None, attn_mask=flat, is_causal=True)
+        return (y if self.attention.batch_first else y.transpose(0, 1)).sum(1)
+
+
+class MaskedEncoder(nn.Module):
+    """A mask for each row and head, and a padding mask, through nn.TransformerEncoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(11, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=12, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        padding = x > 8
+        padding[:, 0] = False
+        by_row = ((x[:, :, None] + x[:, None]) % 3 == 0).repeat_interleave(2, 0)
+        by_row[:, :, 0] = False
+        return self.encoder(self.embed(x), mask=by_row, src_key_padding_mask=padding)[:, 0]
+
+
 def hooked() -> nn.Module:
     layer = nn.Linear(5, 3)
     layer.register_forward_hook(lambda module, args, output: 2 * output)
@@ -455,6 +501,11 @@ SPECIAL: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
     "inputs by keyword": (lambda: ByKeyword(nn.Linear(5, 3)), REAL),
     "a forward hook": (hooked, REAL),
     "encoder with a padding mask": (MaskedTransformer, TOKENS),
+    "encoder with a mask for each row": (MaskedEncoder, TOKENS),
+    "masks by row, positional": (lambda: MasksByRow("positional"), REAL),
+    "masks by row, by name": (lambda: MasksByRow("by name"), REAL),
+    "masks by row, sequence first": (lambda: MasksByRow("by name", batch_first=False), REAL),
+    "one mask for all rows": (lambda: MasksByRow("flat"), REAL),
 }
 
 
@@ -473,3 +524,119 @@ def test_special_networks(name: str, draws: int, gradients: bool) -> None:
     with torch.set_grad_enabled(gradients):
         got = forward_noise(bnn, inputs.clone(), gaussians(bnn), noise)
     torch.testing.assert_close(got, expected, **TOLERANCE)
+
+
+def test_one_input_is_no_shared_memory() -> None:
+    """The network may write into its rows, of which there are S even for a single input."""
+    with torch.random.fork_rng():
+        bnn = to_bayesian(nn.Sequential(nn.ReLU(inplace=True), nn.Linear(5, 3)))
+    assert forward_samples(bnn, torch.ones(1, 5), 4, generator=generator()).shape == (4, 1, 3)
+
+
+# --- positions before the batch --------------------------------------------------------------------------------------
+
+
+class SequenceFirst(nn.Module):
+    """(B, T, 4) -> (B, 3), with the position first on the way."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x.transpose(0, 1)).mean(0)
+
+
+SEQUENCE_FIRST = {
+    "linear": lambda: SequenceFirst(nn.Linear(4, 3)),
+    "embedding": lambda: SequenceFirst(Apply(lambda x: x[..., 0].long()), nn.Embedding(3, 3)),
+    "encoder": lambda: SequenceFirst(nn.TransformerEncoderLayer(4, 2, 6, dropout=0.0)),
+    "attention": lambda: SequenceFirst(
+        Apply(lambda x: (x, x, x)), CallWith(nn.MultiheadAttention(4, 2, batch_first=True))
+    ),
+    "a layer with a hook": lambda: SequenceFirst(hooked_linear()),
+}
+
+
+def hooked_linear() -> nn.Module:
+    layer = nn.Linear(4, 3)
+    layer.register_forward_hook(lambda module, args, output: 2 * output)
+    return layer
+
+
+@pytest.mark.parametrize("length", [5, 6, 12, 18])  # 6 rows in all
+@pytest.mark.parametrize("name", SEQUENCE_FIRST)
+def test_positions_before_the_batch_are_noticed(name: str, length: int) -> None:
+    with torch.random.fork_rng():
+        bnn = to_bayesian(SEQUENCE_FIRST[name]())
+    with pytest.raises(ValueError, match=r"called with .* while 3 draws of 2 inputs were being made.*the batch"):
+        forward_samples(bnn, torch.ones(2, length, 4), 3, generator=generator())
+    assert_clean(bnn)
+    assert forward_samples(bnn, torch.ones(2, length, 4), 1, generator=generator()).shape[:2] == (1, 2), (
+        "one draw works"
+    )
+
+
+def test_positions_after_or_in_the_batch_are_no_error() -> None:
+    with torch.random.fork_rng():
+        linear, embedding = to_bayesian(nn.Linear(4, 3)), to_bayesian(nn.Embedding(5, 3))
+        folded = to_bayesian(nn.Sequential(Apply(lambda x: x.flatten(0, 1)), nn.Linear(4, 3), nn.Unflatten(0, (-1, 6))))
+        convolution = to_bayesian(nn.Sequential(nn.Conv1d(4, 6, 1), nn.Conv1d(6, 2, 1)))
+    inputs = torch.ones(2, 6, 4)  # as many positions as rows of all draws
+    assert forward_samples(linear, inputs, 3, generator=generator()).shape == (3, 2, 6, 3)
+    assert forward_samples(embedding, inputs[..., 0].long(), 3, generator=generator()).shape == (3, 2, 6, 3)
+    assert forward_samples(folded, inputs, 3, generator=generator()).shape == (3, 2, 6, 3)
+    assert forward_samples(convolution, inputs.transpose(1, 2), 3, generator=generator()).shape == (3, 2, 2, 6)
+
+
+# --- activation checkpoints ------------------------------------------------------------------------------------------
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, use_reentrant: bool) -> None:
+        super().__init__()
+        self.use_reentrant = use_reentrant
+        self.first, self.inner, self.head = nn.Linear(5, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = lambda h: torch.tanh(self.inner(torch.tanh(h)))  # noqa: E731
+        return self.head(checkpoint(inner, self.first(x), use_reentrant=self.use_reentrant))
+
+
+@pytest.mark.parametrize("draws", [1, 3])
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_a_checkpoint_inside_the_network_is_an_error_for_draws_and_right_for_means(
+    use_reentrant: bool, draws: int
+) -> None:
+    with torch.random.fork_rng():
+        net = Checkpointed(use_reentrant)
+        bnn, inputs = to_bayesian(net), torch.ones(2, 5)
+        bnn(inputs).sum().backward()
+        net(inputs).sum().backward()
+        torch.testing.assert_close(gaussians(bnn)[2].mean.grad, net.inner.weight.grad)
+        logits = forward_samples(bnn, inputs, draws, generator=generator())
+        with pytest.raises(ValueError, match="in the backward pass, as activation checkpointing does"):
+            logits.sum().backward()
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_a_checkpoint_around_the_draws_is_right(use_reentrant: bool) -> None:
+    _, bnn, inputs = bayesian("mlp")
+    inputs.requires_grad_()
+
+    def gradients(run: Callable[[], Tensor]) -> list[Tensor]:
+        bnn.zero_grad()
+        with torch.random.fork_rng():
+            torch.manual_seed(3)
+            run().square().sum().backward()
+        return [parameter.grad.clone() for parameter in bnn.parameters()]
+
+    expected = gradients(lambda: forward_samples(bnn, inputs, 3))
+    got = gradients(lambda: checkpoint(forward_samples, bnn, inputs, 3, use_reentrant=use_reentrant))
+    for one, two in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-14)
+    with_generator = lambda x: forward_samples(bnn, x, 3, generator=generator())  # noqa: E731
+    with torch.random.fork_rng():
+        logits = checkpoint(with_generator, inputs, use_reentrant=use_reentrant)
+        with pytest.raises(ValueError, match=r"`generator` must not be given .* checkpointing"):
+            logits.sum().backward()

@@ -1,0 +1,116 @@
+"""Linear layers, convolutions and look-ups with S sets of weights at once: each block of rows has its own."""
+
+import platform
+from collections.abc import Callable
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.nn import functional as F
+
+CONVOLUTIONS: Final = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+IS_ARM: Final = platform.machine() in ("aarch64", "arm64")
+"""Whether the processor is an ARM, where the library behind torch's convolutions is slow at their gradients, and torch
+slow at normal numbers; on an x86 both are quick."""
+
+FEW_CHANNELS: Final = 4
+"""Channels of the input up to which it is slow without gradients too."""
+
+SMALL_CONVOLUTION: Final = 2**22
+"""Products below which a convolution is little more than its call, so that all draws are better off in one."""
+
+
+def linear(inputs: Tensor, draws: dict[str, Tensor], num_samples: int, *, shared: bool) -> Tensor:
+    """A linear layer with S weights: rows of S blocks, or the same ``shared`` rows for all of them, to S blocks."""
+    weight, bias = draws["weight"], draws.get("bias")
+    if shared:  # one matrix product
+        outputs = F.linear(inputs, weight.flatten(0, 1), None if bias is None else bias.flatten())
+        by_draw: Tensor = outputs.unflatten(-1, (num_samples, -1)).movedim(-2, 0)  # (S, B, ..., out)
+        return by_draw.flatten(0, 1).contiguous()  # of one input it would be a view, with rows far apart
+    blocks = inputs.reshape(num_samples, -1, inputs.shape[-1])
+    transposed = weight.transpose(1, 2)
+    outputs = blocks @ transposed if bias is None else torch.baddbmm(bias.unsqueeze(1), blocks, transposed)
+    return outputs.reshape(*inputs.shape[:-1], -1)
+
+
+def convolution(
+    plain: nn.Module, inputs: Tensor, draws: dict[str, Tensor], num_samples: int, *, shared: bool
+) -> Tensor:
+    """A convolution of any dimension with S kernels: rows of S blocks, or ``shared`` rows, to S blocks."""
+    weight, bias = draws["weight"], draws.get("bias")
+    if shared:  # one convolution with S times the channels
+        outputs = convolve(plain, inputs, weight.flatten(0, 1), None if bias is None else bias.flatten())
+        by_draw: Tensor = outputs.unflatten(1, (num_samples, -1)).transpose(0, 1).flatten(0, 1)
+        return by_draw
+    size = inputs.numel() // num_samples * weight[0, :, 0].numel()  # of products a draw, about
+    if inputs.device.type == "cpu" and size < SMALL_CONVOLUTION:
+        return _draws_as_groups(plain, inputs, weight, bias)
+    # One after the other: the draws as groups of one convolution are slower on a GPU and on a CPU (VGG11's layers, four
+    # draws of 64 images, forward and backward on two Neoverse-N1 cores: 287, 732, 1555 and 3020 ms against 246, 657,
+    # 1443 and 2848 ms).
+    blocks = [
+        convolve(plain, block, weight[s], None if bias is None else bias[s])
+        for s, block in enumerate(inputs.chunk(num_samples))
+    ]
+    return torch.cat(blocks)
+
+
+def _draws_as_groups(plain: nn.Module, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    assert isinstance(plain, CONVOLUTIONS)
+    num_samples = len(weight)
+    side_by_side = inputs.unflatten(0, (num_samples, -1)).transpose(0, 1).flatten(1, 2)  # (B, S C, ...)
+    stacked, offsets = weight.flatten(0, 1), None if bias is None else bias.flatten()
+    function: Callable[..., Tensor] = (F.conv1d, F.conv2d, F.conv3d)[stacked.ndim - 3]
+    settings = (plain.stride, plain.padding, plain.dilation, num_samples * plain.groups)
+    outputs = function(side_by_side, stacked, offsets, *settings)
+    by_draw: Tensor = outputs.unflatten(1, (num_samples, -1)).transpose(0, 1).flatten(0, 1)
+    return by_draw
+
+
+def convolve(plain: nn.Module, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """A convolution with the settings of a layer, zeros as padding, and weights from elsewhere."""
+    assert isinstance(plain, CONVOLUTIONS)
+    if _is_quicker_in_torch(plain, inputs, weight, bias):
+        # im2col and a matrix product, forward and backward on two Neoverse-N1 cores: 80, 520, 1029 and 1405 ms for the
+        # layers above, and 92 instead of 253 ms for the first layer of LeNet, 32 draws of 256 images
+        rows = inputs.contiguous().flatten().view(inputs.shape)  # its gradient wants plain strides, for one channel too
+        outputs: Tensor = torch.ops.aten.thnn_conv2d(
+            rows, weight.contiguous(), weight.shape[2:], bias, plain.stride, plain.padding
+        )
+        return outputs
+    function: Callable[..., Tensor] = (F.conv1d, F.conv2d, F.conv3d)[weight.ndim - 3]
+    return function(inputs, weight, bias, plain.stride, plain.padding, plain.dilation, plain.groups)
+
+
+def _is_quicker_in_torch(plain: nn.Module, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Whether torch's own convolution can be used and is quicker than the one of the processor's library."""
+    if not IS_ARM or torch.compiler.is_compiling() or inputs.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+        return False
+    if forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None:
+        return False  # it knows neither forward derivatives nor vmap
+    assert isinstance(plain, CONVOLUTIONS)
+    can_be_used = (
+        weight.ndim == inputs.ndim == 4
+        and plain.groups == 1
+        and set(plain.dilation) == {1}
+        and not isinstance(plain.padding, str)
+        and inputs.dtype == weight.dtype
+        and weight.dtype in (torch.float32, torch.float64)
+    )
+    tensors = (inputs, weight) if bias is None else (inputs, weight, bias)
+    is_recorded = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
+    return can_be_used and (is_recorded or plain.in_channels <= FEW_CHANNELS)
+
+
+def only_looks_up(plain: nn.Embedding) -> bool:
+    """Whether a table has none of the settings that change its rows or their gradients."""
+    return plain.max_norm is None and plain.padding_idx is None and not plain.scale_grad_by_freq
+
+
+def embedding(plain: nn.Embedding, inputs: Tensor, draws: dict[str, Tensor], num_samples: int) -> Tensor:
+    """A table look-up in S tables, laid one after the other."""
+    first = torch.arange(num_samples, device=inputs.device) * plain.num_embeddings
+    shifted = inputs.unflatten(0, (num_samples, -1)) + first.reshape(-1, *[1] * inputs.ndim)
+    return F.embedding(shifted.flatten(0, 1), draws["weight"].flatten(0, 1))
