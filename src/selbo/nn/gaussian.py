@@ -74,6 +74,10 @@ class GaussianParameter(nn.Module):
 
     def reparameterise(self, noise: Tensor) -> Tensor:
         """Weights from standard normal noise of shape (S, *shape)."""
+        if (
+            torch.compiler.is_compiling()
+        ):  # fused anyway; as one operation it took 0.1 ms more of VGG11's 2.7 on an H200
+            return self.mean + self.std * noise
         return torch.addcmul(self.mean, self.std, noise)
 
     def kl_divergence(self) -> Tensor:
@@ -125,7 +129,9 @@ class SpreadsOnce:
         self.entered: list[GaussianParameter] = []
 
     def __enter__(self) -> None:
-        self.entered = [each for each in self.parameters if not each.keeps_std]  # an outer context keeps its own
+        # an outer context keeps its own; a compiler would rather compute them twice than write them to memory
+        compiling = torch.compiler.is_compiling()
+        self.entered = [each for each in self.parameters if not each.keeps_std and not compiling]
         for each in self.entered:
             each.keeps_std = True
 

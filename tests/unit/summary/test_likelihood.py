@@ -2,6 +2,7 @@
 
 import copy
 import math
+import shutil
 
 import mpmath
 import pytest
@@ -368,6 +369,19 @@ class TestMachinery:
         if "ema_decay" in options:
             torch.testing.assert_close(compiled.average, eager.average)
             torch.testing.assert_close(compiled.average_weight, eager.average_weight)
+
+    @pytest.mark.skipif(shutil.which("c++") is None, reason="torch.compile needs a C++ compiler on a CPU")
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*TensorFloat32:UserWarning")
+    def test_a_compiled_moving_average_has_the_right_gradient(self):
+        """The compiler computes the average again for the backward pass: not from the buffer that has changed since."""
+        torch.compiler.reset()
+        eager = selbo.SummaryLikelihood(selbo.ScoreBins.equal(4), selbo.Beta(2, 2), 50.0, ema_decay=0.5)
+        compiled = torch.compile(copy.deepcopy(eager))
+        for seed in range(3):
+            log_probs = random_log_probs(16, 2, seed=seed).requires_grad_()
+            (expected,) = torch.autograd.grad(eager(log_probs), log_probs)
+            (found,) = torch.autograd.grad(compiled(log_probs), log_probs)
+            torch.testing.assert_close(found, expected)
 
     def test_a_compiled_term_sees_annealing(self):
         torch.compiler.reset()

@@ -1,0 +1,63 @@
+"""`selbo demo`, short: all methods, all tests, a table and a page; and what its conclusion says."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+
+import pytest
+import rich.console  # noqa: F401  (importing it draws from `random`: before the guard looks)
+from typer.testing import CliRunner
+
+from selbo.cli.app import app
+from selbo.experiments import demo
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("demo")
+    result = CliRunner().invoke(app, ["demo", "--out", str(out), "--steps", "3", "--seeds", "2"])
+    assert result.exit_code == 0, result.output
+    (out / "printed.txt").write_text(result.output, encoding="utf-8")
+    return out
+
+
+def test_table_results_and_page(folder: Path) -> None:
+    printed = (folder / "printed.txt").read_text(encoding="utf-8")
+    names = [method.name for method in demo.METHODS]
+    assert len(names) == 6
+    for name in names:
+        assert name.split()[0] in printed
+    assert max(map(len, printed.splitlines())) <= 80 or "report.html" in printed
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    assert results["methods"] == names
+    assert {(run["method"], run["seed"]) for run in results["runs"]} == {(m, s) for m in names for s in (0, 1)}
+    for run in results["runs"]:
+        assert set(run["conditions"]) == {"clean", *(f"noise {level:g}" for level in (0.1, 0.2, 0.3, 0.4, 0.5))}
+        assert sum(run["histogram"]) == pytest.approx(1)
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "<svg" in page
+    assert not re.search(r"(src|href)=.https?:", page)
+    assert not list(folder.glob(".*")), "nothing half-written is left"
+
+
+def test_temperature_changes_confidence_and_nothing_else(folder: Path) -> None:
+    runs = json.loads((folder / "results.json").read_text(encoding="utf-8"))["runs"]
+    by_method = {run["method"]: run["conditions"]["clean"]["metrics"] for run in runs if run["seed"] == 0}
+    plain, tempered = by_method["plain"], by_method["plain + temperature"]
+    assert plain["accuracy"] == tempered["accuracy"]
+    assert plain["nll"] != tempered["nll"]
+
+
+def test_the_conclusion_follows_the_numbers(folder: Path) -> None:
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    better, worse = copy.deepcopy(results), copy.deepcopy(results)
+    for changed, value in ((better, 0.0), (worse, 9.0)):
+        for run in changed["runs"]:
+            if run["method"] == "Summary ELBO":
+                for condition in run["conditions"].values():
+                    condition["metrics"] |= {"nll": value, "ece": value}
+    assert "not lower" not in demo.conclusion(better)
+    assert demo.conclusion(worse).count("not lower") == 4

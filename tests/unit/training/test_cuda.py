@@ -1,0 +1,130 @@
+"""Training on CUDA: the captured step does what eager steps do, resumes, and falls back with a warning."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from selbo.evaluation.predict import predict
+from selbo.models import MLP, ConvNet
+from selbo.nn import to_bayesian
+from selbo.objectives import ELBO, CrossEntropy, SummaryELBO
+from selbo.summary.beliefs import Uniform
+from selbo.summary.likelihood import SummaryLikelihood
+from selbo.summary.partitions import ConfidenceBins
+from selbo.training import FitResult, fit
+from selbo.training.engine import GraphEngine
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+WIDTHS = (6, 16, 3)
+
+
+@pytest.fixture(autouse=True)
+def _what_the_compiler_does_besides() -> Any:
+    """It warns, and draws from Python's random numbers."""
+    state = random.getstate()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="torch")
+        yield
+    random.setstate(state)
+
+
+def data(rows: int = 300) -> tuple[Tensor, Tensor]:
+    inputs = torch.randn(rows, WIDTHS[0], generator=torch.Generator().manual_seed(5))
+    return inputs, inputs[:, :3].argmax(1)
+
+
+def mlp() -> MLP:
+    return MLP(WIDTHS, generator=torch.Generator().manual_seed(6))
+
+
+def summary() -> SummaryLikelihood:
+    return SummaryLikelihood(ConfidenceBins([0.5, 0.8], num_classes=3), Uniform(), concentration=50.0, ema_decay=0.5)
+
+
+def train(model: torch.nn.Module, objective: Any, **options: Any) -> FitResult:
+    settings = {"steps": 60, "batch_size": 64, "device": "cuda", "seed": 3, "progress": False, **options}
+    return fit(model, objective, data(), **settings)
+
+
+def test_captured_steps_are_the_eager_ones() -> None:
+    captured, eager = mlp(), mlp()
+    one = train(captured, CrossEntropy(300, summary()), schedule="cosine")
+    two = train(eager, CrossEntropy(300, summary()), schedule="cosine", engine="eager")
+    assert "CUDA graph" in one.engine
+    assert two.engine.startswith("eager")
+    torch.testing.assert_close(one.curve, two.curve, rtol=1e-3, atol=1e-4)
+    for ours, theirs in zip(captured.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_every_step_has_a_batch_and_noise_of_its_own() -> None:
+    """With a learning rate of almost zero, the terms of two steps differ by batch and noise alone."""
+    result = train(to_bayesian(mlp(), init_std=0.3), ELBO(300), learning_rate=1e-12)
+    losses = result.curve[5:, 1]
+    assert len(losses.unique()) == len(losses)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_convolutional_network_resumes(tmp_path: Path, precision: str) -> None:
+    images = torch.randn(200, 1, 28, 28, generator=torch.Generator().manual_seed(1))
+    labels = (images.mean((1, 2, 3)) > 0).long()
+
+    def network() -> torch.nn.Module:
+        return to_bayesian(ConvNet(2, generator=torch.Generator().manual_seed(2)))
+
+    def stop(record: dict[str, Any]) -> None:
+        if record["step"] == 20:
+            raise KeyboardInterrupt
+
+    options: dict[str, Any] = {
+        "steps": 40,
+        "batch_size": 50,
+        "device": "cuda",
+        "log_every": 10,
+        "precision": precision,
+        "augment": "crop_and_flip",
+        "checkpoint": tmp_path / "run",
+        "checkpoint_every": 0,
+        "val": (images[:50], labels[:50]),
+        "select": "best",
+        "num_samples": 2,
+    }
+    bins = SummaryLikelihood(ConfidenceBins([0.6, 0.9], num_classes=2), Uniform(), concentration=20.0)
+    with pytest.raises(KeyboardInterrupt):
+        fit(network(), SummaryELBO(bins, 200, kl_weight=0.01), (images, labels), callbacks=[stop], **options)
+    model = network()
+    result = fit(model, SummaryELBO(bins, 200, kl_weight=0.01), (images, labels), **options)
+    assert 0 < result.resumed_from <= 20
+    assert result.curve.isfinite().all()
+    assert result.curve[-5:, 1].mean() > result.curve[:5, 1].mean(), "the likelihood of the labels has grown"
+    generator = torch.Generator("cuda").manual_seed(0)
+    found = predict(model, images.cuda(), 4, precision=precision, generator=generator)
+    assert found.probs.isfinite().all()
+
+
+def test_unlabelled_inputs_in_the_graph() -> None:
+    objective = SummaryELBO(summary(), 300, kl_weight=0.01, summary_warmup=10)
+    result = train(to_bayesian(mlp()), objective, unlabelled=data(128)[0])
+    assert "CUDA graph" in result.engine
+    assert result.curve.isfinite().all()
+
+
+def test_a_step_that_cannot_be_captured_runs_eagerly_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: GraphEngine) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(GraphEngine, "_capture", refuse)
+    captured, eager = mlp(), mlp()
+    with pytest.warns(UserWarning, match="runs eagerly"):
+        one = train(captured, CrossEntropy(300))
+    two = train(eager, CrossEntropy(300), engine="eager")
+    assert one.engine.startswith("eager")
+    torch.testing.assert_close(one.curve, two.curve, rtol=1e-3, atol=1e-4)
