@@ -6,9 +6,17 @@ import torch
 import selbo
 from selbo.summary.likelihood import PUBLISHED_HISTOGRAM_FLOOR, PUBLISHED_PSEUDO_COUNT
 
-STEPS = 1000
 EDGES = [i / 10 for i in range(1, 10)]
 BELIEFS = {"uniform": selbo.Uniform(), "Beta(5, 5)": selbo.Beta(5, 5)}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """The tensors are small: a second thread only waits for the first, for most of a minute on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def start_logits(start: str, seed: int) -> torch.Tensor:
@@ -19,37 +27,46 @@ def start_logits(start: str, seed: int) -> torch.Tensor:
 
 
 def total_variation(
-    summary: selbo.SummaryLikelihood, logits: torch.Tensor, slope_factors: torch.Tensor | None
-) -> float:
-    """Distance of the hard histogram to s0 after training."""
-    logits = logits.clone().requires_grad_()
+    summary: selbo.SummaryLikelihood,
+    *starts: torch.Tensor,
+    steps: int = 1000,
+    slope_factors: torch.Tensor | None = None,
+) -> list[float]:
+    """Distance of the hard histogram to s0 after training; starts share the steps and nothing else."""
+    logits = torch.stack(starts).requires_grad_()
     optimizer = torch.optim.Adam([logits], lr=0.05)
 
     def log_probs() -> torch.Tensor:
         return torch.stack([torch.nn.functional.logsigmoid(-logits), torch.nn.functional.logsigmoid(logits)], -1)
 
-    for step in range(STEPS):
+    for step in range(steps):
         if slope_factors is not None:
             summary.partition.set_slope_factor(slope_factors[step])
         optimizer.zero_grad()
-        (-summary(log_probs())).backward()
+        (-summary(log_probs())).sum().backward()
         optimizer.step()
     regions = summary.partition.assign(log_probs().detach())
-    hard = torch.bincount(regions, minlength=summary.partition.num_regions) / len(regions)
-    return 0.5 * (hard - summary.s0).abs().sum().item()
+    hard = torch.nn.functional.one_hot(regions, summary.partition.num_regions).double().mean(-2)
+    return (0.5 * (hard - summary.s0).abs().sum(-1)).tolist()
 
 
-@pytest.mark.parametrize("start", ["over-confident", "central"])
 @pytest.mark.parametrize("belief", BELIEFS.values(), ids=BELIEFS.keys())
 class TestToy:
-    def test_the_default_slope_comes_within_5_per_cent(self, belief, start):
-        """From one start and with this learning rate; others ended up to .08 away (docs/measurements.md)."""
-        summary = selbo.SummaryLikelihood(selbo.ScoreBins(EDGES), belief, concentration=1000.0)
-        assert total_variation(summary, start_logits(start, seed=0), None) <= 0.05
+    """From over-confident and from central logits."""
 
-    def test_an_annealed_slope_comes_within_1_per_cent(self, belief, start, seed):
+    def test_the_default_slope_comes_within_5_per_cent(self, belief, seed):
+        """Also with a learning rate of .02, which takes longer: docs/measurements.md."""
         summary = selbo.SummaryLikelihood(selbo.ScoreBins(EDGES), belief, concentration=1000.0)
-        assert total_variation(summary, start_logits(start, seed), torch.logspace(0, 2, STEPS)) <= 0.01
+        far, near = total_variation(summary, start_logits("over-confident", seed), start_logits("central", seed))
+        assert far <= 0.05
+        assert near <= 0.05
+
+    def test_an_annealed_slope_comes_within_1_per_cent(self, belief, seed):
+        summary = selbo.SummaryLikelihood(selbo.ScoreBins(EDGES), belief, concentration=1000.0)
+        starts = start_logits("over-confident", seed), start_logits("central", seed)
+        far, near = total_variation(summary, *starts, steps=600, slope_factors=torch.logspace(0, 2, 600))
+        assert far <= 0.01
+        assert near <= 0.01
 
 
 @pytest.mark.parametrize(("belief", "stuck_at"), [("uniform", 0.79), ("Beta(5, 5)", 0.98)])
@@ -62,4 +79,5 @@ def test_the_published_histogram_cannot_repair_over_confidence(belief, stuck_at,
         pseudo_count=PUBLISHED_PSEUDO_COUNT,
         histogram_floor=PUBLISHED_HISTOGRAM_FLOOR,
     )
-    assert total_variation(summary, start_logits("over-confident", seed), None) > stuck_at
+    (distance,) = total_variation(summary, start_logits("over-confident", seed), steps=600)
+    assert distance > stuck_at

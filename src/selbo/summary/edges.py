@@ -21,8 +21,8 @@ from selbo.numerics import LOG_HALF, PreciseModule
 
 SPACES: Final = ("logit", "probability")
 
-SLOPE_FACTOR: Final = 5.0
-"""Slope of an edge times the width of the narrower region beside it; docs/measurements.md says why."""
+SLOPE_FACTORS: Final = {"logit": 15.0, "probability": 5.0}
+"""Slope of an edge times the width of the narrower region beside it, by space; docs/measurements.md says why."""
 
 PUBLISHED_SLOPE: Final = 500.0
 """The slope of the paper's soft histogram, in probability space."""
@@ -63,16 +63,17 @@ class Edges(PreciseModule):
     With $z$ the log-odds of a probability $p$, $k$ the slope factor and $w_j$ the width of the narrower region beside
     edge $j$, a crossing is
 
-    - in logit space $\;\varphi_j = (z - z_j) + k \tanh\bigl((z - z_j) / w_j\bigr)$, with $z_j$ the log-odds of $e_j$:
-      a step of height $k$ at the edge and, far from it, a slope of one, the rate at which the gradient of the
-      cross-entropy fades too, so that a saturated prediction feels the summary as much as it feels its label;
+    - in logit space $\;\varphi_j = (z - z_j) + \sqrt k \tanh\bigl(\sqrt k\,(z - z_j) / w_j\bigr)$, with $z_j$ the
+      log-odds of $e_j$: a step at the edge, of slope $k / w_j$ and height $\sqrt k$, so that it is higher and narrower
+      the larger $k$ is, and far from the edge a slope of one, the rate at which the gradient of the cross-entropy
+      fades too, so that a saturated prediction feels the summary as much as it feels its label;
     - in probability space $\;\varphi_j = k\,(p - e_j) / w_j$.
 
     Args:
         edges: Strictly increasing, strictly between ``lower`` and 1.
         lower: Where the lowest region begins.
         space: ``"logit"`` or ``"probability"``.
-        slope_factor: Slope times width, $k$; larger is harder.
+        slope_factor: Slope of the step times width, $k$; larger is harder. By default that of `SLOPE_FACTORS`.
         slope: One slope for all edges, in probability space, instead of one that follows the widths.
     """
 
@@ -83,7 +84,13 @@ class Edges(PreciseModule):
     slope_factor: Tensor
 
     def __init__(
-        self, edges: Sequence[float], *, lower: float, space: str, slope_factor: float, slope: float | None = None
+        self,
+        edges: Sequence[float],
+        *,
+        lower: float,
+        space: str,
+        slope_factor: float | None = None,
+        slope: float | None = None,
     ) -> None:
         super().__init__()
         self.values = tuple(edges)
@@ -99,7 +106,10 @@ class Edges(PreciseModule):
         self.register_buffer("complements", 1 - probabilities)
         self.register_buffer("positions", positions)
         self.register_buffer("widths", torch.ones_like(regions[1:]) if slope is not None else _narrower(regions))
-        factor = checks.positive("slope_factor", slope_factor) if slope is None else checks.positive("slope", slope)
+        if slope is not None:
+            factor = checks.positive("slope", slope)
+        else:
+            factor = checks.positive("slope_factor", SLOPE_FACTORS[space] if slope_factor is None else slope_factor)
         self.register_buffer("slope_factor", torch.tensor(factor, dtype=torch.float64))
 
     def crossings(self, log_odds: Tensor) -> Tensor:
@@ -110,7 +120,8 @@ class Edges(PreciseModule):
         if self.space == "probability":
             return factor / widths * self._distances(values)
         distance = values - self._like(self.positions, values)
-        return distance + factor * torch.tanh(distance / widths)
+        height = factor.sqrt()
+        return distance + height * torch.tanh(height / widths * distance)
 
     def count_below(self, log_odds: Tensor) -> Tensor:
         """How many edges lie below: (...) -> (...) long."""
@@ -143,8 +154,9 @@ def interval_memberships(crossings: Tensor) -> Tensor:
     r"""Soft memberships of the intervals between edges: (..., E) -> (..., E + 1).
 
     The odds of two neighbouring intervals are the exponential of the crossing between them: the adjacent-category
-    logit model of ordinal regression. Eq. (19) is its cumulative-logit sibling; the two agree but for terms of the
-    order of $e^{-k}$ (docs/deviations.md), and this one needs no equal slopes to stay non-negative.
+    logit model of ordinal regression. Eq. (19) is its cumulative-logit sibling; with one slope for all edges, in
+    probability space, the two agree but for terms of the order of $e^{-k}$ (docs/deviations.md), and this one needs no
+    equal slopes to stay non-negative.
     """
     return torch.softmax(_steps(crossings), dim=-1)
 

@@ -10,7 +10,6 @@ from selbo import checks
 from selbo.numerics import LOG_PROB_FLOOR, PreciseModule, result_dtype, widen
 from selbo.summary.edges import (
     PUBLISHED_SLOPE,
-    SLOPE_FACTOR,
     Edges,
     binary_log_odds,
     closed_memberships,
@@ -82,7 +81,8 @@ class ScoreBins(Partition):
     Args:
         edges: Interior edges, strictly increasing, in (0, 1); R = len(edges) + 1 bins.
         space: Where distance to an edge is measured, ``"logit"`` or ``"probability"``.
-        slope_factor: Slope of an edge times the width of the narrower bin beside it; larger is harder.
+        slope_factor: Slope of an edge times the width of the narrower bin beside it; larger is harder. By default 15 in
+            logit space and 5 in probability space.
         slope: One slope for all edges, in probability space.
         closed: Put edges at 0 and 1 too, as the paper does; needs ``slope``.
 
@@ -101,7 +101,7 @@ class ScoreBins(Partition):
         edges: Sequence[float],
         *,
         space: str = "logit",
-        slope_factor: float = SLOPE_FACTOR,
+        slope_factor: float | None = None,
         slope: float | None = None,
         closed: bool = False,
     ) -> None:
@@ -115,7 +115,7 @@ class ScoreBins(Partition):
         self.edges = Edges(inner, lower=0.0, space=space, slope_factor=slope_factor, slope=slope)
 
     @classmethod
-    def equal(cls, num_bins: int, *, space: str = "logit", slope_factor: float = SLOPE_FACTOR) -> "ScoreBins":
+    def equal(cls, num_bins: int, *, space: str = "logit", slope_factor: float | None = None) -> "ScoreBins":
         """Bins of equal width.
 
         Example:
@@ -157,7 +157,8 @@ class CornerShells(Partition):
         num_classes: K, at least 2.
         thresholds: Any number of them, strictly increasing, in [0.5, 1).
         space: Where distance to a threshold is measured, ``"logit"`` or ``"probability"``.
-        slope_factor: Slope of a threshold times the width of the narrower shell beside it; larger is harder.
+        slope_factor: Slope of a threshold times the width of the narrower shell beside it; larger is harder. By default
+            15 in logit space and 5 in probability space.
         slope: One slope for all thresholds, in probability space; the paper's code has 500.
 
     Example:
@@ -174,7 +175,7 @@ class CornerShells(Partition):
         thresholds: Sequence[float] = (0.85, 0.95),
         *,
         space: str = "logit",
-        slope_factor: float = SLOPE_FACTOR,
+        slope_factor: float | None = None,
         slope: float | None = None,
     ) -> None:
         super().__init__()
@@ -243,7 +244,8 @@ class ConfidenceBins(Partition):
         edges: Strictly increasing, in (1/K, 1), since no largest probability is below 1/K; R = len(edges) + 1 bins.
         num_classes: K, at least 2.
         space: Where distance to an edge is measured, ``"logit"`` or ``"probability"``.
-        slope_factor: Slope of an edge times the width of the narrower bin beside it; larger is harder.
+        slope_factor: Slope of an edge times the width of the narrower bin beside it; larger is harder. By default 15 in
+            logit space and 5 in probability space.
 
     Example:
         >>> bins = ConfidenceBins([0.5, 0.9], num_classes=4)
@@ -252,7 +254,7 @@ class ConfidenceBins(Partition):
     """
 
     def __init__(
-        self, edges: Sequence[float], num_classes: int, *, space: str = "logit", slope_factor: float = SLOPE_FACTOR
+        self, edges: Sequence[float], num_classes: int, *, space: str = "logit", slope_factor: float | None = None
     ) -> None:
         super().__init__()
         self.num_classes = checks.whole("num_classes", num_classes, at_least=2)

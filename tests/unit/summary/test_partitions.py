@@ -205,10 +205,38 @@ class TestScoreBins:
     def test_logit_space_against_the_formula_by_hand(self):
         bins = selbo.ScoreBins([0.3], slope_factor=4.0)  # a lone edge has width one
         distance = math.log(0.4 / 0.6) - math.log(0.3 / 0.7)
-        odds = math.exp(distance + 4 * math.tanh(distance))
+        odds = math.exp(distance + 2 * math.tanh(2 * distance))  # slope 4 = height 2 times 2
         assert bins.memberships(binary(0.4))[0].tolist() == pytest.approx(
             [1 / (1 + odds), odds / (1 + odds)], rel=1e-12
         )
+
+    def test_the_height_of_a_step_is_the_root_of_the_slope_factor(self):
+        """Far above two edges, .2 and .6, the odds of neighbours are exp(distance + height), whatever the widths."""
+        bins = selbo.ScoreBins([0.2, 0.6], slope_factor=9.0)
+        z = torch.tensor([math.log(0.6 / 0.4) + 12.0], dtype=torch.float64)
+        log_probs = torch.stack([torch.nn.functional.logsigmoid(-z), torch.nn.functional.logsigmoid(z)], -1)
+        low, middle, high = bins.memberships(log_probs)[0].log().tolist()
+        assert high - middle == pytest.approx(12 + 3, rel=1e-9)
+        assert middle - low == pytest.approx(12 + math.log(6) + 3, rel=1e-9)
+
+    def test_the_default_slope_factor_depends_on_the_space(self):
+        for space, factor in (("logit", 15.0), ("probability", 5.0)):
+            for partition in (
+                selbo.ScoreBins([0.2, 0.6], space=space),
+                selbo.ScoreBins.equal(4, space=space),
+                selbo.CornerShells(3, space=space),
+                selbo.ConfidenceBins([0.5, 0.9], 3, space=space),
+            ):
+                assert partition.edges.slope_factor.item() == factor
+
+    def test_a_prediction_in_the_middle_of_a_bin_leaks_little(self):
+        """About two per cent to each neighbour, even where all bins are equally narrow."""
+        positions = [-1.0, -0.5, 0.0, 0.5, 1.0]
+        bins = selbo.ScoreBins([1 / (1 + math.exp(-z)) for z in positions])
+        z = torch.tensor([-0.25, 0.25], dtype=torch.float64)
+        log_probs = torch.stack([torch.nn.functional.logsigmoid(-z), torch.nn.functional.logsigmoid(z)], -1)
+        memberships = bins.memberships(log_probs)
+        assert (memberships.amax(-1) > 0.94).all()
 
     def test_equal(self):
         assert selbo.ScoreBins.equal(10).edges.values == tuple(i / 10 for i in range(1, 10))
