@@ -2,6 +2,8 @@
 
 PYTHON      ?= python3
 PYTEST_ARGS ?=
+# One process a core; the tests of a file stay together, because they share what they train.
+PARALLEL    ?= -n auto --dist loadfile
 VENV        := .venv
 BIN         := $(VENV)/bin
 PIP         := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
@@ -26,11 +28,11 @@ demo: $(VENV)/.installed-demo  ## compare six ways to train a classifier, and wr
 	$(BIN)/selbo demo --out demo
 
 test: $(VENV)/.installed-test  ## run all tests, with coverage, then the stochastic ones again under a random seed
-	$(BIN)/python -m pytest --cov --cov-report=term $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term $(PYTEST_ARGS)
 	$(BIN)/coverage report --include='src/selbo/summary/*' --fail-under=95
 	@seed=$$($(BIN)/python -c 'import random; print(random.randint(1, 99))'); \
 	echo "Again with a random seed. To repeat this run: SELBO_TEST_SEEDS=$$seed $(BIN)/python -m pytest tests -m stochastic"; \
-	SELBO_TEST_SEEDS=$$seed $(BIN)/python -m pytest tests -m stochastic -q $(PYTEST_ARGS)
+	SELBO_TEST_SEEDS=$$seed $(BIN)/python -m pytest $(PARALLEL) tests -m stochastic -q $(PYTEST_ARGS)
 
 check: $(VENV)/.installed-check  ## check format, lint, types, and that the documentation builds without a warning
 	$(BIN)/ruff format --check .

@@ -86,7 +86,7 @@ def fit(
         eval_every: Steps between validations; if not given, an epoch, or a fiftieth of the run if that is longer.
         val_samples: Weight draws for validation.
         seed: Of everything random.
-        device: Where to train; where the network is, if not given.
+        device: Where to train; where the network is, if not given. Under `torchrun` ``"cuda"`` is each process's own.
         precision: ``"fp32"``, or ``"bf16"`` for the forward pass.
         engine: ``"auto"``: on CUDA the whole step is compiled and captured in a graph where possible; ``"eager"``;
             ``"graph"``: an error if it is not possible.
@@ -226,6 +226,8 @@ def _device(name: str | torch.device) -> torch.device:
         raise ValueError(f"`device` must be a device of torch such as 'cpu' or 'cuda', but got {name!r}") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"`device` is {str(device)!r}, but no CUDA device is available: use 'cpu'")
+    if str(device) == "cuda" and "LOCAL_RANK" in os.environ:
+        return torch.device("cuda", int(os.environ["LOCAL_RANK"]))  # under torchrun each process has its own
     return device
 
 

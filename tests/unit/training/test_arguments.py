@@ -6,6 +6,7 @@ from torch import nn
 from unit.training.toys import blobs, network, states_equal, summary
 
 import selbo
+from selbo.training import loop
 from selbo.training.engine import Engine, Plan, make_optimizer
 
 TRAIN = blobs(32)
@@ -127,3 +128,13 @@ def test_a_graph_that_cannot_be_had_gives_way_to_eager_steps_where_it_stood(monk
         network(dropout=0.0), objective, TRAIN, steps=6, batch_size=8, optimizer="sgd", momentum=0.0, learning_rate=0.1
     )
     assert torch.equal(torch.cat(rows), expected.curve)
+
+
+def test_under_torchrun_each_process_has_a_device_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert loop._device("cuda") == torch.device("cuda", 3)
+    assert loop._device("cuda:1") == torch.device("cuda", 1)
+    assert loop._device("cpu") == torch.device("cpu")
+    monkeypatch.delenv("LOCAL_RANK")
+    assert loop._device("cuda") == torch.device("cuda")
