@@ -59,5 +59,10 @@ def test_the_conclusion_follows_the_numbers(folder: Path) -> None:
             if run["method"] == "Summary ELBO":
                 for condition in run["conditions"].values():
                     condition["metrics"] |= {"nll": value, "ece": value}
-    assert "not lower" not in demo.conclusion(better)
-    assert demo.conclusion(worse).count("not lower") == 4
+    assert demo.conclusion(better).count("lower than") == 4
+    assert demo.conclusion(worse).count("higher than") == 4
+    same = copy.deepcopy(results)
+    for run in same["runs"]:
+        for condition in run["conditions"].values():
+            condition["metrics"] |= {"nll": 0.5 + 0.1 * run["seed"], "ece": 0.1}
+    assert demo.conclusion(same).count("about the same as") == 4
