@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from selbo.experiments import demo
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("demo")
-    result = CliRunner().invoke(app, ["demo", "--out", str(out), "--steps", "3", "--seeds", "2"])
+    result = CliRunner().invoke(app, ["demo", "--out", str(out), "--steps", "3", "--seeds", "2", "--jobs", "1"])
     assert result.exit_code == 0, result.output
     (out / "printed.txt").write_text(result.output, encoding="utf-8")
     return out
@@ -41,6 +43,30 @@ def test_table_results_and_page(folder: Path) -> None:
     assert "<svg" in page
     assert not re.search(r"(src|href)=.https?:", page)
     assert not list(folder.glob(".*")), "nothing half-written is left"
+
+
+def test_several_processes_find_the_same(folder: Path, tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "selbo",
+        "demo",
+        "--out",
+        str(tmp_path),
+        "--steps",
+        "3",
+        "--seeds",
+        "2",
+        "--jobs",
+        "2",
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    ours, theirs = (
+        json.loads((each / "results.json").read_text(encoding="utf-8"))["runs"] for each in (tmp_path, folder)
+    )
+    for run in (*ours, *theirs):
+        del run["seconds"]
+    assert ours == theirs
 
 
 def test_temperature_changes_confidence_and_nothing_else(folder: Path) -> None:

@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from selbo.cli.options import Debug, Device, Out, Seed, device_of
-from selbo.cli.output import progress_bar, writable_folder, write_text
+from selbo.cli.output import cores, progress_bar, writable_folder, write_text
 
 
 def demo(
     out: Out = Path("demo"),
     seeds: Annotated[int, typer.Option("--seeds", help="How many seeds.", min=1)] = 3,
     steps: Annotated[int, typer.Option("--steps", help="Training steps of each run.", min=1)] = 1000,
+    jobs: Annotated[int, typer.Option("--jobs", help="Processes to share the work; 0 for one a core.", min=0)] = 0,
     seed: Seed = 0,
     device: Device = "cpu",
     debug: Debug = False,
@@ -33,7 +34,9 @@ def demo(
 
     folder = writable_folder(out)
     with progress_bar(total=seeds * len(METHODS) * steps) as advance:
-        results = compare(seeds=seeds, steps=steps, seed=seed, device=device_of(device), report=advance)
+        results = compare(
+            seeds=seeds, steps=steps, seed=seed, device=device_of(device), jobs=jobs or cores(), report=advance
+        )
     console = Console()
     console.print(console_table(results))
     console.print(f"\n{results['conclusion']}")

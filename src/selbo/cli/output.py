@@ -39,6 +39,11 @@ def writable_folder(path: Path) -> Path:
     return path
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def write_text(path: Path, text: str) -> Path:
     """Write a file, whole or not at all."""
     unfinished = path.with_name(f".{path.name}.part")

@@ -1,7 +1,10 @@
 """The demonstration: six ways to train a classifier on the same noisy, unbalanced digits, judged by the same tests."""
 
+import functools
+import multiprocessing
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -76,6 +79,15 @@ class Method:
         return self.value if self.setting == "weight decay" else self.weight_decay
 
 
+class Job(NamedTuple):
+    """Runs that belong together: one network, with one seed."""
+
+    seed: int
+    methods: tuple[str, ...]
+    steps: int
+    device: str
+
+
 DECAYS: Final = (0.0, 0.003, 0.01, 0.02)
 DECAY: Final = 0.003
 KL_WEIGHT: Final = 0.05
@@ -111,12 +123,52 @@ METHODS: Final = (
 )
 
 
+GROUPS: Final = (("plain", "plain + temperature"), ("label smoothing",), ("evidential",), ("ELBO",), ("Summary ELBO",))
+"""Methods that share a network are carried out together."""
+
+
+def carry_out(job: Job, report: Report) -> list[dict[str, Any]]:
+    """Train and test the methods of a job, in one thread: networks this small gain nothing from more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        task, trained = noisy_digits(job.seed), dict[str, Fitted]()
+        methods = [method for method in METHODS if method.name in job.methods]
+        return [run(each, task, job, trained=trained, report=report) for each in methods]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _silently(job: Job) -> list[dict[str, Any]]:
+    return carry_out(job, _silent)
+
+
+def _shared_out(work: list[Job], jobs: int, report: Report) -> list[dict[str, Any]]:
+    """Jobs in processes of their own; the longest are begun first, and the order of the results is that of the jobs."""
+    context = multiprocessing.get_context("spawn")  # a forked torch may hang
+    with ProcessPoolExecutor(min(jobs, len(work)), mp_context=context) as pool:
+        last_first = {
+            pool.submit(_silently, job): job for job in sorted(work, key=lambda job: -GROUPS.index(job.methods))
+        }
+        for done in as_completed(last_first):
+            job = last_first[done]
+            report(f"{job.methods[0]}, seed {job.seed}", len(job.methods) * job.steps)
+        found = {job: done.result() for done, job in last_first.items()}
+    return [run for job in work for run in found[job]]
+
+
 def _silent(_what: str, _steps: int) -> None:
     """Say nothing."""
 
 
 def compare(
-    *, seeds: int = 3, steps: int = STEPS, seed: int = 0, device: str = "cpu", report: Report = _silent
+    *,
+    seeds: int = 3,
+    steps: int = STEPS,
+    seed: int = 0,
+    device: str = "cpu",
+    jobs: int = 1,
+    report: Report = _silent,
 ) -> dict[str, Any]:
     """Train all methods with all seeds, and test them on clean, corrupted and foreign inputs.
 
@@ -125,6 +177,7 @@ def compare(
         steps: Training steps of each run.
         seed: The first of the seeds.
         device: Where to train.
+        jobs: How many processes to share the work; it changes no number, since each run has one thread.
         report: Called with what is being done and how many steps were taken since the last call.
 
     Returns:
@@ -132,15 +185,9 @@ def compare(
     """
     begin = time.perf_counter()
     chosen = range(seed, seed + seeds)
-    tasks = {each: noisy_digits(each) for each in chosen}
-    runs: list[dict[str, Any]] = []
-    for each, task in tasks.items():
-        trained: dict[str, Fitted] = {}
-        runs += [
-            run(method, task, seed=each, steps=steps, device=device, trained=trained, report=report)
-            for method in METHODS
-        ]
-    first = tasks[seed]
+    work = [Job(each, methods, steps, device) for each in chosen for methods in GROUPS]
+    runs = _shared_out(work, jobs, report) if jobs > 1 else [run for job in work for run in carry_out(job, report)]
+    first = noisy_digits(seed)
     results: dict[str, Any] = {
         "title": "Six ways to train a classifier of noisy digits",
         "description": DESCRIPTION.format(
@@ -190,7 +237,12 @@ def words_of(task: NoisyDigits) -> str:
 
 def belief_of(task: NoisyDigits) -> Belief:
     """The belief of the demonstration: expected accuracy, and how frequent each digit is."""
-    return expect(ACCURACY, class_fractions=list(task.class_fractions))
+    return _expected(task.class_fractions)
+
+
+@functools.cache
+def _expected(class_fractions: tuple[float, ...]) -> Belief:
+    return expect(ACCURACY, class_fractions=list(class_fractions))
 
 
 def summary_of(belief: Belief, concentration: float) -> SummaryLikelihood:
@@ -233,25 +285,18 @@ def fitted(method: Method, task: NoisyDigits, *, seed: int, steps: int, device: 
     return Fitted(network, objective)
 
 
-def run(
-    method: Method,
-    task: NoisyDigits,
-    *,
-    seed: int,
-    steps: int,
-    device: str,
-    trained: dict[str, Fitted],
-    report: Report,
-) -> dict[str, Any]:
+def run(method: Method, task: NoisyDigits, job: Job, *, trained: dict[str, Fitted], report: Report) -> dict[str, Any]:
     """Train one method with one seed, or take the network of the plain one, and test it."""
     begin = time.perf_counter()
     if method.tempered:
         model = trained["plain"]
-        report(f"{method.name}, seed {seed}", steps)
+        report(f"{method.name}, seed {job.seed}", job.steps)
         on_validation = predicted(model, task.val[0])
         temperature = calibrate.temperature(on_validation.log_probs, task.val[1])
     else:
-        model = trained[method.name] = fitted(method, task, seed=seed, steps=steps, device=device, report=report)
+        model = trained[method.name] = fitted(
+            method, task, seed=job.seed, steps=job.steps, device=job.device, report=report
+        )
         temperature = 1.0
     labels = task.test[1]
     clean, foreign = predicted(model, task.test[0], temperature), predicted(model, task.photographs, temperature)
@@ -261,7 +306,7 @@ def run(
         conditions[f"noise {level:g}"] = outcomes.condition(noisy, labels, level=level)
     return {
         "method": method.name,
-        "seed": seed,
+        "seed": job.seed,
         "conditions": conditions,
         "histogram": outcomes.region_masses(clean, own_summary(task).partition),
         "reliability": outcomes.reliability_of(clean, labels),

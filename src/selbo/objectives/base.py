@@ -1,6 +1,5 @@
 """What all objectives share: predictions of one set of weight draws, and terms scaled to the data set in one place."""
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -49,7 +48,7 @@ class Terms:
         return {name: value.detach() for name, value in {**terms, "log_summary": self.log_summary}.items()}
 
 
-class Objective(nn.Module, ABC):
+class Objective(nn.Module):
     """A criterion for a classifier, Bayesian or plain.
 
     Subclasses say what the labels are worth and, if they have one, what the summary is worth; drawing weights, scaling
@@ -140,9 +139,9 @@ class Objective(nn.Module, ABC):
         """Log-probabilities that the network's outputs stand for: (..., K) -> (..., K)."""
         return logits.log_softmax(-1)
 
-    @abstractmethod
     def _log_likelihood(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Worth of each label: (S, B, K), (B,) -> (S, B)."""
+        """Worth of each label, its log-probability unless an objective knows better: (S, B, K), (B,) -> (S, B)."""
+        return log_prob_of_labels(logits.log_softmax(-1), labels)
 
     def _log_summary(self, log_probs: Tensor) -> Tensor:
         """Worth of the summary, mean over draws: (S, B, K) -> ()."""

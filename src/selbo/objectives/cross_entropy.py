@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from selbo.objectives.base import Objective, log_prob_of_labels
+from selbo.objectives.base import Objective
 from selbo.summary.likelihood import SummaryLikelihood
 
 
@@ -41,9 +41,6 @@ class CrossEntropy(Objective):
     def has_summary(self) -> bool:
         """Whether a summary was given."""
         return self.summary is not None
-
-    def _log_likelihood(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return log_prob_of_labels(logits.log_softmax(-1), labels)
 
     def _log_summary(self, log_probs: Tensor) -> Tensor:
         assert self.summary is not None

@@ -1,8 +1,6 @@
 """Variational inference: the evidence lower bound of a Bayesian network."""
 
-from torch import Tensor
-
-from selbo.objectives.base import Objective, log_prob_of_labels
+from selbo.objectives.base import Objective
 
 
 class ELBO(Objective):
@@ -43,6 +41,3 @@ class ELBO(Objective):
         super().__init__(
             num_data, kl_weight=kl_weight, kl_reduction=kl_reduction, kl_warmup=kl_warmup, estimator=estimator
         )
-
-    def _log_likelihood(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return log_prob_of_labels(logits.log_softmax(-1), labels)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from selbo.numerics import LOG_PROB_FLOOR, PreciseModule
-from selbo.objectives.base import Objective, log_prob_of_labels
+from selbo.objectives.base import Objective
 from selbo.summary.beliefs import Belief, Beta, Dirichlet, Uniform
 
 
@@ -63,9 +63,6 @@ class IndependentSummary(PreciseModule, Objective):
     def has_summary(self) -> bool:
         """Always."""
         return True
-
-    def _log_likelihood(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return log_prob_of_labels(logits.log_softmax(-1), labels)
 
     def _log_summary(self, log_probs: Tensor) -> Tensor:
         return self._over_data(dirichlet_log_density(log_probs, self.concentration))

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from selbo.objectives.base import Objective, log_prob_of_labels
+from selbo.objectives.base import Objective
 from selbo.summary.likelihood import SummaryLikelihood
 
 
@@ -74,9 +74,6 @@ class SummaryELBO(Objective):
     def has_summary(self) -> bool:
         """Always."""
         return True
-
-    def _log_likelihood(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return log_prob_of_labels(logits.log_softmax(-1), labels)
 
     def _log_summary(self, log_probs: Tensor) -> Tensor:
         by_draw: Tensor = self.summary(log_probs)
