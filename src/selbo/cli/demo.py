@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from selbo.cli.options import Debug, Device, Out, Seed, device_of
-from selbo.cli.output import cores, progress_bar, writable_folder, write_text
+from selbo.cli.output import console, cores, progress_bar, writable_folder
+from selbo.files import replacing
 
 
 def demo(
@@ -27,8 +28,6 @@ def demo(
 
     Example: selbo demo --out demo
     """
-    from rich.console import Console
-
     from selbo.experiments.demo import METHODS, compare
     from selbo.report import console_table, write_page
 
@@ -37,9 +36,10 @@ def demo(
         results = compare(
             seeds=seeds, steps=steps, seed=seed, device=device_of(device), jobs=jobs or cores(), report=advance
         )
-    console = Console()
-    console.print(console_table(results))
-    console.print(f"\n{results['conclusion']}")
-    write_text(folder / "results.json", json.dumps(results, indent=1))
+    with replacing(folder / "results.json") as unfinished:
+        unfinished.write_text(json.dumps(results, indent=1), encoding="utf-8")
     page = write_page(results, folder / "report.html")
-    console.print(f"\nReport: {page}")
+    screen = console()
+    screen.print(console_table(results))
+    screen.print(f"\n{results['conclusion']}")
+    screen.print(f"\nReport: {page}", soft_wrap=True)

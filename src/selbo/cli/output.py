@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from selbo.files import replacing
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -42,13 +44,6 @@ def writable_folder(path: Path) -> Path:
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def write_text(path: Path, text: str) -> Path:
-    """Write a file, whole or not at all."""
-    unfinished = path.with_name(f".{path.name}.part")
-    unfinished.write_text(text, encoding="utf-8")
-    return unfinished.replace(path)
 
 
 def console() -> "Console":
@@ -106,9 +101,8 @@ def write_table(columns: dict[str, Sequence[Any]], path: Path | None) -> None:
     if path is not None and path.suffix.lower() == ".parquet":
         import polars
 
-        unfinished = path.with_name(f".{path.name}.part")
-        polars.DataFrame(dict(columns)).write_parquet(unfinished)
-        unfinished.replace(path)
+        with replacing(path) as unfinished:
+            polars.DataFrame(dict(columns)).write_parquet(unfinished)
         return
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -119,7 +113,8 @@ def write_table(columns: dict[str, Sequence[Any]], path: Path | None) -> None:
         sys.stdout.write(text.getvalue())
         sys.stdout.flush()
     else:
-        write_text(path, text.getvalue())
+        with replacing(path) as unfinished:
+            unfinished.write_text(text.getvalue(), encoding="utf-8")
 
 
 @contextmanager

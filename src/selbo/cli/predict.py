@@ -29,6 +29,7 @@ def predict(
     Example: selbo predict model new_patients.csv --out predictions.csv
     """
     from selbo.data.table import read_table
+    from selbo.evaluation.predict import at_temperature
     from selbo.experiments import trained
 
     target = table_target(out)
@@ -41,7 +42,7 @@ def predict(
     if calibrated and found.temperature is None:
         note("no temperature could be fitted in training, so none is applied")
     elif calibrated and found.temperature is not None:
-        prediction = trained.calibrated(prediction, found.temperature)
+        prediction = at_temperature(prediction, found.temperature)
     write_table(trained.as_columns(prediction, found.preprocessing.classes), target)
     if target is not None:
         note(f"{table.num_rows} predictions in {target}")

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from selbo import checks
+from selbo.evaluation.calibrate import scale
 from selbo.metrics.uncertainty import dirichlet_expected_entropy, entropy, expected_entropy
 from selbo.objectives import Evidential, Objective
 from selbo.objectives.predictive import evaluation_mode, log_probs_of, logits_by_draw, mean_over_draws
@@ -98,6 +99,18 @@ def predict(
     if not parts:
         raise ValueError("`inputs` must hold at least one input, but there are none")
     return Prediction(*(torch.cat([getattr(part, each.name) for part in parts]) for each in fields(Prediction)))
+
+
+def at_temperature(prediction: Prediction, temperature: float) -> Prediction:
+    """The same predictions at another temperature.
+
+    Probabilities and entropy are those after scaling. The mutual information stays that of the weight draws, which
+    scaling does not speak of; expected entropy is the rest.
+    """
+    log_probs = scale(prediction.log_probs, temperature).to(prediction.log_probs)
+    total = entropy(log_probs=log_probs)
+    doubt = prediction.mutual_information
+    return Prediction(log_probs.exp(), log_probs, total, (total - doubt).clamp(min=0), doubt)
 
 
 def _describe(logits: Tensor, objective: Objective | None) -> Prediction:

@@ -1,6 +1,7 @@
 """The demonstration: six ways to train a classifier on the same noisy, unbalanced digits, judged by the same tests."""
 
 import functools
+import math
 import multiprocessing
 import time
 from collections.abc import Callable
@@ -13,9 +14,8 @@ from torch import Tensor, nn
 
 from selbo.data.digits import NUM_CLASSES, NoisyDigits, noisy_digits
 from selbo.evaluation import calibrate
-from selbo.evaluation.predict import Prediction, predict
+from selbo.evaluation.predict import Prediction, at_temperature, predict
 from selbo.experiments import outcomes
-from selbo.metrics.uncertainty import entropy
 from selbo.models import MLP
 from selbo.nn import to_bayesian
 from selbo.objectives import ELBO, CrossEntropy, Evidential, LabelSmoothing, Objective, SummaryELBO
@@ -320,11 +320,7 @@ def predicted(model: Fitted, images: Tensor, temperature: float = 1.0) -> Predic
     """What a trained network says of images, its confidence corrected by a temperature."""
     generator = torch.Generator(next(model.network.parameters()).device).manual_seed(0)
     found = predict(model.network, images, PREDICTION_DRAWS, objective=model.objective, generator=generator)
-    if temperature == 1.0:
-        return found
-    log_probs = calibrate.scale(found.log_probs, temperature).to(found.log_probs)
-    each = entropy(log_probs=log_probs)
-    return Prediction(log_probs.exp(), log_probs, each, each, torch.zeros_like(each))
+    return found if temperature == 1.0 else at_temperature(found, temperature)
 
 
 def conclusion(results: dict[str, Any]) -> str:
@@ -338,9 +334,11 @@ def conclusion(results: dict[str, Any]) -> str:
         own = rows["Summary ELBO"]
         for metric, label in (("nll", "NLL"), ("ece", "calibration error")):
             others = {m: v[metric] for m, v in rows.items() if m != "Summary ELBO"}
-            rival = min(others, key=lambda m: others[m].mean or 0.0)
+            means = {m: math.inf if v.mean is None else v.mean for m, v in others.items()}
+            rival = min(means, key=means.__getitem__)
             mine, best = own[metric], others[rival]
             if mine.mean is None or best.mean is None:
+                sentences.append(f"{where} its {label} cannot be compared, since a run has none")
                 continue
             room = max(mine.error or 0.0, best.error or 0.0)
             verb = "about the same as" if abs(mine.mean - best.mean) <= room else "higher than"

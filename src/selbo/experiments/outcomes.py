@@ -4,6 +4,8 @@ import math
 import platform
 import shlex
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -66,12 +68,12 @@ def ood_of(inside: Prediction, outside: Prediction) -> dict[str, float]:
     return evaluate_ood(inside.entropy, outside.entropy)
 
 
-def belief_of(summary: SummaryLikelihood, words: str) -> dict[str, Any]:
+def belief_of(summary: SummaryLikelihood, words: str, class_names: Sequence[str] | None = None) -> dict[str, Any]:
     """A belief, for a report."""
     return {
         "words": words,
         "partition": type(summary.partition).__name__,
-        "regions": region_labels(summary.partition),
+        "regions": region_labels(summary.partition, class_names),
         "s0": [float(mass) for mass in summary.s0],
         "concentration": float(summary.concentration),
     }
@@ -79,7 +81,8 @@ def belief_of(summary: SummaryLikelihood, words: str) -> dict[str, Any]:
 
 def made_by(seconds: float) -> dict[str, Any]:
     """Command, versions and machine."""
-    name = sys.argv[0].rsplit("/", 1)[-1]
+    name = Path(sys.argv[0]).name
+    name = "selbo" if name == "__main__.py" else name  # python -m selbo
     return {
         "command": shlex.join([name, *sys.argv[1:]]),
         "selbo": __version__,

@@ -11,11 +11,10 @@ from torch import Tensor
 from selbo.data.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names, split
 from selbo.data.table import read_table
 from selbo.evaluation import calibrate
-from selbo.evaluation.predict import Prediction
+from selbo.evaluation.predict import Prediction, at_temperature
 from selbo.experiments import outcomes, trained
 from selbo.experiments.settings import Settings, belief_of
 from selbo.objectives import ELBO, CrossEntropy, Evidential, LabelSmoothing, Objective, SummaryELBO
-from selbo.report.labels import region_labels
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.training import fit
 
@@ -222,7 +221,7 @@ def scores(prediction: Prediction, labels: Tensor, temperature: float | None) ->
         "temperature": temperature,
         "calibrated": None
         if temperature is None
-        else outcomes.metrics_of(trained.calibrated(prediction, temperature), labels),
+        else outcomes.metrics_of(at_temperature(prediction, temperature), labels),
     }
 
 
@@ -259,12 +258,7 @@ def results_of(
             "class_names": classes,
             "class_counts": task.train[1].bincount(minlength=len(classes)).tolist(),
         },
-        "belief": None
-        if summary is None or task.words is None
-        else {
-            **outcomes.belief_of(summary, task.words),
-            "regions": region_labels(summary.partition, classes),
-        },
+        "belief": None if summary is None or task.words is None else outcomes.belief_of(summary, task.words, classes),
         "methods": [settings.how.title],
         "seeds": [settings.seed],
         "runs": [

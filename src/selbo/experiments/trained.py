@@ -20,9 +20,8 @@ from torch import Tensor, nn
 
 from selbo.data.preprocessing import Preprocessing
 from selbo.data.table import listed
-from selbo.evaluation import calibrate
 from selbo.evaluation.predict import Prediction, predict
-from selbo.metrics.uncertainty import entropy
+from selbo.files import replacing
 from selbo.models import MLP
 from selbo.nn import storage, to_bayesian
 from selbo.objectives import Evidential, Objective
@@ -57,12 +56,8 @@ def digest(path: Path) -> str:
 
 def write_json(path: Path, content: Any) -> None:
     """Write a file, whole or not at all."""
-    unfinished = path.with_name(f".{path.name}.part")
-    with unfinished.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(content, indent=1, allow_nan=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    with replacing(path) as unfinished:
+        unfinished.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path, *, kind: str) -> dict[str, Any]:
@@ -180,12 +175,8 @@ def save_network(network: nn.Module, path: Path, description: dict[str, Any]) ->
     from safetensors.torch import save
 
     tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
-    unfinished = path.with_name(f".{path.name}.part")
-    with unfinished.open("wb") as file:
-        file.write(save(tensors, metadata={"selbo": json.dumps({"format": PLAIN_FORMAT})}))
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(save(tensors, metadata={"selbo": json.dumps({"format": PLAIN_FORMAT})}))
 
 
 def _load_network(path: Path, description: dict[str, Any]) -> nn.Module:
@@ -238,18 +229,6 @@ def predict_on_host(
     generator = torch.Generator(next(network.parameters()).device).manual_seed(seed)
     found = predict(network, inputs, draws, objective=objective, generator=generator)
     return Prediction(*(each.cpu() for each in vars(found).values()))
-
-
-def calibrated(prediction: Prediction, temperature: float) -> Prediction:
-    """The same predictions at another temperature.
-
-    Probabilities and entropy are those after scaling. The mutual information stays that of the weight draws, which
-    scaling does not speak of; expected entropy is the rest.
-    """
-    log_probs = calibrate.scale(prediction.log_probs, temperature)
-    total = entropy(log_probs=log_probs)
-    doubt = prediction.mutual_information
-    return Prediction(log_probs.exp(), log_probs, total, (total - doubt).clamp(min=0), doubt)
 
 
 def as_columns(prediction: Prediction, classes: Sequence[str]) -> dict[str, Sequence[Any]]:

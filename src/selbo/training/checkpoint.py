@@ -10,6 +10,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from selbo.files import replacing
 from selbo.nn.gaussian import gaussians
 
 FORMAT: Final = "selbo-checkpoint-1"
@@ -36,12 +37,8 @@ def write(
     # as a tensor: the header of a safetensors file is limited, the history of a long run is not
     content[HISTORY] = torch.frombuffer(bytearray(json.dumps(list(history)).encode()), dtype=torch.uint8)
     header = {HEADER: json.dumps({"format": FORMAT, **description})}
-    unfinished = path.with_name(f".{path.name}.part")
-    with unfinished.open("wb") as file:
-        file.write(save(content, metadata=header))
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(save(content, metadata=header))
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], list[dict[str, Any]]]:

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from selbo.files import replacing
+
 SHOWN: Final = {"loss": "loss", "kl": "kl", "log_summary": "summary", "val_nll": "val nll"}
 """Terms on the progress bar, and how they are called there."""
 
@@ -85,9 +87,8 @@ class JsonLines:
         if path is None:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}.part")
-        unfinished.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-        unfinished.replace(path)
+        with replacing(path) as unfinished:
+            unfinished.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
 
     def write(self, record: dict[str, Any]) -> None:
         """Add a line."""
