@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from unit.training.toys import blobs
 
 import selbo
+from selbo.seeding import derive
 from selbo.training.batches import TensorBatches
-from selbo.training.seeding import derive
 
 TESTS = Path(__file__).parents[1]
 

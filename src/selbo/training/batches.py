@@ -10,7 +10,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, TensorDataset
 
 from selbo import checks
 from selbo.objectives.base import check_batch
-from selbo.training.seeding import derive, generator_for
+from selbo.seeding import derive, generator_for
 
 Data: TypeAlias = tuple[Tensor, Tensor] | Dataset[Any] | DataLoader[Any]
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from selbo.objectives import Objective
+from selbo.seeding import derive
 from selbo.training.augment import crop_and_flip
 from selbo.training.batches import Batch, LoaderBatches, TensorBatches
 from selbo.training.distributed import average_gradients
-from selbo.training.seeding import derive
 
 TERMS: Final = ("loss", "log_likelihood", "kl", "log_summary")
 OPTIMIZERS: Final = ("adam", "sgd")

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from selbo import checks
 from selbo.objectives import Objective
+from selbo.seeding import derive
 from selbo.training import distributed
 from selbo.training.batches import Data, LoaderBatches, TensorBatches, make_batches, whole_set
 from selbo.training.checkpoint import check_available
@@ -18,7 +19,6 @@ from selbo.training.engine import AUGMENTATIONS, OPTIMIZERS, PRECISIONS, Plan, m
 from selbo.training.records import JsonLines, Progress, TensorBoard
 from selbo.training.run import Callback, FitResult, Run
 from selbo.training.schedules import SCHEDULES, Schedule
-from selbo.training.seeding import derive
 
 SELECTIONS: Final = ("last", "best")
 ENGINES: Final = ("auto", "eager", "graph")

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from selbo.objectives.base import log_prob_of_labels
 from selbo.objectives.predictive import predictive_log_probs
+from selbo.seeding import derive
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.training import checkpoint as files
 from selbo.training import distributed
@@ -20,7 +21,6 @@ from selbo.training.batches import Batch, LoaderBatches, TensorBatches, checksum
 from selbo.training.engine import TERMS, Engine, Plan, channels_last
 from selbo.training.records import Progress
 from selbo.training.schedules import Schedule
-from selbo.training.seeding import derive
 
 LOOK_EVERY_S: Final = 0.5
 """How often the loop looks up from its steps, to move the progress bar and to see whether a checkpoint is due."""

@@ -11,10 +11,10 @@ from unit.training.toys import FEATURES, Rows, blobs, network, states_equal, sum
 
 import selbo
 from selbo.objectives.predictive import predictive_log_probs
+from selbo.seeding import derive
 from selbo.training import Diverged
 from selbo.training import checkpoint as files
 from selbo.training.batches import TensorBatches
-from selbo.training.seeding import derive
 
 N = 60
 TRAIN, VAL = blobs(N), blobs(41, seed=1)
