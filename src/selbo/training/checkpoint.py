@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from selbo.files import replacing
 from selbo.nn.gaussian import gaussians
 
-FORMAT: Final = "selbo-checkpoint-1"
+FORMAT: Final = "selbo-checkpoint-2"
 HEADER: Final = "selbo"
 HISTORY: Final = "history"
 MOVING_AVERAGES: Final = ("average", "average_weight")

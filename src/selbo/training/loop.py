@@ -20,7 +20,7 @@ from selbo.training.records import JsonLines, Progress, TensorBoard
 from selbo.training.run import Callback, FitResult, Run
 from selbo.training.schedules import SCHEDULES, Schedule
 
-SELECTIONS: Final = ("last", "best")
+SELECTIONS: Final = ("last", "best", "best_f1")
 ENGINES: Final = ("auto", "eager", "graph")
 VALIDATIONS: Final = 50
 """At most about so many in a run, unless the user asks for more."""
@@ -82,7 +82,8 @@ def fit(
         schedule: ``"constant"``, ``"cosine"`` (towards zero) or ``"plateau"`` (halved when more than ten validations in
             a row bring no improvement).
         augment: ``"crop_and_flip"`` for images, on the device; or None.
-        select: Weights to end with: of the ``"last"`` step, or of the ``"best"`` validation NLL.
+        select: Weights to end with: of the ``"last"`` step, of the ``"best"`` validation NLL, or, as in the paper's
+            code, of the ``"best_f1"`` (of class 1 of two; the accuracy if there are more).
         eval_every: Steps between validations; if not given, an epoch, or a fiftieth of the run if that is longer.
         val_samples: Weight draws for validation.
         seed: Of everything random.
@@ -133,8 +134,8 @@ def fit(
         raise ValueError(f"`unlabelled` is for a summary term, but {type(objective).__name__} has none here")
     if checkpoint is not None:
         check_available()
-    if val is None and (select == "best" or schedule == "plateau"):
-        what = "select='best'" if select == "best" else "schedule='plateau'"
+    if val is None and (select != "last" or schedule == "plateau"):
+        what = f"select={select!r}" if select != "last" else "schedule='plateau'"
         raise ValueError(f"`val` must be given for {what}")
     if steps is not None and epochs is not None:
         raise ValueError("`steps` and `epochs` cannot both be given: choose one")

@@ -39,7 +39,7 @@ class FitResult:
 
     Attributes:
         steps: Number of steps taken.
-        selection: ``"last"`` or ``"best"``: which weights the network now has.
+        selection: ``"last"``, ``"best"`` or ``"best_f1"``: which weights the network now has.
         selected_step: The step they are from.
         val_nll: Their validation NLL, if there was validation.
         history: One record every so many steps: means of the terms since the last, learning rate, validation NLL.
@@ -83,6 +83,7 @@ class Run:
     best: dict[str, Tensor] = field(default_factory=dict)
     best_step: int = 0
     best_nll: float | None = None
+    best_score: float | None = None
     last_nll: float | None = None
     seconds: float = 0.0
     engine: str = ""
@@ -158,7 +159,7 @@ class Run:
     def result(self) -> FitResult:
         """The end: weights selected, everything that was seen."""
         chosen, nll = self.steps, self.last_nll
-        if self.select == "best":
+        if self.select != "last":
             self.plan.model.load_state_dict(self.best)
             chosen, nll = self.best_step, self.best_nll
         return FitResult(
@@ -238,9 +239,12 @@ class Run:
         if not math.isfinite(self.last_nll):
             raise self._diverged("validation NLL is", self.step - 1, self.curve[self.step - 1])
         self.schedule.validated(self.last_nll)
-        if self.best_nll is None or self.last_nll < self.best_nll:
-            self.best_nll, self.best_step = self.last_nll, self.step
-            if self.select == "best":
+        score = self.last_nll
+        if self.select == "best_f1":
+            score = -distributed.average(f1(log_probs.argmax(-1), labels, log_probs.shape[-1]), plan.world).item()
+        if self.best_score is None or score < self.best_score:
+            self.best_score, self.best_nll, self.best_step = score, self.last_nll, self.step
+            if self.select != "last":
                 self.best = {name: value.detach().clone() for name, value in plan.model.state_dict().items()}
 
     # --- on disk ---
@@ -258,7 +262,7 @@ class Run:
             "settings": self.settings,
             "step": self.step,
             "schedule": self.schedule.state,
-            "best": [self.best_step, self.best_nll],
+            "best": [self.best_step, self.best_nll, self.best_score],
             "last_nll": self.last_nll,
             "seconds": self.seconds,
             "engine": self.engine,
@@ -278,8 +282,16 @@ class Run:
         self.step = self.resumed_from = self.saved_step = found["step"]
         self.curve[: self.step] = tensors["curve"]
         self.schedule.state = found["schedule"]
-        (self.best_step, self.best_nll), self.last_nll = found["best"], found["last_nll"]
+        (self.best_step, self.best_nll, self.best_score), self.last_nll = found["best"], found["last_nll"]
         self.seconds, self.engine = found["seconds"], found["engine"]
+
+
+def f1(predicted: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+    """F1 score of class 1 of two classes; of more, the micro average, which is the accuracy: as in the paper's code."""
+    if num_classes > 2:
+        return (predicted == labels).double().mean()
+    hits = ((predicted == 1) & (labels == 1)).sum()
+    return 2 * hits.double() / ((predicted == 1).sum() + (labels == 1).sum()).clamp(min=1)
 
 
 def _forget(objective: nn.Module) -> None:
