@@ -19,13 +19,16 @@ EXTRAS_bench := [sklearn]
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check docs bench format clean
+.PHONY: help demo data test check docs bench format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed-demo  ## compare six ways to train a classifier, and write the report to demo/
 	$(BIN)/selbo demo --out demo
+
+data: $(VENV)/.installed-test  ## make real data present for the tests, in .data/
+	@.ci/data
 
 test: $(VENV)/.installed-test  ## run all tests, with coverage, then the stochastic ones again under a random seed
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term $(PYTEST_ARGS)

@@ -349,7 +349,7 @@ def test_a_killed_run_goes_on_and_ends_the_same(selbo: Run, table: Path, tmp_pat
     process = stop_in_the_midst(quick(table, broken, "--steps", 400), broken, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.splitlines()[-1].startswith("selbo: error: interrupted; a training run goes on from its checkpoint")
+    assert err.splitlines()[-1].startswith("selbo: error: interrupted; the same command, given again, goes on")
 
     process = stop_in_the_midst(quick(table, broken, "--steps", 400), broken, signal.SIGKILL)
     process.communicate(timeout=60)

@@ -28,7 +28,7 @@ def main() -> None:
             raise
         sys.exit(explain(error))
     if code == INTERRUPTED:
-        print_error("interrupted; a training run goes on from its checkpoint when the same command is given again")
+        print_error("interrupted; the same command, given again, goes on where it stopped")
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -7,6 +7,9 @@ import torch
 from torch import Tensor
 
 from selbo import checks
+from selbo.data.dataset import LabelledData
+from selbo.data.preprocessing import split
+from selbo.data.splits import PARTS
 
 NUM_CLASSES: Final = 10
 NOISE: Final = 0.3
@@ -19,6 +22,14 @@ LEVELS: Final = (0.1, 0.2, 0.3, 0.4, 0.5)
 """Standard deviation of the noise that is added to the test images to corrupt them."""
 
 PHOTOGRAPH_PATCHES: Final = 600
+
+GREY_LEVELS: Final = 16
+"""Largest value of a pixel as scikit-learn stores it."""
+
+LICENCE: Final = "CC BY 4.0 (E. Alpaydin and C. Kaynak), as the UCI repository states"
+
+PART_SHARE: Final = 0.2
+"""Of each class, for validation and again for testing."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,7 @@ def noisy_digits(seed: int, *, num_train: int = 300, num_val: int = 150) -> Nois
     """
     datasets = _sklearn_datasets()
     images, labels = (torch.tensor(array) for array in datasets.load_digits(return_X_y=True))
-    images, labels = images.float() / 16, labels.long()
+    images, labels = images.float() / GREY_LEVELS, labels.long()
     generator = torch.Generator().manual_seed(seed)
     chosen = thin_out(labels, rarity=RARITY, generator=generator)
     checks.whole("num_train", num_train, at_least=1)
@@ -77,6 +88,29 @@ def noisy_digits(seed: int, *, num_train: int = 300, num_val: int = 150) -> Nois
         corrupted={level: test[0] + level * more for level in LEVELS},
         photographs=photograph_patches(datasets, generator=generator),
         class_fractions=tuple((powers / powers.sum()).tolist()),
+    )
+
+
+def digits(part: str, *, seed: int = 0) -> LabelledData:
+    """The 1797 digits as they are: of each class three fifths to train on, a fifth to validate, a fifth to test.
+
+    Args:
+        part: "train", "val" or "test".
+        seed: Of the parts; the same for all methods that are compared.
+
+    Returns:
+        Features (N, 64) of type float32 between 0 and 1, the pixels row by row.
+    """
+    checks.one_of("part", part, PARTS)
+    images, labels = _sklearn_datasets().load_digits(return_X_y=True)
+    rows = getattr(split(labels, test_fraction=PART_SHARE, val_fraction=PART_SHARE, seed=seed), part)
+    return LabelledData(
+        name=f"digits {part}, split with seed {seed}",
+        inputs=torch.tensor(images[rows]).float() / GREY_LEVELS,
+        labels=torch.tensor(labels[rows]).long(),
+        class_names=tuple(map(str, range(NUM_CLASSES))),
+        source="scikit-learn, load_digits: the test part of UCI's Optical Recognition of Handwritten Digits",
+        licence=LICENCE,
     )
 
 
