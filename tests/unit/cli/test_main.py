@@ -108,7 +108,7 @@ def test_an_interruption_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, caps
 
     monkeypatch.setattr("selbo.cli.evaluate.device_of", stop)
     assert run(monkeypatch, "evaluate", "m", "a.csv") == 130
-    assert "goes on from its checkpoint" in capsys.readouterr().err
+    assert "given again, goes on where it stopped" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("text", "expected"), [("128", (128,)), ("64, 32,8", (64, 32, 8))])

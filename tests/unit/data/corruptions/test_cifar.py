@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import colorsys
 import io
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from unit.data.conftest import RealData
 
+from selbo.data import load
+from selbo.data.cifar_files import CIFAR10
 from selbo.data.corruptions import cifar, cifar_blur, cifar_digital, cifar_noise, cifar_weather, frost, jpeg
 from selbo.data.corruptions.filters import clipped_zoom, gaussian_blur, plasma_fractal
 from selbo.seeding import generator_for
@@ -83,12 +84,9 @@ def test_psnr_falls_with_severity(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", cifar.CORRUPTIONS)
-def test_psnr_falls_with_severity_on_the_test_images(name: str) -> None:
-    path = Path(os.environ.get("SELBO_DATA", "no data")) / "cifar10" / "test_batch.bin"
-    if not path.is_file():
-        pytest.skip("needs SELBO_DATA with cifar10/test_batch.bin")
-    records = torch.from_numpy(np.fromfile(path, dtype=np.uint8, count=250 * 3073)).reshape(-1, 3073)
-    check_distortion_grows(records[:, 1:].reshape(-1, 3, 32, 32), name, 0)
+def test_psnr_falls_with_severity_on_the_test_images(name: str, real_data: RealData) -> None:
+    real_data.needs(CIFAR10)
+    check_distortion_grows(load("cifar10", "test").inputs[:250], name, 0)
 
 
 @pytest.mark.parametrize("name", cifar.CORRUPTIONS)
