@@ -4,9 +4,11 @@ from typing import Annotated
 
 import typer
 
+from selbo.cli.data import data
 from selbo.cli.demo import demo
 from selbo.cli.evaluate import evaluate
 from selbo.cli.predict import predict
+from selbo.cli.reproduce import list_studies, report, reproduce
 from selbo.cli.train import train
 from selbo.version import __version__
 
@@ -23,6 +25,10 @@ app.command()(demo)
 app.command()(train)
 app.command()(predict)
 app.command()(evaluate)
+app.command()(reproduce)
+app.command("list")(list_studies)
+app.command()(report)
+app.add_typer(data)
 
 
 def _version(wanted: bool) -> None:

@@ -1,6 +1,6 @@
 """Predictions with their uncertainty: the mean over weight draws, and how far the draws disagree."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from typing import Any
@@ -111,6 +111,23 @@ def at_temperature(prediction: Prediction, temperature: float) -> Prediction:
     total = entropy(log_probs=log_probs)
     doubt = prediction.mutual_information
     return Prediction(log_probs.exp(), log_probs, total, (total - doubt).clamp(min=0), doubt)
+
+
+def mixture(predictions: Sequence[Prediction]) -> Prediction:
+    """What several networks say together, each with the same weight: the prediction of an ensemble.
+
+    Their disagreement counts as doubt about the weights, beside that of each one's own draws.
+
+    Args:
+        predictions: Of the same inputs, one for each network; at least one.
+    """
+    if not predictions:
+        raise ValueError("`predictions` must hold at least one prediction, but there are none")
+    log_probs = mean_over_draws(torch.stack([each.log_probs for each in predictions]))
+    total = entropy(log_probs=log_probs, validate=False)
+    within = torch.stack([each.expected_entropy for each in predictions]).mean(0)
+    within = torch.minimum(within, total)  # rounding
+    return Prediction(log_probs.exp(), log_probs, total, within, total - within)
 
 
 def _describe(logits: Tensor, objective: Objective | None) -> Prediction:

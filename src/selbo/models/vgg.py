@@ -31,6 +31,7 @@ class VGG11(nn.Module):
 
     Args:
         num_classes: K, at least 2.
+        width: Factor of all channels and hidden units, rounded down to at least one; below 1 for a quick trial.
         generator: Source of the initial weights; without one, torch's global state.
 
     Example:
@@ -41,13 +42,15 @@ class VGG11(nn.Module):
         28149514
     """
 
-    def __init__(self, num_classes: int = 10, *, generator: torch.Generator | None = None) -> None:
+    def __init__(self, num_classes: int = 10, *, width: float = 1.0, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.num_classes = checks.whole("num_classes", num_classes, at_least=2)
+        factor = checks.positive("width", width)
         layers: list[nn.Module] = []
         in_channels = IMAGE_SHAPE[0]
         for stage in STAGES:
-            for out_channels in stage:
+            for channels in stage:
+                out_channels = max(1, int(factor * channels))
                 layers += [
                     _convolution(in_channels, out_channels, generator),
                     nn.BatchNorm2d(out_channels),
@@ -56,14 +59,15 @@ class VGG11(nn.Module):
                 in_channels = out_channels
             layers.append(nn.MaxPool2d(2))
         self.features = nn.Sequential(*layers)
+        units = max(1, int(factor * HEAD_WIDTH))
         self.head = nn.Sequential(
-            _linear(in_channels, HEAD_WIDTH, generator),
+            _linear(in_channels, units, generator),
             nn.ReLU(),
             nn.Dropout(0.5),
-            _linear(HEAD_WIDTH, HEAD_WIDTH, generator),
+            _linear(units, units, generator),
             nn.ReLU(),
             nn.Dropout(0.5),
-            _linear(HEAD_WIDTH, self.num_classes, generator),
+            _linear(units, self.num_classes, generator),
         )
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -248,7 +248,8 @@ class Engine:
         batches: Where batches come from.
         unlabelled: Where the inputs of the summary come from.
         start: Number of steps already taken.
-        choice: ``"auto"``, ``"eager"`` or ``"graph"`` (an error if it cannot be had).
+        choice: ``"auto"``, ``"eager"``, ``"captured"`` (a graph that was not compiled) or ``"graph"`` (compiled and
+            captured; an error if it cannot be had).
     """
 
     def __init__(
@@ -264,7 +265,7 @@ class Engine:
         self.engine: EagerEngine | GraphEngine
         if wants_graph(choice, plan.device, batches, plan.world):
             assert isinstance(batches, TensorBatches)
-            self.engine = GraphEngine(plan, batches, unlabelled, start=start)
+            self.engine = GraphEngine(plan, batches, unlabelled, start=start, compiled=choice != "captured")
         else:
             self.engine = EagerEngine(plan, batches, unlabelled, start=start)
 

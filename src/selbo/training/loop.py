@@ -21,7 +21,7 @@ from selbo.training.run import Callback, FitResult, Run
 from selbo.training.schedules import SCHEDULES, Schedule
 
 SELECTIONS: Final = ("last", "best", "best_f1")
-ENGINES: Final = ("auto", "eager", "graph")
+ENGINES: Final = ("auto", "eager", "captured", "graph")
 VALIDATIONS: Final = 50
 """At most about so many in a run, unless the user asks for more."""
 
@@ -89,8 +89,9 @@ def fit(
         seed: Of everything random.
         device: Where to train; where the network is, if not given. Under `torchrun` ``"cuda"`` is each process's own.
         precision: ``"fp32"``, or ``"bf16"`` for the forward pass.
-        engine: ``"auto"``: on CUDA the whole step is compiled and captured in a graph where possible; ``"eager"``;
-            ``"graph"``: an error if it is not possible.
+        engine: ``"auto"``: on CUDA the whole step is compiled and captured in a graph where possible; ``"captured"``:
+            the same without compiling, which starts at once and suits small networks; ``"eager"``; ``"graph"``: an
+            error if it is not possible.
         checkpoint: File that the run is kept in. If it exists, the run goes on from there.
         checkpoint_every: Seconds between writing it.
         log: File of JSON lines, one record every ``log_every`` steps; written anew by a run that starts anew.

@@ -1,0 +1,176 @@
+"""`selbo reproduce`, `selbo list`, `selbo report`: the studies of the paper, carried out and put into tables."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from selbo.cli.options import Debug, Device, device_of
+from selbo.cli.output import console, cores, note, writable_folder
+
+if TYPE_CHECKING:
+    from selbo.experiments.runner import Progress
+
+EVERYTHING = "all"
+"""In the place of a name: all studies."""
+
+Results = Annotated[Path, typer.Option("--out", help="Folder for the results; each study has its own in it.")]
+
+
+def reproduce(
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Of studies, as in selbo list; or all.", show_default=False)
+    ],
+    track: Annotated[
+        str, typer.Option("--track", help="published (settings of the paper's code), selbo (ours), or both.")
+    ] = "both",
+    seeds: Annotated[
+        int, typer.Option("--seeds", help="How many seeds; as many as the study says if 0.", min=0, show_default=False)
+    ] = 0,
+    smoke: Annotated[bool, typer.Option("--smoke", help="A trial in seconds, on tiny generated data.")] = False,
+    executor: Annotated[
+        str, typer.Option("--executor", help="Who runs: processes, here (one after another), or ray.")
+    ] = "processes",
+    jobs: Annotated[int, typer.Option("--jobs", help="Runs at a time; chosen if 0.", min=0, show_default=False)] = 0,
+    out: Results = Path("results"),
+    device: Device = "auto",
+    debug: Debug = False,
+) -> None:
+    """Carry out studies of the paper: every run that is missing, then tables, figures and a report.
+
+    Settings are chosen on validation data, with the same budget for every method of our track; then every method runs
+    with all seeds. What is finished is kept: stop it when you like, and the same command goes on.
+
+    Example: selbo reproduce sst --track selbo
+    """
+    from selbo.experiments import catalogue, runner
+    from selbo.experiments.executors import EXECUTORS
+    from selbo.experiments.study import TRACKS
+
+    chosen = catalogue.names() if names == [EVERYTHING] else names
+    for name in chosen:
+        if name not in catalogue.names():
+            raise ValueError(f"NAME must be one of {', '.join(catalogue.names())} or {EVERYTHING}, but got {name!r}")
+    if track not in (*TRACKS, "both"):
+        raise ValueError(f"`--track` must be published, selbo or both, but got {track!r}")
+    if executor not in EXECUTORS:
+        raise ValueError(f"`--executor` must be one of {', '.join(EXECUTORS)}, but got {executor!r}")
+    where = device_of(device)
+    screen = console()
+    for name in chosen:
+        study = runner.study_of(name, trial=smoke)
+        known = [each.name for each in study.tracks]
+        wanted = known if track == "both" else [each for each in known if each == track]
+        if not wanted:
+            note(f"{name} has no track {track}")
+            continue
+        folder = writable_folder(out / (f"{name}-smoke" if smoke else name))
+        with live(name) as listener:
+            results = runner.reproduce(
+                study,
+                folder,
+                tracks=wanted,
+                seeds=seeds or None,
+                executor=executor,
+                jobs=jobs or at_a_time(where, [each.model.name for each in study.variants]),
+                device=where,
+                listener=listener,
+            )
+        show(results, folder, screen)
+
+
+def at_a_time(device: str, models: list[str]) -> int:
+    """Runs at a time: one a core on a CPU; on a GPU as many as docs/performance.md found to be fastest."""
+    from selbo.experiments.execute import LARGE, SMALL_RUNS_ON_A_GPU
+
+    if not device.startswith("cuda"):
+        return cores()
+    return 1 if any(model in LARGE for model in models) else min(cores(), SMALL_RUNS_ON_A_GPU)
+
+
+def list_studies(debug: Debug = False) -> None:
+    """Show the studies, and which tables and figures of the paper they make.
+
+    Example: selbo list
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from selbo.experiments import catalogue, plan
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for title in ("name", "what", "of the paper", "runs"):
+        table.add_column(title, no_wrap=title == "name", justify="right" if title == "runs" else "left")
+    for name in catalogue.names():
+        study = catalogue.load(name)
+        tracks = [each.name for each in study.tracks]
+        tuning = len(list(plan.tuning_jobs(study, tracks)))
+        final = len(list(plan.final_jobs(study, tracks, range(study.seeds), {})))
+        table.add_row(name, study.title, study.paper, str(tuning + final))
+    console().print(table)
+
+
+def report(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of a study, or of several.", show_default=False)
+    ],
+    debug: Debug = False,
+) -> None:
+    """Write tables, figures and the report again, from results alone; nothing is trained.
+
+    Example: selbo report results/sst
+    """
+    from selbo.experiments import runner
+
+    if (folder / runner.MANIFEST).exists():
+        found = [folder]
+    else:
+        found = sorted(path.parent for path in folder.glob(f"*/{runner.MANIFEST}"))
+    if not found:
+        raise ValueError(f"DIR must be a folder of selbo reproduce, but '{folder}' holds no {runner.MANIFEST}")
+    screen = console()
+    for each in found:
+        show(runner.gather(each), each, screen)
+
+
+def show(results: dict[str, Any], folder: Path, screen: Any) -> None:
+    """Write everything that is made from results, and print the main table."""
+    from selbo.report import study_figures, study_page, study_tables
+
+    study_tables.write_tables(results, folder / "tables")
+    study_figures.write_figures(results, folder / "figures")
+    page = study_page.write_study_page(results, folder / "report.html")
+    for comparison in results["comparisons"]:
+        screen.print(study_tables.console(comparison, results))
+    screen.print(f"Report: {page}", soft_wrap=True)
+
+
+@contextmanager
+def live(name: str) -> Iterator[Callable[["Progress"], None]]:
+    """Runs done, running and failed, and the time that is left: on the error stream, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=16),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} done, {task.fields[running]} running"),
+        TextColumn("{task.fields[failed]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=None, running=0, failed="")
+
+        def told(progress: "Progress") -> None:
+            failed = f"{progress.failed} failed" if progress.failed else ""
+            bar.update(task, completed=progress.done, total=progress.total, running=progress.running, failed=failed)
+
+        yield told

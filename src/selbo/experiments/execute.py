@@ -1,0 +1,278 @@
+"""One run: train, predict, test, and put what was found into plain data."""
+
+import os
+import platform
+import subprocess
+import time
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from selbo.data.dataset import LabelledData
+from selbo.evaluation import calibrate
+from selbo.evaluation.evaluate import evaluate_ood
+from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
+from selbo.experiments import build, outcomes
+from selbo.experiments.study import RUN_FORMAT, RunSpec
+from selbo.experiments.tasks import Task, task_of
+from selbo.objectives import Objective
+from selbo.seeding import derive, generator_for
+from selbo.summary.partitions import ConfidenceBins, Partition, ScoreBins
+from selbo.training import Diverged, fit
+from selbo.version import __version__
+
+PACKAGES: Final = ("torch", "numpy", "scipy")
+BATCH: Final = 4096
+"""Inputs of a prediction at a time: the weights are drawn once for all of them."""
+
+LARGE: Final = ("vgg11",)
+"""Networks that are worth compiling."""
+
+SMALL_RUNS_ON_A_GPU: Final = 6
+"""Runs of other networks that are carried out on one GPU at a time."""
+
+SCORE_BINS: Final = 50
+"""Of the histogram of scores that is kept."""
+
+
+class Member(NamedTuple):
+    """A trained network, and what it was trained with."""
+
+    network: nn.Module
+    objective: Objective
+
+
+def carry_out(spec: RunSpec, *, device: str = "cpu") -> dict[str, Any]:
+    """Train and test; a run that diverges is a result too, which says so.
+
+    Args:
+        spec: What to do.
+        device: Where.
+
+    Returns:
+        Plain data, ready for JSON.
+    """
+    begin = time.perf_counter()
+    task = task_of(spec.data, spec.evaluation, seed=spec.seed)
+    result: dict[str, Any] = {
+        "format": RUN_FORMAT,
+        "id": spec.id,
+        "spec": asdict(spec),
+        "data": {part: getattr(task, part).checksum for part in ("train", "val", "test")},
+        "sizes": {part: len(getattr(task, part)) for part in ("train", "val", "test")},
+        "made_by": made_by(device),
+    }
+    try:
+        members = [_trained(spec, task, device=device, member=i) for i in range(spec.recipe.members)]
+        trained = time.perf_counter()
+        found = Evaluation(spec, task, members, device).everything()
+    except Diverged as error:
+        return {**result, "status": "diverged", "error": str(error), "seconds": {"all": time.perf_counter() - begin}}
+    seconds = {"training": trained - begin, "evaluation": time.perf_counter() - trained}
+    return {**result, "status": "finished", **found, "seconds": {"all": time.perf_counter() - begin, **seconds}}
+
+
+def _trained(spec: RunSpec, task: Task, *, device: str, member: int) -> Member:
+    recipe = spec.recipe
+    seed = spec.seed if member == 0 else derive(spec.seed, "member", member) % (1 << 31)
+    num_classes = task.train.num_classes
+    inputs, labels = task.train.tensors()
+    network = build.network_of(spec.model, recipe, input_size=inputs[0].numel(), num_classes=num_classes, seed=seed)
+    objective = build.objective_of(recipe, num_data=len(labels), num_classes=num_classes, data=spec.data.name)
+    selects = recipe.select != "last" or recipe.schedule == "plateau"
+    fit(
+        network,
+        objective,
+        (inputs, labels),
+        task.val.tensors() if selects else None,
+        steps=recipe.steps,
+        batch_size=recipe.batch_size,
+        num_samples=recipe.draws if recipe.bayesian else 1,
+        optimizer=recipe.optimizer,
+        learning_rate=recipe.learning_rate,
+        schedule=recipe.schedule,
+        weight_decay=recipe.weight_decay,
+        augment=recipe.augment or None,
+        select=recipe.select,
+        precision=recipe.precision,
+        engine="auto" if spec.model.name in LARGE else "captured",
+        seed=seed,
+        device=device,
+        progress=False,
+    )
+    return Member(network, objective)
+
+
+class Evaluation:
+    """A trained network, or an ensemble of them, tested.
+
+    Args:
+        spec: What is asked.
+        task: The data.
+        members: The networks.
+        device: Where they are.
+    """
+
+    def __init__(self, spec: RunSpec, task: Task, members: list[Member], device: str) -> None:
+        self.spec, self.task, self.members, self.device = spec, task, members, device
+        self.temperature: float | None = None
+
+    def predict(self, data: LabelledData, draws: int) -> Prediction:
+        """What the networks say of a set, on the CPU."""
+        inputs = data.to(self.device).network_inputs()
+        predictions = []
+        for i, member in enumerate(self.members):
+            noise = generator_for(self.spec.seed, "prediction", i, device=self.device)
+            found = predict(
+                member.network, inputs, draws, objective=member.objective, generator=noise, batch_size=BATCH
+            )
+            if bool(found.log_probs.isnan().any()):
+                raise Diverged(f"the predictions for {data.name} are not numbers")
+            predictions.append(Prediction(*(each.cpu() for each in vars(found).values())))
+        return predictions[0] if len(predictions) == 1 else mixture(predictions)
+
+    def everything(self) -> dict[str, Any]:
+        """All that was asked for."""
+        evaluation = self.spec.evaluation
+        on_val = self.predict(self.task.val, evaluation.draws)
+        self.temperature = _temperature(on_val, self.task.val.labels)
+        found: dict[str, Any] = {
+            "val": self._condition(on_val, self.task.val.labels, level=None),
+            "temperature": self.temperature,
+        }
+        if not evaluation.test:
+            return found
+        clean = self.predict(self.task.test, evaluation.draws)
+        labels = self.task.test.labels
+        conditions = {"clean": self._condition(clean, labels, level=0.0)}
+        draws = evaluation.corrupted_draws or evaluation.draws
+        for condition in self.task.corrupted():
+            seen = self.predict(condition.data, draws)
+            conditions[condition.name] = self._condition(seen, condition.data.labels, level=condition.level)
+        found |= {
+            "conditions": conditions,
+            "ood": {name: self._foreign(clean, name, data) for name, data in self.task.foreign.items()},
+            "histogram": self._histogram(clean),
+            "reliability": outcomes.reliability_of(clean, labels),
+            "score_histogram": score_histogram(clean),
+        }
+        if evaluation.scores:
+            found["map"] = map_of(self.task.test, clean)
+        return found
+
+    def _condition(self, prediction: Prediction, labels: Tensor, *, level: float | None) -> dict[str, Any]:
+        """Metrics as predicted and, under ``scaled``, with the temperature of the validation data."""
+        found = outcomes.condition(prediction, labels, level=level)
+        if self.temperature is not None:
+            scaled = outcomes.condition(at_temperature(prediction, self.temperature), labels, level=level)
+            found["scaled"] = scaled["metrics"]
+        return found
+
+    def _foreign(self, clean: Prediction, name: str, data: LabelledData) -> dict[str, Any]:
+        foreign = self.predict(data, self.spec.evaluation.corrupted_draws or self.spec.evaluation.draws)
+        found = {"name": data.name, "entropy": outcomes.entropies(clean, foreign), **_apart(clean, foreign)}
+        if self.temperature is not None:
+            found["scaled"] = _apart(at_temperature(clean, self.temperature), at_temperature(foreign, self.temperature))
+        return found
+
+    def _histogram(self, clean: Prediction) -> dict[str, Any]:
+        """Shares of the test predictions by region, beside what was believed."""
+        recipe, count = self.spec.recipe, clean.probs.shape[-1]
+        if not recipe.partition:
+            partition: Partition = (
+                ScoreBins(build.EQUAL_EDGES) if count == 2 else ConfidenceBins(build.CONFIDENCE_EDGES, count)
+            )
+            return {"belief": None, "masses": outcomes.region_masses(clean, partition)}
+        summary = build.summary_of(recipe, num_data=len(self.task.train), num_classes=count, data=self.spec.data.name)
+        return {
+            "belief": outcomes.belief_of(summary, f"{recipe.belief} over {recipe.partition}"),
+            "masses": outcomes.region_masses(clean, summary.partition),
+        }
+
+
+def _temperature(prediction: Prediction, labels: Tensor) -> float | None:
+    try:
+        return calibrate.temperature(prediction.log_probs, labels)
+    except ValueError:  # a label without any probability
+        return None
+
+
+def _apart(inside: Prediction, outside: Prediction) -> dict[str, float]:
+    """How far the entropies of known and foreign inputs are apart."""
+    means = {"entropy_in": inside.entropy.mean().item(), "entropy_out": outside.entropy.mean().item()}
+    return {**means, **evaluate_ood(inside.entropy, outside.entropy)}
+
+
+def score_histogram(prediction: Prediction) -> list[int]:
+    """How many scores fall in each of fifty bins: probabilities of class 1 of two, else the largest ones."""
+    probs = prediction.probs
+    scores = probs[:, 1] if probs.shape[-1] == 2 else probs.amax(-1)
+    places = (scores.double() * SCORE_BINS).long().clamp(0, SCORE_BINS - 1)
+    return [int(n) for n in torch.bincount(places, minlength=SCORE_BINS)]
+
+
+def map_of(test: LabelledData, prediction: Prediction) -> dict[str, Any]:
+    """The test set in two dimensions, with the score of each example: what a decision surface is drawn from."""
+    places = _places(test.checksum, test)
+    scores = prediction.probs[:, 1] if prediction.probs.shape[-1] == 2 else prediction.probs.amax(-1)
+    return {
+        "places": [[round(x, 2), round(y, 2)] for x, y in places],
+        "scores": [round(score, 4) for score in scores.tolist()],
+        "labels": test.labels.tolist(),
+    }
+
+
+_PLACES: dict[str, list[list[float]]] = {}
+
+
+def _places(checksum: str, test: LabelledData) -> list[list[float]]:
+    if checksum not in _PLACES:
+        from sklearn.manifold import TSNE
+
+        flat = test.network_inputs().flatten(1).numpy()
+        perplexity = min(30.0, (len(flat) - 1) / 4)
+        found = TSNE(init="pca", perplexity=perplexity, random_state=0, n_jobs=1).fit_transform(flat)
+        _PLACES[checksum] = found.tolist()
+    return _PLACES[checksum]
+
+
+def made_by(device: str) -> dict[str, Any]:
+    """Code, packages and machine."""
+    machine = platform.machine()
+    if device.startswith("cuda"):
+        machine = torch.cuda.get_device_name(torch.device(device))
+    return {
+        "selbo": __version__,
+        "code": code_version(),
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in PACKAGES},
+        "machine": machine,
+        "threads": torch.get_num_threads(),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def code_version() -> str | None:
+    """Commit of the source tree, with a plus if it was changed; None for an installed package."""
+    if found := os.environ.get("SELBO_CODE_VERSION"):
+        return found
+    here = Path(__file__).parent
+    try:
+        told = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+        tracked = subprocess.run(
+            ["git", "ls-files", "--error-unmatch", __file__], cwd=here, capture_output=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return told.stdout.strip() if tracked.returncode == 0 else None

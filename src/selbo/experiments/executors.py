@@ -1,0 +1,126 @@
+"""Who carries runs out: this process, processes of this machine, or a Ray cluster; the results are the same."""
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import torch
+
+from selbo.experiments.execute import carry_out
+from selbo.experiments.store import Store
+from selbo.experiments.study import RunSpec
+
+EXECUTORS: Final = ("processes", "here", "ray")
+
+
+class Work(NamedTuple):
+    """A run, where its result goes, and on which device it is carried out."""
+
+    spec: RunSpec
+    folder: str
+    device: str
+
+
+class Done(NamedTuple):
+    """How a run ended: ``finished``, ``diverged``, or ``failed`` with an error."""
+
+    run_id: str
+    status: str
+    error: str | None
+    seconds: float
+
+
+OnStart = Callable[[RunSpec], object]
+OnDone = Callable[[RunSpec, Done], object]
+
+
+def do(work: Work) -> Done:
+    """Carry a run out and keep its result; an error that is not a divergence is told, and nothing is kept."""
+    store = Store(Path(work.folder))
+    try:
+        with one_thread(work.device):
+            result = carry_out(work.spec, device=work.device)
+        store.write(result)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except Exception as error:
+        return Done(work.spec.id, "failed", f"{type(error).__name__}: {error}", 0.0)
+    return Done(work.spec.id, result["status"], result.get("error"), result["seconds"]["all"])
+
+
+@contextmanager
+def one_thread(device: str) -> Iterator[None]:
+    """One thread on a CPU, so that results do not depend on how many runs there are at a time."""
+    before = torch.get_num_threads()
+    if device == "cpu":
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def here(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) -> None:
+    """One run after another, in this process."""
+    for work in works:
+        on_start(work.spec)
+        on_done(work.spec, do(work))
+
+
+def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDone) -> None:
+    """Several runs at a time, each in a process of its own."""
+    context = multiprocessing.get_context("spawn")  # a forked torch may hang
+    waiting = list(works)
+    with ProcessPoolExecutor(min(jobs, max(1, len(works))), mp_context=context) as pool:
+        running: dict[Any, Work] = {}
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                work = waiting.pop(0)
+                on_start(work.spec)
+                running[pool.submit(do, work)] = work
+            ended, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                work = running.pop(future)
+                try:
+                    on_done(work.spec, future.result())
+                except BrokenProcessPool as error:
+                    raise RuntimeError(
+                        "a process was killed, perhaps for memory: what was finished is kept; give the same command "
+                        "again, with fewer --jobs"
+                    ) from error
+
+
+def ray(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) -> None:
+    """Runs on a Ray cluster: the one that is running, or one on this machine.
+
+    The folder of the results must be seen by all machines.
+    """
+    try:
+        import ray as cluster
+    except ModuleNotFoundError as error:
+        raise ValueError("the executor 'ray' needs the package ray: pip install 'selbo[sweep]'") from error
+    cluster.init(ignore_reinit_error=True, log_to_driver=False)
+    try:
+        remote = cluster.remote(do)
+        running = {}
+        for work in works:
+            gpus = 1 if work.device.startswith("cuda") else 0
+            running[remote.options(num_cpus=1, num_gpus=gpus).remote(work)] = work
+            on_start(work.spec)
+        while running:
+            ended, _ = cluster.wait(list(running), num_returns=1)
+            work = running.pop(ended[0])
+            on_done(work.spec, cluster.get(ended[0]))
+    finally:
+        cluster.shutdown()
+
+
+BY_NAME: Final[dict[str, Callable[[Sequence[Work], int, OnStart, OnDone], None]]] = {
+    "here": here,
+    "processes": processes,
+    "ray": ray,
+}

@@ -1,0 +1,237 @@
+"""A study carried out: what is missing runs, settings are chosen on validation data, and all seeds are reported."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from selbo import checks
+from selbo.experiments import catalogue, plan, smoke
+from selbo.experiments.executors import BY_NAME, Done, Work
+from selbo.experiments.store import Store
+from selbo.experiments.study import RunSpec, Study
+from selbo.files import replacing
+
+MANIFEST: Final = "study.json"
+FORMAT: Final = "selbo-study-1"
+
+
+class Progress(NamedTuple):
+    """Where a study stands."""
+
+    done: int
+    running: int
+    failed: int
+    total: int
+    label: str
+
+
+Listener = Callable[[Progress], object]
+
+
+class Failed(RuntimeError):  # noqa: N818  (reads as a sentence)
+    """Some runs ended with an error."""
+
+
+def study_of(name: str, *, trial: bool = False) -> Study:
+    """A study by name; for a trial, with tiny data."""
+    found = catalogue.load(name)
+    return smoke.smoke(found) if trial else found
+
+
+def reproduce(
+    study: Study,
+    folder: Path,
+    *,
+    tracks: Sequence[str] | None = None,
+    seeds: int | None = None,
+    executor: str = "processes",
+    jobs: int = 1,
+    device: str = "cpu",
+    listener: Listener = lambda _: None,
+) -> dict[str, Any]:
+    """Carry out what is missing of a study, and put all results together.
+
+    Args:
+        study: Which.
+        folder: Where its results are kept; a study that was begun there goes on.
+        tracks: Names of the tracks; all if not given.
+        seeds: How many; as many as the study says if not given.
+        executor: ``processes``, ``here`` or ``ray``.
+        jobs: Runs at a time.
+        device: Where to train.
+        listener: Called whenever something starts or ends.
+
+    Returns:
+        Results as `gather` gives them.
+
+    Raises:
+        Failed: If a run ended with an error; what was finished is kept.
+    """
+    known = [track.name for track in study.tracks]
+    chosen = [checks.one_of("track", name, known) for name in tracks] if tracks else known
+    count = study.seeds if seeds is None else checks.whole("seeds", seeds, at_least=1)
+    checks.whole("jobs", jobs, at_least=1)
+    store = Store(folder)
+    _write_manifest(folder, study, chosen, count)
+    run = _Carrying(store, BY_NAME[checks.one_of("executor", executor, BY_NAME)], jobs, device, listener)
+    tuning = [job.spec for job in plan.tuning_jobs(study, chosen)]
+    later = len(list(plan.final_jobs(study, chosen, range(count), {})))
+    run.all(tuning, also=later)
+    final = [job.spec for job in plan.final_jobs(study, chosen, range(count), val_nll(store, study, chosen))]
+    run.all(final, also=0)
+    return gather(folder)
+
+
+class _Carrying:
+    """Runs handed to an executor, and what became of them."""
+
+    def __init__(self, store: Store, executor: Any, jobs: int, device: str, listener: Listener) -> None:
+        self.store, self.executor, self.jobs, self.device, self.listener = store, executor, jobs, device, listener
+        self.done = self.running = 0
+        self.failed: list[Done] = []
+
+    def all(self, specs: Sequence[RunSpec], *, also: int) -> None:
+        """Those that are missing; ``also`` more will follow."""
+        unique = list({spec.id: spec for spec in specs}.values())
+        missing = [spec for spec in unique if not self.store.has(spec)]
+        self.done += len(unique) - len(missing)
+        total = self.done + len(missing) + also
+
+        def say(label: str) -> None:
+            self.listener(Progress(self.done, self.running, len(self.failed), total, label))
+
+        def started(spec: RunSpec) -> None:
+            self.running += 1
+            say(_label(spec))
+
+        def ended(spec: RunSpec, how: Done) -> None:
+            self.running -= 1
+            if how.status == "failed":
+                self.failed.append(how)
+            else:
+                self.done += 1
+            say(_label(spec))
+
+        say("")
+        if missing:
+            works = [Work(spec, str(self.store.folder), self.device) for spec in missing]
+            self.executor(works, self.jobs, started, ended)
+        if self.failed:
+            first = self.failed[0]
+            raise Failed(
+                f"{len(self.failed)} of {len(missing)} runs failed, the first, {first.run_id}, with {first.error}; "
+                "what was finished is kept, and the same command goes on"
+            )
+
+
+def _label(spec: RunSpec) -> str:
+    return f"{spec.recipe.objective}, seed {spec.seed}"
+
+
+def val_nll(store: Store, study: Study, tracks: Sequence[str]) -> dict[str, float | None]:
+    """Validation NLL of the tuning runs, by their identity; None where a run diverged or has none that is finite."""
+    found: dict[str, float | None] = {}
+    for job in plan.tuning_jobs(study, tracks):
+        result = store.read(job.spec)
+        if result is not None:
+            finished = result["status"] == "finished"
+            found[job.spec.id] = result["val"]["metrics"]["nll"] if finished else None
+    return found
+
+
+def _write_manifest(folder: Path, study: Study, tracks: Sequence[str], seeds: int) -> None:
+    """What is in a folder; tracks that were asked for earlier stay."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / MANIFEST
+    earlier = read_manifest(folder) if path.exists() else None
+    if earlier is not None:
+        if (earlier["study"], earlier["generated"]) != (study.name, study.generated):
+            what = "a trial of " if earlier["generated"] else ""
+            raise ValueError(f"'{folder}' holds {what}the study {earlier['study']!r}: choose another folder")
+        tracks = [name for name in (track.name for track in study.tracks) if name in {*tracks, *earlier["tracks"]}]
+        seeds = max(seeds, earlier["seeds"])
+    content = {
+        "format": FORMAT,
+        "study": study.name,
+        "generated": study.generated,
+        "tracks": list(tracks),
+        "seeds": seeds,
+    }
+    with replacing(path) as unfinished:
+        unfinished.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What is in a folder of results.
+
+    Raises:
+        ValueError: If it is not one.
+    """
+    try:
+        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"'{folder}' is not a folder of selbo reproduce: {MANIFEST} cannot be read") from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise ValueError(f"'{folder}' is not a folder of selbo reproduce: {MANIFEST} has another format")
+    return found
+
+
+def gather(folder: Path) -> dict[str, Any]:
+    """The results of a study from its folder alone, in its own order; runs that are not there are named as missing.
+
+    Returns:
+        ``study``, ``title``, ``paper``, ``generated``, ``seeds`` and ``comparisons``: one for each variant and track,
+        with ``methods``, each with its ``title``, ``note``, chosen settings, tuning runs, and ``runs`` by seed.
+    """
+    manifest = read_manifest(folder)
+    study, store = study_of(manifest["study"], trial=manifest["generated"]), Store(folder)
+    seeds = range(manifest["seeds"])
+    nll = val_nll(store, study, manifest["tracks"])
+    comparisons = []
+    for variant in study.variants:
+        for track in study.tracks:
+            if track.name not in manifest["tracks"]:
+                continue
+            methods = []
+            for method in (variant.adapted(track, each) for each in track.methods):
+                recipe = plan.chosen(variant, track, method, nll)
+                specs = [RunSpec(variant.data, variant.model, recipe, track.evaluation, seed) for seed in seeds]
+                names = [name for name, _ in method.grid]
+                tried = [plan.tuning_spec(variant, track, each) for each in method.candidates()] if names else []
+                methods.append(
+                    {
+                        "name": method.name,
+                        "title": method.title,
+                        "note": method.note,
+                        "chosen": {name: getattr(recipe, name) for name in names},
+                        "tried": [
+                            {**{name: getattr(each.recipe, name) for name in names}, "val_nll": nll.get(each.id)}
+                            for each in tried
+                        ],
+                        "recipe": asdict(recipe),
+                        "runs": [store.read(spec) for spec in specs],
+                    }
+                )
+            comparisons.append(
+                {
+                    "variant": variant.name,
+                    "title": variant.title,
+                    "track": track.name,
+                    "reference": track.reference,
+                    "paper": catalogue.paper_values(study.name, variant.name) if track.name == "published" else {},
+                    "data": asdict(variant.data),
+                    "model": asdict(variant.model),
+                    "evaluation": asdict(track.evaluation),
+                    "methods": methods,
+                }
+            )
+    return {
+        "study": study.name,
+        "title": study.title,
+        "paper": study.paper,
+        "generated": study.generated,
+        "seeds": list(seeds),
+        "comparisons": comparisons,
+    }

@@ -1,0 +1,58 @@
+"""Where results are: one JSON file a run, whole or absent, named by the hash of the run's configuration."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from selbo.experiments.study import RUN_FORMAT, RunSpec
+from selbo.files import replacing
+
+RUNS: Final = "runs"
+
+
+class Store:
+    """Results in a folder.
+
+    Args:
+        folder: Where; it need not exist.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runs = folder / RUNS
+
+    def path(self, run_id: str) -> Path:
+        """File of a run."""
+        return self.runs / f"{run_id}.json"
+
+    def has(self, spec: RunSpec) -> bool:
+        """Whether the result of a run is there."""
+        return self.path(spec.id).is_file()
+
+    def write(self, result: dict[str, Any]) -> None:
+        """Keep a result, whole or not at all."""
+        self.runs.mkdir(parents=True, exist_ok=True)
+        with replacing(self.path(result["id"])) as unfinished:
+            unfinished.write_text(json.dumps(result, allow_nan=False, separators=(",", ":")) + "\n", encoding="utf-8")
+
+    def read(self, spec: RunSpec) -> dict[str, Any] | None:
+        """The result of a run, if it is there.
+
+        Raises:
+            ValueError: If the file is not the result of that run.
+        """
+        path = self.path(spec.id)
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"{os.fspath(path)!r} cannot be read: {error}; remove it, and the run is done again"
+            ) from error
+        if not isinstance(found, dict) or found.get("format") != RUN_FORMAT or found.get("id") != spec.id:
+            raise ValueError(
+                f"{os.fspath(path)!r} is not the result of run {spec.id}; remove it, and the run is done again"
+            )
+        return found

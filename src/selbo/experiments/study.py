@@ -1,0 +1,280 @@
+"""A study is data: data sets, networks, methods with their grids, seeds and evaluations.
+
+Whatever decides the numbers of a run is in a `RunSpec`; its hash is the identity of the run.
+"""
+
+import hashlib
+import itertools
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from selbo import checks
+
+RUN_FORMAT: Final = "selbo-run-1"
+"""Enters the hash of a run: a change of it makes all earlier results those of other runs."""
+
+TRACKS: Final = ("published", "selbo")
+OBJECTIVES: Final = ("cross_entropy", "label_smoothing", "evidential", "elbo", "summary_elbo", "independent_summary")
+STARTS: Final = ("network", "published", "relative")
+SUITES: Final = ("", "noise", "mnist-c", "cifar10-c", "cifar10-im-c")
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """The data of a run.
+
+    Attributes:
+        name: Of a set in `selbo.data.catalogue`.
+        train_size: Number of training examples, drawn with the seed of the run; all if 0.
+        encoder: Of sentences; the one in the store if empty.
+        generated: Tiny data of the same shape, made on the spot, in the place of the real ones.
+    """
+
+    name: str
+    train_size: int = 0
+    encoder: str = ""
+    generated: bool = False
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """The network of a run: ``mlp``, ``lenet``, ``convnet`` or ``vgg11``.
+
+    Attributes:
+        name: Which.
+        hidden: Hidden units of an MLP.
+        width: Factor of the channels of VGG11.
+    """
+
+    name: str
+    hidden: tuple[int, ...] = ()
+    width: float = 1.0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is trained.
+
+    Attributes:
+        objective: What is maximised.
+        steps: Of training.
+        batch_size: Examples a step.
+        draws: Weight draws a step.
+        optimizer: ``adam`` or ``sgd``.
+        learning_rate: Where it starts.
+        schedule: ``constant``, ``cosine`` or ``plateau``.
+        weight_decay: Of plain networks.
+        augment: ``crop_and_flip``, or nothing.
+        select: Weights to end with: ``last``, ``best`` or ``best_f1``.
+        precision: ``fp32``, or ``bf16`` for the forward pass.
+        bayesian: Whether weights have a posterior.
+        start: How posteriors start: ``network``, from the network's own weights with ``init_std``; ``published``, from
+            N(0, .1²) with standard deviations about .049, as the paper's code; ``relative``, ``init_std`` times the
+            size of each weight, as the paper's code does for VGG11.
+        init_std: Standard deviation that posteriors start from.
+        prior_std: Of the prior.
+        kl_weight: Factor of the KL.
+        kl_reduction: ``sum``, or ``published``.
+        epsilon: Of label smoothing.
+        annealing_steps: Over which the divergence of evidential learning grows.
+        activation: Of evidential learning.
+        partition: Where the summary looks; see `selbo.experiments.build.partition_of`.
+        belief: What it says; see `selbo.experiments.build.belief_of`.
+        concentration: Trust in it, in pseudo-observations.
+        per_example: Whether ``concentration`` is a multiple of the number of training examples.
+        form: ``dirichlet`` or ``multinomial``.
+        pool_draws: One histogram for all draws.
+        ema_decay: Memory of the histogram; 0 for none.
+        members: Networks of an ensemble.
+    """
+
+    objective: str
+    steps: int = 2000
+    batch_size: int = 256
+    draws: int = 1
+    optimizer: str = "adam"
+    learning_rate: float = 1e-3
+    schedule: str = "constant"
+    weight_decay: float = 0.0
+    augment: str = ""
+    select: str = "last"
+    precision: str = "fp32"
+    bayesian: bool = False
+    start: str = "network"
+    init_std: float = 0.01
+    prior_std: float = 1.0
+    kl_weight: float = 1.0
+    kl_reduction: str = "sum"
+    epsilon: float = 0.0
+    annealing_steps: int = 1000
+    activation: str = "softplus"
+    partition: str = ""
+    belief: str = ""
+    concentration: float = 1000.0
+    per_example: bool = False
+    form: str = "dirichlet"
+    pool_draws: bool = False
+    ema_decay: float = 0.0
+    members: int = 1
+
+    def __post_init__(self) -> None:
+        checks.one_of("objective", self.objective, OBJECTIVES)
+        checks.one_of("start", self.start, STARTS)
+        if self.objective in {"elbo", "summary_elbo", "independent_summary"} and not self.bayesian:
+            raise ValueError(f"`bayesian` must be true for the objective {self.objective!r}, but is not")
+        if bool(self.partition) != bool(self.belief):
+            raise ValueError(f"`partition` and `belief` belong together, but got {self.partition!r}, {self.belief!r}")
+        if self.objective in {"summary_elbo", "independent_summary"} and not self.belief:
+            raise ValueError(f"`belief` must be given for the objective {self.objective!r}")
+
+
+@dataclass(frozen=True)
+class EvaluationSpec:
+    """What a trained network is tested on.
+
+    Attributes:
+        draws: Weight draws a prediction.
+        test: Whether to look at test data at all; a run that settings are chosen by does not.
+        suite: Corrupted test sets: ``noise`` on features, ``mnist-c``, ``cifar10-c``, ``cifar10-im-c``, or none.
+        levels: Strengths of the noise.
+        corruptions: Names of the corruptions; all if empty.
+        severities: Of the corruptions that have them; all if empty.
+        corrupted_draws: Weight draws a prediction there; as many as elsewhere if 0.
+        ood: Names of foreign sets.
+        ood_if_present: Names of more of them, which are used where they are in the store.
+        scores: Whether the scores of all test examples are kept, with a map of the test set in two dimensions.
+    """
+
+    draws: int = 128
+    test: bool = True
+    suite: str = ""
+    levels: tuple[float, ...] = ()
+    corruptions: tuple[str, ...] = ()
+    severities: tuple[int, ...] = ()
+    corrupted_draws: int = 0
+    ood: tuple[str, ...] = ()
+    ood_if_present: tuple[str, ...] = ()
+    scores: bool = False
+
+    def __post_init__(self) -> None:
+        checks.one_of("suite", self.suite, SUITES)
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """Everything that decides the numbers of one run."""
+
+    data: DataSpec
+    model: ModelSpec
+    recipe: Recipe
+    evaluation: EvaluationSpec
+    seed: int
+
+    @property
+    def id(self) -> str:
+        """Hash of the whole configuration."""
+        text = json.dumps({"format": RUN_FORMAT, **asdict(self)}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of a table.
+
+    Attributes:
+        name: In files.
+        title: In tables.
+        recipe: With the first value of every setting of the grid.
+        grid: Settings to choose from, by validation NLL; all combinations are tried.
+        chosen_with: Another method whose chosen settings this one takes, as an ensemble does those of its members.
+        note: What a reader should know.
+    """
+
+    name: str
+    title: str
+    recipe: Recipe
+    grid: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    chosen_with: str = ""
+    note: str = ""
+
+    def candidates(self) -> list[Recipe]:
+        """The recipes to choose from; one if there is nothing to choose."""
+        names = [name for name, _ in self.grid]
+        return [
+            replace(self.recipe, **dict(zip(names, values, strict=True)))
+            for values in itertools.product(*(values for _, values in self.grid))
+        ]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A data set and a network, on which all methods are compared.
+
+    Attributes:
+        name: In files.
+        title: In tables.
+        data: The data set.
+        model: The network.
+        changes: Settings that differ here, by track (``published``) or by track and method (``published.elbo``).
+    """
+
+    name: str
+    title: str
+    data: DataSpec
+    model: ModelSpec
+    changes: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
+
+    def adapted(self, track: "Track", method: Method) -> Method:
+        """A method with the settings that it has here."""
+        changes = dict(self.changes)
+        own = {**dict(changes.get(track.name, ())), **dict(changes.get(f"{track.name}.{method.name}", ()))}
+        return replace(method, recipe=replace(method.recipe, **own)) if own else method
+
+
+@dataclass(frozen=True)
+class Track:
+    """Methods with the settings of one school: those of the paper's code, or ours.
+
+    Attributes:
+        name: ``published`` or ``selbo``.
+        methods: The rows of its table.
+        reference: The method that others are compared with.
+        evaluation: What networks are tested on.
+    """
+
+    name: str
+    methods: tuple[Method, ...]
+    reference: str
+    evaluation: EvaluationSpec
+
+    def method(self, name: str) -> Method:
+        """A method by name."""
+        return next(each for each in self.methods if each.name == name)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table of the paper, or several.
+
+    Attributes:
+        name: What a user types.
+        title: What it is about.
+        paper: The tables and figures of the paper that it makes.
+        variants: Data and networks.
+        tracks: By name.
+        seeds: How many, unless the user says otherwise.
+        generated: Whether its data are tiny ones, made on the spot.
+    """
+
+    name: str
+    title: str
+    paper: str
+    variants: tuple[Variant, ...]
+    tracks: tuple[Track, ...]
+    seeds: int = 5
+    generated: bool = False
+
+    def track(self, name: str) -> Track:
+        """A track by name."""
+        return next(each for each in self.tracks if each.name == name)

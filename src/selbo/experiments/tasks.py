@@ -1,0 +1,141 @@
+"""What a run is trained and tested on: parts, corrupted test sets one at a time, and foreign inputs."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import torch
+
+from selbo.data import catalogue, cifar, mnist, sst
+from selbo.data.corruptions import cifar as cifar_corruptions
+from selbo.data.corruptions import mnist as mnist_corruptions
+from selbo.data.dataset import LabelledData
+from selbo.experiments.study import DataSpec, EvaluationSpec
+from selbo.seeding import generator_for
+
+NOISE_SEED: Final = 0
+CORRUPTION_SEED: Final = 0
+"""Corrupted sets are the same for all methods and all seeds of a run."""
+
+SMOKE_TRAIN: Final = 64
+SMOKE_TEST: Final = 48
+SHAPES: Final = {
+    "sst": (768,),
+    "mnist35": (1, 28, 28),
+    "cifar10": (3, 32, 32),
+    "cifar10-im": (3, 32, 32),
+}
+"""Of the inputs of the sets that studies train on."""
+
+
+class Condition(NamedTuple):
+    """A corrupted test set: its name, its place on the axis of corruption if there is one, and its examples."""
+
+    name: str
+    level: float | None
+    data: LabelledData
+
+
+@dataclass(frozen=True)
+class Task:
+    """The data of a run, on the CPU.
+
+    Attributes:
+        train: To train on.
+        val: To choose by.
+        test: To test on.
+        corrupted: Corrupted test sets, made one at a time.
+        foreign: Inputs from elsewhere, by name.
+    """
+
+    train: LabelledData
+    val: LabelledData
+    test: LabelledData
+    corrupted: Callable[[], Iterator[Condition]]
+    foreign: dict[str, LabelledData]
+
+
+def task_of(data: DataSpec, evaluation: EvaluationSpec, *, seed: int) -> Task:
+    """The data of a run; what was drawn of them depends on the data and the seed, never on the method."""
+    parts = {part: _part(data, part, seed) for part in ("train", "val", "test")}
+    names = [*evaluation.ood, *(name for name in evaluation.ood_if_present if data.generated or _present(name))]
+    foreign = {name: _foreign(name, data) for name in names} if evaluation.test else {}
+    return Task(**parts, corrupted=lambda: corrupted_sets(data, evaluation, parts["test"]), foreign=foreign)
+
+
+@lru_cache(maxsize=8)
+def _part(data: DataSpec, part: str, seed: int) -> LabelledData:
+    if data.generated:
+        return generated(data.name, part, seed=seed)
+    if data.name == "mnist35":
+        return mnist.mnist35(part, train_size=data.train_size or None, seed=seed)
+    if data.name == "sst":
+        return sst.sst(part, embedding=data.encoder or None)
+    return catalogue.load(data.name, part)
+
+
+def _present(name: str) -> bool:
+    return catalogue.SETS[name].present
+
+
+@lru_cache(maxsize=4)
+def _foreign(name: str, data: DataSpec) -> LabelledData:
+    if data.generated:
+        return generated(data.name, "foreign", seed=0)
+    if name in {"mnist", "fashion"} and data.name.startswith("cifar10"):
+        return cifar.as_cifar(catalogue.load(name, "test"))
+    return catalogue.load(name, "test")
+
+
+def corrupted_sets(data: DataSpec, evaluation: EvaluationSpec, test: LabelledData) -> Iterator[Condition]:
+    """The corrupted test sets of a suite; none if no test data are looked at."""
+    if not evaluation.test or not evaluation.suite:
+        return
+    if evaluation.suite == "noise":
+        for level in evaluation.levels:
+            yield Condition(f"noise {level:g}", level, sst.with_noise(test, level, seed=NOISE_SEED))
+    elif evaluation.suite == "mnist-c":
+        for name in evaluation.corruptions or mnist_corruptions.CORRUPTIONS:
+            yield Condition(name, None, _corrupted_mnist(data, name, test))
+    else:
+        for name in evaluation.corruptions or cifar_corruptions.CORRUPTIONS:
+            for severity in evaluation.severities or cifar_corruptions.SEVERITIES:
+                yield Condition(f"{name} {severity}", None, _corrupted_cifar(data, name, severity, test))
+
+
+def _corrupted_mnist(data: DataSpec, name: str, test: LabelledData) -> LabelledData:
+    if data.generated:
+        changed = mnist_corruptions.corrupt(test.inputs, name, seed=CORRUPTION_SEED)
+        return test.with_inputs(changed, name=f"{test.name}, {name}")
+    return mnist.mnist35_c(name, seed=CORRUPTION_SEED)
+
+
+def _corrupted_cifar(data: DataSpec, name: str, severity: int, test: LabelledData) -> LabelledData:
+    if data.generated:
+        changed = cifar_corruptions.corrupt(test.inputs, name, severity, seed=CORRUPTION_SEED)
+        return test.with_inputs(changed, name=f"{test.name}, {name} {severity}")
+    make = cifar.cifar10_im_c if data.name == "cifar10-im" else cifar.cifar10_c
+    return make(name, severity, seed=CORRUPTION_SEED)
+
+
+def generated(name: str, part: str, *, seed: int) -> LabelledData:
+    """Tiny data of the shape of a set: classes that can just be told apart."""
+    shape = SHAPES[name]
+    num_classes = 10 if name.startswith("cifar10") else 2
+    count = SMOKE_TRAIN if part == "train" else SMOKE_TEST
+    generator = generator_for(seed, "generated", name, part)
+    labels = torch.arange(count) % num_classes
+    centres = torch.rand((num_classes, *shape), generator=generator_for(0, "generated", name))
+    values = (0.5 * centres[labels] + 0.5 * torch.rand((count, *shape), generator=generator)).clamp(0, 1)
+    if part == "foreign":
+        values = 1 - values
+    inputs = values if len(shape) == 1 else (255 * values).to(torch.uint8)
+    return LabelledData(
+        name=f"generated data in the shape of {name}, {part}",
+        inputs=inputs,
+        labels=labels,
+        class_names=tuple(str(k) for k in range(num_classes)),
+        source="random numbers, for a trial of the machinery",
+        licence="none needed",
+    )

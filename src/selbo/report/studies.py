@@ -1,0 +1,389 @@
+"""Statistics of a study: means over seeds with what is missing, paired differences, and the paper's values beside ours.
+
+A study is plain data: comparisons, each with methods, each with one run a seed. A column is named by what was tested
+and by a metric: ``clean.nll``, ``corrupted.nll`` (the mean over all corrupted conditions of a run), ``fog 3.nll`` (one
+condition), ``ood.svhn.auroc``. No run is dropped: a value from fewer runs than there are seeds says why.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from selbo.report.comparison import Value, _marked, _sign, mean_and_error
+
+Plain = Mapping[str, Any]
+
+CLEAN: Final = ("nll", "accuracy", "auroc", "ece")
+CORRUPTED: Final = ("nll", "accuracy", "ece")
+FOREIGN: Final = ("entropy_in", "entropy_out", "entropy_difference", "auroc")
+RARE: Final = ("f1_micro", "f1_macro")
+"""Metrics of the tables: on the clean test set, on corrupted ones, against inputs from elsewhere; and where classes are
+rare."""
+
+IMBALANCED: Final = frozenset({"cifar10-im"})
+"""Data sets with rare classes, where accuracy does not tell all."""
+
+LEVEL: Final = 0.95
+"""Of all intervals."""
+
+NORMAL_QUANTILE: Final = 1.96
+"""Half width of a 95 % interval in standard errors, for the paper's values, whose number of runs is not certain."""
+
+ROUNDING: Final = 0.0005
+"""Half of the last printed digit of the paper's tables; a standard error printed as 0.000 is not 0."""
+
+
+class Cell(NamedTuple):
+    """A metric of a method over the seeds; where `note` is not None it must be shown with the mean.
+
+    Attributes:
+        mean: Over the runs that have a value; None if none has.
+        error: Standard error of the mean (ddof 1); None for fewer than two runs.
+        runs: How many runs have a value.
+        seeds: How many runs there should be.
+        diverged: Runs that did not come to an end.
+        missing: Runs that are not there.
+        undefined: Runs that ended, but have no finite value here.
+        best: Whether no other method has a better mean.
+        close: Whether it is not the best, but its mean lies within one standard error of the best, that of the best.
+    """
+
+    mean: float | None
+    error: float | None
+    runs: int
+    seeds: int
+    diverged: int = 0
+    missing: int = 0
+    undefined: int = 0
+    best: bool = False
+    close: bool = False
+
+    @property
+    def value(self) -> Value:
+        """The same without the counts of what is missing."""
+        return Value(self.mean, self.error, self.runs, self.best, self.close)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every seed has a value."""
+        return self.runs == self.seeds
+
+    @property
+    def note(self) -> str | None:
+        """Why runs are not in the mean, such as ``2 of 5 diverged``; None if all are."""
+        counts = {"diverged": self.diverged, "missing": self.missing, "without a finite value": self.undefined}
+        return ", ".join(f"{count} of {self.seeds} {why}" for why, count in counts.items() if count) or None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the mean, from Student's t; None for fewer than two runs."""
+        if self.mean is None or self.error is None:
+            return None
+        return _around(self.mean, t_quantile(self.runs - 1) * self.error)
+
+
+class Difference(NamedTuple):
+    """A method less the reference, over the seeds that have both.
+
+    Attributes:
+        mean: Of the differences; None if there is no pair.
+        error: Its standard error (ddof 1); None for fewer than two pairs.
+        low: Lower end of the 95 % interval, from Student's t.
+        high: Upper end.
+        pairs: How many seeds have both.
+        seeds: How many there should be.
+    """
+
+    mean: float | None
+    error: float | None
+    low: float | None
+    high: float | None
+    pairs: int
+    seeds: int
+
+    @property
+    def clear(self) -> bool:
+        """Whether every seed has a pair and the interval does not hold 0."""
+        return self.pairs == self.seeds and self.low is not None and self.high is not None and self.low * self.high > 0
+
+
+class AgainstPaper(NamedTuple):
+    """Our value beside the paper's.
+
+    Attributes:
+        difference: Ours less the paper's; None if they cannot be compared.
+        overlap: Whether the 95 % intervals overlap; None if that cannot be said.
+        reason: Why something is None.
+    """
+
+    difference: float | None
+    overlap: bool | None
+    reason: str | None = None
+
+
+# --- columns and values ---
+
+
+def columns_of(comparison: Plain) -> list[str]:
+    """Columns of the tables that any run of a comparison has, in the order in which they are shown."""
+    rare = RARE if comparison.get("data", {}).get("name") in IMBALANCED else ()
+    foreign = list(dict.fromkeys(name for run in _ended(comparison) for name in run.get("ood") or {}))
+    wanted = [
+        *(f"clean.{metric}" for metric in (*CLEAN, *rare)),
+        *(f"corrupted.{metric}" for metric in (*CORRUPTED, *rare)),
+        *(f"ood.{name}.{metric}" for name in foreign for metric in FOREIGN),
+    ]
+    return [column for column in wanted if measured(comparison, column)]
+
+
+def all_columns(comparison: Plain) -> list[str]:
+    """Those of the tables first, then every other metric that any run has."""
+    metrics = dict.fromkeys(
+        name
+        for run in _ended(comparison)
+        for condition in run.get("conditions", {}).values()
+        for name in condition["metrics"]
+    )
+    others = [f"{place}.{metric}" for place in ("clean", "corrupted") for metric in metrics if metric != "num_examples"]
+    foreign = dict.fromkeys(
+        f"ood.{name}.{metric}"
+        for run in _ended(comparison)
+        for name, found in (run.get("ood") or {}).items()
+        for metric, number in found.items()
+        if isinstance(number, int | float)
+    )
+    shown = columns_of(comparison)
+    return [*shown, *(each for each in (*others, *foreign) if each not in shown and measured(comparison, each))]
+
+
+def split(column: str) -> tuple[str, str]:
+    """What was tested, and the metric.
+
+    Example:
+        >>> split("ood.svhn.auroc"), split("noise 0.1.nll")
+        (('ood.svhn', 'auroc'), ('noise 0.1', 'nll'))
+    """
+    place, dot, metric = column.rpartition(".")
+    if not (place and dot and metric):
+        raise ValueError(f"`column` must be a place and a metric with a dot between, but got {column!r}")
+    return place, metric
+
+
+def value(run: Plain | None, column: str, scaled: bool = False) -> float | None:
+    """A number of one run; None if the run is missing, diverged, or has no finite number there.
+
+    Args:
+        run: Of a method; None for a run that is not there.
+        column: Such as ``clean.nll``; a mean over corrupted conditions needs a finite number in every one.
+        scaled: Whether after temperature scaling.
+    """
+    place, metric = split(column)
+    if run is None or run.get("status") != "finished":
+        return None
+    conditions = run.get("conditions") or {}
+    part = "scaled" if scaled else "metrics"
+    if place.startswith("ood."):
+        found = (run.get("ood") or {}).get(place.removeprefix("ood.")) or {}
+        return _finite((found.get("scaled") or {} if scaled else found).get(metric))
+    if place != "corrupted":
+        return _finite(((conditions.get(place) or {}).get(part) or {}).get(metric))
+    numbers = [_finite((each.get(part) or {}).get(metric)) for name, each in conditions.items() if name != "clean"]
+    known = [number for number in numbers if number is not None]
+    return math.fsum(known) / len(known) if known and len(known) == len(numbers) else None
+
+
+def _finite(number: Any) -> float | None:
+    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+        return None
+    return float(number)
+
+
+def _ended(comparison: Plain) -> list[Plain]:
+    return [run for method in comparison["methods"] for run in method["runs"] if run and run["status"] == "finished"]
+
+
+def measured(comparison: Plain, column: str) -> bool:
+    """Whether any run has a finite number there."""
+    return any(value(run, column) is not None for run in _ended(comparison))
+
+
+# --- over seeds ---
+
+
+def cell(method: Plain, column: str, scaled: bool = False) -> Cell:
+    """A column of one method over the seeds, without a mark."""
+    return _cell(method["runs"], lambda run: value(run, column, scaled=scaled))
+
+
+def cells(comparison: Plain, column: str, scaled: bool = False) -> dict[str, Cell]:
+    """A column of all methods, by name, the best marked.
+
+    A method with a run that is missing or diverged cannot be the best: a mean over the runs that went well is not
+    comparable.
+    """
+    found = {method["name"]: cell(method, column, scaled=scaled) for method in comparison["methods"]}
+    seeds = max((each.seeds for each in found.values()), default=0)
+    values = {name: each.value for name, each in found.items()}
+    marked = _marked(values, sign=_sign(split(column)[1]), num_seeds=seeds)
+    return {name: each._replace(best=marked[name].best, close=marked[name].close) for name, each in found.items()}
+
+
+def timings(comparison: Plain) -> dict[str, Cell]:
+    """Seconds of training a run, by method."""
+
+    def seconds(run: Plain) -> float | None:
+        return _finite(run["seconds"].get("training")) if run["status"] == "finished" else None
+
+    return {method["name"]: _cell(method["runs"], seconds) for method in comparison["methods"]}
+
+
+def _cell(runs: Sequence[Plain | None], number: Callable[[Plain], float | None]) -> Cell:
+    there = [run for run in runs if run is not None]
+    diverged = sum(run["status"] != "finished" for run in there)
+    known = [found for run in there if (found := number(run)) is not None]
+    mean, error = mean_and_error(known) if known else (None, None)
+    undefined = len(there) - diverged - len(known)
+    return Cell(mean, error, len(known), len(runs), diverged, len(runs) - len(there), undefined)
+
+
+def paired(method: Plain, reference: Plain, column: str, scaled: bool = False) -> Difference:
+    """A method less the reference, seed by seed.
+
+    Args:
+        method: Whose runs are in the order of the seeds.
+        reference: With the same seeds.
+        column: Such as ``clean.nll``.
+        scaled: Whether after temperature scaling, of both.
+    """
+    both = [
+        (value(ours, column, scaled=scaled), value(theirs, column, scaled=scaled))
+        for ours, theirs in zip(method["runs"], reference["runs"], strict=True)
+    ]
+    differences = [a - b for a, b in both if a is not None and b is not None]
+    pairs, seeds = len(differences), len(both)
+    if not differences:
+        return Difference(None, None, None, None, 0, seeds)
+    mean, error = mean_and_error(differences)
+    if error is None:
+        return Difference(mean, None, None, None, pairs, seeds)
+    return Difference(mean, error, *_around(mean, t_quantile(pairs - 1) * error), pairs, seeds)
+
+
+def t_quantile(freedom: int) -> float:
+    """Half width of a 95 % interval, in standard errors, for so many degrees of freedom.
+
+    Example:
+        >>> t_quantile(4), t_quantile(1)
+        (2.7764, 12.7062)
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.5 + LEVEL / 2))
+
+
+def _around(middle: float, half: float) -> tuple[float, float]:
+    return middle - half, middle + half
+
+
+# --- beside the paper ---
+
+
+def published(comparison: Plain, method: str, column: str) -> tuple[float, float] | None:
+    """Mean and standard error that the paper reports; None if it does not."""
+    found = comparison.get("paper", {}).get(method, {}).get("values", {}).get(column)
+    return None if found is None else (float(found[0]), float(found[1]))
+
+
+def not_comparable(comparison: Plain, method: str, column: str) -> str | None:
+    """Why a number of the paper is not what ours measures; None if it is."""
+    reasons: Plain = comparison.get("paper", {}).get(method, {}).get("not_comparable", {})
+    found = reasons.get("all") or reasons.get(column.partition(".")[0])
+    return None if found is None else str(found)
+
+
+def against_paper(ours: Cell, paper: tuple[float, float], reason: str | None = None) -> AgainstPaper:
+    """Our value less the paper's, and whether the 95 % intervals overlap.
+
+    Ours is from Student's t with one degree of freedom less than runs. The paper's is its mean ± 1.96 times its
+    published standard error, each taken half of the last printed digit further, because they are rounded.
+
+    Args:
+        ours: A cell of the same column.
+        paper: Mean and standard error.
+        reason: Why they cannot be compared, if so; see `not_comparable`.
+    """
+    mean, error = paper
+    if reason is not None:
+        return AgainstPaper(None, None, reason)
+    if ours.mean is None:
+        return AgainstPaper(None, None, ours.note)
+    difference = ours.mean - mean
+    if not ours.complete:
+        return AgainstPaper(difference, None, ours.note)
+    if ours.interval is None:
+        return AgainstPaper(difference, None, "one run has no interval")
+    low, high = _around(mean, NORMAL_QUANTILE * (error + ROUNDING) + ROUNDING)
+    return AgainstPaper(difference, ours.interval[0] <= high and low <= ours.interval[1])
+
+
+# --- where the numbers come from ---
+
+
+class Tuned(NamedTuple):
+    """Validation NLL of the chosen settings, the lowest and the highest of all tried, and how many failed."""
+
+    chosen: float | None
+    low: float | None
+    high: float | None
+    failed: int
+
+
+def tuned(method: Plain) -> Tuned:
+    """What the tuning runs of a method found; a run without a finite NLL is one that failed."""
+    nll = [_finite(each["val_nll"]) for each in method["tried"]]
+    known = [each for each in nll if each is not None]
+    chosen = [found for each, found in zip(method["tried"], nll, strict=True) if is_chosen(method, each)]
+    low, high = min(known, default=None), max(known, default=None)
+    return Tuned(chosen[0] if chosen else None, low, high, len(nll) - len(known))
+
+
+def is_chosen(method: Plain, tried: Plain) -> bool:
+    """Whether this was chosen among what was tried."""
+    return all(tried[name] == setting for name, setting in method["chosen"].items())
+
+
+def provenance(results: Plain, comparison: Plain) -> str:
+    """One line: seeds, runs, code, machines and dates.
+
+    Example:
+        >>> made = {"selbo": "0.1.0", "code": None, "machine": "x86_64", "time": "2026-01-02T03:04:05Z"}
+        >>> method = {"runs": [{"status": "finished", "made_by": made}, None]}
+        >>> provenance({"seeds": [0, 1]}, {"methods": [method]})
+        'Seeds 0–1; 1 of 2 runs, 1 missing; selbo 0.1.0; on x86_64; 2026-01-02.'
+    """
+    runs = [run for method in comparison["methods"] for run in method["runs"]]
+    there = [run for run in runs if run is not None]
+    diverged = sum(run["status"] != "finished" for run in there)
+    counts = [f"{len(runs)} runs" if len(there) == len(runs) else f"{len(there)} of {len(runs)} runs"]
+    counts += [f"{len(runs) - len(there)} missing"] if len(there) < len(runs) else []
+    counts += [f"{diverged} diverged"] if diverged else []
+    parts = [_seeds(results["seeds"]), ", ".join(counts)]
+    made = [run["made_by"] for run in there]
+    if made:
+        parts.append(f"selbo {', '.join(sorted({_version(each) for each in made}))}")
+        parts.append(f"on {', '.join(sorted({str(each['machine']) for each in made}))}")
+        days = sorted({str(each["time"])[:10] for each in made})
+        parts.append(days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}")
+    return f"{'; '.join(parts)}."
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    if len(seeds) == 1:
+        return f"Seed {seeds[0]}"
+    if list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
+        return f"Seeds {seeds[0]}–{seeds[-1]}"
+    return f"Seeds {', '.join(map(str, seeds))}"
+
+
+def _version(made: Plain) -> str:
+    return f"{made['selbo']} ({made['code']})" if made.get("code") else str(made["selbo"])

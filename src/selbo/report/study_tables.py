@@ -1,0 +1,399 @@
+"""Tables of a study as Markdown, LaTeX, CSV and for the console, all from one small type."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from selbo import checks
+from selbo.files import replacing
+from selbo.report import studies
+from selbo.report.comparison import HIGHER_IS_BETTER, LOWER_IS_BETTER, Column
+from selbo.report.studies import Cell, Difference, Plain, split
+from selbo.report.tables import PERCENT, _cells, _short, metric_label, require_rich, texts
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+TRIAL: Final = "Trial on generated data: the numbers mean nothing."
+TRACKS: Final = {"published": "settings of the paper's code", "selbo": "our settings"}
+INTERVALS: Final = (
+    "Mean ± standard error. Difference: ours less the paper's. Intervals of 95 %: ours from Student's t; the paper's "
+    "is its mean ± 1.96 times its published standard error, both taken half of the last printed digit further."
+)
+DIFFERENCES: Final = ("clean.nll", "clean.accuracy", "clean.ece", "clean.f1_macro", "corrupted.nll", "corrupted.ece")
+CONSOLE: Final = ("clean.nll", "clean.accuracy", "clean.ece", "corrupted.nll", "corrupted.ece")
+"""Columns of the table of differences and of the console; the CSV files hold all of them."""
+
+LATEX: Final = str.maketrans(
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$"}
+    | {"±": r"$\pm$", "−": "$-$", "–": "--", "↓": r"$\downarrow$", "↑": r"$\uparrow$", "≤": r"$\leq$"}
+    | {"α": r"$\alpha$", "γ": r"$\gamma$", "ε": r"$\varepsilon$", "σ": r"$\sigma$"}
+)
+MARKDOWN: Final = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_|<"})
+"""What characters become in LaTeX and in Markdown."""
+
+
+class Head(NamedTuple):
+    """Head of a column: a label, and what stands above several of them."""
+
+    label: str
+    group: str = ""
+
+
+class Entry(NamedTuple):
+    """What stands in a place of a table; ``mark`` is ``best``, ``close`` or empty."""
+
+    text: str
+    mark: str = ""
+
+
+class Table(NamedTuple):
+    """A table to read, and the numbers behind it.
+
+    Attributes:
+        name: In file names.
+        title: What it shows.
+        heads: One a column.
+        rows: One entry a column.
+        align: One letter a column, ``l`` or ``r``.
+        notes: Sentences below it.
+        raw: Numbers that are not rounded, one dictionary a line of the CSV file.
+    """
+
+    name: str
+    title: str
+    heads: list[Head]
+    rows: list[list[Entry]]
+    align: str
+    notes: list[str]
+    raw: list[dict[str, Any]]
+
+
+# --- which tables there are ---
+
+
+def tables_of(results: Plain, comparison: Plain) -> list[Table]:
+    """All tables of one comparison that hold anything, in the order in which they are read.
+
+    Temperature scaling has tables of its own, with marks of their own, in the track ``selbo``.
+
+    Args:
+        results: Of a study, as `selbo.experiments.runner.gather` gives them.
+        comparison: One of its ``comparisons``.
+    """
+    ways = (False, True) if comparison["track"] == "selbo" else (False,)
+    made = [table for scaled in ways for table in _scores(results, comparison, scaled)]
+    made += [_differences(results, comparison, scaled) for scaled in ways]
+    made += [_paper(results, comparison)] if comparison.get("paper") else []
+    made += [_settings(results, comparison)]
+    return [table for table in made if table.rows and len(table.heads) > 1]
+
+
+def _scores(results: Plain, comparison: Plain, scaled: bool) -> Iterator[Table]:
+    methods, every = comparison["methods"], studies.all_columns(comparison)
+    remarks = [f"{method['title']}: {method['note']}" for method in methods if method.get("note")]
+    for name, title, foreign, notes in (
+        ("scores", "clean and corrupted test sets", False, [*_conditions(comparison), *remarks]),
+        ("ood", "inputs from elsewhere", True, _foreign_names(comparison)),
+    ):
+        columns = [column for column in studies.columns_of(comparison) if column.startswith("ood.") == foreign]
+        entries = [_entries(split(c)[1], list(studies.cells(comparison, c, scaled).values())) for c in columns]
+        raw = [
+            _place(results, comparison, method, scaled) | {"column": column} | _raw(cell)
+            for column in every
+            if column.startswith("ood.") == foreign
+            for method, cell in studies.cells(comparison, column, scaled).items()
+        ]
+        yield Table(
+            f"{name}-temperature" if scaled else name,
+            f"{_title(comparison)}: {title}{', temperature scaling on top' if scaled else ''}",
+            [Head("method"), *map(_head, columns)],
+            [[Entry(method["title"]), *(each[i] for each in entries)] for i, method in enumerate(methods)],
+            "l" + "r" * len(columns),
+            [_reading(results, methods), *notes, *_below(results, comparison)],
+            raw,
+        )
+
+
+def _differences(results: Plain, comparison: Plain, scaled: bool) -> Table:
+    others = [each for each in comparison["methods"] if each["name"] != comparison["reference"]]
+    (reference,) = (each for each in comparison["methods"] if each["name"] == comparison["reference"])
+    columns = [column for column in studies.columns_of(comparison) if column in DIFFERENCES]
+
+    def found(method: Plain, column: str) -> Difference:
+        return studies.paired(method, reference, column, scaled)
+
+    notes = [
+        f"Method less {reference['title']}, seed by seed: mean of the differences and its 95 % interval (Student's t).",
+        "Bold: the interval does not hold 0. Each interval stands for itself: of many, some miss by chance.",
+    ]
+    raw = [
+        _place(results, comparison, method["name"], scaled)
+        | {"reference": reference["name"], "column": column}
+        | _raw(found(method, column))
+        for column in studies.all_columns(comparison)
+        for method in others
+    ]
+    return Table(
+        "differences-temperature" if scaled else "differences",
+        f"{_title(comparison)}: difference from {reference['title']}{', temperature on both' if scaled else ''}",
+        [Head("method"), *map(_head, columns)],
+        [[Entry(each["title"]), *(_difference(column, found(each, column)) for column in columns)] for each in others],
+        "l" + "r" * len(columns),
+        [*notes, *_below(results, comparison)],
+        raw,
+    )
+
+
+def _paper(results: Plain, comparison: Plain) -> Table:
+    rows, raw, numbered = [], [], dict[str, int]()
+    if caveat := comparison["paper"].get("caveat"):
+        numbered[caveat] = 1
+    for method in comparison["methods"]:
+        name = method["name"]
+        for column in comparison["paper"].get(name, {}).get("values", {}):
+            theirs, ours = studies.published(comparison, name, column), studies.cell(method, column)
+            assert theirs is not None
+            barred = studies.not_comparable(comparison, name, column)
+            found = studies.against_paper(ours, theirs, barred)
+            there = studies.measured(comparison, column)
+            reason = found.reason if barred or there else "not measured"
+            verdict = reason or ("yes" if found.overlap else "no") + (f" [{numbered[caveat]}]" if caveat else "")
+            if barred:
+                verdict = f"cannot be compared [{numbered.setdefault(barred, len(numbered) + 1)}]"
+            place, metric = split(column)
+            shown = _entries(metric, [Cell(*theirs, 1, 1), ours if there else Cell(None, None, 0, 0)], precise=False)
+            gap = "–" if found.difference is None else _signed(metric, found.difference)
+            what = f"{_group(place)} {metric_label(metric)}"
+            rows.append([Entry(method["title"]), Entry(what), *shown, Entry(gap), Entry(verdict)])
+            raw.append(
+                _place(results, comparison, name)
+                | {"column": column, "paper_mean": theirs[0], "paper_standard_error": theirs[1]}
+                | _raw(ours)
+                | {"difference": found.difference, "overlap": found.overlap, "reason": reason, "caveat": caveat}
+            )
+    heads = [Head(label) for label in ("method", "measure", "paper", "ours", "difference", "intervals overlap")]
+    notes = [INTERVALS, *(f"[{number}] {text}" for text, number in numbered.items()), *_below(results, comparison)]
+    return Table("paper", f"{_title(comparison)}: the paper's values and ours", heads, rows, "llrrrl", notes, raw)
+
+
+def _settings(results: Plain, comparison: Plain) -> Table:
+    rows, raw = [], []
+    for method, took in zip(comparison["methods"], studies.timings(comparison).values(), strict=True):
+        tried, chosen, found = method["tried"], method["chosen"], studies.tuned(method)
+        grid = _named({name: dict.fromkeys(each[name] for each in tried) for name in chosen})
+        failed = f"; {found.failed} without a finite NLL" if found.failed else ""
+        cells = [
+            _named({name: [setting] for name, setting in chosen.items()}) or "–",
+            "–" if found.chosen is None else f"{found.chosen:.4f}",
+            "–" if found.low is None else f"{found.low:.4f}–{found.high:.4f}",
+            f"{len(tried)}: {grid}{failed}" if tried else "nothing",
+            "–" if took.mean is None else f"{took.mean:.1f}{f' ({took.note})' if took.note else ''}",
+        ]
+        rows.append([Entry(text) for text in (method["title"], *cells)])
+        raw += [
+            _place(results, comparison, method["name"])
+            | {"setting": _named({name: [each[name]] for name in chosen}), "val_nll": each["val_nll"]}
+            | {"chosen": studies.is_chosen(method, each), "training_seconds": took.mean}
+            for each in tried or [{"val_nll": None}]
+        ]
+    heads = [Head(each) for each in ("method", "chosen", "validation NLL", "of all tried", "tried", "training, s")]
+    notes = ["Chosen by validation NLL. Training: the mean over the seeds.", *_below(results, comparison)]
+    return Table("settings", f"{_title(comparison)}: what was tried and chosen", heads, rows, "llrrlr", notes, raw)
+
+
+# --- parts of tables ---
+
+
+def _title(comparison: Plain) -> str:
+    return f"{comparison['title']}, {TRACKS[comparison['track']]}"
+
+
+def _head(column: str) -> Head:
+    place, metric = split(column)
+    arrow = " ↓" if metric in LOWER_IS_BETTER else " ↑" if metric in HIGHER_IS_BETTER else ""
+    return Head(f"{metric_label(metric)}{arrow}", _group(place))
+
+
+def _group(place: str) -> str:
+    return f"against {place.removeprefix('ood.')}" if place.startswith("ood.") else place
+
+
+def _entries(metric: str, cells: Sequence[Cell], *, precise: bool = True) -> list[Entry]:
+    shown = texts(metric, [cell.value for cell in cells], num_seeds=0, precise=precise)
+    return [
+        Entry(
+            f"{text.mean}{f' ± {text.error}' if text.error else ''}{f' ({cell.note})' if cell.note else ''}",
+            "best" if cell.best else "close" if cell.close else "",
+        )
+        for cell, text in zip(cells, shown, strict=True)
+    ]
+
+
+def _difference(column: str, found: Difference) -> Entry:
+    metric = split(column)[1]
+    numbers = [None if each is None else _signed(metric, each, more=1) for each in found[:4]]
+    text = numbers[0] or "–"
+    text += f" [{numbers[2]}, {numbers[3]}]" if numbers[2] else ""
+    text += f" ({found.pairs} of {found.seeds} pairs)" if found.pairs < found.seeds else ""
+    return Entry(text, "best" if found.clear else "")
+
+
+def _signed(metric: str, number: float, *, more: int = 0) -> str:
+    scale, digits = (100.0, 1) if metric in PERCENT else (1.0, 3)
+    text = f"{scale * number:+.{digits + more}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", "−")
+
+
+def _reading(results: Plain, methods: Sequence[Plain]) -> str:
+    seeds = len(results["seeds"])
+    marks = " Bold: best of its column; italic: within one standard error of the best." if len(methods) > 1 else ""
+    return f"Mean ± standard error over {seeds} seeds.{marks}" if seeds > 1 else f"One seed.{marks}"
+
+
+def _conditions(comparison: Plain) -> list[str]:
+    counts = {len(run["conditions"]) - 1 for run in _tested(comparison)}
+    return [f"Corrupted: mean over {max(counts)} conditions of a run."] if counts and max(counts) > 1 else []
+
+
+def _foreign_names(comparison: Plain) -> list[str]:
+    named = {
+        key: found.get("name", key) for run in _tested(comparison) for key, found in (run.get("ood") or {}).items()
+    }
+    return [f"{'; '.join(f'{key}: {name}' for key, name in named.items())}. Entropies in nats."] if named else []
+
+
+def _tested(comparison: Plain) -> list[Plain]:
+    return [run for method in comparison["methods"] for run in method["runs"] if run and "conditions" in run]
+
+
+def _below(results: Plain, comparison: Plain) -> list[str]:
+    return [studies.provenance(results, comparison), *([TRIAL] if results["generated"] else [])]
+
+
+def _place(results: Plain, comparison: Plain, method: str, scaled: bool | None = None) -> dict[str, Any]:
+    how = {} if scaled is None else {"prediction": "temperature" if scaled else "as predicted"}
+    where = {"study": results["study"], "variant": comparison["variant"], "track": comparison["track"]}
+    return where | {"data": "generated" if results["generated"] else "real", "method": method} | how
+
+
+def _raw(found: Cell | Difference) -> dict[str, Any]:
+    numbers = {"standard_error" if key == "error" else key: number for key, number in found._asdict().items()}
+    return {key: number for key, number in numbers.items() if key not in ("best", "close")}
+
+
+def _named(settings: Mapping[str, Iterable[Any]]) -> str:
+    """Settings in words, each with its values."""
+    shown = {name: [f"{v:g}" if isinstance(v, float) else str(v) for v in values] for name, values in settings.items()}
+    return "; ".join(f"{name.replace('_', ' ')} {', '.join(values)}" for name, values in shown.items())
+
+
+# --- how they are written ---
+
+
+def markdown(table: Table) -> str:
+    """A table and its notes, without its title."""
+    marks = {"best": "**", "close": "*", "": ""}
+    heads = [" ".join(filter(None, (head.group, head.label))).translate(MARKDOWN) for head in table.heads]
+    rules = ["---:" if side == "r" else ":---" for side in table.align]
+    body = [[f"{marks[e.mark]}{e.text.translate(MARKDOWN)}{marks[e.mark]}" for e in row] for row in table.rows]
+    lines = [f"| {' | '.join(row)} |" for row in (heads, rules, *body)]
+    return "\n".join([*lines, "", *(f"{note.translate(MARKDOWN)}  " for note in table.notes)]).rstrip() + "\n"
+
+
+def latex(table: Table, label: str = "") -> str:
+    """A floating table in the style of booktabs, with its title as caption and its notes below."""
+    marks = {"best": r"\textbf{%s}", "close": r"\textit{%s}", "": "%s"}
+    top, rules, start = [], [], 1
+    for group, heads in groupby(table.heads, key=lambda head: head.group):
+        span = len(list(heads))
+        top.append(rf"\multicolumn{{{span}}}{{c}}{{{group.translate(LATEX)}}}" if group else " & " * (span - 1))
+        rules += [rf"\cmidrule(lr){{{start}-{start + span - 1}}}"] if group else []
+        start += span
+    rows = [" & ".join(marks[e.mark] % e.text.translate(LATEX) for e in row) + r" \\" for row in table.rows]
+    lines = [r"\begin{table}[htbp]", r"\centering\small", rf"\caption{{{table.title.translate(LATEX)}.}}"]
+    lines += [rf"\label{{{label}}}"] if label else []
+    lines += [r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"]
+    lines += [rf"\begin{{tabular}}{{{table.align}}}", r"\toprule"]
+    lines += [" & ".join(top) + r" \\", " ".join(rules)] if rules else []
+    lines += [" & ".join(head.label.translate(LATEX) for head in table.heads) + r" \\", r"\midrule", *rows]
+    notes = " ".join(note.translate(LATEX) for note in table.notes)
+    lines += [r"\bottomrule", r"\end{tabular}}", rf"\par\smallskip{{\footnotesize {notes}\par}}", r"\end{table}"]
+    return "\n".join(lines) + "\n"
+
+
+def comma_separated(tables: Iterable[Table]) -> str:
+    """The numbers behind tables of the same kind; what is not known is empty."""
+    raw = [row for table in tables for row in table.raw]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in raw for key in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(raw)
+    return text.getvalue()
+
+
+def write_tables(results: Plain, folder: Path) -> list[Path]:
+    """Write all tables of a study: for each track one Markdown and one LaTeX file, and a CSV file for each kind.
+
+    Args:
+        results: Of a study.
+        folder: Where to; it is made if it is not there.
+
+    Returns:
+        The paths written.
+    """
+    contents: dict[str, str] = {}
+    for track in dict.fromkeys(each["track"] for each in results["comparisons"]):
+        mine = [each for each in results["comparisons"] if each["track"] == track]
+        made = [(each["variant"], table) for each in mine for table in tables_of(results, each)]
+        title = f"# {results['title']}: {TRACKS[track]}\n\nIn the paper: {results['paper']}.\n".translate(MARKDOWN)
+        parts = [f"## {table.title.translate(MARKDOWN)}\n\n{markdown(table)}" for _, table in made]
+        contents[f"{track}.md"] = "\n".join([title, *parts])
+        labels = [f"tab:{results['study']}-{variant}-{track}-{table.name}" for variant, table in made]
+        floats = [latex(table, label) for label, (_, table) in zip(labels, made, strict=True)]
+        contents[f"{track}.tex"] = "\n".join(["% Needs the packages booktabs and graphicx.", *floats])
+        for name in dict.fromkeys(table.name for _, table in made):
+            contents[f"{track}-{name}.csv"] = comma_separated(table for _, table in made if table.name == name)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in contents.items():
+        with replacing(folder / name) as unfinished:
+            unfinished.write_text(text, encoding="utf-8")
+    return [folder / name for name in contents]
+
+
+def console(comparison: Plain, results: Plain, *, width: int = 80) -> "RichTable":
+    """The main numbers for a terminal; the best of a column is bold and has a star, a mean over fewer runs a dagger."""
+    require_rich()
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    found = {name: studies.cells(comparison, name) for name in studies.columns_of(comparison) if name in CONSOLE}
+    columns = [Column(*split(name), {key: cell.value for key, cell in each.items()}) for name, each in found.items()]
+    lines = [_cells(c, texts(c.metric, list(c.values.values()), num_seeds=0, precise=False)) for c in columns]
+    widths = [max(map(len, [*each, c.group, _short(c.metric)])) for c, each in zip(columns, lines, strict=True)]
+    room = checks.whole("width", width, at_least=40) - sum(1 + each for each in widths)
+    titles = {method["name"]: method["title"] for method in comparison["methods"]}
+    few = dict.fromkeys(f"† {titles[m]}: {c.note}." for each in found.values() for m, c in each.items() if c.note)
+    caption = [f"{_reading(results, ())} * best of its column.", *few, *_below(results, comparison)]
+    table = RichTable(
+        title=Text(_title(comparison)),
+        caption=Text(" ".join(caption)),
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=0,
+        show_edge=False,
+    )
+    table.add_column("\nmethod", width=max(8, min(room, max(map(len, titles.values())))), overflow="fold")
+    for column, characters in zip(columns, widths, strict=True):
+        table.add_column(f"{column.group}\n{_short(column.metric)}", justify="right", no_wrap=True, width=characters)
+    for i, (name, title) in enumerate(titles.items()):
+        row = [(each[i], cells[name]) for each, cells in zip(lines, found.values(), strict=True)]
+        parts = [Text(f"{text[:-1]}†" if c.note else text, style="bold" if c.best else "") for text, c in row]
+        table.add_row(Text(title), *parts)
+    return table

@@ -1,0 +1,174 @@
+"""Studies from the command line: all of them in a trial, killed and begun again, and nothing done twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from selbo.experiments import catalogue, plan, runner
+from selbo.experiments.study import TRACKS
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "selbo", *arguments]
+
+
+def selbo(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "80", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        command(*arguments), capture_output=True, text=True, timeout=timeout, check=False, env=environment
+    )
+
+
+def times(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mtime_ns for path in (folder / "runs").glob("*.json")}
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_every_study_runs_in_a_trial(name: str, tmp_path: Path) -> None:
+    study = runner.study_of(name, trial=True)
+    results = runner.reproduce(study, tmp_path / name, executor="here")
+    assert results["generated"]
+    assert {each["track"] for each in results["comparisons"]} == {track.name for track in study.tracks}
+    for comparison in results["comparisons"]:
+        for method in comparison["methods"]:
+            assert all(run["status"] == "finished" for run in method["runs"])
+            assert len(method["runs"]) == study.seeds
+
+
+def test_a_study_on_the_command_line_twice(tmp_path: Path) -> None:
+    arguments = ("reproduce", "sst", "--smoke", "--track", "published", "--out", str(tmp_path), "--jobs", "2")
+    first = selbo(*arguments, "--device", "cpu")
+    assert first.returncode == 0, first.stderr
+    folder = tmp_path / "sst-smoke"
+    before = times(folder)
+    study = runner.study_of("sst", trial=True)
+    assert len(before) == len(list(plan.final_jobs(study, ["published"], range(study.seeds), {})))
+    assert (folder / "report.html").is_file()
+    assert list((folder / "tables").glob("*.csv"))
+    assert list((folder / "figures").glob("*.png"))
+    assert max(map(len, first.stdout.splitlines())) <= 80 + len(str(folder))
+    again = selbo(*arguments, "--device", "cpu")
+    assert again.returncode == 0
+    assert times(folder) == before
+    for made in ("report.html", "study.json"):
+        assert (folder / made).is_file()
+    (folder / "report.html").unlink()
+    assert selbo("report", str(tmp_path)).returncode == 0
+    assert (folder / "report.html").is_file()
+    assert times(folder) == before
+
+
+def test_killed_and_begun_again_nothing_is_lost_but_the_run_in_flight(tmp_path: Path) -> None:
+    arguments = (
+        "reproduce",
+        "mnist35",
+        "--smoke",
+        "--track",
+        "published",
+        "--out",
+        str(tmp_path),
+        "--executor",
+        "here",
+    )
+    folder = tmp_path / "mnist35-smoke"
+    process = subprocess.Popen(
+        command(*arguments, "--device", "cpu"),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    deadline = time.monotonic() + 120
+    while len(list((folder / "runs").glob("*.json"))) < 3:
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = times(folder)
+    total = len(list(plan.final_jobs(runner.study_of("mnist35", trial=True), ["published"], range(2), {})))
+    assert 3 <= len(kept) < total
+    assert all(json.loads((folder / "runs" / name).read_text())["status"] == "finished" for name in kept)
+    again = selbo(*arguments, "--device", "cpu")
+    assert again.returncode == 0, again.stderr
+    after = times(folder)
+    assert len(after) == total
+    assert {name: after[name] for name in kept} == kept  # none of them was done again
+    undisturbed = runner.reproduce(
+        runner.study_of("mnist35", trial=True), tmp_path / "other", tracks=["published"], executor="here"
+    )
+    disturbed = runner.gather(folder)
+    for one, other in zip(undisturbed["comparisons"], disturbed["comparisons"], strict=True):
+        for method, same in zip(one["methods"], other["methods"], strict=True):
+            metrics = [[run["conditions"] for run in each["runs"]] for each in (method, same)]
+            assert metrics[0] == metrics[1]
+
+
+def test_a_run_that_fails_is_told_and_the_others_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from selbo.experiments import execute
+
+    study, calls = runner.study_of("scores", trial=True), 0
+    real = execute.map_of
+
+    def fails_once(*given: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise RuntimeError("out of luck")
+        return real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(execute, "map_of", fails_once)
+    with pytest.raises(runner.Failed, match=r"1 of 10 runs failed, the first, \w+, with RuntimeError: out of luck"):
+        runner.reproduce(study, tmp_path, executor="here")
+    assert len(times(tmp_path)) == 9
+    results = runner.gather(tmp_path)
+    missing = [run for each in results["comparisons"][0]["methods"] for run in each["runs"] if run is None]
+    assert len(missing) == 1
+    runner.reproduce(study, tmp_path, executor="here")
+    assert len(times(tmp_path)) == 10
+
+
+def test_a_folder_of_another_study_is_refused(tmp_path: Path) -> None:
+    runner.reproduce(runner.study_of("scores", trial=True), tmp_path, executor="here", seeds=1)
+    with pytest.raises(ValueError, match="holds a trial of the study 'scores'"):
+        runner.reproduce(runner.study_of("sst", trial=True), tmp_path, executor="here")
+
+
+def test_tracks_and_seeds_are_added_to_what_is_there(tmp_path: Path) -> None:
+    study = runner.study_of("sigma0", trial=True)
+    runner.reproduce(study, tmp_path, tracks=["published"], seeds=2, executor="here")
+    first = times(tmp_path)
+    results = runner.reproduce(study, tmp_path, tracks=["selbo"], seeds=1, executor="here")
+    assert [each["track"] for each in results["comparisons"]] == list(TRACKS)
+    assert results["seeds"] == [0, 1]
+    assert first.items() <= times(tmp_path).items()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("reproduce", "cifar100"), "NAME must be one of scores, sst"),
+        (("reproduce", "sst", "--track", "ours"), "`--track` must be published, selbo or both"),
+        (("reproduce", "sst", "--executor", "slurm"), "`--executor` must be one of"),
+        (("report", "nowhere"), "DIR must be a folder of selbo reproduce"),
+    ],
+)
+def test_wrong_use_is_one_sentence(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    found = selbo(*arguments, *(("--out", str(tmp_path)) if arguments[0] == "reproduce" else ()))
+    assert found.returncode == 2
+    assert message in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_the_list_fits_a_terminal() -> None:
+    found = selbo("list")
+    assert found.returncode == 0
+    assert all(name in found.stdout for name in catalogue.names())
+    assert max(map(len, found.stdout.splitlines())) <= 80

@@ -1,0 +1,145 @@
+"""From the words of a study to networks, regions and beliefs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from selbo.experiments import build
+from selbo.experiments.study import ModelSpec, Recipe
+from selbo.nn.gaussian import gaussians
+from selbo.objectives import ELBO, CrossEntropy, Evidential, IndependentSummary, LabelSmoothing, SummaryELBO
+from selbo.summary.beliefs import Beta, Masses, Uniform
+from selbo.summary.elicitation import expect
+from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
+
+MLP = ModelSpec("mlp", hidden=(5,))
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "kind", "regions"),
+    [
+        ("equal", 2, ScoreBins, 10),
+        ("unequal", 2, ScoreBins, 7),
+        ("equal-published", 2, ScoreBins, 10),
+        ("shells", 10, CornerShells, 21),
+        ("shells-published", 10, CornerShells, 21),
+        ("classes", 10, ClassRegions, 10),
+        ("confidence", 10, ConfidenceBins, 6),
+        ("confidence", 2, ConfidenceBins, 4),
+    ],
+)
+def test_partitions(name: str, classes: int, kind: type, regions: int) -> None:
+    found = build.partition_of(name, classes)
+    assert isinstance(found, kind)
+    assert found.num_regions == regions
+
+
+def test_published_bins_are_closed_and_steep() -> None:
+    steep = build.partition_of("equal-published", 2)
+    assert isinstance(steep, ScoreBins)
+    assert steep.closed
+    assert not build.partition_of("equal", 2).closed
+
+
+@pytest.mark.parametrize("name", ["", "even", "equal-paper"])
+def test_unknown_partitions_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="`partition"):
+        build.partition_of(name, 2)
+
+
+def test_beliefs() -> None:
+    assert isinstance(build.belief_of("uniform", 2), Uniform)
+    beta = build.belief_of("beta(0.5, 2)", 2)
+    assert isinstance(beta, Beta)
+    assert (beta.a, beta.b) == (0.5, 2.0)
+    bins = build.partition_of("equal", 2)
+    torch.testing.assert_close(build.belief_of("expect(0.9)", 2).masses(bins), expect(0.9).masses(bins))
+    shells = build.belief_of("shells(0.01, 0.09, 0.9)", 10).masses(build.partition_of("shells", 10))
+    torch.testing.assert_close(shells[[0, 9, 10, 19, 20]], torch.tensor([0.001, 0.001, 0.009, 0.009, 0.9]).double())
+
+
+def test_class_fractions_are_those_that_a_user_is_told() -> None:
+    found = build.belief_of("fractions", 10, data="cifar10-im")
+    assert isinstance(found, Masses)
+    ratios = torch.tensor([1.0, *(2.0**-k for k in range(1, 9)), 2.0**-8]).double()
+    torch.testing.assert_close(found.masses(ClassRegions(10)), ratios / ratios.sum())
+    torch.testing.assert_close(build.belief_of("fractions", 4).masses(ClassRegions(4)), torch.full((4,), 0.25).double())
+
+
+@pytest.mark.parametrize(
+    "text", ["", "gamma(1)", "beta(1)", "beta(1, x)", "uniform(1)", "expect()", "beta(1,1", "x uniform"]
+)
+def test_unknown_beliefs_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="`belief`"):
+        build.belief_of(text, 2)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kind"),
+    [
+        (Recipe("cross_entropy"), CrossEntropy),
+        (Recipe("cross_entropy", partition="equal", belief="uniform"), CrossEntropy),
+        (Recipe("label_smoothing", epsilon=0.1), LabelSmoothing),
+        (Recipe("evidential"), Evidential),
+        (Recipe("elbo", bayesian=True), ELBO),
+        (Recipe("summary_elbo", bayesian=True, partition="equal", belief="uniform"), SummaryELBO),
+        (Recipe("independent_summary", bayesian=True, partition="equal", belief="beta(5,5)"), IndependentSummary),
+    ],
+)
+def test_objectives(recipe: Recipe, kind: type) -> None:
+    found = build.objective_of(recipe, num_data=50, num_classes=2, data="sst")
+    assert isinstance(found, kind)
+    assert found.num_data == 50
+    assert found.has_summary == bool(recipe.partition)
+
+
+def test_concentration_may_be_a_multiple_of_the_data() -> None:
+    recipe = Recipe("summary_elbo", bayesian=True, partition="equal", belief="uniform", concentration=0.5)
+    plain = build.summary_of(recipe, num_data=200, num_classes=2, data="sst")
+    assert plain.concentration == 0.5
+    relative = Recipe(**{**vars(recipe), "per_example": True})
+    assert build.summary_of(relative, num_data=200, num_classes=2, data="sst").concentration == 100.0
+
+
+def test_the_published_histogram_has_its_constants() -> None:
+    recipe = Recipe("summary_elbo", bayesian=True, partition="equal-published", belief="uniform")
+    found = build.summary_of(recipe, num_data=200, num_classes=2, data="sst")
+    assert (found.pseudo_count, found.histogram_floor) == (1e-4, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [(MLP, 3), (ModelSpec("lenet"), 784), (ModelSpec("convnet"), 784), (ModelSpec("vgg11", width=0.02), 0)],
+)
+def test_networks_depend_on_their_seed_alone(model: ModelSpec, size: int) -> None:
+    def weights(seed: int) -> torch.Tensor:
+        net = build.network_of(model, Recipe("cross_entropy"), input_size=size, num_classes=2, seed=seed)
+        return torch.cat([each.flatten() for each in net.parameters()])
+
+    assert torch.equal(weights(3), weights(3))
+    assert not torch.equal(weights(3), weights(4))
+
+
+def test_published_start(seed: int) -> None:
+    recipe = Recipe("elbo", bayesian=True, start="published", prior_std=2.0)
+    net = build.network_of(ModelSpec("mlp", hidden=(400,)), recipe, input_size=50, num_classes=2, seed=seed)
+    first = gaussians(net)[0]
+    assert first.mean.mean().abs() < 0.005
+    assert first.mean.std().item() == pytest.approx(0.1, rel=0.05)
+    assert first.std.mean().item() == pytest.approx(0.049, rel=0.05)
+    assert first.prior_std == 2.0
+
+
+def test_relative_start() -> None:
+    recipe = Recipe("elbo", bayesian=True, start="relative", init_std=0.2)
+    net = build.network_of(ModelSpec("vgg11", width=0.02), recipe, input_size=0, num_classes=2, seed=0)
+    for each in gaussians(net):
+        spread = 0.2 * each.mean.abs()
+        torch.testing.assert_close(each.std[spread > 1e-6], spread[spread > 1e-6], rtol=1e-3, atol=0)
+    assert gaussians(net)[1].std.max() < 1e-15  # biases start at zero, and have no spread to speak of
+
+
+def test_unknown_model() -> None:
+    with pytest.raises(ValueError, match="`model` must be one of"):
+        build.network_of(ModelSpec("resnet"), Recipe("cross_entropy"), input_size=1, num_classes=2, seed=0)

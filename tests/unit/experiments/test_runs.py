@@ -1,0 +1,237 @@
+"""One run, its result on disk, and who carries it out."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sklearn.manifold import TSNE  # noqa: F401  (imported here, because its import draws random numbers)
+
+from selbo.data import sst
+from selbo.evaluation.predict import Prediction, mixture, predict
+from selbo.experiments import execute, executors, tasks
+from selbo.experiments.store import Store
+from selbo.experiments.study import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
+from selbo.models import MLP
+from selbo.nn import to_bayesian
+
+DATA = DataSpec("sst", generated=True)
+RECIPE = Recipe("cross_entropy", steps=5, batch_size=16)
+EVALUATION = EvaluationSpec(draws=3, suite="noise", levels=(0.5, 1.0), ood=("fashion",))
+SPEC = RunSpec(DATA, ModelSpec("mlp", hidden=(4,)), RECIPE, EVALUATION, 0)
+
+
+def without_times(result: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in result.items() if key not in {"seconds", "made_by"}}
+
+
+# --- what is found ---
+
+
+@pytest.fixture(scope="module")
+def result() -> dict[str, Any]:
+    return execute.carry_out(SPEC)
+
+
+def test_a_result_says_everything_and_is_json(result: dict[str, Any]) -> None:
+    again = json.loads(json.dumps(result, allow_nan=False))
+    assert again["id"] == SPEC.id
+    assert again["status"] == "finished"
+    assert again["spec"]["recipe"]["steps"] == 5
+    assert set(again["conditions"]) == {"clean", "noise 0.5", "noise 1"}
+    assert again["conditions"]["noise 0.5"]["level"] == 0.5
+    for condition in (again["val"], *again["conditions"].values()):
+        assert condition["metrics"]["nll"] > 0
+        assert set(condition["scaled"]) == set(condition["metrics"])
+    assert again["ood"]["fashion"]["entropy_difference"] == pytest.approx(
+        again["ood"]["fashion"]["entropy_out"] - again["ood"]["fashion"]["entropy_in"]
+    )
+    assert sum(again["score_histogram"]) == again["sizes"]["test"] == tasks.SMOKE_TEST
+    assert math.fsum(again["histogram"]["masses"]) == pytest.approx(1)
+    assert {"selbo", "torch", "python", "machine", "code", "time"} <= set(again["made_by"])
+    assert len(again["data"]["train"]) == 64
+    assert again["seconds"]["all"] >= again["seconds"]["training"] > 0
+
+
+def test_the_numbers_are_those_of_the_network(result: dict[str, Any]) -> None:
+    task = tasks.task_of(DATA, EVALUATION, seed=0)
+    member = execute._trained(SPEC, task, device="cpu", member=0)
+    log_probs = member.network(task.test.network_inputs()).log_softmax(-1)
+    nll = torch.nn.functional.nll_loss(log_probs, task.test.labels).item()
+    assert result["conditions"]["clean"]["metrics"]["nll"] == pytest.approx(nll, rel=1e-5)
+    noisy = sst.with_noise(task.test, 0.5, seed=tasks.NOISE_SEED)
+    hits = (member.network(noisy.network_inputs()).argmax(-1) == noisy.labels).double().mean().item()
+    assert result["conditions"]["noise 0.5"]["metrics"]["accuracy"] == pytest.approx(hits)
+
+
+def test_the_same_run_has_the_same_result(result: dict[str, Any]) -> None:
+    assert without_times(execute.carry_out(SPEC)) == without_times(result)
+
+
+def test_a_tuning_run_looks_at_no_test_data() -> None:
+    found = execute.carry_out(replace(SPEC, evaluation=EvaluationSpec(draws=3, test=False)))
+    assert found["val"]["metrics"]["nll"] > 0
+    assert not {"conditions", "ood", "histogram"} & set(found)
+
+
+def test_a_run_that_diverges_is_a_result() -> None:
+    found = execute.carry_out(replace(SPEC, recipe=replace(RECIPE, learning_rate=1e30, steps=20)))
+    assert found["status"] == "diverged"
+    assert "not finite" in found["error"] or "not numbers" in found["error"]
+    assert "conditions" not in found
+    json.dumps(found, allow_nan=False)
+
+
+def test_temperature_is_that_of_the_validation_data(result: dict[str, Any]) -> None:
+    assert result["temperature"] > 0
+    assert result["val"]["scaled"]["nll"] <= result["val"]["metrics"]["nll"] + 1e-9
+
+
+def test_a_map_of_the_test_set() -> None:
+    found = execute.carry_out(replace(SPEC, evaluation=replace(EVALUATION, suite="", scores=True)))
+    assert len(found["map"]["places"]) == len(found["map"]["scores"]) == tasks.SMOKE_TEST
+    assert all(0 <= score <= 1 for score in found["map"]["scores"])
+
+
+def test_a_summary_keeps_its_belief() -> None:
+    recipe = Recipe(
+        "summary_elbo", steps=3, batch_size=16, bayesian=True, partition="unequal", belief="uniform", concentration=10.0
+    )
+    found = execute.carry_out(replace(SPEC, recipe=recipe))
+    assert found["histogram"]["belief"]["concentration"] == 10.0
+    assert len(found["histogram"]["belief"]["s0"]) == len(found["histogram"]["masses"]) == 7
+
+
+# --- ensembles ---
+
+
+def test_an_ensemble_is_the_mean_of_its_members() -> None:
+    spec = replace(SPEC, recipe=replace(RECIPE, members=3))
+    task = tasks.task_of(DATA, EVALUATION, seed=0)
+    members = [execute._trained(spec, task, device="cpu", member=i) for i in range(3)]
+    inputs = task.test.network_inputs()
+    probs = torch.stack([each.network(inputs).softmax(-1) for each in members])
+    assert not torch.allclose(probs[0], probs[1])
+    expected = torch.nn.functional.nll_loss(probs.mean(0).log(), task.test.labels).item()
+    assert execute.carry_out(spec)["conditions"]["clean"]["metrics"]["nll"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_disagreement_of_members_is_doubt(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(20, 3, generator=generator)
+    nets = [to_bayesian(MLP((3, 4, 2), generator=generator), init_std=0.3) for _ in range(2)]
+    parts = [predict(net, inputs, 8, generator=generator) for net in nets]
+    together = mixture(parts)
+    assert isinstance(together, Prediction)
+    torch.testing.assert_close(together.probs, (parts[0].probs + parts[1].probs) / 2)
+    torch.testing.assert_close(together.entropy, together.expected_entropy + together.mutual_information)
+    own = (parts[0].mutual_information + parts[1].mutual_information) / 2
+    assert (together.mutual_information >= own - 1e-6).all()
+    one = mixture(parts[:1])
+    torch.testing.assert_close(one.probs, parts[0].probs)
+    with pytest.raises(ValueError, match="at least one prediction"):
+        mixture([])
+
+
+# --- data ---
+
+
+@pytest.mark.parametrize("name", ["sst", "mnist35", "cifar10", "cifar10-im"])
+def test_generated_data_have_the_shape_of_the_set(name: str) -> None:
+    train, again, other = (tasks.generated(name, "train", seed=seed) for seed in (0, 0, 1))
+    assert tuple(train.inputs.shape[1:]) == tasks.SHAPES[name]
+    assert torch.equal(train.inputs, again.inputs)
+    assert not torch.equal(train.inputs, other.inputs)
+    assert "generated" in train.name
+
+
+@pytest.mark.parametrize(
+    ("name", "suite", "count"), [("mnist35", "mnist-c", 15), ("cifar10", "cifar10-c", 95), ("sst", "noise", 2)]
+)
+def test_corrupted_sets_come_one_at_a_time(name: str, suite: str, count: int) -> None:
+    data = DataSpec(name, generated=True)
+    asked = EvaluationSpec(suite=suite, levels=(0.2, 0.4) if suite == "noise" else ())
+    test = tasks.task_of(data, asked, seed=0).test
+    few = test.rows(range(4))
+    found = list(tasks.corrupted_sets(data, asked, few))
+    assert len(found) == len({each.name for each in found}) == count
+    assert all(torch.equal(each.data.labels, few.labels) for each in found)
+
+
+# --- on disk ---
+
+
+def test_a_store_keeps_results_whole(tmp_path: Path, result: dict[str, Any]) -> None:
+    store = Store(tmp_path / "study")
+    assert store.read(SPEC) is None
+    assert not store.has(SPEC)
+    store.write(result)
+    assert store.has(SPEC)
+    assert store.read(SPEC) == json.loads(json.dumps(result))
+    assert [path.name for path in store.runs.iterdir()] == [f"{SPEC.id}.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "other"}'])
+def test_a_file_that_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
+    store = Store(tmp_path)
+    store.runs.mkdir()
+    store.path(SPEC.id).write_text(text)
+    with pytest.raises(ValueError, match="remove it, and the run is done again"):
+        store.read(SPEC)
+
+
+# --- executors ---
+
+FOUR = [replace(SPEC, seed=seed) for seed in range(2)] + [replace(SPEC, recipe=replace(RECIPE, members=2), seed=7)]
+
+
+def carried_out(name: str, folder: Path) -> dict[str, dict[str, Any]]:
+    started, ended = [], []
+    works = [executors.Work(spec, str(folder), "cpu") for spec in FOUR]
+    executors.BY_NAME[name](works, 2, started.append, lambda spec, how: ended.append((spec, how.status)))
+    assert {spec.id for spec in started} == {spec.id for spec in FOUR}
+    assert {(spec.id, status) for spec, status in ended} == {(spec.id, "finished") for spec in FOUR}
+    found = {spec.id: Store(folder).read(spec) for spec in FOUR}
+    return {key: without_times(value) for key, value in found.items() if value is not None}
+
+
+def test_executors_give_the_same_results(tmp_path: Path) -> None:
+    assert carried_out("here", tmp_path / "here") == carried_out("processes", tmp_path / "processes")
+
+
+def test_ray_gives_the_same_results(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    before = random.getstate()  # which ray uses
+    try:
+        assert carried_out("ray", tmp_path / "ray") == carried_out("here", tmp_path / "here")
+    finally:
+        random.setstate(before)
+
+
+def test_ray_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(ValueError, match=r"pip install 'selbo\[sweep\]'"):
+        executors.ray([], 1, print, print)
+
+
+def test_a_run_that_fails_is_told_and_leaves_nothing(tmp_path: Path) -> None:
+    wrong = replace(SPEC, model=ModelSpec("resnet"))
+    told: list[executors.Done] = []
+    executors.here([executors.Work(wrong, str(tmp_path), "cpu")], 1, lambda _: None, lambda _, how: told.append(how))
+    assert told[0].status == "failed"
+    assert "`model` must be one of" in str(told[0].error)
+    assert not Store(tmp_path).has(wrong)
+
+
+def test_the_code_version_is_a_commit_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELBO_CODE_VERSION", "abc")
+    assert execute.code_version() == "abc"
+    monkeypatch.delenv("SELBO_CODE_VERSION")
+    found = execute.code_version()
+    assert found is None or 7 <= len(found) <= 14

@@ -1,0 +1,235 @@
+"""Studies as data: what is read, what is refused, which runs there are, and how settings are chosen."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from selbo.experiments import build, catalogue, plan
+from selbo.experiments.smoke import smoke
+from selbo.experiments.study import TRACKS, DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec, Study
+
+tomllib = pytest.importorskip("tomllib")
+
+SMALL: dict[str, Any] = tomllib.loads(
+    """
+name = "small"
+title = "A small study"
+paper = "Table 0"
+seeds = 2
+[[variants]]
+name = "a"
+title = "A"
+data = { name = "sst" }
+model = { name = "mlp", hidden = [8] }
+[[variants]]
+name = "b"
+title = "B"
+data = { name = "sst" }
+model = { name = "mlp", hidden = [4] }
+[variants.changes.selbo]
+steps = 7
+[variants.changes."selbo.elbo"]
+prior_std = 2
+[tracks.selbo]
+reference = "elbo"
+recipe = { bayesian = true, steps = 5 }
+evaluation = { draws = 3, suite = "noise", levels = [0, 1] }
+[[tracks.selbo.methods]]
+name = "elbo"
+title = "ELBO"
+objective = "elbo"
+grid = { kl_weight = [1, 0.1], prior_std = [1.0, 0.5] }
+[[tracks.selbo.methods]]
+name = "plain"
+title = "plain"
+objective = "cross_entropy"
+bayesian = false
+grid = { weight_decay = [0.0, 0.1] }
+[[tracks.selbo.methods]]
+name = "ensemble"
+title = "ensemble"
+objective = "cross_entropy"
+bayesian = false
+members = 5
+chosen_with = "plain"
+"""
+)
+
+
+@pytest.fixture
+def small() -> Study:
+    return catalogue.from_toml(SMALL)
+
+
+# --- reading ---
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """The small study with one entry set; a path such as `tracks.selbo.methods.0.colour`."""
+    content = copy.deepcopy(SMALL)
+    *way, last = path.split(".")
+    place: Any = content
+    for key in way:
+        place = place[int(key)] if isinstance(place, list) else place[key]
+    place[last] = value
+    return content
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("colour", 1, "unknown key 'colour'"),
+        ("variants.0.colour", 1, "variants: unknown key 'colour'"),
+        ("variants.0.data.size", 1, r"variants.data: unknown key 'size'"),
+        ("variants.1.changes.ours", {}, "must be one of"),
+        ("variants.1.changes.selbo", {"step": 1}, "changes.selbo: unknown key 'step'"),
+        ("tracks.selbo.evaluation.draw", 1, "tracks.selbo.evaluation: unknown key 'draw'"),
+        ("tracks.selbo.recipe.lr", 1, "method 'elbo': unknown key 'lr'"),
+        ("tracks.selbo.methods.0.grid", {"alpha": [1]}, "grid: unknown key 'alpha'"),
+        ("tracks.selbo.methods.0.grid", {"steps": [1, "two"]}, "`steps` must be int, but got 'two'"),
+        ("tracks.selbo.methods.0.steps", 1.5, "`steps` must be int, but got 1.5"),
+        ("tracks.selbo.methods.0.bayesian", 1, "`bayesian` must be bool, but got 1"),
+        ("tracks.selbo.methods.0.objective", "magic", "`objective` must be one of"),
+        ("tracks.selbo.methods.1.objective", "elbo", "`bayesian` must be true"),
+        ("tracks.selbo.methods.0.belief", "uniform", "belong together"),
+        ("tracks.selbo.methods.2.chosen_with", "nobody", "`chosen_with of ensemble` must be one of"),
+        ("tracks.selbo.reference", "nobody", "`reference` must be one of"),
+        ("tracks.ours", {}, "`track` must be one of"),
+    ],
+)
+def test_what_is_not_known_is_an_error(path: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        catalogue.from_toml(changed(path, value))
+
+
+def test_whole_numbers_are_floats_where_floats_are_meant(small: Study) -> None:
+    assert small.tracks[0].evaluation.levels == (0.0, 1.0)
+    assert all(isinstance(level, float) for level in small.tracks[0].evaluation.levels)
+    assert isinstance(small.tracks[0].methods[0].candidates()[0].kl_weight, float)
+
+
+def test_all_studies_can_be_read_and_named() -> None:
+    files = {path.name for path in resources.files("selbo.experiments").joinpath("specs").iterdir()}
+    assert files == {f"{name}.toml" for name in (*catalogue.names(), "studies", "paper")}
+    for name in catalogue.names():
+        assert catalogue.load(name).name == name
+    with pytest.raises(ValueError, match="`study` must be one of"):
+        catalogue.load("cifar100")
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_every_study_is_sound(name: str) -> None:
+    study = catalogue.load(name)
+    for track in study.tracks:
+        assert track.name in TRACKS
+        for method in track.methods:
+            for variant in study.variants:
+                for recipe in variant.adapted(track, method).candidates():
+                    classes = 10 if variant.data.name.startswith("cifar10") else 2
+                    build.objective_of(recipe, num_data=100, num_classes=classes, data=variant.data.name)
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_methods_of_our_track_have_the_same_budget(name: str) -> None:
+    study = catalogue.load(name)
+    budgets = {
+        len(method.candidates())
+        for track in study.tracks
+        if track.name == "selbo"
+        for method in track.methods
+        if not method.chosen_with
+    }
+    assert len(budgets) <= 1
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_the_published_track_chooses_nothing(name: str) -> None:
+    for track in catalogue.load(name).tracks:
+        if track.name == "published":
+            assert all(len(method.candidates()) == 1 for method in track.methods)
+
+
+# --- identity ---
+
+
+def spec(**changes: Any) -> RunSpec:
+    found = RunSpec(DataSpec("sst"), ModelSpec("mlp"), Recipe("cross_entropy"), EvaluationSpec(), 0)
+    return replace(found, **changes)
+
+
+def test_identity_is_the_whole_configuration() -> None:
+    others = [
+        spec(seed=1),
+        spec(data=DataSpec("sst", train_size=5)),
+        spec(model=ModelSpec("mlp", width=2.0)),
+        spec(recipe=Recipe("cross_entropy", learning_rate=2e-3)),
+        spec(evaluation=EvaluationSpec(draws=5)),
+    ]
+    assert len({each.id for each in [spec(), *others]}) == 6
+    assert spec().id == spec().id
+    assert len(spec().id) == 20
+
+
+# --- runs ---
+
+
+def test_tuning_runs_look_at_validation_data_alone(small: Study) -> None:
+    jobs = list(plan.tuning_jobs(small, ["selbo"]))
+    assert len(jobs) == 2 * (4 + 2)  # the ensemble takes what plain has
+    assert not any(job.spec.evaluation.test for job in jobs)
+    assert {job.spec.seed for job in jobs} == {plan.TUNING_SEED}
+
+
+def test_final_runs_have_the_settings_of_the_lowest_validation_nll(small: Study) -> None:
+    tuning = list(plan.tuning_jobs(small, ["selbo"]))
+    nll = {job.spec.id: 1.0 for job in tuning}
+    best = next(
+        job.spec
+        for job in tuning
+        if (job.variant, job.method) == ("a", "elbo")
+        and (job.spec.recipe.kl_weight, job.spec.recipe.prior_std) == (0.1, 0.5)
+    )
+    plain = next(
+        job.spec for job in tuning if (job.variant, job.method) == ("b", "plain") and job.spec.recipe.weight_decay
+    )
+    nll |= {best.id: 0.5, plain.id: 0.2}
+    final = list(plan.final_jobs(small, ["selbo"], range(3), nll))
+    assert len(final) == 2 * 3 * 3
+    recipes = {(job.variant, job.method): job.spec.recipe for job in final}
+    assert (recipes["a", "elbo"].kl_weight, recipes["a", "elbo"].prior_std) == (0.1, 0.5)
+    assert recipes["b", "plain"].weight_decay == recipes["b", "ensemble"].weight_decay == 0.1
+    assert recipes["a", "plain"].weight_decay == recipes["a", "ensemble"].weight_decay == 0.0
+    assert recipes["b", "ensemble"].members == 5
+    assert all(job.spec.evaluation.test for job in final)
+
+
+def test_a_run_that_diverged_is_never_chosen(small: Study) -> None:
+    variant, track = small.variants[0], small.tracks[0]
+    method = track.method("plain")
+    ids = [plan.tuning_spec(variant, track, recipe).id for recipe in method.candidates()]
+    assert plan.chosen(variant, track, method, {ids[0]: None, ids[1]: 9.0}).weight_decay == 0.1
+    assert plan.chosen(variant, track, method, {ids[0]: None, ids[1]: None}).weight_decay == 0.0
+
+
+def test_changes_of_a_variant(small: Study) -> None:
+    (track,) = small.tracks
+    first, second = small.variants
+    assert first.adapted(track, track.method("elbo")).recipe.steps == 5
+    changed_recipe = second.adapted(track, track.method("elbo")).recipe
+    assert (changed_recipe.steps, changed_recipe.prior_std) == (7, 2.0)
+    assert second.adapted(track, track.method("plain")).recipe.prior_std == 1.0
+
+
+def test_a_trial_is_small_and_has_other_runs(small: Study) -> None:
+    trial = smoke(small)
+    assert trial.generated
+    jobs = list(plan.final_jobs(trial, ["selbo"], range(trial.seeds), {}))
+    assert all(job.spec.data.generated for job in jobs)
+    assert {job.spec.recipe.steps for job in jobs} == {4}
+    real = {job.spec.id for job in plan.final_jobs(small, ["selbo"], range(5), {})}
+    assert not real & {job.spec.id for job in jobs}
