@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +19,7 @@ from selbo.evaluation.evaluate import evaluate_ood
 from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
 from selbo.experiments import build, outcomes
 from selbo.experiments.study import RUN_FORMAT, RunSpec
-from selbo.experiments.tasks import Task, task_of
+from selbo.experiments.tasks import Condition, Task, task_of
 from selbo.objectives import Objective
 from selbo.seeding import derive, generator_for
 from selbo.summary.partitions import ConfidenceBins, Partition, ScoreBins
@@ -26,7 +27,8 @@ from selbo.training import Diverged, fit
 from selbo.version import __version__
 
 PACKAGES: Final = ("torch", "numpy", "scipy")
-BATCH: Final = 4096
+IMAGES_AT_A_TIME: Final = 4096
+VECTORS_AT_A_TIME: Final = 1 << 15
 """Inputs of a prediction at a time: the weights are drawn once for all of them."""
 
 LARGE: Final = ("vgg11",)
@@ -123,15 +125,19 @@ class Evaluation:
 
     def predict(self, data: LabelledData, draws: int) -> Prediction:
         """What the networks say of a set, on the CPU."""
-        inputs = data.to(self.device).network_inputs()
+        return self.predict_inputs(data.to(self.device).network_inputs(), draws)
+
+    def predict_inputs(self, inputs: Tensor, draws: int) -> Prediction:
+        """What the networks say of inputs that are on their device, on the CPU."""
+        at_a_time = VECTORS_AT_A_TIME if inputs.ndim == 2 else IMAGES_AT_A_TIME
         predictions = []
         for i, member in enumerate(self.members):
             noise = generator_for(self.spec.seed, "prediction", i, device=self.device)
             found = predict(
-                member.network, inputs, draws, objective=member.objective, generator=noise, batch_size=BATCH
+                member.network, inputs, draws, objective=member.objective, generator=noise, batch_size=at_a_time
             )
             if bool(found.log_probs.isnan().any()):
-                raise Diverged(f"the predictions for {data.name} are not numbers")
+                raise Diverged("the predictions are not numbers")
             predictions.append(Prediction(*(each.cpu() for each in vars(found).values())))
         return predictions[0] if len(predictions) == 1 else mixture(predictions)
 
@@ -150,8 +156,7 @@ class Evaluation:
         labels = self.task.test.labels
         conditions = {"clean": self._condition(clean, labels, level=0.0)}
         draws = evaluation.corrupted_draws or evaluation.draws
-        for condition in self.task.corrupted():
-            seen = self.predict(condition.data, draws)
+        for condition, seen in self._corrupted(draws):
             conditions[condition.name] = self._condition(seen, condition.data.labels, level=condition.level)
         found |= {
             "conditions": conditions,
@@ -163,6 +168,20 @@ class Evaluation:
         if evaluation.scores:
             found["map"] = map_of(self.task.test, clean)
         return found
+
+    def _corrupted(self, draws: int) -> Iterator[tuple[Condition, Prediction]]:
+        """Predictions for the corrupted sets: for sets of vectors, which are small, all in one pass."""
+        if self.task.test.inputs.ndim > 2:
+            for condition in self.task.corrupted():
+                yield condition, self.predict(condition.data, draws)
+            return
+        together = list(self.task.corrupted())
+        if together:
+            inputs = torch.cat([each.data.to(self.device).network_inputs() for each in together])
+            found = self.predict_inputs(inputs, draws)
+            sizes = [len(each.data) for each in together]
+            parts = zip(*(values.split(sizes) for values in vars(found).values()), strict=True)
+            yield from zip(together, (Prediction(*part) for part in parts), strict=True)
 
     def _condition(self, prediction: Prediction, labels: Tensor, *, level: float | None) -> dict[str, Any]:
         """Metrics as predicted and, under ``scaled``, with the temperature of the validation data."""
