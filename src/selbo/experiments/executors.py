@@ -18,11 +18,12 @@ EXECUTORS: Final = ("processes", "here", "ray")
 
 
 class Work(NamedTuple):
-    """A run, where its result goes, and on which device it is carried out."""
+    """A run, where its result goes, and with what it is carried out: a device, and threads of the processor."""
 
     spec: RunSpec
     folder: str
     device: str
+    threads: int = 1
 
 
 class Done(NamedTuple):
@@ -42,7 +43,7 @@ def do(work: Work) -> Done:
     """Carry a run out and keep its result; an error that is not a divergence is told, and nothing is kept."""
     store = Store(Path(work.folder))
     try:
-        with one_thread(work.device):
+        with threads(work.threads):
             result = carry_out(work.spec, device=work.device)
         store.write(result)
     except (KeyboardInterrupt, SystemExit):
@@ -53,11 +54,13 @@ def do(work: Work) -> Done:
 
 
 @contextmanager
-def one_thread(device: str) -> Iterator[None]:
-    """One thread on a CPU, so that results do not depend on how many runs there are at a time."""
+def threads(count: int) -> Iterator[None]:
+    """So many threads for a run.
+
+    On a CPU it is always one, so that results do not depend on how many runs there are at a time.
+    """
     before = torch.get_num_threads()
-    if device == "cpu":
-        torch.set_num_threads(1)
+    torch.set_num_threads(count)
     try:
         yield
     finally:

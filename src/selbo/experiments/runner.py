@@ -6,6 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import torch
+
 from selbo import checks
 from selbo.experiments import catalogue, plan, smoke
 from selbo.experiments.executors import BY_NAME, Done, Work
@@ -92,6 +94,10 @@ class _Carrying:
         self.done = self.running = 0
         self.failed: list[Done] = []
 
+    def _threads(self) -> int:
+        """One beside a CPU run, for the same numbers however many there are; beside a GPU an equal share."""
+        return 1 if self.device == "cpu" else max(1, torch.get_num_threads() // self.jobs)
+
     def all(self, specs: Sequence[RunSpec], *, also: int) -> None:
         """Those that are missing; ``also`` more will follow."""
         unique = list({spec.id: spec for spec in specs}.values())
@@ -116,7 +122,7 @@ class _Carrying:
 
         say("")
         if missing:
-            works = [Work(spec, str(self.store.folder), self.device) for spec in missing]
+            works = [Work(spec, str(self.store.folder), self.device, self._threads()) for spec in missing]
             self.executor(works, self.jobs, started, ended)
         if self.failed:
             first = self.failed[0]

@@ -15,7 +15,7 @@ from sklearn.manifold import TSNE  # noqa: F401  (imported here, because its imp
 
 from selbo.data import sst
 from selbo.evaluation.predict import Prediction, mixture, predict
-from selbo.experiments import execute, executors, tasks
+from selbo.experiments import execute, executors, kept, tasks
 from selbo.experiments.store import Store
 from selbo.experiments.study import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.models import MLP
@@ -235,3 +235,34 @@ def test_the_code_version_is_a_commit_or_nothing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("SELBO_CODE_VERSION")
     found = execute.code_version()
     assert found is None or 7 <= len(found) <= 14
+
+
+# --- kept sets ---
+
+
+def test_a_generated_set_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELBO_DATA", str(tmp_path))
+    calls = []
+
+    def make() -> torch.Tensor:
+        calls.append(1)
+        return torch.arange(12, dtype=torch.uint8).reshape(3, 4)
+
+    first, again = kept.kept("a set", make), kept.kept("a set", make)
+    assert torch.equal(first, again)
+    assert torch.equal(first, torch.arange(12, dtype=torch.uint8).reshape(3, 4))
+    assert len(calls) == 1
+    monkeypatch.setattr(kept, "version", lambda: "another")
+    kept.kept("a set", make)
+    assert len(calls) == 2
+
+
+def test_a_set_that_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELBO_DATA", str(tmp_path))
+
+    def fails() -> torch.Tensor:
+        raise RuntimeError("no luck")
+
+    with pytest.raises(RuntimeError, match="no luck"):
+        kept.kept("a set", fails)
+    assert not list((tmp_path / kept.FOLDER).glob("[!.]*"))

@@ -1,0 +1,345 @@
+"""The page of a study: one HTML file with its tables and figures inside, which needs nothing from outside."""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Final
+
+from selbo.files import replacing
+from selbo.report import studies
+from selbo.report.comparison import Results
+from selbo.report.page import WIDE, inline_svg
+from selbo.report.study_data import finished, labels_of, ood_sets, titles_of
+from selbo.report.study_figures import FIGURES, available
+from selbo.report.study_tables import TRACKS, TRIAL, Entry, Head, Table, tables_of
+from selbo.report.study_words import FIGURE_WORDS, track_words
+from selbo.report.style import TWO_COLUMNS
+from selbo.report.tables import swatch
+from selbo.version import __version__
+
+FEW: Final = 2
+"""Comparisons; on a page with more, figures are folded, so that tables can be compared."""
+
+FIRST: Final = ("scores", "ood", "paper", "differences")
+LAST: Final = "settings"
+"""Tables that stand open, in this order, and the one after the figures; all others are folded."""
+
+MARKED: Final = ("scores", "ood")
+"""Tables, with or without temperature scaling, in which a mark means the best of a column."""
+
+
+def write_study_page(results: Results, path: str | os.PathLike[str]) -> Path:
+    """Write the report of a study as a single HTML file, whole or not at all.
+
+    Args:
+        results: Of a study, as `selbo.experiments.runner.gather` gives them.
+        path: Where to; its folder is made if it is not there.
+
+    Returns:
+        The path written.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise ValueError(f"`path` must be the name of a file, but {str(target)!r} is a folder")
+    page = render_study_page(results)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(target) as unfinished:
+        unfinished.write_text(page, encoding="utf-8")
+    return target
+
+
+def render_study_page(results: Results) -> str:
+    """The HTML of the page."""
+    comparisons = results["comparisons"]
+    banner = f'<div class="banner" role="note"><p>{escape(TRIAL)}</p></div>' if results["generated"] else ""
+    told = f"Of the paper, this study makes: {results['paper']}." if results["paper"] else ""
+    lede = f'<p class="lede">{escape(told)}</p>' if told else ""
+    parts = [_comparison(results, each) for each in comparisons]
+    return Template(_resource("page.html")).substitute(
+        version=escape(__version__, quote=True),
+        title=escape(results["title"]),
+        style=f"{_resource('page.css').strip()}\n{_resource('study.css').strip()}",
+        description=banner + lede,
+        facts=_facts(
+            [
+                (results["study"], "study"),
+                (str(len(results["seeds"])), "seed" if len(results["seeds"]) == 1 else "seeds"),
+                (_counted(comparisons), "runs"),
+            ]
+        ),
+        belief=_navigation(comparisons),
+        sections="\n".join(parts),
+    )
+
+
+def _resource(name: str) -> str:
+    return files("selbo.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def slug(*parts: str) -> str:
+    """Parts of a name as an id.
+
+    Example:
+        >>> slug("LeNet, 1000 images", "selbo")
+        'lenet-1000-images-selbo'
+    """
+    return re.sub(r"[^a-z0-9.]+", "-", "-".join(parts).lower()).strip("-")
+
+
+def _facts(facts: Iterable[tuple[str, str]]) -> str:
+    listed = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for value, name in facts)
+    return f'<dl class="facts">{listed}</dl>'
+
+
+def _counted(comparisons: Sequence[Results]) -> str:
+    runs = [run for each in comparisons for method in each["methods"] for run in method["runs"]]
+    there = sum(run is not None for run in runs)
+    return str(there) if there == len(runs) else f"{there} of {len(runs)}"
+
+
+def _navigation(comparisons: Sequence[Results]) -> str:
+    if len(comparisons) < 2:
+        return ""
+    items = []
+    for title in dict.fromkeys(each["title"] for each in comparisons):
+        links = "".join(
+            f'<a href="#{slug(each["variant"], each["track"])}">{escape(TRACKS[each["track"]])}</a>'
+            for each in comparisons
+            if each["title"] == title
+        )
+        items.append(f"<li><span>{escape(title)}</span>{links}</li>")
+    return f'<nav aria-label="Comparisons"><ul>{"".join(items)}</ul></nav>'
+
+
+# --- one comparison ---
+
+
+def _comparison(results: Results, comparison: Results) -> str:
+    name = slug(comparison["variant"], comparison["track"])
+    tables = {table.name: table for table in tables_of(results, comparison)}
+    shown = [key for key in FIRST if key in tables]
+    folded = [key for key in tables if key not in (*FIRST, LAST)]
+    few = len(results["comparisons"]) <= FEW
+    hidden = {TRIAL, studies.provenance(results, comparison)}
+    parts = [
+        f'<p class="track {comparison["track"]}">{escape(TRACKS[comparison["track"]])}</p>',
+        f"<h2>{escape(comparison['title'])}</h2>",
+        f'<p class="under">{escape(track_words(comparison))}</p>',
+        _facts(_sizes(comparison)),
+        _troubles(results, comparison),
+        *(f"<h3>{_heading(comparison, tables[key])}</h3>{_table(comparison, tables[key], hidden)}" for key in shown),
+        *(_folded(_heading(comparison, tables[key]), _table(comparison, tables[key], hidden)) for key in folded),
+        *(_figure(comparison, each, name=name, folded=not few) for each in available(results, comparison)),
+        *(
+            _folded(_heading(comparison, tables[key]), _table(comparison, tables[key], hidden) + _recipe(comparison))
+            for key in [LAST]
+            if key in tables
+        ),
+        _made(comparison),
+    ]
+    return f'<section class="comparison" id="{name}">\n' + "\n".join(filter(None, parts)) + "\n</section>"
+
+
+def _sizes(comparison: Results) -> list[tuple[str, str]]:
+    runs = [run for method in comparison["methods"] for run in method["runs"] if run is not None]
+    sizes = runs[0]["sizes"] if runs else {}
+    names = {"train": "training examples", "val": "validation examples", "test": "test examples"}
+    facts = [(f"{sizes[key]:,}".replace(",", "\N{NARROW NO-BREAK SPACE}"), names[key]) for key in names if key in sizes]
+    return [*facts, (comparison["model"]["name"], "network"), (comparison["data"]["name"], "data")]
+
+
+def _troubles(results: Results, comparison: Results) -> str:
+    """Runs that are missing or diverged, method by method."""
+    items, titles = [], titles_of(comparison)
+    for method in comparison["methods"]:
+        pairs = list(zip(results["seeds"], method["runs"], strict=True))
+        gone = [seed for seed, run in pairs if run is None]
+        ill: dict[str, list[int]] = {}
+        for seed, run in pairs:
+            if run is not None and run["status"] != "finished":
+                ill.setdefault(run.get("error") or "no reason was kept", []).append(seed)
+        found = [f"{_seeds(gone)} missing"] if gone else []
+        found += [f"{_seeds(seeds)} diverged ({reason})" for reason, seeds in ill.items()]
+        if found:
+            items.append(f"<li>{escape(titles[method['name']])}: {escape('; '.join(found))}</li>")
+    if not items:
+        return ""
+    said = "Not every run is there. Means are over the runs that are, and say so; such a method is never marked best."
+    return f'<div class="warn"><p>{said}</p><ul>{"".join(items)}</ul></div>'
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+
+
+def _folded(heading: str, body: str) -> str:
+    return f"<details><summary>{heading}</summary>{body}</details>"
+
+
+# --- tables ---
+
+
+def _heading(comparison: Results, table: Table) -> str:
+    text = table.title.removeprefix(f"{comparison['title']}, {TRACKS[comparison['track']]}: ")
+    return escape(text[:1].upper() + text[1:])
+
+
+def _table(comparison: Results, table: Table, hidden: Iterable[str]) -> str:
+    """A table with its notes, but for those that are said once on the page."""
+    marked = table.name.startswith(MARKED)
+    labels, titles = labels_of(comparison), titles_of(comparison)
+    by_title = {method["title"]: method["name"] for method in comparison["methods"]}
+    body = []
+    for row in table.rows:
+        name = by_title.get(row[0].text)
+        first = escape(row[0].text)
+        if name is not None:
+            small = "" if labels[name] == titles[name] else f'<span class="small">{escape(labels[name])}</span>'
+            first = f"{swatch(list(labels.values()), labels[name])}{first}{small}"
+        cells = "".join(_cell(e, side, marked) for e, side in zip(row[1:], table.align[1:], strict=True))
+        body.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
+    notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes if note not in hidden)
+    return (
+        f'<div class="scroll" role="region" aria-label="Table: {escape(table.title, quote=True)}" tabindex="0"><table>'
+        f"<thead>{_head(table.heads, table.align)}</thead><tbody>{''.join(body)}</tbody></table></div>"
+        f'<div class="notes small">{notes}</div>'
+    )
+
+
+def _head(heads: Sequence[Head], align: str) -> str:
+    grouped = any(head.group for head in heads)
+    rows = ' rowspan="2"' if grouped else ""
+    top, low, i = [f'<th scope="col" class="first"{rows}>{escape(heads[0].label)}</th>'], [], 1
+    while i < len(heads):
+        span = next((k for k in range(i, len(heads)) if heads[k].group != heads[i].group), len(heads)) - i
+        top += [f'<th scope="colgroup" colspan="{span}">{escape(heads[i].group)}</th>'] if grouped else []
+        for k in range(i, i + span):
+            css = " ".join(filter(None, ["text" * (align[k] == "l"), "start" * (grouped and k == i)]))
+            low.append(f'<th scope="col" class="{css}">{escape(heads[k].label)}</th>')
+        i += span
+    return f"<tr>{''.join(top)}</tr><tr>{''.join(low)}</tr>" if grouped else f"<tr>{''.join(top + low)}</tr>"
+
+
+def _cell(entry: Entry, side: str, marked: bool) -> str:
+    """The mean as it is, what follows it smaller."""
+    css = " ".join(filter(None, [entry.mark, "text" * (side == "l")]))
+    spoken = {"best": ("★", "best"), "close": ("≈", "close to the best")}.get(entry.mark) if marked else None
+    mark = (
+        f'<span class="mark" aria-hidden="true">{spoken[0]}</span><span class="hidden">{spoken[1]}</span>'
+        if spoken
+        else ""
+    )
+    match = re.fullmatch(r"([-+−\d.–]+)( (?:±|\[)[^(]*[^( ])?(?: (\(.*\)))?", entry.text)
+    text = escape(entry.text)
+    if match:
+        error = f'<span class="error">{escape(match[2])}</span>' if match[2] else ""
+        note = f' <span class="note">{escape(match[3])}</span>' if match[3] else ""
+        text = f"{match[1]}{error}{note}"
+    return f"<td{f' class={chr(34)}{css}{chr(34)}' if css else ''}>{mark}{text}</td>"
+
+
+def _recipe(comparison: Results) -> str:
+    """Settings that all methods share, then what each has of its own."""
+    recipes = {method["title"]: method["recipe"] for method in comparison["methods"]}
+    keys = list(dict.fromkeys(key for recipe in recipes.values() for key in recipe))
+    first = comparison["methods"][0]["recipe"]
+    shared = {key: first[key] for key in first if all(key in r and r[key] == first[key] for r in recipes.values())}
+    own = "".join(
+        f"<li><strong>{escape(title)}</strong>: {_listed({k: v for k, v in recipe.items() if k not in shared})}</li>"
+        for title, recipe in recipes.items()
+    )
+    return (
+        f'<p class="small">All methods: {_listed(shared)}.</p>'
+        f'<ul class="recipe">{own if len(shared) < len(keys) else ""}</ul>'
+    )
+
+
+def _listed(settings: Results) -> str:
+    words = [
+        f"{key.replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else value}"
+        for key, value in settings.items()
+        if value not in ("", None)
+    ]
+    return escape(", ".join(words))
+
+
+# --- figures ---
+
+
+def _figure(comparison: Results, key: str, *, name: str, folded: bool) -> str:
+    words = FIGURE_WORDS[key](comparison)
+    sets: list[tuple[str, ...]] = [(each,) for each in ood_sets(comparison)] if key == "ood" else [()]
+    drawn = "".join(_drawing(comparison, key, each, name=name, label=words.spoken) for each in sets)
+    reading = "".join(f"<p>{escape(text)}</p>" for text in words.reading)
+    body = (
+        f'<p class="under">{escape(words.under)}</p>{drawn}'
+        f'<div class="read"><h3>How to read this</h3><div>{reading}</div></div>'
+    )
+    return _folded(escape(words.title), body) if folded else f"<h3>{escape(words.title)}</h3>{body}"
+
+
+def _drawing(comparison: Results, key: str, arguments: tuple[str, ...], *, name: str, label: str) -> str:
+    figure = FIGURES[key].draw(comparison, *arguments)
+    said = f"{label} {ood_sets(comparison)[arguments[0]]}." if arguments else label
+    svg = inline_svg(figure, name=slug(name, key, *arguments), label=said)
+    pixels = figure.get_figwidth() / TWO_COLUMNS * WIDE
+    return (
+        f'<figure class="plot" tabindex="0"><div style="max-width:{pixels:.0f}px;'
+        f'min-width:{min(pixels, 544):.0f}px">{svg}</div></figure>'
+    )
+
+
+# --- where the numbers come from ---
+
+
+def _made(comparison: Results) -> str:
+    runs = [run for method in comparison["methods"] for run in method["runs"] if run is not None]
+    if not runs:
+        return '<p class="under">No run of this comparison is there yet.</p>'
+    made = [run["made_by"] for run in runs]
+    packages = [key for key in made[0] if key not in {"selbo", "code", "machine", "threads", "time"}]
+    times = sorted(str(each["time"]) for each in made)
+    tested = [run for method in comparison["methods"] for run in finished(method)]
+    data = {f"{part} {digest[:12]}" for run in runs for part, digest in run["data"].items()}
+    rows = [
+        ("Code", _each(f"selbo {m['selbo']}" + (f", commit {m['code']}" if m.get("code") else "") for m in made)),
+        ("Packages", _each(", ".join(f"{key} {m[key]}" for key in packages if m.get(key)) for m in made)),
+        ("Machine", _each(f"{m['machine']}, {m['threads']} thread{'s' * (m['threads'] != 1)}" for m in made)),
+        ("Finished", times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}"),
+        ("Time", f"{duration(sum(run['seconds']['all'] for run in runs))} for {len(runs)} runs, one after the other"),
+        ("Slowest run", duration(max(run["seconds"]["all"] for run in tested)) if tested else ""),
+        (
+            "Data, SHA-256",
+            ", ".join(sorted(data)) if len(data) <= 3 else f"{len(data)} checksums, in the files of the runs",
+        ),
+    ]
+    listed = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in rows if value)
+    return f'<h3>Where the numbers come from</h3><dl class="made">{listed}</dl>'
+
+
+def _each(texts: Iterable[str]) -> str:
+    """Different ones, with how often each comes if there are several."""
+    listed = list(texts)
+    counts = {text: listed.count(text) for text in dict.fromkeys(listed)}
+    if len(counts) == 1:
+        return listed[0]
+    return "; ".join(f"{text} ({count} run{'s' * (count != 1)})" for text, count in counts.items())
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    Example:
+        >>> duration(0.42), duration(41.3), duration(761), duration(7400)
+        ('0.4 s', '41 s', '12 min 41 s', '2 h 3 min')
+    """
+    whole = round(seconds)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"

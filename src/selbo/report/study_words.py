@@ -1,0 +1,187 @@
+"""What the page of a study says about its tracks, and around its figures."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from selbo.report.comparison import Results
+from selbo.report.study_curves import METRICS
+from selbo.report.study_data import CLEAN, Point, corruptions_of, finished, labels_of, point, scale_of, sweep_of
+from selbo.report.tables import metric_label
+
+TRACK_WORDS: Final = {
+    "published": (
+        "The settings of the paper's code, to be held against the paper's numbers. Errors of that code were not "
+        "repeated: where one of them changes a number, the table says that the two cannot be compared."
+    ),
+    "selbo": (
+        "Our own settings. They differ from the paper's in more than one way, so that these numbers are to be compared "
+        "with each other, not with the paper's."
+    ),
+}
+
+
+def track_words(comparison: Results) -> str:
+    """What a track is, and how settings were chosen."""
+    tried = {len(method["tried"]) for method in comparison["methods"] if method["tried"]}
+    how = ""
+    if tried:
+        count = str(*tried) if len(tried) == 1 else f"{min(tried)} to {max(tried)}"
+        how = f" Of the {count} settings tried for a method, the one with the lowest validation NLL was taken."
+    return TRACK_WORDS[comparison["track"]] + how
+
+
+class Words(NamedTuple):
+    """What stands around a figure: a title, a line below it, how to read it, and what it shows, for who cannot see."""
+
+    title: str
+    under: str
+    reading: list[str]
+    spoken: str
+
+
+def _seeds(comparison: Results) -> str:
+    most = max(len(method["runs"]) for method in comparison["methods"])
+    return f"mean over {most} seeds, with one standard error to either side" if most > 1 else "one seed"
+
+
+def _numbers(comparison: Results, metric: str, found: Callable[[Results], Point]) -> str:
+    labels, scale = labels_of(comparison), scale_of(metric)
+    means = [
+        f"{labels[method['name']]} {scale * found(method).mean:.3g}"
+        for method in comparison["methods"]
+        if found(method).runs
+    ]
+    return f"{metric_label(metric)}: {', '.join(means)}." if means else ""
+
+
+def _scores(comparison: Results) -> Words:
+    return Words(
+        "What a belief does to the scores",
+        "Histograms of the test scores above, and the scores over a map of the test set below; one training each.",
+        [
+            "The score is the probability of class 1. The line is the belief s₀, spread over the same bins: where the "
+            "bars follow it, the scores look as they were told to. Every histogram has a scale of its own.",
+            "The map places similar inputs side by side (t-SNE). Between the examples, the colour is a mean of the "
+            "nearest scores: pale where the network is undecided.",
+        ],
+        "Histograms of scores against the belief and decision surfaces, one a method. "
+        + _numbers(comparison, "nll", point_of("nll")),
+    )
+
+
+def _independent(comparison: Results) -> Words:
+    return Words(
+        "Every score by itself, or all of them together",
+        "The same belief, Beta(5, 5), as a density at every single score, and as a Dirichlet process over all.",
+        [
+            "The density at every single score is largest when all of them lie where the belief is densest. The "
+            "Dirichlet process compares the whole histogram with the line, and asks for its spread as well.",
+        ],
+        "Histograms of scores and decision surfaces of two methods with the same belief. "
+        + _numbers(comparison, "nll", point_of("nll")),
+    )
+
+
+def _sweep(comparison: Results) -> Words:
+    sweep = sweep_of(comparison)
+    label = sweep.label if sweep else "a setting"
+    without = (
+        " A broken line is the method without it, with a band of one standard error." if sweep and sweep.without else ""
+    )
+    return Words(
+        "How much does the setting matter?",
+        f"Metrics of the clean test set against the {label}; {_seeds(comparison)}.",
+        [f"Every marker is a method of its own, trained with that value; the axis is logarithmic.{without}"],
+        f"Curves against the {label}. " + _numbers(comparison, "nll", point_of("nll")),
+    )
+
+
+def _corruption(comparison: Results) -> Words:
+    found = corruptions_of(comparison)
+    conditions = [name for name in found.levels.values() if name != CLEAN]
+    conditions += [name for names in found.kinds.values() for name in names]
+    numbers = " ".join(_numbers(comparison, m, lambda method, m=m: point(method, m, conditions)) for m in METRICS)  # type: ignore[misc]
+    if found.levels:
+        under, reading = (
+            "Metrics against the noise that was added to the test inputs",
+            "From left to right the inputs get worse; the first points are the clean test set.",
+        )
+    else:
+        under, reading = (
+            "A row a kind of corruption, the clean test set and the mean over all kinds on top",
+            "In a row the methods stand one below the other, in the order of the legend; lines to the sides are one "
+            "standard error."
+            + (" A row is the mean over severities, a curve below the mean over kinds." if found.severities else ""),
+        )
+    return Words(
+        "What happens when the inputs get worse?",
+        f"{under}; {_seeds(comparison)}.",
+        [
+            reading,
+            "Accuracy has to fall. A method that knows when it does not know becomes less confident too: its ECE stays "
+            "low, and its NLL rises slowly. A broken line is there to tell methods of the same colour apart.",
+        ],
+        f"Metrics under corruption, one marker a method. Mean over all corrupted conditions: {numbers}",
+    )
+
+
+def _calibration(comparison: Results) -> Words:
+    return Words(
+        "Can the stated confidence be trusted?",
+        "Accuracy against confidence on the clean test set, all seeds together, with the number of predictions below.",
+        [
+            "Of all predictions made with a confidence of 80 %, 80 % should be right: then the marker lies on the "
+            "diagonal. Below it a method is over-confident, above it under-confident. A hollow marker stands for fewer "
+            "than 30 predictions a run, and says little.",
+        ],
+        "Reliability diagrams, one a method. " + _numbers(comparison, "ece", point_of("ece")),
+    )
+
+
+def _ood(comparison: Results) -> Words:
+    return Words(
+        "Does it notice inputs that belong to no class?",
+        "Entropy of the predictions for the test set (filled) and for inputs from elsewhere (line), as shares of each.",
+        [
+            "The inputs of the line belong to none of the classes: their entropy should be high, and that of the test "
+            "set low. AUROC is the chance that an input of the line has the higher entropy of a pair, one from each. A "
+            "bar that leaves the panel has its height written beside it.",
+        ],
+        "Histograms of entropy, one panel a method, for the test set against",
+    )
+
+
+def _belief(comparison: Results) -> Words:
+    told = {
+        run["histogram"]["belief"]["words"]
+        for method in comparison["methods"]
+        for run in finished(method)
+        if (run.get("histogram") or {}).get("belief")
+    }
+    return Words(
+        "Do the predictions look like the belief?",
+        "Where test predictions fall, region by region, against the belief s₀ that the method was told.",
+        [
+            "A pale bar with a cap is the belief: the share of all predictions that should fall into a region. The "
+            "coloured bar is the share that does, as a mean over the seeds. The distance over a panel is the share "
+            "that would have to move (total variation).",
+            f"Beliefs: {', '.join(sorted(told))}.",
+        ],
+        "Bars of region masses against the belief, one panel a method.",
+    )
+
+
+def point_of(metric: str) -> Callable[[Results], Point]:
+    """A metric of a method on the clean test set."""
+    return lambda method: point(method, metric)
+
+
+FIGURE_WORDS: Final[dict[str, Callable[[Results], Words]]] = {
+    "scores": _scores,
+    "independent": _independent,
+    "sweep": _sweep,
+    "corruption": _corruption,
+    "calibration": _calibration,
+    "ood": _ood,
+    "belief": _belief,
+}
