@@ -7,6 +7,7 @@ import typer
 from selbo.cli.data import data
 from selbo.cli.demo import demo
 from selbo.cli.evaluate import evaluate
+from selbo.cli.figure import figure
 from selbo.cli.predict import predict
 from selbo.cli.reproduce import list_studies, report, reproduce
 from selbo.cli.train import train
@@ -28,6 +29,7 @@ app.command()(evaluate)
 app.command()(reproduce)
 app.command("list")(list_studies)
 app.command()(report)
+app.command()(figure)
 app.add_typer(data)
 
 

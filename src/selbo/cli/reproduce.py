@@ -144,7 +144,10 @@ def show(results: dict[str, Any], folder: Path, screen: Any) -> None:
     study_figures.write_figures(results, folder / "figures")
     page = study_page.write_study_page(results, folder / "report.html")
     for comparison in results["comparisons"]:
-        screen.print(study_tables.console(comparison, results))
+        if any(run is not None for method in comparison["methods"] for run in method["runs"]):
+            screen.print(study_tables.console(comparison, results))
+        else:
+            screen.print(f"{comparison['title']}, {comparison['track']}: no runs yet")
     screen.print(f"Report: {page}", soft_wrap=True)
 
 

@@ -5,10 +5,10 @@ from typing import Final
 
 from selbo.experiments.study import EvaluationSpec, Study, Track
 
-SMOKE_STEPS: Final = 4
+SMOKE_STEPS: Final = 3
 SMOKE_BATCH: Final = 16
 SMOKE_SEEDS: Final = 2
-SMOKE_DRAWS: Final = 4
+SMOKE_DRAWS: Final = 2
 SMOKE_WIDTH: Final = 1 / 32
 
 

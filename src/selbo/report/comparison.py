@@ -126,15 +126,16 @@ def _column(results: Results, metric: str, value: Callable[[Results, str], float
         numbers = [v for run in runs_of(results, method) if (v := value(run, metric)) is not None]
         mean, error = mean_and_error(numbers) if numbers else (None, None)
         found[method] = Value(mean, error, len(numbers))
-    return _marked(found, sign=_sign(metric), num_seeds=len(results["seeds"]))
+    return marked(found, sign=direction(metric), num_seeds=len(results["seeds"]))
 
 
-def _sign(metric: str) -> int:
+def direction(metric: str) -> int:
     """1 if larger is better, -1 if smaller is, 0 if neither."""
     return int(metric in HIGHER_IS_BETTER) - int(metric in LOWER_IS_BETTER)
 
 
-def _marked(values: dict[str, Value], *, sign: int, num_seeds: int) -> dict[str, Value]:
+def marked(values: dict[str, Value], *, sign: int, num_seeds: int) -> dict[str, Value]:
+    """The same values, the best of them and those within its standard error marked; none that lacks a run."""
     means = {name: v.mean for name, v in values.items() if v.mean is not None and v.runs == num_seeds}
     if sign == 0 or len(values) < 2 or not means:
         return values

@@ -152,3 +152,20 @@ def class_axis(num_classes: int, class_names: Sequence[str] | None = None) -> Re
     named = class_names is not None
     labels = class_labels(num_classes, class_names) if named else [str(k) for k in range(num_classes)]
     return RegionAxis([k + 0.5 for k in range(num_classes)], labels, "predicted class", ordered=not named)
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    Example:
+        >>> duration(0.42), duration(41.3), duration(761), duration(7400)
+        ('0.4 s', '41 s', '12 min 41 s', '2 h 3 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

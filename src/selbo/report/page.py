@@ -25,7 +25,7 @@ from selbo.report.comparison import (
     summarise_ood,
 )
 from selbo.report.curves import COMPARISON_FIGURES, CURVES, available, distances
-from selbo.report.labels import number
+from selbo.report.labels import duration, number
 from selbo.report.panels import GUIDE, METHOD_COLOURS, axis_of
 from selbo.report.style import INK, ONE_COLUMN, PALE, TWO_COLUMNS, style
 from selbo.report.tables import clean_table, headline_table, level_table, metric_label, shown_value, texts
@@ -78,10 +78,10 @@ def render_page(results: Results) -> str:
     """The HTML of the page."""
     checked(results)
     parts = [_result(results), *(_figure_section(results, name) for name in available(results)), _made(results)]
-    return Template(_resource("page.html")).substitute(
+    return Template(resource("page.html")).substitute(
         version=escape(results["made_by"]["selbo"], quote=True),
         title=escape(results["title"]),
-        style=_resource("page.css").strip(),
+        style=resource("page.css").strip(),
         description=_paragraphs(results["description"], css="lede"),
         facts=_facts(results),
         belief=_belief(results),
@@ -89,7 +89,8 @@ def render_page(results: Results) -> str:
     )
 
 
-def _resource(name: str) -> str:
+def resource(name: str) -> str:
+    """A file beside this one."""
     return files("selbo.report").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -353,30 +354,13 @@ def _made(results: Results) -> str:
     times = []
     for method in results["methods"]:
         runs = runs_of(results, method)
-        times.append(f"{method} {_duration(sum(run['seconds'] for run in runs) / len(runs))}")
+        times.append(f"{method} {duration(sum(run['seconds'] for run in runs) / len(runs))}")
     rows = [
         ("Command", f"<pre>{escape(made['command'])}</pre>"),
         ("Seeds", escape(", ".join(map(str, results["seeds"])))),
         ("Versions", escape(f"selbo {made['selbo']}, Python {made['python']}, PyTorch {made['torch']}")),
         ("Machine", escape(made["machine"])),
-        ("Time", escape(f"{_duration(made['seconds'])} in all; a run: {', '.join(times)}")),
+        ("Time", escape(f"{duration(made['seconds'])} in all; a run: {', '.join(times)}")),
     ]
     listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows)
     return f'<section>\n<h2>How it was made</h2>\n<dl class="made">{listed}</dl>\n</section>'
-
-
-def _duration(seconds: float) -> str:
-    """A time in words.
-
-    Example:
-        >>> _duration(0.42), _duration(41.3), _duration(761), _duration(7400)
-        ('0.4 s', '41 s', '12 min 41 s', '2 h 3 min')
-    """
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

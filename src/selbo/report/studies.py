@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from selbo.report.comparison import Value, _marked, _sign, mean_and_error
+from selbo.report.comparison import Value, direction, marked, mean_and_error
 
 Plain = Mapping[str, Any]
 
@@ -224,8 +224,8 @@ def cells(comparison: Plain, column: str, scaled: bool = False) -> dict[str, Cel
     found = {method["name"]: cell(method, column, scaled=scaled) for method in comparison["methods"]}
     seeds = max((each.seeds for each in found.values()), default=0)
     values = {name: each.value for name, each in found.items()}
-    marked = _marked(values, sign=_sign(split(column)[1]), num_seeds=seeds)
-    return {name: each._replace(best=marked[name].best, close=marked[name].close) for name, each in found.items()}
+    judged = marked(values, sign=direction(split(column)[1]), num_seeds=seeds)
+    return {name: each._replace(best=judged[name].best, close=judged[name].close) for name, each in found.items()}
 
 
 def timings(comparison: Plain) -> dict[str, Cell]:
@@ -386,4 +386,7 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 
 def _version(made: Plain) -> str:
-    return f"{made['selbo']} ({made['code']})" if made.get("code") else str(made["selbo"])
+    """Version and commit; a source tree that is not installed has the latter alone."""
+    if not made.get("code"):
+        return str(made["selbo"])
+    return str(made["code"]) if "unknown" in made["selbo"] else f"{made['selbo']} ({made['code']})"

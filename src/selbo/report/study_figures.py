@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from selbo.files import replacing
 from selbo.report.comparison import Results, mean_and_error
 from selbo.report.curves import entropy_histograms, reliability_diagrams
 from selbo.report.histograms import BELIEF, compare, legend_entries, total_variation
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SVG_SALT: Final = "selbo"
-"""Ids inside an SVG come from this and not from chance, so that the same figure is the same bytes."""
+FORMATS: Final = ("png", "svg")
+"""What figures of a study are written as."""
 
 OWN_AXIS: Final = 0.3
 """Inches below a panel that has an axis of its own."""
@@ -161,19 +160,8 @@ def write_figures(results: Results, folder: str | os.PathLike[str]) -> list[Path
         end = f"{comparison['variant']}-{comparison['track']}"
         for name in available(results, comparison):
             if name != "ood":
-                written += write_figure(FIGURES[name].draw(comparison), folder, f"{name}-{end}")
+                written += save(FIGURES[name].draw(comparison), folder, f"{name}-{end}", formats=FORMATS)
                 continue
             for each in ood_sets(comparison):
-                written += write_figure(ood_figure(comparison, each), folder, f"{name}-{end}-{each}")
+                written += save(ood_figure(comparison, each), folder, f"{name}-{end}-{each}", formats=FORMATS)
     return written
-
-
-def write_figure(figure: "Figure", folder: str | os.PathLike[str], name: str) -> list[Path]:
-    """Write one figure as PNG and as SVG, each whole or not at all; the same figure is the same bytes."""
-    import matplotlib
-
-    (png,) = save(figure, folder, name, formats=["png"])
-    svg = png.with_suffix(".svg")
-    with replacing(svg) as file, style(), matplotlib.rc_context({"svg.hashsalt": SVG_SALT}):
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    return [png, svg]

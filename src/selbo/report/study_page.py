@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Final
@@ -12,7 +11,8 @@ from typing import Final
 from selbo.files import replacing
 from selbo.report import studies
 from selbo.report.comparison import Results
-from selbo.report.page import WIDE, inline_svg
+from selbo.report.labels import duration
+from selbo.report.page import WIDE, inline_svg, resource
 from selbo.report.study_data import finished, labels_of, ood_sets, titles_of
 from selbo.report.study_figures import FIGURES, available
 from selbo.report.study_tables import TRACKS, TRIAL, Entry, Head, Table, tables_of
@@ -59,10 +59,10 @@ def render_study_page(results: Results) -> str:
     told = f"Of the paper, this study makes: {results['paper']}." if results["paper"] else ""
     lede = f'<p class="lede">{escape(told)}</p>' if told else ""
     parts = [_comparison(results, each) for each in comparisons]
-    return Template(_resource("page.html")).substitute(
+    return Template(resource("page.html")).substitute(
         version=escape(__version__, quote=True),
         title=escape(results["title"]),
-        style=f"{_resource('page.css').strip()}\n{_resource('study.css').strip()}",
+        style=f"{resource('page.css').strip()}\n{resource('study.css').strip()}",
         description=banner + lede,
         facts=_facts(
             [
@@ -74,10 +74,6 @@ def render_study_page(results: Results) -> str:
         belief=_navigation(comparisons),
         sections="\n".join(parts),
     )
-
-
-def _resource(name: str) -> str:
-    return files("selbo.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def slug(*parts: str) -> str:
@@ -328,18 +324,3 @@ def _each(texts: Iterable[str]) -> str:
     if len(counts) == 1:
         return listed[0]
     return "; ".join(f"{text} ({count} run{'s' * (count != 1)})" for text, count in counts.items())
-
-
-def duration(seconds: float) -> str:
-    """A time in words.
-
-    Example:
-        >>> duration(0.42), duration(41.3), duration(761), duration(7400)
-        ('0.4 s', '41 s', '12 min 41 s', '2 h 3 min')
-    """
-    whole = round(seconds)
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if whole < 60:
-        return f"{whole} s"
-    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -7,12 +7,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from selbo import checks
 from selbo.files import replacing
 from selbo.report import studies
 from selbo.report.comparison import HIGHER_IS_BETTER, LOWER_IS_BETTER, Column
 from selbo.report.studies import Cell, Difference, Plain, split
-from selbo.report.tables import PERCENT, _cells, _short, metric_label, require_rich, texts
+from selbo.report.tables import PERCENT, metric_label, rich_table, shown_cells, texts
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -367,33 +366,13 @@ def write_tables(results: Plain, folder: Path) -> list[Path]:
 
 def console(comparison: Plain, results: Plain, *, width: int = 80) -> "RichTable":
     """The main numbers for a terminal; the best of a column is bold and has a star, a mean over fewer runs a dagger."""
-    require_rich()
-    from rich import box
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
     found = {name: studies.cells(comparison, name) for name in studies.columns_of(comparison) if name in CONSOLE}
     columns = [Column(*split(name), {key: cell.value for key, cell in each.items()}) for name, each in found.items()]
-    lines = [_cells(c, texts(c.metric, list(c.values.values()), num_seeds=0, precise=False)) for c in columns]
-    widths = [max(map(len, [*each, c.group, _short(c.metric)])) for c, each in zip(columns, lines, strict=True)]
-    room = checks.whole("width", width, at_least=40) - sum(1 + each for each in widths)
     titles = {method["name"]: method["title"] for method in comparison["methods"]}
+    lines = []
+    for column, each in zip(columns, found.values(), strict=True):
+        shown = shown_cells(column, texts(column.metric, list(column.values.values()), num_seeds=0, precise=False))
+        lines.append([f"{text[:-1]}†" if c.note else text for text, c in zip(shown, each.values(), strict=True)])
     few = dict.fromkeys(f"† {titles[m]}: {c.note}." for each in found.values() for m, c in each.items() if c.note)
-    caption = [f"{_reading(results, ())} * best of its column.", *few, *_below(results, comparison)]
-    table = RichTable(
-        title=Text(_title(comparison)),
-        caption=Text(" ".join(caption)),
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=0,
-        show_edge=False,
-    )
-    table.add_column("\nmethod", width=max(8, min(room, max(map(len, titles.values())))), overflow="fold")
-    for column, characters in zip(columns, widths, strict=True):
-        table.add_column(f"{column.group}\n{_short(column.metric)}", justify="right", no_wrap=True, width=characters)
-    for i, (name, title) in enumerate(titles.items()):
-        row = [(each[i], cells[name]) for each, cells in zip(lines, found.values(), strict=True)]
-        parts = [Text(f"{text[:-1]}†" if c.note else text, style="bold" if c.best else "") for text, c in row]
-        table.add_row(Text(title), *parts)
-    return table
+    caption = " ".join([f"{_reading(results, ())} * best of its column.", *few, *_below(results, comparison)])
+    return rich_table(list(titles.values()), columns, lines, title=_title(comparison), caption=caption, width=width)

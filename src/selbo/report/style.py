@@ -39,12 +39,17 @@ COLOUR_MAP: Final = "viridis"
 
 PIXELS_AN_INCH: Final = 200
 
-FORMATS: Final = ("png", "pdf")
+FORMATS: Final = ("png", "pdf", "svg")
 
-UNDATED: Final[dict[str, dict[str, Any]]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}}
+UNDATED: Final[dict[str, dict[str, Any]]] = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None},
+    "svg": {"Date": None, "Creator": None},
+}
 """Neither time nor version is written into a file, so that the same figure is the same bytes."""
 
 SETTINGS: Final[dict[str, Any]] = {
+    "svg.hashsalt": "selbo",  # names of parts that do not change from run to run
     "font.family": "DejaVu Sans",  # comes with matplotlib, so a figure looks the same everywhere
     "font.size": SMALL_SIZE,
     "axes.titlesize": TEXT_SIZE,
@@ -114,7 +119,7 @@ def tidy(axes: "Axes") -> None:
 
 
 def save(
-    figure: "Figure", folder: str | os.PathLike[str], name: str, *, formats: Sequence[str] = FORMATS
+    figure: "Figure", folder: str | os.PathLike[str], name: str, *, formats: Sequence[str] = ("png", "pdf")
 ) -> list[Path]:
     """Write a figure, in every format or in none.
 
@@ -125,7 +130,7 @@ def save(
         figure: Any matplotlib figure; its size is kept.
         folder: Where to; made if it is not there.
         name: Name of the files, without folder and ending.
-        formats: Any of ``"png"`` and ``"pdf"``.
+        formats: Any of ``"png"``, ``"pdf"`` and ``"svg"``.
 
     Returns:
         The paths written, in the order of ``formats``.

@@ -113,34 +113,56 @@ def console_table(results: Results, *, title: str | None = None, width: int = 80
     Returns:
         A `rich.table.Table`, to be printed by a `rich.console.Console`.
     """
+    columns = headline(checked(results))
+    shown = [texts(c.metric, list(c.values.values()), num_seeds=len(results["seeds"]), precise=False) for c in columns]
+    cells = [shown_cells(column, each) for column, each in zip(columns, shown, strict=True)]
+    return rich_table(results["methods"], columns, cells, title=title, caption=_caption(results, columns), width=width)
+
+
+def rich_table(
+    names: Sequence[str],
+    columns: Sequence[Column],
+    cells: Sequence[Sequence[str]],
+    *,
+    title: str | None,
+    caption: str,
+    width: int,
+) -> "Table":
+    """Methods below each other, the metrics of a group beside each other.
+
+    Args:
+        names: Of the methods, as they are shown, in the order of the values of each column.
+        columns: Group and metric of each column, and which of its values are the best.
+        cells: Texts of each column.
+        title: Above the table.
+        caption: Below it.
+        width: Characters; long names of methods are wrapped.
+    """
     require_rich()
     from rich import box
     from rich.table import Table
     from rich.text import Text as Rich
 
-    columns = headline(checked(results))
     table = Table(
         title=None if title is None else Rich(title),
-        caption=Rich(_caption(results, columns)),
+        caption=Rich(caption),
         title_justify="left",
         caption_justify="left",
         box=box.SIMPLE_HEAD,
         padding=0,
         show_edge=False,
     )
-    shown = [texts(c.metric, list(c.values.values()), num_seeds=len(results["seeds"]), precise=False) for c in columns]
-    cells = [_cells(column, each) for column, each in zip(columns, shown, strict=True)]
-    widths = [max(map(len, [*each, c.group, _short(c.metric)])) for c, each in zip(columns, cells, strict=True)]
+    widths = [max(map(len, [*each, c.group, short_label(c.metric)])) for c, each in zip(columns, cells, strict=True)]
     room = checks.whole("width", width, at_least=40) - sum(1 + w for w in widths)  # one space before each
-    table.add_column(
-        "\nmethod", width=max(8, min(room, max(map(len, [*results["methods"], "method"])))), overflow="fold"
-    )
+    table.add_column("\nmethod", width=max(8, min(room, max(map(len, [*names, "method"])))), overflow="fold")
     for column, characters in zip(columns, widths, strict=True):
-        table.add_column(f"{column.group}\n{_short(column.metric)}", justify="right", no_wrap=True, width=characters)
-    for i, method in enumerate(results["methods"]):
-        marks = ["bold" if column.values[method].best else "" for column in columns]
-        row = [Rich(each[i], style=mark) for each, mark in zip(cells, marks, strict=True)]
-        table.add_row(Rich(method), *row)
+        table.add_column(
+            f"{column.group}\n{short_label(column.metric)}", justify="right", no_wrap=True, width=characters
+        )
+    best = [[value.best for value in column.values.values()] for column in columns]
+    for i, name in enumerate(names):
+        row = [Rich(each[i], style="bold" if mark[i] else "") for each, mark in zip(cells, best, strict=True)]
+        table.add_row(Rich(name), *row)
     return table
 
 
@@ -156,11 +178,12 @@ def require_rich() -> None:
         ) from None
 
 
-def _short(metric: str) -> str:
+def short_label(metric: str) -> str:
+    """A metric in few letters, for a terminal."""
     return {"accuracy": "acc., %"}.get(metric, metric_label(metric))
 
 
-def _cells(column: Column, shown: Sequence[Text]) -> list[str]:
+def shown_cells(column: Column, shown: Sequence[Text]) -> list[str]:
     """``.312±.004*``, with a space in place of the star elsewhere, so that digits stand below digits."""
     bare = [(_bare(text.mean), None if text.error is None else _bare(text.error)) for text in shown]
     return [

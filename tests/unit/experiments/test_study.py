@@ -230,6 +230,6 @@ def test_a_trial_is_small_and_has_other_runs(small: Study) -> None:
     assert trial.generated
     jobs = list(plan.final_jobs(trial, ["selbo"], range(trial.seeds), {}))
     assert all(job.spec.data.generated for job in jobs)
-    assert {job.spec.recipe.steps for job in jobs} == {4}
+    assert {job.spec.recipe.steps for job in jobs} == {3}
     real = {job.spec.id for job in plan.final_jobs(small, ["selbo"], range(5), {})}
     assert not real & {job.spec.id for job in jobs}

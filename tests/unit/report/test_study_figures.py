@@ -18,7 +18,7 @@ from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
-from selbo.report import study_curves, study_data, study_figures, study_scores
+from selbo.report import study_curves, study_data, study_figures, study_scores, style
 
 Results = dict[str, Any]
 SUITES = pytest.mark.parametrize("suite", ["noise", "kinds", "severities"])
@@ -359,7 +359,7 @@ def test_all_figures_are_written_as_png_and_svg(tmp_path: Path) -> None:
 def test_the_same_figure_is_the_same_bytes(tmp_path: Path) -> None:
     comparison = fakes.scores_study()["comparisons"][0]
     first, second = (
-        study_figures.write_figure(study_scores.independent_figure(comparison), tmp_path / name, "figure")
+        style.save(study_scores.independent_figure(comparison), tmp_path / name, "figure", formats=["png", "svg"])
         for name in "ab"
     )
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
