@@ -1,13 +1,15 @@
 """How raw files come into the store: downloaded, or imported from files that a user has."""
 
+import gzip
 import os
 import shutil
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from selbo.data import archives, store
-from selbo.data.digests import mismatch
+from selbo.data.digests import BLOCK, mismatch
 from selbo.data.download import DownloadError, Progress, fetch, file_name
 from selbo.data.store import Download, MissingData, RawFile, Source
 
@@ -83,7 +85,8 @@ def import_from(source: Source, path: Path) -> list[str]:
         source: What the files should be.
         path: A folder, searched with all its folders for files with the original names; an archive that holds such
             files (tar, also gz or xz, or zip), or the one that is published; or a single file with its original name.
-            Files that are published as ``.gz`` may be unpacked where the digest of the content is known.
+            Files that are published as ``.gz`` may be unpacked, or packed anew, where the digest of the content is
+            known; they are then kept unpacked.
 
     Returns:
         Names of the files that were taken, as they stand in the store.
@@ -125,7 +128,10 @@ def _found(source: Source, path: Path, stage: Path) -> Iterator[tuple[str, Path]
 
 def _limit(raw: RawFile, name: str) -> int | None:
     """Bytes that a file may have, packed or unpacked."""
-    return raw.size if raw.size is None or name == raw.name else raw.size * MOST_SHRUNK
+    if raw.size is None:
+        return None
+    packed_anew = 2 if raw.unpacked_digest is not None else 1
+    return raw.size * (packed_anew if name == raw.name else MOST_SHRUNK)
 
 
 def _from_archive(
@@ -149,6 +155,8 @@ def _checked(source: Source, found: Iterable[tuple[str, Path]], origin: Path | N
         reason = store.fault(raw, path)
         if reason is None:
             right.setdefault(name, path)
+        elif (unpacked := _packed_anew(raw, path)) is not None:
+            right.setdefault(raw.name.removesuffix(".gz"), unpacked)
         elif name not in wrong:
             wrong[name] = _told(source, raw, name, path, reason)
     for name, sentence in wrong.items():
@@ -156,6 +164,21 @@ def _checked(source: Source, found: Iterable[tuple[str, Path]], origin: Path | N
         if not any(other in right for other in store.variants(raw)):
             raise ValueError(f"{sentence}; nothing was taken from {origin}" if origin else sentence)
     return right
+
+
+def _packed_anew(raw: RawFile, path: Path) -> Path | None:
+    """The content of a ``.gz`` file that somebody packed anew, beside it, if that is what was published."""
+    if raw.unpacked_digest is None or path.suffix != ".gz":
+        return None
+    unpacked, left = path.with_suffix(""), (raw.size or path.stat().st_size) * MOST_SHRUNK
+    try:
+        with gzip.open(path) as packed, unpacked.open("wb") as file:
+            while (block := packed.read(BLOCK)) and left > 0:
+                file.write(block)
+                left -= len(block)
+    except (OSError, EOFError, zlib.error):
+        return None
+    return unpacked if mismatch(unpacked, raw.unpacked_digest) is None else None
 
 
 def _told(source: Source, raw: RawFile, name: str, path: Path, reason: str) -> str:

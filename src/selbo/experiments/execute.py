@@ -35,7 +35,7 @@ LARGE: Final = ("vgg11",)
 """Networks that are worth compiling."""
 
 SMALL_RUNS_ON_A_GPU: Final = 14
-"""Runs of other networks that are carried out on one GPU at a time, if there are cores for them: docs/performance.md."""
+"""Runs of other networks on one GPU at a time, if there are cores for them (docs/performance.md)."""
 
 SCORE_BINS: Final = 50
 """Of the histogram of scores that is kept."""

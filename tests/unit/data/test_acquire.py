@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import re
 import subprocess
 import sys
@@ -261,3 +262,20 @@ def test_import_looks_into_the_content(root: Path) -> None:
     with pytest.raises(ValueError, match=r"x.npy is not the file of tiny: x.npy must not be bad; nothing"):
         import_from(source, mine / "x.npy")
     assert tree(root) == {}
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_file_that_was_packed_anew_is_known_by_its_content(root: Path, level: int) -> None:
+    packed = gzip.compress(IDX, compresslevel=level, mtime=1)
+    assert packed != FILES["labels-ubyte.gz"]
+    write(root.parent, {"mine/labels-ubyte.gz": packed})
+    assert import_from(tiny(), root.parent / "mine") == ["labels-ubyte"]
+    assert (root / "tiny" / "labels-ubyte").read_bytes() == IDX
+
+
+@pytest.mark.parametrize("content", [gzip.compress(IDX + b"1"), gzip.compress(IDX)[:-9], b"\x1f\x8bno"])
+def test_a_packed_file_with_other_content_is_refused(root: Path, content: bytes) -> None:
+    write(root.parent, {"mine/labels-ubyte.gz": content})
+    with pytest.raises(ValueError, match=r"labels-ubyte\.gz is not the file of tiny"):
+        import_from(tiny(), root.parent / "mine")
+    assert not (root / "tiny" / "labels-ubyte").exists()
