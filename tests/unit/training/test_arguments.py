@@ -34,7 +34,7 @@ REFUSED = {
     "seed, a word": ({"seed": "a"}, "`seed` must be a whole number of at least 0"),
     "device": ({"device": "gpu"}, "`device` must be a device of torch such as 'cpu' or 'cuda', but got 'gpu'"),
     "precision": ({"precision": "fp16"}, r"`precision` must be one of \['bf16', 'fp32'\], but got 'fp16'"),
-    "engine": ({"engine": "fast"}, r"`engine` must be one of \['auto', 'eager', 'graph'\], but got 'fast'"),
+    "engine": ({"engine": "fast"}, r"`engine` must be one of \['auto', 'captured', 'eager', 'graph'\], but got 'fast'"),
     "graph on a CPU": ({"engine": "graph", "device": "cpu"}, "`engine` can be 'graph' only for tensors on CUDA"),
     "checkpoint_every": ({"checkpoint_every": -1.0}, "`checkpoint_every` must be a finite number of at least 0"),
     "log_every": ({"log_every": 0}, "`log_every` must be a whole number of at least 1"),
