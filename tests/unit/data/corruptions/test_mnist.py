@@ -77,7 +77,7 @@ def test_names_and_severities_are_the_published_ones() -> None:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_seed_decides_every_pixel(name: str, seed: int) -> None:
-    images = strokes(8)
+    images = strokes(32)  # rotations, say, are one of two: a few images may agree by chance
     before = images.clone()
     corrupted = corrupt(images, name, seed=seed)
     assert torch.equal(images, before), "the images given are left alone"
