@@ -4,7 +4,6 @@ import io
 import math
 import os
 import re
-import tempfile
 import warnings
 from collections.abc import Callable
 from html import escape
@@ -13,6 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from selbo.files import replacing
 from selbo.report.comparison import (
     Results,
     Value,
@@ -63,15 +63,18 @@ def write_page(results: Results, path: str | os.PathLike[str]) -> Path:
     Returns:
         The path written.
     """
+    return write_html(render_page(results), path)
+
+
+def write_html(page: str, path: str | os.PathLike[str]) -> Path:
+    """Write a page, whole or not at all; its folder is made if it is not there."""
     target = Path(path)
     if target.is_dir():
         raise ValueError(f"`path` must be the name of a file, but {str(target)!r} is a folder")
-    page = render_page(results)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as unfinished:
-        file = Path(unfinished) / target.name
-        file.write_text(page, encoding="utf-8")
-        return file.replace(target)
+    with replacing(target) as unfinished:
+        unfinished.write_text(page, encoding="utf-8")
+    return target
 
 
 def render_page(results: Results) -> str:

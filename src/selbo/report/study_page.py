@@ -8,11 +8,10 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-from selbo.files import replacing
 from selbo.report import studies
 from selbo.report.comparison import Results
 from selbo.report.labels import duration
-from selbo.report.page import WIDE, inline_svg, resource
+from selbo.report.page import WIDE, inline_svg, resource, write_html
 from selbo.report.study_data import finished, labels_of, ood_sets, titles_of
 from selbo.report.study_figures import FIGURES, available
 from selbo.report.study_tables import TRACKS, TRIAL, Entry, Head, Table, tables_of
@@ -42,14 +41,7 @@ def write_study_page(results: Results, path: str | os.PathLike[str]) -> Path:
     Returns:
         The path written.
     """
-    target = Path(path)
-    if target.is_dir():
-        raise ValueError(f"`path` must be the name of a file, but {str(target)!r} is a folder")
-    page = render_study_page(results)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(target) as unfinished:
-        unfinished.write_text(page, encoding="utf-8")
-    return target
+    return write_html(render_study_page(results), path)
 
 
 def render_study_page(results: Results) -> str:
