@@ -63,14 +63,15 @@ def write_page(results: Results, path: str | os.PathLike[str]) -> Path:
     Returns:
         The path written.
     """
-    return write_html(render_page(results), path)
+    return write_html(lambda: render_page(results), path)
 
 
-def write_html(page: str, path: str | os.PathLike[str]) -> Path:
-    """Write a page, whole or not at all; its folder is made if it is not there."""
+def write_html(render: Callable[[], str], path: str | os.PathLike[str]) -> Path:
+    """Write a page, whole or not at all; its folder is made if it is not there, and a folder in its place is refused."""
     target = Path(path)
     if target.is_dir():
         raise ValueError(f"`path` must be the name of a file, but {str(target)!r} is a folder")
+    page = render()
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as unfinished:
         unfinished.write_text(page, encoding="utf-8")

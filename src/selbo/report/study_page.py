@@ -41,7 +41,7 @@ def write_study_page(results: Results, path: str | os.PathLike[str]) -> Path:
     Returns:
         The path written.
     """
-    return write_html(render_study_page(results), path)
+    return write_html(lambda: render_study_page(results), path)
 
 
 def render_study_page(results: Results) -> str:
