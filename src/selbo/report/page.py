@@ -67,7 +67,7 @@ def write_page(results: Results, path: str | os.PathLike[str]) -> Path:
 
 
 def write_html(render: Callable[[], str], path: str | os.PathLike[str]) -> Path:
-    """Write a page, whole or not at all; its folder is made if it is not there, and a folder in its place is refused."""
+    """Write a page, whole or not at all; its folder is made if it is not there; a folder in its place is refused."""
     target = Path(path)
     if target.is_dir():
         raise ValueError(f"`path` must be the name of a file, but {str(target)!r} is a folder")
