@@ -189,7 +189,8 @@ def gather(folder: Path) -> dict[str, Any]:
 
     Returns:
         ``study``, ``title``, ``paper``, ``generated``, ``seeds`` and ``comparisons``: one for each variant and track,
-        with ``methods``, each with its ``title``, ``note``, chosen settings, tuning runs, and ``runs`` by seed.
+        with ``methods``, each with its ``title``, ``note``, chosen settings (and the method that they were chosen
+        with, if it is another), tuning runs, and ``runs`` by seed.
     """
     manifest = read_manifest(folder)
     study, store = study_of(manifest["study"], trial=manifest["generated"]), Store(folder)
@@ -205,13 +206,15 @@ def gather(folder: Path) -> dict[str, Any]:
                 recipe = plan.chosen(variant, track, method, nll)
                 specs = [RunSpec(variant.data, variant.model, recipe, track.evaluation, seed) for seed in seeds]
                 names = [name for name, _ in method.grid]
+                like = track.method(method.chosen_with) if method.chosen_with else method
                 tried = [plan.tuning_spec(variant, track, each) for each in method.candidates()] if names else []
                 methods.append(
                     {
                         "name": method.name,
                         "title": method.title,
                         "note": method.note,
-                        "chosen": {name: getattr(recipe, name) for name in names},
+                        "chosen": {name: getattr(recipe, name) for name, _ in like.grid},
+                        "chosen_with": like.title if method.chosen_with else "",
                         "tried": [
                             {**{name: getattr(each.recipe, name) for name in names}, "val_nll": nll.get(each.id)}
                             for each in tried

@@ -185,12 +185,13 @@ def _settings(results: Plain, comparison: Plain) -> Table:
     for method, took in zip(comparison["methods"], studies.timings(comparison).values(), strict=True):
         tried, chosen, found = method["tried"], method["chosen"], studies.tuned(method)
         grid = _named({name: dict.fromkeys(each[name] for each in tried) for name in chosen})
+        like = method.get("chosen_with")
         failed = f"; {found.failed} without a finite NLL" if found.failed else ""
         cells = [
             _named({name: [setting] for name, setting in chosen.items()}) or "–",
             "–" if found.chosen is None else f"{found.chosen:.4f}",
             "–" if found.low is None else f"{found.low:.4f}–{found.high:.4f}",
-            f"{len(tried)}: {grid}{failed}" if tried else "nothing",
+            f"{len(tried)}: {grid}{failed}" if tried else f"as {like}" if like else "nothing",
             "–" if took.mean is None else f"{took.mean:.1f}{f' ({took.note})' if took.note else ''}",
         ]
         rows.append([Entry(text) for text in (method["title"], *cells)])
@@ -198,7 +199,7 @@ def _settings(results: Plain, comparison: Plain) -> Table:
             _place(results, comparison, method["name"])
             | {"setting": _named({name: [each[name]] for name in chosen}), "val_nll": each["val_nll"]}
             | {"chosen": studies.is_chosen(method, each), "training_seconds": took.mean}
-            for each in tried or [{"val_nll": None}]
+            for each in tried or [{**chosen, "val_nll": None}]
         ]
     heads = [Head(each) for each in ("method", "chosen", "validation NLL", "of all tried", "tried", "training, s")]
     notes = ["Chosen by validation NLL. Training: the mean over the seeds.", *_below(results, comparison)]

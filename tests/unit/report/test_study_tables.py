@@ -180,6 +180,9 @@ def test_the_table_of_settings() -> None:
         "5.0",
     ]
     assert [entry.text for entry in table.rows[2]][1:] == ["–", "–", "–", "nothing", "5.0 (1 of 3 diverged)"]
+    results["comparisons"][0]["methods"][2] |= {"chosen": {"weight_decay": 0.001}, "chosen_with": "plain"}
+    again = tables(results)["settings"].rows[2]
+    assert [entry.text for entry in again][1:5] == ["weight decay 0.001", "–", "–", "as plain"]
     assert [row["chosen"] for row in table.raw if row["method"] == "elbo"] == [False, True, False]
 
 
