@@ -237,7 +237,12 @@ class GraphEngine:
 
 def channels_last(inputs: Tensor) -> Tensor:
     """Images in the layout that convolutions on CUDA like best."""
-    return inputs.contiguous(memory_format=torch.channels_last) if inputs.ndim == 4 else inputs
+    if inputs.ndim != 4:
+        return inputs
+    _, channels, height, width = inputs.shape
+    if channels == 1:  # both layouts at once: the strides tell which one the layers are to keep
+        return inputs.contiguous().as_strided(inputs.shape, (height * width, 1, width, 1))
+    return inputs.contiguous(memory_format=torch.channels_last)
 
 
 class Engine:

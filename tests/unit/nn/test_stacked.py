@@ -125,3 +125,11 @@ def test_images_in_any_layout(channels: int, monkeypatch: pytest.MonkeyPatch) ->
     (ours,) = torch.autograd.grad(convolve(layer, images, weight, None).square().sum(), weight)
     (theirs,) = torch.autograd.grad(F.conv2d(images.contiguous(), weight, padding=1).square().sum(), weight)
     torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_draws_in_the_channels_keep_the_layout(layout: torch.memory_format) -> None:
+    outputs = random(5, 3 * 4, 6, 7).contiguous(memory_format=layout)
+    rows = stacked._channels_to_rows(outputs, 3)
+    assert rows.is_contiguous(memory_format=layout)
+    torch.testing.assert_close(rows, torch.cat(outputs.split(4, dim=1)), rtol=0, atol=0)

@@ -15,6 +15,7 @@ from torch.utils.data import (
 from unit.training.toys import Rows
 
 from selbo.training.batches import LoaderBatches, TensorBatches, checksum, make_batches, whole_set
+from selbo.training.engine import channels_last
 
 CPU = torch.device("cpu")
 N = 23
@@ -205,3 +206,12 @@ def test_what_cannot_be_trained_on():
         whole_set("val", DataLoader(inputs), device=CPU, seed=0)
     with pytest.raises(ValueError, match="`val` must hold at least one example, but holds none"):
         whole_set("val", Rows(inputs[:0], labels[:0]), device=CPU, seed=0)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_layers_keep_the_layout_of_images_with_few_channels(channels: int) -> None:
+    images = torch.arange(2.0 * channels * 5 * 4).reshape(2, channels, 5, 4)
+    seen = channels_last(images)
+    torch.testing.assert_close(seen, images, rtol=0, atol=0)
+    outputs = torch.nn.functional.conv2d(seen, torch.ones(6, channels, 3, 3))
+    assert outputs.is_contiguous(memory_format=torch.channels_last)
