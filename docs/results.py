@@ -1,0 +1,96 @@
+"""Regenerate the pages of results from `results/`: `.venv/bin/python docs/results.py`.
+
+For each study a page with all tables, `docs/results/STUDY.md`, and the figures that stand in the documentation; and in
+`docs/results.md` the tables between the marks `<!-- table STUDY VARIANT TRACK NAME -->` and `<!-- end -->`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from selbo.experiments import runner
+from selbo.report import style
+from selbo.report.study_figures import FIGURES, available
+from selbo.report.study_tables import TRACKS, markdown, tables_of
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGE = DOCS / "results.md"
+PICTURES = ("scores", "independent", "sweep", "corruption")
+"""Figures that stand in the pages; the HTML report of a study has all of them."""
+
+MARKED = re.compile(r"(<!-- table (\S+) (\S+) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+@cache
+def gathered(study: str) -> dict[str, Any]:
+    """The results of a study in `results/`."""
+    return runner.gather(ROOT / "results" / study)
+
+
+def studies() -> list[str]:
+    """Names of the studies that have results, in the order of their files."""
+    return sorted(path.parent.name for path in (ROOT / "results").glob(f"*/{runner.MANIFEST}"))
+
+
+def refreshed(text: str) -> str:
+    """A page with the tables between its marks made anew."""
+
+    def table(match: re.Match[str]) -> str:
+        head, study, variant, track, name, tail = match.groups()
+        found = gathered(study)
+        (chosen,) = (each for each in found["comparisons"] if (each["variant"], each["track"]) == (variant, track))
+        (made,) = (each for each in tables_of(found, chosen) if each.name == name)
+        return f"{head}\n{markdown(made)}\n{tail}"
+
+    return MARKED.sub(table, text)
+
+
+def full_page(study: str) -> str:
+    """All tables of a study, with the figures behind those of each comparison."""
+    found = gathered(study)
+    parts = [
+        f"---\nhide: [toc]\n---\n\n# {found['title']}: all tables\n",
+        f"In the paper: {found['paper']}. Made by `docs/results.py` from `results/{study}`; "
+        f"`selbo report results` makes the same tables as LaTeX and CSV, all figures, and an HTML report.\n",
+    ]
+    for track in dict.fromkeys(each["track"] for each in found["comparisons"]):
+        title = TRACKS[track]
+        parts.append(f"## {title[0].upper()}{title[1:]}\n")
+        for comparison in (each for each in found["comparisons"] if each["track"] == track):
+            parts += [f"### {table.title}\n\n{markdown(table)}" for table in tables_of(found, comparison)]
+            parts += [
+                f"![{comparison['title']}, {title}: {kind}](../images/results/{name}.png)\n"
+                for kind, name in pictures(study, comparison)
+            ]
+    return "\n".join(parts)
+
+
+def pictures(study: str, comparison: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Kind and name of the pictures of a comparison."""
+    for kind in available(gathered(study), comparison):
+        if kind in PICTURES:
+            yield kind, f"{study}-{kind}-{comparison['variant']}-{comparison['track']}"
+
+
+def main() -> None:
+    """Write the pages and, unless told otherwise, the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--no-pictures", action="store_true", help="tables only")
+    arguments = parser.parse_args()
+    PAGE.write_text(refreshed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    (DOCS / "results").mkdir(exist_ok=True)
+    for study in studies():
+        (DOCS / "results" / f"{study}.md").write_text(full_page(study), encoding="utf-8")
+        for comparison in gathered(study)["comparisons"] if not arguments.no_pictures else ():
+            for kind, name in pictures(study, comparison):
+                style.save(FIGURES[kind].draw(comparison), DOCS / "images" / "results", name, formats=["png"])
+
+
+if __name__ == "__main__":
+    main()
