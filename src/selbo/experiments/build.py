@@ -1,10 +1,10 @@
 """From the words of a study to the things of the library: network, partition, belief, objective."""
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from selbo import checks
 from selbo.data.imbalance import class_fractions, geometric_ratios
@@ -22,7 +22,8 @@ from selbo.objectives import (
     SummaryELBO,
 )
 from selbo.seeding import generator_for
-from selbo.summary.beliefs import Belief, Beta, Masses, Uniform
+from selbo.summary.beliefs import Belief, Beta, Empirical, Masses, Uniform
+from selbo.summary.edges import PUBLISHED_SLOPE
 from selbo.summary.elicitation import expect
 from selbo.summary.likelihood import PUBLISHED_HISTOGRAM_FLOOR, PUBLISHED_PSEUDO_COUNT, SummaryLikelihood
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
@@ -43,7 +44,7 @@ SMALLEST_RELATIVE_STD: Final = 1e-20
 KNOWN_FRACTIONS: Final = {"cifar10-im": tuple(class_fractions(geometric_ratios(10)))}
 """Class fractions that a user is told, by data set; classes are equally frequent in the others."""
 
-BELIEF: Final = re.compile(r"(uniform|fractions|beta|expect|shells)(?:\(([^()]*)\))?")
+BELIEF: Final = re.compile(r"(uniform|fractions|beta|expect|shells|empirical)(?:\(([^()]*)\))?")
 
 
 def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes: int, seed: int) -> nn.Module:
@@ -75,33 +76,35 @@ def partition_of(name: str, num_classes: int) -> Partition:
 
     ``equal`` and ``unequal`` are the bins of the paper's binary experiments, ``shells`` the corners of its multiclass
     ones, ``classes`` the predicted class and ``confidence`` the largest probability. With ``-published`` bins and
-    shells have the slope of 500 and the closed ends of the paper's code, and ``classes`` is its mean softmax.
+    shells have the slope of 500 and the closed ends of the paper's code, and ``classes`` is its mean softmax; with
+    ``-steep`` bins have that slope, but open ends.
     """
-    kind, _, published = name.partition("-")
+    kind, _, way = name.partition("-")
     checks.one_of("partition", kind, ("equal", "unequal", "shells", "classes", "confidence"))
-    checks.one_of("partition after -", published, ("", "published"))
+    checks.one_of("partition after -", way, ("", "published", "steep"))
+    steep: dict[str, Any] = {"slope": PUBLISHED_SLOPE, "space": "probability"} if way else {}
     if kind in {"equal", "unequal"}:
-        edges = EQUAL_EDGES if kind == "equal" else UNEQUAL_EDGES
-        return ScoreBins.published(edges) if published else ScoreBins(edges)
+        return ScoreBins(EQUAL_EDGES if kind == "equal" else UNEQUAL_EDGES, **steep, closed=way == "published")
     if kind == "shells":
-        return CornerShells(num_classes, slope=500.0, space="probability") if published else CornerShells(num_classes)
+        return CornerShells(num_classes, **steep)
     if kind == "classes":
         return ClassRegions(num_classes)
     edges = tuple(edge for edge in CONFIDENCE_EDGES if edge > 1 / num_classes)
     return ConfidenceBins(edges, num_classes)
 
 
-def belief_of(text: str, num_classes: int, *, data: str = "") -> Belief:
+def belief_of(text: str, num_classes: int, *, data: str = "", earlier: Tensor | None = None) -> Belief:
     """A belief by name.
 
     ``uniform``; ``beta(a, b)``; ``expect(accuracy)``, with the class fractions that are known of the data;
     ``fractions``, these fractions themselves, for regions by class; ``shells(corner, middle, centre)``, total masses of
-    the shells of all classes together.
+    the shells of all classes together; ``empirical``, the predictions of an earlier model.
 
     Args:
         text: The words.
         num_classes: K.
         data: Name of the data set, for its class fractions.
+        earlier: Log-probabilities that an earlier model gave, for ``empirical``.
     """
     found = BELIEF.fullmatch(text.replace(" ", ""))
     if found is None:
@@ -111,7 +114,7 @@ def belief_of(text: str, num_classes: int, *, data: str = "") -> Belief:
         numbers = [float(each) for each in inner.split(",")] if inner else []
     except ValueError:
         raise ValueError(f"`belief` must have numbers in its brackets, but got {text!r}") from None
-    if len(numbers) != {"uniform": 0, "fractions": 0, "beta": 2, "expect": 1, "shells": 3}[kind]:
+    if len(numbers) != {"uniform": 0, "fractions": 0, "beta": 2, "expect": 1, "shells": 3, "empirical": 0}[kind]:
         raise ValueError(f"`belief` has the wrong number of numbers: {text!r}")
     fractions = KNOWN_FRACTIONS.get(data, (1 / num_classes,) * num_classes)
     if kind == "uniform":
@@ -122,17 +125,23 @@ def belief_of(text: str, num_classes: int, *, data: str = "") -> Belief:
         return expect(numbers[0], class_fractions=list(fractions))
     if kind == "fractions":
         return Masses(fractions)
+    if kind == "empirical":
+        if earlier is None:
+            raise ValueError("`belief` is 'empirical', but there are no predictions of an earlier model")
+        return Empirical(earlier)
     corner, middle, centre = numbers
     return Masses([corner / num_classes] * num_classes + [middle / num_classes] * num_classes + [centre])
 
 
-def summary_of(recipe: Recipe, *, num_data: int, num_classes: int, data: str) -> SummaryLikelihood:
+def summary_of(
+    recipe: Recipe, *, num_data: int, num_classes: int, data: str, earlier: Tensor | None = None
+) -> SummaryLikelihood:
     """The summary of a recipe that has one."""
     published = recipe.partition.endswith("-published")
     binary = published and num_classes == 2
     return SummaryLikelihood(
         partition_of(recipe.partition, num_classes),
-        belief_of(recipe.belief, num_classes, data=data),
+        belief_of(recipe.belief, num_classes, data=data, earlier=earlier),
         recipe.concentration * (num_data if recipe.per_example else 1),
         form=recipe.form,
         pool_draws=recipe.pool_draws,
@@ -142,7 +151,9 @@ def summary_of(recipe: Recipe, *, num_data: int, num_classes: int, data: str) ->
     )
 
 
-def objective_of(recipe: Recipe, *, num_data: int, num_classes: int, data: str) -> Objective:
+def objective_of(
+    recipe: Recipe, *, num_data: int, num_classes: int, data: str, earlier: Tensor | None = None
+) -> Objective:
     """What is maximised."""
     weight, reduction = recipe.kl_weight, recipe.kl_reduction
     match recipe.objective:
@@ -155,7 +166,9 @@ def objective_of(recipe: Recipe, *, num_data: int, num_classes: int, data: str) 
         case "independent_summary":
             belief = belief_of(recipe.belief, num_classes, data=data)
             return IndependentSummary(belief, num_data, kl_weight=weight, kl_reduction=reduction)
-    summary = summary_of(recipe, num_data=num_data, num_classes=num_classes, data=data) if recipe.partition else None
+    summary = None
+    if recipe.partition:
+        summary = summary_of(recipe, num_data=num_data, num_classes=num_classes, data=data, earlier=earlier)
     if recipe.objective == "cross_entropy":
         return CrossEntropy(num_data, summary)
     assert summary is not None

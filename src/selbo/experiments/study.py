@@ -20,6 +20,13 @@ STARTS: Final = ("network", "published", "relative")
 SUITES: Final = ("", "noise", "mnist-c", "cifar10-c", "cifar10-im-c")
 
 
+ADDED_LATER: Final = {"recipe": ("summary_inputs",)}
+"""Fields that came after results had been published: at their defaults they do not enter the hash of a run, so that it
+stays what it was."""
+
+SUMMARY_INPUTS: Final = ("train", "val")
+
+
 @dataclass(frozen=True)
 class DataSpec:
     """The data of a run.
@@ -87,6 +94,8 @@ class Recipe:
         pool_draws: One histogram for all draws.
         ema_decay: Memory of the histogram; 0 for none.
         members: Networks of an ensemble.
+        summary_inputs: What the summary speaks of: ``train``, the training inputs, or ``val``, those of the validation
+            set, without their labels.
     """
 
     objective: str
@@ -117,9 +126,11 @@ class Recipe:
     pool_draws: bool = False
     ema_decay: float = 0.0
     members: int = 1
+    summary_inputs: str = "train"
 
     def __post_init__(self) -> None:
         checks.one_of("objective", self.objective, OBJECTIVES)
+        checks.one_of("summary_inputs", self.summary_inputs, SUMMARY_INPUTS)
         checks.one_of("start", self.start, STARTS)
         if self.objective in {"elbo", "summary_elbo", "independent_summary"} and not self.bayesian:
             raise ValueError(f"`bayesian` must be true for the objective {self.objective!r}, but is not")
@@ -174,7 +185,12 @@ class RunSpec:
     @property
     def id(self) -> str:
         """Hash of the whole configuration."""
-        text = json.dumps({"format": RUN_FORMAT, **asdict(self)}, sort_keys=True)
+        content = asdict(self)
+        for part, names in ADDED_LATER.items():
+            for name in names:
+                if content[part][name] == getattr(type(getattr(self, part)), name):
+                    del content[part][name]
+        text = json.dumps({"format": RUN_FORMAT, **content}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
