@@ -200,6 +200,11 @@ def draw_logits(
         )
     else:
         logits = model(inputs).unsqueeze(0)
+    return as_logits(logits, inputs)
+
+
+def as_logits(logits: Tensor, inputs: Tensor) -> Tensor:
+    """What a network answered, if it can be logits (S, B, K), at least float32."""
     if logits.ndim != 3 or logits.shape[-1] < 2:
         raise ValueError(
             "`model` must answer with logits of shape (B, K) for at least two classes, but gave "

@@ -1,21 +1,29 @@
 """The posterior predictive distribution: what the draws of a network say together."""
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Final
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
 
 from selbo import checks
+from selbo.nn.compiled import compiled_logits
 from selbo.nn.gaussian import gaussians
-from selbo.objectives.base import Objective, draw_logits
+from selbo.objectives.base import Objective, as_logits, draw_logits
+
+ENGINES: Final = ("eager", "compiled")
 
 MOST_ROWS: Final = 1 << 14
 """Draws times inputs that go through a network at a time."""
 
 MOST_WEIGHTS: Final = 1 << 26
 """Draws times weights that exist at a time: a quarter of a GiB."""
+
+_NOT_COMPILED: Final[WeakSet[nn.Module]] = WeakSet()
+"""Networks that the compiler failed at, which it is not asked for again."""
 
 
 class evaluation_mode:  # noqa: N801  (reads as a statement)
@@ -40,6 +48,8 @@ def logits_by_draw(
     num_samples: int,
     generator: torch.Generator | None = None,
     chunk_size: int | None = None,
+    engine: str = "eager",
+    rows: int | None = None,
 ) -> Iterator[Tensor]:
     """Logits (S, B, K) of each block of inputs, all blocks under the same S draws, so that a draw is one function.
 
@@ -50,9 +60,13 @@ def logits_by_draw(
         blocks: Inputs on the device of the network, shape (B, ...).
         num_samples: S, the number of draws.
         generator: Where the noise comes from, on that device; one seeded by torch's global state if not given.
-        chunk_size: Draws at a time; chosen to bound memory if not given.
+        chunk_size: Draws at a time; chosen to bound memory if not given. Compiled code has one at a time.
+        engine: ``"eager"``, or ``"compiled"``; a network that cannot be compiled is told of once, and runs eagerly.
+        rows: Inputs that compiled code takes at a time, shorter blocks being filled up; those of the first block if not
+            given.
     """
     checks.whole("num_samples", num_samples, at_least=1)
+    checks.one_of("engine", engine, ENGINES)
     if chunk_size is not None:
         checks.whole("chunk_size", chunk_size, at_least=1)
     weights = sum(each.mean.numel() for each in gaussians(model))
@@ -67,7 +81,22 @@ def logits_by_draw(
         generator.set_state(state)
         bounded = max(1, min(MOST_ROWS // len(block), MOST_WEIGHTS // max(1, weights)))
         size = bounded if chunk_size is None else chunk_size
-        yield draw_logits(model, block, num_samples, generator=generator, chunk_size=size)
+        rows = len(block) if rows is None else rows
+        logits, failure = None, ""
+        if engine == "compiled" and model not in _NOT_COMPILED:
+            try:
+                logits = as_logits(compiled_logits(model, block, num_samples, rows=rows, generator=generator), block)
+            except Exception as error:
+                failure = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+                generator.set_state(state)
+        if logits is None:
+            logits = draw_logits(model, block, num_samples, generator=generator, chunk_size=size)
+        if failure:  # of the compiler: what is wrong with the inputs was an error in the line above
+            _NOT_COMPILED.add(model)
+            warnings.warn(
+                f"the network could not be compiled, so it predicts eagerly, more slowly: {failure}", stacklevel=2
+            )
+        yield logits
 
 
 def predictive_log_probs(

@@ -10,6 +10,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from selbo.nn.compiled import channels_last, compile_function
 from selbo.objectives import Objective
 from selbo.seeding import derive
 from selbo.training.augment import crop_and_flip
@@ -159,7 +160,7 @@ class GraphEngine:
         if unlabelled is not None:
             self.other_order = unlabelled.order(start // unlabelled.per_epoch).to(plan.device)
             self.other_position = torch.full((1,), start % unlabelled.per_epoch, device=plan.device)
-        self.evaluate = torch.compile(self._evaluate, dynamic=False) if compiled else self._evaluate
+        self.evaluate = compile_function(self._evaluate) if compiled else self._evaluate
         torch.cuda.manual_seed(derive(plan.seed, "cuda", start))
         self.rate: float | None = None
 
@@ -233,16 +234,6 @@ class GraphEngine:
         with plan.autocast():
             terms = plan.objective(plan.model, inputs, labels, plan.num_samples, unlabelled=unlabelled, step=step)
             return terms.loss, torch.stack([value.double() for value in terms.named().values()])
-
-
-def channels_last(inputs: Tensor) -> Tensor:
-    """Images in the layout that convolutions on CUDA like best."""
-    if inputs.ndim != 4:
-        return inputs
-    _, channels, height, width = inputs.shape
-    if channels == 1:  # both layouts at once: the strides tell which one the layers are to keep
-        return inputs.contiguous().as_strided(inputs.shape, (height * width, 1, width, 1))
-    return inputs.contiguous(memory_format=torch.channels_last)
 
 
 class Engine:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from selbo.nn.compiled import channels_last
 from selbo.objectives.base import log_prob_of_labels
 from selbo.objectives.predictive import predictive_log_probs
 from selbo.seeding import derive
@@ -18,7 +19,7 @@ from selbo.summary.likelihood import SummaryLikelihood
 from selbo.training import checkpoint as files
 from selbo.training import distributed
 from selbo.training.batches import Batch, LoaderBatches, TensorBatches, checksum
-from selbo.training.engine import TERMS, Engine, Plan, channels_last
+from selbo.training.engine import TERMS, Engine, Plan
 from selbo.training.records import Progress
 from selbo.training.schedules import Schedule
 

@@ -14,8 +14,8 @@ from torch.utils.data import (
 )
 from unit.training.toys import Rows
 
+from selbo.nn.compiled import channels_last
 from selbo.training.batches import LoaderBatches, TensorBatches, checksum, make_batches, whole_set
-from selbo.training.engine import channels_last
 
 CPU = torch.device("cpu")
 N = 23
