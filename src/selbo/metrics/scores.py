@@ -6,10 +6,15 @@ what depends on their value takes ``probs``. Values are not inspected to guess w
 names has no recall, no F1 score and no AUROC: it is left out of the means, not counted as 0.
 """
 
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from selbo.metrics.inputs import Array, labels_of, log_probs_table, probs_table, scores_table
+from selbo.numerics import result_dtype
 
 
 def nll(probs: Array, labels: Array, *, validate: bool = True) -> float:
@@ -199,7 +204,9 @@ def auroc(scores: Array, labels: Array, *, validate: bool = True) -> float | Non
         return None
     if rows.shape[1] == 2:
         present = [1]
-    areas = [binary_auroc(rows[classes == k, k], rows[classes != k, k]) for k in present]
+    columns = rows.to(result_dtype(rows)).T.contiguous().numpy()
+    ordered = np.sort(columns, -1)  # numpy's is five times as quick as torch's
+    areas = [_auroc_among(columns[k, (classes == k).numpy()], ordered[k]) for k in present]
     return sum(areas) / len(areas)
 
 
@@ -223,6 +230,18 @@ def binary_auroc(positives: Tensor, negatives: Tensor) -> float:
     up_to = torch.searchsorted(ordered, others, right=True).sum()  # smaller or equal
     pairs = len(ordered) * len(others)
     return (2 * pairs - int(below) - int(up_to)) / (2 * pairs)
+
+
+def _auroc_among(positives: npt.NDArray[Any], ordered: npt.NDArray[Any]) -> float:
+    """`binary_auroc` where the scores of all, positives too, are in order: few searches in many, not many in few.
+
+    Twice the pairs that a positive wins, ties counting once, is how many scores lie below each positive plus how many
+    lie up to it; of those, P² are positives themselves.
+    """
+    queries = np.sort(positives)
+    counted = sum(int(np.searchsorted(ordered, queries, side).sum()) for side in ("left", "right"))
+    count = len(positives)
+    return (counted - count**2) / (2 * count * (len(ordered) - count))
 
 
 def _mean_negative_log(log_probs: Tensor, classes: Tensor) -> float:

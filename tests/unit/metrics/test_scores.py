@@ -117,6 +117,18 @@ def test_auroc_of_all_classes_is_sklearns_macro(seed):
 # --- known answers ---
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_auroc_of_all_classes_is_that_of_each_against_the_rest(dtype, seed):
+    """To the last bit: both count pairs."""
+    generator = torch.Generator().manual_seed(seed)
+    for values in (7, 1000):  # many ties, few ties
+        scores = torch.randint(values, (300, 6), generator=generator).to(dtype)
+        scores[:, 2] = -torch.inf
+        labels = torch.randint(5, (300,), generator=generator)  # no label names the last class
+        areas = [binary_auroc(scores[labels == k, k], scores[labels != k, k]) for k in range(5)]
+        assert auroc(scores, labels) == sum(areas) / 5
+
+
 def test_a_perfect_model_on_data_that_lack_classes_has_auroc_one_and_f1_one():
     """Counting absent classes as 0, as the tables of the paper did, would give 2/5 here."""
     labels = torch.tensor([1, 1, 1, 3, 1])
