@@ -77,6 +77,7 @@ def reproduce(
                 executor=executor,
                 jobs=jobs or at_a_time(where, [each.model.name for each in study.variants]),
                 device=where,
+                helpers=cores() if executor == "processes" else 0,
                 listener=listener,
             )
         show(results, folder, screen)
@@ -84,11 +85,12 @@ def reproduce(
 
 def at_a_time(device: str, models: list[str]) -> int:
     """Runs at a time: one a core on a CPU; on a GPU as many as docs/performance.md found to be fastest."""
-    from selbo.experiments.execute import LARGE, SMALL_RUNS_ON_A_GPU
+    from selbo.experiments.execute import LARGE, LARGE_RUNS_ON_A_GPU, SMALL_RUNS_ON_A_GPU
 
     if not device.startswith("cuda"):
         return cores()
-    return 1 if any(model in LARGE for model in models) else min(cores(), SMALL_RUNS_ON_A_GPU)
+    at_most = LARGE_RUNS_ON_A_GPU if any(model in LARGE for model in models) else SMALL_RUNS_ON_A_GPU
+    return min(cores(), at_most)
 
 
 def list_studies(debug: Debug = False) -> None:
@@ -153,7 +155,7 @@ def show(results: dict[str, Any], folder: Path, screen: Any) -> None:
 
 @contextmanager
 def live(name: str) -> Iterator[Callable[["Progress"], None]]:
-    """Runs done, running and failed, and the time that is left: on the error stream, if that is a terminal."""
+    """What is done, running and failed, and the time that is left: on the error stream, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -174,6 +176,8 @@ def live(name: str) -> Iterator[Callable[["Progress"], None]]:
 
         def told(progress: "Progress") -> None:
             failed = f"{progress.failed} failed" if progress.failed else ""
-            bar.update(task, completed=progress.done, total=progress.total, running=progress.running, failed=failed)
+            what = name if progress.of == "runs" else f"{name}, {progress.of}"
+            done, total, running = progress.done, progress.total, progress.running
+            bar.update(task, description=what, completed=done, total=total, running=running, failed=failed)
 
         yield told

@@ -31,11 +31,17 @@ IMAGES_AT_A_TIME: Final = 4096
 VECTORS_AT_A_TIME: Final = 1 << 15
 """Inputs of a prediction at a time: the weights are drawn once for all of them."""
 
+COMPILED_AT_A_TIME: Final = 5000
+"""The same for compiled networks, which take one number only: it divides CIFAR-10's validation and test sets."""
+
 LARGE: Final = ("vgg11",)
 """Networks that are worth compiling."""
 
 SMALL_RUNS_ON_A_GPU: Final = 14
 """Runs of other networks on one GPU at a time, if there are cores for them (docs/performance.md)."""
+
+LARGE_RUNS_ON_A_GPU: Final = 3
+"""Runs of large networks on one GPU at a time (docs/performance.md)."""
 
 SCORE_BINS: Final = 50
 """Of the histogram of scores that is kept."""
@@ -82,7 +88,7 @@ def _trained(spec: RunSpec, task: Task, *, device: str, member: int) -> Member:
     recipe = spec.recipe
     seed = spec.seed if member == 0 else derive(spec.seed, "member", member) % (1 << 31)
     num_classes = task.train.num_classes
-    inputs, labels = task.train.tensors()
+    inputs, labels = task.train.to(device).tensors()
     network = build.network_of(spec.model, recipe, input_size=inputs[0].numel(), num_classes=num_classes, seed=seed)
     objective = build.objective_of(recipe, num_data=len(labels), num_classes=num_classes, data=spec.data.name)
     selects = recipe.select != "last" or recipe.schedule == "plateau"
@@ -128,13 +134,23 @@ class Evaluation:
         return self.predict_inputs(data.to(self.device).network_inputs(), draws)
 
     def predict_inputs(self, inputs: Tensor, draws: int) -> Prediction:
-        """What the networks say of inputs that are on their device, on the CPU."""
+        """What the networks say of inputs that are on their device, on the CPU; in the precision of training."""
         at_a_time = VECTORS_AT_A_TIME if inputs.ndim == 2 else IMAGES_AT_A_TIME
+        compiled = self.spec.model.name in LARGE and torch.device(self.device).type == "cuda"
+        if compiled:
+            at_a_time = min(COMPILED_AT_A_TIME, len(self.task.test))
         predictions = []
         for i, member in enumerate(self.members):
             noise = generator_for(self.spec.seed, "prediction", i, device=self.device)
             found = predict(
-                member.network, inputs, draws, objective=member.objective, generator=noise, batch_size=at_a_time
+                member.network,
+                inputs,
+                draws,
+                objective=member.objective,
+                generator=noise,
+                batch_size=at_a_time,
+                precision=self.spec.recipe.precision,
+                engine="compiled" if compiled else "eager",
             )
             if bool(found.log_probs.isnan().any()):
                 raise Diverged("the predictions are not numbers")

@@ -1,10 +1,10 @@
 """Who carries runs out: this process, processes of this machine, or a Ray cluster; the results are the same."""
 
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -12,7 +12,7 @@ import torch
 
 from selbo.experiments.execute import carry_out
 from selbo.experiments.store import Store
-from selbo.experiments.study import RunSpec
+from selbo.experiments.study import Recipe, RunSpec
 
 EXECUTORS: Final = ("processes", "here", "ray")
 
@@ -75,19 +75,28 @@ def here(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) 
 
 
 def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDone) -> None:
-    """Several runs at a time, each in a process of its own."""
+    """Several runs at a time, each in one of some processes.
+
+    A process that is free takes a run of the recipe that it had last, because what was compiled for it serves again.
+    """
     context = multiprocessing.get_context("spawn")  # a forked torch may hang
     waiting = list(works)
-    with ProcessPoolExecutor(min(jobs, max(1, len(works))), mp_context=context) as pool:
-        running: dict[Any, Work] = {}
+    with ExitStack() as stack:
+        count = min(jobs, max(1, len(works)))
+        free = [stack.enter_context(ProcessPoolExecutor(1, mp_context=context)) for _ in range(count)]
+        last: dict[ProcessPoolExecutor, Recipe] = {}
+        running: dict[Any, tuple[ProcessPoolExecutor, Work]] = {}
         while waiting or running:
-            while waiting and len(running) < jobs:
-                work = waiting.pop(0)
+            while waiting and free:
+                process = free.pop(0)
+                work = waiting.pop(next_for(last.pop(process, None), waiting, last.values()))
+                last[process] = work.spec.recipe
                 on_start(work.spec)
-                running[pool.submit(do, work)] = work
+                running[process.submit(do, work)] = process, work
             ended, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in ended:
-                work = running.pop(future)
+                process, work = running.pop(future)
+                free.append(process)
                 try:
                     on_done(work.spec, future.result())
                 except BrokenProcessPool as error:
@@ -95,6 +104,14 @@ def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDo
                         "a process was killed, perhaps for memory: what was finished is kept; give the same command "
                         "again, with fewer --jobs"
                     ) from error
+
+
+def next_for(own: Recipe | None, waiting: Sequence[Work], others: Iterable[Recipe]) -> int:
+    """Place of the run that a process takes: of its own recipe, else of one that no other has, else the first."""
+    recipes, taken = [work.spec.recipe for work in waiting], set(others)
+    if own is not None and own in recipes:
+        return recipes.index(own)
+    return next((i for i, recipe in enumerate(recipes) if recipe not in taken), 0)
 
 
 def ray(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) -> None:

@@ -11,22 +11,26 @@ import torch
 from selbo import checks
 from selbo.experiments import catalogue, plan, smoke
 from selbo.experiments.executors import BY_NAME, Done, Work
+from selbo.experiments.kept import make_missing
 from selbo.experiments.store import Store
 from selbo.experiments.study import RunSpec, Study
+from selbo.experiments.tasks import generated_sets
 from selbo.files import replacing
 
 MANIFEST: Final = "study.json"
 FORMAT: Final = "selbo-study-1"
+SETS: Final = "corrupted sets"
 
 
 class Progress(NamedTuple):
-    """Where a study stands."""
+    """Where a study stands: how many runs, or corrupted sets that are made before them, are done of how many."""
 
     done: int
     running: int
     failed: int
     total: int
     label: str
+    of: str = "runs"
 
 
 Listener = Callable[[Progress], object]
@@ -51,6 +55,7 @@ def reproduce(
     executor: str = "processes",
     jobs: int = 1,
     device: str = "cpu",
+    helpers: int = 0,
     listener: Listener = lambda _: None,
 ) -> dict[str, Any]:
     """Carry out what is missing of a study, and put all results together.
@@ -63,6 +68,8 @@ def reproduce(
         executor: ``processes``, ``here`` or ``ray``.
         jobs: Runs at a time.
         device: Where to train.
+        helpers: Processes that generate missing corrupted sets before they are needed; if 0, the first run that needs a
+            set generates it.
         listener: Called whenever something starts or ends.
 
     Returns:
@@ -82,6 +89,8 @@ def reproduce(
     later = len(list(plan.final_jobs(study, chosen, range(count), {})))
     run.all(tuning, also=later)
     final = [job.spec for job in plan.final_jobs(study, chosen, range(count), val_nll(store, study, chosen))]
+    if helpers:
+        run.sets(final, helpers)
     run.all(final, also=0)
     return gather(folder)
 
@@ -98,10 +107,21 @@ class _Carrying:
         """One beside a CPU run, for the same numbers however many there are; beside a GPU an equal share."""
         return 1 if self.device == "cpu" else max(1, torch.get_num_threads() // self.jobs)
 
+    def sets(self, specs: Sequence[RunSpec], helpers: int) -> None:
+        """The corrupted sets that runs which are missing will need."""
+        needed = {(spec.data, spec.evaluation) for spec in specs if not self.store.has(spec)}
+        sets = [each for data, evaluation in needed for each in generated_sets(data, evaluation)]
+
+        def told(done: int, total: int) -> None:
+            self.listener(Progress(done, min(helpers, total - done), 0, total, "", SETS))
+
+        make_missing(sets, processes=helpers, told=told)
+
     def all(self, specs: Sequence[RunSpec], *, also: int) -> None:
         """Those that are missing; ``also`` more will follow."""
         unique = list({spec.id: spec for spec in specs}.values())
         missing = [spec for spec in unique if not self.store.has(spec)]
+        missing.sort(key=_length, reverse=True)  # a long run that starts last is waited for
         self.done += len(unique) - len(missing)
         total = self.done + len(missing) + also
 
@@ -130,6 +150,12 @@ class _Carrying:
                 f"{len(self.failed)} of {len(missing)} runs failed, the first, {first.run_id}, with {first.error}; "
                 "what was finished is kept, and the same command goes on"
             )
+
+
+def _length(spec: RunSpec) -> int:
+    """How long a run takes, beside others of its study: the passes through a network."""
+    recipe = spec.recipe
+    return recipe.members * recipe.steps * (recipe.draws if recipe.bayesian else 1)
 
 
 def _label(spec: RunSpec) -> str:

@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from selbo.cli import main as entry
-from selbo.cli import output
+from selbo.cli import output, reproduce
 from selbo.cli.app import app
 from selbo.cli.options import device_of, widths
 from selbo.version import __version__
@@ -184,3 +184,20 @@ def test_metrics_without_a_temperature_have_one_column() -> None:
     assert "0.123" in shown
     assert "12.3" in shown
     assert "AUROC, %" in shown
+
+
+@pytest.mark.parametrize(
+    ("device", "models", "cores", "expected"),
+    [
+        ("cpu", ["vgg11"], 5, 5),
+        ("cuda", ["mlp", "lenet"], 40, 14),
+        ("cuda", ["lenet"], 6, 6),
+        ("cuda:1", ["lenet", "vgg11"], 40, 3),
+        ("cuda", ["vgg11"], 2, 2),
+    ],
+)
+def test_runs_at_a_time(
+    device: str, models: list[str], cores: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reproduce, "cores", lambda: cores)
+    assert reproduce.at_a_time(device, models) == expected

@@ -15,11 +15,12 @@ from sklearn.manifold import TSNE  # noqa: F401  (imported here, because its imp
 
 from selbo.data import sst
 from selbo.evaluation.predict import Prediction, mixture, predict
-from selbo.experiments import execute, executors, kept, tasks
+from selbo.experiments import execute, executors, kept, plan, runner, tasks
 from selbo.experiments.store import Store
 from selbo.experiments.study import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.models import MLP
 from selbo.nn import to_bayesian
+from small_sets import SmallSet
 
 DATA = DataSpec("sst", generated=True)
 RECIPE = Recipe("cross_entropy", steps=5, batch_size=16)
@@ -266,3 +267,145 @@ def test_a_set_that_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: p
     with pytest.raises(RuntimeError, match="no luck"):
         kept.kept("a set", fails)
     assert not list((tmp_path / kept.FOLDER).glob("[!.]*"))
+
+
+# --- sets that are made before a study ---
+
+
+def test_missing_sets_are_made_in_processes_as_they_would_be_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sets = [SmallSet(name) for name in ("a", "b", "c")]
+    for folder in ("here", "there"):
+        monkeypatch.setenv("SELBO_DATA", str(tmp_path / folder))
+        kept.kept("a", lambda: torch.zeros(2, dtype=torch.uint8))  # is there, and is left alone
+        if folder == "here":
+            with executors.threads(1):
+                for each in sets:
+                    kept.kept(each.name, each.make)
+    told: list[tuple[int, int]] = []
+    kept.make_missing([*sets, sets[1]], processes=2, told=lambda *counts: told.append(counts))
+    assert told == [(0, 2), (1, 2), (2, 2)]
+    here, there = (
+        {path.name: path.read_bytes() for path in (tmp_path / folder / kept.FOLDER).glob("[!.]*")}
+        for folder in ("here", "there")
+    )
+    assert here == there
+    assert len(here) == 3
+    kept.make_missing(sets, processes=2, told=lambda *counts: told.append(counts))
+    assert len(told) == 3  # nothing was left to do
+
+
+def test_a_set_that_fails_in_a_process_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELBO_DATA", str(tmp_path))
+    with pytest.raises(RuntimeError, match="no luck"):
+        kept.make_missing([SmallSet("a", fails=True)], processes=1, told=lambda *_: None)
+
+
+def test_which_sets_a_study_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELBO_DATA", str(tmp_path))
+    cifar, rare, mnist = DataSpec("cifar10"), DataSpec("cifar10-im"), DataSpec("mnist35")
+    asked = EvaluationSpec(suite="cifar10-c")
+    names = [each.name for each in tasks.generated_sets(cifar, asked)]
+    assert len(set(names)) == 95
+    assert "cifar10-c-fog-3-0" in names
+    assert names == [each.name for each in tasks.generated_sets(rare, replace(asked, suite="cifar10-im-c"))]
+    few = EvaluationSpec(suite="cifar10-c", corruptions=("fog", "snow"), severities=(1, 5))
+    assert len(tasks.generated_sets(cifar, few)) == 4
+    assert [
+        each.name for each in tasks.generated_sets(mnist, EvaluationSpec(suite="mnist-c", corruptions=("fog",)))
+    ] == ["mnist35-c-fog-0"]
+    assert not tasks.generated_sets(cifar, replace(asked, test=False))
+    assert not tasks.generated_sets(replace(cifar, generated=True), asked)
+    assert not tasks.generated_sets(DATA, EVALUATION)
+    monkeypatch.setattr(tasks.store, "present", lambda _: True)  # the official files
+    assert not tasks.generated_sets(cifar, asked)
+
+
+def test_a_study_asks_for_the_sets_of_runs_that_are_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[list[Any], int]] = []
+
+    def instead(sets: list[Any], *, processes: int, told: Any) -> None:
+        asked.append((sets, processes))
+        told(2, 6)
+
+    monkeypatch.setattr(runner, "make_missing", instead)
+    monkeypatch.setattr(runner, "generated_sets", lambda data, evaluation: [(data.name, evaluation.suite)])
+    heard: list[runner.Progress] = []
+    study = runner.study_of("cifar10", trial=True)
+    carrying = runner._Carrying(Store(tmp_path), None, 1, "cpu", heard.append)
+    specs = [job.spec for job in plan.final_jobs(study, ["selbo"], range(2), {})]
+    carrying.sets(specs, 3)
+    assert asked == [([("cifar10", "cifar10-c")], 3)]
+    assert heard == [runner.Progress(2, 3, 0, 6, "", "corrupted sets")]
+    monkeypatch.setattr(Store, "has", lambda *_: True)
+    carrying.sets(specs, 3)
+    assert asked[1] == ([], 3)
+
+
+# --- who takes which run ---
+
+
+def test_a_process_goes_on_with_its_recipe() -> None:
+    first, second, third = (replace(RECIPE, steps=steps) for steps in (7, 8, 9))
+    waiting = [executors.Work(replace(SPEC, recipe=recipe), "", "cpu") for recipe in (first, first, second, third)]
+    assert executors.next_for(None, waiting, []) == 0
+    assert executors.next_for(second, waiting, [first]) == 2
+    assert executors.next_for(None, waiting, [first]) == 2
+    assert executors.next_for(RECIPE, waiting, [first, second]) == 3
+    assert executors.next_for(RECIPE, waiting, [first, second, third]) == 0
+
+
+def test_long_runs_start_first(tmp_path: Path) -> None:
+    recipes = [RECIPE, replace(RECIPE, members=5), replace(RECIPE, draws=9), replace(RECIPE, steps=11)]
+    recipes.append(Recipe("elbo", steps=5, draws=4, bayesian=True))
+    taken: list[RunSpec] = []
+
+    def executor(works: list[executors.Work], *_: object) -> None:
+        taken.extend(work.spec for work in works)
+
+    specs = [replace(SPEC, recipe=recipe) for recipe in recipes]
+    runner._Carrying(Store(tmp_path), executor, 1, "cpu", lambda _: None).all(specs, also=0)
+    assert [recipes.index(spec.recipe) for spec in taken] == [1, 4, 3, 0, 2]  # draws are those of Bayesian networks
+
+
+# --- how large networks predict ---
+
+
+@pytest.mark.parametrize(
+    ("model", "device", "engine", "at_a_time"),
+    [
+        ("vgg11", "cuda", "compiled", tasks.SMOKE_TEST),  # no more than there are
+        ("vgg11", "cuda:1", "compiled", tasks.SMOKE_TEST),
+        ("vgg11", "cpu", "eager", execute.IMAGES_AT_A_TIME),
+        ("lenet", "cuda", "eager", execute.IMAGES_AT_A_TIME),
+    ],
+)
+def test_large_networks_on_a_gpu_predict_by_compiled_code(
+    model: str, device: str, engine: str, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def instead(_: object, inputs: torch.Tensor, draws: int, **settings: Any) -> Prediction:
+        seen.update(settings, draws=draws)
+        return Prediction(*(torch.zeros(len(inputs), 10) for _ in range(5)))
+
+    monkeypatch.setattr(execute, "predict", instead)
+    monkeypatch.setattr(execute, "generator_for", lambda *_, **__: None)
+    recipe = replace(RECIPE, precision="bf16")
+    spec = RunSpec(DataSpec("cifar10", generated=True), ModelSpec(model), recipe, EvaluationSpec(draws=3), 0)
+    task = tasks.task_of(spec.data, spec.evaluation, seed=0)
+    member = execute.Member(torch.nn.Identity(), None)  # type: ignore[arg-type]
+    execute.Evaluation(spec, task, [member], device).predict_inputs(torch.zeros(4, 3, 32, 32), 3)
+    assert (seen["engine"], seen["batch_size"]) == (engine, at_a_time)
+    assert (seen["precision"], seen["draws"]) == ("bf16", 3)
+
+
+def test_parts_that_no_seed_decides_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+    real = tasks._part
+    monkeypatch.setattr(tasks, "_part", lambda data, part, seed: seeds.append(seed) or real(DATA, part, 0))
+    for name, expected in (("cifar10", 0), ("mnist35", 7)):
+        seeds.clear()
+        tasks.task_of(DataSpec(name), EvaluationSpec(test=False), seed=7)
+        assert set(seeds) == {expected}
