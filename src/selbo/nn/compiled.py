@@ -7,7 +7,6 @@ from typing import Final, TypeVar
 import torch
 from torch import Tensor, nn
 
-from selbo.nn.convert import variational_layers
 from selbo.nn.draws import forward_noise
 from selbo.nn.gaussian import draw_noise, gaussians
 
@@ -57,8 +56,6 @@ def compiled_logits(
     forward, parameters = _compiled_draw(BACKEND), gaussians(model)
     if not parameters:
         return forward(model, inputs, None)[:, :count]
-    for _, layer in variational_layers(model):
-        layer.has_drawn = True  # before, so that the second draw finds what the first did
     draws = [forward(model, inputs, draw_noise(parameters, 1, generator)) for _ in range(num_samples)]
     return torch.cat(draws)[:, :count]
 
