@@ -5,7 +5,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -75,28 +75,44 @@ def carry_out(spec: RunSpec, *, device: str = "cpu") -> dict[str, Any]:
         "made_by": made_by(device),
     }
     try:
-        members = [_trained(spec, task, device=device, member=i) for i in range(spec.recipe.members)]
+        earlier = _earlier(spec, task, device=device) if spec.recipe.belief == "empirical" else None
+        members = [_trained(spec, task, device=device, member=i, earlier=earlier) for i in range(spec.recipe.members)]
         trained = time.perf_counter()
-        found = Evaluation(spec, task, members, device).everything()
+        found = Evaluation(spec, task, members, device, earlier).everything()
     except Diverged as error:
         return {**result, "status": "diverged", "error": str(error), "seconds": {"all": time.perf_counter() - begin}}
     seconds = {"training": trained - begin, "evaluation": time.perf_counter() - trained}
     return {**result, "status": "finished", **found, "seconds": {"all": time.perf_counter() - begin, **seconds}}
 
 
-def _trained(spec: RunSpec, task: Task, *, device: str, member: int) -> Member:
+def _earlier(spec: RunSpec, task: Task, *, device: str) -> Tensor:
+    """What a plain network of the same seed says of the validation inputs, at the temperature that suits it best."""
+    plain = replace(
+        spec.recipe, objective="cross_entropy", bayesian=False, partition="", belief="", summary_inputs="train"
+    )
+    before = replace(spec, recipe=plain)
+    network = _trained(before, task, device=device, member=0)
+    on_val = Evaluation(before, task, [network], device).predict(task.val, draws=1)
+    temperature = _temperature(on_val, task.val.labels)
+    return on_val.log_probs if temperature is None else at_temperature(on_val, temperature).log_probs
+
+
+def _trained(spec: RunSpec, task: Task, *, device: str, member: int, earlier: Tensor | None = None) -> Member:
     recipe = spec.recipe
     seed = spec.seed if member == 0 else derive(spec.seed, "member", member) % (1 << 31)
     num_classes = task.train.num_classes
     inputs, labels = task.train.to(device).tensors()
     network = build.network_of(spec.model, recipe, input_size=inputs[0].numel(), num_classes=num_classes, seed=seed)
-    objective = build.objective_of(recipe, num_data=len(labels), num_classes=num_classes, data=spec.data.name)
+    objective = build.objective_of(
+        recipe, num_data=len(labels), num_classes=num_classes, data=spec.data.name, earlier=earlier
+    )
     selects = recipe.select != "last" or recipe.schedule == "plateau"
     fit(
         network,
         objective,
         (inputs, labels),
         task.val.tensors() if selects else None,
+        unlabelled=task.val.to(device).network_inputs() if recipe.summary_inputs == "val" else None,
         steps=recipe.steps,
         batch_size=recipe.batch_size,
         num_samples=recipe.draws if recipe.bayesian else 1,
@@ -123,10 +139,13 @@ class Evaluation:
         task: The data.
         members: The networks.
         device: Where they are.
+        earlier: What an earlier model said, if that was the belief.
     """
 
-    def __init__(self, spec: RunSpec, task: Task, members: list[Member], device: str) -> None:
-        self.spec, self.task, self.members, self.device = spec, task, members, device
+    def __init__(
+        self, spec: RunSpec, task: Task, members: list[Member], device: str, earlier: Tensor | None = None
+    ) -> None:
+        self.spec, self.task, self.members, self.device, self.earlier = spec, task, members, device, earlier
         self.temperature: float | None = None
 
     def predict(self, data: LabelledData, draws: int) -> Prediction:
@@ -222,7 +241,13 @@ class Evaluation:
                 ScoreBins(build.EQUAL_EDGES) if count == 2 else ConfidenceBins(build.CONFIDENCE_EDGES, count)
             )
             return {"belief": None, "masses": outcomes.region_masses(clean, partition)}
-        summary = build.summary_of(recipe, num_data=len(self.task.train), num_classes=count, data=self.spec.data.name)
+        summary = build.summary_of(
+            recipe,
+            num_data=len(self.task.train),
+            num_classes=count,
+            data=self.spec.data.name,
+            earlier=self.earlier,
+        )
         return {
             "belief": outcomes.belief_of(summary, f"{recipe.belief} over {recipe.partition}"),
             "masses": outcomes.region_masses(clean, summary.partition),

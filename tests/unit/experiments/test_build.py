@@ -143,3 +143,19 @@ def test_relative_start() -> None:
 def test_unknown_model() -> None:
     with pytest.raises(ValueError, match="`model` must be one of"):
         build.network_of(ModelSpec("resnet"), Recipe("cross_entropy"), input_size=1, num_classes=2, seed=0)
+
+
+def test_steep_bins_have_the_papers_slope_and_open_ends() -> None:
+    scores = torch.tensor([0.0, 0.05, 0.101, 1.0], dtype=torch.float64)
+    log_probs = torch.stack([1 - scores, scores], -1).log().clamp(min=-40)
+    steep, published = (
+        build.partition_of(name, 2).memberships(log_probs) for name in ("equal-steep", "equal-published")
+    )
+    torch.testing.assert_close(steep[1:3], published[1:3], rtol=0, atol=1e-6)
+    assert steep[0, 0] == pytest.approx(1)
+    assert published[0, 0] == pytest.approx(0.5, abs=1e-3)
+
+
+def test_an_empirical_belief_needs_an_earlier_model() -> None:
+    with pytest.raises(ValueError, match="earlier model"):
+        build.belief_of("empirical", 2)

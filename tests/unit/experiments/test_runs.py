@@ -20,6 +20,9 @@ from selbo.experiments.store import Store
 from selbo.experiments.study import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.models import MLP
 from selbo.nn import to_bayesian
+from selbo.summary.beliefs import Empirical
+from selbo.summary.partitions import ScoreBins
+from selbo.training import fit
 from small_sets import SmallSet
 
 DATA = DataSpec("sst", generated=True)
@@ -98,6 +101,37 @@ def test_a_map_of_the_test_set() -> None:
     found = execute.carry_out(replace(SPEC, evaluation=replace(EVALUATION, suite="", scores=True)))
     assert len(found["map"]["places"]) == len(found["map"]["scores"]) == tasks.SMOKE_TEST
     assert all(0 <= score <= 1 for score in found["map"]["scores"])
+
+
+SUMMARY = Recipe(
+    "summary_elbo", steps=5, batch_size=16, bayesian=True, partition="equal", belief="uniform", concentration=500.0
+)
+
+
+def test_an_empirical_belief_is_that_of_a_plain_network_of_the_same_seed(result: dict[str, Any]) -> None:
+    recipe = replace(SUMMARY, belief="empirical")
+    found = execute.carry_out(replace(SPEC, recipe=recipe))
+    task = tasks.task_of(DATA, EVALUATION, seed=0)
+    plain = execute._trained(SPEC, task, device="cpu", member=0)
+    log_probs = (plain.network(task.val.network_inputs()) / result["temperature"]).log_softmax(-1)
+    expected = Empirical(log_probs).masses(ScoreBins.equal(10))
+    assert found["histogram"]["belief"]["s0"] == pytest.approx(expected.tolist(), abs=1e-6)
+
+
+def test_a_summary_may_speak_of_the_validation_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def spy(*args: Any, unlabelled: Any, **kwargs: Any) -> Any:
+        seen.append(unlabelled)
+        return fit(*args, unlabelled=unlabelled, **kwargs)
+
+    monkeypatch.setattr(execute, "fit", spy)
+    on_train, on_val = (
+        execute.carry_out(replace(SPEC, recipe=replace(SUMMARY, summary_inputs=inputs))) for inputs in ("train", "val")
+    )
+    assert seen[0] is None
+    torch.testing.assert_close(seen[1], tasks.task_of(DATA, EVALUATION, seed=0).val.network_inputs())
+    assert on_train["conditions"] != on_val["conditions"]
 
 
 def test_a_summary_keeps_its_belief() -> None:

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any
 
 import pytest
+import torch
 
 from selbo.experiments import build, catalogue, plan
 from selbo.experiments.smoke import smoke
@@ -131,7 +132,10 @@ def test_every_study_is_sound(name: str) -> None:
             for variant in study.variants:
                 for recipe in variant.adapted(track, method).candidates():
                     classes = 10 if variant.data.name.startswith("cifar10") else 2
-                    build.objective_of(recipe, num_data=100, num_classes=classes, data=variant.data.name)
+                    earlier = torch.full((5, classes), 1 / classes).log()
+                    build.objective_of(
+                        recipe, num_data=100, num_classes=classes, data=variant.data.name, earlier=earlier
+                    )
 
 
 @pytest.mark.parametrize("name", catalogue.names())
@@ -173,6 +177,11 @@ def test_identity_is_the_whole_configuration() -> None:
     assert len({each.id for each in [spec(), *others]}) == 6
     assert spec().id == spec().id
     assert len(spec().id) == 20
+
+
+def test_a_field_that_came_later_leaves_the_identity_of_earlier_runs_alone() -> None:
+    assert spec().id == "8868803a67fa0d728497"
+    assert spec(recipe=Recipe("cross_entropy", summary_inputs="val")).id != spec().id
 
 
 # --- runs ---
