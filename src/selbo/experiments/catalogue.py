@@ -74,6 +74,7 @@ def _variant(content: Mapping[str, Any], where: str) -> Variant:
         _made(DataSpec, content["data"], f"{where}.data"),
         _made(ModelSpec, content["model"], f"{where}.model"),
         tuple(changes),
+        tuple(checks.one_of(f"{where}: tracks", each, TRACKS) for each in content.get("tracks", ())),
     )
 
 

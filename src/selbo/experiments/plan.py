@@ -67,8 +67,6 @@ def chosen(variant: Variant, track: Track, method: Method, val_nll: Mapping[str,
 
 
 def _rows(study: Study, tracks: Sequence[str]) -> Iterator[tuple[Variant, Track, Method]]:
-    for variant in study.variants:
-        for track in study.tracks:
-            if track.name in tracks:
-                for method in track.methods:
-                    yield variant, track, variant.adapted(track, method)
+    for variant, track in study.comparisons(tracks):
+        for method in track.methods:
+            yield variant, track, variant.adapted(track, method)

@@ -223,45 +223,42 @@ def gather(folder: Path) -> dict[str, Any]:
     seeds = range(manifest["seeds"])
     nll = val_nll(store, study, manifest["tracks"])
     comparisons = []
-    for variant in study.variants:
-        for track in study.tracks:
-            if track.name not in manifest["tracks"]:
-                continue
-            methods = []
-            for method in (variant.adapted(track, each) for each in track.methods):
-                recipe = plan.chosen(variant, track, method, nll)
-                specs = [RunSpec(variant.data, variant.model, recipe, track.evaluation, seed) for seed in seeds]
-                names = [name for name, _ in method.grid]
-                like = track.method(method.chosen_with) if method.chosen_with else method
-                tried = [plan.tuning_spec(variant, track, each) for each in method.candidates()] if names else []
-                methods.append(
-                    {
-                        "name": method.name,
-                        "title": method.title,
-                        "note": method.note,
-                        "chosen": {name: getattr(recipe, name) for name, _ in like.grid},
-                        "chosen_with": like.title if method.chosen_with else "",
-                        "tried": [
-                            {**{name: getattr(each.recipe, name) for name in names}, "val_nll": nll.get(each.id)}
-                            for each in tried
-                        ],
-                        "recipe": asdict(recipe),
-                        "runs": [store.read(spec) for spec in specs],
-                    }
-                )
-            comparisons.append(
+    for variant, track in study.comparisons(manifest["tracks"]):
+        methods = []
+        for method in (variant.adapted(track, each) for each in track.methods):
+            recipe = plan.chosen(variant, track, method, nll)
+            specs = [RunSpec(variant.data, variant.model, recipe, track.evaluation, seed) for seed in seeds]
+            names = [name for name, _ in method.grid]
+            like = track.method(method.chosen_with) if method.chosen_with else method
+            tried = [plan.tuning_spec(variant, track, each) for each in method.candidates()] if names else []
+            methods.append(
                 {
-                    "variant": variant.name,
-                    "title": variant.title,
-                    "track": track.name,
-                    "reference": track.reference,
-                    "paper": catalogue.paper_values(study.name, variant.name) if track.name == "published" else {},
-                    "data": asdict(variant.data),
-                    "model": asdict(variant.model),
-                    "evaluation": asdict(track.evaluation),
-                    "methods": methods,
+                    "name": method.name,
+                    "title": method.title,
+                    "note": method.note,
+                    "chosen": {name: getattr(recipe, name) for name, _ in like.grid},
+                    "chosen_with": like.title if method.chosen_with else "",
+                    "tried": [
+                        {**{name: getattr(each.recipe, name) for name in names}, "val_nll": nll.get(each.id)}
+                        for each in tried
+                    ],
+                    "recipe": asdict(recipe),
+                    "runs": [store.read(spec) for spec in specs],
                 }
             )
+        comparisons.append(
+            {
+                "variant": variant.name,
+                "title": variant.title,
+                "track": track.name,
+                "reference": track.reference,
+                "paper": catalogue.paper_values(study.name, variant.name) if track.name == "published" else {},
+                "data": asdict(variant.data),
+                "model": asdict(variant.model),
+                "evaluation": asdict(track.evaluation),
+                "methods": methods,
+            }
+        )
     return {
         "study": study.name,
         "title": study.title,

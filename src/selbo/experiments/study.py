@@ -6,6 +6,7 @@ Whatever decides the numbers of a run is in a `RunSpec`; its hash is the identit
 import hashlib
 import itertools
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -233,6 +234,7 @@ class Variant:
         data: The data set.
         model: The network.
         changes: Settings that differ here, by track (``published``) or by track and method (``published.elbo``).
+        tracks: Names of the tracks that it is part of; all if empty.
     """
 
     name: str
@@ -240,6 +242,7 @@ class Variant:
     data: DataSpec
     model: ModelSpec
     changes: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
+    tracks: tuple[str, ...] = ()
 
     def adapted(self, track: "Track", method: Method) -> Method:
         """A method with the settings that it has here."""
@@ -294,3 +297,11 @@ class Study:
     def track(self, name: str) -> Track:
         """A track by name."""
         return next(each for each in self.tracks if each.name == name)
+
+    def comparisons(self, tracks: Iterable[str]) -> Iterator[tuple[Variant, Track]]:
+        """Its tables: each variant with each of the named tracks that it is part of."""
+        names = frozenset(tracks)
+        for variant in self.variants:
+            for track in self.tracks:
+                if track.name in names and (not variant.tracks or track.name in variant.tracks):
+                    yield variant, track

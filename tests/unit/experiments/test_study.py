@@ -158,6 +158,18 @@ def test_the_published_track_chooses_nothing(name: str) -> None:
             assert all(len(method.candidates()) == 1 for method in track.methods)
 
 
+def test_a_variant_may_be_part_of_some_tracks_only(small: Study) -> None:
+    content = copy.deepcopy(SMALL)
+    content["variants"][1]["tracks"] = ["published"]
+    found = catalogue.from_toml(content)
+    assert [(variant.name, track.name) for variant, track in found.comparisons(TRACKS)] == [("a", "selbo")]
+    assert {job.variant for job in plan.tuning_jobs(found, TRACKS)} == {"a"}
+    assert {job.variant for job in plan.tuning_jobs(small, TRACKS)} == {"a", "b"}
+    content["variants"][1]["tracks"] = ["ours"]
+    with pytest.raises(ValueError, match="tracks"):
+        catalogue.from_toml(content)
+
+
 # --- identity ---
 
 
