@@ -167,6 +167,13 @@ N = 40
 TRAIN, VAL = blobs(N), blobs(21, seed=1)
 
 
+def several(**options):
+    """Two summaries, both with a memory, that grow in."""
+    partition, belief = selbo.ClassRegions(3), selbo.Masses([0.5, 0.3, 0.2])
+    fractions = selbo.SummaryLikelihood(partition, belief, 20.0, name="fractions", ema_decay=0.8)
+    return selbo.SummaryELBO([summary(ema_decay=0.9), fractions], N, **options)
+
+
 class Stop(Exception):  # noqa: N818
     """Ends a session from a callback."""
 
@@ -179,7 +186,10 @@ def run(path, *, net=None, objective=None, train=TRAIN, stop_at=None, **settings
             raise Stop
 
     net = network(bayesian=True) if net is None else net
-    objective = selbo.SummaryELBO(summary(ema_decay=0.9), N) if objective is None else objective
+    if objective is None:
+        objective = selbo.SummaryELBO(summary(ema_decay=0.9), N)
+    elif not isinstance(objective, torch.nn.Module):
+        objective = objective()
     settings = {"steps": 12, "batch_size": 16, "learning_rate": 0.02, "log_every": 1, "checkpoint_every": 0, **settings}
     return selbo.fit(net, objective, train, checkpoint=path, callbacks=[stop], **settings), net
 
@@ -190,6 +200,11 @@ SETTINGS = {
     "best": {"select": "best", "val": VAL, "eval_every": 2},
     "bf16": {"precision": "bf16"},
     "unlabelled": {"unlabelled": torch.cat([TRAIN[0], VAL[0]])},
+    "several": {
+        "objective": lambda: several(summary_warmup=8),
+        "unlabelled": {"fractions": VAL[0], "0": TRAIN[0]},
+        "unlabelled_batch_size": 7,
+    },
 }
 
 
@@ -238,7 +253,7 @@ ANOTHER_RUN = {
     "data": (lambda: {"train": blobs(N, seed=2)}, "data is '"),
     "labels": (lambda: {"train": (TRAIN[0], TRAIN[1].flip(0))}, "data is '"),
     "validation": (lambda: {"val": VAL}, "validation is none, here it is "),
-    "unlabelled": (lambda: {"unlabelled": VAL[0]}, "unlabelled data is none, here it is '"),
+    "unlabelled": (lambda: {"unlabelled": VAL[0]}, r"unlabelled data is none, here it is \[\[16"),
     "concentration": (
         lambda: {"objective": selbo.SummaryELBO(summary(ema_decay=0.9, concentration=7.0), N)},
         r"objective: summary\.concentration is 50\.0, here it is 7\.0",

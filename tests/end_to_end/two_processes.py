@@ -32,10 +32,22 @@ def simple(*, bayesian: bool) -> nn.Module:
     return selbo.to_bayesian(net, init_std=0.3) if bayesian else net
 
 
+SITES = {"here": blobs(21, seed=4)[0], "there": blobs(33, seed=6)[0]}
+
+
+def several() -> Objective:
+    """Two places and the training inputs; one of the histograms has a memory, one pools its draws."""
+    masses = selbo.Masses([0.5, 0.3, 0.2])
+    here = selbo.SummaryLikelihood(selbo.ClassRegions(3), masses, 20.0, name="here", ema_decay=0.9)
+    there = selbo.SummaryLikelihood(selbo.ClassRegions(3), masses, 30.0, name="there", pool_draws=True)
+    return selbo.SummaryELBO([here, summary(), there], N)
+
+
 GRADIENTS: dict[str, tuple[bool, Callable[[], Objective], dict[str, Any]]] = {
     "Summary ELBO": (True, lambda: selbo.SummaryELBO(summary(), N), {"num_samples": 3}),
     "Summary ELBO, moving average": (True, lambda: selbo.SummaryELBO(summary(ema_decay=0.9), N), {}),
     "Summary ELBO, unlabelled": (True, lambda: selbo.SummaryELBO(summary(), N), {"unlabelled": blobs(21, seed=4)[0]}),
+    "Summary ELBO, several": (True, several, {"num_samples": 2, "unlabelled": SITES, "unlabelled_batch_size": 10}),
     "cross-entropy + summary": (False, lambda: selbo.CrossEntropy(N, summary()), {}),
     "cross-entropy": (False, lambda: selbo.CrossEntropy(N), {}),
     "ELBO": (True, lambda: selbo.ELBO(N), {}),

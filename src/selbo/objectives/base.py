@@ -1,7 +1,8 @@
 """What all objectives share: predictions of one set of weight draws, and terms scaled to the data set in one place."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,10 @@ from selbo import checks
 from selbo.nn.draws import ESTIMATORS, forward_samples
 from selbo.nn.gaussian import REDUCTIONS, SpreadsOnce, gaussians, kl_divergence
 from selbo.numerics import result_dtype
+from selbo.objectives.unlabelled import Assigned, Unlabelled, assign, join
+
+TERMS: Final = ("loss", "log_likelihood", "kl", "log_summary")
+"""What every objective answers with."""
 
 
 @dataclass(frozen=True)
@@ -19,10 +24,11 @@ class Terms:
     Attributes:
         log_likelihood: Of the labels; mean over draws. Larger is better.
         kl: Divergence that holds the posterior (or the evidence) back, at least 0; zero if there is none.
-        log_summary: Log-likelihood of the summary, mean over draws; zero if there is none.
+        log_summary: Log-likelihood of the summary, mean over draws; the sum of several, zero if there is none.
         num_data: N, the number of training examples.
         kl_weight: Factor of ``kl`` in the total: what the user set, times its warm-up.
         summary_weight: Factor of ``log_summary``, likewise.
+        log_summaries: The log-likelihood of each summary, by name.
     """
 
     log_likelihood: Tensor
@@ -31,6 +37,7 @@ class Terms:
     num_data: int
     kl_weight: float | Tensor = 1.0
     summary_weight: float | Tensor = 1.0
+    log_summaries: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def elbo(self) -> Tensor:
@@ -43,9 +50,15 @@ class Terms:
         return -self.elbo / self.num_data
 
     def named(self) -> dict[str, Tensor]:
-        """Loss and terms by name, without their graph, for a log."""
-        terms = {"loss": self.loss, "log_likelihood": self.log_likelihood, "kl": self.kl}
-        return {name: value.detach() for name, value in {**terms, "log_summary": self.log_summary}.items()}
+        """Loss and terms by name, without their graph, for a log; of several summaries, each one's as well."""
+        values = (self.loss, self.log_likelihood, self.kl, self.log_summary)
+        terms = dict(zip(term_names(tuple(self.log_summaries)), (*values, *self.log_summaries.values()), strict=False))
+        return {name: value.detach() for name, value in terms.items()}
+
+
+def term_names(summaries: Sequence[str]) -> tuple[str, ...]:
+    """Names of the terms of an objective with these summaries; of several, one each beside their sum."""
+    return TERMS + (tuple(f"log_summary/{name}" for name in summaries) if len(summaries) > 1 else ())
 
 
 class Objective(nn.Module):
@@ -88,9 +101,19 @@ class Objective(nn.Module):
         self.estimator = checks.one_of("estimator", estimator, ESTIMATORS)
 
     @property
+    def summary_names(self) -> tuple[str, ...]:
+        """What the summaries are called; none here."""
+        return ()
+
+    @property
     def has_summary(self) -> bool:
         """Whether there is a summary term, which looks at a batch as a whole."""
-        return False
+        return bool(self.summary_names)
+
+    @property
+    def term_names(self) -> tuple[str, ...]:
+        """Names of the terms, in the order of `Terms.named`."""
+        return term_names(self.summary_names)
 
     def forward(
         self,
@@ -99,7 +122,7 @@ class Objective(nn.Module):
         labels: Tensor,
         num_samples: int = 1,
         *,
-        unlabelled: Tensor | None = None,
+        unlabelled: Unlabelled | Assigned | None = None,
         generator: torch.Generator | None = None,
         step: int | Tensor | None = None,
     ) -> Terms:
@@ -111,7 +134,9 @@ class Objective(nn.Module):
             labels: Classes, shape (B,), whole numbers from 0.
             num_samples: Number of weight draws; a plain network has one set of weights, and needs one pass.
             unlabelled: Inputs that the summary is about, shape (U, ...), in the place of the training ones; they go
-                through the network in the same pass, with the same weights. No other term looks at them.
+                through the network in the same pass, with the same weights. No other term looks at them. Of several
+                summaries all look at this tensor; or give one each, in a list or by name, None for the training inputs.
+                A tensor that is given to several is passed through the network once.
             generator: Where the noise of the weights comes from; torch's own if not given.
             step: Number of steps taken so far, for warm-up; without it the weights are what they grow to.
 
@@ -120,19 +145,21 @@ class Objective(nn.Module):
         """
         check_batch(inputs, labels)
         self._check_model(model)
-        together = inputs if unlabelled is None or not self.has_summary else join(inputs, unlabelled)
+        assigned = assign(unlabelled if self.has_summary else None, self.summary_names)
+        together = join(inputs, assigned.tensors)
         with SpreadsOnce(gaussians(model)):
             logits = draw_logits(model, together, num_samples, estimator=self.estimator, generator=generator)
-            labelled = logits[:, : len(inputs)]
+            labelled, *others = logits.split([len(inputs), *map(len, assigned.tensors)], 1)
             kl = self._kl(model, labelled, labels)
-        spoken_of = logits if together is inputs else logits[:, len(inputs) :]
+        log_summaries = self._log_summaries(self._views(labelled, others, assigned.which))
         return Terms(
             log_likelihood=self._over_data(self._log_likelihood(labelled, labels)),
             kl=kl,
-            log_summary=self._log_summary(self.log_probs(spoken_of)) if self.has_summary else logits.new_zeros(()),
+            log_summary=sum(log_summaries[1:], log_summaries[0]) if log_summaries else logits.new_zeros(()),
             num_data=self.num_data,
             kl_weight=self.kl_weight * warm_up(step, self.kl_warmup),
             summary_weight=self.summary_weight * warm_up(step, self.summary_warmup),
+            log_summaries=dict(zip(self.summary_names, log_summaries, strict=True)),
         )
 
     def log_probs(self, logits: Tensor) -> Tensor:
@@ -143,9 +170,17 @@ class Objective(nn.Module):
         """Worth of each label, its log-probability unless an objective knows better: (S, B, K), (B,) -> (S, B)."""
         return log_prob_of_labels(logits.log_softmax(-1), labels)
 
-    def _log_summary(self, log_probs: Tensor) -> Tensor:
-        """Worth of the summary, mean over draws: (S, B, K) -> ()."""
-        return log_probs.new_zeros(())
+    def _views(self, labelled: Tensor, others: Sequence[Tensor], which: Sequence[int | None]) -> list[Tensor]:
+        """Log-probabilities that each summary looks at, computed once where several look at the same."""
+        found: dict[int | None, Tensor] = {}
+        for each in which:
+            if each not in found:
+                found[each] = self.log_probs(labelled if each is None else others[each])
+        return [found[each] for each in which]
+
+    def _log_summaries(self, views: Sequence[Tensor]) -> list[Tensor]:
+        """Worth of each summary, mean over draws, from what it looks at: (S, B, K) -> ()."""
+        return []
 
     def _kl(self, model: nn.Module, logits: Tensor, labels: Tensor) -> Tensor:
         """Divergence that is held against the fit: that of the weights, if they have a posterior."""
@@ -231,16 +266,6 @@ def check_batch(inputs: Tensor, labels: Tensor) -> None:
             f"`labels` must have shape (B,) for `inputs` of shape (B, ...) with B at least 1, but got "
             f"{tuple(labels.shape)} for {tuple(inputs.shape)}"
         )
-
-
-def join(inputs: Tensor, unlabelled: Tensor) -> Tensor:
-    """Inputs and unlabelled ones as one batch: (B, ...), (U, ...) -> (B + U, ...)."""
-    if unlabelled.shape[1:] != inputs.shape[1:] or unlabelled.ndim < 1 or len(unlabelled) == 0:
-        raise ValueError(
-            f"`unlabelled` must have shape (U, ...) with U at least 1, its entries of the shape of those of `inputs`, "
-            f"but got {tuple(unlabelled.shape)} beside {tuple(inputs.shape)}"
-        )
-    return torch.cat([inputs, unlabelled])
 
 
 def log_prob_of_labels(log_probs: Tensor, labels: Tensor) -> Tensor:

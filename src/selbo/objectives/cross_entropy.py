@@ -1,17 +1,14 @@
 """The plain network, and the plain network that knows what its predictions should look like."""
 
-from torch import Tensor
-
-from selbo.objectives.base import Objective
-from selbo.summary.likelihood import SummaryLikelihood
+from selbo.objectives.summaries import Summaries, WithSummaries
 
 
-class CrossEntropy(Objective):
+class CrossEntropy(WithSummaries):
     """Log-likelihood of the labels and, if given, of a summary: the paper's NN and NN + SL.
 
     Args:
         num_data: N, the number of training examples.
-        summary: What the predictions should look like.
+        summary: What the predictions should look like: a `SummaryLikelihood`, or several, whose terms add up.
         summary_weight: Factor of its term.
         summary_warmup: Number of steps over which that factor grows; 0 for none.
 
@@ -27,22 +24,9 @@ class CrossEntropy(Objective):
     def __init__(
         self,
         num_data: int,
-        summary: SummaryLikelihood | None = None,
+        summary: Summaries | None = None,
         *,
         summary_weight: float = 1.0,
         summary_warmup: int = 0,
     ) -> None:
-        super().__init__(num_data, summary_weight=summary_weight, summary_warmup=summary_warmup)
-        if summary is not None and not isinstance(summary, SummaryLikelihood):
-            raise ValueError(f"`summary` must be a selbo.SummaryLikelihood, but got {type(summary).__name__}")
-        self.summary = summary
-
-    @property
-    def has_summary(self) -> bool:
-        """Whether a summary was given."""
-        return self.summary is not None
-
-    def _log_summary(self, log_probs: Tensor) -> Tensor:
-        assert self.summary is not None
-        by_draw: Tensor = self.summary(log_probs)
-        return by_draw.mean()
+        super().__init__(summary, num_data, summary_weight=summary_weight, summary_warmup=summary_warmup)

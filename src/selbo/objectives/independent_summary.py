@@ -1,6 +1,7 @@
 """The ablation of the paper's Figure 3: each prediction scored under the belief by itself, not their distribution."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -60,12 +61,12 @@ class IndependentSummary(PreciseModule, Objective):
         self.register_buffer("concentration", torch.tensor(values, dtype=torch.float64))
 
     @property
-    def has_summary(self) -> bool:
-        """Always."""
-        return True
+    def summary_names(self) -> tuple[str, ...]:
+        """One, without a name of its own."""
+        return ("0",)
 
-    def _log_summary(self, log_probs: Tensor) -> Tensor:
-        return self._over_data(dirichlet_log_density(log_probs, self.concentration))
+    def _log_summaries(self, views: Sequence[Tensor]) -> list[Tensor]:
+        return [self._over_data(dirichlet_log_density(view, self.concentration)) for view in views]
 
 
 def dirichlet_log_density(log_probs: Tensor, concentration: Tensor) -> Tensor:

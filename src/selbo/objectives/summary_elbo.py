@@ -1,12 +1,9 @@
 """The Summary ELBO: labels, weights, and what the predictions should look like."""
 
-from torch import Tensor
-
-from selbo.objectives.base import Objective
-from selbo.summary.likelihood import SummaryLikelihood
+from selbo.objectives.summaries import Summaries, WithSummaries
 
 
-class SummaryELBO(Objective):
+class SummaryELBO(WithSummaries):
     r"""The Summary ELBO, Eq. (7), the evidence lower bound of labels and summary together, Eq. (4).
 
     $$\mathrm{E}_q \Bigl[ \sum_i \log p(y_i \mid x_i, \theta) + \log \mathrm{DP}(s_0 \mid s_\theta, \alpha) \Bigr]
@@ -15,7 +12,8 @@ class SummaryELBO(Objective):
     The expectation is a mean over weight draws, each shared by the whole batch: the summary is about one function.
 
     Args:
-        summary: What the predictions should look like.
+        summary: What the predictions should look like: a `SummaryLikelihood`, or several (class fractions and
+            confidence, or one for each place of use), whose terms add up.
         num_data: N, the number of training examples.
         kl_weight: Factor of the KL divergence; below one the posterior is tempered, openly.
         kl_reduction: ``"sum"``, or ``"published"`` for the quantity of the authors' code (see `kl_divergence`).
@@ -41,7 +39,7 @@ class SummaryELBO(Objective):
 
     def __init__(
         self,
-        summary: SummaryLikelihood,
+        summary: Summaries,
         num_data: int,
         *,
         kl_weight: float = 1.0,
@@ -53,6 +51,7 @@ class SummaryELBO(Objective):
         accept_approximation: bool = False,
     ) -> None:
         super().__init__(
+            summary,
             num_data,
             kl_weight=kl_weight,
             kl_reduction=kl_reduction,
@@ -61,20 +60,12 @@ class SummaryELBO(Objective):
             summary_warmup=summary_warmup,
             estimator=estimator,
         )
-        if not isinstance(summary, SummaryLikelihood):
-            raise ValueError(f"`summary` must be a selbo.SummaryLikelihood, but got {type(summary).__name__}")
+        if not self.summaries:
+            raise ValueError(
+                f"`summary` must be a selbo.SummaryLikelihood, or several in a list, but got {type(summary).__name__}"
+            )
         if estimator != "shared" and not accept_approximation:
             raise ValueError(
                 f"`estimator` must be 'shared' beside a summary, which is about one draw of the whole network, but got "
                 f"{estimator!r}: pass accept_approximation=True to take it nevertheless"
             )
-        self.summary = summary
-
-    @property
-    def has_summary(self) -> bool:
-        """Always."""
-        return True
-
-    def _log_summary(self, log_probs: Tensor) -> Tensor:
-        by_draw: Tensor = self.summary(log_probs)
-        return by_draw.mean()

@@ -165,6 +165,7 @@ class SummaryLikelihood(PreciseModule):
         histogram_floor: Added to each soft count; the authors' binary code has 1e-6.
         reduce_counts: Called with the soft counts, shape (..., R), before they are normalised; sum over processes here.
         validate: Check the values of the log-probabilities too, not only their shapes; waits for the device.
+        name: What it is called where an objective has several: in logs, and to say which inputs it is about.
 
     Example:
         >>> from selbo.summary.beliefs import Beta
@@ -194,12 +195,16 @@ class SummaryLikelihood(PreciseModule):
         histogram_floor: float = 0.0,
         reduce_counts: Callable[[Tensor], Tensor] | None = None,
         validate: bool = False,
+        name: str | None = None,
     ) -> None:
         super().__init__()
+        if name is not None and (not isinstance(name, str) or not name):
+            raise ValueError(f"`name` must be a word or two, but got {name!r}")
         if not isinstance(partition, Partition):
             raise ValueError(f"`partition` must be a partition such as selbo.ScoreBins, but got {partition!r}")
         if not isinstance(belief, Belief):
             raise ValueError(f"`belief` must be a belief such as selbo.Beta or selbo.Masses, but got {belief!r}")
+        self.name = name
         self.partition = partition
         self.form = checks.one_of("form", form, FORMS)
         self.pool_draws = pool_draws
@@ -273,7 +278,8 @@ class SummaryLikelihood(PreciseModule):
 
     def extra_repr(self) -> str:
         """Belief and concentration, for ``print``."""
-        options = [f"belief={self.belief_name}", f"concentration={self.concentration.item():g}", f"form={self.form!r}"]
+        options = [] if self.name is None else [f"name={self.name!r}"]
+        options += [f"belief={self.belief_name}", f"concentration={self.concentration.item():g}", f"form={self.form!r}"]
         if self.pool_draws:
             options.append("pool_draws=True")
         if self.ema_decay is not None:

@@ -10,6 +10,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, TensorDataset
 
 from selbo import checks
 from selbo.objectives.base import check_batch
+from selbo.objectives.unlabelled import Assigned
 from selbo.seeding import derive, generator_for
 
 Data: TypeAlias = tuple[Tensor, Tensor] | Dataset[Any] | DataLoader[Any]
@@ -68,6 +69,38 @@ class TensorBatches:
     def checksum(self) -> str:
         """Of labels and an even sample of the inputs, so that a checkpoint knows its data."""
         return checksum(self.inputs, self.labels)
+
+
+class UnlabelledBatches:
+    """Inputs of the summaries: each set lives on the device whole, has batches of its own and an order of its own.
+
+    Args:
+        assigned: The sets, and which summary looks at which; at least one set.
+        batch_size: Of each set, over all processes; a smaller set is one batch.
+        device: Where they live.
+        seed: Of the orders.
+        shard: This process and how many there are.
+    """
+
+    def __init__(
+        self, assigned: Assigned, *, batch_size: int, device: torch.device, seed: int, shard: tuple[int, int] = (0, 1)
+    ) -> None:
+        self.which, self.sets = assigned.which, []
+        for index, tensor in enumerate(assigned.tensors):
+            there = tensor.to(device)
+            no_labels = torch.zeros(len(there), dtype=torch.long, device=device)
+            purpose = ("unlabelled", index) if index else ("unlabelled",)
+            own = derive(seed, *purpose)
+            self.sets.append(TensorBatches(there, no_labels, batch_size=batch_size, seed=own, shard=shard))
+
+    def from_step(self, step: int) -> Iterator[Assigned]:
+        """Batches from a step on, without end."""
+        for batches in zip(*(each.from_step(step) for each in self.sets), strict=True):
+            yield Assigned(tuple(batch.inputs for batch in batches), self.which)
+
+    def describe(self) -> list[Any]:
+        """Batch sizes, who looks at what, and checksums, so that a checkpoint knows its data."""
+        return [[each.batch_size for each in self.sets], list(self.which), [each.checksum() for each in self.sets]]
 
 
 class LoaderBatches:

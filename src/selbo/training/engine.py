@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from selbo.nn.compiled import channels_last, compile_function
 from selbo.objectives import Objective
+from selbo.objectives.unlabelled import Assigned
 from selbo.seeding import derive
 from selbo.training.augment import crop_and_flip
-from selbo.training.batches import Batch, LoaderBatches, TensorBatches
+from selbo.training.batches import LoaderBatches, TensorBatches, UnlabelledBatches
 from selbo.training.distributed import average_gradients
 
-TERMS: Final = ("loss", "log_likelihood", "kl", "log_summary")
 OPTIMIZERS: Final = ("adam", "sgd")
 PRECISIONS: Final = ("fp32", "bf16")
 AUGMENTATIONS: Final = ("crop_and_flip",)
@@ -83,11 +83,11 @@ class EagerEngine:
     name = "eager"
 
     def __init__(
-        self, plan: Plan, batches: TensorBatches | LoaderBatches, unlabelled: TensorBatches | None, *, start: int
+        self, plan: Plan, batches: TensorBatches | LoaderBatches, unlabelled: UnlabelledBatches | None, *, start: int
     ) -> None:
         self.plan = plan
         self.batches = batches.from_step(start)
-        self.unlabelled: Iterator[Batch] | None = None if unlabelled is None else unlabelled.from_step(start)
+        self.unlabelled: Iterator[Assigned] | None = None if unlabelled is None else unlabelled.from_step(start)
         self.noise = torch.Generator(plan.device)
         self.pixels = torch.Generator(plan.device)
         self.torchs_own = [torch.default_generator]
@@ -96,7 +96,7 @@ class EagerEngine:
             self.torchs_own.append(torch.cuda.default_generators[index])
 
     def run(self, start: int, stop: int, rate_at: Callable[[int], float], seconds: float) -> Tensor:
-        """Steps from ``start`` to ``stop``, or until the time is over: their terms, (steps, 4), on the CPU."""
+        """Steps from ``start`` to ``stop``, or until the time is over: their terms, (steps, terms), on the CPU."""
         begin, rows = time.perf_counter(), []
         for step in range(start, stop):
             set_rate(self.plan.optimizer, rate_at(step))
@@ -108,7 +108,7 @@ class EagerEngine:
     def _step(self, step: int) -> Tensor:
         plan = self.plan
         inputs, labels = next(self.batches)
-        unlabelled = None if self.unlabelled is None else next(self.unlabelled).inputs
+        unlabelled = None if self.unlabelled is None else next(self.unlabelled)
         self.noise.manual_seed(derive(plan.seed, *plan.noise_purpose(), step))
         for generator in self.torchs_own:  # dropout draws from no other
             generator.manual_seed(derive(plan.seed, "torch", plan.rank, step))
@@ -142,7 +142,7 @@ class GraphEngine:
         self,
         plan: Plan,
         batches: TensorBatches,
-        unlabelled: TensorBatches | None,
+        unlabelled: UnlabelledBatches | None,
         *,
         start: int,
         compiled: bool = True,
@@ -156,16 +156,16 @@ class GraphEngine:
         self.order = batches.order(start // batches.per_epoch).to(plan.device)
         self.counters = torch.zeros(3, dtype=torch.long, device=plan.device)  # step, batch in the epoch, row
         self.counters[0], self.counters[1] = start, start % batches.per_epoch
-        self.rows = torch.zeros(ROWS, len(TERMS), dtype=torch.float64, device=plan.device)
-        if unlabelled is not None:
-            self.other_order = unlabelled.order(start // unlabelled.per_epoch).to(plan.device)
-            self.other_position = torch.full((1,), start % unlabelled.per_epoch, device=plan.device)
+        self.rows = torch.zeros(ROWS, len(plan.objective.term_names), dtype=torch.float64, device=plan.device)
+        self.others = [] if unlabelled is None else unlabelled.sets
+        self.other_orders = [each.order(start // each.per_epoch).to(plan.device) for each in self.others]
+        self.other_positions = [torch.full((1,), start % each.per_epoch, device=plan.device) for each in self.others]
         self.evaluate = compile_function(self._evaluate) if compiled else self._evaluate
         torch.cuda.manual_seed(derive(plan.seed, "cuda", start))
         self.rate: float | None = None
 
     def run(self, start: int, stop: int, rate_at: Callable[[int], float], seconds: float) -> Tensor:
-        """Steps from ``start`` to ``stop`` or as many as there is room for: their terms, (steps, 4), on the CPU."""
+        """Steps from ``start`` to ``stop`` or as many as there is room for: their terms, (steps, terms), on the CPU."""
         count, self.taken = min(stop - start, ROWS), 0
         for step in range(start, start + count):
             self._new_epochs(step)
@@ -190,11 +190,11 @@ class GraphEngine:
         if position == 0:
             self.order.copy_(self.batches.order(epoch))
             self.counters[1].zero_()
-        if self.unlabelled is not None:
-            epoch, position = divmod(step, self.unlabelled.per_epoch)
+        for each, order, at in zip(self.others, self.other_orders, self.other_positions, strict=True):
+            epoch, position = divmod(step, each.per_epoch)
             if position == 0:
-                self.other_order.copy_(self.unlabelled.order(epoch))
-                self.other_position.zero_()
+                order.copy_(each.order(epoch))
+                at.zero_()
 
     def _eagerly(self) -> None:
         self.stream.wait_stream(torch.cuda.current_stream())
@@ -214,11 +214,11 @@ class GraphEngine:
     def _step(self) -> None:
         picked = self.order.index_select(0, self.counters[1:2]).squeeze(0)
         inputs, labels = self.batches.inputs.index_select(0, picked), self.batches.labels.index_select(0, picked)
-        unlabelled = None
-        if self.unlabelled is not None:
-            other = self.other_order.index_select(0, self.other_position).squeeze(0)
-            unlabelled = channels_last(self.unlabelled.inputs.index_select(0, other))
-            self.other_position += 1
+        unlabelled = []
+        for each, order, at in zip(self.others, self.other_orders, self.other_positions, strict=True):
+            rows = order.index_select(0, at).squeeze(0)
+            unlabelled.append(channels_last(each.inputs.index_select(0, rows)))
+            at += 1
         if self.plan.augment is not None:
             inputs = crop_and_flip(inputs)
         loss, row = self.evaluate(channels_last(inputs), labels, unlabelled, self.counters[0])
@@ -228,11 +228,12 @@ class GraphEngine:
         self.counters += 1
 
     def _evaluate(
-        self, inputs: Tensor, labels: Tensor, unlabelled: Tensor | None, step: Tensor
+        self, inputs: Tensor, labels: Tensor, unlabelled: list[Tensor], step: Tensor
     ) -> tuple[Tensor, Tensor]:
         plan = self.plan
+        assigned = None if self.unlabelled is None else Assigned(tuple(unlabelled), self.unlabelled.which)
         with plan.autocast():
-            terms = plan.objective(plan.model, inputs, labels, plan.num_samples, unlabelled=unlabelled, step=step)
+            terms = plan.objective(plan.model, inputs, labels, plan.num_samples, unlabelled=assigned, step=step)
             return terms.loss, torch.stack([value.double() for value in terms.named().values()])
 
 
@@ -252,7 +253,7 @@ class Engine:
         self,
         plan: Plan,
         batches: TensorBatches | LoaderBatches,
-        unlabelled: TensorBatches | None,
+        unlabelled: UnlabelledBatches | None,
         *,
         start: int,
         choice: str,
@@ -271,7 +272,7 @@ class Engine:
         return f"{self.engine.name}, {self.plan.precision}, {self.plan.device.type}"
 
     def run(self, start: int, stop: int, rate_at: Callable[[int], float], seconds: float) -> Tensor:
-        """Steps from ``start`` to at most ``stop``: their terms, (steps, 4), on the CPU."""
+        """Steps from ``start`` to at most ``stop``: their terms, (steps, terms), on the CPU."""
         engine = self.engine
         try:
             return engine.run(start, stop, rate_at, seconds)

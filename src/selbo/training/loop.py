@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from selbo import checks
 from selbo.objectives import Objective
+from selbo.objectives.unlabelled import Unlabelled, assign
 from selbo.seeding import derive
 from selbo.training import distributed
-from selbo.training.batches import Data, LoaderBatches, TensorBatches, make_batches, whole_set
+from selbo.training.batches import Data, LoaderBatches, TensorBatches, UnlabelledBatches, make_batches, whole_set
 from selbo.training.checkpoint import check_available
 from selbo.training.engine import AUGMENTATIONS, OPTIMIZERS, PRECISIONS, Plan, make_optimizer, wants_graph
 from selbo.training.records import JsonLines, Progress, TensorBoard
@@ -32,7 +33,8 @@ def fit(
     train: Data,
     val: Data | None = None,
     *,
-    unlabelled: Tensor | None = None,
+    unlabelled: Unlabelled | None = None,
+    unlabelled_batch_size: int | None = None,
     steps: int | None = None,
     epochs: int | None = None,
     batch_size: int = 256,
@@ -70,7 +72,11 @@ def fit(
         train: (inputs, labels), a Dataset or a DataLoader. Tensors live on the device whole, are shuffled each epoch,
             and an incomplete last batch is dropped; of the others it is dropped if there is a summary term.
         val: The same, for validation.
-        unlabelled: Inputs that the summary is about in the place of the training ones, shape (U, ...).
+        unlabelled: Inputs that the summary is about in the place of the training ones, shape (U, ...), on the device
+            whole, never augmented. Of several summaries all look at this tensor; or give one each, in a list or by
+            name, None for the training inputs; those that are given the same tensor see the same batches.
+        unlabelled_batch_size: Unlabelled inputs a step, of each tensor, over all processes; as many as labelled ones
+            are asked for if not given, also where fewer labels than that exist.
         steps: Number of steps (5000 if neither this nor ``epochs`` is given).
         epochs: Number of passes over the data, instead of ``steps``.
         batch_size: B, over all processes; a DataLoader has its own.
@@ -133,6 +139,8 @@ def fit(
     weight_decay = checks.non_negative("weight_decay", weight_decay)
     if unlabelled is not None and not objective.has_summary:
         raise ValueError(f"`unlabelled` is for a summary term, but {type(objective).__name__} has none here")
+    if unlabelled_batch_size is not None:
+        checks.whole("unlabelled_batch_size", unlabelled_batch_size, at_least=1)
     if checkpoint is not None:
         check_available()
     if val is None and (select != "last" or schedule == "plateau"):
@@ -183,7 +191,7 @@ def fit(
         run = Run(
             plan,
             batches,
-            None if unlabelled is None else _unlabelled_batches(unlabelled, batches, plan),
+            _unlabelled_batches(unlabelled, unlabelled_batch_size or _size(batches, batch_size), plan),
             validation=None if val is None else whole_set("val", val, device=where, seed=derive(seed, "val")),
             schedule=Schedule(schedule, rate=learning_rate, steps=total),
             steps=total,
@@ -243,11 +251,15 @@ def _every(name: str, given: int | None, otherwise: int) -> int:
     return otherwise if given is None else checks.whole(name, given, at_least=1)
 
 
-def _unlabelled_batches(inputs: Tensor, batches: TensorBatches | LoaderBatches, plan: Plan) -> TensorBatches:
-    if not isinstance(inputs, Tensor) or inputs.ndim < 1 or len(inputs) == 0:
-        raise ValueError("`unlabelled` must be a tensor of inputs, shape (U, ...) with U at least 1")
-    size = batches.batch_size or 256
-    there = inputs.to(plan.device)
-    no_labels = torch.zeros(len(there), dtype=torch.long, device=plan.device)
-    seed = derive(plan.seed, "unlabelled")
-    return TensorBatches(there, no_labels, batch_size=size, seed=seed, shard=(plan.rank, plan.world))
+def _size(batches: TensorBatches | LoaderBatches, asked: int) -> int:
+    """Labelled examples a step, as asked for."""
+    return (batches.batch_size or asked) if isinstance(batches, LoaderBatches) else asked
+
+
+def _unlabelled_batches(unlabelled: Unlabelled | None, size: int, plan: Plan) -> UnlabelledBatches | None:
+    assigned = assign(unlabelled, plan.objective.summary_names)
+    if not assigned.tensors:
+        return None
+    return UnlabelledBatches(
+        assigned, batch_size=size, device=plan.device, seed=plan.seed, shard=(plan.rank, plan.world)
+    )

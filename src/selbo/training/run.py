@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from selbo.nn.compiled import channels_last
-from selbo.objectives.base import log_prob_of_labels
+from selbo.objectives.base import TERMS, log_prob_of_labels
 from selbo.objectives.predictive import predictive_log_probs
 from selbo.seeding import derive
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.training import checkpoint as files
 from selbo.training import distributed
-from selbo.training.batches import Batch, LoaderBatches, TensorBatches, checksum
-from selbo.training.engine import TERMS, Engine, Plan
+from selbo.training.batches import Batch, LoaderBatches, TensorBatches, UnlabelledBatches, checksum
+from selbo.training.engine import Engine, Plan
 from selbo.training.records import Progress
 from selbo.training.schedules import Schedule
 
@@ -44,11 +44,13 @@ class FitResult:
         selected_step: The step they are from.
         val_nll: Their validation NLL, if there was validation.
         history: One record every so many steps: means of the terms since the last, learning rate, validation NLL.
-        curve: Loss, log_likelihood, kl and log_summary of every step, shape (steps, 4), float64.
+        curve: Loss, log_likelihood, kl and log_summary of every step, shape (steps, 4), float64; of several summaries
+            each one's value too, a column each.
         seconds: Time spent, all sessions of a resumed run together.
         engine: How steps were run.
         resumed_from: Step that an earlier session had reached; 0 for a fresh run.
         checkpoint: The file that holds the run.
+        terms: Names of the columns of ``curve``.
     """
 
     steps: int
@@ -61,6 +63,7 @@ class FitResult:
     engine: str
     resumed_from: int
     checkpoint: Path | None
+    terms: tuple[str, ...] = TERMS
 
 
 @dataclass
@@ -69,7 +72,7 @@ class Run:
 
     plan: Plan
     batches: TensorBatches | LoaderBatches
-    unlabelled: TensorBatches | None
+    unlabelled: UnlabelledBatches | None
     validation: Batch | None
     schedule: Schedule
     steps: int
@@ -93,7 +96,8 @@ class Run:
 
     def __post_init__(self) -> None:
         plan = self.plan
-        self.curve = torch.full((self.steps, len(TERMS)), math.nan, dtype=torch.float64)
+        self.terms = plan.objective.term_names
+        self.curve = torch.full((self.steps, len(self.terms)), math.nan, dtype=torch.float64)
         self.settings |= {
             "model": files.describe_model(plan.model),
             "objective": files.describe_objective(plan.objective),
@@ -117,7 +121,7 @@ class Run:
         _forget(plan.objective)
         if self.checkpoint is not None:
             self.settings["data"] = self.batches.checksum()
-            self.settings["unlabelled data"] = None if self.unlabelled is None else self.unlabelled.checksum()
+            self.settings["unlabelled data"] = None if self.unlabelled is None else self.unlabelled.describe()
             self.settings["validation data"] = None if self.validation is None else checksum(*self.validation)
             if self.checkpoint.exists():
                 self._load(self.checkpoint)
@@ -174,6 +178,7 @@ class Run:
             engine=self.engine,
             resumed_from=self.resumed_from,
             checkpoint=self.checkpoint,
+            terms=self.terms,
         )
 
     # --- one stretch of steps ---
@@ -193,7 +198,7 @@ class Run:
             raise self._diverged("weights are", self.step - 1, self.curve[self.step - 1])
 
     def _diverged(self, what: str, step: int, row: Tensor) -> Diverged:
-        terms = ", ".join(f"{name} {value:.6g}" for name, value in zip(TERMS, row.tolist(), strict=True))
+        terms = ", ".join(f"{name} {value:.6g}" for name, value in zip(self.terms, row.tolist(), strict=True))
         good = (
             f"the last good checkpoint is {os.fspath(self.checkpoint)!r}, of step {self.saved_step}"
             if self.checkpoint is not None and self.saved_step is not None
@@ -208,12 +213,12 @@ class Run:
         """Mean terms of the last steps, for one example."""
         mean = self.curve[step : self.step].mean(0).tolist()
         count = self.plan.objective.num_data
-        scaled = {name: value / (1 if name == "loss" else count) for name, value in zip(TERMS, mean, strict=True)}
+        scaled = {name: value / (1 if name == "loss" else count) for name, value in zip(self.terms, mean, strict=True)}
         return {**scaled, **({"val_nll": self.last_nll} if self.last_nll is not None else {})}
 
     def _record(self, log_every: int, listeners: Sequence[Callback]) -> None:
         since = self.step - 1 - (self.step - 1) % log_every
-        means = dict(zip(TERMS, self.curve[since : self.step].mean(0).tolist(), strict=True))
+        means = dict(zip(self.terms, self.curve[since : self.step].mean(0).tolist(), strict=True))
         record: Record = {"step": self.step, **means, "learning_rate": self.schedule.rate_at(self.step - 1)}
         if self.last_nll is not None:
             record["val_nll"] = self.last_nll

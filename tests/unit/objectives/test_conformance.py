@@ -337,7 +337,7 @@ def test_without_a_summary_unlabelled_inputs_are_ignored(case: Case) -> None:
 @with_summary
 @pytest.mark.parametrize("shape", [(0, 4), (3, 5), (4,), ()])
 def test_unlabelled_inputs_of_another_shape_are_refused(case: Case, shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"`unlabelled` must have shape \(U, ...\) with U at least 1, .* but got \("):
+    with pytest.raises(ValueError, match=r"`unlabelled` must .*shape \(U, ...\) with U at least 1, .* but got .*\("):
         terms_of(case, case.net(), unlabelled=torch.ones(shape, dtype=F64))
 
 
@@ -503,7 +503,7 @@ def test_inputs_with_weights_of_their_own_are_refused_beside_a_summary(estimator
 
 def test_what_is_no_summary_is_refused() -> None:
     for make in (lambda: SummaryELBO(selbo.Beta(1, 2), 9), lambda: CrossEntropy(9, selbo.Beta(1, 2))):
-        with pytest.raises(ValueError, match=r"`summary` must be a selbo.SummaryLikelihood, but got Beta"):
+        with pytest.raises(ValueError, match=r"`summary` must be a selbo.SummaryLikelihood, .* but got Beta"):
             make()
 
 

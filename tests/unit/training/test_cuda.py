@@ -15,9 +15,9 @@ from selbo.evaluation.predict import predict
 from selbo.models import MLP, ConvNet
 from selbo.nn import to_bayesian
 from selbo.objectives import ELBO, CrossEntropy, SummaryELBO
-from selbo.summary.beliefs import Uniform
+from selbo.summary.beliefs import Masses, Uniform
 from selbo.summary.likelihood import SummaryLikelihood
-from selbo.summary.partitions import ConfidenceBins
+from selbo.summary.partitions import ClassRegions, ConfidenceBins
 from selbo.training import FitResult, fit
 from selbo.training.engine import GraphEngine
 
@@ -115,6 +115,17 @@ def test_unlabelled_inputs_in_the_graph() -> None:
     result = train(to_bayesian(mlp()), objective, unlabelled=data(128)[0])
     assert "CUDA graph" in result.engine
     assert result.curve.isfinite().all()
+
+
+@pytest.mark.parametrize("engine", ["captured", "graph"])
+def test_several_summaries_in_the_graph(engine: str) -> None:
+    masses = Masses([0.5, 0.3, 0.2])
+    named = SummaryLikelihood(ClassRegions(3), masses, concentration=30.0, name="fractions", ema_decay=0.9)
+    objective = SummaryELBO([summary(), named], 300, kl_weight=0.01, summary_warmup=10)
+    result = train(to_bayesian(mlp()), objective, unlabelled={"fractions": data(128)[0]}, engine=engine)
+    assert "CUDA graph" in result.engine
+    assert result.curve.isfinite().all()
+    torch.testing.assert_close(result.curve[:, 3], result.curve[:, 4:].sum(1), rtol=1e-4, atol=1e-3)
 
 
 def test_a_step_that_cannot_be_captured_runs_eagerly_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,88 @@
+"""Which inputs each summary is about: the training ones, or others without labels, that several may share."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+Unlabelled: TypeAlias = Tensor | Mapping[str, Tensor | None] | Sequence[Tensor | None]
+"""One tensor for all summaries; or one for each, by name or in their order, None for the training inputs."""
+
+
+class Assigned(NamedTuple):
+    """Unlabelled inputs, each tensor once, and who looks at which.
+
+    Attributes:
+        tensors: Shapes (U, ...), none twice.
+        which: For each summary, where in ``tensors`` its inputs are; None for the training inputs.
+    """
+
+    tensors: tuple[Tensor, ...]
+    which: tuple[int | None, ...]
+
+
+def assign(unlabelled: Unlabelled | Assigned | None, names: Sequence[str]) -> Assigned:
+    """Inputs of each summary; a tensor that is given to several goes through the network once.
+
+    Args:
+        unlabelled: What a user passed. A summary that a mapping does not name looks at the training inputs.
+        names: Of the summaries, in their order.
+
+    Example:
+        >>> here, there = torch.zeros(2, 3), torch.ones(4, 3)
+        >>> assign({"a": there, "c": there, "d": here}, ["a", "b", "c", "d"]).which
+        (0, None, 0, 1)
+    """
+    if isinstance(unlabelled, Assigned):
+        return unlabelled
+    tensors: list[Tensor] = []
+    which: list[int | None] = []
+    for each in _one_each(unlabelled, names):
+        if each is None:
+            which.append(None)
+            continue
+        if not isinstance(each, Tensor) or each.ndim < 1 or len(each) == 0:
+            came = f"shape {tuple(each.shape)}" if isinstance(each, Tensor) else type(each).__name__
+            raise ValueError(
+                f"`unlabelled` must be a tensor of inputs, shape (U, ...) with U at least 1, or one a summary, "
+                f"but got {came}"
+            )
+        known = [index for index, other in enumerate(tensors) if other is each]
+        which.append(known[0] if known else len(tensors))
+        if not known:
+            tensors.append(each)
+    return Assigned(tuple(tensors), tuple(which))
+
+
+def _one_each(unlabelled: Unlabelled | None, names: Sequence[str]) -> Sequence[Tensor | None]:
+    if unlabelled is None or isinstance(unlabelled, Tensor):
+        return [unlabelled] * len(names)
+    if isinstance(unlabelled, Mapping):
+        unknown = [name for name in unlabelled if name not in names]
+        if unknown:
+            raise ValueError(f"`unlabelled` must name summaries, {list(names)}, but got {unknown[0]!r}")
+        return [unlabelled.get(name) for name in names]
+    if not isinstance(unlabelled, (list, tuple)):
+        raise ValueError(
+            "`unlabelled` must be a tensor of inputs, shape (U, ...) with U at least 1, or one a summary, "
+            f"but got {type(unlabelled).__name__}"
+        )
+    if len(unlabelled) != len(names):
+        raise ValueError(
+            f"`unlabelled` must have one entry a summary, {len(names)} (None for the training inputs), "
+            f"but got {len(unlabelled)}"
+        )
+    return unlabelled
+
+
+def join(inputs: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+    """Inputs and unlabelled ones as one batch: (B, ...), (U, ...), ... -> (B + U + ..., ...)."""
+    for each in tensors:
+        if each.shape[1:] != inputs.shape[1:] or each.dtype != inputs.dtype:
+            raise ValueError(
+                f"`unlabelled` must have shape (U, ...) with U at least 1, its entries of the shape and type of those "
+                f"of `inputs`, but got {tuple(each.shape)} of {each.dtype} beside {tuple(inputs.shape)} of "
+                f"{inputs.dtype}"
+            )
+    return torch.cat([inputs, *tensors]) if tensors else inputs
