@@ -1,7 +1,7 @@
 """Neural classifiers that know what their predictions should look like: the Summary ELBO for PyTorch."""
 
 from selbo import metrics, models
-from selbo.evaluation import calibrate, evaluate, evaluate_ood
+from selbo.evaluation import calibrate, check_belief, evaluate, evaluate_ood
 from selbo.evaluation.predict import Prediction, predict
 from selbo.nn import forward_samples, kl_divergence, mean_network, to_bayesian
 from selbo.objectives import (
@@ -38,6 +38,7 @@ __all__ = [
     "SummaryLikelihood",
     "Uniform",
     "calibrate",
+    "check_belief",
     "dirichlet_process_log_prob",
     "evaluate",
     "evaluate_ood",

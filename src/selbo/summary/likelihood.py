@@ -17,6 +17,7 @@ from selbo.numerics import (
     working_dtype,
 )
 from selbo.summary.beliefs import Belief
+from selbo.summary.claims import Claims, claims_of
 from selbo.summary.partitions import Partition
 
 FORMS: Final = ("dirichlet", "multinomial")
@@ -213,7 +214,7 @@ class SummaryLikelihood(PreciseModule):
         self.histogram_floor = checks.non_negative("histogram_floor", histogram_floor)
         self.reduce_counts = reduce_counts
         self.validate = validate
-        self.belief_name = repr(belief)
+        self.belief = belief
         s0 = belief.masses(partition)
         self.register_buffer("s0", s0)
         alpha = checks.positive("concentration", concentration)
@@ -222,6 +223,30 @@ class SummaryLikelihood(PreciseModule):
             self.register_buffer("average", torch.zeros_like(s0))
             # one entry, not none: torch.compile loses in-place changes of float64 tensors without dimensions
             self.register_buffer("average_weight", torch.zeros(1, dtype=torch.float64))
+
+    def describe(self, num_inputs: int | None = None, *, level: float = 0.95) -> Claims:
+        """What the summary claims, in words and numbers: read it before training (``print(summary.describe())``).
+
+        Args:
+            num_inputs: Number of inputs whose predictions are counted, to say how far their histogram may be from the
+                belief; very many if not given.
+            level: Probability of the ranges that it may lie in.
+
+        Example:
+            >>> from selbo.summary.elicitation import expect
+            >>> from selbo.summary.partitions import ScoreBins
+            >>> claims = SummaryLikelihood(ScoreBins([0.1, 0.5, 0.9]), expect(accuracy=0.9), 500.0).describe()
+            >>> claims.accuracy, claims.fractions[1], claims.confidence[0]
+            ((0.9000, 0.9000), (0.5000, 0.5000), (0.9, 1.0, 0.6773))
+        """
+        return claims_of(
+            self.belief,
+            self.partition,
+            masses=self.s0.cpu().numpy(),
+            concentration=self.concentration.item(),
+            num_inputs=num_inputs,
+            level=level,
+        )
 
     def histogram(self, log_probs: Tensor) -> Tensor:
         """Soft histogram s_theta of a batch: (..., B, K) -> (..., R), on the simplex, at least float32."""
@@ -279,7 +304,7 @@ class SummaryLikelihood(PreciseModule):
     def extra_repr(self) -> str:
         """Belief and concentration, for ``print``."""
         options = [] if self.name is None else [f"name={self.name!r}"]
-        options += [f"belief={self.belief_name}", f"concentration={self.concentration.item():g}", f"form={self.form!r}"]
+        options += [f"belief={self.belief!r}", f"concentration={self.concentration.item():g}", f"form={self.form!r}"]
         if self.pool_draws:
             options.append("pool_draws=True")
         if self.ema_decay is not None:

@@ -1,0 +1,132 @@
+"""What a summary claims before training: against scipy, against simulations, and in words."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import selbo
+from selbo.summary.claims import Claims
+
+
+def describe(partition, belief, concentration=200.0, **options) -> Claims:
+    return selbo.SummaryLikelihood(partition, belief, concentration).describe(**options)
+
+
+def test_stated_numbers_come_back():
+    claims = describe(selbo.ScoreBins.equal(10), selbo.expect(accuracy=0.88, class_fractions=[0.7, 0.3]))
+    assert claims.accuracy == pytest.approx((0.88, 0.88), abs=1e-7)
+    assert claims.fractions == (pytest.approx((0.7, 0.7), abs=1e-7), pytest.approx((0.3, 0.3), abs=1e-7))
+    belief = selbo.expect(accuracy=0.6, class_fractions=[0.5, 0.3, 0.2])
+    for partition in (selbo.CornerShells(3), selbo.ConfidenceBins([0.5, 0.9], 3)):
+        assert describe(partition, belief).accuracy == pytest.approx((0.6, 0.6), abs=1e-7)
+    (first, second, third) = describe(selbo.CornerShells(3), belief).fractions
+    assert (first[0], second[1], third[0]) == pytest.approx((0.5, 0.3, 0.2), abs=1e-7)
+
+
+def test_regions_claim_only_what_they_look_at():
+    """Class regions say nothing of confidence, and confidence bins nothing of classes, whatever the belief knows."""
+    belief = selbo.expect(accuracy=0.6, class_fractions=[0.5, 0.3, 0.2])
+    assert describe(selbo.ClassRegions(3), belief).accuracy is None
+    assert describe(selbo.ClassRegions(3), belief).confidence == ()
+    assert describe(selbo.ConfidenceBins([0.5, 0.9], 3), belief).fractions is None
+
+
+def test_bands_of_confidence_are_those_of_the_distribution():
+    """Bins at either end are one band; shells of all corners too."""
+    beta = stats.beta(0.4, 0.9)
+    bands = describe(selbo.ScoreBins([0.1, 0.3, 0.7, 0.9]), selbo.Beta(0.4, 0.9)).confidence
+    assert [band[:2] for band in bands] == [pytest.approx(each) for each in ((0.9, 1), (0.7, 0.9), (0.5, 0.7))]
+    expected = [
+        beta.cdf(0.1) + beta.sf(0.9),
+        beta.cdf(0.3) - beta.cdf(0.1) + beta.cdf(0.9) - beta.cdf(0.7),
+        beta.cdf(0.7) - beta.cdf(0.3),
+    ]
+    assert [band[2] for band in bands] == pytest.approx(expected, rel=1e-9)
+    values = [0.1, 0.05, 0.15, 0.08, 0.12, 0.2, 0.3]
+    bands = describe(selbo.CornerShells(3, [0.6, 0.8]), selbo.Masses(values)).confidence
+    assert bands == (
+        pytest.approx((0.8, 1.0, 0.3)),
+        pytest.approx((0.6, 0.8, 0.4)),
+        pytest.approx((1 / 3, 0.6, 0.3)),
+    )
+
+
+def test_bounds_where_masses_leave_it_open():
+    claims = describe(selbo.CornerShells(3, [0.6, 0.8]), selbo.Masses([0.1, 0.05, 0.15, 0.08, 0.12, 0.2, 0.3]))
+    assert claims.accuracy == pytest.approx((0.3 * 0.8 + 0.4 * 0.6 + 0.3 / 3, 0.3 + 0.4 * 0.8 + 0.3 * 0.6))
+    assert claims.fractions[2] == pytest.approx((0.35, 0.65))
+    uneven = describe(selbo.ScoreBins([0.3, 0.6]), selbo.Masses([0.2, 0.5, 0.3]))
+    assert uneven.fractions == (pytest.approx((0.2, 0.7)), pytest.approx((0.3, 0.8)))
+    assert uneven.accuracy == pytest.approx((0.2 * 0.7 + 0.5 * 0.5 + 0.3 * 0.6, 0.2 + 0.5 * 0.7 + 0.3))
+    halved = describe(selbo.ScoreBins([0.5, 0.6]), selbo.Masses([0.2, 0.5, 0.3]))
+    assert halved.fractions == (pytest.approx((0.2, 0.2)), pytest.approx((0.8, 0.8)))
+
+
+@pytest.mark.parametrize("num_inputs", [None, 1, 64, 3000])
+def test_ranges_are_those_of_scipy(num_inputs):
+    masses, alpha = (0.2, 0.5, 0.3), 40.0
+    claims = describe(selbo.ScoreBins([0.3, 0.6]), selbo.Masses(masses), alpha, num_inputs=num_inputs, level=0.9)
+    for mass, low, high in zip(masses, claims.low, claims.high, strict=True):
+        if num_inputs is None:
+            expected = stats.beta(alpha * mass, alpha * (1 - mass)).ppf([0.05, 0.95])
+        else:
+            expected = stats.betabinom(num_inputs, alpha * mass, alpha * (1 - mass)).ppf([0.05, 0.95]) / num_inputs
+        assert (low, high) == pytest.approx(tuple(expected), rel=1e-8)
+    assert claims.num_inputs == num_inputs
+    assert claims.level == 0.9
+
+
+@pytest.mark.parametrize("num_inputs", [None, 256])
+def test_the_distance_is_that_of_simulated_histograms(num_inputs, seed):
+    """A normal approximation: right to about a hundredth at these numbers, beside five standard errors."""
+    masses, alpha = np.array([0.2, 0.5, 0.3]), 400.0
+    generator = np.random.default_rng(seed)
+    drawn = generator.dirichlet(alpha * masses, 20000)
+    if num_inputs is not None:
+        drawn = generator.multinomial(num_inputs, drawn) / num_inputs
+    distances = np.abs(drawn - masses).sum(1) / 2
+    error = 5 * distances.std() / math.sqrt(len(distances))
+    belief = selbo.Masses(masses.tolist())
+    claims = describe(selbo.ScoreBins([0.3, 0.6]), belief, alpha, num_inputs=num_inputs)
+    assert abs(claims.distance / distances.mean() - 1) < 0.01 + error / distances.mean()
+
+
+def test_the_likelihood_is_that_of_a_dirichlet_around_the_belief():
+    """What the ranges rest on: as a function of h, Dir(s0 | alpha h) has the spread of Dir(h | alpha s0)."""
+    alpha, s0 = 4000.0, 0.3
+    summary = selbo.SummaryLikelihood(selbo.ClassRegions(2), selbo.Masses([1 - s0, s0]), alpha)
+    grid = torch.linspace(0.25, 0.35, 2001, dtype=torch.float64)
+    values = summary(torch.stack([1 - grid, grid], -1).log()[:, None])
+    weights = (values - values.max()).exp()
+    weights /= weights.sum()
+    mean = (weights * grid).sum()
+    spread = ((weights * (grid - mean) ** 2).sum()).sqrt().item()
+    claims = summary.describe()
+    assert (claims.high[1] - claims.low[1]) / (2 * stats.norm.ppf(0.975)) == pytest.approx(spread, rel=0.01)
+
+
+def test_in_words():
+    text = str(describe(selbo.ScoreBins.equal(10), selbo.expect(accuracy=0.88), 300.0, num_inputs=256))
+    for part in (
+        "trusted like 300 observations",
+        "class 0 50 %, class 1 50 %",
+        "right, if calibrated: 88 % of the time",
+        "confidence from 0.9 to 1: ",
+        "of 256 predictions, ",
+        "(95 % range)",
+    ):
+        assert part in text
+    assert "of very many predictions" in str(describe(selbo.ClassRegions(2), selbo.Uniform()))
+    assert "20 % to 70 %" in str(describe(selbo.ScoreBins([0.3, 0.6]), selbo.Masses([0.2, 0.5, 0.3])))
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="`num_inputs` must be a whole number of at least 1, but got 0"):
+        describe(selbo.ClassRegions(2), selbo.Uniform(), num_inputs=0)
+    with pytest.raises(ValueError, match="`level` must lie strictly between 0 and 1, but got 1"):
+        describe(selbo.ClassRegions(2), selbo.Uniform(), level=1)
