@@ -124,6 +124,20 @@ def listing(folder: Path) -> list[str]:
 # --- what training leaves ---
 
 
+def test_a_belief_that_the_data_contradict(selbo: Run, table: Path, tmp_path: Path, one_thread: None) -> None:
+    wrong = ["--class-fractions", "no=0.02,yes=0.98", "--concentration", 500]
+    shown = selbo(*quick(table, tmp_path / "wrong", *wrong))
+    assert shown.code == 0
+    said = (
+        "the validation rows contradict what was stated, if it was about such rows: class fractions: contradicted by 12"
+    )
+    assert said in shown.err
+    (found,) = json.loads((tmp_path / "wrong" / "metrics.json").read_text())["contradictions"]
+    assert found in shown.err
+    assert f"Warning: {said}" in (tmp_path / "wrong" / "report.html").read_text()
+    assert said in selbo(*quick(table, tmp_path / "wrong", *wrong)).err  # and again when it only looks
+
+
 def test_the_folder_of_a_model(model: Path) -> None:
     assert listing(model) == FINISHED
     manifest = json.loads((model / "model.json").read_text())
@@ -133,6 +147,7 @@ def test_the_folder_of_a_model(model: Path) -> None:
     metrics = json.loads((model / "metrics.json").read_text())
     assert metrics["rows"] == {"train": 84, "val": 12, "test": 24}
     assert metrics["metrics"]["num_examples"] == 24
+    assert metrics["contradictions"] == []
     assert metrics["metrics"]["accuracy"] > 0.6
     assert metrics["calibrated"] is None or metrics["calibrated"]["accuracy"] == metrics["metrics"]["accuracy"]
     report = (model / "report.html").read_text()

@@ -134,4 +134,6 @@ def show(found: dict[str, Any], settings: "Settings", folder: Path) -> None:
     facts.add_row("Belief", found["belief"] or "none stated")
     screen.print(facts)
     screen.print(metrics_table(found["metrics"], found["calibrated"], found["temperature"]))
+    for text in found.get("contradictions", ()):
+        note(f"the validation rows contradict what was stated, if it was about such rows: {text}")
     screen.print(f"Report: {folder / trained.REPORT}", soft_wrap=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from selbo.data.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names, split
 from selbo.data.table import read_table
-from selbo.evaluation import calibrate
+from selbo.evaluation import calibrate, check_belief
 from selbo.evaluation.predict import Prediction, at_temperature
 from selbo.experiments import outcomes, trained
 from selbo.experiments.settings import Settings, belief_of
@@ -176,6 +176,7 @@ def train(
         "classes": list(task.preprocessing.classes),
         "method": settings.method,
         "belief": task.words,
+        "contradictions": contradictions_of(task, settings, predicted["val"]),
     }
 
     def report(path: Path) -> None:
@@ -205,6 +206,21 @@ def train(
 
 
 # --- what came out ---
+
+
+def contradictions_of(task: Task, settings: Settings, prediction: Prediction) -> list[str]:
+    """What the validation rows clearly say against the belief, if it is about such rows; one sentence each.
+
+    Fewer right answers than claimed are not held against a belief: the network may be at fault.
+    """
+    if task.summary is None or not settings.how.believes:
+        return []
+    verdicts = check_belief(task.summary, task.val[1], log_probs=prediction.log_probs, seed=settings.seed)
+    return [
+        str(each)
+        for each in verdicts
+        if each.contradicted and not (each.about == "accuracy" and each.observed[0] < each.claimed[0])
+    ]
 
 
 def fitted_temperature(prediction: Prediction, labels: Tensor) -> float | None:
@@ -286,6 +302,13 @@ def results_of(
 
 
 def in_words(metrics: dict[str, Any]) -> str:
+    """A warning if the validation rows contradict the belief, and what temperature scaling would change."""
+    against = "; ".join(metrics["contradictions"])
+    warning = f"Warning: the validation rows contradict what was stated, if it was about such rows: {against}. "
+    return (warning if against else "") + _scaling_in_words(metrics)
+
+
+def _scaling_in_words(metrics: dict[str, Any]) -> str:
     """What temperature scaling on the validation rows would change, as a sentence."""
     rows, before, after = metrics["rows"]["val"], metrics["metrics"], metrics["calibrated"]
     if after is None:
