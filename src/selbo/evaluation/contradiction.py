@@ -30,6 +30,7 @@ JEFFREYS: Final = 0.5
 SIMULATIONS: Final = 9999
 """Simulated data sets behind a p-value that cannot be summed: its error is below .001 at .01."""
 
+LOG_LIKELIHOOD: Final = "log-likelihood"
 FLIPS_AT_A_TIME: Final = 1 << 22
 
 Floats = NDArray[np.float64]
@@ -63,8 +64,9 @@ class Verdict:
 
     def __str__(self) -> str:
         found = "contradicted by" if self.contradicted else "not contradicted by"
+        ours, theirs = ("with", "without") if self.about == LOG_LIKELIHOOD else ("claimed", "found")
         return (
-            f"{self.about}: {found} {self.num_examples} labels (claimed {_shown(self.claimed)}, found "
+            f"{self.about}: {found} {self.num_examples} labels ({ours} {_shown(self.claimed)}, {theirs} "
             f"{_shown(self.observed)}; p = {self.p_value:.2g}, log Bayes factor {self.log_bayes_factor:+.1f})"
         )
 
@@ -196,7 +198,7 @@ def check_likelihood(log_probs: Array, without: Array, labels: Array, *, seed: i
     if not np.isfinite(difference).all():
         raise ValueError("`log_probs` and `without` must give every label some probability, but some have none")
     return Verdict(
-        about="log-likelihood",
+        about=LOG_LIKELIHOOD,
         claimed=(float(by_example[0].mean()),),
         observed=(float(by_example[1].mean()),),
         num_examples=len(difference),

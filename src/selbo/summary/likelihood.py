@@ -1,7 +1,7 @@
 """How likely is the summary under this network: soft histogram of its predictions, and log DP(s0 | s_theta, alpha)."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -21,6 +21,9 @@ from selbo.summary.claims import Claims, claims_of
 from selbo.summary.partitions import Partition
 
 FORMS: Final = ("dirichlet", "multinomial")
+
+DEFAULT_TRUST: Final = 1.0
+"""Concentration of a summary for a place of use, divided by the number of labels: chosen by trying (measurements)."""
 
 PUBLISHED_PSEUDO_COUNT: Final = 1e-4
 """What the authors' code adds to each Dirichlet parameter."""
@@ -223,6 +226,29 @@ class SummaryLikelihood(PreciseModule):
             self.register_buffer("average", torch.zeros_like(s0))
             # one entry, not none: torch.compile loses in-place changes of float64 tensors without dimensions
             self.register_buffer("average_weight", torch.zeros(1, dtype=torch.float64))
+
+    @classmethod
+    def for_data(
+        cls, partition: Partition, belief: Belief, num_data: int, *, trust: float = DEFAULT_TRUST, **options: Any
+    ) -> "SummaryLikelihood":
+        """A summary with a concentration in proportion to the training set: ``trust * num_data``.
+
+        Args:
+            partition: The regions.
+            belief: What the predictions should look like.
+            num_data: N, the number of labelled examples, as the objective has it.
+            trust: Weight of the belief, if that of all labels together is 1. More than that is for beliefs that are
+                known to be right: it lets the belief overrule the labels.
+            **options: Of `SummaryLikelihood`.
+
+        Example:
+            >>> from selbo.summary.elicitation import expect
+            >>> from selbo.summary.partitions import ScoreBins
+            >>> SummaryLikelihood.for_data(ScoreBins.equal(10), expect(accuracy=0.9), 300).concentration
+            tensor(300., dtype=torch.float64)
+        """
+        count = checks.whole("num_data", num_data, at_least=1)
+        return cls(partition, belief, checks.positive("trust", trust) * count, **options)
 
     def describe(self, num_inputs: int | None = None, *, level: float = 0.95) -> Claims:
         """What the summary claims, in words and numbers: read it before training (``print(summary.describe())``).

@@ -208,7 +208,7 @@ def test_in_words():
     text = str(Verdict("accuracy", (0.9,), (0.6,), 50, 1e-5, -7.25))
     assert text == "accuracy: contradicted by 50 labels (claimed .900, found .600; p = 1e-05, log Bayes factor -7.2)"
     assert str(Verdict("log-likelihood", (-0.5,), (-1.25,), 9, 0.5, 6.75)).startswith(
-        "log-likelihood: not contradicted by 9 labels (claimed -.500, found -1.250; p = 0.5"
+        "log-likelihood: not contradicted by 9 labels (with -.500, without -1.250; p = 0.5"
     )
     for p_value, factor in ((0.02, -9.0), (0.001, -2.0)):  # both are needed
         assert not Verdict("accuracy", (0.9,), (0.6,), 50, p_value, factor).contradicted

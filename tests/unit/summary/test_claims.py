@@ -110,6 +110,21 @@ def test_the_likelihood_is_that_of_a_dirichlet_around_the_belief():
     assert (claims.high[1] - claims.low[1]) / (2 * stats.norm.ppf(0.975)) == pytest.approx(spread, rel=0.01)
 
 
+def test_trust_is_by_the_number_of_labels():
+    belief, partition = selbo.Beta(0.4, 0.9), selbo.ScoreBins([0.3, 0.6])
+    summary = selbo.SummaryLikelihood.for_data(partition, belief, 40, trust=2.5, name="here", ema_decay=0.9)
+    assert summary.concentration.item() == 100.0
+    assert (summary.name, summary.ema_decay) == ("here", 0.9)
+    assert torch.equal(summary.s0, belief.masses(partition))
+    assert selbo.SummaryLikelihood.for_data(partition, belief, 40).concentration.item() == 40.0
+    for settings, message in (
+        ({"num_data": 0}, "`num_data` must be a whole"),
+        ({"trust": 0.0}, "`trust` must be a fin"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            selbo.SummaryLikelihood.for_data(partition, belief, **{"num_data": 40, **settings})
+
+
 def test_in_words():
     text = str(describe(selbo.ScoreBins.equal(10), selbo.expect(accuracy=0.88), 300.0, num_inputs=256))
     for part in (
