@@ -132,10 +132,16 @@ def main() -> None:
                     file.write(json.dumps({"run": run, "scores": known[run]}) + "\n")
         rows[name, warm_up, ratio].append(known[run])
     print(f"torch {torch.__version__}, {platform.machine()}, seeds {options.seeds}, {options.steps} steps\n")
-    print("| case | warm-up | concentration / N | NLL | accuracy | ECE |\n|---|---|---|---|---|---|")
+    print("| case | warm-up | concentration / N | seeds | NLL | accuracy | ECE |\n|---|---|---|---|---|---|---|")
     for (name, warm_up, ratio), found in rows.items():
-        cells = [f"{statistics.mean(each):.3f} ± {statistics.stdev(each):.3f}" for each in zip(*found, strict=True)]
-        print(f"| {name} | {warm_up} | {f'{ratio:g}' if ratio else 'no belief'} | {' | '.join(cells)} |")
+        cells = [_mean_and_error(each) for each in zip(*found, strict=True)]
+        told = f"{ratio:g}" if ratio else "no belief"
+        print(f"| {name} | {warm_up} | {told} | {len(found)} | {' | '.join(cells)} |")
+
+
+def _mean_and_error(values: tuple[float, ...]) -> str:
+    mean = f"{statistics.mean(values):.3f}"
+    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values) / len(values) ** 0.5:.3f}"
 
 
 if __name__ == "__main__":
