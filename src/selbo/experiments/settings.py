@@ -3,39 +3,12 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 from selbo import checks
 from selbo.data.table import listed, nearest
-from selbo.summary.beliefs import Masses
-from selbo.summary.elicitation import expect
+from selbo.objectives.methods import METHODS, Method, summary_for
 from selbo.summary.likelihood import SummaryLikelihood
-from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
-
-NUM_BINS: Final = 10
-MOST_CORNERS: Final = 20
-"""Classes up to which every class has regions of its own; with more of them, only confidence is spoken of."""
-
-CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.9)
-
-
-@dataclass(frozen=True)
-class Method:
-    """A way to train: its title, whether the network gets a posterior, whether it is told what is believed."""
-
-    title: str
-    bayesian: bool
-    believes: bool
-
-
-METHODS: Final = {
-    "summary_elbo": Method("Summary ELBO", bayesian=True, believes=True),
-    "elbo": Method("ELBO", bayesian=True, believes=False),
-    "plain": Method("plain", bayesian=False, believes=False),
-    "plain_summary": Method("plain + summary", bayesian=False, believes=True),
-    "label_smoothing": Method("label smoothing", bayesian=False, believes=False),
-    "evidential": Method("evidential", bayesian=False, believes=False),
-}
 
 
 @dataclass(frozen=True)
@@ -140,21 +113,10 @@ def belief_of(
     concentration = float(num_train) if settings.concentration is None else settings.concentration
     source = "as in the training rows" if stated is None else "as stated"
     words = f"{_fractions_in_words(classes, fractions)} ({source})"
+    summary = summary_for(fractions, accuracy=settings.accuracy, concentration=concentration)
     if settings.accuracy is None:
-        partition: Partition = ClassRegions(len(classes))
-        summary = SummaryLikelihood(partition, Masses(fractions), concentration)
         return summary, f"Of all cases, {words}."
-    belief = expect(settings.accuracy, class_fractions=fractions)
-    summary = SummaryLikelihood(_partition(len(classes)), belief, concentration)
     return summary, f"About {100 * settings.accuracy:g} % of all cases can be decided rightly; {words}."
-
-
-def _partition(num_classes: int) -> Partition:
-    if num_classes == 2:
-        return ScoreBins.equal(NUM_BINS)
-    if num_classes <= MOST_CORNERS:
-        return CornerShells(num_classes)
-    return ConfidenceBins(CONFIDENCE_EDGES, num_classes=num_classes)
 
 
 def parse_fractions(text: str, classes: Sequence[str]) -> list[float]:

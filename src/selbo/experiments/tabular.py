@@ -14,12 +14,10 @@ from selbo.evaluation import calibrate, check_belief
 from selbo.evaluation.predict import Prediction, at_temperature
 from selbo.experiments import outcomes, trained
 from selbo.experiments.settings import Settings, belief_of
-from selbo.objectives import ELBO, CrossEntropy, Evidential, LabelSmoothing, Objective, SummaryELBO
+from selbo.objectives.methods import INIT_STD, objective_for
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.training import fit
 
-INIT_STD: Final = 0.03
-SMOOTHING: Final = 0.1
 CHECKPOINT_SECONDS: Final = 5.0
 """Between checkpoints: no more than that is lost when a run is killed."""
 
@@ -93,22 +91,6 @@ def prepare(data: Path, settings: Settings) -> Task:
 # --- training ---
 
 
-def objective_of(settings: Settings, num_data: int, summary: SummaryLikelihood | None) -> Objective:
-    """What is maximised."""
-    if settings.method == "elbo":
-        return ELBO(num_data, kl_weight=settings.kl_weight)
-    if settings.method == "plain":
-        return CrossEntropy(num_data)
-    if settings.method == "label_smoothing":
-        return LabelSmoothing(SMOOTHING, num_data)
-    if settings.method == "evidential":
-        return Evidential(num_data, annealing_steps=max(1, settings.steps // 2))
-    assert summary is not None
-    if settings.method == "plain_summary":
-        return CrossEntropy(num_data, summary)
-    return SummaryELBO(summary, num_data, kl_weight=settings.kl_weight)
-
-
 def train(
     task: Task,
     settings: Settings,
@@ -146,7 +128,14 @@ def train(
         "seed": settings.seed,
     }
     network = trained.make_network(description)
-    objective = objective_of(settings, num_train, task.summary)
+    assert settings.method is not None
+    objective = objective_for(
+        settings.method,
+        num_data=num_train,
+        steps=settings.steps,
+        summary=task.summary,
+        kl_weight=settings.kl_weight,
+    )
     result = fit(
         network,
         objective,

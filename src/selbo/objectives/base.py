@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -59,6 +59,18 @@ class Terms:
 def term_names(summaries: Sequence[str]) -> tuple[str, ...]:
     """Names of the terms of an objective with these summaries; of several, one each beside their sum."""
     return TERMS + (tuple(f"log_summary/{name}" for name in summaries) if len(summaries) > 1 else ())
+
+
+class View(NamedTuple):
+    """What a summary looks at.
+
+    Attributes:
+        log_probs: Predictions, shape (S, B, K).
+        weights: How much each input counts, shape (B,); None if they count alike.
+    """
+
+    log_probs: Tensor
+    weights: Tensor | None
 
 
 class Objective(nn.Module):
@@ -123,6 +135,7 @@ class Objective(nn.Module):
         num_samples: int = 1,
         *,
         unlabelled: Unlabelled | Assigned | None = None,
+        weights: Tensor | None = None,
         generator: torch.Generator | None = None,
         step: int | Tensor | None = None,
     ) -> Terms:
@@ -137,6 +150,8 @@ class Objective(nn.Module):
                 through the network in the same pass, with the same weights. No other term looks at them. Of several
                 summaries all look at this tensor; or give one each, in a list or by name, None for the training inputs.
                 A tensor that is given to several is passed through the network once.
+            weights: How much each example counts, shape (B,), with a mean of one over the data set; alike if not given.
+                They enter the likelihood and the histogram of the training inputs.
             generator: Where the noise of the weights comes from; torch's own if not given.
             step: Number of steps taken so far, for warm-up; without it the weights are what they grow to.
 
@@ -144,16 +159,17 @@ class Objective(nn.Module):
             Named terms; ``terms.loss`` is what to minimise.
         """
         check_batch(inputs, labels)
+        check_weights(weights, labels)
         self._check_model(model)
         assigned = assign(unlabelled if self.has_summary else None, self.summary_names)
         together = join(inputs, assigned.tensors)
         with SpreadsOnce(gaussians(model)):
             logits = draw_logits(model, together, num_samples, estimator=self.estimator, generator=generator)
             labelled, *others = logits.split([len(inputs), *map(len, assigned.tensors)], 1)
-            kl = self._kl(model, labelled, labels)
-        log_summaries = self._log_summaries(self._views(labelled, others, assigned.which))
+            kl = self._kl(model, labelled, labels, weights)
+        log_summaries = self._log_summaries(self._views(labelled, weights, others, assigned.which))
         return Terms(
-            log_likelihood=self._over_data(self._log_likelihood(labelled, labels)),
+            log_likelihood=self._over_data(self._log_likelihood(labelled, labels), weights),
             kl=kl,
             log_summary=sum(log_summaries[1:], log_summaries[0]) if log_summaries else logits.new_zeros(()),
             num_data=self.num_data,
@@ -170,31 +186,37 @@ class Objective(nn.Module):
         """Worth of each label, its log-probability unless an objective knows better: (S, B, K), (B,) -> (S, B)."""
         return log_prob_of_labels(logits.log_softmax(-1), labels)
 
-    def _views(self, labelled: Tensor, others: Sequence[Tensor], which: Sequence[int | None]) -> list[Tensor]:
-        """Log-probabilities that each summary looks at, computed once where several look at the same."""
-        found: dict[int | None, Tensor] = {}
+    def _views(
+        self, labelled: Tensor, weights: Tensor | None, others: Sequence[Tensor], which: Sequence[int | None]
+    ) -> list[View]:
+        """What each summary looks at, computed once where several look at the same."""
+        found: dict[int | None, View] = {}
         for each in which:
             if each not in found:
-                found[each] = self.log_probs(labelled if each is None else others[each])
+                found[each] = (
+                    View(self.log_probs(labelled), weights)
+                    if each is None
+                    else View(self.log_probs(others[each]), None)
+                )
         return [found[each] for each in which]
 
-    def _log_summaries(self, views: Sequence[Tensor]) -> list[Tensor]:
-        """Worth of each summary, mean over draws, from what it looks at: (S, B, K) -> ()."""
+    def _log_summaries(self, views: Sequence[View]) -> list[Tensor]:
+        """Worth of each summary, mean over draws, from what it looks at."""
         return []
 
-    def _kl(self, model: nn.Module, logits: Tensor, labels: Tensor) -> Tensor:
+    def _kl(self, model: nn.Module, logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         """Divergence that is held against the fit: that of the weights, if they have a posterior."""
         if not gaussians(model):
             return logits.new_zeros(())
         kl = kl_divergence(model, reduction=self.kl_reduction)
         return kl.to(result_dtype(kl))
 
-    def _over_data(self, values: Tensor) -> Tensor:
-        """Sum over the data set, mean over draws, of what was found for a batch: (S, B) -> ().
+    def _over_data(self, values: Tensor, weights: Tensor | None) -> Tensor:
+        """Sum over the data set, mean over draws, of what was found for a batch: (S, B), (B,) -> ().
 
         The one place where a batch of B is made to stand for N examples: N/B times its sum.
         """
-        return self.num_data * values.mean()
+        return self.num_data * (values if weights is None else values * weights.to(values)).mean()
 
     def _check_model(self, model: nn.Module) -> None:
         name, bayesian = type(self).__name__, bool(gaussians(model))
@@ -265,6 +287,14 @@ def check_batch(inputs: Tensor, labels: Tensor) -> None:
         raise ValueError(
             f"`labels` must have shape (B,) for `inputs` of shape (B, ...) with B at least 1, but got "
             f"{tuple(labels.shape)} for {tuple(inputs.shape)}"
+        )
+
+
+def check_weights(weights: Tensor | None, labels: Tensor) -> None:
+    """Shape and type of the weights of a batch, if there are any."""
+    if weights is not None and checks.floating("weights", weights).shape != labels.shape:
+        raise ValueError(
+            f"`weights` must have shape {tuple(labels.shape)}, one weight an example, but got {tuple(weights.shape)}"
         )
 
 

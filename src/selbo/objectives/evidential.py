@@ -63,8 +63,8 @@ class Evidential(Objective):
     def _log_likelihood(self, logits: Tensor, labels: Tensor) -> Tensor:
         return -expected_loss(self.alpha(logits), labels, loss=self.loss)
 
-    def _kl(self, model: nn.Module, logits: Tensor, labels: Tensor) -> Tensor:
-        return self._over_data(misleading_evidence(self.alpha(logits), labels))
+    def _kl(self, model: nn.Module, logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        return self._over_data(misleading_evidence(self.alpha(logits), labels), weights)
 
     def extra_repr(self) -> str:
         """Settings, for ``print``."""

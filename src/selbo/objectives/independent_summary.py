@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from selbo.numerics import LOG_PROB_FLOOR, PreciseModule
-from selbo.objectives.base import Objective
+from selbo.objectives.base import Objective, View
 from selbo.summary.beliefs import Belief, Beta, Dirichlet, Uniform
 
 
@@ -65,8 +65,8 @@ class IndependentSummary(PreciseModule, Objective):
         """One, without a name of its own."""
         return ("0",)
 
-    def _log_summaries(self, views: Sequence[Tensor]) -> list[Tensor]:
-        return [self._over_data(dirichlet_log_density(view, self.concentration)) for view in views]
+    def _log_summaries(self, views: Sequence[View]) -> list[Tensor]:
+        return [self._over_data(dirichlet_log_density(each, self.concentration), weights) for each, weights in views]
 
 
 def dirichlet_log_density(log_probs: Tensor, concentration: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias, cast
 
 from torch import Tensor, nn
 
-from selbo.objectives.base import Objective
+from selbo.objectives.base import Objective, View
 from selbo.summary.likelihood import SummaryLikelihood
 
 Summaries: TypeAlias = SummaryLikelihood | Sequence[SummaryLikelihood]
@@ -45,8 +45,8 @@ class WithSummaries(Objective):
         """Their names; those that have none are called by their number, from 0."""
         return _names(self.summaries)
 
-    def _log_summaries(self, views: Sequence[Tensor]) -> list[Tensor]:
-        return [summary(view).mean() for summary, view in zip(self.summaries, views, strict=True)]
+    def _log_summaries(self, views: Sequence[View]) -> list[Tensor]:
+        return [summary(*view).mean() for summary, view in zip(self.summaries, views, strict=True)]
 
 
 def _checked(summary: Summaries | None) -> list[SummaryLikelihood]:

@@ -32,8 +32,13 @@ PUBLISHED_HISTOGRAM_FLOOR: Final = 1e-6
 """What the authors' code adds to each region of a binary histogram before normalising it."""
 
 
-def soft_counts(memberships: Tensor) -> Tensor:
-    """Soft number of predictions in each region, Eq. (20): (..., B, R) -> (..., R), summed in double precision."""
+def soft_counts(memberships: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Soft number of predictions in each region, Eq. (20): (..., B, R) -> (..., R), summed in double precision.
+
+    With weights, shape (B,), a prediction counts as many times as its weight says.
+    """
+    if weights is not None:
+        memberships = memberships * weights.to(memberships).unsqueeze(-1)
     return memberships.sum(-2, dtype=working_dtype(memberships))
 
 
@@ -274,26 +279,27 @@ class SummaryLikelihood(PreciseModule):
             level=level,
         )
 
-    def histogram(self, log_probs: Tensor) -> Tensor:
-        """Soft histogram s_theta of a batch: (..., B, K) -> (..., R), on the simplex, at least float32."""
-        return self._histogram(log_probs).to(result_dtype(log_probs))
+    def histogram(self, log_probs: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Soft histogram s_theta of a batch: (..., B, K), (B,) -> (..., R), on the simplex, at least float32."""
+        return self._histogram(log_probs, weights).to(result_dtype(log_probs))
 
-    def forward(self, log_probs: Tensor) -> Tensor:
+    def forward(self, log_probs: Tensor, weights: Tensor | None = None) -> Tensor:
         """Log-likelihood of the summary.
 
         Args:
             log_probs: Log-probabilities, shape (..., B, K); leading dimensions are weight draws.
+            weights: How many times each prediction counts in the histogram, shape (B,); once each if not given.
 
         Returns:
             In nats, larger is better; shape (...), or without dimension -3 if the draws are pooled.
         """
-        histogram = self._histogram(log_probs)
+        histogram = self._histogram(log_probs, weights)
         if self.ema_decay is not None and self.training:
             histogram = self._with_memory(histogram)
         return self._log_prob(histogram).to(result_dtype(log_probs))
 
-    def _histogram(self, log_probs: Tensor) -> Tensor:
-        counts = soft_counts(self.partition.memberships(log_probs, validate=self.validate))
+    def _histogram(self, log_probs: Tensor, weights: Tensor | None) -> Tensor:
+        counts = soft_counts(self.partition.memberships(log_probs, validate=self.validate), weights)
         if self.pool_draws and counts.ndim > 1:
             counts = counts.sum(-2)
         if self.reduce_counts is not None:

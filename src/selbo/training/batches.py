@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, TensorDataset
 
 from selbo import checks
-from selbo.objectives.base import check_batch
+from selbo.objectives.base import check_batch, check_weights
 from selbo.objectives.unlabelled import Assigned
 from selbo.seeding import derive, generator_for
 
-Data: TypeAlias = tuple[Tensor, Tensor] | Dataset[Any] | DataLoader[Any]
+Data: TypeAlias = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | Dataset[Any] | DataLoader[Any]
 
 CHECKSUM_ENTRIES = 1 << 20
 """At most so many entries of the inputs, evenly spaced, enter the checksum of a data set."""
@@ -26,6 +26,14 @@ class Batch(NamedTuple):
     labels: Tensor
 
 
+class WeightedBatch(NamedTuple):
+    """Inputs (B, ...), labels (B,) and how much each example counts (B,)."""
+
+    inputs: Tensor
+    labels: Tensor
+    weights: Tensor
+
+
 class TensorBatches:
     """A data set that lives on the device whole, in a new order each epoch; an incomplete last batch is dropped.
 
@@ -35,13 +43,22 @@ class TensorBatches:
         batch_size: B over all processes; a smaller data set is one batch (of a multiple of the processes).
         seed: Of the order.
         shard: This process and how many there are: each takes its part of every batch.
+        weights: How much each example counts beside the others, shape (N,); they are divided by their mean.
     """
 
     def __init__(
-        self, inputs: Tensor, labels: Tensor, *, batch_size: int, seed: int, shard: tuple[int, int] = (0, 1)
+        self,
+        inputs: Tensor,
+        labels: Tensor,
+        *,
+        batch_size: int,
+        seed: int,
+        shard: tuple[int, int] = (0, 1),
+        weights: Tensor | None = None,
     ) -> None:
         check_batch(inputs, labels)
         self.inputs, self.labels, self.seed = inputs, labels.long(), seed
+        self.weights = None if weights is None else weights / weights.mean()
         self.rank, self.world = shard
         count = len(labels)
         self.batch_size = batch_size if batch_size <= count else count - count % self.world
@@ -58,17 +75,18 @@ class TensorBatches:
         whole = rows[: self.per_epoch * self.batch_size].reshape(self.per_epoch, self.batch_size)
         return whole.chunk(self.world, 1)[self.rank].contiguous()
 
-    def from_step(self, step: int) -> Iterator[Batch]:
+    def from_step(self, step: int) -> Iterator[Batch | WeightedBatch]:
         """Batches from a step on, without end."""
         while True:
             epoch, position = divmod(step, self.per_epoch)
             for rows in self.order(epoch)[position:].to(self.inputs.device):
-                yield Batch(self.inputs[rows], self.labels[rows])
+                batch = Batch(self.inputs[rows], self.labels[rows])
+                yield batch if self.weights is None else WeightedBatch(*batch, self.weights[rows])
                 step += 1
 
     def checksum(self) -> str:
         """Of labels and an even sample of the inputs, so that a checkpoint knows its data."""
-        return checksum(self.inputs, self.labels)
+        return checksum(self.inputs, self.labels, self.weights)
 
 
 class UnlabelledBatches:
@@ -188,15 +206,23 @@ def _to_batch(name: str, item: Any, device: torch.device) -> Batch:
     return Batch(inputs.to(device, non_blocking=True), labels.to(device, non_blocking=True).long())
 
 
-def as_tensors(name: str, data: Any) -> tuple[Tensor, Tensor] | None:
-    """Inputs and labels if ``data`` holds them whole: a pair of tensors, or a TensorDataset of two; else None."""
+def as_tensors(name: str, data: Any) -> Batch | WeightedBatch | None:
+    """Inputs, labels and weights if ``data`` holds them whole: two or three tensors, or a TensorDataset; else None."""
     if isinstance(data, TensorDataset):
         data = data.tensors
     if isinstance(data, (tuple, list)):
-        if len(data) != 2 or not all(isinstance(each, Tensor) for each in data):
-            raise ValueError(f"`{name}` must be a pair of tensors, inputs and labels, but got {len(data)} objects")
+        if len(data) not in (2, 3) or not all(isinstance(each, Tensor) for each in data):
+            raise ValueError(
+                f"`{name}` must be a pair of tensors, inputs and labels, or with weights three, but got {len(data)} "
+                "objects"
+            )
         check_batch(data[0], data[1])
-        return data[0], data[1]
+        if len(data) == 3:
+            check_weights(data[2], data[1])
+            if not bool((data[2].isfinite() & (data[2] >= 0)).all()) or not bool((data[2] > 0).any()):
+                raise ValueError(f"the weights of `{name}` must be finite, at least 0 and not all 0")
+            return WeightedBatch(*data)
+        return Batch(*data)
     return None
 
 
@@ -207,8 +233,10 @@ def make_batches(
     checks.whole("batch_size", batch_size, at_least=1)
     tensors = as_tensors("train", data)
     if tensors is not None:
-        inputs, labels = (each.to(device) for each in tensors)
-        return TensorBatches(inputs, labels, batch_size=batch_size, seed=seed, shard=shard)
+        inputs, labels, *weights = (each.to(device) for each in tensors)
+        return TensorBatches(
+            inputs, labels, batch_size=batch_size, seed=seed, shard=shard, weights=weights[0] if weights else None
+        )
     if shard[1] > 1:
         raise ValueError("`train` must be tensors or a TensorDataset to train with several processes")
     if isinstance(data, DataLoader):
@@ -219,7 +247,7 @@ def make_batches(
     raise ValueError(f"`train` must be (inputs, labels), a Dataset or a DataLoader, but got {type(data).__name__}")
 
 
-def whole_set(name: str, data: Data, *, device: torch.device, seed: int) -> Batch:
+def whole_set(name: str, data: Data, *, device: torch.device, seed: int) -> Batch | WeightedBatch:
     """A data set in one piece, for validation."""
     tensors = as_tensors(name, data)
     if tensors is None:
@@ -231,15 +259,18 @@ def whole_set(name: str, data: Data, *, device: torch.device, seed: int) -> Batc
         batches = [_to_batch(name, item, torch.device("cpu")) for item in one_pass(loader, seed=seed, epoch=0)]
         if not batches:
             raise ValueError(f"`{name}` must hold at least one example, but holds none")
-        tensors = torch.cat([each.inputs for each in batches]), torch.cat([each.labels for each in batches])
-    return Batch(tensors[0].to(device), tensors[1].to(device).long())
+        tensors = Batch(torch.cat([each.inputs for each in batches]), torch.cat([each.labels for each in batches]))
+    there = Batch(tensors.inputs.to(device), tensors.labels.to(device).long())
+    return WeightedBatch(*there, tensors.weights.to(device)) if isinstance(tensors, WeightedBatch) else there
 
 
-def checksum(inputs: Tensor, labels: Tensor) -> str:
+def checksum(inputs: Tensor, labels: Tensor, weights: Tensor | None = None) -> str:
     """Sixteen hexadecimal digits that differ if the data do (inputs: an even sample of the entries)."""
     flat = inputs.detach().reshape(-1)
     sample = flat[:: max(1, flat.numel() // CHECKSUM_ENTRIES)]
     digest = hashlib.sha256(repr((tuple(inputs.shape), str(inputs.dtype))).encode())
     digest.update(sample.double().cpu().numpy().tobytes())
     digest.update(labels.detach().long().cpu().numpy().tobytes())
+    if weights is not None:
+        digest.update(weights.detach().double().cpu().numpy().tobytes())
     return digest.hexdigest()[:16]

@@ -107,7 +107,7 @@ class EagerEngine:
 
     def _step(self, step: int) -> Tensor:
         plan = self.plan
-        inputs, labels = next(self.batches)
+        inputs, labels, *weights = next(self.batches)
         unlabelled = None if self.unlabelled is None else next(self.unlabelled)
         self.noise.manual_seed(derive(plan.seed, *plan.noise_purpose(), step))
         for generator in self.torchs_own:  # dropout draws from no other
@@ -123,6 +123,7 @@ class EagerEngine:
                 labels,
                 plan.num_samples,
                 unlabelled=unlabelled,
+                weights=weights[0] if weights else None,
                 generator=self.noise,
                 step=step,
             )
@@ -214,6 +215,8 @@ class GraphEngine:
     def _step(self) -> None:
         picked = self.order.index_select(0, self.counters[1:2]).squeeze(0)
         inputs, labels = self.batches.inputs.index_select(0, picked), self.batches.labels.index_select(0, picked)
+        of_all = self.batches.weights
+        weights = None if of_all is None else of_all.index_select(0, picked)
         unlabelled = []
         for each, order, at in zip(self.others, self.other_orders, self.other_positions, strict=True):
             rows = order.index_select(0, at).squeeze(0)
@@ -221,19 +224,21 @@ class GraphEngine:
             at += 1
         if self.plan.augment is not None:
             inputs = crop_and_flip(inputs)
-        loss, row = self.evaluate(channels_last(inputs), labels, unlabelled, self.counters[0])
+        loss, row = self.evaluate(channels_last(inputs), labels, unlabelled, weights, self.counters[0])
         loss.backward()
         self.plan.optimizer.step()
         self.rows.index_copy_(0, self.counters[2:3], row.unsqueeze(0))
         self.counters += 1
 
     def _evaluate(
-        self, inputs: Tensor, labels: Tensor, unlabelled: list[Tensor], step: Tensor
+        self, inputs: Tensor, labels: Tensor, unlabelled: list[Tensor], weights: Tensor | None, step: Tensor
     ) -> tuple[Tensor, Tensor]:
         plan = self.plan
         assigned = None if self.unlabelled is None else Assigned(tuple(unlabelled), self.unlabelled.which)
         with plan.autocast():
-            terms = plan.objective(plan.model, inputs, labels, plan.num_samples, unlabelled=assigned, step=step)
+            terms = plan.objective(
+                plan.model, inputs, labels, plan.num_samples, unlabelled=assigned, weights=weights, step=step
+            )
             return terms.loss, torch.stack([value.double() for value in terms.named().values()])
 
 

@@ -70,7 +70,9 @@ def fit(
         model: A network made by `to_bayesian`, or a plain one.
         objective: What is maximised.
         train: (inputs, labels), a Dataset or a DataLoader. Tensors live on the device whole, are shuffled each epoch,
-            and an incomplete last batch is dropped; of the others it is dropped if there is a summary term.
+            and an incomplete last batch is dropped; of the others it is dropped if there is a summary term. A third
+            tensor, shape (N,), says how much each example counts beside the others, in the likelihood and in the
+            histogram of the summary; it is divided by its mean.
         val: The same, for validation.
         unlabelled: Inputs that the summary is about in the place of the training ones, shape (U, ...), on the device
             whole, never augmented. Of several summaries all look at this tensor; or give one each, in a list or by

@@ -18,7 +18,7 @@ from selbo.seeding import derive
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.training import checkpoint as files
 from selbo.training import distributed
-from selbo.training.batches import Batch, LoaderBatches, TensorBatches, UnlabelledBatches, checksum
+from selbo.training.batches import Batch, LoaderBatches, TensorBatches, UnlabelledBatches, WeightedBatch, checksum
 from selbo.training.engine import Engine, Plan
 from selbo.training.records import Progress
 from selbo.training.schedules import Schedule
@@ -73,7 +73,7 @@ class Run:
     plan: Plan
     batches: TensorBatches | LoaderBatches
     unlabelled: UnlabelledBatches | None
-    validation: Batch | None
+    validation: Batch | WeightedBatch | None
     schedule: Schedule
     steps: int
     select: str
@@ -230,7 +230,7 @@ class Run:
     def _validate(self) -> None:
         plan = self.plan
         assert self.validation is not None
-        inputs, labels = self.validation
+        inputs, labels, *weights = self.validation
         generator = torch.Generator(plan.device).manual_seed(derive(plan.seed, "validation", self.step))
         with plan.autocast():
             log_probs = predictive_log_probs(
@@ -240,7 +240,10 @@ class Run:
                 objective=plan.objective,
                 generator=generator,
             )
-        nll = -log_prob_of_labels(log_probs.unsqueeze(0), labels).mean().double()
+        by_row = log_prob_of_labels(log_probs.unsqueeze(0), labels)
+        if weights:
+            by_row = by_row * (weights[0] / weights[0].mean())
+        nll = -by_row.mean().double()
         self.last_nll = distributed.average(nll, plan.world).item()  # one number for all, as decisions hang on it
         if not math.isfinite(self.last_nll):
             raise self._diverged("validation NLL is", self.step - 1, self.curve[self.step - 1])

@@ -447,6 +447,35 @@ def test_labels_of_any_whole_type_will_do(case: Case, dtype: torch.dtype) -> Non
     assert torch.equal(terms.loss, terms_of(case, model).loss)
 
 
+@shared_draws
+def test_a_weight_counts_an_example_as_often_as_it_says(case: Case) -> None:
+    model, objective = case.net(), case.objective()
+    counts = torch.arange(BATCH) % 4
+    rows = torch.arange(BATCH).repeat_interleave(counts)
+    weights = counts / counts.double().mean()
+    weighted = terms_of(case, model, objective, weights=weights)
+    repeated = objective(model, inputs()[rows], case.labels()[rows], 3, generator=noise())
+    for name in PARTS:
+        close(getattr(weighted, name), getattr(repeated, name))
+    assert (weighted.log_likelihood - terms_of(case, model, objective).log_likelihood).abs() > 1e-3
+
+
+@with_summary
+def test_weights_do_not_speak_of_unlabelled_inputs(case: Case) -> None:
+    model, objective = case.net(), case.objective()
+    weights = torch.arange(BATCH) / 5.5
+    weighted = terms_of(case, model, objective, weights=weights, unlabelled=inputs(9, 7))
+    assert torch.equal(weighted.log_summary, terms_of(case, model, objective, unlabelled=inputs(9, 7)).log_summary)
+
+
+@every
+def test_bad_weights_are_refused(case: Case) -> None:
+    with pytest.raises(ValueError, match=r"`weights` must have shape \(12,\), one weight an example, but got \(3,\)"):
+        terms_of(case, case.net(), weights=torch.ones(3))
+    with pytest.raises(ValueError, match=r"`weights` must be a floating-point tensor, but got dtype torch\.int64"):
+        terms_of(case, case.net(), weights=torch.ones(BATCH, dtype=torch.long))
+
+
 @every
 def test_bad_numbers_of_data_and_draws_are_refused(case: Case) -> None:
     for number in (0, -3, 2.5, "10", None, True):

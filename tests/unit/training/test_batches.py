@@ -160,9 +160,22 @@ def test_checksums_tell_data_apart():
         checksum(other, labels),
         checksum(inputs.double(), labels),
         checksum(inputs.unsqueeze(1), labels),
+        checksum(inputs, labels, torch.ones(N)),
+        checksum(inputs, labels, torch.arange(N).float()),
     }
-    assert len(sums) == 5
+    assert len(sums) == 7
     assert checksum(inputs, labels) == checksum(inputs.clone(), labels.int())
+
+
+def test_weights_stay_with_their_rows_and_have_mean_one():
+    inputs, labels = data()
+    batches = make_batches(
+        (inputs, labels, 3 * inputs[:, 0]), batch_size=5, device=CPU, seed=0, whole_only=False, shard=(1, 5)
+    )
+    for batch in take(batches, 9):
+        torch.testing.assert_close(batch.weights, batch.inputs[:, 0] / inputs.mean())
+    whole = whole_set("val", (inputs, labels, inputs[:, 0]), device=CPU, seed=0)
+    assert torch.equal(whole.weights, inputs[:, 0])
 
 
 class Stream(IterableDataset):
@@ -182,8 +195,17 @@ def test_what_cannot_be_trained_on():
     inputs, labels = data()
     with pytest.raises(ValueError, match=r"`train` must be \(inputs, labels\), a Dataset or a DataLoader, but got int"):
         build(3)
-    with pytest.raises(ValueError, match="`train` must be a pair of tensors, inputs and labels, but got 3 objects"):
+    with pytest.raises(
+        ValueError, match=r"`train` must be a pair of tensors, inputs and labels, or .* but got 4 objects"
+    ):
+        build((inputs, labels, inputs[:, 0], labels))
+    with pytest.raises(ValueError, match=r"`weights` must be a floating-point tensor, but got dtype torch\.int64"):
         build((inputs, labels, labels))
+    with pytest.raises(ValueError, match=r"`weights` must have shape \(23,\), one weight an example, but got \(5,\)"):
+        build((inputs, labels, torch.ones(5)))
+    for bad in (-torch.ones(N), torch.zeros(N), torch.full((N,), torch.inf)):
+        with pytest.raises(ValueError, match="the weights of `train` must be finite, at least 0 and not all 0"):
+            build((inputs, labels, bad))
     with pytest.raises(ValueError, match=r"`labels` must hold classes as whole numbers, but got torch\.float32"):
         build((inputs, inputs.flatten()))
     with pytest.raises(ValueError, match=r"`labels` must have shape \(B,\)"):

@@ -57,6 +57,29 @@ def test_steps_are_those_of_a_loop_by_hand(kind, schedule):
         torch.testing.assert_close(value, other, rtol=1e-5, atol=1e-6, msg=name)
 
 
+@pytest.mark.parametrize("bayesian", [False, True])
+def test_a_weight_counts_an_example_as_often_as_it_says(bayesian):
+    """All rows in every batch, so that it can be compared with rows that are repeated; validation likewise."""
+    counts = torch.arange(N) % 3
+    repeated = [each.repeat_interleave(counts, 0) for each in TRAIN]
+    validation = torch.arange(len(VAL[1])) % 2
+    found = []
+    for train, val in (
+        ((TRAIN[0].double(), TRAIN[1], counts.double()), (VAL[0].double(), VAL[1], validation.double())),
+        ((repeated[0].double(), repeated[1]), (VAL[0][1::2].double(), VAL[1][1::2])),
+    ):
+        net = selbo.models.MLP((FEATURES, 3), generator=torch.Generator().manual_seed(0)).double()
+        net = selbo.to_bayesian(net) if bayesian else net
+        objective = selbo.SummaryELBO(summary(), N) if bayesian else selbo.CrossEntropy(N, summary())
+        result = selbo.fit(net, objective, train, val, steps=12, batch_size=1000, learning_rate=0.01)
+        found.append((result, net))
+    (weighted, net), (plain, other) = found
+    torch.testing.assert_close(weighted.curve, plain.curve, rtol=1e-9, atol=1e-9)
+    assert weighted.val_nll == pytest.approx(plain.val_nll, rel=1e-9)
+    for value, expected in zip(net.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(value, expected, rtol=1e-7, atol=1e-9)
+
+
 def test_an_epoch_is_a_pass():
     result, _ = run(steps=None, epochs=4)  # 60 // 16 = 3 batches an epoch
     assert result.steps == 12

@@ -1,0 +1,127 @@
+"""Ways to train a classifier, by name: the objective of each, and the summary of what a user said in plain numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from selbo import checks
+from selbo.objectives.base import Objective
+from selbo.objectives.cross_entropy import CrossEntropy
+from selbo.objectives.elbo import ELBO
+from selbo.objectives.evidential import Evidential
+from selbo.objectives.label_smoothing import LabelSmoothing
+from selbo.objectives.summary_elbo import SummaryELBO
+from selbo.summary.beliefs import Belief, Masses
+from selbo.summary.elicitation import expect
+from selbo.summary.likelihood import SummaryLikelihood
+from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
+
+SMOOTHING: Final = 0.1
+INIT_STD: Final = 0.03
+"""Standard deviation that posteriors start from."""
+
+NUM_BINS: Final = 10
+MOST_CORNERS: Final = 20
+"""Classes up to which every class has regions of its own; with more of them, only confidence is spoken of."""
+
+CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.9)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train: its title, whether the network gets a posterior, whether it is told what is believed."""
+
+    title: str
+    bayesian: bool
+    believes: bool
+
+
+METHODS: Final = {
+    "summary_elbo": Method("Summary ELBO", bayesian=True, believes=True),
+    "elbo": Method("ELBO", bayesian=True, believes=False),
+    "plain": Method("plain", bayesian=False, believes=False),
+    "plain_summary": Method("plain + summary", bayesian=False, believes=True),
+    "label_smoothing": Method("label smoothing", bayesian=False, believes=False),
+    "evidential": Method("evidential", bayesian=False, believes=False),
+}
+
+
+def objective_for(
+    method: str,
+    *,
+    num_data: int,
+    steps: int,
+    summary: SummaryLikelihood | None = None,
+    kl_weight: float = 1.0,
+    summary_weight: float = 1.0,
+) -> Objective:
+    """What a method maximises.
+
+    Args:
+        method: One of `METHODS`.
+        num_data: N, the number of training examples.
+        steps: Of the run; the divergence of the evidential method grows over the first half of them.
+        summary: What is believed, for the methods that believe.
+        kl_weight: Factor of the KL divergence of a posterior.
+        summary_weight: Factor of the summary term.
+    """
+    believes = METHODS[checks.one_of("method", method, METHODS)].believes
+    if believes and summary is None:
+        raise ValueError(f"`summary` must be given for the method {method!r}, which is told what is believed")
+    if method == "elbo":
+        return ELBO(num_data, kl_weight=kl_weight)
+    if method == "label_smoothing":
+        return LabelSmoothing(SMOOTHING, num_data)
+    if method == "evidential":
+        return Evidential(num_data, annealing_steps=max(1, steps // 2))
+    if method == "summary_elbo":
+        assert summary is not None
+        return SummaryELBO(summary, num_data, kl_weight=kl_weight, summary_weight=summary_weight)
+    if method == "plain_summary":
+        return CrossEntropy(num_data, summary, summary_weight=summary_weight)
+    return CrossEntropy(num_data)
+
+
+def partition_for(num_classes: int) -> Partition:
+    """Regions that suit a number of classes, where confidence is spoken of."""
+    if num_classes == 2:
+        return ScoreBins.equal(NUM_BINS)
+    if num_classes <= MOST_CORNERS:
+        return CornerShells(num_classes)
+    return ConfidenceBins(CONFIDENCE_EDGES, num_classes=num_classes)
+
+
+def summary_for(
+    class_fractions: Sequence[float],
+    *,
+    accuracy: float | None,
+    concentration: float,
+    belief: Belief | None = None,
+    partition: Partition | None = None,
+) -> SummaryLikelihood:
+    """The summary of what was said: of confidence and classes, or, without an accuracy or a belief, of classes alone.
+
+    Args:
+        class_fractions: Fraction of each class, shape (K,).
+        accuracy: How accurate anyone can be, if that is known.
+        concentration: Trust, in pseudo-observations.
+        belief: In the place of the belief that accuracy and fractions give.
+        partition: In the place of the regions that suit the number of classes.
+
+    Example:
+        >>> summary_for([0.7, 0.3], accuracy=None, concentration=10.0).s0
+        tensor([0.7000, 0.3000], dtype=torch.float64)
+        >>> len(summary_for([0.7, 0.3], accuracy=0.9, concentration=10.0).s0)
+        10
+    """
+    count = len(class_fractions)
+    if belief is None and accuracy is not None:
+        belief = expect(accuracy, class_fractions=class_fractions)
+    if belief is None:
+        if partition is not None and not isinstance(partition, ClassRegions):
+            raise ValueError(
+                f"`partition` is {type(partition).__name__}, but nothing was said of how sure predictions should be: "
+                "give `accuracy` or `belief` too"
+            )
+        return SummaryLikelihood(partition or ClassRegions(count), Masses(class_fractions), concentration)
+    return SummaryLikelihood(partition or partition_for(count), belief, concentration)
