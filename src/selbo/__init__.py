@@ -1,5 +1,7 @@
 """Neural classifiers that know what their predictions should look like: the Summary ELBO for PyTorch."""
 
+from typing import TYPE_CHECKING, Any
+
 from selbo import metrics, models
 from selbo.evaluation import calibrate, check_belief, evaluate, evaluate_ood
 from selbo.evaluation.predict import Prediction, predict
@@ -18,6 +20,9 @@ from selbo.summary.likelihood import SummaryLikelihood, dirichlet_process_log_pr
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
 from selbo.training import fit
 from selbo.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from selbo.estimator import SummaryClassifier as SummaryClassifier
 
 __all__ = [
     "ELBO",
@@ -52,3 +57,12 @@ __all__ = [
     "predict",
     "to_bayesian",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`SummaryClassifier`, which needs scikit-learn, when it is asked for."""
+    if name == "SummaryClassifier":
+        from selbo.estimator import SummaryClassifier
+
+        return SummaryClassifier
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -285,12 +285,24 @@ def fit_preprocessing(
 
 
 def _number_input(name: str, values: Numbers) -> NumberInput | None:
+    found = mean_and_std(values)
+    return None if found is None else NumberInput(name, *found)
+
+
+def mean_and_std(values: Numbers, weights: Numbers | None = None) -> tuple[float, float] | None:
+    """Mean and standard deviation to standardise a column with, or None if it has one value only.
+
+    Args:
+        values: The column, shape (rows,).
+        weights: How many times each row counts, shape (rows,); once if not given.
+    """
     largest = float(np.abs(values).max())
     if largest == 0:
         return None
     scaled = values / largest  # squares of large numbers are no numbers
-    mean, std = float(scaled.mean()), float(scaled.std())
-    return None if std < CONSTANT else NumberInput(name, largest * mean, largest * std)
+    mean = float(np.average(scaled, weights=weights))
+    std = float(np.sqrt(np.average(np.square(scaled - mean), weights=weights)))
+    return None if std < CONSTANT else (largest * mean, largest * std)
 
 
 def _categories(name: str, column: Column, rows: NDArray[np.int64]) -> CategoryInput | None:

@@ -1,0 +1,5 @@
+"""The scikit-learn face: `SummaryClassifier`, with scikit-learn as its one extra package."""
+
+from selbo.estimator.classifier import SummaryClassifier, Uncertainty
+
+__all__ = ["SummaryClassifier", "Uncertainty"]

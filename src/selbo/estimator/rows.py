@@ -1,0 +1,48 @@
+"""Rows to train on, ready for a network, and the threads that suit their number."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+SMALL_STEP: Final = 2**23
+"""Multiplications of a step (rows times weights) below which a second thread costs more than it brings."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Standardised inputs, labels and weights, the last None if all rows count once."""
+
+    inputs: Tensor
+    labels: Tensor
+    weights: Tensor | None
+
+    @property
+    def total(self) -> float:
+        """How many rows these stand for."""
+        return float(len(self.labels)) if self.weights is None else float(self.weights.sum())
+
+    def __getitem__(self, rows: Tensor) -> "Rows":
+        return Rows(self.inputs[rows], self.labels[rows], None if self.weights is None else self.weights[rows])
+
+    def as_data(self) -> Any:
+        """What `fit` takes."""
+        return (self.inputs, self.labels) if self.weights is None else (self.inputs, self.labels, self.weights)
+
+
+@contextmanager
+def few_threads(rows: Rows, hidden: Sequence[int], batch_size: int) -> Iterator[None]:
+    """One thread for a small network, as many as before for a large one and afterwards."""
+    before = torch.get_num_threads()
+    widths = (rows.inputs.shape[1], *hidden)
+    largest = max(a * b for a, b in zip(widths, (*hidden, 2), strict=True))
+    small = min(batch_size, len(rows.labels)) * largest < SMALL_STEP
+    try:
+        if small:
+            torch.set_num_threads(1)
+        yield
+    finally:
+        torch.set_num_threads(before)
