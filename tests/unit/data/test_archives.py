@@ -161,7 +161,15 @@ def test_a_truncated_archive_is_refused(tmp_path: Path, keep: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"words", bytes(4096), gzip.compress(b"words"), gzip.compress(b"words" * 999)[:20], b"PK\x03\x04"]
+    "content",
+    [
+        b"",
+        b"words",
+        bytes(4096),
+        gzip.compress(b"words", mtime=0),
+        gzip.compress(b"words" * 999, mtime=0)[:20],
+        b"PK\x03\x04",
+    ],
 )
 def test_what_is_no_archive(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "it").write_bytes(content)
