@@ -19,14 +19,14 @@ LAYERS = (
     {"summary", "nn", "models", "metrics", "data"},
     {"objectives"},
     {"training", "evaluation"},
-    {"estimator", "report"},
+    {"estimator", "report", "adapters"},
     {"experiments", "elicit"},
     {"cli"},
     {"__main__"},
 )
 HEIGHT = {part: height for height, layer in enumerate(LAYERS) for part in layer}
 
-OPTIONAL = {"matplotlib", "sklearn", "typer", "rich", "pandas"}
+OPTIONAL = {"matplotlib", "sklearn", "typer", "rich", "pandas", "lightning", "transformers", "mlflow", "tensorboard"}
 SLOW = {"scipy.stats"}
 REQUIRED = {"torch", "numpy", "scipy"}
 IMPORT_SECONDS = 0.5

@@ -1,0 +1,133 @@
+"""What summaries see while a network is trained by somebody else's loop: the batches of all processes, written down."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from types import TracebackType
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from selbo.summary.likelihood import SummaryLikelihood, normalise_counts
+from selbo.training.distributed import sum_over_processes
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Predictions against what was said of them.
+
+    Attributes:
+        histogram: Region masses of the predictions, mean over weight draws, shape (R,), float64, on the CPU.
+        s0: Region masses of the belief, the same.
+        log_summary: Log-likelihood of the summary, mean over draws and batches; None if it was not asked for.
+    """
+
+    histogram: Tensor
+    s0: Tensor
+    log_summary: float | None = None
+
+    @property
+    def distance(self) -> float:
+        """Total variation between the two: the share of predictions that would have to be in another region."""
+        return float((self.histogram - self.s0).abs().sum() / 2)
+
+    def scalars(self, name: str = "summary") -> dict[str, float]:
+        """Numbers for a log: ``log_summary`` and ``summary_distance``, if the summary has the name ``summary``."""
+        distance = {f"{name}_distance": self.distance}
+        return distance if self.log_summary is None else {f"log_{name}": self.log_summary, **distance}
+
+
+class SummaryWatch:
+    """Stands beside the summaries of a network in training, for a loop that is not `selbo.fit`.
+
+    Two things happen while it is open, both for summaries in training mode only. With several processes
+    (torch.distributed, as in DDP) the histogram becomes that of the batches of all of them, and the gradient, which DDP
+    averages over processes, that of one process with the whole batch; otherwise each process would compare its own part
+    of the batch with the belief. A summary that was given ``reduce_counts`` keeps it. And what goes by is added up,
+    without waiting for the device, until `take` is called.
+
+    Args:
+        module: What holds the summaries: a network, an objective, a LightningModule, or a summary itself.
+        gather: Sum over processes; False leaves each process to its own part of the batch.
+
+    Example:
+        >>> from selbo.summary.beliefs import Beta
+        >>> from selbo.summary.partitions import ScoreBins
+        >>> summary = SummaryLikelihood(ScoreBins.equal(4), Beta(2, 2), concentration=100.0)
+        >>> with SummaryWatch(summary) as watch:
+        ...     log_likelihood = summary(torch.full((8, 2), 0.5).log())
+        >>> seen = watch.take()["summary"]
+        >>> seen.log_summary == float(log_likelihood), f"{seen.distance:.2f}"
+        (True, '0.31')
+    """
+
+    def __init__(self, module: nn.Module, *, gather: bool = True) -> None:
+        found = {name: each for name, each in module.named_modules() if isinstance(each, SummaryLikelihood)}
+        if not found:
+            raise ValueError(
+                f"`module` must hold a selbo.SummaryLikelihood as an attribute, but {type(module).__name__} has none"
+            )
+        self.summaries = {"summary": next(iter(found.values()))} if len(found) == 1 else found
+        self.gather = gather
+        self._counts: dict[str, Tensor] = {}
+        self._values: dict[str, tuple[Tensor, int]] = {}
+        self._before: dict[str, Callable[[Tensor], Tensor] | None] = {}
+        self._hooks = []
+        for name, each in self.summaries.items():
+            self._before[name] = each.reduce_counts
+            each.reduce_counts = partial(self._count, name, each.reduce_counts)
+            self._hooks.append(each.register_forward_hook(partial(self._value, name)))
+
+    def __enter__(self) -> "SummaryWatch":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the summaries as they were; what was seen can still be taken."""
+        for name, function in self._before.items():
+            self.summaries[name].reduce_counts = function
+        for hook in self._hooks:
+            hook.remove()
+        self._before, self._hooks = {}, []
+
+    def take(self) -> dict[str, Seen]:
+        """What went by since the last time, by name: ``summary``, or the place of each if there are several.
+
+        Waits for the device, not for other processes. A summary that was not evaluated since is left out.
+        """
+        seen = {}
+        for name, counts in self._counts.items():
+            total, number = self._values.get(name, (None, 0))
+            seen[name] = Seen(
+                histogram=normalise_counts(counts).double().cpu(),
+                s0=self.summaries[name].s0.detach().double().cpu(),
+                log_summary=None if total is None else float(total) / number,
+            )
+        self._counts, self._values = {}, {}
+        return seen
+
+    def _count(self, name: str, before: Callable[[Tensor], Tensor] | None, counts: Tensor) -> Tensor:
+        """In the place of ``reduce_counts``: (..., R) -> (..., R), over all processes."""
+        if not self.summaries[name].training:
+            return counts if before is None else before(counts)
+        if before is not None:
+            counts = before(counts)
+        elif self.gather and _number_of_processes() > 1:
+            counts = sum_over_processes(counts)
+        one = counts.detach().reshape(-1, counts.shape[-1]).mean(0)
+        self._counts[name] = self._counts[name] + one if name in self._counts else one
+        return counts
+
+    def _value(self, name: str, summary: nn.Module, arguments: object, value: Tensor) -> None:
+        if summary.training:
+            total, number = self._values.get(name, (torch.zeros_like(value.detach().mean()), 0))
+            self._values[name] = (total + value.detach().mean(), number + 1)
+
+
+def _number_of_processes() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
