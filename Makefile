@@ -16,10 +16,11 @@ EXTRAS_test  := [test]
 EXTRAS_check := [dev]
 EXTRAS_docs  := [docs]
 EXTRAS_bench := [sklearn]
+EXTRAS_adapters := [lightning,mlflow,tensorboard,test,transformers]
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo data test check docs bench format clean
+.PHONY: help demo data test check docs bench adapters format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +50,9 @@ docs: $(VENV)/.installed-docs  ## build the documentation into site/
 
 bench: $(VENV)/.installed-bench  ## run every script in benchmarks/
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+adapters: $(VENV)/.installed-adapters  ## test the adapters with Lightning, transformers, MLflow and TensorBoard themselves
+	$(BIN)/python -m pytest tests/unit/adapters tests/end_to_end/test_adapted_processes.py tests/test_examples.py $(PYTEST_ARGS)
 
 format: $(VENV)/.installed-format  ## format the code and apply the safe lint fixes
 	$(BIN)/ruff format .

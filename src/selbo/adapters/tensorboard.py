@@ -27,7 +27,7 @@ class TensorBoard:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ValueError("`TensorBoard` needs the package tensorboard: pip install tensorboard") from error
+            raise ValueError("`TensorBoard` needs the package tensorboard: pip install 'selbo[tensorboard]'") from error
         self.writer = SummaryWriter(os.fspath(folder))
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:

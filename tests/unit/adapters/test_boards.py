@@ -73,7 +73,7 @@ def test_tensorboard_that_is_missing_is_named(monkeypatch, tmp_path):
     from selbo.adapters.tensorboard import TensorBoard
 
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ValueError, match="needs the package tensorboard: pip install tensorboard"):
+    with pytest.raises(ValueError, match=r"needs the package tensorboard: pip install 'selbo\[tensorboard\]'"):
         TensorBoard(tmp_path)
 
 
