@@ -6,6 +6,7 @@ import typer
 
 from selbo.cli.data import data
 from selbo.cli.demo import demo
+from selbo.cli.elicit import elicit
 from selbo.cli.evaluate import evaluate
 from selbo.cli.figure import figure
 from selbo.cli.predict import predict
@@ -23,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(demo)
+app.command()(elicit)
 app.command()(train)
 app.command()(predict)
 app.command()(evaluate)

@@ -1,0 +1,89 @@
+"""From the state of the page to everything that it shows; runs in a worker process, and keeps nothing."""
+
+from typing import Any, Final
+
+from selbo.elicit.consistency import warnings_of
+from selbo.elicit.pictures import draws_of, intervals_of, picture_of
+from selbo.elicit.state import RefusedError, State, belief_of, labels_of, partition_of, read_state
+from selbo.elicit.texts import copies_of
+from selbo.elicit.uploads import count_scores, read_counts
+from selbo.elicit.words import claims_of
+from selbo.report.labels import belief_label, region_axis
+from selbo.summary.beliefs import Belief, Dirichlet, Masses
+from selbo.summary.partitions import Partition
+
+HIGHEST_BAR: Final = 100.0
+"""Height of the highest bar when drawing begins."""
+
+MOST_PARAMETERS: Final = 4
+"""Of a Dirichlet distribution, that are listed."""
+
+
+def answer(task: str, content: Any, body: bytes = b"") -> dict[str, Any]:
+    """What a request asks for.
+
+    Args:
+        task: ``belief``, everything about a state; ``counts``, fractions from pasted text; ``scores``, masses from a
+            CSV file.
+        content: The state; for ``counts`` nothing.
+        body: The text or the file.
+
+    Returns:
+        Plain data for JSON.
+    """
+    if task == "counts":
+        return read_counts(body.decode("utf-8", errors="replace"))
+    state = read_state(content)
+    if task == "scores":
+        return count_scores(body, state)
+    return shown(state)
+
+
+def shown(state: State) -> dict[str, Any]:
+    """Everything that the page shows of a state."""
+    partition = partition_of(state)
+    belief = belief_of(state, partition)
+    try:
+        s0 = belief.masses(partition).numpy()
+    except ValueError as error:
+        raise RefusedError(_on_the_page(str(error)), "regions") from error
+    interval = intervals_of(s0, state.concentration)
+    return {
+        "s0": s0.tolist(),
+        "low": interval[0].tolist(),
+        "high": interval[1].tolist(),
+        "labels": labels_of(state, partition),
+        "axis": _axis(partition, state.labels),
+        "draws": draws_of(s0, state.concentration, state.seed),
+        "heights": [round(HIGHEST_BAR * float(mass / s0.max()), 2) for mass in s0],
+        "belief": _named(belief),
+        "shares": list(state.shares),
+        "levels": list(state.levels),
+        "picture": picture_of(belief, partition, s0, state.labels),
+        "claims": [_unbroken(text) for text in claims_of(state, partition, belief, s0, interval)],
+        "warnings": [_unbroken(text) for text in warnings_of(state, partition, belief, s0)],
+        "copies": copies_of(state, belief, s0),
+    }
+
+
+def _axis(partition: Partition, names: list[str]) -> dict[str, Any]:
+    axis = region_axis(partition, names)
+    return {"positions": axis.positions, "labels": axis.labels, "title": axis.title, "ordered": axis.ordered}
+
+
+def _named(belief: Belief) -> str:
+    if isinstance(belief, Masses):
+        return "a histogram of its own"
+    if isinstance(belief, Dirichlet) and len(belief.concentration) > MOST_PARAMETERS:
+        return f"a Dirichlet distribution with {len(belief.concentration)} parameters"
+    return belief_label(belief)
+
+
+def _unbroken(text: str) -> str:
+    """No line ends between a number and its per cent."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+def _on_the_page(message: str) -> str:
+    """A sentence of the library with the quotation marks of a page."""
+    return f"{message.replace('`', '')}."
