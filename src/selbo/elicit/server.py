@@ -112,14 +112,15 @@ class Server(ThreadingHTTPServer):
 
 def open_server(host: str, port: int | None) -> Server:
     """A server at a port; if none is asked for, at the usual one, or at any free one if that is taken."""
-    try:
-        return Server(host, DEFAULT_PORT if port is None else port)
-    except OSError as error:
-        if port is None:
-            return Server(host, 0)
-        raise ValueError(
-            f"`--port` {port} of {host} cannot be used: {(error.strerror or str(error)).lower()}"
-        ) from error
+    problem: OSError | None = None
+    for choice in (DEFAULT_PORT, 0) if port is None else (port,):
+        try:
+            return Server(host, choice)
+        except OSError as error:
+            problem = error
+    assert problem is not None
+    asked = f"`--host` {host}" if port is None else f"`--port` {port} of {host}"
+    raise ValueError(f"{asked} cannot be used: {(problem.strerror or str(problem)).lower()}") from problem
 
 
 def is_loopback(host: str) -> bool:

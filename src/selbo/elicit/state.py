@@ -35,6 +35,9 @@ CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.9)
 SMALLEST_DRAWN: Final = 1e-3
 """Share of the highest bar that a bar drawn at zero gets: a mass of nothing would say that a region is impossible."""
 
+HIGHEST: Final = 1e6
+"""Bar that can be drawn, in any unit."""
+
 SUM_TOLERANCE: Final = 1e-6
 
 
@@ -119,7 +122,7 @@ def read_state(content: object) -> State:
     if regions in OF_SCORES and classes > 2:
         raise RefusedError("Bins of a score are for two classes; choose other regions.", "regions")
     masses = _numbers(content.get("masses", ()), "file", "The masses")
-    if masses and (min(masses) <= 0 or abs(math.fsum(masses) - 1) > SUM_TOLERANCE):
+    if masses and (min(masses) <= 0 or abs(sum(masses) - 1) > SUM_TOLERANCE):
         raise RefusedError("The masses must be positive and sum to 1.", "file")
     return State(
         classes=classes,
@@ -283,7 +286,7 @@ def _fractions(value: object, classes: int) -> tuple[float, ...] | None:
             "never occurs, or give it a small share.",
             "fractions",
         )
-    total = math.fsum(fractions)
+    total = sum(fractions)
     if abs(total - 1) > SUM_TOLERANCE:
         raise RefusedError(f"The class shares must sum to 100 %, but their sum is {100 * total:.6g} %.", "fractions")
     return fractions
@@ -291,8 +294,10 @@ def _fractions(value: object, classes: int) -> tuple[float, ...] | None:
 
 def _heights(value: object) -> tuple[float, ...]:
     heights = _numbers(value, "heights", "The heights of the bars")
-    if heights and (min(heights) < 0 or max(heights) <= 0):
-        raise RefusedError("The bars must not be negative, and one of them must have a height.", "heights")
+    if heights and (min(heights) < 0 or not 0 < max(heights) <= HIGHEST):
+        raise RefusedError(
+            f"The bars must not be negative, and the highest must lie between 0 and {HIGHEST:g}.", "heights"
+        )
     return heights
 
 

@@ -18,9 +18,12 @@ Array = NDArray[np.float64]
 SUM_TOLERANCE: Final = 0.02
 """How far the probabilities of a row may sum from one, often written with two decimals; they are then normalised."""
 
-NUMBER: Final = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+NUMBER: Final = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 PAIR: Final = re.compile(rf"(?:(?P<name>.*?)[\s,;:=|]+)?(?P<count>{NUMBER})")
 THOUSANDS: Final = re.compile(r".*\D\s\d{1,3}(?:,\d{3})+")
+LONGEST_LINE: Final = 200
+"""Of pasted counts; longer ones are something else."""
+
 FOOTNOTE: Final = re.compile(r"(?:Name|dtype|Length):.*")
 """A last line that pandas prints below its counts."""
 
@@ -50,7 +53,7 @@ def read_counts(text: str) -> dict[str, Any]:
             f"This page takes up to {MOST_CLASSES} classes, but {len(items)} counts were pasted.", "counts"
         )
     names, counts = zip(*(_pair(item) for item in items), strict=True)
-    total = math.fsum(counts)
+    total = sum(counts)
     if not math.isfinite(total):
         raise RefusedError("The counts are too large to be added.", "counts")
     return {
@@ -74,7 +77,7 @@ def _bare(text: str) -> str:
 
 
 def _pair(item: str) -> tuple[str, float]:
-    found = PAIR.fullmatch(item)
+    found = PAIR.fullmatch(item) if len(item) <= LONGEST_LINE else None
     if found is None or THOUSANDS.fullmatch(item):
         raise RefusedError(
             f"Each line must end with a count such as 1234, without separators, but one is {_shown(item)}.", "counts"

@@ -190,7 +190,8 @@ const nameBoxes = () => [...document.querySelectorAll("#class-rows input[type=te
 const rounded = (value, digits = 12) => Number(Number(value).toPrecision(digits));
 const asShare = (value) => rounded(100 * value, 5);
 
-function set(control, value) {
+function set(control, given) {
+  const value = Number.isNaN(given) ? "" : given;
   if (control !== document.activeElement && control.value !== String(value)) control.value = value;
 }
 

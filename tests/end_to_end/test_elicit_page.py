@@ -1,0 +1,512 @@
+"""The elicitation page in a real browser: its numbers are the library's; keyboard, pointer, files and links work."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from browser import Browser, find, launched
+from selbo.elicit.server import Server
+from selbo.summary.beliefs import Empirical
+from selbo.summary.elicitation import expect
+from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
+
+PROGRAM = find()
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium is installed (SELBO_TEST_BROWSER names one)")
+
+EXPECTED = ("400 (Bad Request)", "413 (", "503 (")
+"""What the console says of an answer that refuses bad input."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    found = Server()
+    found.workers.start()
+    thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield found
+    found.shutdown()
+    thread.join()
+    found.close()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    assert PROGRAM is not None
+    with launched(PROGRAM) as found:
+        yield found
+
+
+@pytest.fixture
+def page(server: Server, chromium: Browser) -> Iterator[Page]:
+    chromium.events.clear()
+    chromium.look(1366, 900)
+    found = Page(chromium, server.url)
+    found.open()
+    yield found
+    complaints = [text for text in chromium.complaints() if not any(known in text for known in EXPECTED)]
+    assert complaints == []
+    assert {url for url in chromium.requests() if not url.startswith((server.url, "about:"))} == set()
+
+
+class Page:
+    """The page, as a user sees it."""
+
+    def __init__(self, browser: Browser, url: str) -> None:
+        self.browser, self.url = browser, url
+        self.js, self.press = browser.js, browser.press
+
+    def open(self, fragment: str = "") -> None:
+        self.browser.open(self.url + fragment)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the page has asked and shown."""
+        self.browser.until("document.getElementById('output').getAttribute('aria-busy') === 'false'")
+
+    def text(self, selector: str) -> str:
+        found = self.js(f"document.querySelector({json.dumps(selector)}).textContent")
+        return found.replace("\N{NO-BREAK SPACE}", " ")
+
+    def visible(self, selector: str) -> bool:
+        return self.js(f"document.querySelector({json.dumps(selector)}).checkVisibility()")
+
+    def masses(self) -> list[float]:
+        """s0 as the bars show it, which the table repeats."""
+        bars = self.js("[...document.querySelectorAll('#bars [data-mass]')].map(bar => Number(bar.dataset.mass))")
+        table = self.js("[...document.querySelectorAll('#table [data-mass]')].map(cell => Number(cell.dataset.mass))")
+        assert bars == table
+        return bars
+
+    def tab_to(self, condition: str) -> None:
+        """Press Tab until the element that has the focus is the one that is wanted."""
+        for _ in range(120):
+            if self.js(f"(element => {condition})(document.activeElement)"):
+                return
+            self.press("Tab")
+        raise AssertionError(f"the keyboard does not reach {condition}")
+
+    def enter(self, selector: str, text: str) -> None:
+        """Replace what stands in a field."""
+        self.js(f"(box => {{ box.focus(); box.select(); }})(document.querySelector({json.dumps(selector)}))")
+        self.browser.write(text)
+        self.settle()
+
+    def click(self, selector: str) -> None:
+        self.js(f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center'}})")
+        box = self.js(f"document.querySelector({json.dumps(selector)}).getBoundingClientRect().toJSON()")
+        self.browser.drag((box["x"] + box["width"] / 2, box["y"] + box["height"] / 2))
+        self.settle()
+
+    def choose(self, selector: str, value: str) -> None:
+        """Choose in a list."""
+        self.js(
+            f"(list => {{ list.value = {json.dumps(value)}; list.dispatchEvent(new Event('change')); }})"
+            f"(document.querySelector({json.dumps(selector)}))"
+        )
+        self.settle()
+
+
+# --- numbers ---
+
+
+def test_two_classes_from_nothing(page: Page) -> None:
+    assert page.masses() == pytest.approx(expect(0.9).masses(ScoreBins.equal(10)).tolist(), rel=1e-12)
+    sure = expect(0.9).masses(ScoreBins([0.05, 0.95]))[[0, 2]].sum().item()
+    assert f"About {100 * sure:.0f} % of cases are predicted with more than 95 % confidence" in page.text("#headline")
+    assert page.js("document.querySelectorAll('#picture svg path').length") == 2
+    assert page.js("document.querySelectorAll('#draws svg').length") == 8
+    assert not page.visible("#warnings")
+    assert not page.visible("#failure")
+
+
+def test_three_classes_with_shares(page: Page) -> None:
+    page.enter("#classes", "3")
+    page.click("#equal")
+    for k, share in enumerate(("60", "30", "10")):
+        page.enter(f"#class-rows input[type=number]:nth-of-type({2 * k + 2})", share)
+    page.enter("#accuracy", "80")
+    reference = expect(0.8, [0.6, 0.3, 0.1]).masses(CornerShells(3))
+    assert page.masses() == pytest.approx(reference.tolist(), rel=1e-12)
+    assert page.js("document.querySelector('#picture canvas').width") == 240
+    centre = page.js("[...document.querySelectorAll('#picture .over')].map(text => text.textContent)")
+    assert centre == [f"{100 * reference[-1]:.1f} %"]
+    page.choose("#regions", "classes")
+    assert page.masses() == pytest.approx([0.6, 0.3, 0.1], rel=1e-7)
+    page.choose("#regions", "confidence")
+    reference = expect(0.8, [0.6, 0.3, 0.1]).masses(ConfidenceBins([0.5, 0.7, 0.9], 3))
+    assert page.masses() == pytest.approx(reference.tolist(), rel=1e-12)
+
+
+def test_ten_classes(page: Page) -> None:
+    page.enter("#classes", "10")
+    page.enter("#accuracy", "70")
+    assert page.masses() == pytest.approx(expect(0.7, num_classes=10).masses(CornerShells(10)).tolist(), rel=1e-12)
+    assert page.js("document.querySelectorAll('#picture .bar').length") == 8
+
+
+def test_the_picture_shows_bars_in_proportion(page: Page) -> None:
+    masses = np.array(page.masses())
+    heights = np.array(page.js("[...document.querySelectorAll('#bars .bar')].map(b => b.height.baseVal.value)"))
+    np.testing.assert_allclose(heights / heights.sum(), masses, atol=1e-6)
+    page.open("#k=10&accuracy=0.7&regions=shells&trust=1000")
+    for chart in ("#bars", "#picture"):
+        bars = f"[...document.querySelectorAll('{chart} .bar')]"
+        masses = np.array(page.js(f"{bars}.map(b => Number(b.dataset.mass))"))
+        widths = np.array(page.js(f"{bars}.map(b => b.width.baseVal.value)"))
+        assert (masses > 0.01).all()  # none is so short that it would be drawn longer
+        np.testing.assert_allclose(widths / widths.sum(), masses / masses.sum(), atol=1e-6)
+
+
+def test_trust_changes_draws_and_not_s0(page: Page) -> None:
+    before, spread = page.masses(), []
+    for trust in ("10", "100000"):
+        page.enter("#concentration", trust)
+        assert page.masses() == before
+        drawn = page.js("[...document.querySelectorAll('#draws [data-mass]')].map(bar => Number(bar.dataset.mass))")
+        spread.append(np.abs(np.array(drawn).reshape(8, 10) - before).max())
+    assert spread[0] > 10 * spread[1]
+    page.click("#again")
+    again = page.js("[...document.querySelectorAll('#draws [data-mass]')].map(bar => Number(bar.dataset.mass))")
+    assert again != drawn
+
+
+# --- keyboard and pointer ---
+
+
+def test_everything_can_be_done_by_keyboard(page: Page) -> None:
+    page.tab_to("element.id === 'accuracy-range'")
+    for _ in range(3):
+        page.press("ArrowRight")
+    page.settle()
+    assert page.js("document.getElementById('accuracy').value") == "90.3"
+    assert page.masses() == pytest.approx(expect(0.903).masses(ScoreBins.equal(10)).tolist(), rel=1e-12)
+    page.tab_to("element.name === 'source'")
+    page.press("ArrowDown")
+    page.settle()
+    assert page.visible("#problem-file")  # scores: but no file yet
+    page.press("ArrowDown")
+    page.settle()
+    page.tab_to("element.getAttribute('role') === 'slider'")
+    page.press("Home")
+    page.settle()
+    assert "A bar drawn at zero" in page.text("#warnings")
+    page.press("ArrowUp")
+    page.settle()
+    assert page.js("document.activeElement.getAttribute('aria-valuenow')") == "2"
+    before = expect(0.903).masses(ScoreBins.equal(10)).numpy()
+    heights = np.round(100 * before / before.max(), 2)
+    heights[0] = 2
+    assert page.masses() == pytest.approx((heights / heights.sum()).tolist(), rel=1e-9)
+    page.tab_to("element.id === 'regions'")
+    page.tab_to("element.id === 'again'")
+    page.press("Enter")
+    page.settle()
+    page.tab_to("element.dataset.copy === 'python'")
+    page.tab_to("element.tagName === 'SUMMARY' && element.id === 'table-title'")
+    page.press("Enter")
+    assert page.visible("#table")
+
+
+def test_the_focus_can_be_seen_and_every_control_has_a_name(page: Page) -> None:
+    page.open("#k=3&from=draw&regions=shells")
+    seen = set()
+    for _ in range(60):
+        page.press("Tab")
+        if page.js("document.activeElement === document.body"):  # beyond the last one, it begins again
+            continue
+        outline = page.js("getComputedStyle(document.activeElement).outlineStyle")
+        seen.add(page.js("document.activeElement.id || document.activeElement.tagName"))
+        assert outline != "none", page.js("document.activeElement.id")
+    assert {"classes", "accuracy", "regions", "edges", "concentration", "again", "link"} <= seen
+    tree = page.browser.send("Accessibility.getFullAXTree")["nodes"]
+    controls = {"textbox", "spinbutton", "slider", "button", "combobox", "checkbox", "radio", "link", "image"}
+    unnamed = [
+        node
+        for node in tree
+        if not node.get("ignored") and node["role"]["value"] in controls and not node.get("name", {}).get("value")
+    ]
+    assert unnamed == []
+
+
+def test_a_histogram_is_drawn_with_the_pointer(page: Page) -> None:
+    page.click("[name=source][value=draw]")
+    page.js("document.getElementById('pad').scrollIntoView({block: 'center'})")
+    box = page.js("document.getElementById('pad').getBoundingClientRect().toJSON()")
+    heights = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
+    points = [
+        (box["x"] + (r + 0.5) / 10 * box["width"], box["y"] + (1 - height / 100) * box["height"])
+        for r, height in enumerate(heights)
+    ]
+    page.browser.drag(*points)
+    page.settle()
+    drawn = np.array(heights) / sum(heights)
+    np.testing.assert_allclose(page.masses(), drawn, atol=0.01)  # a pixel is about half a per cent
+    assert "but the expected accuracy is 90 %" in page.text("#warnings")
+    page.click("#reset-pad")
+    assert page.masses() == pytest.approx(expect(0.9).masses(ScoreBins.equal(10)).tolist(), rel=1e-12)
+
+
+# --- counts and scores ---
+
+
+def test_counts_are_pasted(page: Page) -> None:
+    page.click("#paste summary")
+    page.enter("#counts", "healthy 60\nill 30\ndead 10")
+    page.click("#use-counts")
+    page.browser.until("document.querySelectorAll('#class-rows input[type=text]').length === 3")
+    page.settle()
+    assert "“healthy” in 60 %, “ill” in 30 % and “dead” in 10 % of cases" in page.text("#claims")
+    page.enter("#counts", "healthy 60\nill many")
+    page.click("#use-counts")
+    page.browser.until("document.getElementById('problem-counts').textContent")
+    assert "must end with a count" in page.text("#problem-counts")
+
+
+def test_scores_are_counted_again_when_regions_change(page: Page, tmp_path: Path, seed: int) -> None:
+    scores = np.random.default_rng(seed).beta(0.3, 0.6, 400).round(4)
+    path = tmp_path / "scores.csv"
+    path.write_text("score\n" + "\n".join(map(str, scores)))
+    earlier = Empirical(torch.from_numpy(np.stack([1 - scores, scores], -1)).log())
+    page.click("[name=source][value=scores]")
+    assert "Choose a CSV file" in page.text("#problem-file")
+    page.browser.choose_file("#file", path)
+    page.browser.until("document.getElementById('file-said').textContent")
+    page.settle()
+    assert page.masses() == pytest.approx(earlier.masses(ScoreBins.equal(10)).tolist(), rel=1e-12)
+    page.choose("#regions", "classes")
+    assert page.masses() == pytest.approx(earlier.masses(ClassRegions(2)).tolist(), rel=1e-12)
+    link = page.js("document.getElementById('link').value")
+    assert not any(str(score) in link for score in scores[:20])  # masses, not scores
+    page.open(link.removeprefix(page.url))
+    assert page.masses() == pytest.approx(earlier.masses(ClassRegions(2)).tolist(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("0.5;0.7\n", "line 1 sum to 1.2"),
+        ("0.5\nnan\n", "line 2 holds 'nan'"),
+        ("0.2,0.3,0.5\n", "has 3 columns"),
+        ("0.5\n<script>window.hacked = 1</script>\n", "line 2 holds '<script>"),
+    ],
+)
+def test_bad_files_are_explained(page: Page, tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "bad.csv"
+    path.write_text(content)
+    page.click("[name=source][value=scores]")
+    page.browser.choose_file("#file", path)
+    page.browser.until(f"document.getElementById('failure').textContent.includes({json.dumps(message)})")
+    assert message in page.text("#problem-file")
+    assert page.js("document.getElementById('file').getAttribute('aria-invalid')") == "true"
+    assert page.js("document.querySelector('[data-copy=python]').disabled")
+    assert page.js("window.hacked") is None
+
+
+def test_a_file_that_is_too_large_is_not_sent(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "large.csv"
+    with path.open("wb") as file:
+        file.truncate(10 * 2**30)  # ten gigabytes of nothing, which take no room on the disk
+    page.click("[name=source][value=scores]")
+    page.browser.choose_file("#file", path)
+    page.browser.until("document.getElementById('failure').textContent.includes('at most 16 MB')")
+    assert not [url for url in page.browser.requests() if "/api/scores" in url]
+
+
+# --- bad input ---
+
+
+def test_shares_that_do_not_sum_to_one_can_be_scaled(page: Page) -> None:
+    page.open("#k=3&accuracy=0.8&shares=0.6,0.3,0.3&regions=shells")
+    assert page.text("#problem-fractions") == "The class shares must sum to 100 %, but their sum is 120 %."
+    assert page.visible("#failure")
+    page.click("#rescale")
+    assert page.masses() == pytest.approx(expect(0.8, [0.5, 0.25, 0.25]).masses(CornerShells(3)).tolist(), rel=1e-9)
+    assert not page.visible("#failure")
+
+
+@pytest.mark.parametrize(
+    ("selector", "text", "field", "message"),
+    [
+        ("#accuracy", "40", "accuracy", "above 50 %"),
+        ("#accuracy", "", "accuracy", "must be a number"),
+        ("#classes", "1000", "classes", "takes up to 100 classes"),
+        ("#concentration", "0", "concentration", "trust must lie between"),
+        ("#bins", "1", "bins", "between 2 and 50"),
+    ],
+)
+def test_a_wrong_number_is_explained_beside_its_field(
+    page: Page, selector: str, text: str, field: str, message: str
+) -> None:
+    before = page.masses()
+    page.js(f"(box => {{ box.focus(); box.select(); }})(document.querySelector({json.dumps(selector)}))")
+    if text:
+        page.browser.write(text)
+    else:
+        page.js("document.execCommand('delete')")
+    page.settle()
+    assert message in page.text(f"#problem-{field}")
+    assert page.js(f"document.querySelector({json.dumps(selector)}).getAttribute('aria-invalid')") == "true"
+    assert page.masses() == before  # what was last right stays, faded
+
+
+def test_tags_in_names_are_text(page: Page) -> None:
+    name = "<img src=x onerror='window.hacked=1'>"
+    page.enter("#class-rows input[type=text]", name)
+    page.enter("#class-rows input[type=text]:nth-of-type(3)", "<script>window.hacked=2</script>")
+    assert name in page.text("#claims")
+    assert name in page.text("#take-python pre")
+    assert page.js("document.querySelectorAll('#output img, #output script').length") == 0
+    assert page.js("window.hacked") is None
+
+
+def test_nonsense_in_a_link_is_explained(page: Page) -> None:
+    for fragment in (
+        "#k=two",
+        "#accuracy=NaN",
+        "#regions=<script>",
+        "#shares=1,2,3",
+        "#%00%ff=1",
+        "#from=draw&heights=x",
+    ):
+        page.open(fragment)
+        assert page.js("window.hacked") is None
+        assert page.visible("#failure") or page.masses()
+
+
+# --- taking it along ---
+
+
+def test_a_link_brings_everything_back(page: Page) -> None:
+    page.enter("#classes", "3")
+    for k, name in enumerate(("a & b", "c=d#e", "é, <f>")):
+        page.enter(f"#class-rows input[type=text]:nth-of-type({2 * k + 1})", name)
+    page.enter("#accuracy", "76.5")
+    page.enter("#edges", "0.6, 0.8")
+    page.enter("#concentration", "321")
+    page.click("#again")
+    masses, claims = page.masses(), page.text("#claims")
+    drawn = page.js("document.querySelector('#draws [data-mass]').dataset.mass")
+    link = page.js("document.getElementById('link').value")
+    assert link.startswith(page.url + "#")
+    page.open("#k=2")
+    assert page.masses() != masses
+    page.open(link.removeprefix(page.url))
+    assert page.masses() == masses
+    assert page.text("#claims") == claims
+    assert page.js("document.querySelector('#draws [data-mass]').dataset.mass") == drawn
+    assert page.js("document.getElementById('accuracy').value") == "76.5"
+    assert page.js("document.getElementById('edges').value") == "0.6, 0.8"
+    page.js("location.hash = '#k=2&accuracy=0.75'")
+    page.browser.until("document.getElementById('accuracy').value === '75'")
+    page.settle()
+    assert page.masses() == pytest.approx([0.1] * 10, rel=1e-7)
+
+
+def test_copied_texts_are_those_of_the_page_and_run(page: Page) -> None:
+    origin = page.url.rstrip("/")
+    allowed = ["clipboardReadWrite", "clipboardSanitizedWrite"]
+    page.browser.send("Browser.grantPermissions", origin=origin, permissions=allowed)
+    page.open("#k=2&name=healthy&name=ill&accuracy=0.9&shares=0.8,0.2&regions=equal&bins=10&trust=500")
+    page.browser.send("Page.bringToFront")
+    copied = {}
+    for kind in ("python", "command", "toml", "link"):
+        page.click(f"[data-copy={kind}]")
+        page.browser.until("document.getElementById('copied').textContent === 'Copied'")
+        copied[kind] = page.js("navigator.clipboard.readText()")
+        page.js("document.getElementById('copied').textContent = ''")
+    names: dict[str, Any] = {}
+    exec(copied["python"], names)
+    assert names["summary"].s0.tolist() == pytest.approx(page.masses(), rel=1e-12)
+    assert shlex.split(copied["command"])[-6:] == [
+        "--accuracy", "0.9", "--class-fractions", "healthy=0.8,ill=0.2", "--concentration", "500"
+    ]  # fmt: skip
+    assert 'partition = "equal"' in copied["toml"]
+    assert copied["link"] == page.js("location.href")
+
+
+# --- looks ---
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1366])
+def test_nothing_sticks_out(page: Page, width: int) -> None:
+    page.browser.look(width, 800, phone=width < 500)
+    for fragment in ("#k=2", "#k=3&name=a+very+long+name+of+a+class+indeed&name=b&name=c", "#k=10&from=draw"):
+        page.open(fragment)
+        assert page.js("document.documentElement.scrollWidth") <= width
+
+
+def contrast(first: str, second: str) -> float:
+    """Of two colours, as the guidelines for accessible content define it."""
+
+    def light(colour: str) -> float:
+        channels = [int(each) / 255 for each in re.findall(r"\d+", colour)[:3]]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((light(first), light(second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_can_be_read_in_light_and_dark(page: Page, dark: bool) -> None:
+    page.browser.look(1366, 900, dark=dark)
+    page.open("#k=2&accuracy=0.7&shares=0.9,0.1")
+    paper = page.js("getComputedStyle(document.body).backgroundColor")
+    assert (contrast(paper, "rgb(0, 0, 0)") < 2) == dark
+    panel = page.js("getComputedStyle(document.querySelector('fieldset')).backgroundColor")
+    for selector in ("body", ".lede", ".hint", "summary", "#claims", "legend", "figcaption", ".warn p"):
+        colour = page.js(f"getComputedStyle(document.querySelector({json.dumps(selector)})).color")
+        assert min(contrast(colour, paper), contrast(colour, panel)) >= 4.5, selector
+    for selector in (".bar", ".soft"):
+        colour = page.js(f"getComputedStyle(document.querySelector({json.dumps('#bars ' + selector)})).fill")
+        assert contrast(colour, paper) >= (2.5 if selector == ".bar" else 4.5)
+
+
+def test_nothing_moves_for_those_who_do_not_want_it(page: Page) -> None:
+    moving = "getComputedStyle(document.querySelector('figure')).transitionProperty"
+    assert page.js(moving) != "none"
+    page.browser.look(1366, 900, still=True)
+    assert page.js(moving) == "none"
+
+
+# --- the command ---
+
+
+def test_the_command_prints_its_address_and_stops_cleanly(page: Page, tmp_path: Path) -> None:
+    link = "http://elsewhere:99/#k=3&name=%3Cb%3E&name=b&name=c&accuracy=0.6&regions=classes&trust=50"
+    command = [sys.executable, "-m", "selbo", "elicit", link, "--no-browser", "--port", "0"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "80"}, start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        found = re.fullmatch(
+            r"The elicitation page is at (http://127\.0\.0\.1:\d+/)(#\S+)\n", process.stdout.readline()
+        )
+        assert found is not None
+        page.url = found[1]
+        page.open(found[2])
+        assert page.masses() == pytest.approx([1 / 3] * 3, rel=1e-7)
+        assert page.text("#table th") == "<b>"
+        page.browser.events.clear()  # these went to another server than the one the fixture knows
+    finally:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, "")
+    assert out.endswith("Stopped.\n")
+    assert list(tmp_path.iterdir()) == []  # nothing is kept

@@ -1,0 +1,244 @@
+"""What the page shows: numbers of the library, claims that follow from them, warnings where they clash."""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from selbo.elicit.answer import answer
+from selbo.elicit.consistency import accuracy_range, class_ranges, confidence_ranges
+from selbo.elicit.pictures import confidence_masses, draws_of, intervals_of
+from selbo.elicit.state import RefusedError, partition_of, read_state
+from selbo.elicit.words import share
+from selbo.summary.beliefs import Beta, Uniform
+from selbo.summary.elicitation import expect
+from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
+
+THREE = {"classes": 3, "regions": "shells", "accuracy": 0.8, "fractions": [0.6, 0.3, 0.1]}
+
+
+def shown(**state: object) -> dict:
+    return answer("belief", state)
+
+
+def plain(texts: list[str]) -> str:
+    return " ".join(texts).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_s0_is_that_of_the_library() -> None:
+    found = shown(accuracy=0.9, fractions=[0.8, 0.2], regions="unequal")
+    masses = expect(0.9, [0.8, 0.2]).masses(ScoreBins([0.01, 0.05, 0.1, 0.9, 0.95, 0.99]))
+    assert found["s0"] == masses.tolist()
+    found = shown(**THREE)
+    assert found["s0"] == expect(0.8, [0.6, 0.3, 0.1]).masses(CornerShells(3)).tolist()
+    assert len(found["labels"]) == len(found["low"]) == len(found["high"]) == 7
+
+
+def test_the_density_of_scores_is_that_of_the_beta() -> None:
+    found = shown(accuracy=0.6, fractions=[0.6, 0.4])["picture"]
+    beta = expect(0.6, [0.6, 0.4])
+    assert isinstance(beta, Beta)
+    cdf = stats.beta(beta.a, beta.b).cdf(np.arange(201) / 200)
+    np.testing.assert_allclose(found["density"], 200 * np.diff(cdf), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(np.mean(found["density"]), 1, rtol=1e-12)
+
+
+def test_the_density_of_a_histogram_is_flat_in_each_region() -> None:
+    state = {"source": "draw", "heights": [1, 3], "regions": "edges", "edges": [0.25]}
+    density = np.array(shown(**state)["picture"]["density"])
+    np.testing.assert_allclose(density[:50], 0.25 / 0.25)
+    np.testing.assert_allclose(density[50:], 0.75 / 0.75)
+    state["edges"] = [0.75]
+    density = np.array(shown(**state)["picture"]["density"])
+    np.testing.assert_allclose(density[[0, -1]], [0.25 / 0.75, 0.75 / 0.25])
+
+
+@pytest.mark.parametrize(
+    ("state", "cuts"),
+    [
+        ({"regions": "edges", "edges": [0.2, 0.7]}, [0.2, 0.7]),
+        ({"regions": "shells", "edges": [0.75]}, [0.25, 0.75]),
+        ({"regions": "classes"}, [0.5]),
+        ({"regions": "confidence", "edges": [0.75]}, [0.25, 0.75]),
+    ],
+)
+def test_regions_of_two_classes_end_at_these_scores(state: dict, cuts: list[float]) -> None:
+    assert shown(**state)["picture"]["cuts"] == cuts
+
+
+def test_the_heat_map_is_bright_where_predictions_are() -> None:
+    found = shown(**THREE)["picture"]
+    shades = np.frombuffer(base64.b64decode(found["shades"]), np.uint8).reshape(found["rows"], found["columns"])
+    corner_0, corner_2, centre = shades[-2, 2], shades[2, 120], shades[140, 120]
+    assert corner_0 > corner_2 > centre
+    assert found["names"] == ["class 0", "class 1", "class 2"]
+    assert len(found["lines"]) == 6
+    assert found["corners"][0][0] == "> .95: 21.1 %"
+    assert found["inside"][0][2] == "52.5 %"
+
+
+def test_the_heat_map_of_a_histogram_tells_regions_apart() -> None:
+    found = shown(classes=3, regions="classes", source="draw", heights=[1, 1, 8])["picture"]
+    shades = np.frombuffer(base64.b64decode(found["shades"]), np.uint8).reshape(found["rows"], found["columns"])
+    assert shades[20, 120] > shades[-5, 20] == shades[-5, -20]
+
+
+def test_confidence_of_many_classes() -> None:
+    found = shown(classes=10, regions="shells", accuracy=0.7)["picture"]
+    belief = expect(0.7, num_classes=10)
+    reference = belief.masses(ConfidenceBins([0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99], 10))
+    np.testing.assert_allclose(found["masses"], reference, rtol=1e-12)
+    assert shown(classes=4, regions="classes", source="draw", heights=[1, 2, 3, 4])["picture"] is None
+
+
+def test_draws_are_those_of_their_seed() -> None:
+    s0 = np.array([0.2, 0.8])
+    assert draws_of(s0, 50.0, 1) == draws_of(s0, 50.0, 1) != draws_of(s0, 50.0, 2)
+    np.testing.assert_allclose(np.sum(draws_of(s0, 50.0, 1), -1), 1)
+
+
+def test_nine_draws_in_ten_lie_in_the_interval(seed: int) -> None:
+    s0, concentration = np.array([0.1, 0.3, 0.6]), 40.0
+    low, high = intervals_of(s0, concentration)
+    drawn = np.concatenate([draws_of(s0, concentration, 1000 * seed + i) for i in range(500)])
+    inside = ((drawn > low) & (drawn < high)).mean(0)
+    assert (np.abs(inside - 0.9) < 5 * np.sqrt(0.9 * 0.1 / len(drawn))).all()
+
+
+# --- words ---
+
+
+def test_claims_of_two_numbers() -> None:
+    found = plain(shown(accuracy=0.9, fractions=[0.8, 0.2], names=["healthy", "ill"], concentration=500)["claims"])
+    beta = expect(0.9, [0.8, 0.2])
+    sure = beta.masses(ScoreBins([0.05, 0.95]))[[0, 2]].sum().item()
+    open_share = beta.masses(ScoreBins([0.4, 0.6]))[1].item()
+    assert f"About {100 * sure:.0f} % of cases are predicted with more than 95 % confidence" in found
+    assert f"{100 * open_share:.1f} % are left open" in found
+    assert "“healthy” in 80 % and “ill” in 20 % of cases" in found
+    assert "right in 90 % of cases" in found
+    assert "A trust of 500 weighs as much as 500 labelled examples" in found
+
+
+def test_claims_of_many_classes() -> None:
+    fractions = [0.1] * 8 + [0.15, 0.05]
+    found = plain(shown(classes=10, regions="shells", fractions=fractions)["claims"])
+    assert "“class 8” most often, in 15 % of cases, and “class 9” least often, in 5.0 %" in found
+    assert "each of the 10 classes in 10 %" in plain(shown(classes=10, regions="shells")["claims"])
+
+
+def test_claims_of_a_histogram_say_what_it_leaves_open() -> None:
+    state = {"source": "draw", "heights": [5, 2, 1, 2], "regions": "edges", "edges": [0.1, 0.6, 0.9], "accuracy": 0.8}
+    found = plain(shown(**state)["claims"])
+    assert "About 70 % of cases are predicted with more than 90 % confidence" in found
+    assert "“class 0” in 50 to 70 % and “class 1” in 30 to 50 % of cases" in found
+    assert "right in 79 % to 97 % of cases" in found  # .7 x .9 + .2 x .5 + .1 x .6, and .7 + .2 x .9 + .1 x .9
+
+
+def test_claims_name_what_regions_do_not_look_at() -> None:
+    assert "how sure a prediction is will not matter" in plain(shown(regions="classes")["claims"])
+    assert "which class is predicted will not matter" in plain(shown(regions="confidence")["claims"])
+    drawn = plain(shown(regions="classes", source="draw", heights=[1, 1])["claims"])
+    assert "confidence" not in drawn
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.5, "50 %"), (0.0994, "9.9 %"), (0.0996, "10 %"), (0.0009, "less than 0.1 %"), (0, "0 %"), (1.0, "100 %")],
+)
+def test_shares_in_words(value: float, text: str) -> None:
+    assert share(value) == text
+
+
+# --- consistency ---
+
+
+def test_a_belief_that_agrees_with_itself_has_no_warning() -> None:
+    assert shown(accuracy=0.9, fractions=[0.8, 0.2])["warnings"] == []
+    assert shown(**THREE)["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("state", "warning"),
+    [
+        (
+            {"fractions": [0.9, 0.1], "accuracy": 0.85, "names": ["no", "yes"]},
+            "Always saying “no” would be right in 90 %",
+        ),
+        ({"fractions": [0.7, 0.3], "accuracy": 0.71}, "its mean probability is 38.2 %"),
+        ({"accuracy": 0.9999, "regions": "edges", "edges": [0.49, 0.51]}, "Almost no mass lies on “.49–.51”"),
+        (
+            {"source": "draw", "heights": [1, 1], "regions": "edges", "edges": [0.5], "fractions": [0.8, 0.2]},
+            "predicts “class 1” in 50 % of cases, but its share is 20 %",
+        ),
+        (
+            {"source": "draw", "heights": [1, 8, 1], "regions": "edges", "edges": [0.2, 0.8]},
+            "is right in 56 to 84 % of cases, but the expected accuracy is 90 %",
+        ),
+        ({"source": "draw", "heights": [0, 1], "regions": "edges", "edges": [0.5]}, "A bar drawn at zero"),
+        (
+            {"source": "scores", "masses": [0.5, 0.5], "regions": "edges", "edges": [0.5], "claimed": 0.99, "rows": 9},
+            "claims to be right in 99 % of cases, more than the 90 % that you expect: if it was over-confident",
+        ),
+        (
+            {"source": "scores", "masses": [0.5, 0.5], "regions": "edges", "edges": [0.5], "claimed": 0.6, "rows": 9},
+            "60 % of cases only, less than the 90 % that you expect",
+        ),
+    ],
+)
+def test_warnings(state: dict, warning: str) -> None:
+    assert warning in plain(shown(**state)["warnings"])
+
+
+def test_what_no_float_can_hold_is_refused_in_a_sentence() -> None:
+    with pytest.raises(RefusedError, match="puts no mass that float64 can hold on region 0") as refused:
+        shown(accuracy=0.5001, regions="edges", edges=[0.01])
+    assert refused.value.field == "regions"
+    assert "`" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [ScoreBins([0.1, 0.45, 0.7]), CornerShells(4, [0.6, 0.9]), ClassRegions(3), ConfidenceBins([0.4, 0.8], 5)],
+    ids=lambda partition: type(partition).__name__,
+)
+def test_what_a_histogram_allows_holds_for_predictions(partition: object, seed: int) -> None:
+    """Accuracy and classes of random predictions lie in the ranges of their own histogram."""
+    draws = np.random.default_rng(seed)
+    probs = torch.from_numpy(draws.dirichlet(np.full(partition.num_classes, 0.5), 500))
+    regions = partition.assign(probs.log()).numpy()
+    top = probs.max(-1).values.numpy()
+    ranges = confidence_ranges(partition)
+    assert (ranges[regions, 0] <= top + 1e-12).all()
+    assert (top <= ranges[regions, 1] + 1e-12).all()
+    s0 = np.bincount(regions, minlength=partition.num_regions) / 500
+    low, high = accuracy_range(partition, s0)
+    assert low <= top.mean() <= high
+    predicted = np.bincount(probs.argmax(-1).numpy(), minlength=partition.num_classes) / 500
+    allowed = class_ranges(partition, s0)
+    assert (allowed[:, 0] <= predicted + 1e-12).all()
+    assert (predicted <= allowed[:, 1] + 1e-12).all()
+
+
+def test_confidence_is_never_negative() -> None:
+    masses = confidence_masses(np.array([1e-9, 1e-9, 1e-9]), (0.6, 0.95))
+    assert (masses >= 0).all()
+    assert masses.sum() == pytest.approx(1)
+
+
+def test_ratios_use_the_uniform_belief() -> None:
+    """A histogram drawn as the uniform belief has it is flat everywhere."""
+    state = read_state({"classes": 3, "regions": "confidence", "edges": [0.5, 0.8]})
+    uniform = Uniform().masses(partition_of(state)).tolist()
+    found = shown(classes=3, regions="confidence", edges=[0.5, 0.8], source="draw", heights=uniform)["picture"]
+    assert len(set(base64.b64decode(found["shades"]))) == 1
+
+
+def test_the_belief_is_named() -> None:
+    assert shown(accuracy=0.75)["belief"] == "Beta(1, 1)"
+    assert shown(classes=9, regions="shells")["belief"] == "a Dirichlet distribution with 9 parameters"
+    assert "histogram" in shown(source="draw", heights=[1] * 10)["belief"]

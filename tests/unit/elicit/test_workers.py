@@ -1,0 +1,89 @@
+"""Computing under a time limit: slow, failing and dying calls, several at once."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from selbo.elicit.state import RefusedError
+from selbo.elicit.workers import UnavailableError, Workers, _outcome
+from worker_tasks import perform
+
+LIMIT = 1.5
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Workers]:
+    found = Workers(perform, count=2, limit=LIMIT)
+    found.start()
+    for _ in range(2):  # wait for both, so that tests do not measure their start
+        waiting = found.free.get()
+        waiting.ensure_started()
+        found.free.put(waiting)
+    yield found
+    found.close()
+    assert all(worker.process is None for worker in found.all)
+
+
+def test_another_process_answers(workers: Workers) -> None:
+    found = workers.call("say", 5)
+    assert found["value"] == 5
+    assert found["process"] != os.getpid()
+
+
+def test_what_is_refused_keeps_its_field(workers: Workers) -> None:
+    with pytest.raises(RefusedError, match=r"No\.") as refused:
+        workers.call("refuse")
+    assert refused.value.field == "field"
+    with pytest.raises(RefusedError, match=r"^x must be one\.$"):
+        workers.call("value")
+
+
+def test_a_failure_names_its_kind_and_nothing_else(workers: Workers) -> None:
+    with pytest.raises(
+        UnavailableError, match=r"failed \(ZeroDivisionError\): the terminal of selbo elicit says where"
+    ):
+        workers.call("fail")
+
+
+def test_a_failure_is_shown_in_the_terminal(caplog: pytest.LogCaptureFixture) -> None:
+    assert _outcome(perform, ("fail",)) == ("failed", "ZeroDivisionError")
+    assert "Traceback" in caplog.text
+
+
+def test_a_call_that_takes_too_long_is_stopped_and_the_next_one_answered(workers: Workers) -> None:
+    began = time.monotonic()
+    with pytest.raises(UnavailableError, match=r"takes more than 1\.5 seconds and was stopped"):
+        workers.call("sleep", 600)
+    assert time.monotonic() - began < LIMIT + 5
+    assert [workers.call("say", i)["value"] for i in range(4)] == [0, 1, 2, 3]
+
+
+def test_a_process_that_dies_is_replaced(workers: Workers) -> None:
+    with pytest.raises(UnavailableError, match="ended unexpectedly"):
+        workers.call("die")
+    assert [workers.call("say", i)["value"] for i in range(4)] == [0, 1, 2, 3]
+
+
+def test_a_slow_call_does_not_block_another(workers: Workers) -> None:
+    slow = threading.Thread(target=workers.call, args=("sleep", 1.0))
+    slow.start()
+    began = time.monotonic()
+    assert workers.call("say", 1)["value"] == 1
+    quick = time.monotonic() - began
+    assert slow.is_alive()
+    slow.join()
+    assert quick < 1.0
+
+
+def test_when_all_are_busy_one_is_told_so() -> None:
+    workers = Workers(perform, count=1, limit=0.05)
+    held = workers.free.get()
+    with pytest.raises(UnavailableError, match="Others are computing"):
+        workers.call("say")
+    workers.free.put(held)
+    workers.close()

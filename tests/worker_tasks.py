@@ -1,0 +1,23 @@
+"""Things for worker processes to do, which they import by name: sleep, fail, die."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from selbo.elicit.state import RefusedError
+
+
+def perform(what: str, value: Any = None) -> dict[str, Any]:
+    if what == "sleep":
+        time.sleep(value)
+    elif what == "refuse":
+        raise RefusedError("No.", "field")
+    elif what == "fail":
+        raise ZeroDivisionError
+    elif what == "value":
+        raise ValueError("`x` must be one")
+    elif what == "die":
+        os._exit(3)
+    return {"process": os.getpid(), "value": value}
