@@ -80,8 +80,9 @@ def _named(belief: Belief) -> str:
 
 
 def _unbroken(text: str) -> str:
-    """No line ends between a number and its per cent."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%")
+    """No line ends between a number and its sign."""
+    space = "\N{NO-BREAK SPACE}"
+    return text.replace(" %", f"{space}%").replace("> .", f">{space}.")
 
 
 def _on_the_page(message: str) -> str:

@@ -4,9 +4,11 @@ It answers this machine only, unless told otherwise, and looks at the Host of ev
 makes its own name point to this machine is refused.
 """
 
+import errno
 import ipaddress
 import json
 import logging
+import os
 import socket
 import threading
 from http import HTTPStatus
@@ -95,7 +97,8 @@ class Server(ThreadingHTTPServer):
 
     def server_bind(self) -> None:
         """Bind without asking a name server for this machine's name, as the parent does."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name == "posix":  # elsewhere it would share the port with another program
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
         self.server_name, self.server_port = self.host, self.server_address[1]
@@ -112,15 +115,13 @@ class Server(ThreadingHTTPServer):
 
 def open_server(host: str, port: int | None) -> Server:
     """A server at a port; if none is asked for, at the usual one, or at any free one if that is taken."""
-    problem: OSError | None = None
-    for choice in (DEFAULT_PORT, 0) if port is None else (port,):
-        try:
-            return Server(host, choice)
-        except OSError as error:
-            problem = error
-    assert problem is not None
-    asked = f"`--host` {host}" if port is None else f"`--port` {port} of {host}"
-    raise ValueError(f"{asked} cannot be used: {(problem.strerror or str(problem)).lower()}") from problem
+    try:
+        return Server(host, DEFAULT_PORT if port is None else port)
+    except OSError as error:
+        if port is None and error.errno == errno.EADDRINUSE:
+            return Server(host, 0)
+        asked = f"`--host` {host}" if port is None else f"`--port` {port} of {host}"
+        raise ValueError(f"{asked} cannot be used: {(error.strerror or str(error)).lower()}") from error
 
 
 def is_loopback(host: str) -> bool:

@@ -156,10 +156,14 @@ def partition_of(state: State) -> Partition:
 
 
 def labels_of(state: State, partition: Partition) -> list[str]:
-    """One label a region; that of the centre says what it is."""
+    """One label a region, to be read aloud: of which class, and what the centre is."""
     labels = region_labels(partition, state.labels)
     if isinstance(partition, CornerShells):
         labels[-1] = f"no class > {edge_labels(partition.edges.values)[0]}"
+    if isinstance(partition, ScoreBins):
+        return [f"P({state.labels[1]}) {label.replace('–', ' to ')}" for label in labels]
+    if isinstance(partition, ConfidenceBins):
+        return [f"confidence {label.replace('–', ' to ')}" for label in labels]
     return labels
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import rich.style  # noqa: F401  (takes a random number when it is imported)
 from typer.testing import CliRunner
 
 from selbo.cli import elicit as command

@@ -170,7 +170,10 @@ def test_a_belief_that_agrees_with_itself_has_no_warning() -> None:
             "Always saying “no” would be right in 90 %",
         ),
         ({"fractions": [0.7, 0.3], "accuracy": 0.71}, "its mean probability is 38.2 %"),
-        ({"accuracy": 0.9999, "regions": "edges", "edges": [0.49, 0.51]}, "Almost no mass lies on “.49–.51”"),
+        (
+            {"accuracy": 0.9999, "regions": "edges", "edges": [0.49, 0.51]},
+            "Almost no mass lies on “P(class 1) .49 to .51”",
+        ),
         (
             {"source": "draw", "heights": [1, 1], "regions": "edges", "edges": [0.5], "fractions": [0.8, 0.2]},
             "predicts “class 1” in 50 % of cases, but its share is 20 %",

@@ -152,6 +152,13 @@ def test_a_histogram_of_other_regions_is_refused(given: dict[str, object], field
     assert refused.value.field == field
 
 
+def test_regions_can_be_read_aloud() -> None:
+    state = read_state({"names": ["no", "yes"], "regions": "edges", "edges": [0.25]})
+    assert labels_of(state, partition_of(state)) == ["P(yes) 0 to .25", "P(yes) .25 to 1"]
+    state = read_state({"classes": 5, "regions": "confidence", "edges": [0.4, 0.8]})
+    assert labels_of(state, partition_of(state)) == ["confidence ≤ .4", "confidence .4 to .8", "confidence > .8"]
+
+
 def test_the_centre_says_what_it_is() -> None:
     state = read_state({"classes": 3, "names": ["a", "b", "c"], "regions": "shells", "edges": [0.7]})
     assert labels_of(state, partition_of(state)) == ["a > .7", "b > .7", "c > .7", "no class > .7"]

@@ -1,0 +1,78 @@
+"""Takes the pictures of the elicitation page, docs/images/elicit/: `python docs/screenshots.py`; needs Chromium."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image
+
+from selbo.elicit.server import Server
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from browser import find, launched  # noqa: E402
+
+PATIENTS = "#k=2&name=healthy&name=ill&accuracy=0.9&shares=0.8,0.2&regions=equal&bins=10&trust=200"
+FINDINGS = (
+    "#k=3&name=benign&name=unclear&name=malignant&accuracy=0.8&shares=0.6,0.3,0.1"
+    "&regions=shells&edges=0.7,0.9&trust=200"
+)
+DIGITS = "#k=10&accuracy=0.7&regions=shells&trust=1000"
+DRAWN = (
+    "#k=2&name=healthy&name=ill&accuracy=0.95&shares=0.8,0.2&from=draw&heights=100,30,10,6,5,5,0,8,10,30"
+    "&regions=equal&bins=10&trust=100"
+)
+
+
+class Shot(NamedTuple):
+    fragment: str
+    width: int
+    height: int
+    dark: bool = False
+    at: str = "body"
+
+
+SHOTS = {
+    "two-classes": Shot(PATIENTS, 1366, 1180),
+    "three-classes-dark": Shot(FINDINGS, 1366, 1150, dark=True),
+    "ten-classes": Shot(DIGITS, 1366, 1200),
+    "drawn-dark": Shot(DRAWN, 1366, 1150, dark=True),
+    "phone": Shot(PATIENTS, 390, 844),
+    "phone-words": Shot(PATIENTS, 390, 844, at="#said"),
+    "phone-triangle-dark": Shot(FINDINGS, 390, 844, dark=True, at="#picture-section"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images" / "elicit")
+    out = parser.parse_args().out
+    program = find()
+    if program is None:
+        parser.error("no Chromium is installed")
+    out.mkdir(parents=True, exist_ok=True)
+    server = Server()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with launched(program) as browser:
+            for name, shot in SHOTS.items():
+                browser.look(shot.width, shot.height, dark=shot.dark, phone=shot.width < 500)
+                browser.open(server.url + shot.fragment)
+                browser.until("document.getElementById('output').getAttribute('aria-busy') === 'false'")
+                browser.js(f"document.querySelector('{shot.at}').scrollIntoView()")
+                path = out / f"{name}.png"
+                browser.screenshot(path, whole=False)
+                picture = Image.open(path).convert("RGB")
+                picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=3).save(path, optimize=True)
+    finally:
+        server.shutdown()
+        server.close()
+
+
+if __name__ == "__main__":
+    main()
