@@ -7,7 +7,8 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
@@ -41,20 +42,23 @@ class Workers:
 
     def __init__(self, target: Target, *, count: int = NUM_WORKERS, limit: float = LIMIT_SECONDS) -> None:
         self.limit = limit
+        self.closed = False
+        self.all = [_Worker(target) for _ in range(count)]
         self.free: queue.Queue[_Worker] = queue.Queue()
-        for worker in (_Worker(target) for _ in range(count)):
+        for worker in self.all:
             self.free.put(worker)
-        self.all = list(self.free.queue)
+        self.starters: list[threading.Thread] = []
 
     def start(self) -> None:
         """Start all processes in the background, so that the first question need not wait for it."""
 
-        def ask() -> None:
+        def start_one() -> None:
             with contextlib.suppress(UnavailableError):
-                self._borrowed(lambda worker: worker.ensure_started())
+                self._borrowed(_Worker.ensure_started)
 
-        for _ in self.all:
-            threading.Thread(target=ask, daemon=True).start()
+        self.starters = [threading.Thread(target=start_one, daemon=True) for _ in self.all]
+        for starter in self.starters:
+            starter.start()
 
     def call(self, *arguments: Any) -> dict[str, Any]:
         """The function's answer.
@@ -76,14 +80,22 @@ class Workers:
         except queue.Empty:
             raise UnavailableError("Others are computing: try again in a few seconds.") from None
         try:
+            if self.closed:
+                raise UnavailableError("The server is stopping.")
             return use(worker)
         finally:
             self.free.put(worker)
 
     def close(self) -> None:
-        """End all processes."""
+        """End all processes; a call that waits for one is told that it has ended, and tidies up after it."""
+        self.closed = True
         for worker in self.all:
-            worker.stop()
+            worker.kill()
+        for starter in self.starters:
+            starter.join(START_SECONDS)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self.free.get_nowait().stop()
 
 
 class _Worker:
@@ -99,7 +111,8 @@ class _Worker:
         context = multiprocessing.get_context("spawn")  # a fork would copy the locks of other threads as they are
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_work, args=(self.target, theirs), daemon=True)
-        self.process.start()
+        with _deaf_to_interrupts():
+            self.process.start()
         theirs.close()
         self._receive(START_SECONDS, "The computation does not start: restart selbo elicit.")
         return self.pipe
@@ -138,24 +151,44 @@ class _Worker:
             raise UnavailableError("The computation has ended unexpectedly: try again.") from error
         return received
 
+    def kill(self) -> None:
+        """End the process from any thread; whoever has borrowed the worker sees that its pipe is closed."""
+        process = self.process
+        if process is not None:
+            with contextlib.suppress(ValueError, AttributeError):  # not started yet, or tidied up just now
+                process.kill()
+
     def stop(self) -> None:
+        """End the process and tidy up; only for the thread that has borrowed the worker."""
         if self.pipe is not None:
             self.pipe.close()
         if self.process is not None:
-            self.process.terminate()
-            self.process.join(1.0)
-            if self.process.is_alive():
+            with contextlib.suppress(ValueError, AttributeError):  # it was never started
                 self.process.kill()
                 self.process.join()
             self.process.close()
         self.pipe = self.process = None
 
 
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes started here do not hear Ctrl-C, which is for the server: it then ends them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # or it would be started, and hear everything again, in between
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _work(target: Target, pipe: Connection) -> None:
     """The life of a process: answer until the other end is closed."""
     import torch
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which then ends this process
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     with contextlib.suppress(EOFError, OSError):
         pipe.send(("ready",))
