@@ -44,6 +44,4 @@ def test_ctrl_c_ends_everything_in_silence(asked: bool, tmp_path: Path) -> None:
             out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     assert out.endswith("Stopped.\n")
-    with pytest.raises(ProcessLookupError, match=r"."):
-        os.killpg(process.pid, 0)  # nobody is left of the group
     assert list(tmp_path.iterdir()) == []  # nothing is kept

@@ -241,6 +241,12 @@ def test_ratios_use_the_uniform_belief() -> None:
     assert len(set(base64.b64decode(found["shades"]))) == 1
 
 
+def test_drawing_begins_with_the_highest_bar_at_the_top() -> None:
+    found = shown(accuracy=0.9)
+    assert max(found["heights"]) == 100
+    np.testing.assert_allclose(np.array(found["heights"]) * max(found["s0"]), 100 * np.array(found["s0"]), atol=0.01)
+
+
 def test_the_belief_is_named() -> None:
     assert shown(accuracy=0.75)["belief"] == "Beta(1, 1)"
     assert shown(classes=9, regions="shells")["belief"] == "a Dirichlet distribution with 9 parameters"

@@ -75,6 +75,7 @@ def test_a_name_cannot_leave_its_comment() -> None:
     names: dict[str, Any] = {}
     exec(text, names)
     assert text.count("\n") == 6
+    assert f"# classes: 0 = {nasty[0]!r}, 1 = {nasty[1]!r}\n" in text
     assert set(names) - {"__builtins__"} == {"selbo", "partition", "belief", "summary"}
 
 
