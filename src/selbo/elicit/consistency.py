@@ -155,7 +155,7 @@ def _little_mass(state: State, partition: Partition, s0: Array) -> str:
     if not len(empty):
         return ""
     labels = labels_of(state, partition)
-    order = empty[np.argsort(s0[empty])]
+    order = empty[np.argsort(np.round(s0[empty], 12), kind="stable")]
     named = ", ".join(f"“{labels[r]}”" for r in order[:MOST_NAMED])
     more = f" and {len(empty) - MOST_NAMED} more" if len(empty) > MOST_NAMED else ""
     return (

@@ -34,9 +34,9 @@ function widthOf(holder, most) {
   return Math.max(240, Math.min(most, holder.clientWidth || most));
 }
 
-function niceTop(value) {
-  const steps = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1];
-  return steps.find((step) => step >= value * 1.02) ?? 1;
+function ticksUpTo(value) {
+  const step = [0.002, 0.005, 0.01, 0.02, 0.05, 0.1].find((each) => value * 1.02 <= 5 * each) ?? 0.2;
+  return Array.from({ length: Math.min(Math.ceil((value * 1.02) / step), Math.round(1 / step)) + 1 }, (_, i) => i * step);
 }
 
 // --- bars ---
@@ -54,13 +54,13 @@ function columns(holder, { s0, low, high, axis }, label) {
   const height = 290;
   const box = { left: 44, right: width - 12, top: 22, bottom: height - 44 };
   const svg = canvasOf(holder, width, height, label);
-  const top = niceTop(Math.max(...high, ...s0));
+  const ticks = ticksUpTo(Math.max(...high, ...s0));
+  const top = ticks.at(-1);
   const wide = (box.right - box.left) / s0.length;
   const y = (mass) => box.bottom - (Math.min(mass, top) / top) * (box.bottom - box.top);
-  for (let i = 0; i <= 4; i++) {
-    const mass = (top * i) / 4;
+  for (const mass of ticks) {
     svg.append(
-      make("line", { x1: box.left, x2: box.right, y1: y(mass), y2: y(mass), class: i ? "grid" : "axis" }),
+      make("line", { x1: box.left, x2: box.right, y1: y(mass), y2: y(mass), class: mass ? "grid" : "axis" }),
       words(`${+(100 * mass).toPrecision(3)} %`, box.left - 6, y(mass) + 4, { "text-anchor": "end", class: "soft" }),
     );
   }
@@ -86,7 +86,7 @@ function rows(holder, { s0, low, high, labels }, label) {
   const step = labels.length > 12 ? 19 : 27;
   const longest = width < 340 ? 18 : LONGEST_LABEL;
   const text = Math.min(longest, Math.max(...labels.map((name) => name.length))) * 6.6 + 12;
-  const top = niceTop(Math.max(...high, ...s0));
+  const top = ticksUpTo(Math.max(...high, ...s0)).at(-1);
   const box = { left: text, right: width - 56 };
   const svg = canvasOf(holder, width, labels.length * step + 8, label);
   const x = (mass) => box.left + (Math.min(mass, top) / top) * (box.right - box.left);
