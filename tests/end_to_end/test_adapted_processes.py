@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import socket
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
 from end_to_end.adapted_processes import BATCH, N, data, simple
+from ranks import run_two
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
 from unit.training.toys import summary
-
-TESTS = Path(__file__).parents[1]
 
 
 def needs(*packages: str) -> pytest.MarkDecorator:
@@ -28,36 +22,14 @@ def needs(*packages: str) -> pytest.MarkDecorator:
 
 def two_processes(scenario: str, folder: Path) -> list[dict[str, Tensor]]:
     """What both left behind; see adapted_processes.py."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    shared = {
-        **os.environ,
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "GROUP_RANK": "0",
-        "TORCHELASTIC_RUN_ID": "none",  # by this Lightning knows that its processes have been started
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent / "src")]),
-    }
-    script = str(Path(__file__).with_name("adapted_processes.py"))
-    with contextlib.ExitStack() as stack:
-        processes = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, script, scenario, str(folder)],
-                    env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                )
-            )
-            for rank in range(2)
-        ]
-        outputs = [process.communicate(timeout=280)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
+    run_two(
+        Path(__file__).with_name("adapted_processes.py"),
+        scenario,
+        str(folder),
+        LOCAL_WORLD_SIZE="2",
+        GROUP_RANK="0",
+        TORCHELASTIC_RUN_ID="none",  # by this Lightning knows that its processes have been started
+    )
     return [load_file(folder / f"{scenario}.{rank}") for rank in range(2)]
 
 

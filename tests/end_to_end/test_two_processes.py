@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from end_to_end.two_processes import BATCH, GRADIENTS, N, one_step, simple
+from ranks import run_two
 from safetensors.torch import load_file
 from unit.training.toys import blobs
 
@@ -20,40 +16,12 @@ import selbo
 from selbo.seeding import derive
 from selbo.training.batches import TensorBatches
 
-TESTS = Path(__file__).parents[1]
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What two processes left behind; see two_processes.py."""
     folder = tmp_path_factory.mktemp("two")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    shared = {
-        **os.environ,
-        "WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent / "src")]),
-    }
-    script = str(Path(__file__).with_name("two_processes.py"))
-    with contextlib.ExitStack() as stack:
-        processes = [
-            stack.enter_context(
-                subprocess.Popen(
-                    [sys.executable, script, str(folder)],
-                    env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    text=True,
-                )
-            )
-            for rank in range(2)
-        ]
-        outputs = [process.communicate(timeout=280)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
+    run_two(Path(__file__).with_name("two_processes.py"), str(folder))
     return folder
 
 
