@@ -1,6 +1,5 @@
 """Where what was stated does not agree with itself, or rules something out: warnings in whole sentences."""
 
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -9,7 +8,8 @@ from numpy.typing import NDArray
 from selbo.elicit.pictures import parameters_of
 from selbo.elicit.state import SMALLEST_DRAWN, State, labels_of
 from selbo.summary.beliefs import Belief
-from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
+from selbo.summary.partitions import Partition
+from selbo.summary.ranges import accuracy_range, class_ranges
 
 Array = NDArray[np.float64]
 
@@ -42,50 +42,6 @@ def warnings_of(state: State, partition: Partition, belief: Belief, s0: Array) -
         )
     found.append(_little_mass(state, partition, s0))
     return [text for text in found if text]
-
-
-def confidence_ranges(partition: Partition) -> Array:
-    """Smallest and largest value of the largest probability in each region, shape (R, 2)."""
-    if isinstance(partition, ScoreBins):
-        edges = np.array([0.0, *partition.edges.values, 1.0])
-        left, right = edges[:-1], edges[1:]
-        nearest = np.clip(0.5, left, right)
-        return np.stack([np.maximum(nearest, 1 - nearest), np.maximum(1 - left, right)], -1)
-    chance = 1 / partition.num_classes
-    if isinstance(partition, ConfidenceBins):
-        edges = np.array([chance, *partition.edges.values, 1.0])
-        return np.stack([edges[:-1], edges[1:]], -1)
-    if isinstance(partition, CornerShells):
-        edges = np.array([*partition.edges.values, 1.0])
-        shells = np.stack([edges[:-1], edges[1:]], -1)[::-1].repeat(partition.num_classes, axis=0)
-        return np.vstack([shells, [[chance, edges[0]]]])
-    return np.tile([chance, 1.0], (partition.num_regions, 1))
-
-
-def accuracy_range(partition: Partition, s0: Array) -> tuple[float, float]:
-    """Between which accuracies a calibrated classifier with this histogram must lie."""
-    low, high = s0 @ confidence_ranges(partition)
-    return float(low), float(high)
-
-
-def predicted_class(partition: Partition) -> list[int | None]:
-    """Class that is predicted in each region, or None where it may be several."""
-    if isinstance(partition, ScoreBins):
-        edges = [0.0, *partition.edges.values, 1.0]
-        return [0 if high <= 0.5 else 1 if low >= 0.5 else None for low, high in pairwise(edges)]
-    if isinstance(partition, CornerShells):
-        return [*list(range(partition.num_classes)) * len(partition.edges.values), None]
-    if isinstance(partition, ClassRegions):
-        return list(range(partition.num_classes))
-    return [None] * partition.num_regions
-
-
-def class_ranges(partition: Partition, s0: Array) -> Array:
-    """Smallest and largest share of predictions of each class that the histogram allows, shape (K, 2)."""
-    owner = predicted_class(partition)
-    least = np.array([sum(m for m, k in zip(s0, owner, strict=True) if k == c) for c in range(partition.num_classes)])
-    open_mass = sum(mass for mass, k in zip(s0, owner, strict=True) if k is None)
-    return np.stack([least, least + open_mass], -1)
 
 
 def _below_guessing(state: State) -> str:

@@ -5,12 +5,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from selbo.elicit.consistency import accuracy_range, class_ranges, confidence_ranges
 from selbo.elicit.pictures import confidence_masses, parameters_of
 from selbo.elicit.state import State, labels_of
 from selbo.summary.beliefs import Belief
 from selbo.summary.dirichlet import largest_entry
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, Partition
+from selbo.summary.ranges import accuracy_range, class_ranges, confidence_ranges
 
 Array = NDArray[np.float64]
 

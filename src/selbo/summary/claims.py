@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -10,12 +9,10 @@ import numpy as np
 from selbo import checks
 from selbo.summary.beliefs import Belief, Beta, Dirichlet, Uniform
 from selbo.summary.dirichlet import Array, LargestEntry, largest_entry
-from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
+from selbo.summary.partitions import Partition
+from selbo.summary.ranges import SAME_EDGE, accuracy_range, class_ranges, confidence_ranges, predicted_class
 
 Range = tuple[float, float]
-
-SAME_EDGE: Final = 1e-9
-"""Edges that differ by less are one: 1 - 0.9 is not 0.1 to the last digit."""
 
 MEAN_DEVIATION: Final = math.sqrt(2 / math.pi)
 """Mean distance of a normal variable from its mean, in standard deviations."""
@@ -107,9 +104,7 @@ def claims_of(
     variances = masses * (1 - masses) / (1 + concentration) * spread
     accuracy = None
     if bands:
-        accuracy = (sum(low * share for low, _, share in bands), sum(high * share for _, high, share in bands))
-        if known is not None:
-            accuracy = (known.expected, known.expected)
+        accuracy = accuracy_range(partition, masses) if known is None else (known.expected, known.expected)
     fractions = _fractions(partition, masses)
     if fractions is not None and known is not None:
         fractions = tuple((float(share), float(share)) for share in known.probabilities)
@@ -152,19 +147,11 @@ def _range(mass: float, concentration: float, num_inputs: int | None, level: flo
 
 def _bands(partition: Partition, masses: Array) -> list[tuple[float, float, float]]:
     """Bands of the largest probability and their masses, highest first; regions of the same band together."""
-    lowest = 1 / partition.num_classes
-    if isinstance(partition, ScoreBins):
-        limits = [_largest_of_two(*ends) for ends in pairwise([0.0, *partition.edges.values, 1.0])]
-    elif isinstance(partition, ConfidenceBins):
-        limits = list(pairwise([lowest, *partition.edges.values, 1.0]))
-    elif isinstance(partition, CornerShells):
-        shells = list(pairwise([*partition.edges.values, 1.0]))[::-1]
-        limits = [each for each in shells for _ in range(partition.num_classes)]
-        limits.append((lowest, partition.edges.values[0]))
-    else:
-        return []
+    limits = confidence_ranges(partition)
+    if (limits == [1 / partition.num_classes, 1.0]).all():
+        return []  # they do not tell
     found: list[tuple[float, float, float]] = []
-    for (low, high), mass in sorted(zip(limits, masses.tolist(), strict=True), reverse=True):
+    for (low, high), mass in sorted(zip(limits.tolist(), masses.tolist(), strict=True), reverse=True):
         if found and abs(found[-1][0] - low) < SAME_EDGE and abs(found[-1][1] - high) < SAME_EDGE:
             found[-1] = (*found[-1][:2], found[-1][2] + mass)
         else:
@@ -172,24 +159,11 @@ def _bands(partition: Partition, masses: Array) -> list[tuple[float, float, floa
     return found
 
 
-def _largest_of_two(low: float, high: float) -> Range:
-    """Of p and 1 - p, for p between two edges."""
-    return max(low, 1 - high, 0.5), max(high, 1 - low)
-
-
 def _fractions(partition: Partition, masses: Array) -> tuple[Range, ...] | None:
     """How often each class is predicted, as far as the regions tell."""
-    if isinstance(partition, ClassRegions):
-        return tuple((mass, mass) for mass in masses.tolist())
-    if isinstance(partition, ScoreBins):
-        ends = list(pairwise([0.0, *partition.edges.values, 1.0]))
-        below = math.fsum(mass for (_, high), mass in zip(ends, masses, strict=True) if high <= 0.5 + SAME_EDGE)
-        above = math.fsum(mass for (low, _), mass in zip(ends, masses, strict=True) if low >= 0.5 - SAME_EDGE)
-        return (below, 1 - above), (above, 1 - below)
-    if isinstance(partition, CornerShells):
-        shares = masses[:-1].reshape(-1, partition.num_classes).sum(0).tolist()
-        return tuple((share, share + float(masses[-1])) for share in shares)
-    return None
+    if all(each is None for each in predicted_class(partition)):
+        return None
+    return tuple((low, high) for low, high in class_ranges(partition, masses).tolist())
 
 
 def _percent(share: float) -> str:

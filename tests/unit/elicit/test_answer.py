@@ -6,17 +6,15 @@ import base64
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 
 from selbo.elicit.answer import answer
-from selbo.elicit.consistency import accuracy_range, class_ranges, confidence_ranges
 from selbo.elicit.pictures import confidence_masses, draws_of, intervals_of
 from selbo.elicit.state import RefusedError, partition_of, read_state
 from selbo.elicit.words import share
 from selbo.summary.beliefs import Beta, Uniform
 from selbo.summary.elicitation import expect
-from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
+from selbo.summary.partitions import ConfidenceBins, CornerShells, ScoreBins
 
 THREE = {"classes": 3, "regions": "shells", "accuracy": 0.8, "fractions": [0.6, 0.3, 0.1]}
 
@@ -202,29 +200,6 @@ def test_what_no_float_can_hold_is_refused_in_a_sentence() -> None:
         shown(accuracy=0.5001, regions="edges", edges=[0.01])
     assert refused.value.field == "regions"
     assert "`" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    "partition",
-    [ScoreBins([0.1, 0.45, 0.7]), CornerShells(4, [0.6, 0.9]), ClassRegions(3), ConfidenceBins([0.4, 0.8], 5)],
-    ids=lambda partition: type(partition).__name__,
-)
-def test_what_a_histogram_allows_holds_for_predictions(partition: object, seed: int) -> None:
-    """Accuracy and classes of random predictions lie in the ranges of their own histogram."""
-    draws = np.random.default_rng(seed)
-    probs = torch.from_numpy(draws.dirichlet(np.full(partition.num_classes, 0.5), 500))
-    regions = partition.assign(probs.log()).numpy()
-    top = probs.max(-1).values.numpy()
-    ranges = confidence_ranges(partition)
-    assert (ranges[regions, 0] <= top + 1e-12).all()
-    assert (top <= ranges[regions, 1] + 1e-12).all()
-    s0 = np.bincount(regions, minlength=partition.num_regions) / 500
-    low, high = accuracy_range(partition, s0)
-    assert low <= top.mean() <= high
-    predicted = np.bincount(probs.argmax(-1).numpy(), minlength=partition.num_classes) / 500
-    allowed = class_ranges(partition, s0)
-    assert (allowed[:, 0] <= predicted + 1e-12).all()
-    assert (predicted <= allowed[:, 1] + 1e-12).all()
 
 
 def test_confidence_is_never_negative() -> None:
