@@ -22,7 +22,7 @@ import torch
 from sklearn.datasets import load_breast_cancer, load_iris
 
 from selbo.cli.main import main
-from selbo.data.preprocessing import split
+from selbo.data.splits import split
 
 ROWS = 120
 LEFT = ["metrics.json", "model.json", "model.safetensors", "preprocessing.json", "report.html", "settings.json"]

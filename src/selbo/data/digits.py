@@ -8,8 +8,7 @@ from torch import Tensor
 
 from selbo import checks
 from selbo.data.dataset import LabelledData
-from selbo.data.preprocessing import split
-from selbo.data.splits import PARTS
+from selbo.data.splits import PARTS, split
 
 NUM_CLASSES: Final = 10
 NOISE: Final = 0.3

@@ -8,7 +8,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from selbo.data.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names, split
+from selbo.data.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names
+from selbo.data.splits import split
 from selbo.data.table import read_table
 from selbo.evaluation import calibrate, check_belief
 from selbo.evaluation.predict import Prediction, at_temperature

@@ -16,8 +16,8 @@ from selbo.data.preprocessing import (
     find_classes,
     fit_preprocessing,
     label_names,
-    split,
 )
+from selbo.data.splits import split
 from selbo.data.table import Table, read_table
 
 ALL = np.arange
