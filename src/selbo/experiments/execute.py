@@ -236,7 +236,7 @@ class Evaluation:
     def _histogram(self, clean: Prediction) -> dict[str, Any]:
         """Shares of the test predictions by region, beside what was believed."""
         recipe, count = self.spec.recipe, clean.probs.shape[-1]
-        if not recipe.partition:
+        if not recipe.believes:
             partition: Partition = (
                 ScoreBins(build.EQUAL_EDGES) if count == 2 else ConfidenceBins(build.CONFIDENCE_EDGES, count)
             )

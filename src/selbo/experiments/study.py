@@ -140,6 +140,11 @@ class Recipe:
         if self.objective in {"summary_elbo", "independent_summary"} and not self.belief:
             raise ValueError(f"`belief` must be given for the objective {self.objective!r}")
 
+    @property
+    def believes(self) -> bool:
+        """Whether a belief is given, and the objective looks at it."""
+        return bool(self.belief) and self.objective in {"cross_entropy", "summary_elbo", "independent_summary"}
+
 
 @dataclass(frozen=True)
 class EvaluationSpec:

@@ -69,7 +69,7 @@ def _draws_as_groups(plain: nn.Module, inputs: Tensor, weight: Tensor, bias: Ten
 def _channels_to_rows(outputs: Tensor, num_samples: int) -> Tensor:
     """Draws side by side in the channels, (B, S C, ...), to S blocks of rows, (S B, C, ...), in the same layout."""
     if outputs.ndim == 4 and outputs.is_contiguous(memory_format=torch.channels_last):
-        # BatchNorm of a GPU is six times as slow in the other layout (16 channels of 1024 images of 28 x 28)
+        # BatchNorm of a GPU is six times as slow in the other layout (docs/performance.md)
         by_place = outputs.permute(0, 2, 3, 1).unflatten(-1, (num_samples, -1))  # (B, H, W, S, C)
         rows: Tensor = by_place.permute(3, 0, 1, 2, 4).flatten(0, 1).permute(0, 3, 1, 2)
     else:

@@ -85,6 +85,17 @@ def labels_of(comparison: Results) -> dict[str, str]:
     return short if len(set(short.values())) == len(short) else titles
 
 
+IGNORE_BELIEFS: Final = frozenset({"elbo", "label_smoothing", "evidential"})
+"""Objectives without a summary: a belief in their recipe, which all methods of a study share, was not told to them."""
+
+
+def told_belief(run: Results) -> Results | None:
+    """The belief that a run was trained with, or None."""
+    objective = run.get("spec", {}).get("recipe", {}).get("objective")
+    told: Results | None = (run.get("histogram") or {}).get("belief")
+    return None if objective in IGNORE_BELIEFS else told
+
+
 def finished(method: Results) -> list[Results]:
     """Runs of a method that were trained and tested."""
     return [run for run in method["runs"] if run is not None and run["status"] == "finished" and run.get("conditions")]

@@ -12,7 +12,7 @@ from selbo.report.curves import entropy_histograms, reliability_diagrams
 from selbo.report.histograms import BELIEF, compare, legend_entries, total_variation
 from selbo.report.panels import FOOT, GUIDE, Grid, axis_of, filled, method_styles, plus_minus
 from selbo.report.study_curves import corruption_figure, has_corruption, has_sweep, sweep_figure
-from selbo.report.study_data import as_comparison, class_names_in, finished, labels_of, ood_sets
+from selbo.report.study_data import as_comparison, class_names_in, finished, labels_of, ood_sets, told_belief
 from selbo.report.study_scores import AGAINST, EFFECT, has_scores, independent_figure, scores_figure
 from selbo.report.style import TWO_COLUMNS, save, style
 
@@ -94,10 +94,7 @@ def _recolour(axes: "Axes", colour: str) -> None:
 
 
 def _told(comparison: Results) -> dict[str, list[Results]]:
-    runs = {
-        method["name"]: [run for run in finished(method) if (run.get("histogram") or {}).get("belief")]
-        for method in comparison["methods"]
-    }
+    runs = {method["name"]: [run for run in finished(method) if told_belief(run)] for method in comparison["methods"]}
     return {name: each for name, each in runs.items() if each}
 
 

@@ -9,7 +9,7 @@ from selbo.report.comparison import Results
 from selbo.report.histograms import POINTS_AN_INCH, Array
 from selbo.report.labels import number
 from selbo.report.panels import GUIDE, LEGEND, filled, method_styles, shortened
-from selbo.report.study_data import finished, interval_edges, labels_of
+from selbo.report.study_data import finished, interval_edges, labels_of, told_belief
 from selbo.report.style import INK, SMALL_SIZE, TEXT_SIZE, TWO_COLUMNS, new_figure, style, tidy
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _histogram(axes: "Axes", run: Results, colour: str, *, label: bool) -> None:
     shares = counts / max(counts.sum(), 1.0)
     axes.stairs(shares, edges, fill=True, color=colour, alpha=0.75, linewidth=0, label="scores")
     top = shares.max()
-    belief = (run.get("histogram") or {}).get("belief")
+    belief = told_belief(run)
     regions = None if belief is None else interval_edges(belief["regions"])
     if belief is not None and regions is not None:
         expected = np.asarray(belief["s0"]) / np.diff(regions) / len(counts)

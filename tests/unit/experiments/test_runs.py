@@ -443,3 +443,9 @@ def test_parts_that_no_seed_decides_are_read_once(monkeypatch: pytest.MonkeyPatc
         seeds.clear()
         tasks.task_of(DataSpec(name), EvaluationSpec(test=False), seed=7)
         assert set(seeds) == {expected}
+
+
+def test_a_belief_that_the_objective_ignores_is_not_kept() -> None:
+    recipe = replace(SUMMARY, objective="elbo")
+    assert not recipe.believes
+    assert execute.carry_out(replace(SPEC, recipe=recipe))["histogram"]["belief"] is None

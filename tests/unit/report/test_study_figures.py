@@ -380,3 +380,10 @@ def test_every_figure_names_its_study() -> None:
     results = fakes.scores_study()
     assert study_figures.available(results, results["comparisons"][0])[:2] == ["scores", "independent"]
     assert "scores" not in study_figures.available(results | {"study": "sst"}, results["comparisons"][0])
+
+
+@pytest.mark.parametrize(("objective", "told"), [("elbo", False), ("summary_elbo", True), ("cross_entropy", True)])
+def test_a_belief_that_an_objective_ignores_is_not_shown(objective: str, told: bool) -> None:
+    belief = {"s0": [0.5, 0.5]}
+    run = {"spec": {"recipe": {"objective": objective}}, "histogram": {"belief": belief, "masses": [0.4, 0.6]}}
+    assert study_data.told_belief(run) == (belief if told else None)
