@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+import sklearn.manifold  # noqa: F401  (its import draws random numbers, which the guard would hold against a test)
 import torch
 
 SEEDS_VARIABLE = "SELBO_TEST_SEEDS"

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from sklearn.manifold import TSNE  # noqa: F401  (imported here, because its import draws random numbers)
 
 from selbo.data import sst
 from selbo.evaluation.predict import Prediction, mixture, predict
