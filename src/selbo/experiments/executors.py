@@ -1,10 +1,11 @@
 """Who carries runs out: this process, processes of this machine, or a Ray cluster; the results are the same."""
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -12,9 +13,27 @@ import torch
 
 from selbo.experiments.execute import carry_out
 from selbo.experiments.store import Store
-from selbo.experiments.study import Recipe, RunSpec
+from selbo.experiments.study import RunSpec
 
 EXECUTORS: Final = ("processes", "here", "ray")
+
+_in_the_code = attrgetter(
+    "objective",
+    "batch_size",
+    "draws",
+    "precision",
+    "bayesian",
+    "kl_reduction",
+    "epsilon",
+    "annealing_steps",
+    "activation",
+    "partition",
+    "form",
+    "pool_draws",
+    "ema_decay",
+    "summary_inputs",
+)
+"""Of a recipe: the rest, such as weight decay, the weight of the KL, belief and concentration, is given to the code."""
 
 
 class Work(NamedTuple):
@@ -77,20 +96,20 @@ def here(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) 
 def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDone) -> None:
     """Several runs at a time, each in one of some processes.
 
-    A process that is free takes a run of the recipe that it had last, because what was compiled for it serves again.
+    A process that is free takes a run like the one it had last, because what was compiled for that serves again.
     """
     context = multiprocessing.get_context("spawn")  # a forked torch may hang
     waiting = list(works)
     with ExitStack() as stack:
         count = min(jobs, max(1, len(works)))
         free = [stack.enter_context(ProcessPoolExecutor(1, mp_context=context)) for _ in range(count)]
-        last: dict[ProcessPoolExecutor, Recipe] = {}
+        last: dict[ProcessPoolExecutor, RunSpec] = {}
         running: dict[Any, tuple[ProcessPoolExecutor, Work]] = {}
         while waiting or running:
             while waiting and free:
                 process = free.pop(0)
                 work = waiting.pop(next_for(last.pop(process, None), waiting, last.values()))
-                last[process] = work.spec.recipe
+                last[process] = work.spec
                 on_start(work.spec)
                 running[process.submit(do, work)] = process, work
             ended, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -106,12 +125,17 @@ def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDo
                     ) from error
 
 
-def next_for(own: Recipe | None, waiting: Sequence[Work], others: Iterable[Recipe]) -> int:
-    """Place of the run that a process takes: of its own recipe, else of one that no other has, else the first."""
-    recipes, taken = [work.spec.recipe for work in waiting], set(others)
-    if own is not None and own in recipes:
-        return recipes.index(own)
-    return next((i for i, recipe in enumerate(recipes) if recipe not in taken), 0)
+def next_for(own: RunSpec | None, waiting: Sequence[Work], others: Iterable[RunSpec]) -> int:
+    """Place of the run that a process takes: one like its own, else one like that of no other, else the first."""
+    codes, taken = [code_of(work.spec) for work in waiting], {code_of(spec) for spec in others}
+    if own is not None and code_of(own) in codes:
+        return codes.index(code_of(own))
+    return next((i for i, code in enumerate(codes) if code not in taken), 0)
+
+
+def code_of(spec: RunSpec) -> Hashable:
+    """What a compiled step is made for: runs that agree in it share the code."""
+    return spec.data, spec.model, _in_the_code(spec.recipe)
 
 
 def ray(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) -> None:

@@ -91,6 +91,7 @@ class Objective(nn.Module):
 
     for_bayesian: ClassVar[bool] = True
     for_plain: ClassVar[bool] = True
+    kl_factor: Tensor
 
     def __init__(
         self,
@@ -105,12 +106,23 @@ class Objective(nn.Module):
     ) -> None:
         super().__init__()
         self.num_data = checks.whole("num_data", num_data, at_least=1)
-        self.kl_weight = checks.non_negative("kl_weight", kl_weight)
+        self.register_buffer("kl_factor", torch.zeros(()), persistent=False)
+        self.kl_weight = kl_weight
         self.kl_reduction = checks.one_of("kl_reduction", kl_reduction, REDUCTIONS)
         self.kl_warmup = checks.whole("kl_warmup", kl_warmup, at_least=0)
         self.summary_weight = checks.non_negative("summary_weight", summary_weight)
         self.summary_warmup = checks.whole("summary_warmup", summary_warmup, at_least=0)
         self.estimator = checks.one_of("estimator", estimator, ESTIMATORS)
+
+    @property
+    def kl_weight(self) -> float:
+        """Factor of the KL divergence."""
+        return self._kl_weight
+
+    @kl_weight.setter
+    def kl_weight(self, weight: float) -> None:
+        self._kl_weight = checks.non_negative("kl_weight", weight)
+        self.kl_factor.fill_(weight)  # what compiled code reads, which so serves all weights
 
     @property
     def summary_names(self) -> tuple[str, ...]:
@@ -173,7 +185,8 @@ class Objective(nn.Module):
             kl=kl,
             log_summary=sum(log_summaries[1:], log_summaries[0]) if log_summaries else logits.new_zeros(()),
             num_data=self.num_data,
-            kl_weight=self.kl_weight * warm_up(step, self.kl_warmup),
+            kl_weight=(self.kl_factor if torch.compiler.is_compiling() else self.kl_weight)
+            * warm_up(step, self.kl_warmup),
             summary_weight=self.summary_weight * warm_up(step, self.summary_warmup),
             log_summaries=dict(zip(self.summary_names, log_summaries, strict=True)),
         )

@@ -379,14 +379,23 @@ def test_a_study_asks_for_the_sets_of_runs_that_are_missing(tmp_path: Path, monk
 # --- who takes which run ---
 
 
-def test_a_process_goes_on_with_its_recipe() -> None:
-    first, second, third = (replace(RECIPE, steps=steps) for steps in (7, 8, 9))
-    waiting = [executors.Work(replace(SPEC, recipe=recipe), "", "cpu") for recipe in (first, first, second, third)]
+def test_a_process_goes_on_with_what_it_has_compiled() -> None:
+    first, second, third = (replace(SPEC, recipe=replace(RECIPE, batch_size=size)) for size in (7, 8, 9))
+    waiting = [executors.Work(spec, "", "cpu") for spec in (first, first, second, third)]
     assert executors.next_for(None, waiting, []) == 0
     assert executors.next_for(second, waiting, [first]) == 2
+    assert executors.next_for(replace(second, seed=4), waiting, [first]) == 2
     assert executors.next_for(None, waiting, [first]) == 2
-    assert executors.next_for(RECIPE, waiting, [first, second]) == 3
-    assert executors.next_for(RECIPE, waiting, [first, second, third]) == 0
+    assert executors.next_for(SPEC, waiting, [first, second]) == 3
+    assert executors.next_for(SPEC, waiting, [first, second, third]) == 0
+
+
+@pytest.mark.parametrize(("field", "value"), [("kl_weight", 0.3), ("concentration", 7.0), ("weight_decay", 0.1)])
+def test_numbers_that_are_given_to_a_compiled_step_leave_it_alone(field: str, value: float) -> None:
+    changed = replace(SPEC, recipe=replace(RECIPE, **{field: value}))  # type: ignore[arg-type]
+    assert changed != SPEC
+    assert executors.code_of(changed) == executors.code_of(SPEC)
+    assert executors.code_of(replace(SPEC, data=replace(SPEC.data, train_size=11))) != executors.code_of(SPEC)
 
 
 def test_long_runs_start_first(tmp_path: Path) -> None:

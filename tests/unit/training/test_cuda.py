@@ -128,6 +128,7 @@ def test_several_summaries_in_the_graph(engine: str) -> None:
     torch.testing.assert_close(result.curve[:, 3], result.curve[:, 4:].sum(1), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # what torch 2.11 imports when it first compiles
 def test_a_step_that_cannot_be_captured_runs_eagerly_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: GraphEngine) -> None:
         raise RuntimeError("operation not permitted when stream is capturing")
