@@ -75,8 +75,9 @@ class Workers:
         return found
 
     def _borrowed(self, use: Callable[["_Worker"], Any]) -> Any:
+        starting = any(each.is_alive() for each in self.starters)
         try:
-            worker = self.free.get(timeout=self.limit)
+            worker = self.free.get(timeout=START_SECONDS if starting else self.limit)
         except queue.Empty:
             raise UnavailableError("Others are computing: try again in a few seconds.") from None
         try:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from selbo.elicit.state import RefusedError
-from selbo.elicit.workers import UnavailableError, Workers, _outcome
+from selbo.elicit.workers import UnavailableError, Workers, _outcome, _Worker
 from worker_tasks import perform
 
 LIMIT = 1.5
@@ -33,6 +33,25 @@ def test_another_process_answers(workers: Workers) -> None:
     found = workers.call("say", 5)
     assert found["value"] == 5
     assert found["process"] != os.getpid()
+
+
+def test_a_first_question_waits_for_a_start_that_takes_longer_than_questions_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began, go = threading.Event(), threading.Event()
+
+    def slowly(_: _Worker) -> None:
+        began.set()
+        go.wait(30)
+
+    monkeypatch.setattr(_Worker, "ensure_started", slowly)
+    monkeypatch.setattr(_Worker, "call", lambda *_: {"value": 7})
+    found = Workers(perform, count=1, limit=0.05)
+    found.start()
+    assert began.wait(30)
+    threading.Timer(0.3, go.set).start()
+    assert found.call("say") == {"value": 7}
+    found.close()
 
 
 def test_what_is_refused_keeps_its_field(workers: Workers) -> None:
