@@ -17,6 +17,7 @@ import selbo
 from selbo.report import figures, histograms, labels, style
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 IMAGES = Path(__file__).parent / "images"
@@ -26,6 +27,71 @@ STEPS = 1500
 LEARNING_RATE = 0.05
 CONCENTRATION = 1000.0
 ANNEALED = (1.0, 50.0)  # slope factor at the first and at the last step
+
+READABLE = 0.7  # what is stated about the noisy digits
+NUM_TRAIN = 400
+CONFIDENCE_BINS = 20
+
+
+def effect() -> Figure:
+    """Noisy digits: how sure a network is with and without a belief, beside how often it is right."""
+    images, numbers = noisy_digits()
+    partition = selbo.ConfidenceBins([0.3, 0.5, 0.7, 0.9], num_classes=10)
+    belief = selbo.expect(accuracy=READABLE, num_classes=10)
+    summary = selbo.SummaryLikelihood.for_data(partition, belief, NUM_TRAIN)
+    objectives = {
+        "Labels alone": selbo.CrossEntropy(NUM_TRAIN),
+        f"Labels, and “about {READABLE:.0%} can be read”".replace("%", " %"): selbo.CrossEntropy(NUM_TRAIN, summary),
+    }
+    with style.style():
+        figure = style.new_figure(width=style.TWO_COLUMNS, height=2.5)
+        panels = figure.subplots(1, len(objectives), sharey=True)
+        for axes, (title, objective), colour in zip(panels, objectives.items(), style.PALETTE, strict=False):
+            network = selbo.models.MLP((64, 128, 10), generator=torch.Generator().manual_seed(0))
+            train = images[:NUM_TRAIN], numbers[:NUM_TRAIN]
+            selbo.fit(network, objective, train, steps=1000, batch_size=128, learning_rate=1e-3, progress=False)
+            probs = selbo.predict(network, images[NUM_TRAIN:]).probs
+            confidence, predicted = (each.numpy() for each in probs.max(-1))
+            right = (predicted == numbers[NUM_TRAIN:].numpy()).mean()
+            draw_confidence(axes, confidence, right, colour=colour)
+            axes.set_title(title, fontweight="bold")
+        panels[0].set_ylabel("share of the test images")
+    return figure
+
+
+def draw_confidence(axes: Axes, confidence: np.ndarray, right: float, *, colour: str) -> None:
+    """A histogram of confidence, with its mean and the share of right answers as lines."""
+    shares, edges = np.histogram(confidence, bins=CONFIDENCE_BINS, range=(0, 1))
+    axes.stairs(shares / len(confidence), edges, fill=True, color=colour, linewidth=0)
+    axes.axvline(right, color=style.INK, linewidth=1.4, label=f"right: {right:.0%}".replace("%", " %"))
+    mean = confidence.mean()
+    said = f"says it is right: {mean:.0%}".replace("%", " %")
+    axes.axvline(mean, color=style.INK, linewidth=1.4, linestyle=(0, (2, 1.5)), label=said)
+    style.tidy(axes)
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_major_formatter(lambda value, _: labels.number(value))
+    axes.set_xlabel("confidence, the largest probability")
+    axes.legend(loc="upper left")
+
+
+def noisy_digits() -> tuple[torch.Tensor, torch.Tensor]:
+    """All digits of scikit-learn, with so much noise that a third cannot be read, in random order."""
+    from sklearn.datasets import load_digits
+
+    images, numbers = (torch.tensor(array) for array in load_digits(return_X_y=True))
+    generator = torch.Generator().manual_seed(0)
+    noisy = images.float() / 16 + 0.4 * torch.randn(images.shape, generator=generator)
+    order = torch.randperm(len(noisy), generator=generator)
+    return noisy[order], numbers[order]
+
+
+def trust() -> Figure:
+    """What histograms a belief still allows, at three concentrations."""
+    belief = selbo.expect(accuracy=0.8, class_fractions=[0.6, 0.4])
+    assert isinstance(belief, selbo.Beta)
+    return figures.dirichlet_process_draws(
+        generator=torch.Generator().manual_seed(1), base=belief, concentrations=(10.0, 50.0, 500.0), num_bins=10
+    )
 
 
 def belief_on_simplex() -> Figure:
@@ -124,8 +190,10 @@ def log_probs(logits: torch.Tensor) -> torch.Tensor:
 DRAWN: dict[str, Callable[[], Figure]] = {
     "belief_on_simplex": belief_on_simplex,
     "dirichlet_process_draws": dirichlet_process_draws,
+    "effect": effect,
     "summary_against_histogram": summary_against_histogram,
     "toy_repair": toy_repair,
+    "trust": trust,
 }
 
 
