@@ -1,7 +1,8 @@
 """Regenerate the pages of results from `results/`: `.venv/bin/python docs/results.py`.
 
 For each study a page with all tables, `docs/results/STUDY.md`, and the figures that stand in the documentation; and in
-`docs/results.md` the tables between the marks `<!-- table STUDY VARIANT TRACK NAME -->` and `<!-- end -->`.
+`docs/results.md` and `docs/comparison.md` the tables between the marks `<!-- table STUDY VARIANT TRACK NAME -->` and
+`<!-- end -->`. With a fifth word, such as `NLL,ECE`, only the columns stay whose names begin with one of these.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from typing import Any
 from selbo.experiments import runner
 from selbo.report import style
 from selbo.report.study_figures import FIGURES, available
-from selbo.report.study_tables import TRACKS, markdown, tables_of
+from selbo.report.study_tables import TRACKS, Table, markdown, tables_of
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGE = DOCS / "results.md"
+PAGES = (DOCS / "results.md", DOCS / "comparison.md")
 PICTURES = ("scores", "independent", "sweep", "corruption")
 """Figures that stand in the pages; the HTML report of a study has all of them."""
 
-MARKED = re.compile(r"(<!-- table (\S+) (\S+) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- table (\S+) (\S+) (\S+) (\S+)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 @cache
@@ -42,13 +43,23 @@ def refreshed(text: str) -> str:
     """A page with the tables between its marks made anew."""
 
     def table(match: re.Match[str]) -> str:
-        head, study, variant, track, name, tail = match.groups()
+        head, study, variant, track, name, words, tail = match.groups()
         found = gathered(study)
         (chosen,) = (each for each in found["comparisons"] if (each["variant"], each["track"]) == (variant, track))
         (made,) = (each for each in tables_of(found, chosen) if each.name == name)
-        return f"{head}\n{markdown(made)}\n{tail}"
+        return f"{head}\n{markdown(made if words is None else narrowed(made, words.split(',')))}\n{tail}"
 
     return MARKED.sub(table, text)
+
+
+def narrowed(table: Table, words: list[str]) -> Table:
+    """A table with its first column, and those whose names begin with one of some words."""
+    kept = [0, *(i for i, head in enumerate(table.heads) if i > 0 and head.label.startswith(tuple(words)))]
+    return table._replace(
+        heads=[table.heads[i] for i in kept],
+        rows=[[row[i] for i in kept] for row in table.rows],
+        align="".join(table.align[i] for i in kept),
+    )
 
 
 def full_page(study: str) -> str:
@@ -83,7 +94,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--no-pictures", action="store_true", help="tables only")
     arguments = parser.parse_args()
-    PAGE.write_text(refreshed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(refreshed(page.read_text(encoding="utf-8")), encoding="utf-8")
     (DOCS / "results").mkdir(exist_ok=True)
     for study in studies():
         (DOCS / "results" / f"{study}.md").write_text(full_page(study), encoding="utf-8")

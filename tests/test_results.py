@@ -12,19 +12,38 @@ import results  # noqa: E402
 from selbo.experiments import plan, runner  # noqa: E402
 from selbo.experiments.store import Store  # noqa: E402
 
-PAGE = results.PAGE.read_text(encoding="utf-8")
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in results.PAGES}
 
 
-def test_tables_of_the_page_are_those_of_the_results() -> None:
-    assert PAGE.count("<!-- table ") == PAGE.count("<!-- end -->") == len(results.MARKED.findall(PAGE)) > 0
-    assert results.refreshed(PAGE) == PAGE, "run `python docs/results.py`"
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_of_a_page_are_those_of_the_results(page: str) -> None:
+    text = PAGES[page]
+    assert text.count("<!-- table ") == text.count("<!-- end -->") == len(results.MARKED.findall(text)) > 0
+    assert results.refreshed(text) == text, "run `python docs/results.py`"
 
 
-def test_a_number_that_was_changed_is_found() -> None:
-    begin = PAGE.index("| ELBO |")
-    end = PAGE.index("\n", begin)
-    changed = PAGE[:begin] + "| ELBO | 0.001 |" + PAGE[end:]
-    assert results.refreshed(changed) == PAGE
+@pytest.mark.parametrize("page", PAGES)
+def test_a_number_that_was_changed_is_found(page: str) -> None:
+    text = PAGES[page]
+    begin = text.index("| ELBO |")
+    end = text.index("\n", begin)
+    changed = text[:begin] + "| ELBO | 0.001 |" + text[end:]
+    assert results.refreshed(changed) == text
+
+
+def test_tables_are_only_in_pages_that_are_refreshed() -> None:
+    marked = {path for path in (ROOT / "docs").rglob("*.md") if "<!-- table " in path.read_text(encoding="utf-8")}
+    assert marked == set(results.PAGES)
+
+
+def test_a_narrowed_table_keeps_the_columns_that_were_asked_for() -> None:
+    whole = results.tables_of(results.gathered("sst"), results.gathered("sst")["comparisons"][0])[0]
+    some = results.narrowed(whole, ["NLL", "ECE"])
+    kept = [i for i, head in enumerate(whole.heads) if i == 0 or head.label[:3] in ("NLL", "ECE")]
+    assert 1 < len(kept) < len(whole.heads)
+    assert some.heads == [whole.heads[i] for i in kept]
+    assert some.rows == [[row[i] for i in kept] for row in whole.rows]
+    assert list(some.align) == [whole.align[i] for i in kept]
 
 
 @pytest.mark.parametrize("study", results.studies())
