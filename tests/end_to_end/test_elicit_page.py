@@ -427,7 +427,7 @@ def test_copied_texts_are_those_of_the_page_and_run(page: Page) -> None:
     page.open("#k=2&name=healthy&name=ill&accuracy=0.9&shares=0.8,0.2&regions=equal&bins=10&trust=500")
     page.browser.send("Page.bringToFront")
     copied = {}
-    for kind in ("python", "command", "toml", "link"):
+    for kind in ("python", "sklearn", "command", "toml", "link"):
         page.click(f"[data-copy={kind}]")
         page.browser.until("document.getElementById('copied').textContent === 'Copied'")
         copied[kind] = page.js("navigator.clipboard.readText()")
@@ -435,6 +435,11 @@ def test_copied_texts_are_those_of_the_page_and_run(page: Page) -> None:
     names: dict[str, Any] = {}
     exec(copied["python"], names)
     assert names["summary"].s0.tolist() == pytest.approx(page.masses(), rel=1e-12)
+    exec(copied["sklearn"], names)
+    said = names["classifier"].get_params()
+    assert said["accuracy"] == 0.9
+    assert said["class_fractions"] == {"healthy": 0.8, "ill": 0.2}
+    assert said["concentration"] == 500.0
     assert shlex.split(copied["command"])[-6:] == [
         "--accuracy", "0.9", "--class-fractions", "healthy=0.8,ill=0.2", "--concentration", "500"
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The belief as text to copy: Python, a method of a study in TOML, a command. What cannot be said there is said so."""
+"""The belief as text to copy: Python, scikit-learn, a study in TOML, a command. What cannot be said is said so."""
 
 import shlex
 from typing import Any, Final
@@ -18,7 +18,7 @@ STUDY_CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.85, 0.95)
 TRAIN_BINS: Final = 10
 TRAIN_CORNERS: Final = 20
 TRAIN_CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.9)
-"""Regions that `selbo train` takes by itself; tests compare them with its own."""
+"""Regions that `selbo train` and `SummaryClassifier` take by themselves; tests compare them with theirs."""
 
 SAME_MASS: Final = 1e-9
 
@@ -27,8 +27,10 @@ def copies_of(state: State, belief: Belief, s0: Array) -> dict[str, dict[str, st
     """For each language a text, empty where there is none, and a note."""
     study, study_note = _study(state, s0)
     command, command_note = _command(state)
+    classifier, classifier_note = _classifier(state, belief)
     return {
         "python": {"text": _python(state, belief), "note": ""},
+        "sklearn": {"text": classifier, "note": classifier_note},
         "toml": {"text": study, "note": study_note},
         "command": {"text": command, "note": command_note},
     }
@@ -68,6 +70,31 @@ def _belief(state: State, belief: Belief) -> str:
     if state.fractions is None:
         return f"selbo.expect(accuracy={state.accuracy!r}, num_classes={state.classes})"
     return f"selbo.expect(accuracy={state.accuracy!r}, class_fractions={_listed(state.fractions)})"
+
+
+def _classifier(state: State, belief: Belief) -> tuple[str, str]:
+    """A classifier for scikit-learn, which sorts its classes: they are named, or have to be in that order."""
+    if state.source == "expect" and (state.regions == "classes" or _taken_by_train(state)):
+        arguments = [] if state.regions == "classes" else [f"accuracy={state.accuracy!r}"]
+        arguments.append(f"class_fractions={_fractions(state)}")
+    elif list(state.names) != sorted(state.names):
+        return "", "SummaryClassifier has its classes in sorted order: list them so here, or use the Python above."
+    else:
+        arguments = [f"belief={_belief(state, belief)}", f"partition={_partition(state)}"]
+    arguments.append(f"concentration={state.concentration!r}")
+    lines = ["import selbo", "", "classifier = selbo.SummaryClassifier(", *(f"    {each}," for each in arguments), ")"]
+    note = "Then classifier.fit(X, y). "
+    if state.names:
+        note += "The names must be those of the labels in y."
+    else:
+        note += "The classes are those of y in sorted order: text by alphabet, numbers by size."
+    return "\n".join([*lines, ""]), note
+
+
+def _fractions(state: State) -> str:
+    if not state.names:
+        return _listed(state.shares)
+    return "{" + ", ".join(f"{n!r}: {float(s)!r}" for n, s in zip(state.names, state.shares, strict=True)) + "}"
 
 
 def _listed(values: Any) -> str:

@@ -7,6 +7,7 @@ import shlex
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -77,6 +78,41 @@ def test_a_name_cannot_leave_its_comment() -> None:
     assert text.count("\n") == 6
     assert f"# classes: 0 = {nasty[0]!r}, 1 = {nasty[1]!r}\n" in text
     assert set(names) - {"__builtins__"} == {"selbo", "partition", "belief", "summary"}
+
+
+@pytest.mark.parametrize("state", [*TWO_NUMBERS, *HISTOGRAMS], ids=name_of)
+@pytest.mark.parametrize("named", [False, True])
+def test_the_classifier_is_fitted_and_has_the_same_summary(state: dict[str, Any], named: bool) -> None:
+    """Labels are not as frequent as stated, and come in another order than the classes."""
+    if named and state.get("classes", 2) > 3:
+        return
+    labels = [f"c{k:02}" if named else k for k in range(state.get("classes", 2))]
+    found = answer("belief", {**state, "names": labels if named else []})
+    names: dict[str, Any] = {}
+    exec(found["copies"]["sklearn"]["text"], names)
+    y = np.array([*labels[::-1] * 2, *labels[:1] * 3])
+    X = np.arange(len(y), dtype=np.float64).reshape(-1, 1)
+    fitted = names["classifier"].set_params(steps=1, hidden=(2,), draws=1, random_state=0).fit(X, y)
+    assert fitted.summary_.s0.tolist() == pytest.approx(found["s0"], rel=1e-9)
+    assert fitted.concentration_ == state.get("concentration", 1000.0)
+
+
+def test_a_classifier_that_sorts_its_classes_is_told_by_name_or_not_at_all() -> None:
+    said = {"names": ["yes", "no"], "accuracy": 0.9, "fractions": [0.2, 0.8]}
+    copy = answer("belief", said)["copies"]["sklearn"]
+    assert "class_fractions={'yes': 0.2, 'no': 0.8}" in copy["text"]
+    drawn = {"source": "draw", "heights": [3, 2, 1, 4], "regions": "edges", "edges": [0.1, 0.5, 0.9]}
+    copy = answer("belief", {**drawn, "names": ["yes", "no"]})["copies"]["sklearn"]
+    assert not copy["text"]
+    assert "sorted order" in copy["note"]
+    assert answer("belief", {**drawn, "names": ["no", "yes"]})["copies"]["sklearn"]["text"]
+
+
+def test_a_name_stays_a_word_in_the_code_of_the_classifier() -> None:
+    nasty = ["'); raise SystemExit #", '"""\\']
+    names: dict[str, Any] = {}
+    exec(answer("belief", {"names": nasty})["copies"]["sklearn"]["text"], names)
+    assert list(names["classifier"].class_fractions) == nasty
 
 
 @pytest.mark.parametrize("state", [*TWO_NUMBERS, *HISTOGRAMS], ids=name_of)
