@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,30 +34,44 @@ NUM_TRAIN = 400
 CONFIDENCE_BINS = 20
 
 
-def effect() -> Figure:
+def effect(*, narrow: bool = False) -> Figure:
     """Noisy digits: how sure a network is with and without a belief, beside how often it is right."""
+    width, height, shape = (style.ONE_COLUMN, 4.4, (2, 1)) if narrow else (style.TWO_COLUMNS, 2.5, (1, 2))
+    told = f"Labels, and “about {READABLE:.0%} can be read”".replace("%", " %")
+    with style.style():
+        figure = style.new_figure(width=width, height=height)
+        panels = figure.subplots(*shape, sharex=narrow, sharey=True)
+        for axes, believes, colour in zip(panels, (False, True), style.PALETTE, strict=False):
+            confidence, right = read_digits(believes=believes)
+            draw_confidence(axes, confidence, right, colour=colour)
+            axes.set_title(told if believes else "Labels alone", fontweight="bold")
+            if narrow or not believes:
+                axes.set_ylabel("share of the test images")
+        panels[-1].set_xlabel("confidence, the largest probability")
+        if not narrow:
+            panels[0].set_xlabel("confidence, the largest probability")
+    return figure
+
+
+def effect_narrow() -> Figure:
+    """The same for a phone."""
+    return effect(narrow=True)
+
+
+@cache
+def read_digits(*, believes: bool) -> tuple[np.ndarray, float]:
+    """Confidence of a network in each noisy test image, and its accuracy; trained with a belief or without."""
     images, numbers = noisy_digits()
     partition = selbo.ConfidenceBins([0.3, 0.5, 0.7, 0.9], num_classes=10)
     belief = selbo.expect(accuracy=READABLE, num_classes=10)
-    summary = selbo.SummaryLikelihood.for_data(partition, belief, NUM_TRAIN)
-    objectives = {
-        "Labels alone": selbo.CrossEntropy(NUM_TRAIN),
-        f"Labels, and “about {READABLE:.0%} can be read”".replace("%", " %"): selbo.CrossEntropy(NUM_TRAIN, summary),
-    }
-    with style.style():
-        figure = style.new_figure(width=style.TWO_COLUMNS, height=2.5)
-        panels = figure.subplots(1, len(objectives), sharey=True)
-        for axes, (title, objective), colour in zip(panels, objectives.items(), style.PALETTE, strict=False):
-            network = selbo.models.MLP((64, 128, 10), generator=torch.Generator().manual_seed(0))
-            train = images[:NUM_TRAIN], numbers[:NUM_TRAIN]
-            selbo.fit(network, objective, train, steps=1000, batch_size=128, learning_rate=1e-3, progress=False)
-            probs = selbo.predict(network, images[NUM_TRAIN:]).probs
-            confidence, predicted = (each.numpy() for each in probs.max(-1))
-            right = (predicted == numbers[NUM_TRAIN:].numpy()).mean()
-            draw_confidence(axes, confidence, right, colour=colour)
-            axes.set_title(title, fontweight="bold")
-        panels[0].set_ylabel("share of the test images")
-    return figure
+    summary = selbo.SummaryLikelihood.for_data(partition, belief, NUM_TRAIN) if believes else None
+    network = selbo.models.MLP((64, 128, 10), generator=torch.Generator().manual_seed(0))
+    train = images[:NUM_TRAIN], numbers[:NUM_TRAIN]
+    objective = selbo.CrossEntropy(NUM_TRAIN, summary)
+    selbo.fit(network, objective, train, steps=1000, batch_size=128, learning_rate=1e-3, progress=False)
+    prediction = selbo.predict(network, images[NUM_TRAIN:])
+    right = (prediction.classes == numbers[NUM_TRAIN:]).double().mean().item()
+    return prediction.probs.max(-1).values.numpy(), right
 
 
 def draw_confidence(axes: Axes, confidence: np.ndarray, right: float, *, colour: str) -> None:
@@ -70,7 +85,6 @@ def draw_confidence(axes: Axes, confidence: np.ndarray, right: float, *, colour:
     style.tidy(axes)
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(lambda value, _: labels.number(value))
-    axes.set_xlabel("confidence, the largest probability")
     axes.legend(loc="upper left")
 
 
@@ -191,6 +205,7 @@ DRAWN: dict[str, Callable[[], Figure]] = {
     "belief_on_simplex": belief_on_simplex,
     "dirichlet_process_draws": dirichlet_process_draws,
     "effect": effect,
+    "effect_narrow": effect_narrow,
     "summary_against_histogram": summary_against_histogram,
     "toy_repair": toy_repair,
     "trust": trust,
