@@ -32,6 +32,7 @@ ANNEALED = (1.0, 50.0)  # slope factor at the first and at the last step
 READABLE = 0.7  # what is stated about the noisy digits
 NUM_TRAIN = 400
 CONFIDENCE_BINS = 20
+NUM_SHOWN = 10
 
 
 def effect(*, narrow: bool = False) -> Figure:
@@ -97,6 +98,24 @@ def noisy_digits() -> tuple[torch.Tensor, torch.Tensor]:
     noisy = images.float() / 16 + 0.4 * torch.randn(images.shape, generator=generator)
     order = torch.randperm(len(noisy), generator=generator)
     return noisy[order], numbers[order]
+
+
+def cameras() -> Figure:
+    """Images of the tutorial, as its two cameras see them."""
+    from sklearn.datasets import load_digits
+
+    clean = torch.tensor(load_digits().images).float().unsqueeze(1) / 16
+    noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
+    with style.style():
+        figure = style.new_figure(width=style.TWO_COLUMNS, height=1.6)
+        grid = figure.subplots(2, NUM_SHOWN)
+        for row, (name, spread) in zip(grid, (("good", 0.3), ("poor", 0.5)), strict=True):
+            for axes, image in zip(row, (clean + spread * noise)[:NUM_SHOWN, 0], strict=True):
+                axes.imshow(image.numpy(), cmap="gray", vmin=-0.5, vmax=1.5)
+                axes.set(xticks=[], yticks=[])
+                axes.spines[:].set_visible(False)
+            row[0].set_ylabel(name)
+    return figure
 
 
 def trust() -> Figure:
@@ -204,6 +223,7 @@ def log_probs(logits: torch.Tensor) -> torch.Tensor:
 DRAWN: dict[str, Callable[[], Figure]] = {
     "belief_on_simplex": belief_on_simplex,
     "dirichlet_process_draws": dirichlet_process_draws,
+    "cameras": cameras,
     "effect": effect,
     "effect_narrow": effect_narrow,
     "summary_against_histogram": summary_against_histogram,
