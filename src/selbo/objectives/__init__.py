@@ -3,7 +3,9 @@
 from selbo.objectives.base import Objective, Terms
 from selbo.objectives.cross_entropy import CrossEntropy
 from selbo.objectives.elbo import ELBO
+from selbo.objectives.entropy_minimisation import EntropyMinimisation
 from selbo.objectives.evidential import Evidential
+from selbo.objectives.expectation_regularisation import ExpectationRegularisation
 from selbo.objectives.independent_summary import IndependentSummary
 from selbo.objectives.label_smoothing import LabelSmoothing
 from selbo.objectives.summary_elbo import SummaryELBO
@@ -11,7 +13,9 @@ from selbo.objectives.summary_elbo import SummaryELBO
 __all__ = [
     "ELBO",
     "CrossEntropy",
+    "EntropyMinimisation",
     "Evidential",
+    "ExpectationRegularisation",
     "IndependentSummary",
     "LabelSmoothing",
     "Objective",

@@ -13,7 +13,9 @@ from selbo.nn import to_bayesian
 from selbo.objectives import (
     ELBO,
     CrossEntropy,
+    EntropyMinimisation,
     Evidential,
+    ExpectationRegularisation,
     IndependentSummary,
     LabelSmoothing,
     Objective,
@@ -121,6 +123,14 @@ CASES = [
         bayesian=True,
         whole=True,
         shared=False,
+    ),
+    Case("entropy minimisation", EntropyMinimisation, bayesian=False, by_data=True),
+    Case(
+        "expectation regularisation",
+        lambda n: ExpectationRegularisation([0.5, 0.2, 0.3], n, temperature=0.7),
+        bayesian=False,
+        whole=True,
+        by_data=True,
     ),
     Case(
         "independent summary",

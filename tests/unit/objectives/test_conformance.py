@@ -25,7 +25,16 @@ from unit.objectives.cases import (
 
 import selbo
 from selbo.nn import forward_samples, kl_divergence, to_bayesian
-from selbo.objectives import ELBO, CrossEntropy, Evidential, IndependentSummary, LabelSmoothing, SummaryELBO
+from selbo.objectives import (
+    ELBO,
+    CrossEntropy,
+    EntropyMinimisation,
+    Evidential,
+    ExpectationRegularisation,
+    IndependentSummary,
+    LabelSmoothing,
+    SummaryELBO,
+)
 from selbo.objectives.base import warm_up
 
 EXACT = {"rtol": 1e-11, "atol": 1e-11}
@@ -313,6 +322,11 @@ def test_unlabelled_inputs_are_what_the_summary_is_about(case: Case) -> None:
         concentration = {"independent summary": [0.6, 0.9, 1.4], "independent summary, Bayesian": [1.6, 0.7]}
         parameters = torch.tensor(concentration.get(case.name, [1.0, 1.0, 1.0]), dtype=F64)
         expected = NUM_DATA * torch.distributions.Dirichlet(parameters).log_prob(log_probs.exp()).mean()
+    elif isinstance(objective, EntropyMinimisation):
+        expected = -NUM_DATA * torch.distributions.Categorical(logits=logits).entropy().mean()
+    elif isinstance(objective, ExpectationRegularisation):
+        mean, stated = (logits / 0.7).softmax(-1).mean(-2)[0], torch.tensor([0.5, 0.2, 0.3], dtype=F64)
+        expected = NUM_DATA * sum(p * (q / p).log() for p, q in zip(stated, mean, strict=True))
     else:
         expected = torch.stack([objective.summary(draw) for draw in log_probs]).mean()
     close(terms.log_summary, expected)
