@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from selbo import checks
-from selbo.data import acquire, cifar, digits, embeddings, fashion, mnist, sst, store, svhn
+from selbo.data import acquire, breast_cancer, cifar, digits, embeddings, fashion, mnist, sst, store, svhn
 from selbo.data.cifar_files import CIFAR10, CIFAR10_C
 from selbo.data.dataset import LabelledData
 from selbo.data.sentences import SST
@@ -74,6 +74,13 @@ SETS: Final[dict[str, DataSet]] = {
             PARTS,
             digits.digits,
             licence=digits.LICENCE,
+        ),
+        _set(
+            "breast-cancer",
+            "tumours described by 30 numbers, which come with scikit-learn",
+            PARTS,
+            breast_cancer.breast_cancer,
+            licence=breast_cancer.LICENCE,
         ),
         _set("mnist", "handwritten digits, unlike CIFAR-10", ("test",), mnist.mnist, mnist.MNIST),
         _set("mnist35", "fives against threes of MNIST", PARTS, mnist.mnist35, mnist.MNIST),

@@ -63,7 +63,7 @@ def noisy_digits(seed: int, *, num_train: int = 300, num_val: int = 150) -> Nois
     Returns:
         Training, validation, test and corrupted images, and photographs.
     """
-    datasets = _sklearn_datasets()
+    datasets = sklearn_datasets("the digits come")
     images, labels = (torch.tensor(array) for array in datasets.load_digits(return_X_y=True))
     images, labels = images.float() / GREY_LEVELS, labels.long()
     generator = torch.Generator().manual_seed(seed)
@@ -101,7 +101,7 @@ def digits(part: str, *, seed: int = 0) -> LabelledData:
         Features (N, 64) of type float32 between 0 and 1, the pixels row by row.
     """
     checks.one_of("part", part, PARTS)
-    images, labels = _sklearn_datasets().load_digits(return_X_y=True)
+    images, labels = sklearn_datasets("the digits come").load_digits(return_X_y=True)
     rows = getattr(split(labels, test_fraction=PART_SHARE, val_fraction=PART_SHARE, seed=seed), part)
     return LabelledData(
         name=f"digits {part}, split with seed {seed}",
@@ -133,9 +133,10 @@ def photograph_patches(datasets: Any, *, generator: torch.Generator) -> Tensor:
     return torch.cat(patches)
 
 
-def _sklearn_datasets() -> Any:
+def sklearn_datasets(what: str) -> Any:
+    """scikit-learn's module of data sets; ``what`` begins the sentence that is said if it is not there."""
     try:
         from sklearn import datasets
     except ImportError as error:
-        raise ValueError("the digits come with scikit-learn: pip install 'selbo[cli]'") from error
+        raise ValueError(f"{what} with scikit-learn: pip install 'selbo[cli]'") from error
     return datasets

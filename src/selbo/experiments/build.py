@@ -1,21 +1,24 @@
 """From the words of a study to the things of the library: network, partition, belief, objective."""
 
 import re
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from selbo import checks
 from selbo.data.imbalance import class_fractions, geometric_ratios
-from selbo.experiments.study import ModelSpec, Recipe
+from selbo.experiments.study import DataSpec, ModelSpec, Recipe
 from selbo.models import MLP, VGG11, ConvNet, LeNet
 from selbo.nn import to_bayesian
 from selbo.nn.gaussian import Relative, gaussians
 from selbo.objectives import (
     ELBO,
     CrossEntropy,
+    EntropyMinimisation,
     Evidential,
+    ExpectationRegularisation,
     IndependentSummary,
     LabelSmoothing,
     Objective,
@@ -44,7 +47,35 @@ SMALLEST_RELATIVE_STD: Final = 1e-20
 KNOWN_FRACTIONS: Final = {"cifar10-im": tuple(class_fractions(geometric_ratios(10)))}
 """Class fractions that a user is told, by data set; classes are equally frequent in the others."""
 
-BELIEF: Final = re.compile(r"(uniform|fractions|beta|expect|shells|empirical)(?:\(([^()]*)\))?")
+BELIEF: Final = re.compile(r"(uniform|fractions|beta|expect|shells|empirical)(?:\(([^();]*)(?:;([^();]*))?\))?")
+NUMBERS: Final = {"uniform": 0, "beta": 2, "shells": 3, "empirical": 0}
+"""How many numbers a belief has; `expect` and `fractions` have words for some."""
+
+MOST_STATED: Final = 0.995
+"""Accuracy that nobody states more than, however far off the belief is meant to be."""
+
+AT_USE: Final = re.compile(r"use([+-][0-9.]+)?")
+
+
+class Told(NamedTuple):
+    """What a user is told of the place that a belief is about.
+
+    Attributes:
+        fractions: Of each class.
+        accuracy: Share of the cases that can be decided; 0 if nothing is said of it.
+        elsewhere: Class fractions of the place that labels come from.
+    """
+
+    fractions: tuple[float, ...]
+    accuracy: float = 0.0
+    elsewhere: tuple[float, ...] = ()
+
+
+def told_of(data: DataSpec | str, num_classes: int) -> Told:
+    """What is known of a data set: where labels come from elsewhere, of the place of use."""
+    case = DataSpec(data) if isinstance(data, str) else data
+    equal = KNOWN_FRACTIONS.get(case.name, (1 / num_classes,) * num_classes)
+    return Told(case.use_fractions or equal, case.use_accuracy, case.label_fractions or equal)
 
 
 def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes: int, seed: int) -> nn.Module:
@@ -75,12 +106,15 @@ def partition_of(name: str, num_classes: int) -> Partition:
     """Regions by name.
 
     ``equal`` and ``unequal`` are the bins of the paper's binary experiments, ``shells`` the corners of its multiclass
-    ones, ``classes`` the predicted class and ``confidence`` the largest probability. With ``-published`` bins and
+    ones, ``corners`` the former for two classes and the latter for more, ``classes`` the predicted class and
+    ``confidence`` the largest probability. With ``-published`` bins and
     shells have the slope of 500 and the closed ends of the paper's code, and ``classes`` is its mean softmax; with
     ``-steep`` bins have that slope, but open ends.
     """
     kind, _, way = name.partition("-")
-    checks.one_of("partition", kind, ("equal", "unequal", "shells", "classes", "confidence"))
+    checks.one_of("partition", kind, ("equal", "unequal", "shells", "corners", "classes", "confidence"))
+    if kind == "corners":
+        kind = "equal" if num_classes == 2 else "shells"
     checks.one_of("partition after -", way, ("", "published", "steep"))
     steep: dict[str, Any] = {"slope": PUBLISHED_SLOPE, "space": "probability"} if way else {}
     if kind in {"equal", "unequal"}:
@@ -93,38 +127,42 @@ def partition_of(name: str, num_classes: int) -> Partition:
     return ConfidenceBins(edges, num_classes)
 
 
-def belief_of(text: str, num_classes: int, *, data: str = "", earlier: Tensor | None = None) -> Belief:
+def belief_of(text: str, num_classes: int, *, data: DataSpec | str = "", earlier: Tensor | None = None) -> Belief:
     """A belief by name.
 
-    ``uniform``; ``beta(a, b)``; ``expect(accuracy)``, with the class fractions that are known of the data;
-    ``fractions``, these fractions themselves, for regions by class; ``shells(corner, middle, centre)``, total masses of
-    the shells of all classes together; ``empirical``, the predictions of an earlier model.
+    ``uniform``; ``beta(a, b)``; ``expect(accuracy)``, with the class fractions that are known of the data, at the place
+    of use if there is one; ``fractions``, these fractions themselves, for regions by class; ``shells(corner, middle,
+    centre)``, total masses of the shells of all classes together; ``empirical``, the predictions of an earlier model.
+
+    An accuracy may be ``use``, what is stated of the place of use, or so much more or less, as ``use-0.05``. Other
+    fractions stand in ``fractions(...)``, and in ``expect(accuracy; ...)`` behind the accuracy: one number a class;
+    ``train``, those of the place that labels come from; or how much more frequent class 0 is said to be than it is, as
+    ``+0.1``, which the other classes give in proportion.
 
     Args:
         text: The words.
         num_classes: K.
-        data: Name of the data set, for its class fractions.
+        data: The data, or their name: what a user is told of them.
         earlier: Log-probabilities that an earlier model gave, for ``empirical``.
     """
     found = BELIEF.fullmatch(text.replace(" ", ""))
     if found is None:
         raise ValueError(f"`belief` must be such as uniform, beta(1,1), expect(0.9) or fractions, but got {text!r}")
-    kind, inner = found[1], found[2]
-    try:
-        numbers = [float(each) for each in inner.split(",")] if inner else []
-    except ValueError:
-        raise ValueError(f"`belief` must have numbers in its brackets, but got {text!r}") from None
-    if len(numbers) != {"uniform": 0, "fractions": 0, "beta": 2, "expect": 1, "shells": 3, "empirical": 0}[kind]:
+    kind, inner, behind = found.groups()
+    told = told_of(data, num_classes)
+    if kind == "expect":
+        return _expected(_accuracy(inner or "", told, text), tuple(_fractions(behind, told, num_classes, text)))
+    if behind is not None:
+        raise ValueError(f"`belief` can have class fractions behind an accuracy alone, but got {text!r}")
+    if kind == "fractions":
+        return Masses(_fractions(inner, told, num_classes, text))
+    numbers = _numbers(inner, text)
+    if len(numbers) != NUMBERS[kind]:
         raise ValueError(f"`belief` has the wrong number of numbers: {text!r}")
-    fractions = KNOWN_FRACTIONS.get(data, (1 / num_classes,) * num_classes)
     if kind == "uniform":
         return Uniform()
     if kind == "beta":
         return Beta(*numbers)
-    if kind == "expect":
-        return expect(numbers[0], class_fractions=list(fractions))
-    if kind == "fractions":
-        return Masses(fractions)
     if kind == "empirical":
         if earlier is None:
             raise ValueError("`belief` is 'empirical', but there are no predictions of an earlier model")
@@ -133,8 +171,46 @@ def belief_of(text: str, num_classes: int, *, data: str = "", earlier: Tensor | 
     return Masses([corner / num_classes] * num_classes + [middle / num_classes] * num_classes + [centre])
 
 
+@lru_cache(maxsize=64)
+def _expected(accuracy: float, fractions: tuple[float, ...]) -> Belief:
+    """Found once for all runs of a process: with many classes it takes a while."""
+    return expect(accuracy, class_fractions=fractions)
+
+
+def _numbers(inner: str | None, text: str) -> list[float]:
+    try:
+        return [float(each) for each in inner.split(",")] if inner else []
+    except ValueError:
+        raise ValueError(f"`belief` must have numbers in its brackets, but got {text!r}") from None
+
+
+def _accuracy(inner: str, told: Told, text: str) -> float:
+    if stated := AT_USE.fullmatch(inner):
+        if not told.accuracy:
+            raise ValueError(f"`belief` is {text!r}, but nothing is stated of the accuracy at the place of use")
+        return min(told.accuracy + float(stated[1] or 0), MOST_STATED)
+    numbers = _numbers(inner, text)
+    if len(numbers) != 1:
+        raise ValueError(f"`belief` has the wrong number of numbers: {text!r}")
+    return numbers[0]
+
+
+def _fractions(inner: str | None, told: Told, num_classes: int, text: str) -> list[float]:
+    if not inner:
+        return list(told.fractions)
+    if inner == "train":
+        return list(told.elsewhere)
+    numbers = _numbers(inner, text)
+    if len(numbers) == 1 and inner[0] in "+-":
+        first = told.fractions[0] + numbers[0]
+        return [first, *(share * (1 - first) / (1 - told.fractions[0]) for share in told.fractions[1:])]
+    if len(numbers) != num_classes:
+        raise ValueError(f"`belief` must have one fraction a class, {num_classes} of them, but got {text!r}")
+    return numbers
+
+
 def summary_of(
-    recipe: Recipe, *, num_data: int, num_classes: int, data: str, earlier: Tensor | None = None
+    recipe: Recipe, *, num_data: int, num_classes: int, data: DataSpec | str, earlier: Tensor | None = None
 ) -> SummaryLikelihood:
     """The summary of a recipe that has one."""
     published = recipe.partition.endswith("-published")
@@ -152,9 +228,9 @@ def summary_of(
 
 
 def objective_of(
-    recipe: Recipe, *, num_data: int, num_classes: int, data: str, earlier: Tensor | None = None
+    recipe: Recipe, *, num_data: int, num_classes: int, data: DataSpec | str, earlier: Tensor | None = None
 ) -> Objective:
-    """What is maximised."""
+    """What is maximised; of a method that is not a network, what reads its answers as logits."""
     weight, reduction = recipe.kl_weight, recipe.kl_reduction
     match recipe.objective:
         case "elbo":
@@ -163,13 +239,29 @@ def objective_of(
             return LabelSmoothing(recipe.epsilon, num_data, kl_weight=weight, kl_reduction=reduction)
         case "evidential":
             return Evidential(num_data, activation=recipe.activation, annealing_steps=recipe.annealing_steps)
+        case "entropy_minimisation" | "expectation_regularisation":
+            return _on_unlabelled(recipe, num_data, told_of(data, num_classes))
         case "independent_summary":
             belief = belief_of(recipe.belief, num_classes, data=data)
             return IndependentSummary(belief, num_data, kl_weight=weight, kl_reduction=reduction)
     summary = None
     if recipe.partition:
         summary = summary_of(recipe, num_data=num_data, num_classes=num_classes, data=data, earlier=earlier)
-    if recipe.objective == "cross_entropy":
-        return CrossEntropy(num_data, summary)
+    return _with_summary(recipe, num_data, summary)
+
+
+def _with_summary(recipe: Recipe, num_data: int, summary: SummaryLikelihood | None) -> Objective:
+    """An objective that may have a summary, or must."""
+    warmup = recipe.summary_warmup
+    if recipe.objective != "summary_elbo":
+        return CrossEntropy(num_data, summary, summary_warmup=warmup)
     assert summary is not None
-    return SummaryELBO(summary, num_data, kl_weight=weight, kl_reduction=reduction)
+    weight, reduction = recipe.kl_weight, recipe.kl_reduction
+    return SummaryELBO(summary, num_data, kl_weight=weight, kl_reduction=reduction, summary_warmup=warmup)
+
+
+def _on_unlabelled(recipe: Recipe, num_data: int, told: Told) -> Objective:
+    """An objective with a term on unlabelled inputs that is not a summary."""
+    if recipe.objective == "entropy_minimisation":
+        return EntropyMinimisation(num_data, recipe.unlabelled_weight)
+    return ExpectationRegularisation(told.fractions, num_data, recipe.unlabelled_weight)

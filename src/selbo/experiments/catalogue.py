@@ -4,7 +4,7 @@ import sys
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass, replace
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -54,11 +54,17 @@ def paper_values(study: str, variant: str) -> dict[str, Any]:
 
 
 def from_toml(content: Mapping[str, Any], *, where: str = "study") -> Study:
-    """A study from the content of a TOML file; a key that is not known is an error."""
-    known = {"name", "title", "paper", "seeds", "variants", "tracks"}
+    """A study from the content of a TOML file; a key that is not known is an error.
+
+    It may take the tracks of another file, ``tracks_of``, and ``leave_out`` some of their methods, by name.
+    """
+    known = {"name", "title", "paper", "seeds", "variants", "tracks", "tracks_of", "leave_out"}
     _only(content, known, where)
     variants = tuple(_variant(each, f"{where}: variants") for each in content["variants"])
-    tracks = tuple(_track(name, each, f"{where}: tracks.{name}") for name, each in content["tracks"].items())
+    tables = _toml(content["tracks_of"])["tracks"] if "tracks_of" in content else content["tracks"]
+    tracks = tuple(_track(name, each, f"{where}: tracks.{name}") for name, each in tables.items())
+    if left := tuple(content.get("leave_out", ())):
+        tracks = tuple(_without(track, left) for track in tracks)
     return Study(content["name"], content["title"], content["paper"], variants, tracks, content.get("seeds", 5))
 
 
@@ -89,6 +95,17 @@ def _track(name: str, content: Mapping[str, Any], where: str) -> Track:
             checks.one_of(f"chosen_with of {method.name}", method.chosen_with, known)
     reference = checks.one_of("reference", content["reference"], known)
     return Track(name, methods, reference, _made(EvaluationSpec, content.get("evaluation", {}), f"{where}.evaluation"))
+
+
+def _without(track: Track, names: tuple[str, ...]) -> Track:
+    """A track without some methods; the reference, and what others are chosen with, must stay."""
+    for name in names:
+        checks.one_of("leave_out", name, [method.name for method in track.methods])
+    methods = tuple(method for method in track.methods if method.name not in names)
+    needed = {track.reference, *(method.chosen_with for method in methods if method.chosen_with)}
+    if gone := sorted(needed & set(names)):
+        raise ValueError(f"`leave_out` must not name {gone[0]!r}, which other methods need")
+    return replace(track, methods=methods)
 
 
 def _method(content: Mapping[str, Any], shared: Mapping[str, Any], where: str) -> Method:

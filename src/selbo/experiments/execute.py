@@ -1,13 +1,9 @@
 """One run: train, predict, test, and put what was found into plain data."""
 
-import os
-import platform
-import subprocess
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from importlib import metadata
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -17,16 +13,16 @@ from selbo.data.dataset import LabelledData
 from selbo.evaluation import calibrate
 from selbo.evaluation.evaluate import evaluate_ood
 from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
-from selbo.experiments import build, outcomes
+from selbo.experiments import build, outcomes, rivals
+from selbo.experiments.provenance import made_by
 from selbo.experiments.study import RUN_FORMAT, RunSpec
 from selbo.experiments.tasks import Condition, Task, task_of
 from selbo.objectives import Objective
+from selbo.objectives.base import log_prob_of_labels
 from selbo.seeding import derive, generator_for
 from selbo.summary.partitions import ConfidenceBins, Partition, ScoreBins
 from selbo.training import Diverged, fit
-from selbo.version import __version__
 
-PACKAGES: Final = ("torch", "numpy", "scipy")
 IMAGES_AT_A_TIME: Final = 4096
 VECTORS_AT_A_TIME: Final = 1 << 15
 """Inputs of a prediction at a time: the weights are drawn once for all of them."""
@@ -42,6 +38,9 @@ SMALL_RUNS_ON_A_GPU: Final = 14
 
 LARGE_RUNS_ON_A_GPU: Final = 3
 """Runs of large networks on one GPU at a time (docs/performance.md)."""
+
+USE: Final = "use"
+"""The condition of tests at the place of use, where that is another one than the place that labels come from."""
 
 SCORE_BINS: Final = 50
 """Of the histogram of scores that is kept."""
@@ -66,12 +65,13 @@ def carry_out(spec: RunSpec, *, device: str = "cpu") -> dict[str, Any]:
     """
     begin = time.perf_counter()
     task = task_of(spec.data, spec.evaluation, seed=spec.seed)
+    parts = {part: getattr(task, part) for part in ("train", "val", "test", "use", "unlabelled")}
     result: dict[str, Any] = {
         "format": RUN_FORMAT,
         "id": spec.id,
         "spec": asdict(spec),
-        "data": {part: getattr(task, part).checksum for part in ("train", "val", "test")},
-        "sizes": {part: len(getattr(task, part)) for part in ("train", "val", "test")},
+        "data": {part: data.checksum for part, data in parts.items() if data is not None},
+        "sizes": {part: len(data) for part, data in parts.items() if data is not None},
         "made_by": made_by(device),
     }
     try:
@@ -99,35 +99,75 @@ def _earlier(spec: RunSpec, task: Task, *, device: str) -> Tensor:
 
 def _trained(spec: RunSpec, task: Task, *, device: str, member: int, earlier: Tensor | None = None) -> Member:
     recipe = spec.recipe
+    if recipe.objective in rivals.SCIKIT_LEARN:
+        objective = build.objective_of(
+            recipe, num_data=len(task.train), num_classes=task.train.num_classes, data=spec.data
+        )
+        return Member(rivals.scikit_learn(recipe, task.train, _unlabelled(task)), objective)
+    train = task.train.to(device).tensors()
+    found = _fitted(spec, task, train, device=device, member=member, earlier=earlier)
+    for _ in range(recipe.rounds):
+        inputs = _unlabelled(task).to(device).network_inputs()
+        seen = Evaluation(spec, task, [found], device).predict_inputs(inputs, spec.evaluation.draws)
+        more = rivals.with_pseudo_labels(train, inputs, seen.log_probs, recipe.threshold)
+        found = _fitted(spec, task, more, device=device, member=member, earlier=earlier)
+    return found
+
+
+def _unlabelled(task: Task) -> LabelledData:
+    if task.unlabelled is None:
+        raise ValueError("`data` must have a place of use for a method that looks at its inputs, but has none")
+    return task.unlabelled
+
+
+def _fitted(
+    spec: RunSpec, task: Task, train: tuple[Tensor, Tensor], *, device: str, member: int, earlier: Tensor | None
+) -> Member:
+    """A network trained on these examples; first without its summary, if the recipe says so."""
+    recipe = spec.recipe
     seed = spec.seed if member == 0 else derive(spec.seed, "member", member) % (1 << 31)
     num_classes = task.train.num_classes
-    inputs, labels = task.train.to(device).tensors()
+    inputs, labels = train
     network = build.network_of(spec.model, recipe, input_size=inputs[0].numel(), num_classes=num_classes, seed=seed)
     objective = build.objective_of(
-        recipe, num_data=len(labels), num_classes=num_classes, data=spec.data.name, earlier=earlier
+        recipe, num_data=len(labels), num_classes=num_classes, data=spec.data, earlier=earlier
     )
     selects = recipe.select != "last" or recipe.schedule == "plateau"
-    fit(
-        network,
-        objective,
-        (inputs, labels),
-        task.val.tensors() if selects else None,
-        unlabelled=task.val.to(device).network_inputs() if recipe.summary_inputs == "val" else None,
-        steps=recipe.steps,
-        batch_size=recipe.batch_size,
-        num_samples=recipe.draws if recipe.bayesian else 1,
-        optimizer=recipe.optimizer,
-        learning_rate=recipe.learning_rate,
-        schedule=recipe.schedule,
-        weight_decay=recipe.weight_decay,
-        augment=recipe.augment or None,
-        select=recipe.select,
-        precision=recipe.precision,
-        engine="auto" if spec.model.name in LARGE else "captured",
-        seed=seed,
-        device=device,
-        progress=False,
-    )
+    there = None
+    if recipe.summary_inputs == "val":
+        there = task.val
+    elif recipe.summary_inputs == "use" or recipe.objective in rivals.ON_UNLABELLED:
+        there = _unlabelled(task)
+        there = there.rows(range(min(recipe.unlabelled_inputs or len(there), len(there))))
+    stages = [(objective, recipe.steps, there)]
+    if recipe.pretraining:
+        without = replace(
+            recipe, objective="elbo" if recipe.bayesian else "cross_entropy", partition="", belief="", pretraining=0
+        )
+        before = build.objective_of(without, num_data=len(labels), num_classes=num_classes, data=spec.data)
+        stages.insert(0, (before, recipe.pretraining, None))
+    for maximised, steps, unlabelled in stages:
+        fit(
+            network,
+            maximised,
+            (inputs, labels),
+            task.val.tensors() if selects else None,
+            unlabelled=None if unlabelled is None else unlabelled.to(device).network_inputs(),
+            steps=steps,
+            batch_size=recipe.batch_size,
+            num_samples=recipe.draws if recipe.bayesian else 1,
+            optimizer=recipe.optimizer,
+            learning_rate=recipe.learning_rate,
+            schedule=recipe.schedule,
+            weight_decay=recipe.weight_decay,
+            augment=recipe.augment or None,
+            select=recipe.select,
+            precision=recipe.precision,
+            engine="auto" if spec.model.name in LARGE else "captured",
+            seed=seed,
+            device=device,
+            progress=False,
+        )
     return Member(network, objective)
 
 
@@ -155,7 +195,8 @@ class Evaluation:
     def predict_inputs(self, inputs: Tensor, draws: int) -> Prediction:
         """What the networks say of inputs that are on their device, on the CPU; in the precision of training."""
         at_a_time = VECTORS_AT_A_TIME if inputs.ndim == 2 else IMAGES_AT_A_TIME
-        compiled = self.spec.model.name in LARGE and torch.device(self.device).type == "cuda"
+        network = self.spec.recipe.objective not in rivals.SCIKIT_LEARN
+        compiled = network and self.spec.model.name in LARGE and torch.device(self.device).type == "cuda"
         if compiled:
             at_a_time = min(COMPILED_AT_A_TIME, len(self.task.test))
         predictions = []
@@ -185,20 +226,26 @@ class Evaluation:
             "val": self._condition(on_val, self.task.val.labels, level=None),
             "temperature": self.temperature,
         }
+        if self.task.use is not None:
+            found["val"]["nll_at_use"] = self._nll_at_use(on_val)
         if not evaluation.test:
             return found
         clean = self.predict(self.task.test, evaluation.draws)
         labels = self.task.test.labels
         conditions = {"clean": self._condition(clean, labels, level=0.0)}
+        shown = clean
+        if self.task.use is not None:
+            shown, conditions[USE] = self._at_use(self.task.use, on_val)
+            labels = self.task.use.labels
         draws = evaluation.corrupted_draws or evaluation.draws
         for condition, seen in self._corrupted(draws):
             conditions[condition.name] = self._condition(seen, condition.data.labels, level=condition.level)
         found |= {
             "conditions": conditions,
             "ood": {name: self._foreign(clean, name, data) for name, data in self.task.foreign.items()},
-            "histogram": self._histogram(clean),
-            "reliability": outcomes.reliability_of(clean, labels),
-            "score_histogram": score_histogram(clean),
+            "histogram": self._histogram(shown),
+            "reliability": outcomes.reliability_of(shown, labels),
+            "score_histogram": score_histogram(shown),
         }
         if evaluation.scores:
             found["map"] = map_of(self.task.test, clean)
@@ -226,6 +273,36 @@ class Evaluation:
             found["scaled"] = scaled["metrics"]
         return found
 
+    def _at_use(self, use: LabelledData, on_val: Prediction) -> tuple[Prediction, dict[str, Any]]:
+        """Predictions at the place of use, corrected if the recipe says so, and their metrics."""
+        draws, recipe = self.spec.evaluation.draws, self.spec.recipe
+        seen = self.predict(use, draws)
+        if not recipe.correction:
+            return seen, self._condition(seen, use.labels, level=None)
+        correction = rivals.Correction(
+            recipe.correction,
+            train=self.task.train,
+            known=build.told_of(self.spec.data, use.num_classes).fractions,
+            unlabelled=lambda: self.predict(_unlabelled(self.task), draws),
+            val=on_val,
+            val_labels=self.task.val.labels,
+        )
+        plain = correction(seen, lambda each: each)
+        found = outcomes.condition(plain.prediction, use.labels) | {"fractions": list(plain.fractions)}
+        if (temperature := self.temperature) is not None:
+            scaled = correction(seen, lambda each: at_temperature(each, temperature))
+            found["scaled"] = outcomes.condition(scaled.prediction, use.labels)["metrics"]
+        return plain.prediction, found
+
+    def _nll_at_use(self, on_val: Prediction) -> float | None:
+        """Validation NLL with every class as frequent as at the place of use; None if it is not finite."""
+        val, fractions = self.task.val, build.told_of(self.spec.data, self.task.val.num_classes).fractions
+        nll = -log_prob_of_labels(on_val.log_probs.double()[None], val.labels)[0]
+        by_class = [nll[val.labels == k].mean().item() for k in range(len(fractions)) if val.class_counts[k]]
+        there = [share for share, count in zip(fractions, val.class_counts, strict=True) if count]
+        found = math.fsum(share * each for share, each in zip(there, by_class, strict=True)) / math.fsum(there)
+        return found if math.isfinite(found) else None
+
     def _foreign(self, clean: Prediction, name: str, data: LabelledData) -> dict[str, Any]:
         foreign = self.predict(data, self.spec.evaluation.corrupted_draws or self.spec.evaluation.draws)
         found = {"name": data.name, "entropy": outcomes.entropies(clean, foreign), **_apart(clean, foreign)}
@@ -245,7 +322,7 @@ class Evaluation:
             recipe,
             num_data=len(self.task.train),
             num_classes=count,
-            data=self.spec.data.name,
+            data=self.spec.data,
             earlier=self.earlier,
         )
         return {
@@ -298,41 +375,3 @@ def _places(checksum: str, test: LabelledData) -> list[list[float]]:
         found = TSNE(init="pca", perplexity=perplexity, random_state=0, n_jobs=1).fit_transform(flat)
         _PLACES[checksum] = found.tolist()
     return _PLACES[checksum]
-
-
-def made_by(device: str) -> dict[str, Any]:
-    """Code, packages and machine."""
-    machine = platform.machine()
-    if device.startswith("cuda"):
-        machine = torch.cuda.get_device_name(torch.device(device))
-    return {
-        "selbo": __version__,
-        "code": code_version(),
-        "python": platform.python_version(),
-        **{name: metadata.version(name) for name in PACKAGES},
-        "machine": machine,
-        "threads": torch.get_num_threads(),
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
-
-
-def code_version() -> str | None:
-    """Commit of the source tree, with a plus if it was changed; None for an installed package."""
-    if found := os.environ.get("SELBO_CODE_VERSION"):
-        return found
-    here = Path(__file__).parent
-    try:
-        told = subprocess.run(
-            ["git", "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"],
-            cwd=here,
-            capture_output=True,
-            text=True,
-            timeout=5,
-            check=True,
-        )
-        tracked = subprocess.run(
-            ["git", "ls-files", "--error-unmatch", __file__], cwd=here, capture_output=True, timeout=5, check=False
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return told.stdout.strip() if tracked.returncode == 0 else None

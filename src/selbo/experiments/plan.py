@@ -29,9 +29,9 @@ def tuning_jobs(study: Study, tracks: Sequence[str]) -> Iterator[Job]:
 
 
 def tuning_spec(variant: Variant, track: Track, recipe: Recipe) -> RunSpec:
-    """A run that looks at validation data only."""
+    """A run that looks at validation data only, at all of them."""
     evaluation = EvaluationSpec(draws=track.evaluation.draws, test=False)
-    return RunSpec(variant.data, variant.model, recipe, evaluation, TUNING_SEED)
+    return RunSpec(replace(variant.data, val_size=0), variant.model, recipe, evaluation, TUNING_SEED)
 
 
 def final_jobs(

@@ -87,6 +87,8 @@ def reproduce(
     run = _Carrying(store, BY_NAME[checks.one_of("executor", executor, BY_NAME)], jobs, device, listener)
     tuning = [job.spec for job in plan.tuning_jobs(study, chosen)]
     later = len(list(plan.final_jobs(study, chosen, range(count), {})))
+    if helpers:
+        run.sets([spec for spec in tuning if spec.data.labels], helpers)
     run.all(tuning, also=later)
     final = [job.spec for job in plan.final_jobs(study, chosen, range(count), val_nll(store, study, chosen))]
     if helpers:
@@ -169,8 +171,14 @@ def val_nll(store: Store, study: Study, tracks: Sequence[str]) -> dict[str, floa
         result = store.read(job.spec)
         if result is not None:
             finished = result["status"] == "finished"
-            found[job.spec.id] = result["val"]["metrics"]["nll"] if finished else None
+            found[job.spec.id] = _nll_to_choose_by(result["val"]) if finished else None
     return found
+
+
+def _nll_to_choose_by(val: dict[str, Any]) -> float | None:
+    """NLL of the validation data; with the class fractions of the place of use, if that is another place."""
+    nll: float | None = val.get("nll_at_use", val["metrics"]["nll"])
+    return nll
 
 
 def _write_manifest(folder: Path, study: Study, tracks: Sequence[str], seeds: int) -> None:

@@ -16,33 +16,99 @@ RUN_FORMAT: Final = "selbo-run-1"
 """Enters the hash of a run: a change of it makes all earlier results those of other runs."""
 
 TRACKS: Final = ("published", "selbo")
-OBJECTIVES: Final = ("cross_entropy", "label_smoothing", "evidential", "elbo", "summary_elbo", "independent_summary")
+OBJECTIVES: Final = (
+    "cross_entropy",
+    "label_smoothing",
+    "evidential",
+    "elbo",
+    "summary_elbo",
+    "independent_summary",
+    "entropy_minimisation",
+    "expectation_regularisation",
+    "label_spreading",
+    "logistic_self_training",
+)
 STARTS: Final = ("network", "published", "relative")
 SUITES: Final = ("", "noise", "mnist-c", "cifar10-c", "cifar10-im-c")
 
 
-ADDED_LATER: Final = {"recipe": ("summary_inputs",)}
+ADDED_LATER: Final = {
+    "data": (
+        "labels",
+        "label_fractions",
+        "use_fractions",
+        "use_noise",
+        "use_corruption",
+        "use_accuracy",
+        "unlabelled",
+        "val_size",
+        "standardised",
+    ),
+    "recipe": (
+        "summary_inputs",
+        "summary_warmup",
+        "pretraining",
+        "unlabelled_inputs",
+        "unlabelled_weight",
+        "correction",
+        "rounds",
+        "threshold",
+        "neighbours",
+        "clamping",
+        "inverse_penalty",
+    ),
+}
 """Fields that came after results had been published: at their defaults they do not enter the hash of a run, so that it
 stays what it was."""
 
-SUMMARY_INPUTS: Final = ("train", "val")
+SUMMARY_INPUTS: Final = ("train", "val", "use")
+CORRECTIONS: Final = ("", "known", "em", "bbse")
 
 
 @dataclass(frozen=True)
 class DataSpec:
     """The data of a run.
 
+    With ``labels`` there are two places: labels come from one, and the network is used in another, of which there are
+    inputs without labels (`selbo.experiments.places`).
+
     Attributes:
         name: Of a set in `selbo.data.catalogue`.
         train_size: Number of training examples, drawn with the seed of the run; all if 0.
         encoder: Of sentences; the one in the store if empty.
         generated: Tiny data of the same shape, made on the spot, in the place of the real ones.
+        labels: Number of labelled training examples, where the rest may serve without labels; 0 for one place only.
+        label_fractions: Fraction of each class where labels come from; as the data have it if empty.
+        use_fractions: Fraction of each class at the place of use; as the data have it if empty.
+        use_noise: Weight of the noise that features are mixed with at the place of use.
+        use_corruption: Of images at the place of use: ``fog`` of MNIST-C, ``fog 3`` of CIFAR-10-C.
+        use_accuracy: What a user states of the place of use: the share of cases that can be decided.
+        unlabelled: Number of inputs of the place of use, without labels; as many as there are if 0.
+        val_size: Number of validation examples, drawn with the seed; all if 0, as in runs that settings are chosen by.
+        standardised: Whether features are brought to mean 0 and spread 1 over the training part, which needs no label.
     """
 
     name: str
     train_size: int = 0
     encoder: str = ""
     generated: bool = False
+    labels: int = 0
+    label_fractions: tuple[float, ...] = ()
+    use_fractions: tuple[float, ...] = ()
+    use_noise: float = 0.0
+    use_corruption: str = ""
+    use_accuracy: float = 0.0
+    unlabelled: int = 0
+    val_size: int = 0
+    standardised: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("label_fractions", "use_fractions"):
+            if getattr(self, name):
+                checks.simplex(name, getattr(self, name))
+        elsewhere = any(getattr(self, name) != getattr(DataSpec, name) for name in ADDED_LATER["data"])
+        if elsewhere and not self.labels:
+            raise ValueError("`labels` must be given for data with a place of use, but is 0")
 
 
 @dataclass(frozen=True)
@@ -95,8 +161,19 @@ class Recipe:
         pool_draws: One histogram for all draws.
         ema_decay: Memory of the histogram; 0 for none.
         members: Networks of an ensemble.
-        summary_inputs: What the summary speaks of: ``train``, the training inputs, or ``val``, those of the validation
-            set, without their labels.
+        summary_inputs: What the summary speaks of: ``train``, the training inputs; ``val``, those of the validation
+            set, without their labels; or ``use``, unlabelled ones of the place of use.
+        summary_warmup: Steps over which the summary term grows in.
+        pretraining: Steps of training without the summary, before all others.
+        unlabelled_inputs: How many of the unlabelled inputs are looked at; all if 0.
+        unlabelled_weight: Of the term on unlabelled inputs, in entropy minimisation and expectation regularisation.
+        correction: Of predictions at the place of use, by the ratio of class fractions: ``known`` ones, or estimated
+            by ``em`` or ``bbse``; see `selbo.evaluation.shift`.
+        rounds: Of self-training: the network is trained anew with its own predictions for unlabelled inputs as labels.
+        threshold: Confidence from which a prediction becomes a label.
+        neighbours: Of label spreading; a Gaussian kernel if 0.
+        clamping: Of label spreading, how far labels may change.
+        inverse_penalty: Of logistic regression, C.
     """
 
     objective: str
@@ -128,9 +205,20 @@ class Recipe:
     ema_decay: float = 0.0
     members: int = 1
     summary_inputs: str = "train"
+    summary_warmup: int = 0
+    pretraining: int = 0
+    unlabelled_inputs: int = 0
+    unlabelled_weight: float = 1.0
+    correction: str = ""
+    rounds: int = 0
+    threshold: float = 0.9
+    neighbours: int = 7
+    clamping: float = 0.2
+    inverse_penalty: float = 1.0
 
     def __post_init__(self) -> None:
         checks.one_of("objective", self.objective, OBJECTIVES)
+        checks.one_of("correction", self.correction, CORRECTIONS)
         checks.one_of("summary_inputs", self.summary_inputs, SUMMARY_INPUTS)
         checks.one_of("start", self.start, STARTS)
         if self.objective in {"elbo", "summary_elbo", "independent_summary"} and not self.bayesian:

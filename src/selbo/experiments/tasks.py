@@ -1,6 +1,6 @@
 """What a run is trained and tested on: parts, corrupted test sets one at a time, and foreign inputs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
@@ -14,7 +14,8 @@ from selbo.data.corruptions import cifar as cifar_corruptions
 from selbo.data.corruptions import mnist as mnist_corruptions
 from selbo.data.dataset import LabelledData
 from selbo.data.imbalance import imbalanced_indices
-from selbo.experiments.kept import kept
+from selbo.experiments.kept import Making, kept
+from selbo.experiments.places import corrupted_parts, places_of
 from selbo.experiments.study import DataSpec, EvaluationSpec
 from selbo.seeding import generator_for
 
@@ -29,8 +30,16 @@ SHAPES: Final = {
     "mnist35": (1, 28, 28),
     "cifar10": (3, 32, 32),
     "cifar10-im": (3, 32, 32),
+    "digits": (64,),
+    "breast-cancer": (30,),
 }
 """Of the inputs of the sets that studies train on."""
+
+TEN_CLASSES: Final = ("cifar10", "cifar10-im", "digits")
+"""Those of them with ten classes; the others have two."""
+
+SPLIT_BY_SEED: Final = ("digits", "breast-cancer")
+"""Small sets, whose parts are drawn anew with every seed where there are two places."""
 
 
 class Condition(NamedTuple):
@@ -51,6 +60,8 @@ class Task:
         test: To test on.
         corrupted: Corrupted test sets, made one at a time.
         foreign: Inputs from elsewhere, by name.
+        use: To test on at the place of use, if that is another one than where labels come from.
+        unlabelled: Inputs of the place of use.
     """
 
     train: LabelledData
@@ -58,15 +69,27 @@ class Task:
     test: LabelledData
     corrupted: Callable[[], Iterator[Condition]]
     foreign: dict[str, LabelledData]
+    use: LabelledData | None = None
+    unlabelled: LabelledData | None = None
 
 
 def task_of(data: DataSpec, evaluation: EvaluationSpec, *, seed: int) -> Task:
     """The data of a run; what was drawn of them depends on the data and the seed, never on the method."""
+    if data.labels:
+        return _two_places(data, seed)
     drawn = data.generated or data.name == "mnist35"  # the parts of other sets are the same for all seeds
     parts = {part: _part(data, part, seed if drawn else 0) for part in ("train", "val", "test")}
     names = [*evaluation.ood, *(name for name in evaluation.ood_if_present if data.generated or _present(name))]
     foreign = {name: _foreign(name, data) for name in names} if evaluation.test else {}
     return Task(**parts, corrupted=lambda: corrupted_sets(data, evaluation, parts["test"]), foreign=foreign)
+
+
+@lru_cache(maxsize=8)
+def _two_places(data: DataSpec, seed: int) -> Task:
+    whole = DataSpec(data.name, encoder=data.encoder, generated=data.generated)
+    split = seed if data.name in SPLIT_BY_SEED or data.generated else 0
+    parts = places_of(data, *(_part(whole, part, split) for part in ("train", "val", "test")), seed=seed)
+    return Task(**parts._asdict(), corrupted=lambda: iter(()), foreign={})
 
 
 @lru_cache(maxsize=8)
@@ -77,6 +100,8 @@ def _part(data: DataSpec, part: str, seed: int) -> LabelledData:
         return mnist.mnist35(part, train_size=data.train_size or None, seed=seed)
     if data.name == "sst":
         return sst.sst(part, embedding=data.encoder or None)
+    if data.name in SPLIT_BY_SEED:
+        return catalogue.load(data.name, part, seed=seed)
     return catalogue.load(data.name, part)
 
 
@@ -125,8 +150,10 @@ class GeneratedSet:
         return kept(self.name, self.make)
 
 
-def generated_sets(data: DataSpec, evaluation: EvaluationSpec) -> list[GeneratedSet]:
+def generated_sets(data: DataSpec, evaluation: EvaluationSpec) -> Sequence[Making]:
     """The corrupted sets of images that a run will have generated, if they are not kept yet; none that are official."""
+    if data.labels:
+        return corrupted_parts(data)
     if data.generated or not evaluation.test:
         return []
     if evaluation.suite == "mnist-c" and not store.present(mnist.MNIST_C):
@@ -197,7 +224,7 @@ def _corrupted_trial(test: LabelledData, name: str, severity: int) -> LabelledDa
 def generated(name: str, part: str, *, seed: int) -> LabelledData:
     """Tiny data of the shape of a set: classes that can just be told apart."""
     shape = SHAPES[name]
-    num_classes = 10 if name.startswith("cifar10") else 2
+    num_classes = 10 if name in TEN_CLASSES else 2
     count = SMOKE_TRAIN if part == "train" else SMOKE_TEST
     generator = generator_for(seed, "generated", name, part)
     labels = torch.arange(count) % num_classes

@@ -6,9 +6,18 @@ import pytest
 import torch
 
 from selbo.experiments import build
-from selbo.experiments.study import ModelSpec, Recipe
+from selbo.experiments.study import DataSpec, ModelSpec, Recipe
 from selbo.nn.gaussian import gaussians
-from selbo.objectives import ELBO, CrossEntropy, Evidential, IndependentSummary, LabelSmoothing, SummaryELBO
+from selbo.objectives import (
+    ELBO,
+    CrossEntropy,
+    EntropyMinimisation,
+    Evidential,
+    ExpectationRegularisation,
+    IndependentSummary,
+    LabelSmoothing,
+    SummaryELBO,
+)
 from selbo.summary.beliefs import Beta, Masses, Uniform
 from selbo.summary.elicitation import expect
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
@@ -23,6 +32,8 @@ MLP = ModelSpec("mlp", hidden=(5,))
         ("unequal", 2, ScoreBins, 7),
         ("equal-published", 2, ScoreBins, 10),
         ("shells", 10, CornerShells, 21),
+        ("corners", 2, ScoreBins, 10),
+        ("corners", 10, CornerShells, 21),
         ("shells-published", 10, CornerShells, 21),
         ("classes", 10, ClassRegions, 10),
         ("confidence", 10, ConfidenceBins, 6),
@@ -67,6 +78,59 @@ def test_class_fractions_are_those_that_a_user_is_told() -> None:
     torch.testing.assert_close(build.belief_of("fractions", 4).masses(ClassRegions(4)), torch.full((4,), 0.25).double())
 
 
+CASE = DataSpec("sst", labels=9, label_fractions=(0.9, 0.1), use_fractions=(0.6, 0.4), use_accuracy=0.85)
+
+
+@pytest.mark.parametrize(
+    ("text", "accuracy", "fractions"),
+    [
+        ("expect(0.9)", 0.9, [0.6, 0.4]),
+        ("expect(use)", 0.85, [0.6, 0.4]),
+        ("expect(use - 0.05)", 0.8, [0.6, 0.4]),
+        ("expect(use + 0.1)", 0.95, [0.6, 0.4]),
+        ("expect(use + 0.3)", 0.995, [0.6, 0.4]),
+        ("expect(use; 0.3, 0.7)", 0.85, [0.3, 0.7]),
+        ("expect(0.97; train)", 0.97, [0.9, 0.1]),
+        ("expect(use; +0.1)", 0.85, [0.7, 0.3]),
+        ("expect(use; -0.2)", 0.85, [0.4, 0.6]),
+    ],
+)
+def test_beliefs_about_the_place_of_use(text: str, accuracy: float, fractions: list[float]) -> None:
+    bins = build.partition_of("corners", 2)
+    found = build.belief_of(text, 2, data=CASE).masses(bins)
+    torch.testing.assert_close(found, expect(accuracy, fractions).masses(bins), rtol=1e-6, atol=1e-9)
+
+
+def test_class_fractions_of_the_place_of_use() -> None:
+    regions = ClassRegions(2)
+    for text, expected in (
+        ("fractions", [0.6, 0.4]),
+        ("fractions(train)", [0.9, 0.1]),
+        ("fractions(0.2, 0.8)", [0.2, 0.8]),
+    ):
+        found = build.belief_of(text, 2, data=CASE).masses(regions)
+        torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+    three = DataSpec("sst", labels=9, use_fractions=(0.2, 0.3, 0.5))
+    found = build.belief_of("fractions(+0.2)", 3, data=three).masses(ClassRegions(3))
+    torch.testing.assert_close(found, torch.tensor([0.4, 0.225, 0.375], dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("expect(use)", "nothing is stated"),
+        ("expect(use*2)", "numbers in its brackets"),
+        ("expect(0.9; 0.5)", "one fraction a class"),
+        ("expect(0.9; 0.2, 0.3, 0.5)", "one fraction a class"),
+        ("beta(1, 1; 0.5, 0.5)", "behind an accuracy alone"),
+        ("fractions(0.5, x)", "numbers in its brackets"),
+    ],
+)
+def test_beliefs_about_the_place_of_use_that_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build.belief_of(text, 2, data="sst")
+
+
 @pytest.mark.parametrize(
     "text", ["", "gamma(1)", "beta(1)", "beta(1, x)", "uniform(1)", "expect()", "beta(1,1", "x uniform"]
 )
@@ -83,6 +147,7 @@ def test_unknown_beliefs_are_refused(text: str) -> None:
         (Recipe("label_smoothing", epsilon=0.1), LabelSmoothing),
         (Recipe("evidential"), Evidential),
         (Recipe("elbo", bayesian=True), ELBO),
+        (Recipe("label_spreading"), CrossEntropy),
         (Recipe("summary_elbo", bayesian=True, partition="equal", belief="uniform"), SummaryELBO),
         (Recipe("independent_summary", bayesian=True, partition="equal", belief="beta(5,5)"), IndependentSummary),
     ],
@@ -92,6 +157,22 @@ def test_objectives(recipe: Recipe, kind: type) -> None:
     assert isinstance(found, kind)
     assert found.num_data == 50
     assert found.has_summary == bool(recipe.partition)
+
+
+def test_objectives_with_a_term_on_unlabelled_inputs() -> None:
+    entropy, fractions = (
+        build.objective_of(Recipe(name, unlabelled_weight=0.3), num_data=50, num_classes=2, data=CASE)
+        for name in ("entropy_minimisation", "expectation_regularisation")
+    )
+    assert isinstance(entropy, EntropyMinimisation)
+    assert isinstance(fractions, ExpectationRegularisation)
+    assert entropy.summary_weight == fractions.summary_weight == 0.3
+    assert fractions.fractions.tolist() == [0.6, 0.4]
+
+
+def test_a_summary_may_grow_in() -> None:
+    recipe = Recipe("summary_elbo", bayesian=True, partition="equal", belief="uniform", summary_warmup=7)
+    assert build.objective_of(recipe, num_data=50, num_classes=2, data="sst").summary_warmup == 7
 
 
 def test_concentration_may_be_a_multiple_of_the_data() -> None:

@@ -14,7 +14,7 @@ import torch
 
 from selbo.data import sst
 from selbo.evaluation.predict import Prediction, mixture, predict
-from selbo.experiments import execute, executors, kept, plan, runner, tasks
+from selbo.experiments import execute, executors, kept, plan, provenance, runner, tasks
 from selbo.experiments.store import Store
 from selbo.experiments.study import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.models import MLP
@@ -265,9 +265,9 @@ def test_a_run_that_fails_is_told_and_leaves_nothing(tmp_path: Path) -> None:
 
 def test_the_code_version_is_a_commit_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SELBO_CODE_VERSION", "abc")
-    assert execute.code_version() == "abc"
+    assert provenance.code_version() == "abc"
     monkeypatch.delenv("SELBO_CODE_VERSION")
-    found = execute.code_version()
+    found = provenance.code_version()
     assert found is None or 7 <= len(found) <= 14
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from selbo.experiments import build, catalogue, plan
+from selbo.experiments import build, catalogue, plan, tasks
 from selbo.experiments.smoke import smoke
-from selbo.experiments.study import TRACKS, DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec, Study
+from selbo.experiments.study import ADDED_LATER, TRACKS, DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec, Study
 
 tomllib = pytest.importorskip("tomllib")
 
@@ -131,11 +131,9 @@ def test_every_study_is_sound(name: str) -> None:
         for method in track.methods:
             for variant in study.variants:
                 for recipe in variant.adapted(track, method).candidates():
-                    classes = 10 if variant.data.name.startswith("cifar10") else 2
+                    classes = 10 if variant.data.name in tasks.TEN_CLASSES else 2
                     earlier = torch.full((5, classes), 1 / classes).log()
-                    build.objective_of(
-                        recipe, num_data=100, num_classes=classes, data=variant.data.name, earlier=earlier
-                    )
+                    build.objective_of(recipe, num_data=100, num_classes=classes, data=variant.data, earlier=earlier)
 
 
 @pytest.mark.parametrize("name", catalogue.names())
@@ -196,6 +194,38 @@ def test_a_field_that_came_later_leaves_the_identity_of_earlier_runs_alone() -> 
     assert spec(recipe=Recipe("cross_entropy", summary_inputs="val")).id != spec().id
 
 
+@pytest.mark.parametrize(
+    ("part", "changes"),
+    [
+        ("data", {"labels": 5}),
+        ("data", {"labels": 5, "label_fractions": (0.5, 0.5)}),
+        ("data", {"labels": 5, "use_fractions": (0.5, 0.5)}),
+        ("data", {"labels": 5, "use_noise": 0.1}),
+        ("data", {"labels": 5, "use_corruption": "fog"}),
+        ("data", {"labels": 5, "use_accuracy": 0.9}),
+        ("data", {"labels": 5, "unlabelled": 3}),
+        ("data", {"labels": 5, "val_size": 3}),
+        ("data", {"labels": 5, "standardised": True}),
+        ("recipe", {"summary_warmup": 3}),
+        ("recipe", {"pretraining": 3}),
+        ("recipe", {"unlabelled_inputs": 3}),
+        ("recipe", {"unlabelled_weight": 3.0}),
+        ("recipe", {"correction": "em"}),
+        ("recipe", {"rounds": 3}),
+        ("recipe", {"threshold": 0.5}),
+        ("recipe", {"neighbours": 3}),
+        ("recipe", {"clamping": 0.5}),
+        ("recipe", {"inverse_penalty": 3.0}),
+    ],
+)
+def test_what_came_later_enters_the_identity_where_it_is_used(part: str, changes: dict[str, Any]) -> None:
+    changed_part = replace(getattr(spec(), part), **changes)
+    assert spec(**{part: changed_part}).id != spec().id
+    if len(changes) > 1:
+        assert spec(**{part: changed_part}).id != spec(data=DataSpec("sst", labels=5)).id
+    assert set(changes) <= set(ADDED_LATER[part])
+
+
 # --- runs ---
 
 
@@ -235,6 +265,41 @@ def test_a_run_that_diverged_is_never_chosen(small: Study) -> None:
     ids = [plan.tuning_spec(variant, track, recipe).id for recipe in method.candidates()]
     assert plan.chosen(variant, track, method, {ids[0]: None, ids[1]: 9.0}).weight_decay == 0.1
     assert plan.chosen(variant, track, method, {ids[0]: None, ids[1]: None}).weight_decay == 0.0
+
+
+def test_settings_are_chosen_with_all_validation_data(small: Study) -> None:
+    variant = replace(small.variants[0], data=DataSpec("sst", labels=20, val_size=20))
+    track = small.tracks[0]
+    recipe = track.method("elbo").recipe
+    assert plan.tuning_spec(variant, track, recipe).data == DataSpec("sst", labels=20)
+    (job, *_) = plan.final_jobs(replace(small, variants=(variant,)), ["selbo"], [0], {})
+    assert job.spec.data.val_size == 20
+
+
+def test_tracks_of_another_study_less_some_methods() -> None:
+    content = {key: value for key, value in SMALL.items() if key != "tracks"} | {"tracks_of": "deployment"}
+    content = copy.deepcopy(content)
+    content["variants"][1].pop("changes")
+    every = catalogue.from_toml(content).tracks[0]
+    assert every == catalogue.load("deployment").tracks[0]
+    fewer = catalogue.from_toml({**content, "leave_out": ["plain-em", "entropy"]}).tracks[0]
+    left = [method.name for method in every.methods if method.name not in {"plain-em", "entropy"}]
+    assert [method.name for method in fewer.methods] == left
+    for name, message in (
+        ("nobody", "`leave_out` must be one of"),
+        ("elbo", "must not name 'elbo'"),
+        ("plain", "must not name 'plain'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            catalogue.from_toml({**content, "leave_out": [name]})
+
+
+def test_a_trial_has_one_case_of_each_kind() -> None:
+    trial = smoke(catalogue.load("deployment"))
+    assert [variant.name for variant in trial.variants] == ["shift-90-50-300", "labels-20", "noise-1000"]
+    small_sets = smoke(catalogue.load("deployment-small"))
+    assert {variant.data.name for variant in small_sets.variants} == {"digits", "breast-cancer"}
+    assert all(variant.data.labels <= 16 for variant in (*trial.variants, *small_sets.variants))
 
 
 def test_changes_of_a_variant(small: Study) -> None:
