@@ -57,6 +57,8 @@ def harms(suite: str) -> dict[str, tuple[float, float | None]]:
     if suite == "severities":
         kinds = {"fog": 0.2, "shot_noise": 0.6}
         return {"clean": (0.0, 0.0)} | {f"{kind} {s}": (harm * s, None) for kind, harm in kinds.items() for s in (1, 2)}
+    if suite == "use":
+        return {"clean": (0.0, 0.0), "use": (0.3, None)}
     return {"clean": (0.0, 0.0)}
 
 
@@ -197,3 +199,25 @@ def sweep_study() -> Results:
     ]
     swept[2]["runs"][0] = None
     return study([comparison([method(0, "none", "ELBO", seeds=3), *swept])], name="alpha")
+
+
+def place_study(*, noise: float = 0.5) -> Results:
+    """Labels from one place, and a place of use, with noise or the same."""
+    data = {
+        "name": "sst",
+        "labels": 20,
+        "label_fractions": [0.5, 0.5],
+        "use_fractions": [0.5, 0.5],
+        "use_noise": noise,
+        "use_corruption": "",
+        "use_accuracy": 0.88,
+        "val_size": 20,
+    }
+    found = study([comparison(four(suite="use"))], name="deployment")
+    found["comparisons"][0]["data"] = data
+    for each in found["comparisons"][0]["methods"]:
+        for made in each["runs"]:
+            made["sizes"] |= {"use": 77, "unlabelled": 3000}
+            for condition in made["conditions"].values():
+                condition["metrics"]["f1_macro"] = 0.5
+    return found

@@ -2,7 +2,8 @@
 
 A study is plain data: comparisons, each with methods, each with one run a seed. A column is named by what was tested
 and by a metric: ``clean.nll``, ``corrupted.nll`` (the mean over all corrupted conditions of a run), ``fog 3.nll`` (one
-condition), ``ood.svhn.auroc``. No run is dropped: a value from fewer runs than there are seeds says why.
+condition), ``use.nll`` (at the place of use), ``ood.svhn.auroc``. No run is dropped: a value from fewer runs than there
+are seeds says why.
 """
 
 import math
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from selbo.report.comparison import Value, direction, marked, mean_and_error
+from selbo.report.places import has_use, one_place
 
 Plain = Mapping[str, Any]
 
@@ -17,8 +19,8 @@ CLEAN: Final = ("nll", "accuracy", "auroc", "ece")
 CORRUPTED: Final = ("nll", "accuracy", "ece")
 FOREIGN: Final = ("entropy_in", "entropy_out", "entropy_difference", "auroc")
 RARE: Final = ("f1_micro", "f1_macro")
-"""Metrics of the tables: on the clean test set, on corrupted ones, against inputs from elsewhere; and where classes are
-rare."""
+AT_USE: Final = ("nll", "accuracy", "ece", "f1_macro")
+"""Metrics of the tables: clean test set, corrupted ones, inputs from elsewhere, rare classes, a place of use."""
 
 IMBALANCED: Final = frozenset({"cifar10-im"})
 """Data sets with rare classes, where accuracy does not tell all."""
@@ -133,6 +135,9 @@ def columns_of(comparison: Plain) -> list[str]:
         *(f"corrupted.{metric}" for metric in (*CORRUPTED, *rare)),
         *(f"ood.{name}.{metric}" for name in foreign for metric in FOREIGN),
     ]
+    if has_use(comparison):
+        places = ("use",) if one_place(comparison) else ("use", "clean")
+        wanted = [f"{place}.{metric}" for place in places for metric in AT_USE]
     return [column for column in wanted if measured(comparison, column)]
 
 
@@ -144,7 +149,9 @@ def all_columns(comparison: Plain) -> list[str]:
         for condition in run.get("conditions", {}).values()
         for name in condition["metrics"]
     )
-    others = [f"{place}.{metric}" for place in ("clean", "corrupted") for metric in metrics if metric != "num_examples"]
+    others = [
+        f"{place}.{metric}" for place in ("clean", "use", "corrupted") for metric in metrics if metric != "num_examples"
+    ]
     foreign = dict.fromkeys(
         f"ood.{name}.{metric}"
         for run in _ended(comparison)
@@ -187,7 +194,8 @@ def value(run: Plain | None, column: str, scaled: bool = False) -> float | None:
         return _finite((found.get("scaled") or {} if scaled else found).get(metric))
     if place != "corrupted":
         return _finite(((conditions.get(place) or {}).get(part) or {}).get(metric))
-    numbers = [_finite((each.get(part) or {}).get(metric)) for name, each in conditions.items() if name != "clean"]
+    corrupted = [each for name, each in conditions.items() if name not in {"clean", "use"}]
+    numbers = [_finite((each.get(part) or {}).get(metric)) for each in corrupted]
     known = [number for number in numbers if number is not None]
     return math.fsum(known) / len(known) if known and len(known) == len(numbers) else None
 

@@ -13,6 +13,7 @@ from selbo.report.studies import value
 from selbo.report.tables import PERCENT
 
 CLEAN: Final = "clean"
+USE: Final = "use"
 
 LONGEST_LABEL: Final = 24
 """Characters that fit over a panel; a method with a longer title is called by its name in figures."""
@@ -136,7 +137,12 @@ def corruptions_of(comparison: Results) -> Corruptions:
     A kind and its severity stand in the name, such as ``fog 3``.
     """
     runs = [run for method in comparison["methods"] for run in finished(method)]
-    known = {name: entry.get("level") for run in runs for name, entry in run["conditions"].items() if name != CLEAN}
+    known = {
+        name: entry.get("level")
+        for run in runs
+        for name, entry in run["conditions"].items()
+        if name not in {CLEAN, USE}
+    }
     levels = {float(level): name for name, level in known.items() if level is not None}
     kinds: dict[str, list[str]] = {}
     severities: dict[int, list[str]] = {}

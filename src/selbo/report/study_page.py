@@ -136,6 +136,7 @@ def _sizes(comparison: Results) -> list[tuple[str, str]]:
     runs = [run for method in comparison["methods"] for run in method["runs"] if run is not None]
     sizes = runs[0]["sizes"] if runs else {}
     names = {"train": "training examples", "val": "validation examples", "test": "test examples"}
+    names |= {"use": "test examples at use", "unlabelled": "unlabelled inputs"}
     facts = [(f"{sizes[key]:,}".replace(",", "\N{NARROW NO-BREAK SPACE}"), names[key]) for key in names if key in sizes]
     return [*facts, (comparison["model"]["name"], "network"), (comparison["data"]["name"], "data")]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from selbo.files import replacing
 from selbo.report import studies
 from selbo.report.comparison import HIGHER_IS_BETTER, LOWER_IS_BETTER, Column
+from selbo.report.places import has_use, one_place
 from selbo.report.studies import Cell, Difference, Plain, split
 from selbo.report.tables import PERCENT, metric_label, rich_table, shown_cells, texts
 
@@ -22,7 +23,11 @@ INTERVALS: Final = (
     "Mean ± standard error. Difference: ours less the paper's. Intervals of 95 %: ours from Student's t; the paper's "
     "is its mean ± 1.96 times its published standard error, both taken half of the last printed digit further."
 )
-DIFFERENCES: Final = ("clean.nll", "clean.accuracy", "clean.ece", "clean.f1_macro", "corrupted.nll", "corrupted.ece")
+AT_USE: Final = ("use.nll", "use.accuracy", "use.ece")
+DIFFERENCES: Final = (
+    *("clean.nll", "clean.accuracy", "clean.ece", "clean.f1_macro", "corrupted.nll", "corrupted.ece"),
+    *(*AT_USE, "use.f1_macro"),
+)
 CONSOLE: Final = ("clean.nll", "clean.accuracy", "clean.ece", "corrupted.nll", "corrupted.ece")
 """Columns of the table of differences and of the console; the CSV files hold all of them."""
 
@@ -96,7 +101,7 @@ def _scores(results: Plain, comparison: Plain, scaled: bool) -> Iterator[Table]:
     methods, every = comparison["methods"], studies.all_columns(comparison)
     remarks = [f"{method['title']}: {method['note']}" for method in methods if method.get("note")]
     for name, title, foreign, notes in (
-        ("scores", "clean and corrupted test sets", False, [*_conditions(comparison), *remarks]),
+        ("scores", _places(comparison), False, [*_conditions(comparison), *remarks]),
         ("ood", "inputs from elsewhere", True, _foreign_names(comparison)),
     ):
         columns = [column for column in studies.columns_of(comparison) if column.startswith("ood.") == foreign]
@@ -110,7 +115,7 @@ def _scores(results: Plain, comparison: Plain, scaled: bool) -> Iterator[Table]:
         yield Table(
             f"{name}-temperature" if scaled else name,
             f"{_title(comparison)}: {title}{', temperature scaling on top' if scaled else ''}",
-            [Head("method"), *map(_head, columns)],
+            [Head("method"), *(_head(comparison, column) for column in columns)],
             [[Entry(method["title"]), *(each[i] for each in entries)] for i, method in enumerate(methods)],
             "l" + "r" * len(columns),
             [_reading(results, methods), *notes, *_below(results, comparison)],
@@ -140,7 +145,7 @@ def _differences(results: Plain, comparison: Plain, scaled: bool) -> Table:
     return Table(
         "differences-temperature" if scaled else "differences",
         f"{_title(comparison)}: difference from {reference['title']}{', temperature on both' if scaled else ''}",
-        [Head("method"), *map(_head, columns)],
+        [Head("method"), *(_head(comparison, column) for column in columns)],
         [[Entry(each["title"]), *(_difference(column, found(each, column)) for column in columns)] for each in others],
         "l" + "r" * len(columns),
         [*notes, *_below(results, comparison)],
@@ -213,13 +218,22 @@ def _title(comparison: Plain) -> str:
     return f"{comparison['title']}, {TRACKS[comparison['track']]}"
 
 
-def _head(column: str) -> Head:
+def _head(comparison: Plain, column: str) -> Head:
     place, metric = split(column)
     arrow = " ↓" if metric in LOWER_IS_BETTER else " ↑" if metric in HIGHER_IS_BETTER else ""
-    return Head(f"{metric_label(metric)}{arrow}", _group(place))
+    return Head(f"{metric_label(metric)}{arrow}", _group(place, has_use(comparison)))
 
 
-def _group(place: str) -> str:
+def _places(comparison: Plain) -> str:
+    """What was tested, for a title."""
+    if not has_use(comparison):
+        return "clean and corrupted test sets"
+    return "place of use" if one_place(comparison) else "place of use, and where labels come from"
+
+
+def _group(place: str, two_places: bool = False) -> str:
+    if two_places:
+        return {"use": "at use", "clean": "training place"}.get(place, place)
     return f"against {place.removeprefix('ood.')}" if place.startswith("ood.") else place
 
 
@@ -367,7 +381,8 @@ def write_tables(results: Plain, folder: Path) -> list[Path]:
 
 def console(comparison: Plain, results: Plain, *, width: int = 80) -> "RichTable":
     """The main numbers for a terminal; the best of a column is bold and has a star, a mean over fewer runs a dagger."""
-    found = {name: studies.cells(comparison, name) for name in studies.columns_of(comparison) if name in CONSOLE}
+    wanted = AT_USE if has_use(comparison) else CONSOLE
+    found = {name: studies.cells(comparison, name) for name in studies.columns_of(comparison) if name in wanted}
     columns = [Column(*split(name), {key: cell.value for key, cell in each.items()}) for name, each in found.items()]
     titles = {method["name"]: method["title"] for method in comparison["methods"]}
     lines = []

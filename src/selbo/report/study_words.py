@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from selbo.report.comparison import Results
+from selbo.report.places import has_use
 from selbo.report.study_curves import METRICS
-from selbo.report.study_data import CLEAN, Point, corruptions_of, finished, labels_of, point, scale_of, sweep_of
+from selbo.report.study_data import CLEAN, USE, Point, corruptions_of, finished, labels_of, point, scale_of, sweep_of
 from selbo.report.tables import metric_label
 
 TRACK_WORDS: Final = {
@@ -27,7 +28,20 @@ def track_words(comparison: Results) -> str:
     if tried:
         count = str(*tried) if len(tried) == 1 else f"{min(tried)} to {max(tried)}"
         how = f" Of the {count} settings tried for a method, the one with the lowest validation NLL was taken."
-    return TRACK_WORDS[comparison["track"]] + how
+    return TRACK_WORDS[comparison["track"]] + how + (_place_words(comparison) if has_use(comparison) else "")
+
+
+def _place_words(comparison: Results) -> str:
+    """What the two places are, and which labels were used for what."""
+    data = comparison["data"]
+    told = f" It was stated that {100 * data['use_accuracy']:g} % of the cases at use can be decided."
+    few = f" {data['val_size']} of them" if data["val_size"] else " all of them"
+    return (
+        f"{told if data['use_accuracy'] else ''} Validation data are of the place that labels come from. Settings were "
+        "chosen on a seed of its own by all of them, each class weighted by its fraction at the place of use; in the "
+        f"runs reported here,{few} served temperature scaling and BBSE. Unlabelled inputs of the place of use are "
+        "training examples without their labels; test examples are in no other part."
+    )
 
 
 class Words(NamedTuple):
@@ -126,15 +140,17 @@ def _corruption(comparison: Results) -> Words:
 
 
 def _calibration(comparison: Results) -> Words:
+    where = "at the place of use" if has_use(comparison) else "on the clean test set"
     return Words(
         "Can the stated confidence be trusted?",
-        "Accuracy against confidence on the clean test set, all seeds together, with the number of predictions below.",
+        f"Accuracy against confidence {where}, all seeds together, with the number of predictions below.",
         [
             "Of all predictions made with a confidence of 80 %, 80 % should be right: then the marker lies on the "
             "diagonal. Below it a method is over-confident, above it under-confident. A hollow marker stands for fewer "
             "than 30 predictions a run, and says little.",
         ],
-        "Reliability diagrams, one a method. " + _numbers(comparison, "ece", point_of("ece")),
+        "Reliability diagrams, one a method. "
+        + _numbers(comparison, "ece", lambda method: point(method, "ece", [USE if has_use(comparison) else CLEAN])),
     )
 
 
