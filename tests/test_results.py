@@ -62,7 +62,7 @@ def test_every_file_is_a_run_of_the_study_as_it_stands(study: str) -> None:
     found, tracks, store = runner.study_of(study), manifest["tracks"], Store(folder)
     jobs = [
         *plan.tuning_jobs(found, tracks),
-        *plan.final_jobs(found, tracks, range(manifest["seeds"]), runner.val_nll(store, found, tracks)),
+        *plan.final_jobs(found, tracks, found.seed_range(manifest["seeds"]), runner.val_nll(store, found, tracks)),
     ]
     files = {path.stem for path in store.runs.glob("*.json")}
     assert files

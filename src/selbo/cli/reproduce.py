@@ -110,7 +110,7 @@ def list_studies(debug: Debug = False) -> None:
         study = catalogue.load(name)
         tracks = [each.name for each in study.tracks]
         tuning = len(list(plan.tuning_jobs(study, tracks)))
-        final = len(list(plan.final_jobs(study, tracks, range(study.seeds), {})))
+        final = len(list(plan.final_jobs(study, tracks, study.seed_range(study.seeds), {})))
         table.add_row(name, study.title, study.paper, str(tuning + final))
     console().print(table)
 

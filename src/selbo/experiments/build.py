@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from selbo import checks
 from selbo.data.imbalance import class_fractions, geometric_ratios
-from selbo.experiments.study import DataSpec, ModelSpec, Recipe
+from selbo.experiments.run_spec import DataSpec, ModelSpec, Recipe
 from selbo.models import MLP, VGG11, ConvNet, LeNet
 from selbo.nn import to_bayesian
 from selbo.nn.gaussian import Relative, gaussians

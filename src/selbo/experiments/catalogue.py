@@ -9,17 +9,8 @@ from importlib import resources
 from typing import Any, TypeVar
 
 from selbo import checks
-from selbo.experiments.study import (
-    TRACKS,
-    DataSpec,
-    EvaluationSpec,
-    Method,
-    ModelSpec,
-    Recipe,
-    Study,
-    Track,
-    Variant,
-)
+from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe
+from selbo.experiments.study import TRACKS, Method, Study, Track, Variant
 
 SpecT = TypeVar("SpecT")
 
@@ -58,14 +49,22 @@ def from_toml(content: Mapping[str, Any], *, where: str = "study") -> Study:
 
     It may take the tracks of another file, ``tracks_of``, and ``leave_out`` some of their methods, by name.
     """
-    known = {"name", "title", "paper", "seeds", "variants", "tracks", "tracks_of", "leave_out"}
+    known = {"name", "title", "paper", "seeds", "first_seed", "variants", "tracks", "tracks_of", "leave_out"}
     _only(content, known, where)
     variants = tuple(_variant(each, f"{where}: variants") for each in content["variants"])
     tables = _toml(content["tracks_of"])["tracks"] if "tracks_of" in content else content["tracks"]
     tracks = tuple(_track(name, each, f"{where}: tracks.{name}") for name, each in tables.items())
     if left := tuple(content.get("leave_out", ())):
         tracks = tuple(_without(track, left) for track in tracks)
-    return Study(content["name"], content["title"], content["paper"], variants, tracks, content.get("seeds", 5))
+    return Study(
+        content["name"],
+        content["title"],
+        content["paper"],
+        variants,
+        tracks,
+        checks.whole(f"{where}: seeds", content.get("seeds", 5), at_least=1),
+        checks.whole(f"{where}: first_seed", content.get("first_seed", 0), at_least=0),
+    )
 
 
 def _variant(content: Mapping[str, Any], where: str) -> Variant:

@@ -15,7 +15,7 @@ from selbo.evaluation.evaluate import evaluate_ood
 from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
 from selbo.experiments import build, outcomes, rivals
 from selbo.experiments.provenance import made_by
-from selbo.experiments.study import RUN_FORMAT, RunSpec
+from selbo.experiments.run_spec import RUN_FORMAT, RunSpec
 from selbo.experiments.tasks import Condition, Task, task_of
 from selbo.objectives import Objective
 from selbo.objectives.base import log_prob_of_labels

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from selbo.experiments.execute import carry_out
+from selbo.experiments.run_spec import RunSpec
 from selbo.experiments.store import Store
-from selbo.experiments.study import RunSpec
 
 EXECUTORS: Final = ("processes", "here", "ray")
 

@@ -17,7 +17,7 @@ from selbo.data.corruptions import mnist as mnist_corruptions
 from selbo.data.dataset import LabelledData
 from selbo.data.sst import with_noise
 from selbo.experiments.kept import kept
-from selbo.experiments.study import DataSpec
+from selbo.experiments.run_spec import DataSpec
 from selbo.seeding import generator_for
 
 NOISE_SEED: Final = 0

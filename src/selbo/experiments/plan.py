@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from selbo.experiments.study import EvaluationSpec, Method, Recipe, RunSpec, Study, Track, Variant
+from selbo.experiments.run_spec import EvaluationSpec, Recipe, RunSpec
+from selbo.experiments.study import Method, Study, Track, Variant
 
 TUNING_SEED: Final = 1000
 """Of the runs that settings are chosen by; none of the runs that are reported has it."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from selbo.data.dataset import LabelledData
 from selbo.evaluation.predict import Prediction
 from selbo.evaluation.shift import correct_prior, estimate_by_confusion, estimate_by_em
-from selbo.experiments.study import Recipe
+from selbo.experiments.run_spec import Recipe
 from selbo.metrics.uncertainty import entropy
 
 LEAST_PROBABILITY: Final = 1e-3

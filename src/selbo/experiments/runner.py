@@ -12,8 +12,9 @@ from selbo import checks
 from selbo.experiments import catalogue, plan, smoke
 from selbo.experiments.executors import BY_NAME, Done, Work
 from selbo.experiments.kept import make_missing
+from selbo.experiments.run_spec import RunSpec
 from selbo.experiments.store import Store
-from selbo.experiments.study import RunSpec, Study
+from selbo.experiments.study import Study
 from selbo.experiments.tasks import generated_sets
 from selbo.files import replacing
 
@@ -86,11 +87,12 @@ def reproduce(
     _write_manifest(folder, study, chosen, count)
     run = _Carrying(store, BY_NAME[checks.one_of("executor", executor, BY_NAME)], jobs, device, listener)
     tuning = [job.spec for job in plan.tuning_jobs(study, chosen)]
-    later = len(list(plan.final_jobs(study, chosen, range(count), {})))
+    reported = study.seed_range(count)
+    later = len(list(plan.final_jobs(study, chosen, reported, {})))
     if helpers:
         run.sets([spec for spec in tuning if spec.data.labels], helpers)
     run.all(tuning, also=later)
-    final = [job.spec for job in plan.final_jobs(study, chosen, range(count), val_nll(store, study, chosen))]
+    final = [job.spec for job in plan.final_jobs(study, chosen, reported, val_nll(store, study, chosen))]
     if helpers:
         run.sets(final, helpers)
     run.all(final, also=0)
@@ -228,7 +230,7 @@ def gather(folder: Path) -> dict[str, Any]:
     """
     manifest = read_manifest(folder)
     study, store = study_of(manifest["study"], trial=manifest["generated"]), Store(folder)
-    seeds = range(manifest["seeds"])
+    seeds = study.seed_range(manifest["seeds"])
     nll = val_nll(store, study, manifest["tracks"])
     comparisons = []
     for variant, track in study.comparisons(manifest["tracks"]):

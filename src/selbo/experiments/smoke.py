@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Final
 
-from selbo.experiments.study import DataSpec, EvaluationSpec, Study, Track, Variant
+from selbo.experiments.run_spec import DataSpec, EvaluationSpec
+from selbo.experiments.study import Study, Track, Variant
 
 SMOKE_STEPS: Final = 3
 SMOKE_BATCH: Final = 16

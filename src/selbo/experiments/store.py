@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from selbo.experiments.study import RUN_FORMAT, RunSpec
+from selbo.experiments.run_spec import RUN_FORMAT, RunSpec
 from selbo.files import replacing
 
 RUNS: Final = "runs"

@@ -16,7 +16,7 @@ from selbo.data.dataset import LabelledData
 from selbo.data.imbalance import imbalanced_indices
 from selbo.experiments.kept import Making, kept
 from selbo.experiments.places import corrupted_parts, places_of
-from selbo.experiments.study import DataSpec, EvaluationSpec
+from selbo.experiments.run_spec import DataSpec, EvaluationSpec
 from selbo.seeding import generator_for
 
 NOISE_SEED: Final = 0

@@ -149,9 +149,8 @@ def all_columns(comparison: Plain) -> list[str]:
         for condition in run.get("conditions", {}).values()
         for name in condition["metrics"]
     )
-    others = [
-        f"{place}.{metric}" for place in ("clean", "use", "corrupted") for metric in metrics if metric != "num_examples"
-    ]
+    places = ("clean", "use", "corrupted")
+    others = [f"{place}.{metric}" for place in places for metric in metrics if metric != "num_examples"]
     foreign = dict.fromkeys(
         f"ood.{name}.{metric}"
         for run in _ended(comparison)

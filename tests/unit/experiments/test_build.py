@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from selbo.experiments import build
-from selbo.experiments.study import DataSpec, ModelSpec, Recipe
+from selbo.experiments.run_spec import DataSpec, ModelSpec, Recipe
 from selbo.nn.gaussian import gaussians
 from selbo.objectives import (
     ELBO,

@@ -9,7 +9,7 @@ import torch
 
 from selbo.data.dataset import LabelledData
 from selbo.experiments import places, tasks
-from selbo.experiments.study import DataSpec, EvaluationSpec
+from selbo.experiments.run_spec import DataSpec, EvaluationSpec
 
 CASE = DataSpec("sst", labels=40, label_fractions=(0.9, 0.1), use_fractions=(0.5, 0.5), unlabelled=60, val_size=20)
 

@@ -17,7 +17,7 @@ from selbo.data.dataset import LabelledData
 from selbo.evaluation.predict import Prediction
 from selbo.evaluation.shift import correct_prior, estimate_by_confusion, estimate_by_em
 from selbo.experiments import execute, rivals, runner, tasks
-from selbo.experiments.study import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
+from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.objectives import ELBO, SummaryELBO
 from selbo.training import fit
 

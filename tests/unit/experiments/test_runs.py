@@ -15,8 +15,8 @@ import torch
 from selbo.data import sst
 from selbo.evaluation.predict import Prediction, mixture, predict
 from selbo.experiments import execute, executors, kept, plan, provenance, runner, tasks
+from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.experiments.store import Store
-from selbo.experiments.study import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.models import MLP
 from selbo.nn import to_bayesian
 from selbo.summary.beliefs import Empirical

@@ -12,7 +12,8 @@ import torch
 
 from selbo.experiments import build, catalogue, plan, tasks
 from selbo.experiments.smoke import smoke
-from selbo.experiments.study import ADDED_LATER, TRACKS, DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec, Study
+from selbo.experiments.run_spec import ADDED_LATER, DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
+from selbo.experiments.study import TRACKS, Study
 
 tomllib = pytest.importorskip("tomllib")
 
