@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from selbo.experiments import build, catalogue, plan, tasks
-from selbo.experiments.smoke import smoke
+from selbo.experiments import build, catalogue, plan, runner, tasks
 from selbo.experiments.run_spec import ADDED_LATER, DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
+from selbo.experiments.smoke import smoke
 from selbo.experiments.study import TRACKS, Study
 
 tomllib = pytest.importorskip("tomllib")
@@ -61,6 +62,8 @@ members = 5
 chosen_with = "plain"
 """
 )
+
+METHODS_TO_RUN = [{"name": "elbo", "title": "ELBO", "objective": "elbo"}]
 
 
 @pytest.fixture
@@ -297,10 +300,63 @@ def test_tracks_of_another_study_less_some_methods() -> None:
 
 def test_a_trial_has_one_case_of_each_kind() -> None:
     trial = smoke(catalogue.load("deployment"))
-    assert [variant.name for variant in trial.variants] == ["shift-90-50-300", "labels-20", "noise-1000"]
+    assert [variant.name for variant in trial.variants] == ["shift-90-50-300", "noise-1000"]
     small_sets = smoke(catalogue.load("deployment-small"))
     assert {variant.data.name for variant in small_sets.variants} == {"digits", "breast-cancer"}
     assert all(variant.data.labels <= 16 for variant in (*trial.variants, *small_sets.variants))
+
+
+PLACES = [name for name in catalogue.names() if name.startswith("deployment")]
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_a_trial_leaves_out_no_kind_of_method(name: str) -> None:
+    whole, trial = (study.tracks[0].methods for study in (catalogue.load(name), smoke(catalogue.load(name))))
+    for setting in ("objective", "correction", "bayesian", "partition", "summary_inputs"):
+        assert {getattr(each.recipe, setting) for each in trial} == {getattr(each.recipe, setting) for each in whole}
+    for setting in ("rounds", "pretraining", "summary_warmup", "unlabelled_inputs"):
+        used = {(each.recipe.objective, bool(getattr(each.recipe, setting))) for each in trial}
+        assert {(o, u) for o, u in used if u} == {
+            (each.recipe.objective, True) for each in whole if getattr(each.recipe, setting)
+        }
+    with_summary = {(each.recipe.objective, bool(each.recipe.partition)) for each in whole}
+    assert {(each.recipe.objective, bool(each.recipe.partition)) for each in trial} == with_summary
+    assert {each.name for each in trial if each.grid} == {each.chosen_with for each in trial if each.chosen_with}
+
+
+def test_a_trial_of_one_place_keeps_all_methods(small: Study) -> None:
+    methods = smoke(small).tracks[0].methods
+    assert [each.name for each in methods] == ["elbo", "plain", "ensemble"]
+    assert [bool(each.grid) for each in methods] == [True, True, False]
+
+
+# --- seeds ---
+
+
+def test_seeds_that_are_reported_begin_where_the_study_says(small: Study) -> None:
+    assert list(small.seed_range(3)) == [0, 1, 2]
+    assert list(catalogue.from_toml({**SMALL, "first_seed": 4}).seed_range(2)) == [4, 5]
+    with pytest.raises(ValueError, match="first_seed` must be a whole number"):
+        catalogue.from_toml({**SMALL, "first_seed": -1})
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_seeds_that_were_looked_at_are_not_reported(name: str) -> None:
+    study = catalogue.load(name)
+    assert study.first_seed == (10 if name in PLACES else 0)
+    assert plan.TUNING_SEED not in study.seed_range(study.seeds)
+    assert smoke(study).first_seed == study.first_seed
+
+
+def test_runs_and_results_have_the_seeds_of_the_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = {**copy.deepcopy(SMALL), "first_seed": 4}
+    content["variants"], content["tracks"]["selbo"]["methods"] = content["variants"][:1], METHODS_TO_RUN
+    study = smoke(catalogue.from_toml(content))
+    monkeypatch.setattr(runner, "study_of", lambda name, trial: study)
+    results = runner.reproduce(study, tmp_path, seeds=2, executor="here")
+    assert results["seeds"] == [4, 5]
+    (method,) = results["comparisons"][0]["methods"]
+    assert [run["spec"]["seed"] for run in method["runs"]] == [4, 5]
 
 
 def test_changes_of_a_variant(small: Study) -> None:
