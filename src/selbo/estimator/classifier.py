@@ -7,10 +7,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from selbo import checks
-from selbo.data.preprocessing import mean_and_std
 from selbo.data.splits import stratified_split
 from selbo.estimator.rows import Rows, few_threads
 from selbo.evaluation.predict import Prediction
@@ -28,8 +27,9 @@ from selbo.training import FitResult, fit
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils import check_random_state
-    from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+    from sklearn.utils.validation import check_is_fitted, validate_data
+
+    from selbo.estimator.intake import take_in
 except ImportError:
     raise ModuleNotFoundError(
         "SummaryClassifier needs the package scikit-learn: pip install 'selbo[sklearn]'"
@@ -40,6 +40,9 @@ TRUST_GRID: Final = (0.01, 0.1, 1.0, 10.0)
 
 VALIDATION_SAMPLES: Final = 16
 """Weight draws of a validation."""
+
+SURE: Final = 1000.0
+"""Concentration if none is given, of a belief about the training rows."""
 
 LABELS_FIRST: Final = 4
 """One part in so many of the steps is for the labels alone. Which cases belong to which class is for them to say: a
@@ -77,6 +80,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     steps is for the labels alone. Features are standardised inside; categories have to be encoded as numbers before.
     Everything runs on the CPU, in double precision, and the same ``random_state`` gives the same classifier.
 
+    Rows without labels can be given to `fit`, marked in ``y`` or apart; they may come from another place than the
+    labels do. The belief is then about them, and not about the labelled rows.
+
     With nothing stated, ``SummaryClassifier()`` only believes that classes are predicted as often as they occur in the
     training labels: no claim about confidence is made, and it behaves like a Bayesian network without a summary.
 
@@ -84,8 +90,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         accuracy: Share of cases that can be decided rightly, strictly between 1/K and 1.
         class_fractions: Fraction of each class where the model will be used, in the order of ``classes_``, or as a
             mapping from label to fraction; those of the training labels if not given.
-        concentration: Trust in the belief, in pseudo-observations, or ``"auto"``: four values, 1/100, 1/10, 1 and 10
-            for each training row, are tried with a ``validation_fraction`` held out, and the one with the lowest
+        concentration: Trust in the belief, in pseudo-observations. If not given, 1000; of a belief about unlabelled
+            rows, as many as there are labelled ones. Or ``"auto"``: four values, 1/100, 1/10, 1 and 10
+            for each labelled row, are tried with a ``validation_fraction`` held out, and the one with the lowest
             validation NLL is used to train on all rows (with ``early_stopping`` the classifier of that trial is kept).
             That takes five times as long (four times with ``early_stopping``).
         belief: A belief such as `selbo.Beta`, in the place of ``accuracy`` and ``class_fractions``.
@@ -101,9 +108,11 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         kl_weight: Factor of the KL divergence; below one the posterior is tempered.
         prior_std: Standard deviation of the prior of the weights.
         draws: Weight draws a prediction; always the same ones, so that predictions do not vary from call to call.
-        early_stopping: Hold out a ``validation_fraction`` and keep the weights of the step with the lowest NLL on it.
-            All steps are taken nevertheless.
+        early_stopping: Hold out a ``validation_fraction`` of the labelled rows and keep the weights of the step with
+            the lowest NLL on it. All steps are taken nevertheless.
         validation_fraction: Share of each class to hold out, for ``early_stopping`` and ``concentration="auto"``.
+        unlabelled_label: What stands in ``y`` for a row without label: -1, as elsewhere in scikit-learn, or a word such
+            as ``"unknown"``. If not given, every label is a class, -1 too.
         random_state: Of everything random: a whole number, a RandomState, or None for another outcome each time.
             Numpy's global state is not used.
 
@@ -111,6 +120,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes_: Labels, in the order of the columns of `predict_proba`.
         n_features_in_: Number of features.
         feature_names_in_: Their names, if those of the training data are all text.
+        n_unlabelled_: Number of rows without label that the belief is about; 0 if it is about the training rows.
         concentration_: The concentration that was used; None if the method does not believe.
         n_iter_: Step that the weights are from.
         loss_curve_: Loss of each step with the summary, or of each step if there is none.
@@ -130,7 +140,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         accuracy: float | None = None,
         class_fractions: "Sequence[float] | Mapping[Any, float] | None" = None,
-        concentration: "float | str" = 1000.0,
+        concentration: "float | str | None" = None,
         *,
         belief: Belief | None = None,
         partition: Partition | None = None,
@@ -144,6 +154,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         draws: int = 128,
         early_stopping: bool = False,
         validation_fraction: float = 0.2,
+        unlabelled_label: "int | float | str | None" = None,
         random_state: "int | np.random.RandomState | None" = None,
     ) -> None:
         self.accuracy = accuracy
@@ -161,39 +172,60 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.draws = draws
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
+        self.unlabelled_label = unlabelled_label
         self.random_state = random_state
 
     # --- training ---
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "SummaryClassifier":
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, X_unlabelled: Any = None) -> "SummaryClassifier":
         """Train on a table of numbers and its labels.
+
+        Rows without labels, marked in ``y`` or in ``X_unlabelled``, are put together; what is believed is then about
+        them. Methods without a summary leave marked rows out.
 
         Args:
             X: Features, shape (rows, features): an array, or a data frame of pandas or polars.
-            y: Labels, shape (rows,), of any kind; at least two different ones.
+            y: Labels, shape (rows,), of any kind; at least two different ones. Where ``unlabelled_label`` stands, the
+                row has none.
             sample_weight: How many times each row counts, shape (rows,): in the standardisation, the class fractions,
-                the likelihood and the histogram of the summary. A row with weight 0 is left out.
+                the likelihood and the histogram of the summary. A row with weight 0 is left out; a row without label
+                that is not counts once.
+            X_unlabelled: Features of more rows without labels, shape (more rows, features).
 
         Returns:
             The classifier.
         """
         self._check_arguments()
-        rows = self._take_in(X, y, sample_weight)
+        believes = METHODS[self.method].believes
+        if X_unlabelled is not None and not believes:
+            raise ValueError(
+                f"`X_unlabelled` is for a method with a summary, which speaks of it, but the method is {self.method!r}"
+            )
+        rows, self.classes_, self._scale = take_in(
+            self, X, y, sample_weight, X_unlabelled, marker=self.unlabelled_label, believes=believes
+        )
+        self.n_unlabelled_ = 0 if rows.unlabelled is None else len(rows.unlabelled)
         self._seed = self._draw_seed()
         fractions = self._fractions(rows)
         with few_threads(rows, self.hidden, self.batch_size):
-            if not METHODS[self.method].believes:
+            if not believes:
                 trained = self._train(*self._divided(rows), fractions, None)
             elif isinstance(self.concentration, str):
                 trained = self._train_with_best_trust(rows, fractions)
             else:
-                trained = self._train(*self._divided(rows), fractions, self.concentration)
+                trained = self._train(*self._divided(rows), fractions, self._trust(rows))
         self.network_, self._objective = trained.network, trained.objective
         self.summary_, self.concentration_ = getattr(trained.objective, "summary", None), trained.concentration
         self.n_iter_ = self.steps - trained.result.steps + trained.result.selected_step
         self.loss_curve_ = trained.result.curve[:, 0].numpy()
         self.validation_nll_ = trained.result.val_nll
         return self
+
+    def _trust(self, rows: Rows) -> float:
+        """The concentration that was given, or what stands for none."""
+        if self.concentration is None:
+            return SURE if rows.unlabelled is None else rows.total
+        return float(self.concentration)
 
     def _divided(self, rows: Rows, *, always: bool = False) -> tuple[Rows, Rows | None]:
         """Rows to train on, and those held out if there is a use for them."""
@@ -256,6 +288,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             objective,
             rows.as_data(),
             None if val is None else val.as_data(),
+            unlabelled=None if summary is None else rows.unlabelled,
             steps=steps,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
@@ -270,7 +303,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         checks.one_of("method", self.method, METHODS)
         if isinstance(self.concentration, str):
             checks.one_of("concentration", self.concentration, ("auto",))
-        else:
+        elif self.concentration is not None:
             checks.positive("concentration", self.concentration)
         if self.belief is not None and (self.accuracy is not None or self.class_fractions is not None):
             raise ValueError("`belief` cannot be given together with `accuracy` or `class_fractions`: choose one")
@@ -282,34 +315,6 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             checks.positive(name, getattr(self, name))
         checks.non_negative("kl_weight", self.kl_weight)
         checks.fraction("validation_fraction", self.validation_fraction, low=0, high=1)
-
-    def _take_in(self, X: Any, y: Any, sample_weight: Any) -> Rows:
-        """Rows that count, standardised; sets what is known of features and classes."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        weights = None
-        if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
-            if (weights < 0).any() or not (weights > 0).any():
-                came = "some weights are negative" if (weights < 0).any() else "all weights are zero"
-                raise ValueError(f"`sample_weight` must be at least 0, and above it for some row, but {came}")
-            X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"`y` must hold at least 2 classes, but holds 1 class only, {self.classes_.tolist()[0]!r}")
-        found = [mean_and_std(column, weights) for column in X.T]
-        self._mean = np.array([0.0 if each is None else each[0] for each in found])
-        self._scale = np.array([np.inf if each is None else each[1] for each in found])  # constant: no information
-        return Rows(
-            self._standardised(X), torch.from_numpy(labels), None if weights is None else torch.from_numpy(weights)
-        )
-
-    def _standardised(self, X: NDArray[np.float64]) -> Tensor:
-        with np.errstate(over="ignore"):
-            values = (X - self._mean) / self._scale
-            if not np.isfinite(values.astype(np.float32)).all():
-                raise ValueError("`X` has values too far from those in training to be computed with")
-        return torch.from_numpy(values)
 
     def _fractions(self, rows: Rows) -> list[float]:
         """Fraction of each class: as stated, or that of the training rows."""
@@ -372,7 +377,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, dtype=np.float64, reset=False)
         return posterior_predict(
             self.network_,
-            self._standardised(X),
+            self._scale(X),
             self.draws,
             objective=self._objective,
             generator=generator_for(self._seed, "prediction"),

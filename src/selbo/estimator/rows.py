@@ -14,11 +14,15 @@ SMALL_STEP: Final = 2**23
 
 @dataclass(frozen=True)
 class Rows:
-    """Standardised inputs, labels and weights, the last None if all rows count once."""
+    """Standardised inputs, labels and weights, and inputs without labels.
+
+    Weights are None if all rows count once; ``unlabelled`` is None if there are no such inputs.
+    """
 
     inputs: Tensor
     labels: Tensor
     weights: Tensor | None
+    unlabelled: Tensor | None = None
 
     @property
     def total(self) -> float:
@@ -26,7 +30,8 @@ class Rows:
         return float(len(self.labels)) if self.weights is None else float(self.weights.sum())
 
     def __getitem__(self, rows: Tensor) -> "Rows":
-        return Rows(self.inputs[rows], self.labels[rows], None if self.weights is None else self.weights[rows])
+        weights = None if self.weights is None else self.weights[rows]
+        return Rows(self.inputs[rows], self.labels[rows], weights, self.unlabelled)
 
     def as_data(self) -> Any:
         """What `fit` takes."""
@@ -39,7 +44,8 @@ def few_threads(rows: Rows, hidden: Sequence[int], batch_size: int) -> Iterator[
     before = torch.get_num_threads()
     widths = (rows.inputs.shape[1], *hidden)
     largest = max(a * b for a, b in zip(widths, (*hidden, 2), strict=True))
-    small = min(batch_size, len(rows.labels)) * largest < SMALL_STEP
+    unlabelled = 0 if rows.unlabelled is None else len(rows.unlabelled)
+    small = (min(batch_size, len(rows.labels)) + min(batch_size, unlabelled)) * largest < SMALL_STEP
     try:
         if small:
             torch.set_num_threads(1)

@@ -1,0 +1,116 @@
+"""What comes into the classifier, checked: rows with labels and rows without, on one scale."""
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils import check_array
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_feature_names, _check_sample_weight, validate_data
+from torch import Tensor
+
+from selbo.data.preprocessing import mean_and_std
+from selbo.estimator.rows import Rows
+
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where features lie and how far they spread; a constant one spreads without end, and carries no information."""
+
+    mean: Numbers
+    std: Numbers
+
+    @classmethod
+    def of(cls, X: Numbers, weights: Numbers | None) -> "Scale":
+        """That of a table, whose rows may count more or less than once."""
+        found = [mean_and_std(column, weights) for column in X.T]
+        mean = [0.0 if each is None else each[0] for each in found]
+        return cls(np.array(mean), np.array([np.inf if each is None else each[1] for each in found]))
+
+    def __call__(self, X: Numbers) -> Tensor:
+        """Features of mean 0 and spread 1."""
+        with np.errstate(over="ignore"):
+            values = (X - self.mean) / self.std
+            if not np.isfinite(values.astype(np.float32)).all():
+                raise ValueError("`X` has values too far from those in training to be computed with")
+        return torch.from_numpy(values)
+
+
+class Taken(NamedTuple):
+    """Rows to train on, the labels that their classes stand for, and the scale of the features."""
+
+    rows: Rows
+    classes: NDArray[Any]
+    scale: Scale
+
+
+def take_in(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, X_unlabelled: Any, *, marker: Any, believes: bool
+) -> Taken:
+    """Check what `fit` was given; sets what the estimator knows of the features.
+
+    Args:
+        estimator: Who asks.
+        X: Features.
+        y: Labels.
+        sample_weight: How many times each row counts, or None.
+        X_unlabelled: Features of more rows, without labels, or None.
+        marker: Label of the rows that have none, or None.
+        believes: Whether there is a summary, which alone looks at rows without labels; else they are left out.
+    """
+    X, y = validate_data(estimator, X, y, dtype=np.float64)
+    weights = _weights(sample_weight, X)
+    counted = np.ones(len(y), dtype=bool) if weights is None else weights > 0
+    labelled = counted & ~marked(y, marker)
+    if not labelled.any():
+        raise ValueError(f"`y` must hold a label in some row that counts, but all rows are marked by {marker!r}")
+    check_classification_targets(y[labelled])
+    classes, numbers = np.unique(y[labelled], return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"`y` must hold at least 2 classes, but holds 1 class only, {classes.tolist()[0]!r}")
+    others = [X[counted & ~labelled]] if believes else []
+    if X_unlabelled is not None:
+        others.append(_more(estimator, X_unlabelled, X.shape[1]))
+    unlabelled = np.concatenate(others) if others else X[:0]
+    kept = None if weights is None else weights[labelled]
+    every = None if kept is None else np.concatenate([kept, np.ones(len(unlabelled))])
+    scale = Scale.of(np.concatenate([X[labelled], unlabelled]), every)
+    rows = Rows(
+        scale(X[labelled]),
+        torch.from_numpy(numbers),
+        None if kept is None else torch.from_numpy(kept),
+        scale(unlabelled) if len(unlabelled) else None,
+    )
+    return Taken(rows, classes, scale)
+
+
+def marked(y: NDArray[Any], marker: Any) -> NDArray[np.bool_]:
+    """Which labels say that there is none."""
+    if marker is None:
+        return np.zeros(len(y), dtype=bool)
+    if not isinstance(marker, (str, Real)):
+        raise ValueError(f"`unlabelled_label` must be a label such as -1 or 'unknown', but got {marker!r}")
+    return np.array([each == marker for each in y.tolist()])
+
+
+def _weights(sample_weight: Any, X: Numbers) -> Numbers | None:
+    if sample_weight is None:
+        return None
+    weights: Numbers = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if (weights < 0).any() or not (weights > 0).any():
+        came = "some weights are negative" if (weights < 0).any() else "all weights are zero"
+        raise ValueError(f"`sample_weight` must be at least 0, and above it for some row, but {came}")
+    return weights
+
+
+def _more(estimator: Any, X_unlabelled: Any, columns: int) -> Numbers:
+    _check_feature_names(estimator, X_unlabelled, reset=False)
+    found: Numbers = check_array(X_unlabelled, dtype=np.float64, estimator=estimator, input_name="X_unlabelled")
+    if found.shape[1] != columns:
+        raise ValueError(f"`X_unlabelled` must have {columns} columns, as `X` has, but has {found.shape[1]}")
+    return found
