@@ -79,6 +79,14 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def clinic(table: Path) -> Path:
+    """Rows without labels."""
+    path = table.with_name("clinic.csv")
+    patients(80).drop("ill").write_csv(path)
+    return path
+
+
 def quick(table: Path, out: Path, *more: object) -> list[object]:
     rate = ["--steps", 40, "--learning-rate", 0.01]
     return ["train", table, "--target", "ill", "--accuracy", "0.9", *rate, "--out", out, *more]
@@ -136,6 +144,54 @@ def test_a_belief_that_the_data_contradict(selbo: Run, table: Path, tmp_path: Pa
     assert found in shown.err
     assert f"Warning: {said}" in (tmp_path / "wrong" / "report.html").read_text()
     assert said in selbo(*quick(table, tmp_path / "wrong", *wrong)).err  # and again when it only looks
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_belief_about_rows_without_labels(selbo: Run, table: Path, clinic: Path, model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    fractions = ["--class-fractions", "no=0.2,yes=0.8", "--concentration", 500]
+    shown = selbo(*quick(table, out, "--unlabelled", clinic, *fractions))
+    assert shown.code == 0, shown.err
+    said = " ".join(shown.out.split())
+    assert "84 to train, 12 to validate, 24 to test on; 80 without labels" in said
+    belief = "About 90 % of the cases in clinic.csv can be decided rightly; no makes up 20 % and yes 80 % (as stated)."
+    assert belief in said
+    assert "contradict" not in shown.err  # the validation rows are not what was spoken of
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert (metrics["rows"]["unlabelled"], metrics["belief"], metrics["contradictions"]) == (80, belief, [])
+    manifest = json.loads((out / "model.json").read_text())
+    assert {key: manifest["unlabelled"][key] for key in ("name", "rows")} == {"name": "clinic.csv", "rows": 80}
+    assert json.loads((model / "model.json").read_text())["unlabelled"] is None
+    page = (out / "report.html").read_text()
+    assert "what was believed is about the 80 rows of clinic.csv, and compared with them" in page
+    assert belief in page
+    predicted = selbo("predict", out, clinic)
+    share = np.mean([float(row["p_yes"]) for row in csv.DictReader(io.StringIO(predicted.out))])
+    before = selbo("predict", model, clinic)
+    assert share > np.mean([float(row["p_yes"]) for row in csv.DictReader(io.StringIO(before.out))]) + 0.1
+
+
+@pytest.mark.usefixtures("no_report", "one_thread")
+def test_rows_without_labels_are_part_of_what_was_asked_for(
+    selbo: Run, table: Path, clinic: Path, model: Path, tmp_path: Path
+) -> None:
+    out, other, labelled = tmp_path / "out", tmp_path / "other.csv", tmp_path / "labelled.csv"
+    assert selbo(*quick(table, out, "--unlabelled", clinic)).code == 0
+    assert "already trained with these settings" in selbo(*quick(table, out, "--unlabelled", clinic)).err
+    patients(80).drop("ill").head(70).write_csv(other)
+    for folder, more, message in (
+        (out, [], "was trained with --unlabelled: choose another folder"),
+        (out, ["--unlabelled", other], "was trained with other unlabelled rows: choose another folder"),
+        (model, ["--unlabelled", clinic], "was trained without --unlabelled: choose another folder"),
+    ):
+        shown = selbo(*quick(table, folder, *more))
+        assert shown.code == 2
+        assert message in shown.err
+    patients(80).with_columns(ill=pl.lit("nobody knows"), more=1).write_csv(labelled)
+    shown = selbo(*quick(table, tmp_path / "again", "--unlabelled", labelled))
+    assert "labelled.csv: columns that the model does not know are ignored: 'more'" in shown.err
+    same = "model.safetensors"
+    assert (tmp_path / "again" / same).read_bytes() == (out / same).read_bytes() != (model / same).read_bytes()
 
 
 def test_the_folder_of_a_model(model: Path) -> None:
@@ -357,29 +413,30 @@ def stop_in_the_midst(arguments: list[object], out: Path, how: signal.Signals) -
 
 
 @pytest.mark.usefixtures("no_report", "one_thread")
-def test_a_killed_run_goes_on_and_ends_the_same(selbo: Run, table: Path, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_and_ends_the_same(selbo: Run, table: Path, clinic: Path, tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert selbo(*quick(table, whole, "--steps", 400)).code == 0
+    settings = ["--steps", 400, "--unlabelled", clinic]
+    assert selbo(*quick(table, whole, *settings)).code == 0
 
-    process = stop_in_the_midst(quick(table, broken, "--steps", 400), broken, signal.SIGINT)
+    process = stop_in_the_midst(quick(table, broken, *settings), broken, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.splitlines()[-1].startswith("selbo: error: interrupted; the same command, given again, goes on")
 
-    process = stop_in_the_midst(quick(table, broken, "--steps", 400), broken, signal.SIGKILL)
+    process = stop_in_the_midst(quick(table, broken, *settings), broken, signal.SIGKILL)
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
     assert not (broken / "model.json").exists()
     shown = selbo("predict", broken, table)
     assert shown.code == 2
     assert "is not finished: give the same selbo train command again and it goes on" in shown.err
-    shown = selbo(*quick(table, broken, "--steps", 500))
+    shown = selbo(*quick(table, broken, *settings, "--steps", 500))
     assert shown.code == 2
     assert "holds a run that was begun to be trained with --steps 400, not 500" in shown.err
 
     (broken / ".report.html-x7").mkdir()  # what a kill may leave behind
     (broken / ".metrics.json.part").write_text("{")
-    shown = selbo(*quick(table, broken, "--steps", 400))
+    shown = selbo(*quick(table, broken, *settings))
     assert shown.code == 0
     assert "going on from the checkpoint" in shown.err
     assert listing(broken) == FINISHED
@@ -425,7 +482,9 @@ def test_bad_arguments_of_train(selbo: Run, table: Path, tmp_path: Path, more: l
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("option", [["--method", "summary_elbo"], ["--concentration", "5"]])
+@pytest.mark.parametrize(
+    "option", [["--method", "summary_elbo"], ["--concentration", "5"], ["--unlabelled", "clinic.csv"]]
+)
 def test_a_belief_must_be_stated(selbo: Run, table: Path, tmp_path: Path, option: list[str]) -> None:
     shown = selbo("train", table, "--target", "ill", "--out", tmp_path / "out", *option)
     assert shown.code == 2
@@ -449,6 +508,29 @@ def test_bad_data_of_train(selbo: Run, tmp_path: Path, name: str, content: str |
     if content is not None:
         (tmp_path / name).write_text(content)
     shown = selbo(*quick(tmp_path / name, tmp_path / "out"))
+    assert shown.code == 2
+    assert message in shown.err
+    assert shown.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "more", "message"),
+    [
+        (None, [], "clinic.csv' is not there"),
+        ("", [], "is empty"),
+        ("age,dose,site,smoker\n", [], "clinic.csv"),
+        ("age,dose,place,smoker\n50,2,north,true\n", [], "clinic.csv must have the columns of the training data"),
+        ("age,dose,site,smoker\n50,,north,true\n", [], "'dose' has 1 missing"),
+        ("age\n", ["--method", "plain"], "is for a method that uses what is believed, but `--method` is plain"),
+    ],
+)
+def test_bad_rows_without_labels(
+    selbo: Run, table: Path, tmp_path: Path, *, content: str | None, more: list[str], message: str
+) -> None:
+    if content is not None:
+        (tmp_path / "clinic.csv").write_text(content)
+    shown = selbo(*quick(table, tmp_path / "out", "--unlabelled", tmp_path / "clinic.csv", *more))
     assert shown.code == 2
     assert message in shown.err
     assert shown.err.count("\n") == 1

@@ -37,6 +37,14 @@ def train(
             "--concentration", help="Trust in this; the number of training rows if not given.", rich_help_panel=BELIEF
         ),
     ] = None,
+    unlabelled: Annotated[
+        Path | None,
+        typer.Option(
+            "--unlabelled",
+            help="Table of rows that this is about, if not DATA: the same columns, no labels needed.",
+            rich_help_panel=BELIEF,
+        ),
+    ] = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -75,7 +83,8 @@ def train(
     """Train a classifier on a table, and test it.
 
     Say what you know of the task: how many cases can be decided (--accuracy), how frequent each class is
-    (--class-fractions). The folder gets the model, its metrics and report.html. If training is interrupted, the same
+    (--class-fractions); of rows without labels, from where the model will be used, if there are some (--unlabelled).
+    The folder gets the model, its metrics and report.html. If training is interrupted, the same
     command goes on where it was.
 
     Example: selbo train patients.csv --target ill --accuracy 0.9 --class-fractions no=0.8,yes=0.2 --out model
@@ -102,13 +111,13 @@ def train(
         seed=seed,
     )
     where = device_of(device)
-    identity = tabular.identity_of(data, settings)
+    identity = tabular.identity_of(data, settings, unlabelled)
     state = trained.state_of(out, identity, overwrite=overwrite)
     if state == "finished":
         note(f"{out} is already trained with these settings; this is what came out")
         show(trained.finished(out), settings, out)
         return
-    task = tabular.prepare(data, settings)
+    task = tabular.prepare(data, settings, unlabelled)
     folder = writable_folder(out)
     for text in task.notes:
         note(text)
@@ -127,7 +136,8 @@ def show(found: dict[str, Any], settings: "Settings", folder: Path) -> None:
     rows, screen = found["rows"], console()
     classes = ", ".join(found["classes"][:8]) + (", ..." if len(found["classes"]) > 8 else "")
     facts = Table.grid(padding=(0, 2))
-    facts.add_row("Rows", f"{rows['train']} to train, {rows['val']} to validate, {rows['test']} to test on")
+    more = f"; {rows['unlabelled']} without labels" if "unlabelled" in rows else ""
+    facts.add_row("Rows", f"{rows['train']} to train, {rows['val']} to validate, {rows['test']} to test on{more}")
     facts.add_row("Inputs", f"{found['features']} numbers a row")
     facts.add_row("Classes", f"{len(found['classes'])}: {classes}")
     facts.add_row("Method", settings.how.title)

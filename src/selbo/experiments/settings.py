@@ -88,6 +88,17 @@ class Settings:
         assert self.method is not None
         return METHODS[self.method]
 
+    def check_unlabelled(self) -> None:
+        """Refuse rows without labels where no belief would speak of them."""
+        if not self.says_something:
+            raise ValueError(
+                "`--unlabelled` needs something to believe of these rows: give `--accuracy` or `--class-fractions`"
+            )
+        if not self.how.believes:
+            raise ValueError(
+                f"`--unlabelled` is for a method that uses what is believed, but `--method` is {self.method}"
+            )
+
     def to_json(self) -> dict[str, Any]:
         """Plain data, as it is read back from JSON."""
         plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
@@ -98,7 +109,7 @@ class Settings:
 
 
 def belief_of(
-    settings: Settings, classes: Sequence[str], *, shares: Sequence[float], num_train: int
+    settings: Settings, classes: Sequence[str], *, shares: Sequence[float], num_train: int, about: str = "all cases"
 ) -> tuple[SummaryLikelihood, str]:
     """What is believed about the predictions, and the same in words.
 
@@ -107,6 +118,7 @@ def belief_of(
         classes: Their names.
         shares: Share of each class in the training rows, which stand in for fractions that are not stated.
         num_train: Number of training rows, the trust in the belief unless stated.
+        about: What it is about, in words.
     """
     stated = None if settings.class_fractions is None else parse_fractions(settings.class_fractions, classes)
     fractions = list(shares) if stated is None else stated
@@ -115,8 +127,8 @@ def belief_of(
     words = f"{_fractions_in_words(classes, fractions)} ({source})"
     summary = summary_for(fractions, accuracy=settings.accuracy, concentration=concentration)
     if settings.accuracy is None:
-        return summary, f"Of all cases, {words}."
-    return summary, f"About {100 * settings.accuracy:g} % of all cases can be decided rightly; {words}."
+        return summary, f"Of {about}, {words}."
+    return summary, f"About {100 * settings.accuracy:g} % of {about} can be decided rightly; {words}."
 
 
 def parse_fractions(text: str, classes: Sequence[str]) -> list[float]:

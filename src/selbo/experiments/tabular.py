@@ -40,6 +40,8 @@ class Task:
         summary: What is believed, or None.
         words: The same in words.
         notes: What a user should be told.
+        unlabelled: Inputs that the belief is about, if not the training ones.
+        place: Name of their file.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Task:
     summary: SummaryLikelihood | None
     words: str | None
     notes: tuple[str, ...]
+    unlabelled: Tensor | None = None
+    place: str | None = None
 
     @property
     def num_classes(self) -> int:
@@ -57,15 +61,25 @@ class Task:
         return len(self.preprocessing.classes)
 
 
-def identity_of(data: Path, settings: Settings) -> dict[str, Any]:
-    """Settings and checksum of the data: what a folder is compared with, to go on with it or to refuse."""
-    if not data.is_file():
-        read_table(data)  # says what is wrong
-    return {**settings.to_json(), "data_sha256": trained.digest(data)}
+def identity_of(data: Path, settings: Settings, unlabelled: Path | None = None) -> dict[str, Any]:
+    """Settings and checksums of the data: what a folder is compared with, to go on with it or to refuse."""
+    if unlabelled is not None:
+        settings.check_unlabelled()
+    files = {"data_sha256": data} if unlabelled is None else {"data_sha256": data, "unlabelled_sha256": unlabelled}
+    for file in files.values():
+        if not file.is_file():
+            read_table(file)  # says what is wrong
+    return {**settings.to_json(), **{name: trained.digest(file) for name, file in files.items()}}
 
 
-def prepare(data: Path, settings: Settings) -> Task:
-    """Read a table and make it ready; everything that can be wrong with the data or the belief is found here."""
+def prepare(data: Path, settings: Settings, unlabelled: Path | None = None) -> Task:
+    """Read a table and make it ready; everything that can be wrong with the data or the belief is found here.
+
+    Args:
+        data: The table.
+        settings: What is asked for.
+        unlabelled: A table of the rows that the belief is about, if not those of the first; labels are not looked at.
+    """
     table = read_table(data)
     find_classes(table, settings.target)
     names = label_names(table, settings.target)
@@ -75,10 +89,15 @@ def prepare(data: Path, settings: Settings) -> Task:
     inputs, labels = torch.from_numpy(features), torch.from_numpy(preprocessing.labels(table))
     train, val, test = ((inputs[part], labels[part]) for part in (rows.train, rows.val, rows.test))
     counts = torch.bincount(train[1], minlength=len(preprocessing.classes))
+    there, about = None, "all cases"
+    if unlabelled is not None:
+        found, told = preprocessing.transform(read_table(unlabelled))
+        there, about = torch.from_numpy(found), f"the cases in {unlabelled.name}"
+        more += [f"{unlabelled.name}: {text}" for text in told]
     summary, words = None, None
     if settings.says_something:
         shares = [float(share) for share in counts.double() / counts.sum()]
-        summary, words = belief_of(settings, preprocessing.classes, shares=shares, num_train=len(train[1]))
+        summary, words = belief_of(settings, preprocessing.classes, shares=shares, num_train=len(train[1]), about=about)
         if not settings.how.believes:
             notes.append(f"the method {settings.method} does not use what is believed: it is only shown in the report")
     else:
@@ -86,7 +105,8 @@ def prepare(data: Path, settings: Settings) -> Task:
             "nothing was said about the task: --accuracy, how many cases can be decided, or --class-fractions would "
             "bring in the Summary ELBO"
         )
-    return Task(data.name, preprocessing, train, val, test, summary, words, (*notes, *more))
+    place = None if unlabelled is None else unlabelled.name
+    return Task(data.name, preprocessing, train, val, test, summary, words, (*notes, *more), there, place)
 
 
 # --- training ---
@@ -142,6 +162,7 @@ def train(
         objective,
         task.train,
         task.val,
+        unlabelled=task.unlabelled,
         steps=settings.steps,
         batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
@@ -155,13 +176,15 @@ def train(
     begin = time.perf_counter()
     predicted = {
         part: trained.predict_on_host(network, inputs, objective, draws=settings.draws, seed=settings.seed)
-        for part, inputs in (("val", task.val[0]), ("test", task.test[0]))
+        for part, inputs in (("val", task.val[0]), ("test", task.test[0]), ("unlabelled", task.unlabelled))
+        if inputs is not None
     }
+    elsewhere = {} if task.unlabelled is None else {"unlabelled": len(task.unlabelled)}
     temperature = fitted_temperature(predicted["val"], task.val[1])
     metrics = {
         "format": trained.METRICS_FORMAT,
         **scores(predicted["test"], task.test[1], temperature),
-        "rows": {"train": num_train, "val": len(task.val[1]), "test": len(task.test[1])},
+        "rows": {"train": num_train, "val": len(task.val[1]), "test": len(task.test[1]), **elsewhere},
         "features": task.preprocessing.num_features,
         "classes": list(task.preprocessing.classes),
         "method": settings.method,
@@ -173,7 +196,7 @@ def train(
         from selbo.report.page import write_page
 
         seconds = result.seconds + time.perf_counter() - begin
-        write_page(results_of(task, settings, predicted["test"], metrics, seconds=seconds), path)
+        write_page(results_of(task, settings, predicted, metrics, seconds=seconds), path)
 
     trained.write_model(
         folder,
@@ -190,6 +213,9 @@ def train(
             "num_train": num_train,
             "temperature": temperature,
             "data": {"name": task.name, "sha256": identity["data_sha256"]},
+            "unlabelled": None
+            if task.unlabelled is None
+            else {"name": task.place, "sha256": identity["unlabelled_sha256"], "rows": len(task.unlabelled)},
         },
     )
     return metrics
@@ -201,9 +227,10 @@ def train(
 def contradictions_of(task: Task, settings: Settings, prediction: Prediction) -> list[str]:
     """What the validation rows clearly say against the belief, if it is about such rows; one sentence each.
 
-    Fewer right answers than claimed are not held against a belief: the network may be at fault.
+    Fewer right answers than claimed are not held against a belief: the network may be at fault. Nothing is held against
+    one that is about unlabelled rows.
     """
-    if task.summary is None or not settings.how.believes:
+    if task.summary is None or not settings.how.believes or task.unlabelled is not None:
         return []
     verdicts = check_belief(task.summary, task.val[1], log_probs=prediction.log_probs, seed=settings.seed)
     return [
@@ -243,18 +270,24 @@ def evaluate(model: trained.Trained, data: Path, *, draws: int, seed: int) -> tu
 
 
 def results_of(
-    task: Task, settings: Settings, prediction: Prediction, metrics: dict[str, Any], *, seconds: float
+    task: Task, settings: Settings, predicted: dict[str, Prediction], metrics: dict[str, Any], *, seconds: float
 ) -> dict[str, Any]:
     """Results for `selbo.report.page.write_page`: one method, one seed."""
     classes = list(task.preprocessing.classes)
-    summary = task.summary
+    summary, prediction = task.summary, predicted["test"]
+    believed = predicted.get("unlabelled", prediction)
+    but = ""
+    if task.unlabelled is not None:
+        but = (
+            f"; but what was believed is about the {len(task.unlabelled)} rows of {task.place}, and compared with them"
+        )
     return {
         "title": f"{settings.target} from {task.name}",
         "description": (
             f"A network with {'hidden layers' if len(settings.hidden) > 1 else 'one hidden layer'} of "
             f"{' and '.join(map(str, settings.hidden))} units learned to predict {settings.target} from "
             f"{len(task.preprocessing.inputs)} columns, by the method {settings.how.title}. Everything below is about "
-            "the test rows, which it did not see."
+            f"the test rows, which it did not see{but}."
         ),
         "conclusion": in_words(metrics),
         "task": {
@@ -277,7 +310,7 @@ def results_of(
                         "metrics": {name: metrics["metrics"][name] for name in SHOWN},
                     }
                 },
-                "histogram": None if summary is None else outcomes.region_masses(prediction, summary.partition),
+                "histogram": None if summary is None else outcomes.region_masses(believed, summary.partition),
                 "reliability": outcomes.reliability_of(prediction, task.test[1]),
                 "entropy": outcomes.entropies(prediction, None),
                 "ood": None,

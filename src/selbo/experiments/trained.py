@@ -107,6 +107,9 @@ def state_of(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> str:
     done = "holds a model that was" if (folder / MANIFEST).exists() else "holds a run that was begun to be"
     if name == "data_sha256":
         how = "with other data"
+    elif name == "unlabelled_sha256":
+        before, now = found.get(name), settings.get(name)
+        how = "with other unlabelled rows" if before and now else f"with{'' if before else 'out'} --unlabelled"
     else:
         how = f"with --{name.replace('_', '-')} {_shown(found.get(name))}, not {_shown(settings.get(name))}"
     raise ValueError(
