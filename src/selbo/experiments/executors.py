@@ -32,6 +32,9 @@ _in_the_code = attrgetter(
     "pool_draws",
     "ema_decay",
     "summary_inputs",
+    "summary_warmup",
+    "unlabelled_inputs",
+    "unlabelled_weight",
 )
 """Of a recipe: the rest, such as weight decay, the weight of the KL, belief and concentration, is given to the code."""
 

@@ -398,6 +398,12 @@ def test_numbers_that_are_given_to_a_compiled_step_leave_it_alone(field: str, va
     assert executors.code_of(replace(SPEC, data=replace(SPEC.data, train_size=11))) != executors.code_of(SPEC)
 
 
+@pytest.mark.parametrize("field", ["summary_warmup", "unlabelled_inputs", "unlabelled_weight"])
+def test_numbers_that_a_compiled_step_holds_are_part_of_it(field: str) -> None:
+    changed = replace(SPEC, recipe=replace(RECIPE, **{field: 7}))  # type: ignore[arg-type]
+    assert executors.code_of(changed) != executors.code_of(SPEC)
+
+
 def test_long_runs_start_first(tmp_path: Path) -> None:
     recipes = [RECIPE, replace(RECIPE, members=5), replace(RECIPE, draws=9), replace(RECIPE, steps=11)]
     recipes.append(Recipe("elbo", steps=5, draws=4, bayesian=True))
