@@ -160,6 +160,7 @@ def test_a_run_of_mlflow_gets_it_too(pl, plain, tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     before = mlflow.get_tracking_uri()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", before)  # which mlflow sets itself; so that it is forgotten at the end
     try:
         log = pl.loggers.MLFlowLogger(tracking_uri=(tmp_path / "runs").as_uri())
         trainer(pl, tmp_path, [SummaryCallback()], logger=log).fit(plain(summary()), loader())
