@@ -65,13 +65,26 @@ def test_marked_rows_are_those_given_apart(marker: Any, names: list[Any]) -> Non
     np.testing.assert_array_equal(apart.predict_proba(more), halves.predict_proba(more))
 
 
-def test_minus_one_is_a_class_unless_it_is_said_to_be_none() -> None:
+@pytest.mark.parametrize("kind", [int, float])
+def test_minus_one_beside_two_classes_is_none_and_a_warning_says_so(kind: type) -> None:
     X, y = joined(-1)
-    assert quick().fit(X, y).classes_.tolist() == [-1, 0, 1]
-    marked = quick(unlabelled_label=-1).fit(X, y)
-    assert marked.classes_.tolist() == [0, 1]
-    assert set(marked.predict(X)) <= {0, 1}
-    assert quick().fit(X, np.where(y == 0, 1, -1)).n_unlabelled_ == 0
+    with pytest.warns(
+        UserWarning, match=r"^60 rows have the label -1 and are taken to have none: say unlabelled_label=-1"
+    ):
+        found = quick().fit(X, y.astype(kind))
+    assert found.classes_.tolist() == [0, 1]
+    assert found.n_unlabelled_ == 60
+    said = quick(unlabelled_label=-1).fit(X, y)
+    np.testing.assert_array_equal(found.predict_proba(X), said.predict_proba(X))
+    assert set(said.predict(X)) <= {0, 1}
+
+
+def test_minus_one_may_be_a_class() -> None:
+    X, y = joined(-1)
+    assert quick(unlabelled_label=False).fit(X, y).classes_.tolist() == [-1, 0, 1]
+    two = quick().fit(X, np.where(y == 0, 1, -1))
+    assert (two.classes_.tolist(), two.n_unlabelled_) == ([-1, 1], 0)
+    assert quick().fit(X, np.array(["-1", "a", "b"])[y + 1]).classes_.tolist() == ["-1", "a", "b"]
 
 
 def test_a_marker_that_marks_nothing_changes_nothing() -> None:
@@ -219,6 +232,6 @@ def test_what_is_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match="`y` must hold at least 2 classes, but holds 1 class only, 0"):
         quick(unlabelled_label=-1).fit(all_rows, np.minimum(labels, 0))
     with pytest.raises(
-        ValueError, match=r"^`unlabelled_label` must be a label such as -1 or 'unknown', but got \[-1\]$"
+        ValueError, match=r"^`unlabelled_label` must be a label such as -1 or 'unknown', or False, but got \[-1\]$"
     ):
         quick(unlabelled_label=[-1]).fit(X, y)

@@ -112,7 +112,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             the lowest NLL on it. All steps are taken nevertheless.
         validation_fraction: Share of each class to hold out, for ``early_stopping`` and ``concentration="auto"``.
         unlabelled_label: What stands in ``y`` for a row without label: -1, as elsewhere in scikit-learn, or a word such
-            as ``"unknown"``. If not given, every label is a class, -1 too.
+            as ``"unknown"``; or False: every label is a class. If not given, -1 is no class beside two or more others,
+            and a warning says so.
         random_state: Of everything random: a whole number, a RandomState, or None for another outcome each time.
             Numpy's global state is not used.
 
@@ -154,7 +155,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         draws: int = 128,
         early_stopping: bool = False,
         validation_fraction: float = 0.2,
-        unlabelled_label: "int | float | str | None" = None,
+        unlabelled_label: "int | float | str | bool | None" = None,
         random_state: "int | np.random.RandomState | None" = None,
     ) -> None:
         self.accuracy = accuracy

@@ -1,8 +1,9 @@
 """What comes into the classifier, checked: rows with labels and rows without, on one scale."""
 
+import warnings
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +17,9 @@ from selbo.data.preprocessing import mean_and_std
 from selbo.estimator.rows import Rows
 
 Numbers = NDArray[np.float64]
+
+CONVENTION: Final = -1
+"""Label of a row that has none, in the semi-supervised classifiers of scikit-learn."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def take_in(
         y: Labels.
         sample_weight: How many times each row counts, or None.
         X_unlabelled: Features of more rows, without labels, or None.
-        marker: Label of the rows that have none, or None.
+        marker: Label of the rows that have none; False for no such label, None for the convention.
         believes: Whether there is a summary, which alone looks at rows without labels; else they are left out.
     """
     X, y = validate_data(estimator, X, y, dtype=np.float64)
@@ -91,10 +95,22 @@ def take_in(
 
 def marked(y: NDArray[Any], marker: Any) -> NDArray[np.bool_]:
     """Which labels say that there is none."""
+    nowhere = np.zeros(len(y), dtype=bool)
+    if marker is False:
+        return nowhere
     if marker is None:
-        return np.zeros(len(y), dtype=bool)
-    if not isinstance(marker, (str, Real)):
-        raise ValueError(f"`unlabelled_label` must be a label such as -1 or 'unknown', but got {marker!r}")
+        found = nowhere if y.dtype.kind not in "if" else y == CONVENTION
+        if not found.any() or len(np.unique(y[~found])) < 2:  # -1 and 1 are two classes
+            return nowhere
+        warnings.warn(
+            f"{found.sum()} rows have the label -1 and are taken to have none: say unlabelled_label=-1 if that is "
+            "meant, or unlabelled_label=False if -1 is a class",
+            UserWarning,
+            stacklevel=4,
+        )
+        return np.asarray(found)
+    if not isinstance(marker, (str, Real)) or marker is True:
+        raise ValueError(f"`unlabelled_label` must be a label such as -1 or 'unknown', or False, but got {marker!r}")
     return np.array([each == marker for each in y.tolist()])
 
 
