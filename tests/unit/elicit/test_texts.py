@@ -176,7 +176,7 @@ def test_the_command_is_parsed_and_gives_the_same_summary(
         return
     asked: dict[str, Any] = {}
 
-    def keep(data: object, settings: Settings) -> None:
+    def keep(data: object, settings: Settings, unlabelled: object) -> None:
         asked["settings"] = settings
         raise ValueError("far enough")
 
