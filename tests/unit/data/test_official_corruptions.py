@@ -53,7 +53,9 @@ def agree(one: Change, other: Change) -> bool:
 @lru_cache(maxsize=1)
 def judge_of_digits() -> Callable[[LabelledData], float]:
     generator = torch.Generator().manual_seed(0)
-    return trained(selbo.models.LeNet(2, generator=generator), load("mnist35", "train", train_size=1000), steps=300)
+    return trained(
+        selbo.models.LeNet(2, generator=generator), load("mnist35", "train", train_size=1000), steps=100, batch_size=64
+    )
 
 
 @lru_cache(maxsize=1)
@@ -63,9 +65,13 @@ def judge_of_photographs() -> Callable[[LabelledData], float]:
     return trained(network, load("cifar10", "train").rows(range(20_000)), steps=800)
 
 
-def trained(network: torch.nn.Module, data: LabelledData, *, steps: int) -> Callable[[LabelledData], float]:
+def trained(
+    network: torch.nn.Module, data: LabelledData, *, steps: int, batch_size: int = 128
+) -> Callable[[LabelledData], float]:
     """Accuracy by a network that was trained on clean images."""
-    selbo.fit(network, selbo.CrossEntropy(len(data)), data.tensors(), steps=steps, batch_size=128, progress=False)
+    selbo.fit(
+        network, selbo.CrossEntropy(len(data)), data.tensors(), steps=steps, batch_size=batch_size, progress=False
+    )
 
     def accuracy(shown: LabelledData) -> float:
         found = selbo.predict(network, shown.network_inputs(), 1, generator=torch.Generator().manual_seed(0))
