@@ -72,11 +72,6 @@ def places_of(data: DataSpec, train: LabelledData, val: LabelledData, test: Labe
     )
 
 
-def same_place(data: DataSpec) -> bool:
-    """Whether the network is used where its labels come from."""
-    return data.label_fractions == data.use_fractions and not data.use_noise and not data.use_corruption
-
-
 def _part(data: LabelledData, fractions: Sequence[float], size: int, *, seed: int) -> LabelledData:
     order = torch.randperm(len(data), generator=generator_for(seed, "part", len(data)))
     rows = order[draw_rows(data.labels[order], fractions, size)]
