@@ -99,13 +99,17 @@ def here(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) 
 def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDone) -> None:
     """Several runs at a time, each in one of some processes.
 
-    A process that is free takes a run like the one it had last, because what was compiled for that serves again.
+    A process that is free takes a run like the one it had last, because what was compiled for that serves again. One
+    whose run failed is not used again: what is broken in it, such as a GPU's context, would break all runs after it.
     """
     context = multiprocessing.get_context("spawn")  # a forked torch may hang
     waiting = list(works)
     with ExitStack() as stack:
-        count = min(jobs, max(1, len(works)))
-        free = [stack.enter_context(ProcessPoolExecutor(1, mp_context=context)) for _ in range(count)]
+
+        def new() -> ProcessPoolExecutor:
+            return stack.enter_context(ProcessPoolExecutor(1, mp_context=context))
+
+        free = [new() for _ in range(min(jobs, max(1, len(works))))]
         last: dict[ProcessPoolExecutor, RunSpec] = {}
         running: dict[Any, tuple[ProcessPoolExecutor, Work]] = {}
         while waiting or running:
@@ -118,14 +122,19 @@ def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDo
             ended, _ = wait(running, return_when=FIRST_COMPLETED)
             for future in ended:
                 process, work = running.pop(future)
-                free.append(process)
                 try:
-                    on_done(work.spec, future.result())
+                    done = future.result()
                 except BrokenProcessPool as error:
                     raise RuntimeError(
                         "a process was killed, perhaps for memory: what was finished is kept; give the same command "
                         "again, with fewer --jobs"
                     ) from error
+                if done.status == "failed":
+                    last.pop(process)
+                    process.shutdown(wait=False)
+                    process = new()
+                free.append(process)
+                on_done(work.spec, done)
 
 
 def next_for(own: RunSpec | None, waiting: Sequence[Work], others: Iterable[RunSpec]) -> int:

@@ -1,9 +1,10 @@
 """How a step is run: eagerly, anywhere; or, on CUDA, compiled and captured whole in one graph, data on the device."""
 
+import gc
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -208,7 +209,7 @@ class GraphEngine:
     def _capture(self) -> None:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=self.stream):
+        with no_garbage_collected(), torch.cuda.graph(graph, stream=self.stream):
             self._step()
         self.graph = graph
 
@@ -293,11 +294,31 @@ class Engine:
                 stacklevel=2,
             )
             self.plan.optimizer.zero_grad(set_to_none=True)
+            forget_capture(self.plan.device)
             self.engine = EagerEngine(self.plan, self.batches, self.unlabelled, start=start + done)
             rows = engine.rows[:done].cpu()
             if start + done < stop:
                 rows = torch.cat([rows, self.engine.run(start + done, stop, rate_at, seconds)])
             return rows
+
+
+@contextmanager
+def no_garbage_collected() -> Iterator[None]:
+    """While a graph is captured: the graph of an earlier run, destroyed in between, would make the capture invalid."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def forget_capture(device: torch.device) -> None:
+    """After a capture that failed: torch's generator goes on believing in it, and refuses to draw, for ever."""
+    index = torch.cuda.current_device() if device.index is None else device.index
+    torch.cuda.default_generators[index].graphsafe_set_state(torch.Generator(torch.device("cuda", index)))
 
 
 def wants_graph(choice: str, device: torch.device, batches: TensorBatches | LoaderBatches, world: int) -> bool:

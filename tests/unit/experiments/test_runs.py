@@ -263,6 +263,23 @@ def test_a_run_that_fails_is_told_and_leaves_nothing(tmp_path: Path) -> None:
     assert not Store(tmp_path).has(wrong)
 
 
+def test_a_process_whose_run_failed_is_not_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[executors.ProcessPoolExecutor] = []
+
+    class Counted(executors.ProcessPoolExecutor):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            made.append(self)
+            super().__init__(*args, **options)
+
+    monkeypatch.setattr(executors, "ProcessPoolExecutor", Counted)
+    told: list[str] = []
+    specs = [replace(SPEC, model=ModelSpec("resnet")), SPEC, replace(SPEC, seed=1)]
+    works = [executors.Work(spec, str(tmp_path), "cpu") for spec in specs]
+    executors.processes(works, 1, lambda _: None, lambda _, how: told.append(how.status))
+    assert told == ["failed", "finished", "finished"]
+    assert len(made) == 2, "a new one after the failure, and none after a run that ended well"
+
+
 def test_the_code_version_is_a_commit_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SELBO_CODE_VERSION", "abc")
     assert provenance.code_version() == "abc"

@@ -140,3 +140,30 @@ def test_a_step_that_cannot_be_captured_runs_eagerly_and_says_so(monkeypatch: py
     two = train(eager, CrossEntropy(300), engine="eager")
     assert one.engine.startswith("eager")
     torch.testing.assert_close(one.curve, two.curve, rtol=1e-3, atol=1e-4)
+
+
+class FailsInCapture(CrossEntropy):
+    """Does what must not be done while a graph is captured, as the third-party code of a user may."""
+
+    def forward(self, *args: Any, **options: Any) -> Any:
+        if torch.cuda.is_current_stream_capturing():
+            torch.cuda.synchronize()
+        return super().forward(*args, **options)
+
+
+def test_after_a_failed_capture_the_process_is_as_good_as_before() -> None:
+    with pytest.warns(UserWarning, match="runs eagerly"):
+        broken = train(mlp(), FailsInCapture(300), engine="captured")
+    assert broken.engine.startswith("eager")
+    assert torch.randn(3, device="cuda").isfinite().all(), "torch's own generator draws again"
+    again = train(to_bayesian(mlp()), ELBO(300, kl_weight=0.01), engine="captured")
+    assert "CUDA graph" in again.engine
+    assert again.curve.isfinite().all()
+
+
+def test_a_forgotten_graph_does_not_disturb_the_capture_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = GraphEngine._step
+    monkeypatch.setattr(GraphEngine, "_step", lambda self: (step(self), [[] for _ in range(100_000)])[0])
+    for _ in range(2):  # the many lists make Python collect, in the second run the graph of the first
+        result = train(mlp(), CrossEntropy(300), engine="captured")
+        assert "CUDA graph" in result.engine
