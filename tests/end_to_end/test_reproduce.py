@@ -90,10 +90,10 @@ def test_killed_and_begun_again_nothing_is_lost_but_the_run_in_flight(tmp_path: 
 
 
 def test_a_run_that_fails_is_told_and_the_others_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from selbo.experiments import execute
+    from selbo.experiments import outcomes
 
     study, calls = runner.study_of("scores", trial=True), 0
-    real = execute.map_of
+    real = outcomes.map_of
 
     def fails_once(*given: object) -> object:
         nonlocal calls
@@ -102,7 +102,7 @@ def test_a_run_that_fails_is_told_and_the_others_are_kept(tmp_path: Path, monkey
             raise RuntimeError("out of luck")
         return real(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(execute, "map_of", fails_once)
+    monkeypatch.setattr(outcomes, "map_of", fails_once)
     with pytest.raises(runner.Failed, match=r"1 of 10 runs failed, the first, \w+, with RuntimeError: out of luck"):
         runner.reproduce(study, tmp_path, executor="here")
     assert len(times(tmp_path)) == 9

@@ -2,8 +2,8 @@
 
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from collections.abc import Hashable, Iterator
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -42,9 +42,6 @@ LARGE_RUNS_ON_A_GPU: Final = 3
 USE: Final = "use"
 """The condition of tests at the place of use, where that is another one than the place that labels come from."""
 
-SCORE_BINS: Final = 50
-"""Of the histogram of scores that is kept."""
-
 
 class Member(NamedTuple):
     """A trained network, and what it was trained with."""
@@ -76,13 +73,36 @@ def carry_out(spec: RunSpec, *, device: str = "cpu") -> dict[str, Any]:
     }
     try:
         earlier = _earlier(spec, task, device=device) if spec.recipe.belief == "empirical" else None
-        members = [_trained(spec, task, device=device, member=i, earlier=earlier) for i in range(spec.recipe.members)]
+        members = _members(spec, task, device=device, earlier=earlier)
         trained = time.perf_counter()
         found = Evaluation(spec, task, members, device, earlier).everything()
     except Diverged as error:
         return {**result, "status": "diverged", "error": str(error), "seconds": {"all": time.perf_counter() - begin}}
     seconds = {"training": trained - begin, "evaluation": time.perf_counter() - trained}
     return {**result, "status": "finished", **found, "seconds": {"all": time.perf_counter() - begin, **seconds}}
+
+
+@dataclass
+class _Memory:
+    """The networks of the last run that had a place of use."""
+
+    training: Hashable = None
+    members: list[Member] = field(default_factory=list)
+
+
+_MEMORY: Final = _Memory()
+
+
+def _members(spec: RunSpec, task: Task, *, device: str, earlier: Tensor | None) -> list[Member]:
+    """Its trained networks. Those of the run before serve again if this one differs in its correction alone."""
+    training = (spec.training, device)
+    if task.use is not None and training == _MEMORY.training:
+        return _MEMORY.members
+    _MEMORY.training, _MEMORY.members = None, []  # no longer needed when the next ones are trained
+    members = [_trained(spec, task, device=device, member=i, earlier=earlier) for i in range(spec.recipe.members)]
+    if task.use is not None:
+        _MEMORY.training, _MEMORY.members = training, members
+    return members
 
 
 def _earlier(spec: RunSpec, task: Task, *, device: str) -> Tensor:
@@ -245,10 +265,10 @@ class Evaluation:
             "ood": {name: self._foreign(clean, name, data) for name, data in self.task.foreign.items()},
             "histogram": self._histogram(shown),
             "reliability": outcomes.reliability_of(shown, labels),
-            "score_histogram": score_histogram(shown),
+            "score_histogram": outcomes.score_histogram(shown),
         }
         if evaluation.scores:
-            found["map"] = map_of(self.task.test, clean)
+            found["map"] = outcomes.map_of(self.task.test, clean)
         return found
 
     def _corrupted(self, draws: int) -> Iterator[tuple[Condition, Prediction]]:
@@ -342,36 +362,3 @@ def _apart(inside: Prediction, outside: Prediction) -> dict[str, float]:
     """How far the entropies of known and foreign inputs are apart."""
     means = {"entropy_in": inside.entropy.mean().item(), "entropy_out": outside.entropy.mean().item()}
     return {**means, **evaluate_ood(inside.entropy, outside.entropy)}
-
-
-def score_histogram(prediction: Prediction) -> list[int]:
-    """How many scores fall in each of fifty bins: probabilities of class 1 of two, else the largest ones."""
-    probs = prediction.probs
-    scores = probs[:, 1] if probs.shape[-1] == 2 else probs.amax(-1)
-    places = (scores.double() * SCORE_BINS).long().clamp(0, SCORE_BINS - 1)
-    return [int(n) for n in torch.bincount(places, minlength=SCORE_BINS)]
-
-
-def map_of(test: LabelledData, prediction: Prediction) -> dict[str, Any]:
-    """The test set in two dimensions, with the score of each example: what a decision surface is drawn from."""
-    places = _places(test.checksum, test)
-    scores = prediction.probs[:, 1] if prediction.probs.shape[-1] == 2 else prediction.probs.amax(-1)
-    return {
-        "places": [[round(x, 2), round(y, 2)] for x, y in places],
-        "scores": [round(score, 4) for score in scores.tolist()],
-        "labels": test.labels.tolist(),
-    }
-
-
-_PLACES: dict[str, list[list[float]]] = {}
-
-
-def _places(checksum: str, test: LabelledData) -> list[list[float]]:
-    if checksum not in _PLACES:
-        from sklearn.manifold import TSNE
-
-        flat = test.network_inputs().flatten(1).numpy()
-        perplexity = min(30.0, (len(flat) - 1) / 4)
-        found = TSNE(init="pca", perplexity=perplexity, random_state=0, n_jobs=1).fit_transform(flat)
-        _PLACES[checksum] = found.tolist()
-    return _PLACES[checksum]

@@ -99,8 +99,9 @@ def here(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) 
 def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDone) -> None:
     """Several runs at a time, each in one of some processes.
 
-    A process that is free takes a run like the one it had last, because what was compiled for that serves again. One
-    whose run failed is not used again: what is broken in it, such as a GPU's context, would break all runs after it.
+    A process that is free takes a run like the one it had last, because what was trained or compiled for that serves
+    again. One whose run failed is not used again: what is broken in it, such as a GPU's context, would break all runs
+    after it.
     """
     context = multiprocessing.get_context("spawn")  # a forked torch may hang
     waiting = list(works)
@@ -138,11 +139,21 @@ def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDo
 
 
 def next_for(own: RunSpec | None, waiting: Sequence[Work], others: Iterable[RunSpec]) -> int:
-    """Place of the run that a process takes: one like its own, else one like that of no other, else the first."""
-    codes, taken = [code_of(work.spec) for work in waiting], {code_of(spec) for spec in others}
-    if own is not None and code_of(own) in codes:
-        return codes.index(code_of(own))
-    return next((i for i, code in enumerate(codes) if code not in taken), 0)
+    """Place of the run that a process takes after its own, while others are busy with theirs.
+
+    Best is one with the same networks, and worst one whose networks another process is training; then one with the same
+    compiled code; then one whose code no other process has; then the first.
+    """
+    own_code = None if own is None else code_of(own)
+    busy = list(others)
+    trainings, codes = {spec.training for spec in busy}, {code_of(spec) for spec in busy}
+
+    def rank(place: int) -> tuple[bool, ...]:
+        spec = waiting[place].spec
+        code, training = code_of(spec), spec.training
+        return own is None or training != own.training, training in trainings, code != own_code, code in codes
+
+    return min(range(len(waiting)), key=rank)
 
 
 def code_of(spec: RunSpec) -> Hashable:

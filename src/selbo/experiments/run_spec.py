@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Hashable
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from selbo import checks
@@ -268,6 +269,11 @@ class RunSpec:
     recipe: Recipe
     evaluation: EvaluationSpec
     seed: int
+
+    @property
+    def training(self) -> Hashable:
+        """What its networks come from: runs that agree in it, such as those that differ in a correction, share them."""
+        return self.data, self.model, replace(self.recipe, correction=""), self.seed
 
     @property
     def id(self) -> str:

@@ -125,7 +125,9 @@ class _Carrying:
         """Those that are missing; ``also`` more will follow."""
         unique = list({spec.id: spec for spec in specs}.values())
         missing = [spec for spec in unique if not self.store.has(spec)]
-        missing.sort(key=_length, reverse=True)  # a long run that starts last is waited for
+        places = {spec.training: place for place, spec in reversed(list(enumerate(missing)))}
+        # a long run that starts last is waited for; runs with the same networks follow each other
+        missing.sort(key=lambda spec: (-_length(spec), places[spec.training]))
         self.done += len(unique) - len(missing)
         total = self.done + len(missing) + also
 

@@ -168,6 +168,25 @@ def test_without_a_place_of_use_there_are_no_unlabelled_inputs() -> None:
 # --- corrections ---
 
 
+def test_corrected_predictions_are_those_of_the_same_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[RunSpec] = []
+    really = execute._trained
+
+    def counted(spec: RunSpec, *args: Any, **options: Any) -> execute.Member:
+        made.append(spec)
+        return really(spec, *args, **options)
+
+    monkeypatch.setattr(execute, "_MEMORY", execute._Memory())
+    monkeypatch.setattr(execute, "_trained", counted)
+    specs = [replace(SPEC, recipe=replace(RECIPE, correction=how)) for how in ("", "known", "em", "bbse")]
+    in_a_row = [numbers(execute.carry_out(spec)) for spec in specs]
+    assert made == specs[:1]
+    execute.carry_out(replace(SPEC, seed=1))
+    assert made == [*specs[:1], replace(SPEC, seed=1)], "another seed, another network"
+    assert numbers(execute.carry_out(specs[3])) == in_a_row[3]
+    assert made[2:] == specs[3:], "only the last network is remembered"
+
+
 @pytest.mark.parametrize("how", ["known", "em", "bbse"])
 def test_corrections_are_of_the_place_of_use_alone(how: str) -> None:
     plain = execute.carry_out(SPEC)

@@ -407,6 +407,22 @@ def test_a_process_goes_on_with_what_it_has_compiled() -> None:
     assert executors.next_for(SPEC, waiting, [first, second, third]) == 0
 
 
+def test_runs_that_share_networks_go_to_the_process_that_has_them(tmp_path: Path) -> None:
+    corrected = [replace(SPEC, seed=seed, recipe=replace(RECIPE, correction="em")) for seed in (0, 1)]
+    waiting = [executors.Work(spec, "", "cpu") for spec in (*corrected, replace(SPEC, seed=2))]
+    assert executors.next_for(replace(SPEC, seed=1), waiting, [SPEC]) == 1
+    assert executors.next_for(None, waiting, [SPEC]) == 1, "not those that another process is training"
+    assert executors.next_for(None, waiting[:1], [SPEC]) == 0, "unless there is nothing else"
+    taken: list[RunSpec] = []
+
+    def executor(works: list[executors.Work], *_: object) -> None:
+        taken.extend(work.spec for work in works)
+
+    specs = [replace(SPEC, seed=seed, recipe=replace(RECIPE, correction=how)) for how in ("", "em") for seed in (0, 1)]
+    runner._Carrying(Store(tmp_path), executor, 1, "cpu", lambda _: None).all(specs, also=0)
+    assert taken == [specs[0], specs[2], specs[1], specs[3]]
+
+
 @pytest.mark.parametrize(("field", "value"), [("kl_weight", 0.3), ("concentration", 7.0), ("weight_decay", 0.1)])
 def test_numbers_that_are_given_to_a_compiled_step_leave_it_alone(field: str, value: float) -> None:
     changed = replace(SPEC, recipe=replace(RECIPE, **{field: value}))  # type: ignore[arg-type]
