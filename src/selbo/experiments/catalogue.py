@@ -12,6 +12,7 @@ from selbo import checks
 from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe
 from selbo.experiments.study import TRACKS, Method, Study, Track, Variant
 
+Grid = tuple[tuple[str, tuple[Any, ...]], ...]
 SpecT = TypeVar("SpecT")
 
 
@@ -47,15 +48,18 @@ def paper_values(study: str, variant: str) -> dict[str, Any]:
 def from_toml(content: Mapping[str, Any], *, where: str = "study") -> Study:
     """A study from the content of a TOML file; a key that is not known is an error.
 
-    It may take the tracks of another file, ``tracks_of``, and ``leave_out`` some of their methods, by name.
+    It may take the tracks of another file, ``tracks_of``, ``leave_out`` some of their methods, by name, and choose some
+    methods' settings from other ``grids``.
     """
-    known = {"name", "title", "paper", "seeds", "first_seed", "variants", "tracks", "tracks_of", "leave_out"}
+    known = {"name", "title", "paper", "seeds", "first_seed", "variants", "tracks", "tracks_of", "leave_out", "grids"}
     _only(content, known, where)
     variants = tuple(_variant(each, f"{where}: variants") for each in content["variants"])
     tables = _toml(content["tracks_of"])["tracks"] if "tracks_of" in content else content["tracks"]
     tracks = tuple(_track(name, each, f"{where}: tracks.{name}") for name, each in tables.items())
     if left := tuple(content.get("leave_out", ())):
         tracks = tuple(_without(track, left) for track in tracks)
+    if grids := content.get("grids", {}):
+        tracks = tuple(_with_grids(track, grids, f"{where}: grids") for track in tracks)
     return Study(
         content["name"],
         content["title"],
@@ -107,16 +111,35 @@ def _without(track: Track, names: tuple[str, ...]) -> Track:
     return replace(track, methods=methods)
 
 
+def _with_grids(track: Track, grids: Mapping[str, Any], where: str) -> Track:
+    """A track some of whose methods choose from other settings."""
+    for name in grids:
+        checks.one_of("grids", name, [method.name for method in track.methods])
+    return replace(
+        track,
+        methods=tuple(
+            _choosing(each, _grid(grids[each.name], f"{where}.{each.name}")) if each.name in grids else each
+            for each in track.methods
+        ),
+    )
+
+
+def _choosing(method: Method, grid: Grid) -> Method:
+    return replace(method, grid=grid, recipe=replace(method.recipe, **{key: values[0] for key, values in grid}))
+
+
+def _grid(content: Mapping[str, Any], where: str) -> Grid:
+    return tuple(
+        (key, tuple(_checked(Recipe, {key: value}, where)[key] for value in values)) for key, values in content.items()
+    )
+
+
 def _method(content: Mapping[str, Any], shared: Mapping[str, Any], where: str) -> Method:
     own = {"name", "title", "grid", "chosen_with", "note"}
     settings = {key: value for key, value in content.items() if key not in own}
     label = f"{where}: method {content.get('name')!r}"
-    grid = tuple(
-        (key, tuple(_checked(Recipe, {key: value}, f"{label}, grid")[key] for value in values))
-        for key, values in content.get("grid", {}).items()
-    )
-    first = {key: values[0] for key, values in grid}
-    recipe = _made(Recipe, {**shared, **settings, **first}, label)
+    grid = _grid(content.get("grid", {}), f"{label}, grid")
+    recipe = _made(Recipe, {**shared, **settings, **{key: values[0] for key, values in grid}}, label)
     return Method(
         content["name"], content["title"], recipe, grid, content.get("chosen_with", ""), content.get("note", "")
     )

@@ -296,6 +296,14 @@ def test_tracks_of_another_study_less_some_methods() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             catalogue.from_toml({**content, "leave_out": [name]})
+    other = catalogue.from_toml({**content, "grids": {"elbo": {"kl_weight": [0.7, 0.8]}}}).tracks[0]
+    assert [recipe.kl_weight for recipe in other.method("elbo").candidates()] == [0.7, 0.8]
+    assert other.method("elbo").recipe.kl_weight == 0.7
+    assert other.method("plain") == every.method("plain")
+    with pytest.raises(ValueError, match="`grids` must be one of"):
+        catalogue.from_toml({**content, "grids": {"nobody": {}}})
+    with pytest.raises(ValueError, match=r"grids\.elbo"):
+        catalogue.from_toml({**content, "grids": {"elbo": {"weight": [1.0]}}})
 
 
 def test_a_trial_has_one_case_of_each_kind() -> None:
@@ -343,7 +351,7 @@ def test_seeds_that_are_reported_begin_where_the_study_says(small: Study) -> Non
 @pytest.mark.parametrize("name", catalogue.names())
 def test_seeds_that_were_looked_at_are_not_reported(name: str) -> None:
     study = catalogue.load(name)
-    assert study.first_seed == (10 if name in PLACES else 0)
+    assert study.first_seed == (10 if name == "deployment-ablation" else 20 if name in PLACES else 0)
     assert plan.TUNING_SEED not in study.seed_range(study.seeds)
     assert smoke(study).first_seed == study.first_seed
 
