@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 from selbo import checks
 from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe
-from selbo.experiments.study import TRACKS, Method, Study, Track, Variant
+from selbo.experiments.study import TRACKS, Grid, Method, Study, Track, Variant
 
-Grid = tuple[tuple[str, tuple[Any, ...]], ...]
 SpecT = TypeVar("SpecT")
 
 

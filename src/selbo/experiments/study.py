@@ -9,6 +9,9 @@ from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Reci
 
 TRACKS: Final = ("published", "selbo")
 
+Grid = tuple[tuple[str, tuple[Any, ...]], ...]
+"""Settings to choose from: names, each with its values."""
+
 
 @dataclass(frozen=True)
 class Method:
@@ -26,7 +29,7 @@ class Method:
     name: str
     title: str
     recipe: Recipe
-    grid: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    grid: Grid = ()
     chosen_with: str = ""
     note: str = ""
 
