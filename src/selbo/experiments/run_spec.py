@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Hashable
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from selbo import checks
@@ -270,7 +271,7 @@ class RunSpec:
     evaluation: EvaluationSpec
     seed: int
 
-    @property
+    @cached_property
     def training(self) -> Hashable:
         """What its networks come from: runs that agree in it, such as those that differ in a correction, share them."""
         return self.data, self.model, replace(self.recipe, correction=""), self.seed
