@@ -2,14 +2,18 @@
 
 For each study a page with all tables, `docs/results/STUDY.md`, and the figures that stand in the documentation; and in
 `docs/results.md` and `docs/comparison.md` the tables between the marks `<!-- table STUDY VARIANT TRACK NAME -->` and
-`<!-- end -->`. With a fifth word, such as `NLL,ECE`, only the columns stay whose names begin with one of these.
+`<!-- end -->`. With a fifth word, such as `NLL,ECE`, only the columns stay whose names begin with one of these. Between
+`<!-- times -->` and `<!-- end -->` stands how long all of it took.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +30,7 @@ PICTURES = ("scores", "independent", "sweep", "corruption")
 """Figures that stand in the pages; the HTML report of a study has all of them."""
 
 MARKED = re.compile(r"(<!-- table (\S+) (\S+) (\S+) (\S+)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+TIMES = re.compile(r"(<!-- times -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 @cache
@@ -49,7 +54,32 @@ def refreshed(text: str) -> str:
         (made,) = (each for each in tables_of(found, chosen) if each.name == name)
         return f"{head}\n{markdown(made if words is None else narrowed(made, words.split(',')))}\n{tail}"
 
-    return MARKED.sub(table, text)
+    return TIMES.sub(lambda match: f"{match[1]}\n{times()}\n{match[2]}", MARKED.sub(table, text))
+
+
+def times() -> str:
+    """How long the runs of each study took, by machine."""
+    lines = ["| study | machine | runs | time |", "| :--- | :--- | ---: | ---: |"]
+    for study in studies():
+        spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for path in (ROOT / "results" / study / "runs").glob("*.json"):
+            run = json.loads(path.read_text(encoding="utf-8"))
+            begin = datetime.fromisoformat(run["made_by"]["time"].replace("Z", "+00:00")).timestamp()
+            spans[run["made_by"]["machine"]].append((begin, begin + run["seconds"]["all"]))
+        for machine, found in sorted(spans.items()):
+            minutes, seconds = divmod(round(covered(found)), 60)
+            name = machine.replace("_", r"\_")
+            lines.append(f"| `{study}` | {name} | {len(found)} | {minutes} min {seconds:02} s |")
+    return "\n".join(lines) + "\n"
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """Length of what some spans of time cover together."""
+    total, reached = 0.0, float("-inf")
+    for begin, end in sorted(spans):
+        total += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return total
 
 
 def narrowed(table: Table, words: list[str]) -> Table:

@@ -18,7 +18,10 @@ PAGES = {path.stem: path.read_text(encoding="utf-8") for path in results.PAGES}
 @pytest.mark.parametrize("page", PAGES)
 def test_tables_of_a_page_are_those_of_the_results(page: str) -> None:
     text = PAGES[page]
-    assert text.count("<!-- table ") == text.count("<!-- end -->") == len(results.MARKED.findall(text)) > 0
+    tables, times = results.MARKED.findall(text), results.TIMES.findall(text)
+    assert text.count("<!-- table ") == len(tables) > 0
+    assert text.count("<!-- times -->") == len(times) == (page == "results")
+    assert text.count("<!-- end -->") == len(tables) + len(times)
     assert results.refreshed(text) == text, "run `python docs/results.py`"
 
 
@@ -29,6 +32,11 @@ def test_a_number_that_was_changed_is_found(page: str) -> None:
     end = text.index("\n", begin)
     changed = text[:begin] + "| ELBO | 0.001 |" + text[end:]
     assert results.refreshed(changed) == text
+
+
+def test_time_that_runs_share_counts_once() -> None:
+    assert results.covered([(5.0, 7.0), (0.0, 2.0), (1.0, 3.0), (1.5, 1.7)]) == 5.0
+    assert results.covered([]) == 0.0
 
 
 def test_tables_are_only_in_pages_that_are_refreshed() -> None:
