@@ -209,8 +209,12 @@ class GraphEngine:
     def _capture(self) -> None:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with no_garbage_collected(), torch.cuda.graph(graph, stream=self.stream):
-            self._step()
+        try:
+            with no_garbage_collected(), torch.cuda.graph(graph, stream=self.stream):
+                self._step()
+        except Exception:
+            forget_capture(self.plan.device)
+            raise
         self.graph = graph
 
     def _step(self) -> None:
@@ -294,7 +298,6 @@ class Engine:
                 stacklevel=2,
             )
             self.plan.optimizer.zero_grad(set_to_none=True)
-            forget_capture(self.plan.device)
             self.engine = EagerEngine(self.plan, self.batches, self.unlabelled, start=start + done)
             rows = engine.rows[:done].cpu()
             if start + done < stop:
