@@ -3,7 +3,8 @@
 For each study a page with all tables, `docs/results/STUDY.md`, and the figures that stand in the documentation; and in
 `docs/results.md` and `docs/comparison.md` the tables between the marks `<!-- table STUDY VARIANT TRACK NAME -->` and
 `<!-- end -->`. With a fifth word, such as `NLL,ECE`, only the columns stay whose names begin with one of these. Between
-`<!-- times -->` and `<!-- end -->` stands how long all of it took.
+`<!-- overview STUDY TRACK -->` and `<!-- end -->` stand all cases of a study at a glance, between `<!-- times -->` and
+`<!-- end -->` how long everything took.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 from selbo.experiments import runner
 from selbo.report import style
+from selbo.report.overview import overview
 from selbo.report.study_figures import FIGURES, available
 from selbo.report.study_tables import TRACKS, Table, markdown, tables_of
 
@@ -30,6 +32,7 @@ PICTURES = ("scores", "independent", "sweep", "corruption")
 """Figures that stand in the pages; the HTML report of a study has all of them."""
 
 MARKED = re.compile(r"(<!-- table (\S+) (\S+) (\S+) (\S+)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
+OVERVIEW = re.compile(r"(<!-- overview (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 TIMES = re.compile(r"(<!-- times -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -54,7 +57,14 @@ def refreshed(text: str) -> str:
         (made,) = (each for each in tables_of(found, chosen) if each.name == name)
         return f"{head}\n{markdown(made if words is None else narrowed(made, words.split(',')))}\n{tail}"
 
-    return TIMES.sub(lambda match: f"{match[1]}\n{times()}\n{match[2]}", MARKED.sub(table, text))
+    def glance(match: re.Match[str]) -> str:
+        head, study, track, tail = match.groups()
+        made = overview(gathered(study), track)
+        assert made is not None
+        return f"{head}\n{markdown(made)}\n{tail}"
+
+    with_tables = OVERVIEW.sub(glance, MARKED.sub(table, text))
+    return TIMES.sub(lambda match: f"{match[1]}\n{times()}\n{match[2]}", with_tables)
 
 
 def times() -> str:
@@ -103,6 +113,8 @@ def full_page(study: str) -> str:
     for track in dict.fromkeys(each["track"] for each in found["comparisons"]):
         title = TRACKS[track]
         parts.append(f"## {title[0].upper()}{title[1:]}\n")
+        if (glance := overview(found, track)) is not None:
+            parts.append(f"### {glance.title}\n\n{markdown(glance)}")
         for comparison in (each for each in found["comparisons"] if each["track"] == track):
             parts += [f"### {table.title}\n\n{markdown(table)}" for table in tables_of(found, comparison)]
             parts += [

@@ -18,10 +18,11 @@ PAGES = {path.stem: path.read_text(encoding="utf-8") for path in results.PAGES}
 @pytest.mark.parametrize("page", PAGES)
 def test_tables_of_a_page_are_those_of_the_results(page: str) -> None:
     text = PAGES[page]
-    tables, times = results.MARKED.findall(text), results.TIMES.findall(text)
+    tables, glances, times = (each.findall(text) for each in (results.MARKED, results.OVERVIEW, results.TIMES))
     assert text.count("<!-- table ") == len(tables) > 0
+    assert text.count("<!-- overview ") == len(glances)
     assert text.count("<!-- times -->") == len(times) == (page == "results")
-    assert text.count("<!-- end -->") == len(tables) + len(times)
+    assert text.count("<!-- end -->") == len(tables) + len(glances) + len(times)
     assert results.refreshed(text) == text, "run `python docs/results.py`"
 
 

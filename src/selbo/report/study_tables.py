@@ -171,7 +171,7 @@ def _paper(results: Plain, comparison: Plain) -> Table:
                 verdict = f"cannot be compared [{numbered.setdefault(barred, len(numbered) + 1)}]"
             place, metric = split(column)
             shown = _entries(metric, [Cell(*theirs, 1, 1), ours if there else Cell(None, None, 0, 0)], precise=False)
-            gap = "–" if found.difference is None else _signed(metric, found.difference)
+            gap = "–" if found.difference is None else signed(metric, found.difference)
             what = f"{_group(place)} {metric_label(metric)}"
             rows.append([Entry(method["title"]), Entry(what), *shown, Entry(gap), Entry(verdict)])
             raw.append(
@@ -250,14 +250,15 @@ def _entries(metric: str, cells: Sequence[Cell], *, precise: bool = True) -> lis
 
 def _difference(column: str, found: Difference) -> Entry:
     metric = split(column)[1]
-    numbers = [None if each is None else _signed(metric, each, more=1) for each in found[:4]]
+    numbers = [None if each is None else signed(metric, each, more=1) for each in found[:4]]
     text = numbers[0] or "–"
     text += f" [{numbers[2]}, {numbers[3]}]" if numbers[2] else ""
     text += f" ({found.pairs} of {found.seeds} pairs)" if found.pairs < found.seeds else ""
     return Entry(text, "best" if found.clear else "")
 
 
-def _signed(metric: str, number: float, *, more: int = 0) -> str:
+def signed(metric: str, number: float, *, more: int = 0) -> str:
+    """A difference of a metric, with its sign, in the unit of the metric; ``more`` digits than a table of means has."""
     scale, digits = (100.0, 1) if metric in PERCENT else (1.0, 3)
     text = f"{scale * number:+.{digits + more}f}"
     return text[1:] if float(text) == 0 else text.replace("-", "−")

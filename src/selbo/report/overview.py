@@ -1,0 +1,112 @@
+"""All cases of a study at a glance: where a method is ahead of the reference, where behind, and how it ranks."""
+
+from pathlib import Path
+from typing import Final
+
+from selbo.files import replacing
+from selbo.report import studies
+from selbo.report.comparison import direction, mean_and_error
+from selbo.report.places import has_use
+from selbo.report.studies import Plain, split
+from selbo.report.study_tables import TRACKS, Entry, Head, Table, comma_separated, markdown, signed
+from selbo.report.tables import metric_label
+
+FEWEST: Final = 3
+"""Cases that are worth an overview."""
+
+
+def overview(results: Plain, track: str) -> Table | None:
+    """A row for each method, over all cases of a track; None if there are few cases, or none with results.
+
+    It looks at the NLL at the place of use, or on the clean test set if there is no other place.
+
+    Args:
+        results: Of a study, as `selbo.experiments.runner.gather` gives them.
+        track: ``published`` or ``selbo``.
+    """
+    cases = [each for each in results["comparisons"] if each["track"] == track]
+    column = "use.nll" if all(has_use(each) for each in cases) else "clean.nll"
+    cases = [each for each in cases if studies.measured(each, column)]
+    if len(cases) < FEWEST:
+        return None
+    names = [method["name"] for method in cases[0]["methods"]]
+    reference, sign = cases[0]["reference"], direction(split(column)[1])
+    ranks = [_ranks(each, column) for each in cases]
+    rows, raw = [], []
+    for name in names:
+        own = [next(each for each in case["methods"] if each["name"] == name) for case in cases]
+        others = [next(each for each in case["methods"] if each["name"] == reference) for case in cases]
+        found = [studies.paired(one, other, column) for one, other in zip(own, others, strict=True)]
+        ahead = sum(each.clear and (each.mean or 0.0) * sign > 0 for each in found)
+        behind = sum(each.clear and (each.mean or 0.0) * sign < 0 for each in found)
+        means = [each.mean for each in found if each.mean is not None]
+        placed = [each[name] for each in ranks if name in each]
+        rank = mean_and_error(placed)[0] if placed else None
+        is_reference = name == reference
+        rows.append(
+            [
+                Entry(own[0]["title"]),
+                Entry("–" if is_reference else str(ahead)),
+                Entry("–" if is_reference else str(behind)),
+                Entry("–" if is_reference or not means else signed(split(column)[1], mean_and_error(means)[0])),
+                Entry("–" if rank is None else f"{rank:.1f}"),
+            ]
+        )
+        raw.append(
+            {"study": results["study"], "track": track, "method": name, "column": column, "cases": len(cases)}
+            | {"ahead": ahead, "behind": behind, "rank": rank}
+            | {"difference": mean_and_error(means)[0] if means else None}
+        )
+    best = min(row["rank"] for row in raw if row["rank"] is not None)
+    for row, numbers in zip(rows, raw, strict=True):
+        if numbers["rank"] == best:
+            row[-1] = row[-1]._replace(mark="best")
+    title = next(method["title"] for method in cases[0]["methods"] if method["name"] == reference)
+    where = "at the place of use" if column.startswith("use") else "on the clean test set"
+    return Table(
+        "overview",
+        f"{results['title']}, {TRACKS[track]}: all cases",
+        [Head("method"), Head("ahead"), Head("behind"), Head("mean difference"), Head("mean rank ↓")],
+        rows,
+        "lrrrr",
+        [
+            f"{metric_label(split(column)[1])} {where}, {len(cases)} cases. Ahead and behind: in how many the 95 % "
+            f"interval of the paired difference from {title} leaves out 0.",
+            "Mean difference: over the cases. Mean rank: among all methods, 1 is the lowest NLL.",
+        ],
+        raw,
+    )
+
+
+def _ranks(case: Plain, column: str) -> dict[str, int]:
+    """Place of each method whose runs are all there, by its mean."""
+    found = studies.cells(case, column)
+    whole = {name: each.mean for name, each in found.items() if each.mean is not None and each.runs == each.seeds}
+    order = sorted(whole, key=lambda name: -direction(split(column)[1]) * whole[name])
+    return {name: place for place, name in enumerate(order, 1)}
+
+
+def write_overviews(results: Plain, folder: Path) -> list[Path]:
+    """Write the overview of each track that has one, as Markdown and CSV.
+
+    Args:
+        results: Of a study.
+        folder: Where to; it is made if it is not there.
+
+    Returns:
+        The paths written.
+    """
+    written = []
+    folder.mkdir(parents=True, exist_ok=True)
+    for track in dict.fromkeys(each["track"] for each in results["comparisons"]):
+        table = overview(results, track)
+        if table is None:
+            continue
+        for name, text in (
+            (f"{track}-overview.md", f"## {table.title}\n\n{markdown(table)}"),
+            (f"{track}-overview.csv", comma_separated([table])),
+        ):
+            with replacing(folder / name) as unfinished:
+                unfinished.write_text(text, encoding="utf-8")
+            written.append(folder / name)
+    return written

@@ -1,0 +1,75 @@
+"""All cases of a study at a glance, from results whose every number is known."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from study_fakes import Results, broken, comparison, four, method, place_study, study
+
+from selbo.report.overview import overview, write_overviews
+
+
+def shuffled(*, places: bool = False) -> Results:
+    """Three cases; in the last one the two first methods change places. NLL: .2 + .1 times the number of the method."""
+    suite = {"suite": "use"} if places else {}
+    other = [
+        method(1, "elbo", "ELBO", seeds=3, **suite),
+        method(0, "smoothing", "LS (ε = 0.1) & <more>", seeds=3, **suite),
+        *four(**suite)[2:],
+    ]
+    cases = [four(**suite), four(**suite), other]
+    return study([comparison(each, variant=f"case-{i}") for i, each in enumerate(cases)])
+
+
+@pytest.mark.parametrize("places", [False, True])
+def test_counts_differences_and_ranks(places: bool) -> None:
+    results = shuffled(places=places)
+    if places:
+        for each in results["comparisons"]:
+            each["data"] = place_study()["comparisons"][0]["data"]
+    table = overview(results, "selbo")
+    assert table is not None
+    assert [[entry.text for entry in row] for row in table.rows] == [
+        ["ELBO", "–", "–", "–", "1.3"],
+        ["LS (ε = 0.1) & <more>", "1", "2", "+0.033", "1.7"],
+        ["Summary ELBO", "0", "3", "+0.167", "3.0"],
+        ["Summary ELBO (expected accuracy, shells)", "0", "3", "+0.267", "4.0"],
+    ]
+    assert [row[-1].mark for row in table.rows] == ["best", "", "", ""]
+    assert ("place of use" in table.notes[0]) == places
+
+
+def test_a_difference_that_scatters_counts_for_neither_side() -> None:
+    results = shuffled()
+    for each in results["comparisons"]:
+        for seed, run in enumerate(each["methods"][2]["runs"]):
+            run["conditions"]["clean"]["metrics"]["nll"] = (0.1, 0.9, 0.2)[seed]
+    table = overview(results, "selbo")
+    assert table is not None
+    assert [entry.text for entry in table.rows[2]][1:3] == ["0", "0"]
+
+
+def test_a_method_with_a_missing_run_has_no_rank_there() -> None:
+    results = shuffled()
+    results["comparisons"][0] = comparison(broken(), variant="case-0")
+    table = overview(study(results["comparisons"]), "selbo")
+    assert table is not None
+    by_name = {row["method"]: row for row in table.raw}
+    assert by_name["smoothing"]["rank"] == 1.5  # second, then first; in the first case no run came to an end
+    assert by_name["elbo"]["rank"] == 1.5
+
+
+def test_few_cases_have_none() -> None:
+    assert overview(study([comparison(four())]), "selbo") is None
+    assert overview(shuffled(), "published") is None
+
+
+def test_files(tmp_path: Path) -> None:
+    written = write_overviews(shuffled(), tmp_path / "tables")
+    assert [path.name for path in written] == ["selbo-overview.md", "selbo-overview.csv"]
+    rows = list(csv.DictReader(written[1].read_text(encoding="utf-8").splitlines()))
+    assert [row["ahead"] for row in rows] == ["0", "1", "0", "0"]
+    assert written[0].read_text(encoding="utf-8").startswith("## Threes & <fives>, our settings: all cases")
+    assert write_overviews(study([comparison(four())]), tmp_path) == []
