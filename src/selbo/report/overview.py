@@ -78,12 +78,15 @@ def overview(results: Plain, track: str) -> Table | None:
     )
 
 
-def _ranks(case: Plain, column: str) -> dict[str, int]:
-    """Place of each method whose runs are all there, by its mean."""
+def _ranks(case: Plain, column: str) -> dict[str, float]:
+    """Place of each method whose runs are all there, by its mean; those that are the same share their places."""
+    from scipy.stats import rankdata
+
     found = studies.cells(case, column)
     whole = {name: each.mean for name, each in found.items() if each.mean is not None and each.runs == each.seeds}
-    order = sorted(whole, key=lambda name: -direction(split(column)[1]) * whole[name])
-    return {name: place for place, name in enumerate(order, 1)}
+    sign = direction(split(column)[1])
+    places = rankdata([round(-sign * mean / studies.SAME) for mean in whole.values()])
+    return dict(zip(whole, places.tolist(), strict=True))
 
 
 def write_overviews(results: Plain, folder: Path) -> list[Path]:

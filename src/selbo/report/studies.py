@@ -28,6 +28,9 @@ IMBALANCED: Final = frozenset({"cifar10-im"})
 LEVEL: Final = 0.95
 """Of all intervals."""
 
+SAME: Final = 1e-6
+"""Numbers that differ by less are the same but for rounding, as those of a correction that changes nothing."""
+
 NORMAL_QUANTILE: Final = 1.96
 """Half width of a 95 % interval in standard errors, for the paper's values, whose number of runs is not certain."""
 
@@ -105,8 +108,10 @@ class Difference(NamedTuple):
 
     @property
     def clear(self) -> bool:
-        """Whether every seed has a pair and the interval does not hold 0."""
-        return self.pairs == self.seeds and self.low is not None and self.high is not None and self.low * self.high > 0
+        """Whether every seed has a pair and the interval does not hold 0, nor comes as near to it as rounding may."""
+        if self.pairs < self.seeds or self.low is None or self.high is None:
+            return False
+        return self.low > SAME or self.high < -SAME
 
 
 class AgainstPaper(NamedTuple):

@@ -61,6 +61,18 @@ def test_a_method_with_a_missing_run_has_no_rank_there() -> None:
     assert by_name["elbo"]["rank"] == 1.5
 
 
+def test_equal_methods_share_their_places() -> None:
+    results = shuffled()
+    for each in results["comparisons"]:
+        first, second = each["methods"][:2]
+        for one, other in zip(first["runs"], second["runs"], strict=True):
+            other["conditions"]["clean"]["metrics"]["nll"] = one["conditions"]["clean"]["metrics"]["nll"] + 1e-9
+    table = overview(results, "selbo")
+    assert table is not None
+    assert [row[-1].text for row in table.rows] == ["1.5", "1.5", "3.0", "4.0"]
+    assert [entry.text for entry in table.rows[1]][1:4] == ["0", "0", "0.000"]
+
+
 def test_few_cases_have_none() -> None:
     assert overview(study([comparison(four())]), "selbo") is None
     assert overview(shuffled(), "published") is None

@@ -175,6 +175,8 @@ def test_a_pair_needs_both_runs() -> None:
     assert found._replace(low=0.1, high=0.2, pairs=4).clear
     assert found._replace(low=-0.2, high=-0.1, pairs=4).clear
     assert not found._replace(low=-0.1, high=0.2, pairs=4).clear
+    assert not found._replace(low=1e-9, high=2e-9, pairs=4).clear, "two numbers that are equal but for rounding"
+    assert found._replace(low=2e-6, high=3e-6, pairs=4).clear
 
 
 def test_differences_of_one_pair_and_of_none() -> None:
