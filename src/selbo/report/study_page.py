@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -11,6 +11,7 @@ from typing import Final
 from selbo.report import studies
 from selbo.report.comparison import Results
 from selbo.report.labels import duration
+from selbo.report.overview import overview
 from selbo.report.page import WIDE, inline_svg, resource, write_html
 from selbo.report.study_data import finished, labels_of, ood_sets, titles_of
 from selbo.report.study_figures import FIGURES, available
@@ -27,7 +28,7 @@ FIRST: Final = ("scores", "ood", "paper", "differences")
 LAST: Final = "settings"
 """Tables that stand open, in this order, and the one after the figures; all others are folded."""
 
-MARKED: Final = ("scores", "ood")
+MARKED: Final = ("scores", "ood", "overview")
 """Tables, with or without temperature scaling, in which a mark means the best of a column."""
 
 
@@ -50,7 +51,7 @@ def render_study_page(results: Results) -> str:
     banner = f'<div class="banner" role="note"><p>{escape(TRIAL)}</p></div>' if results["generated"] else ""
     told = f"Of the paper, this study makes: {results['paper']}." if results["paper"] else ""
     lede = f'<p class="lede">{escape(told)}</p>' if told else ""
-    parts = [_comparison(results, each) for each in comparisons]
+    parts = [*_overviews(results), *(_comparison(results, each) for each in comparisons)]
     return Template(resource("page.html")).substitute(
         version=escape(__version__, quote=True),
         title=escape(results["title"]),
@@ -101,6 +102,22 @@ def _navigation(comparisons: Sequence[Results]) -> str:
         )
         items.append(f"<li><span>{escape(title)}</span>{links}</li>")
     return f'<nav aria-label="Comparisons"><ul>{"".join(items)}</ul></nav>'
+
+
+# --- all comparisons ---
+
+
+def _overviews(results: Results) -> Iterator[str]:
+    """A section for each track with many cases."""
+    for track in dict.fromkeys(each["track"] for each in results["comparisons"]):
+        table = overview(results, track)
+        if table is not None:
+            first = next(each for each in results["comparisons"] if each["track"] == track)
+            yield (
+                f'<section class="comparison" id="{slug("overview", track)}">\n'
+                f'<p class="track {track}">{escape(TRACKS[track])}</p>\n<h2>All cases</h2>\n'
+                f"{_table(first, table, [])}\n</section>"
+            )
 
 
 # --- one comparison ---

@@ -9,6 +9,7 @@ import pytest
 from study_fakes import Results, broken, comparison, four, method, place_study, study
 
 from selbo.report.overview import overview, write_overviews
+from selbo.report.study_page import render_study_page
 
 
 def shuffled(*, places: bool = False) -> Results:
@@ -76,6 +77,13 @@ def test_equal_methods_share_their_places() -> None:
 def test_few_cases_have_none() -> None:
     assert overview(study([comparison(four())]), "selbo") is None
     assert overview(shuffled(), "published") is None
+
+
+def test_the_page_of_a_study_begins_with_it() -> None:
+    page = render_study_page(shuffled())
+    assert page.index('id="overview-selbo"') < page.index('id="case-0-selbo"')
+    assert page.count("<h2>All cases</h2>") == 1
+    assert "All cases" not in render_study_page(study([comparison(four())]))
 
 
 def test_files(tmp_path: Path) -> None:
