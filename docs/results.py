@@ -23,7 +23,8 @@ from selbo.experiments import runner
 from selbo.report import style
 from selbo.report.overview import overview
 from selbo.report.study_figures import FIGURES, available
-from selbo.report.study_tables import TRACKS, Table, markdown, tables_of
+from selbo.report.study_tables import TRACKS, Table, tables_of
+from selbo.report.table_files import markdown
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -140,10 +140,9 @@ def report(
 
 def show(results: dict[str, Any], folder: Path, screen: Any) -> None:
     """Write everything that is made from results, and print the main table."""
-    from selbo.report import overview, study_figures, study_page, study_tables
+    from selbo.report import study_figures, study_page, study_tables, table_files
 
-    study_tables.write_tables(results, folder / "tables")
-    overview.write_overviews(results, folder / "tables")
+    table_files.write_tables(results, folder / "tables")
     study_figures.write_figures(results, folder / "figures")
     page = study_page.write_study_page(results, folder / "report.html")
     for comparison in results["comparisons"]:

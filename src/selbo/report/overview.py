@@ -1,14 +1,12 @@
 """All cases of a study at a glance: where a method is ahead of the reference, where behind, and how it ranks."""
 
-from pathlib import Path
 from typing import Final
 
-from selbo.files import replacing
 from selbo.report import studies
 from selbo.report.comparison import direction, mean_and_error
 from selbo.report.places import has_use
 from selbo.report.studies import Plain, split
-from selbo.report.study_tables import TRACKS, Entry, Head, Table, comma_separated, markdown, signed
+from selbo.report.study_tables import TRACKS, Entry, Head, Table, below, signed
 from selbo.report.tables import metric_label
 
 FEWEST: Final = 3
@@ -57,9 +55,9 @@ def overview(results: Plain, track: str) -> Table | None:
             | {"ahead": ahead, "behind": behind, "rank": rank}
             | {"difference": mean_and_error(means)[0] if means else None}
         )
-    best = min(row["rank"] for row in raw if row["rank"] is not None)
+    best = min((row["rank"] for row in raw if row["rank"] is not None), default=None)
     for row, numbers in zip(rows, raw, strict=True):
-        if numbers["rank"] == best:
+        if best is not None and numbers["rank"] == best:
             row[-1] = row[-1]._replace(mark="best")
     title = next(method["title"] for method in cases[0]["methods"] if method["name"] == reference)
     where = "at the place of use" if column.startswith("use") else "on the clean test set"
@@ -73,6 +71,7 @@ def overview(results: Plain, track: str) -> Table | None:
             f"{metric_label(split(column)[1])} {where}, {len(cases)} cases. Ahead and behind: in how many the 95 % "
             f"interval of the paired difference from {title} leaves out 0.",
             "Mean difference: over the cases. Mean rank: among all methods, 1 is the lowest NLL.",
+            *below(results, {"methods": [method for each in cases for method in each["methods"]]}),
         ],
         raw,
     )
@@ -87,29 +86,3 @@ def _ranks(case: Plain, column: str) -> dict[str, float]:
     sign = direction(split(column)[1])
     places = rankdata([round(-sign * mean / studies.SAME) for mean in whole.values()])
     return dict(zip(whole, places.tolist(), strict=True))
-
-
-def write_overviews(results: Plain, folder: Path) -> list[Path]:
-    """Write the overview of each track that has one, as Markdown and CSV.
-
-    Args:
-        results: Of a study.
-        folder: Where to; it is made if it is not there.
-
-    Returns:
-        The paths written.
-    """
-    written = []
-    folder.mkdir(parents=True, exist_ok=True)
-    for track in dict.fromkeys(each["track"] for each in results["comparisons"]):
-        table = overview(results, track)
-        if table is None:
-            continue
-        for name, text in (
-            (f"{track}-overview.md", f"## {table.title}\n\n{markdown(table)}"),
-            (f"{track}-overview.csv", comma_separated([table])),
-        ):
-            with replacing(folder / name) as unfinished:
-                unfinished.write_text(text, encoding="utf-8")
-            written.append(folder / name)
-    return written

@@ -8,9 +8,9 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
-from selbo.report import studies
 from selbo.report.comparison import Results
 from selbo.report.labels import duration
+from selbo.report.origin import provenance
 from selbo.report.overview import overview
 from selbo.report.page import WIDE, inline_svg, resource, write_html
 from selbo.report.study_data import finished, labels_of, ood_sets, titles_of
@@ -116,7 +116,7 @@ def _overviews(results: Results) -> Iterator[str]:
             yield (
                 f'<section class="comparison" id="{slug("overview", track)}">\n'
                 f'<p class="track {track}">{escape(TRACKS[track])}</p>\n<h2>All cases</h2>\n'
-                f"{_table(first, table, [])}\n</section>"
+                f"{_table(first, table, [TRIAL])}\n</section>"
             )
 
 
@@ -129,7 +129,7 @@ def _comparison(results: Results, comparison: Results) -> str:
     shown = [key for key in FIRST if key in tables]
     folded = [key for key in tables if key not in (*FIRST, LAST)]
     few = len(results["comparisons"]) <= FEW
-    hidden = {TRIAL, studies.provenance(results, comparison)}
+    hidden = {TRIAL, provenance(results, comparison)}
     parts = [
         f'<p class="track {comparison["track"]}">{escape(TRACKS[comparison["track"]])}</p>',
         f"<h2>{escape(comparison['title'])}</h2>",

@@ -1,15 +1,11 @@
-"""Tables of a study as Markdown, LaTeX, CSV and for the console, all from one small type."""
+"""Tables of a study, all of one small type, and the main one for the terminal; `table_files` writes them."""
 
-import csv
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from selbo.files import replacing
 from selbo.report import studies
 from selbo.report.comparison import HIGHER_IS_BETTER, LOWER_IS_BETTER, Column
+from selbo.report.origin import provenance
 from selbo.report.places import has_use, one_place
 from selbo.report.studies import Cell, Difference, Plain, split
 from selbo.report.tables import PERCENT, metric_label, rich_table, shown_cells, texts
@@ -30,15 +26,6 @@ DIFFERENCES: Final = (
 )
 CONSOLE: Final = ("clean.nll", "clean.accuracy", "clean.ece", "corrupted.nll", "corrupted.ece")
 """Columns of the table of differences and of the console; the CSV files hold all of them."""
-
-LATEX: Final = str.maketrans(
-    {sign: f"\\{sign}" for sign in "&%$#_{}"}
-    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$"}
-    | {"±": r"$\pm$", "−": "$-$", "–": "--", "↓": r"$\downarrow$", "↑": r"$\uparrow$", "≤": r"$\leq$"}
-    | {"α": r"$\alpha$", "γ": r"$\gamma$", "ε": r"$\varepsilon$", "σ": r"$\sigma$"}
-)
-MARKDOWN: Final = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_|<"})
-"""What characters become in LaTeX and in Markdown."""
 
 
 class Head(NamedTuple):
@@ -118,7 +105,7 @@ def _scores(results: Plain, comparison: Plain, scaled: bool) -> Iterator[Table]:
             [Head("method"), *(_head(comparison, column) for column in columns)],
             [[Entry(method["title"]), *(each[i] for each in entries)] for i, method in enumerate(methods)],
             "l" + "r" * len(columns),
-            [_reading(results, methods), *notes, *_below(results, comparison)],
+            [_reading(results, methods), *notes, *below(results, comparison)],
             raw,
         )
 
@@ -148,7 +135,7 @@ def _differences(results: Plain, comparison: Plain, scaled: bool) -> Table:
         [Head("method"), *(_head(comparison, column) for column in columns)],
         [[Entry(each["title"]), *(_difference(column, found(each, column)) for column in columns)] for each in others],
         "l" + "r" * len(columns),
-        [*notes, *_below(results, comparison)],
+        [*notes, *below(results, comparison)],
         raw,
     )
 
@@ -181,7 +168,7 @@ def _paper(results: Plain, comparison: Plain) -> Table:
                 | {"difference": found.difference, "overlap": found.overlap, "reason": reason, "caveat": caveat}
             )
     heads = [Head(label) for label in ("method", "measure", "paper", "ours", "difference", "intervals overlap")]
-    notes = [INTERVALS, *(f"[{number}] {text}" for text, number in numbered.items()), *_below(results, comparison)]
+    notes = [INTERVALS, *(f"[{number}] {text}" for text, number in numbered.items()), *below(results, comparison)]
     return Table("paper", f"{_title(comparison)}: the paper's values and ours", heads, rows, "llrrrl", notes, raw)
 
 
@@ -207,7 +194,7 @@ def _settings(results: Plain, comparison: Plain) -> Table:
             for each in tried or [{**chosen, "val_nll": None}]
         ]
     heads = [Head(each) for each in ("method", "chosen", "validation NLL", "of all tried", "tried", "training, s")]
-    notes = ["Chosen by validation NLL. Training: the mean over the seeds.", *_below(results, comparison)]
+    notes = ["Chosen by validation NLL. Training: the mean over the seeds.", *below(results, comparison)]
     return Table("settings", f"{_title(comparison)}: what was tried and chosen", heads, rows, "llrrlr", notes, raw)
 
 
@@ -286,8 +273,9 @@ def _tested(comparison: Plain) -> list[Plain]:
     return [run for method in comparison["methods"] for run in method["runs"] if run and "conditions" in run]
 
 
-def _below(results: Plain, comparison: Plain) -> list[str]:
-    return [studies.provenance(results, comparison), *([TRIAL] if results["generated"] else [])]
+def below(results: Plain, comparison: Plain) -> list[str]:
+    """The last notes of a table: where its numbers come from, and whether they mean anything."""
+    return [provenance(results, comparison), *([TRIAL] if results["generated"] else [])]
 
 
 def _place(results: Plain, comparison: Plain, method: str, scaled: bool | None = None) -> dict[str, Any]:
@@ -307,77 +295,7 @@ def _named(settings: Mapping[str, Iterable[Any]]) -> str:
     return "; ".join(f"{name.replace('_', ' ')} {', '.join(values)}" for name, values in shown.items())
 
 
-# --- how they are written ---
-
-
-def markdown(table: Table) -> str:
-    """A table and its notes, without its title."""
-    marks = {"best": "**", "close": "*", "": ""}
-    heads = [" ".join(filter(None, (head.group, head.label))).translate(MARKDOWN) for head in table.heads]
-    rules = ["---:" if side == "r" else ":---" for side in table.align]
-    body = [[f"{marks[e.mark]}{e.text.translate(MARKDOWN)}{marks[e.mark]}" for e in row] for row in table.rows]
-    lines = [f"| {' | '.join(row)} |" for row in (heads, rules, *body)]
-    return "\n".join([*lines, "", *(f"{note.translate(MARKDOWN)}  " for note in table.notes)]).rstrip() + "\n"
-
-
-def latex(table: Table, label: str = "") -> str:
-    """A floating table in the style of booktabs, with its title as caption and its notes below."""
-    marks = {"best": r"\textbf{%s}", "close": r"\textit{%s}", "": "%s"}
-    top, rules, start = [], [], 1
-    for group, heads in groupby(table.heads, key=lambda head: head.group):
-        span = len(list(heads))
-        top.append(rf"\multicolumn{{{span}}}{{c}}{{{group.translate(LATEX)}}}" if group else " & " * (span - 1))
-        rules += [rf"\cmidrule(lr){{{start}-{start + span - 1}}}"] if group else []
-        start += span
-    rows = [" & ".join(marks[e.mark] % e.text.translate(LATEX) for e in row) + r" \\" for row in table.rows]
-    lines = [r"\begin{table}[htbp]", r"\centering\small", rf"\caption{{{table.title.translate(LATEX)}.}}"]
-    lines += [rf"\label{{{label}}}"] if label else []
-    lines += [r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"]
-    lines += [rf"\begin{{tabular}}{{{table.align}}}", r"\toprule"]
-    lines += [" & ".join(top) + r" \\", " ".join(rules)] if rules else []
-    lines += [" & ".join(head.label.translate(LATEX) for head in table.heads) + r" \\", r"\midrule", *rows]
-    notes = " ".join(note.translate(LATEX) for note in table.notes)
-    lines += [r"\bottomrule", r"\end{tabular}}", rf"\par\smallskip{{\footnotesize {notes}\par}}", r"\end{table}"]
-    return "\n".join(lines) + "\n"
-
-
-def comma_separated(tables: Iterable[Table]) -> str:
-    """The numbers behind tables of the same kind; what is not known is empty."""
-    raw = [row for table in tables for row in table.raw]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in raw for key in row)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(raw)
-    return text.getvalue()
-
-
-def write_tables(results: Plain, folder: Path) -> list[Path]:
-    """Write all tables of a study: for each track one Markdown and one LaTeX file, and a CSV file for each kind.
-
-    Args:
-        results: Of a study.
-        folder: Where to; it is made if it is not there.
-
-    Returns:
-        The paths written.
-    """
-    contents: dict[str, str] = {}
-    for track in dict.fromkeys(each["track"] for each in results["comparisons"]):
-        mine = [each for each in results["comparisons"] if each["track"] == track]
-        made = [(each["variant"], table) for each in mine for table in tables_of(results, each)]
-        title = f"# {results['title']}: {TRACKS[track]}\n\nIn the paper: {results['paper']}.\n".translate(MARKDOWN)
-        parts = [f"## {table.title.translate(MARKDOWN)}\n\n{markdown(table)}" for _, table in made]
-        contents[f"{track}.md"] = "\n".join([title, *parts])
-        labels = [f"tab:{results['study']}-{variant}-{track}-{table.name}" for variant, table in made]
-        floats = [latex(table, label) for label, (_, table) in zip(labels, made, strict=True)]
-        contents[f"{track}.tex"] = "\n".join(["% Needs the packages booktabs and graphicx.", *floats])
-        for name in dict.fromkeys(table.name for _, table in made):
-            contents[f"{track}-{name}.csv"] = comma_separated(table for _, table in made if table.name == name)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in contents.items():
-        with replacing(folder / name) as unfinished:
-            unfinished.write_text(text, encoding="utf-8")
-    return [folder / name for name in contents]
+# --- for the terminal ---
 
 
 def console(comparison: Plain, results: Plain, *, width: int = 80) -> "RichTable":
@@ -391,5 +309,5 @@ def console(comparison: Plain, results: Plain, *, width: int = 80) -> "RichTable
         shown = shown_cells(column, texts(column.metric, list(column.values.values()), num_seeds=0, precise=False))
         lines.append([f"{text[:-1]}†" if c.note else text for text, c in zip(shown, each.values(), strict=True)])
     few = dict.fromkeys(f"† {titles[m]}: {c.note}." for each in found.values() for m, c in each.items() if c.note)
-    caption = " ".join([f"{_reading(results, ())} * best of its column.", *few, *_below(results, comparison)])
+    caption = " ".join([f"{_reading(results, ())} * best of its column.", *few, *below(results, comparison)])
     return rich_table(list(titles.values()), columns, lines, title=_title(comparison), caption=caption, width=width)

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from study_fakes import Results, broken, comparison, four, method, place_study, study
 
-from selbo.report.overview import overview, write_overviews
+from selbo.report.overview import overview
 from selbo.report.study_page import render_study_page
+from selbo.report.study_tables import Entry
+from selbo.report.table_files import write_tables
 
 
 def shuffled(*, places: bool = False) -> Results:
@@ -87,9 +89,27 @@ def test_the_page_of_a_study_begins_with_it() -> None:
 
 
 def test_files(tmp_path: Path) -> None:
-    written = write_overviews(shuffled(), tmp_path / "tables")
-    assert [path.name for path in written] == ["selbo-overview.md", "selbo-overview.csv"]
-    rows = list(csv.DictReader(written[1].read_text(encoding="utf-8").splitlines()))
+    written = {path.name: path for path in write_tables(shuffled(), tmp_path / "tables")}
+    rows = list(csv.DictReader(written["selbo-overview.csv"].read_text(encoding="utf-8").splitlines()))
     assert [row["ahead"] for row in rows] == ["0", "1", "0", "0"]
-    assert written[0].read_text(encoding="utf-8").startswith("## Threes & <fives>, our settings: all cases")
-    assert write_overviews(study([comparison(four())]), tmp_path) == []
+    for name in ("selbo.md", "selbo.tex"):
+        text = written[name].read_text(encoding="utf-8")
+        assert text.index("all cases") < text.index("clean test set")
+    few = write_tables(study([comparison(four())]), tmp_path)
+    assert "selbo-overview.csv" not in {path.name for path in few}
+
+
+def test_it_says_where_its_numbers_come_from() -> None:
+    table = overview(shuffled(), "selbo")
+    assert table is not None
+    assert table.notes[-1] == "Seeds 0–2; 36 runs; selbo 0.1.0 (0123456789ab); on a machine; 2026-01-02."
+
+
+def test_a_study_that_has_only_begun_has_no_ranks() -> None:
+    results = shuffled()
+    for each in results["comparisons"]:
+        for one in each["methods"]:
+            one["runs"][1] = None
+    table = overview(results, "selbo")
+    assert table is not None
+    assert {row[-1] for row in table.rows} == {Entry("–")}

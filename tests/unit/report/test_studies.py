@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from selbo.report import studies
+from selbo.report import origin, studies
 from selbo.report.studies import Cell
 
 Plain = dict[str, Any]
@@ -241,11 +241,11 @@ def test_reasons_are_for_a_row_or_for_a_part_of_it() -> None:
 def test_all_versions_machines_and_days_are_named() -> None:
     later = {"selbo": "0.2.0", "code": None, "machine": "NVIDIA H200", "time": "2026-03-01T00:00:00Z"}
     found = comparison(method("a", run(0.1), None), method("b", run(0.1, made_by=later), DIVERGED))
-    assert studies.provenance({"seeds": [3, 5]}, found) == (
+    assert origin.provenance({"seeds": [3, 5]}, found) == (
         "Seeds 3, 5; 3 of 4 runs, 1 missing, 1 diverged; selbo 0.1.0 (abc), 0.2.0; on NVIDIA H200, x86_64; "
         "2026-01-02 to 2026-03-01."
     )
-    assert studies.provenance({"seeds": [0]}, comparison(method("a", None))) == "Seed 0; 0 of 1 runs, 1 missing."
+    assert origin.provenance({"seeds": [0]}, comparison(method("a", None))) == "Seed 0; 0 of 1 runs, 1 missing."
 
 
 def test_tuning_tells_the_range_and_what_failed() -> None:

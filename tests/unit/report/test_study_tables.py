@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from selbo.report import study_tables
+from selbo.report import study_tables, table_files
 from selbo.report.study_tables import Entry, Head, Table
 
 with contextlib.suppress(ModuleNotFoundError):
@@ -206,7 +206,7 @@ def test_every_table_of_a_trial_says_so(track: str, tmp_path: Path) -> None:
     made = tables(results)
     assert all(study_tables.TRIAL in table.notes for table in made.values())
     assert all(row["data"] == "generated" for table in made.values() for row in table.raw)
-    for path in study_tables.write_tables(results, tmp_path):
+    for path in table_files.write_tables(results, tmp_path):
         text = path.read_text(encoding="utf-8")
         count = len(made) if path.suffix != ".csv" else 0
         assert text.count(study_tables.TRIAL) == count
@@ -223,7 +223,7 @@ def awkward() -> Table:
 
 
 def test_markdown() -> None:
-    assert study_tables.markdown(awkward()) == (
+    assert table_files.markdown(awkward()) == (
         "| method | a\\_b NLL ↓ | a\\_b ECE, % | c x |\n"
         "| :--- | ---: | ---: | ---: |\n"
         "| A & B\\_1 {50 %} #2 $3 ~^\\\\ \\<>\\|\\* | **0.1 ± 0.2** | *−3–4* | [1] |\n"
@@ -234,7 +234,7 @@ def test_markdown() -> None:
 
 
 def test_latex() -> None:
-    lines = study_tables.latex(awkward(), "tab:t").splitlines()
+    lines = table_files.latex(awkward(), "tab:t").splitlines()
     assert r"\caption{On A \& B.}" in lines
     assert r"\label{tab:t}" in lines
     assert r"\begin{tabular}{lrrr}" in lines
@@ -247,16 +247,16 @@ def test_latex() -> None:
         r"A \& B\_1 \{50 \%\} \#2 \$3 \textasciitilde{}\textasciicircum{}\textbackslash{} $<$$>$|* & "
         r"\textbf{0.1 $\pm$ 0.2} & \textit{$-$3--4} & [1] \\",
     ]
-    assert study_tables.latex(awkward()).isascii()
+    assert table_files.latex(awkward()).isascii()
     two = awkward()._replace(heads=[Head("m"), Head("n"), Head("x", "g"), Head("y", "g")])
-    assert r" &  & \multicolumn{2}{c}{g} \\" in study_tables.latex(two).splitlines()
-    assert r"\label" not in study_tables.latex(awkward())
+    assert r" &  & \multicolumn{2}{c}{g} \\" in table_files.latex(two).splitlines()
+    assert r"\label" not in table_files.latex(awkward())
 
 
 @pytest.mark.parametrize("track", ["published", "selbo"])
 def test_latex_is_balanced_and_its_rows_are_of_one_length(track: str) -> None:
     for table in tables(small(track, paper=PAPER)).values():
-        text = study_tables.latex(table)
+        text = table_files.latex(table)
         assert text.isascii()
         bare = text.replace(r"\{", "").replace(r"\}", "").replace(r"\&", "").replace(r"\$", "")
         assert bare.count("{") == bare.count("}")
@@ -266,11 +266,11 @@ def test_latex_is_balanced_and_its_rows_are_of_one_length(track: str) -> None:
 
 
 def test_csv_is_read_back(tmp_path: Path) -> None:
-    assert parsed(study_tables.comma_separated([awkward()])) == [{"a": "1", "b": 'x,"y"'}]
+    assert parsed(table_files.comma_separated([awkward()])) == [{"a": "1", "b": 'x,"y"'}]
     results = small(paper=PAPER)
     second = small(variant="w")["comparisons"][0]
     results["comparisons"].append(second)
-    written = {path.name: path for path in study_tables.write_tables(results, tmp_path)}
+    written = {path.name: path for path in table_files.write_tables(results, tmp_path)}
     rows = parsed(written["published-scores.csv"].read_text(encoding="utf-8"))
     keys = [(row["variant"], row["method"], row["column"]) for row in rows]
     assert len(set(keys)) == len(keys)
@@ -288,7 +288,7 @@ def test_files_of_a_study(tmp_path: Path) -> None:
     results = small(paper=PAPER)
     results["comparisons"] += [small("selbo")["comparisons"][0], small(variant="w")["comparisons"][0]]
     folder = tmp_path / "made" / "here"
-    written = study_tables.write_tables(results, folder)
+    written = table_files.write_tables(results, folder)
     assert sorted(written) == sorted(folder.iterdir())
     kinds = ("scores", "ood", "differences", "paper", "settings")
     assert {path.name for path in written if path.name.startswith("published")} == {
@@ -303,7 +303,7 @@ def test_files_of_a_study(tmp_path: Path) -> None:
     labels = [line for line in (folder / "published.tex").read_text().splitlines() if line.startswith(r"\label")]
     assert len(set(labels)) == len(labels) == 9
     before = {path: path.read_bytes() for path in written}
-    assert {path: path.read_bytes() for path in study_tables.write_tables(results, folder)} == before
+    assert {path: path.read_bytes() for path in table_files.write_tables(results, folder)} == before
 
 
 # --- the console ---
