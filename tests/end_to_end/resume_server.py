@@ -52,7 +52,9 @@ def session(folder: Path, data: str) -> None:
     tensors |= {f"objective.{name}": value.clone() for name, value in objective.state_dict().items()}
     end = {"history": result.history, "selected_step": result.selected_step, "val_nll": result.val_nll}
     safetensors.torch.save_file({**tensors, "curve": result.curve}, folder / "end.safetensors")
-    (folder / "end.json").write_text(json.dumps(end))
+    unfinished = folder / "end.json.unfinished"
+    unfinished.write_text(json.dumps(end))
+    unfinished.replace(folder / "end.json")  # whole or not at all: the test may kill here too
     (folder / "resumed_from").write_text(str(result.resumed_from))
 
 
