@@ -88,7 +88,7 @@ def _variant(content: Mapping[str, Any], where: str) -> Variant:
 
 def _track(name: str, content: Mapping[str, Any], where: str) -> Track:
     checks.one_of("track", name, TRACKS)
-    _only(content, {"recipe", "evaluation", "reference", "methods"}, where)
+    _only(content, {"recipe", "evaluation", "reference", "focus", "methods"}, where)
     shared = content.get("recipe", {})
     methods = tuple(_method(each, shared, where) for each in content["methods"])
     known = [method.name for method in methods]
@@ -96,15 +96,17 @@ def _track(name: str, content: Mapping[str, Any], where: str) -> Track:
         if method.chosen_with:
             checks.one_of(f"chosen_with of {method.name}", method.chosen_with, known)
     reference = checks.one_of("reference", content["reference"], known)
-    return Track(name, methods, reference, _made(EvaluationSpec, content.get("evaluation", {}), f"{where}.evaluation"))
+    focus = checks.one_of("focus", content["focus"], known) if "focus" in content else ""
+    evaluation = _made(EvaluationSpec, content.get("evaluation", {}), f"{where}.evaluation")
+    return Track(name, methods, reference, evaluation, focus)
 
 
 def _without(track: Track, names: tuple[str, ...]) -> Track:
-    """A track without some methods; the reference, and what others are chosen with, must stay."""
+    """A track without some methods; reference and focus, and what others are chosen with, must stay."""
     for name in names:
         checks.one_of("leave_out", name, [method.name for method in track.methods])
     methods = tuple(method for method in track.methods if method.name not in names)
-    needed = {track.reference, *(method.chosen_with for method in methods if method.chosen_with)}
+    needed = {track.reference, track.focus, *(method.chosen_with for method in methods if method.chosen_with)}
     if gone := sorted(needed & set(names)):
         raise ValueError(f"`leave_out` must not name {gone[0]!r}, which other methods need")
     return replace(track, methods=methods)

@@ -264,6 +264,7 @@ def gather(folder: Path) -> dict[str, Any]:
                 "title": variant.title,
                 "track": track.name,
                 "reference": track.reference,
+                "focus": track.focus,
                 "paper": catalogue.paper_values(study.name, variant.name) if track.name == "published" else {},
                 "data": asdict(variant.data),
                 "model": asdict(variant.model),

@@ -78,8 +78,8 @@ def _kinds_of_method(method: Method) -> set[object]:
 
 
 def _one_of_each_kind(track: Track) -> Track:
-    """Fewer methods, the reference among them; settings are chosen where another method takes them over."""
-    chosen = {method.name for method in _covering(track.methods, _kinds_of_method)} | {track.reference}
+    """Fewer methods, reference and focus among them; settings are chosen where another method takes them over."""
+    chosen = {method.name for method in _covering(track.methods, _kinds_of_method)} | {track.reference, track.focus}
     taken = {method.chosen_with for method in track.methods if method.name in chosen}
     methods = tuple(method for method in track.methods if method.name in chosen | taken)
     kept = tuple(method if method.name in taken else replace(method, grid=()) for method in methods)

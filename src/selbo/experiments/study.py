@@ -78,12 +78,14 @@ class Track:
         methods: The rows of its table.
         reference: The method that others are compared with.
         evaluation: What networks are tested on.
+        focus: The method that is compared with each of the others, if there is one.
     """
 
     name: str
     methods: tuple[Method, ...]
     reference: str
     evaluation: EvaluationSpec
+    focus: str = ""
 
     def method(self, name: str) -> Method:
         """A method by name."""

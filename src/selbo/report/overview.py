@@ -1,11 +1,12 @@
 """All cases of a study at a glance: where a method is ahead of the reference, where behind, and how it ranks."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from selbo.report import studies
 from selbo.report.comparison import direction, mean_and_error
 from selbo.report.places import has_use
-from selbo.report.studies import Plain, split
+from selbo.report.studies import Difference, Plain, split
 from selbo.report.study_tables import TRACKS, Entry, Head, Table, below, signed
 from selbo.report.tables import metric_label
 
@@ -28,53 +29,69 @@ def overview(results: Plain, track: str) -> Table | None:
     if len(cases) < FEWEST:
         return None
     names = [method["name"] for method in cases[0]["methods"]]
-    reference, sign = cases[0]["reference"], direction(split(column)[1])
+    titles = {method["name"]: method["title"] for method in cases[0]["methods"]}
+    reference, focus = cases[0]["reference"], cases[0].get("focus")
     ranks = [_ranks(each, column) for each in cases]
     rows, raw = [], []
     for name in names:
-        own = [next(each for each in case["methods"] if each["name"] == name) for case in cases]
-        others = [next(each for each in case["methods"] if each["name"] == reference) for case in cases]
-        found = [studies.paired(one, other, column) for one, other in zip(own, others, strict=True)]
-        ahead = sum(each.clear and (each.mean or 0.0) * sign > 0 for each in found)
-        behind = sum(each.clear and (each.mean or 0.0) * sign < 0 for each in found)
+        found = _differences(cases, name, reference, column)
+        ahead, behind = _counts(found, column)
         means = [each.mean for each in found if each.mean is not None]
         placed = [each[name] for each in ranks if name in each]
         rank = mean_and_error(placed)[0] if placed else None
         is_reference = name == reference
-        rows.append(
-            [
-                Entry(own[0]["title"]),
-                Entry("–" if is_reference else str(ahead)),
-                Entry("–" if is_reference else str(behind)),
-                Entry("–" if is_reference or not means else signed(split(column)[1], mean_and_error(means)[0])),
-                Entry("–" if rank is None else f"{rank:.1f}"),
-            ]
-        )
-        raw.append(
+        entries = [
+            Entry(titles[name]),
+            Entry("–" if is_reference else str(ahead)),
+            Entry("–" if is_reference else str(behind)),
+            Entry("–" if is_reference or not means else signed(split(column)[1], mean_and_error(means)[0])),
+        ]
+        numbers = (
             {"study": results["study"], "track": track, "method": name, "column": column, "cases": len(cases)}
             | {"ahead": ahead, "behind": behind, "rank": rank}
             | {"difference": mean_and_error(means)[0] if means else None}
         )
+        if focus:
+            before, after = _counts(_differences(cases, name, focus, column), column)
+            entries += [Entry("–" if name == focus else str(count)) for count in (before, after)]
+            numbers |= {"focus": focus, "ahead_of_focus": before, "behind_focus": after}
+        rows.append([*entries, Entry("–" if rank is None else f"{rank:.1f}")])
+        raw.append(numbers)
     best = min((row["rank"] for row in raw if row["rank"] is not None), default=None)
     for row, numbers in zip(rows, raw, strict=True):
         if best is not None and numbers["rank"] == best:
             row[-1] = row[-1]._replace(mark="best")
-    title = next(method["title"] for method in cases[0]["methods"] if method["name"] == reference)
     where = "at the place of use" if column.startswith("use") else "on the clean test set"
+    against = f"against {titles[reference]}"
+    heads = [Head("method"), Head("ahead", against), Head("behind", against), Head("mean difference", against)]
+    if focus:
+        heads += [Head(word, f"against {titles[focus]}") for word in ("ahead", "behind")]
     return Table(
         "overview",
         f"{results['title']}, {TRACKS[track]}: all cases",
-        [Head("method"), Head("ahead"), Head("behind"), Head("mean difference"), Head("mean rank ↓")],
+        [*heads, Head("mean rank ↓")],
         rows,
-        "lrrrr",
+        "l" + "r" * len(heads),
         [
             f"{metric_label(split(column)[1])} {where}, {len(cases)} cases. Ahead and behind: in how many the 95 % "
-            f"interval of the paired difference from {title} leaves out 0.",
+            f"interval of the paired difference leaves out 0.",
             "Mean difference: over the cases. Mean rank: among all methods, 1 is the lowest NLL.",
             *below(results, {"methods": [method for each in cases for method in each["methods"]]}),
         ],
         raw,
     )
+
+
+def _differences(cases: Sequence[Plain], name: str, other: str, column: str) -> list[Difference]:
+    """One method less another, in each case."""
+    by_name = [{method["name"]: method for method in case["methods"]} for case in cases]
+    return [studies.paired(case[name], case[other], column) for case in by_name]
+
+
+def _counts(found: Sequence[Difference], column: str) -> tuple[int, int]:
+    """In how many cases the first method is clearly better, and in how many clearly worse."""
+    gains = [direction(split(column)[1]) * (each.mean or 0.0) for each in found if each.clear]
+    return sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
 
 
 def _ranks(case: Plain, column: str) -> dict[str, float]:

@@ -258,7 +258,9 @@ def _cell(runs: Sequence[Plain | None], number: Callable[[Plain], float | None])
     return Cell(mean, error, len(known), len(runs), diverged, len(runs) - len(there), undefined)
 
 
-def paired(method: Plain, reference: Plain, column: str, scaled: bool = False) -> Difference:
+def paired(
+    method: Plain, reference: Plain, column: str, scaled: bool = False, *, reference_scaled: bool | None = None
+) -> Difference:
     """A method less the reference, seed by seed.
 
     Args:
@@ -266,9 +268,11 @@ def paired(method: Plain, reference: Plain, column: str, scaled: bool = False) -
         reference: With the same seeds.
         column: Such as ``clean.nll``.
         scaled: Whether after temperature scaling, of both.
+        reference_scaled: Whether of the reference, if that is not the same.
     """
+    other = scaled if reference_scaled is None else reference_scaled
     both = [
-        (value(ours, column, scaled=scaled), value(theirs, column, scaled=scaled))
+        (value(ours, column, scaled=scaled), value(theirs, column, scaled=other))
         for ours, theirs in zip(method["runs"], reference["runs"], strict=True)
     ]
     differences = [a - b for a, b in both if a is not None and b is not None]

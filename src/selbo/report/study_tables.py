@@ -19,6 +19,7 @@ INTERVALS: Final = (
     "Mean ± standard error. Difference: ours less the paper's. Intervals of 95 %: ours from Student's t; the paper's "
     "is its mean ± 1.96 times its published standard error, both taken half of the last printed digit further."
 )
+BOLD: Final = "Bold: the interval does not hold 0. Each interval stands for itself: of many, some miss by chance."
 AT_USE: Final = ("use.nll", "use.accuracy", "use.ece")
 DIFFERENCES: Final = (
     *("clean.nll", "clean.accuracy", "clean.ece", "clean.f1_macro", "corrupted.nll", "corrupted.ece"),
@@ -79,6 +80,7 @@ def tables_of(results: Plain, comparison: Plain) -> list[Table]:
     ways = (False, True) if comparison["track"] == "selbo" else (False,)
     made = [table for scaled in ways for table in _scores(results, comparison, scaled)]
     made += [_differences(results, comparison, scaled) for scaled in ways]
+    made += [_rivals(results, comparison, ways)] if comparison.get("focus") and not has_use(comparison) else []
     made += [_paper(results, comparison)] if comparison.get("paper") else []
     made += [_settings(results, comparison)]
     return [table for table in made if table.rows and len(table.heads) > 1]
@@ -120,7 +122,7 @@ def _differences(results: Plain, comparison: Plain, scaled: bool) -> Table:
 
     notes = [
         f"Method less {reference['title']}, seed by seed: mean of the differences and its 95 % interval (Student's t).",
-        "Bold: the interval does not hold 0. Each interval stands for itself: of many, some miss by chance.",
+        BOLD,
     ]
     raw = [
         _place(results, comparison, method["name"], scaled)
@@ -137,6 +139,43 @@ def _differences(results: Plain, comparison: Plain, scaled: bool) -> Table:
         "l" + "r" * len(columns),
         [*notes, *below(results, comparison)],
         raw,
+    )
+
+
+def _rivals(results: Plain, comparison: Plain, ways: Sequence[bool]) -> Table:
+    """The method in focus, as it predicts, less each of the others, with and without temperature scaling."""
+    (focus,) = (each for each in comparison["methods"] if each["name"] == comparison["focus"])
+    others = [(each, scaled) for each in comparison["methods"] if each is not focus for scaled in ways]
+    columns = [column for column in studies.columns_of(comparison) if column in DIFFERENCES]
+
+    def found(other: Plain, scaled: bool, column: str) -> Difference:
+        return studies.paired(focus, other, column, reference_scaled=scaled)
+
+    return Table(
+        "rivals",
+        f"{_title(comparison)}: {focus['title']} less each of the others",
+        [Head("rival"), *(_head(comparison, column) for column in columns)],
+        [
+            [
+                Entry(f"{each['title']}{', temperature' if scaled else ''}"),
+                *(_difference(column, found(each, scaled, column)) for column in columns),
+            ]
+            for each, scaled in others
+        ],
+        "l" + "r" * len(columns),
+        [
+            f"{focus['title']} as it predicts, less the rival, seed by seed: mean and 95 % interval (Student's t).",
+            BOLD,
+            *below(results, comparison),
+        ],
+        [
+            _place(results, comparison, focus["name"])
+            | {"rival": each["name"], "prediction_of_rival": "temperature" if scaled else "as predicted"}
+            | {"column": column}
+            | _raw(found(each, scaled, column))
+            for column in studies.all_columns(comparison)
+            for each, scaled in others
+        ],
     )
 
 

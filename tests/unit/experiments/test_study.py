@@ -104,6 +104,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("tracks.selbo.methods.0.belief", "uniform", "belong together"),
         ("tracks.selbo.methods.2.chosen_with", "nobody", "`chosen_with of ensemble` must be one of"),
         ("tracks.selbo.reference", "nobody", "`reference` must be one of"),
+        ("tracks.selbo.focus", "nobody", "`focus` must be one of"),
         ("tracks.ours", {}, "`track` must be one of"),
     ],
 )
@@ -293,6 +294,7 @@ def test_tracks_of_another_study_less_some_methods() -> None:
         ("nobody", "`leave_out` must be one of"),
         ("elbo", "must not name 'elbo'"),
         ("plain", "must not name 'plain'"),
+        ("fractions", "must not name 'fractions'"),
     ):
         with pytest.raises(ValueError, match=message):
             catalogue.from_toml({**content, "leave_out": [name]})
@@ -327,6 +329,8 @@ def test_a_trial_leaves_out_no_kind_of_method(name: str) -> None:
         assert {(o, u) for o, u in used if u} == {
             (each.recipe.objective, True) for each in whole if getattr(each.recipe, setting)
         }
+    focus = smoke(catalogue.load(name)).tracks[0].focus
+    assert not focus or focus in {each.name for each in trial}
     with_summary = {(each.recipe.objective, bool(each.recipe.partition)) for each in whole}
     assert {(each.recipe.objective, bool(each.recipe.partition)) for each in trial} == with_summary
     assert {each.name for each in trial if each.grid} == {each.chosen_with for each in trial if each.chosen_with}

@@ -44,6 +44,23 @@ def test_counts_differences_and_ranks(places: bool) -> None:
     assert ("place of use" in table.notes[0]) == places
 
 
+def test_the_method_in_focus_is_held_against_all_others() -> None:
+    results = shuffled()
+    for each in results["comparisons"]:
+        each["focus"] = "smoothing"
+    table = overview(results, "selbo")
+    assert table is not None
+    groups = [head.group for head in table.heads]
+    assert groups == ["", *["against ELBO"] * 3, *["against LS (ε = 0.1) & <more>"] * 2, ""]
+    assert [[entry.text for entry in row[4:6]] for row in table.rows] == [
+        ["2", "1"],
+        ["–", "–"],
+        ["0", "3"],
+        ["0", "3"],
+    ]
+    assert [(row["ahead_of_focus"], row["behind_focus"]) for row in table.raw] == [(2, 1), (0, 0), (0, 3), (0, 3)]
+
+
 def test_a_difference_that_scatters_counts_for_neither_side() -> None:
     results = shuffled()
     for each in results["comparisons"]:

@@ -133,6 +133,25 @@ def test_the_table_of_differences() -> None:
     assert (raw["reference"], raw["pairs"], raw["seeds"]) == ("elbo", 3, 3)
 
 
+def test_the_table_of_rivals() -> None:
+    """NLL .15, .3, .3 of the method in focus, always .125 of a rival after temperature scaling."""
+    published, ours = (tables(small(track, focus="summary")) for track in ("published", "selbo"))
+    assert [row[0].text for row in published["rivals"].rows] == ["ELBO", "a | b"]
+    rows = [row[0].text for row in ours["rivals"].rows]
+    assert rows == ["ELBO", "ELBO, temperature", "a | b", "a | b, temperature"]
+    nll = column(ours["rivals"], "NLL ↓")
+    assert nll[0] == Entry("−0.1500 [−0.3651, +0.0651]")
+    assert nll[1].text.startswith("+0.1250 [")
+    (raw,) = [
+        row
+        for row in ours["rivals"].raw
+        if (row["rival"], row["prediction_of_rival"], row["column"]) == ("elbo", "temperature", "clean.nll")
+    ]
+    assert raw["method"] == "summary"
+    assert raw["mean"] == pytest.approx(0.125)
+    assert "rivals" not in tables(small("selbo", focus=""))
+
+
 def test_the_table_of_the_paper() -> None:
     table = tables(small(paper=PAPER))["paper"]
     assert [[entry.text for entry in row] for row in table.rows] == [
