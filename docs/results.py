@@ -1,10 +1,10 @@
 """Regenerate the pages of results from `results/`: `.venv/bin/python docs/results.py`.
 
 For each study a page with all tables, `docs/results/STUDY.md`, and the figures that stand in the documentation; and in
-`docs/results.md` and `docs/comparison.md` the tables between the marks `<!-- table STUDY VARIANT TRACK NAME -->` and
-`<!-- end -->`. With a fifth word, such as `NLL,ECE`, only the columns stay whose names begin with one of these. Between
-`<!-- overview STUDY TRACK -->` and `<!-- end -->` stand all cases of a study at a glance, between `<!-- times -->` and
-`<!-- end -->` how long everything took.
+`docs/results.md`, `docs/comparison.md` and `README.md` the tables between the marks
+`<!-- table STUDY VARIANT TRACK NAME -->` and `<!-- end -->`. With a fifth word, such as `NLL,ECE`, only the columns stay
+whose names begin with one of these. Between `<!-- overview STUDY TRACK -->` and `<!-- end -->` stand all cases of a study
+at a glance, between `<!-- times -->` and `<!-- end -->` how long everything took.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from selbo.report.table_files import markdown
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = (DOCS / "results.md", DOCS / "comparison.md")
+PAGES = (DOCS / "results.md", DOCS / "comparison.md", ROOT / "README.md")
 PICTURES = ("scores", "independent", "sweep", "corruption")
 """Figures that stand in the pages; the HTML report of a study has all of them."""
 
