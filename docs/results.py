@@ -2,9 +2,9 @@
 
 For each study a page with all tables, `docs/results/STUDY.md`, and the figures that stand in the documentation; and in
 `docs/results.md`, `docs/comparison.md` and `README.md` the tables between the marks
-`<!-- table STUDY VARIANT TRACK NAME -->` and `<!-- end -->`. With a fifth word, such as `NLL,ECE`, only the columns stay
-whose names begin with one of these. Between `<!-- overview STUDY TRACK -->` and `<!-- end -->` stand all cases of a study
-at a glance, between `<!-- times -->` and `<!-- end -->` how long everything took.
+`<!-- table STUDY VARIANT TRACK NAME -->` and `<!-- end -->`. With a fifth word, such as `NLL,ECE`, only the columns
+stay whose names begin with one of these. Between `<!-- overview STUDY TRACK -->` and `<!-- end -->` stand all cases of
+a study at a glance, between `<!-- times -->` and `<!-- end -->` how long everything took.
 """
 
 from __future__ import annotations
