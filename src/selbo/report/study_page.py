@@ -24,7 +24,7 @@ from selbo.version import __version__
 FEW: Final = 2
 """Comparisons; on a page with more, figures are folded, so that tables can be compared."""
 
-FIRST: Final = ("scores", "ood", "paper", "differences")
+FIRST: Final = ("scores", "ood", "paper", "differences", "rivals")
 LAST: Final = "settings"
 """Tables that stand open, in this order, and the one after the figures; all others are folded."""
 
@@ -49,7 +49,7 @@ def render_study_page(results: Results) -> str:
     """The HTML of the page."""
     comparisons = results["comparisons"]
     banner = f'<div class="banner" role="note"><p>{escape(TRIAL)}</p></div>' if results["generated"] else ""
-    told = f"Of the paper, this study makes: {results['paper']}." if results["paper"] else ""
+    told = f"In the paper: {results['paper']}." if results["paper"] else ""
     lede = f'<p class="lede">{escape(told)}</p>' if told else ""
     parts = [*_overviews(results), *(_comparison(results, each) for each in comparisons)]
     return Template(resource("page.html")).substitute(
