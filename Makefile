@@ -32,6 +32,9 @@ demo: $(VENV)/.installed-demo  ## compare six ways to train a classifier, and wr
 data: $(VENV)/.installed-test  ## make real data present for the tests, in .data/
 	@.ci/data
 
+# Every core has a process already: more threads in each would only wait for one another.
+test coverage: export OMP_NUM_THREADS ?= 1
+
 # Coverage makes tests half as long again, so it is measured where it is a condition: in summary/.
 test: $(VENV)/.installed-test  ## run all tests, then the stochastic ones again under a random seed
 	$(BIN)/python -m pytest $(PARALLEL) --ignore=tests/unit/summary $(PYTEST_ARGS)
