@@ -21,8 +21,9 @@ from typing import Any
 
 from selbo.experiments import runner
 from selbo.report import style
+from selbo.report.cases import cases_figure
 from selbo.report.overview import overview
-from selbo.report.study_figures import FIGURES, available
+from selbo.report.study_figures import FIGURES, available, tracks_with_cases
 from selbo.report.study_tables import TRACKS, Table, tables_of
 from selbo.report.table_files import markdown
 
@@ -116,6 +117,7 @@ def full_page(study: str) -> str:
         parts.append(f"## {title[0].upper()}{title[1:]}\n")
         if (glance := overview(found, track)) is not None:
             parts.append(f"### {glance.title}\n\n{markdown(glance)}")
+            parts.append(f"![{glance.title}](../images/results/{study}-cases-{track}.png)\n")
         for comparison in (each for each in found["comparisons"] if each["track"] == track):
             parts += [f"### {table.title}\n\n{markdown(table)}" for table in tables_of(found, comparison)]
             parts += [
@@ -132,6 +134,16 @@ def pictures(study: str, comparison: dict[str, Any]) -> Iterator[tuple[str, str]
             yield kind, f"{study}-{kind}-{comparison['variant']}-{comparison['track']}"
 
 
+def draw(study: str) -> None:
+    """Write the pictures of a study."""
+    folder, found = DOCS / "images" / "results", gathered(study)
+    for track in tracks_with_cases(found):
+        style.save(cases_figure(found, track), folder, f"{study}-cases-{track}", formats=["png"])
+    for comparison in found["comparisons"]:
+        for kind, name in pictures(study, comparison):
+            style.save(FIGURES[kind].draw(comparison), folder, name, formats=["png"])
+
+
 def main() -> None:
     """Write the pages and, unless told otherwise, the pictures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -142,9 +154,8 @@ def main() -> None:
     (DOCS / "results").mkdir(exist_ok=True)
     for study in studies():
         (DOCS / "results" / f"{study}.md").write_text(full_page(study), encoding="utf-8")
-        for comparison in gathered(study)["comparisons"] if not arguments.no_pictures else ():
-            for kind, name in pictures(study, comparison):
-                style.save(FIGURES[kind].draw(comparison), DOCS / "images" / "results", name, formats=["png"])
+        if not arguments.no_pictures:
+            draw(study)
 
 
 if __name__ == "__main__":

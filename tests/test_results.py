@@ -60,9 +60,11 @@ def test_a_narrowed_table_keeps_the_columns_that_were_asked_for() -> None:
 def test_full_pages_are_those_of_the_results(study: str) -> None:
     page = ROOT / "docs" / "results" / f"{study}.md"
     assert page.read_text(encoding="utf-8") == results.full_page(study), "run `python docs/results.py`"
+    names = [f"{study}-cases-{track}" for track in results.tracks_with_cases(results.gathered(study))]
     for comparison in results.gathered(study)["comparisons"]:
-        for _, name in results.pictures(study, comparison):
-            assert (ROOT / "docs" / "images" / "results" / f"{name}.png").exists()
+        names += [name for _, name in results.pictures(study, comparison)]
+    for name in names:
+        assert (ROOT / "docs" / "images" / "results" / f"{name}.png").exists()
 
 
 @pytest.mark.parametrize("study", results.studies())

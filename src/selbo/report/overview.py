@@ -17,16 +17,12 @@ FEWEST: Final = 3
 def overview(results: Plain, track: str) -> Table | None:
     """A row for each method, over all cases of a track; None if there are few cases, or none with results.
 
-    It looks at the NLL at the place of use, or on the clean test set if there is no other place.
-
     Args:
         results: Of a study, as `selbo.experiments.runner.gather` gives them.
         track: ``published`` or ``selbo``.
     """
-    cases = [each for each in results["comparisons"] if each["track"] == track]
-    column = "use.nll" if all(has_use(each) for each in cases) else "clean.nll"
-    cases = [each for each in cases if studies.measured(each, column)]
-    if len(cases) < FEWEST:
+    cases, column = cases_of(results, track)
+    if not cases:
         return None
     names = [method["name"] for method in cases[0]["methods"]]
     titles = {method["name"]: method["title"] for method in cases[0]["methods"]}
@@ -34,7 +30,7 @@ def overview(results: Plain, track: str) -> Table | None:
     ranks = [_ranks(each, column) for each in cases]
     rows, raw = [], []
     for name in names:
-        found = _differences(cases, name, reference, column)
+        found = differences(cases, name, reference, column)
         ahead, behind = _counts(found, column)
         means = [each.mean for each in found if each.mean is not None]
         placed = [each[name] for each in ranks if name in each]
@@ -52,7 +48,7 @@ def overview(results: Plain, track: str) -> Table | None:
             | {"difference": mean_and_error(means)[0] if means else None}
         )
         if focus:
-            before, after = _counts(_differences(cases, name, focus, column), column)
+            before, after = _counts(differences(cases, name, focus, column), column)
             entries += [Entry("–" if name == focus else str(count)) for count in (before, after)]
             numbers |= {"focus": focus, "ahead_of_focus": before, "behind_focus": after}
         rows.append([*entries, Entry("–" if rank is None else f"{rank:.1f}")])
@@ -82,7 +78,18 @@ def overview(results: Plain, track: str) -> Table | None:
     )
 
 
-def _differences(cases: Sequence[Plain], name: str, other: str, column: str) -> list[Difference]:
+def cases_of(results: Plain, track: str) -> tuple[list[Plain], str]:
+    """The comparisons of a track that have results, none if they are few, and the column to hold them by.
+
+    That is the NLL at the place of use, or on the clean test set if there is no other place.
+    """
+    cases = [each for each in results["comparisons"] if each["track"] == track]
+    column = "use.nll" if all(has_use(each) for each in cases) else "clean.nll"
+    cases = [each for each in cases if studies.measured(each, column)]
+    return cases if len(cases) >= FEWEST else [], column
+
+
+def differences(cases: Sequence[Plain], name: str, other: str, column: str) -> list[Difference]:
     """One method less another, in each case."""
     by_name = [{method["name"]: method for method in case["methods"]} for case in cases]
     return [studies.paired(case[name], case[other], column) for case in by_name]

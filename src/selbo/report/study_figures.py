@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from selbo.report.cases import cases_figure
 from selbo.report.comparison import Results, mean_and_error
 from selbo.report.curves import entropy_histograms, reliability_diagrams
 from selbo.report.histograms import BELIEF, compare, legend_entries, total_variation
+from selbo.report.overview import cases_of
 from selbo.report.panels import FOOT, GUIDE, Grid, axis_of, filled, method_styles, plus_minus
 from selbo.report.study_curves import corruption_figure, has_corruption, has_sweep, sweep_figure
 from selbo.report.study_data import as_comparison, class_names_in, finished, labels_of, ood_sets, told_belief
@@ -142,6 +144,12 @@ def available(results: Results, comparison: Results) -> list[str]:
     ]
 
 
+def tracks_with_cases(results: Results) -> list[str]:
+    """Tracks with so many cases that they have an overview, as a table and as a figure."""
+    tracks = dict.fromkeys(each["track"] for each in results["comparisons"])
+    return [track for track in tracks if cases_of(results, track)[0]]
+
+
 def write_figures(results: Results, folder: str | os.PathLike[str]) -> list[Path]:
     """Draw every figure for which there is data, as PNG and SVG.
 
@@ -150,9 +158,12 @@ def write_figures(results: Results, folder: str | os.PathLike[str]) -> list[Path
         folder: Where to; made if it is not there.
 
     Returns:
-        The paths written: ``corruption-VARIANT-TRACK.png`` and so on, for inputs from elsewhere with their name behind.
+        The paths written: ``corruption-VARIANT-TRACK.png`` and so on, for inputs from elsewhere with their name behind;
+        ``cases-TRACK.png`` for all cases together.
     """
     written: list[Path] = []
+    for track in tracks_with_cases(results):
+        written += save(cases_figure(results, track), folder, f"cases-{track}", formats=FORMATS)
     for comparison in results["comparisons"]:
         end = f"{comparison['variant']}-{comparison['track']}"
         for name in available(results, comparison):

@@ -6,20 +6,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from selbo.report.cases import cases_figure
 from selbo.report.comparison import Results
 from selbo.report.labels import duration
 from selbo.report.origin import provenance
 from selbo.report.overview import overview
 from selbo.report.page import WIDE, inline_svg, resource, write_html
 from selbo.report.study_data import finished, labels_of, ood_sets, titles_of
-from selbo.report.study_figures import FIGURES, available
+from selbo.report.study_figures import FIGURES, available, tracks_with_cases
 from selbo.report.study_tables import TRACKS, TRIAL, Entry, Head, Table, tables_of
-from selbo.report.study_words import FIGURE_WORDS, track_words
+from selbo.report.study_words import CASES, FIGURE_WORDS, Words, track_words
 from selbo.report.style import TWO_COLUMNS
 from selbo.report.tables import swatch
 from selbo.version import __version__
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 FEW: Final = 2
 """Comparisons; on a page with more, figures are folded, so that tables can be compared."""
@@ -109,15 +113,16 @@ def _navigation(comparisons: Sequence[Results]) -> str:
 
 def _overviews(results: Results) -> Iterator[str]:
     """A section for each track with many cases."""
-    for track in dict.fromkeys(each["track"] for each in results["comparisons"]):
+    for track in tracks_with_cases(results):
         table = overview(results, track)
-        if table is not None:
-            first = next(each for each in results["comparisons"] if each["track"] == track)
-            yield (
-                f'<section class="comparison" id="{slug("overview", track)}">\n'
-                f'<p class="track {track}">{escape(TRACKS[track])}</p>\n<h2>All cases</h2>\n'
-                f"{_table(first, table, [TRIAL])}\n</section>"
-            )
+        assert table is not None
+        first = next(each for each in results["comparisons"] if each["track"] == track)
+        drawn = _plot(cases_figure(results, track), name=slug("cases", track), label=CASES.spoken)
+        yield (
+            f'<section class="comparison" id="{slug("overview", track)}">\n'
+            f'<p class="track {track}">{escape(TRACKS[track])}</p>\n<h2>All cases</h2>\n'
+            f"{_table(first, table, [TRIAL])}\n<h3>{escape(CASES.title)}</h3>{_read(CASES, drawn)}\n</section>"
+        )
 
 
 # --- one comparison ---
@@ -280,18 +285,27 @@ def _figure(comparison: Results, key: str, *, name: str, folded: bool) -> str:
     words = FIGURE_WORDS[key](comparison)
     sets: list[tuple[str, ...]] = [(each,) for each in ood_sets(comparison)] if key == "ood" else [()]
     drawn = "".join(_drawing(comparison, key, each, name=name, label=words.spoken) for each in sets)
+    body = _read(words, drawn)
+    return _folded(escape(words.title), body) if folded else f"<h3>{escape(words.title)}</h3>{body}"
+
+
+def _read(words: Words, drawn: str) -> str:
+    """What a figure shows, the figure, and how to read it."""
     reading = "".join(f"<p>{escape(text)}</p>" for text in words.reading)
-    body = (
+    return (
         f'<p class="under">{escape(words.under)}</p>{drawn}'
         f'<div class="read"><h3>How to read this</h3><div>{reading}</div></div>'
     )
-    return _folded(escape(words.title), body) if folded else f"<h3>{escape(words.title)}</h3>{body}"
 
 
 def _drawing(comparison: Results, key: str, arguments: tuple[str, ...], *, name: str, label: str) -> str:
     figure = FIGURES[key].draw(comparison, *arguments)
     said = f"{label} {ood_sets(comparison)[arguments[0]]}." if arguments else label
-    svg = inline_svg(figure, name=slug(name, key, *arguments), label=said)
+    return _plot(figure, name=slug(name, key, *arguments), label=said)
+
+
+def _plot(figure: "Figure", *, name: str, label: str) -> str:
+    svg = inline_svg(figure, name=name, label=label)
     pixels = figure.get_figwidth() / TWO_COLUMNS * WIDE
     return (
         f'<figure class="plot" tabindex="0"><div style="max-width:{pixels:.0f}px;'

@@ -6,9 +6,16 @@ import csv
 from pathlib import Path
 
 import pytest
+from matplotlib import colormaps
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from study_fakes import Results, broken, comparison, four, method, place_study, study
 
+from selbo.report.cases import cases_figure
 from selbo.report.overview import overview
+from selbo.report.study_figures import write_figures
 from selbo.report.study_page import render_study_page
 from selbo.report.study_tables import Entry
 from selbo.report.table_files import write_tables
@@ -102,6 +109,7 @@ def test_the_page_of_a_study_begins_with_it() -> None:
     page = render_study_page(shuffled())
     assert page.index('id="overview-selbo"') < page.index('id="case-0-selbo"')
     assert page.count("<h2>All cases</h2>") == 1
+    assert page.count("Where each method helps, and where it harms") == 1
     assert "All cases" not in render_study_page(study([comparison(four())]))
 
 
@@ -130,3 +138,77 @@ def test_a_study_that_has_only_begun_has_no_ranks() -> None:
     table = overview(results, "selbo")
     assert table is not None
     assert {row[-1] for row in table.rows} == {Entry("–")}
+
+
+# --- the figure ---
+
+
+def drawn(figure: Figure) -> list[list[tuple[str, str]]]:
+    """Text and colour of every place, row by row."""
+    (axes,) = figure.axes
+    texts = {each.get_position(): each.get_text() for each in axes.texts}
+    places: dict[int, list[tuple[str, str]]] = {}
+    for patch in axes.patches:
+        assert isinstance(patch, Rectangle)
+        x, y = patch.get_xy()
+        places.setdefault(int(y), []).append((texts[x + 0.5, y + 0.5], to_hex(patch.get_facecolor())))
+    return [places[i] for i in sorted(places)]
+
+
+def test_the_figure_has_the_differences_of_every_case() -> None:
+    results = shuffled()
+    results["comparisons"][0]["focus"] = "smoothing"
+    figure = cases_figure(results, "selbo")
+    (axes,) = figure.axes
+    methods = [label.get_text() for label in axes.get_yticklabels()]
+    assert methods[0] == "LS (ε = 0.1) & <more>"
+    assert "ELBO" not in methods
+    assert [label.get_fontweight() for label in axes.get_yticklabels()] == ["bold", "normal", "normal"]
+    rows = drawn(figure)
+    assert [text for text, _ in rows[0]] == ["+.100", "+.100", "−.100"]
+    assert [text for text, _ in rows[2]] == ["+.300", "+.300", "+.200"]
+    red, _, blue = (to_rgb(colour) for _, colour in rows[0])
+    assert red[0] > red[2]
+    assert blue[2] > blue[0]
+    assert rows[0][2][1] == to_hex(colormaps["RdBu"](1.0))  # the largest gain
+    assert rows[2][0][1] == to_hex(colormaps["RdBu"](0.0))  # three times as much harm is no darker than that
+    assert "NLL, less that of ELBO" in {text.get_text() for text in figure.texts}
+
+
+def test_a_place_is_white_where_nothing_can_be_told() -> None:
+    results = shuffled()
+    for seed, run in enumerate(results["comparisons"][0]["methods"][2]["runs"]):
+        run["conditions"]["clean"]["metrics"]["nll"] = (0.1, 0.9, 0.2)[seed]
+    for run in results["comparisons"][1]["methods"][2]["runs"]:
+        run["conditions"]["clean"]["metrics"]["nll"] = None
+    row = drawn(cases_figure(results, "selbo"))[1]
+    assert row[0][1] == row[1][1] == "#ffffff"
+    assert row[1][0] == "–"
+    assert row[2][1] != "#ffffff"
+
+
+def test_all_text_of_the_figure_is_inside_and_long_titles_lose_what_they_share() -> None:
+    results = shuffled()
+    for i, each in enumerate(results["comparisons"]):
+        each["title"] = f"Sentences: {i} labels"
+    figure = cases_figure(results, "selbo")
+    said = {text.get_text() for text in figure.texts}
+    assert {"0 labels", "1 labels", "2 labels"} <= said
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    across, high = canvas.get_width_height()
+    for text in figure.texts:
+        box = text.get_window_extent()
+        assert box.x0 > -1
+        assert box.y0 > -1
+        assert box.x1 < across + 1
+        assert box.y1 < high + 1
+
+
+def test_a_figure_of_few_cases_is_refused_and_not_written(tmp_path: Path) -> None:
+    few = study([comparison(four())])
+    with pytest.raises(ValueError, match="must have several cases"):
+        cases_figure(few, "selbo")
+    assert not [path for path in write_figures(few, tmp_path) if path.name.startswith("cases")]
+    names = {path.name for path in write_figures(shuffled(), tmp_path)}
+    assert {"cases-selbo.png", "cases-selbo.svg"} <= names

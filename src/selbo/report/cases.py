@@ -1,0 +1,108 @@
+"""A figure of all cases of a study: where each method helps, where it harms, and where nothing can be told."""
+
+from typing import TYPE_CHECKING, Final
+
+from selbo.report.comparison import direction
+from selbo.report.overview import cases_of, differences
+from selbo.report.studies import Difference, Plain, split
+from selbo.report.study_tables import signed
+from selbo.report.style import INK, PALE, SMALL_SIZE, TWO_COLUMNS, new_figure, style
+from selbo.report.tables import metric_label
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ROW: Final = 0.19
+LINE: Final = 0.14
+NAMES: Final = 2.0
+HEADS: Final = 0.36
+"""Inches: height of a row and of a line of text, width of the methods' names, height of title and column heads."""
+
+GREY: Final = "#8a8a8a"
+WHITE_FROM: Final = 0.6
+"""Share of the strongest colour from which text on it is white."""
+
+
+def cases_figure(results: Plain, track: str) -> "Figure":
+    """A row for each method, a column for each case: how far it is from the reference.
+
+    A place is blue where the method is better and red where it is worse, if the 95 % interval of the paired difference
+    leaves out 0, and else white. The colour is strongest at the largest gain of the study.
+
+    Args:
+        results: Of a study, as `selbo.experiments.runner.gather` gives them.
+        track: ``published`` or ``selbo``; it must have an `selbo.report.overview.overview`.
+    """
+    cases, column = cases_of(results, track)
+    if not cases:
+        raise ValueError(f"`track` must have several cases with results, but {track!r} of {results['study']!r} has not")
+    reference, focus = cases[0]["reference"], cases[0].get("focus")
+    methods = [method for method in cases[0]["methods"] if method["name"] != reference]
+    rows = [differences(cases, method["name"], reference, column) for method in methods]
+    (title,) = (method["title"] for method in cases[0]["methods"] if method["name"] == reference)
+    strongest = _strongest(rows, column)
+    with style():
+        from matplotlib.patches import Rectangle
+
+        low, high = LINE * (len(cases) + 0.5), ROW * len(rows)
+        width, height = TWO_COLUMNS, HEADS + high + low
+        figure = new_figure(width=width, height=height)
+        figure.set_layout_engine("none")
+        axes = figure.add_axes((NAMES / width, low / height, 1 - NAMES / width, high / height))
+        for i, row in enumerate(rows):
+            for j, found in enumerate(row):
+                colour, ink = _look(found, column, strongest)
+                axes.add_patch(Rectangle((j, i), 1, 1, facecolor=colour, edgecolor=PALE, linewidth=0.6))
+                axes.text(j + 0.5, i + 0.5, _text(found, column), ha="center", va="center", color=ink, size=SMALL_SIZE)
+        axes.set_xlim(0, len(cases))
+        axes.set_ylim(len(rows), 0)
+        axes.set_yticks([i + 0.5 for i in range(len(rows))], [method["title"] for method in methods], size=SMALL_SIZE)
+        axes.xaxis.tick_top()
+        axes.set_xticks([j + 0.5 for j in range(len(cases))], [str(j + 1) for j in range(len(cases))], size=SMALL_SIZE)
+        for label, method in zip(axes.get_yticklabels(), methods, strict=True):
+            label.set_fontweight("bold" if method["name"] == focus else "normal")
+        axes.tick_params(length=0, pad=3, colors=INK)
+        axes.spines[:].set_visible(False)
+        place = " at the place of use" if column.startswith("use") else ""
+        figure.text(0.0, 1.0, f"{metric_label(split(column)[1])}{place}, less that of {title}", ha="left", va="top")
+        for j, text in enumerate(_short([case["title"] for case in cases])):
+            figure.text(0.03, 1 - (HEADS + high + LINE * (j + 0.9)) / height, f"{j + 1}", ha="right", size=SMALL_SIZE)
+            figure.text(0.045, 1 - (HEADS + high + LINE * (j + 0.9)) / height, text, ha="left", size=SMALL_SIZE)
+    return figure
+
+
+def _strongest(rows: list[list[Difference]], column: str) -> float:
+    """The largest gain that is clear; the largest clear difference if there is no gain."""
+    sign = direction(split(column)[1])
+    clear = [sign * (each.mean or 0.0) for row in rows for each in row if each.clear]
+    return max((gain for gain in clear if gain > 0), default=max((abs(each) for each in clear), default=1.0))
+
+
+def _look(found: Difference, column: str, strongest: float) -> tuple[str, str]:
+    """Colours of a place and of its text."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    if not found.clear or found.mean is None:
+        return "#ffffff", GREY
+    share = max(-1.0, min(1.0, direction(split(column)[1]) * found.mean / strongest))
+    return to_hex(colormaps["RdBu"](0.5 + 0.5 * share)), "#ffffff" if abs(share) > WHITE_FROM else INK
+
+
+def _text(found: Difference, column: str) -> str:
+    if found.mean is None:
+        return "–"
+    text = signed(split(column)[1], found.mean)
+    return text.replace("0.", ".", 1) if text[1:3] == "0." else text
+
+
+def _short(titles: list[str]) -> list[str]:
+    """Titles without what stands before the colon, if that is the same in all.
+
+    Example:
+        >>> _short(["SST-2, MLP: 20 labels", "SST-2, MLP: 50 labels"])
+        ['20 labels', '50 labels']
+    """
+    parts = [title.partition(": ") for title in titles]
+    alike = len({head for head, _, _ in parts}) == 1 and all(tail for _, _, tail in parts)
+    return [tail for _, _, tail in parts] if alike else titles
