@@ -19,6 +19,9 @@ HEADS: Final = 0.36
 """Inches: height of a row and of a line of text, width of the methods' names, height of title and column heads."""
 
 GREY: Final = "#8a8a8a"
+STRONG_FROM: Final = 0.75
+"""Share of the clear differences that are smaller than those with the strongest colour."""
+
 WHITE_FROM: Final = 0.6
 """Share of the strongest colour from which text on it is white."""
 
@@ -27,7 +30,7 @@ def cases_figure(results: Plain, track: str) -> "Figure":
     """A row for each method, a column for each case: how far it is from the reference.
 
     A place is blue where the method is better and red where it is worse, if the 95 % interval of the paired difference
-    leaves out 0, and else white. The colour is strongest at the largest gain of the study.
+    leaves out 0, and else white. The colour is strongest for the largest quarter of these differences.
 
     Args:
         results: Of a study, as `selbo.experiments.runner.gather` gives them.
@@ -40,7 +43,7 @@ def cases_figure(results: Plain, track: str) -> "Figure":
     methods = [method for method in cases[0]["methods"] if method["name"] != reference]
     rows = [differences(cases, method["name"], reference, column) for method in methods]
     (title,) = (method["title"] for method in cases[0]["methods"] if method["name"] == reference)
-    strongest = _strongest(rows, column)
+    strongest = _strongest(rows)
     with style():
         from matplotlib.patches import Rectangle
 
@@ -71,11 +74,10 @@ def cases_figure(results: Plain, track: str) -> "Figure":
     return figure
 
 
-def _strongest(rows: list[list[Difference]], column: str) -> float:
-    """The largest gain that is clear; the largest clear difference if there is no gain."""
-    sign = direction(split(column)[1])
-    clear = [sign * (each.mean or 0.0) for row in rows for each in row if each.clear]
-    return max((gain for gain in clear if gain > 0), default=max((abs(each) for each in clear), default=1.0))
+def _strongest(rows: list[list[Difference]]) -> float:
+    """The difference from which colours are at their strongest: few that are huge must not make all others pale."""
+    clear = sorted(abs(each.mean or 0.0) for row in rows for each in row if each.clear)
+    return clear[int(STRONG_FROM * (len(clear) - 1))] if clear else 1.0
 
 
 def _look(found: Difference, column: str, strongest: float) -> tuple[str, str]:

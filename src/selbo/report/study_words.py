@@ -57,8 +57,9 @@ CASES: Final = Words(
     "Where each method helps, and where it harms",
     "How far each method is from the reference, case by case; the mean over the seeds.",
     [
-        "Blue is better than the reference, red is worse, and the stronger the further; red goes no darker than the "
-        "largest gain. A place is white where the 95 % interval of the paired difference holds 0.",
+        "Blue is better than the reference, red is worse, and the stronger the further; the largest quarter of the "
+        "differences has the strongest colour. A place is white where the 95 % interval of the paired difference holds "
+        "0.",
         "Each interval stands for itself: of so many, some miss by chance. A whole row tells more than one place.",
     ],
     "A table of colours: a row for each method, a column for each case, with the numbers in it.",
