@@ -15,7 +15,7 @@ from selbo.experiments.kept import make_missing
 from selbo.experiments.run_spec import RunSpec
 from selbo.experiments.store import Store
 from selbo.experiments.study import Study
-from selbo.experiments.tasks import generated_sets
+from selbo.experiments.tasks import generated_sets, require
 from selbo.files import replacing
 
 MANIFEST: Final = "study.json"
@@ -78,21 +78,24 @@ def reproduce(
 
     Raises:
         Failed: If a run ended with an error; what was finished is kept.
+        MissingData: If data are not in the store that a run needs which is still to be made.
     """
     known = [track.name for track in study.tracks]
     chosen = [checks.one_of("track", name, known) for name in tracks] if tracks else known
     count = study.seeds if seeds is None else checks.whole("seeds", seeds, at_least=1)
     checks.whole("jobs", jobs, at_least=1)
     store = Store(folder)
-    _write_manifest(folder, study, chosen, count)
     run = _Carrying(store, BY_NAME[checks.one_of("executor", executor, BY_NAME)], jobs, device, listener)
     tuning = [job.spec for job in plan.tuning_jobs(study, chosen)]
     reported = study.seed_range(count)
-    later = len(list(plan.final_jobs(study, chosen, reported, {})))
+    later = [job.spec for job in plan.final_jobs(study, chosen, reported, {})]
+    run.need(tuning, later)
+    _write_manifest(folder, study, chosen, count)
     if helpers:
         run.sets([spec for spec in tuning if spec.data.labels], helpers)
-    run.all(tuning, also=later)
+    run.all(tuning, also=len(later))
     final = [job.spec for job in plan.final_jobs(study, chosen, reported, val_nll(store, study, chosen))]
+    run.need(final)
     if helpers:
         run.sets(final, helpers)
     run.all(final, also=0)
@@ -110,6 +113,13 @@ class _Carrying:
     def _threads(self) -> int:
         """One beside a CPU run, for the same numbers however many there are; beside a GPU an equal share."""
         return 1 if self.device == "cpu" else max(1, torch.get_num_threads() // self.jobs)
+
+    def need(self, specs: Sequence[RunSpec], later: Sequence[RunSpec] = ()) -> None:
+        """Stop before the first run if data of those that are missing, or of what follows them, are not there."""
+        missing = [spec for spec in specs if not self.store.has(spec)]
+        if self.executor is not BY_NAME["ray"]:  # whose machines have their own
+            for data, evaluation in {(spec.data, spec.evaluation) for spec in (*missing, *(later if missing else ()))}:
+                require(data, evaluation)
 
     def sets(self, specs: Sequence[RunSpec], helpers: int) -> None:
         """The corrupted sets that runs which are missing will need."""

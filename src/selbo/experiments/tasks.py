@@ -84,6 +84,22 @@ def task_of(data: DataSpec, evaluation: EvaluationSpec, *, seed: int) -> Task:
     return Task(**parts, corrupted=lambda: corrupted_sets(data, evaluation, parts["test"]), foreign=foreign)
 
 
+def require(data: DataSpec, evaluation: EvaluationSpec) -> None:
+    """Nothing, if the raw files that a run cannot do without are in the store.
+
+    Raises:
+        MissingData: Some are not; the sentence says what to type.
+    """
+    if data.generated:
+        return
+    if data.name == "sst":  # any embeddings of it will do
+        _part(data, "test", 0)
+    names = [*([] if data.name == "sst" else [data.name]), *(evaluation.ood if evaluation.test else ())]
+    for source in dict.fromkeys(source for name in names for source in catalogue.SETS[name].sources):
+        if not store.present(source):
+            raise store.MissingData(store.what_to_type(source))
+
+
 @lru_cache(maxsize=8)
 def _two_places(data: DataSpec, seed: int) -> Task:
     whole = DataSpec(data.name, encoder=data.encoder, generated=data.generated)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from selbo.data import sst
+from selbo.data import MissingData, sst
 from selbo.evaluation.predict import Prediction, mixture, predict
 from selbo.experiments import execute, executors, kept, plan, provenance, runner, tasks
 from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
@@ -391,6 +391,50 @@ def test_a_study_asks_for_the_sets_of_runs_that_are_missing(tmp_path: Path, monk
     monkeypatch.setattr(Store, "has", lambda *_: True)
     carrying.sets(specs, 3)
     assert asked[1] == ([], 3)
+
+
+# --- data that are not there ---
+
+
+def test_a_study_without_its_data_stops_before_its_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELBO_DATA", str(tmp_path / "store"))
+    heard: list[runner.Progress] = []
+    study = runner.study_of("cifar10")
+    with pytest.raises(MissingData, match=r"cifar10 is not in .*: 'selbo data get cifar10' downloads it"):
+        runner.reproduce(study, tmp_path / "out", tracks=["selbo"], listener=heard.append)
+    assert not heard
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+
+
+def test_data_that_are_needed_later_are_asked_for_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Settings are chosen without inputs from elsewhere; a study that would lack these in the end does not begin."""
+    monkeypatch.setattr(tasks.store, "present", lambda source: source.name != "fashion")
+    monkeypatch.setattr(tasks.store, "missing", lambda source: tuple(raw.name for raw in source.files))
+    study = runner.study_of("cifar10")
+    carrying = runner._Carrying(Store(tmp_path), executors.here, 1, "cpu", lambda _: None)
+    tuning = [job.spec for job in plan.tuning_jobs(study, ["selbo"])]
+    final = [job.spec for job in plan.final_jobs(study, ["selbo"], range(2), {})]
+    carrying.need(tuning)
+    with pytest.raises(MissingData, match="fashion"):
+        carrying.need(tuning, final)
+    with pytest.raises(MissingData, match="fashion"):
+        carrying.need(final)
+    monkeypatch.setattr(Store, "has", lambda *_: True)
+    carrying.need(tuning, final)
+
+
+def test_what_a_run_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SELBO_DATA", str(tmp_path))
+    tasks._part.cache_clear()
+    tasks.require(DATA, EVALUATION)  # generated
+    tasks.require(DataSpec("digits"), EvaluationSpec())  # comes with scikit-learn
+    with pytest.raises(MissingData, match="there are no embeddings of sst"):
+        tasks.require(DataSpec("sst"), EvaluationSpec())
+    with pytest.raises(MissingData, match="mnist is not in"):
+        tasks.require(DataSpec("mnist35"), EvaluationSpec())
+    runner._Carrying(Store(tmp_path), executors.ray, 1, "cpu", lambda _: None).need(
+        [replace(SPEC, data=DataSpec("sst"))]
+    )
 
 
 # --- who takes which run ---
