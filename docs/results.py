@@ -22,8 +22,8 @@ from typing import Any
 from selbo.experiments import runner
 from selbo.report import style
 from selbo.report.cases import cases_figure
-from selbo.report.overview import overview
-from selbo.report.study_figures import FIGURES, available, tracks_with_cases
+from selbo.report.overview import overview, tracks_with_cases
+from selbo.report.study_figures import FIGURES, available
 from selbo.report.study_tables import TRACKS, Table, tables_of
 from selbo.report.table_files import markdown
 

@@ -108,7 +108,7 @@ def _without(track: Track, names: tuple[str, ...]) -> Track:
     methods = tuple(method for method in track.methods if method.name not in names)
     needed = {track.reference, track.focus, *(method.chosen_with for method in methods if method.chosen_with)}
     if gone := sorted(needed & set(names)):
-        raise ValueError(f"`leave_out` must not name {gone[0]!r}, which other methods need")
+        raise ValueError(f"`leave_out` must not name {gone[0]!r}, which others are compared with or chosen by")
     return replace(track, methods=methods)
 
 

@@ -118,7 +118,8 @@ class _Carrying:
         """Stop before the first run if data of those that are missing, or of what follows them, are not there."""
         missing = [spec for spec in specs if not self.store.has(spec)]
         if self.executor is not BY_NAME["ray"]:  # whose machines have their own
-            for data, evaluation in {(spec.data, spec.evaluation) for spec in (*missing, *(later if missing else ()))}:
+            wanted = [*missing, *(later if missing else ())]
+            for data, evaluation in dict.fromkeys((spec.data, spec.evaluation) for spec in wanted):
                 require(data, evaluation)
 
     def sets(self, specs: Sequence[RunSpec], helpers: int) -> None:

@@ -92,9 +92,10 @@ def require(data: DataSpec, evaluation: EvaluationSpec) -> None:
     """
     if data.generated:
         return
+    names = [data.name, *(evaluation.ood if evaluation.test else ())]
     if data.name == "sst":  # any embeddings of it will do
         _part(data, "test", 0)
-    names = [*([] if data.name == "sst" else [data.name]), *(evaluation.ood if evaluation.test else ())]
+        del names[0]
     for source in dict.fromkeys(source for name in names for source in catalogue.SETS[name].sources):
         if not store.present(source):
             raise store.MissingData(store.what_to_type(source))

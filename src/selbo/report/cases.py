@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 ROW: Final = 0.19
 LINE: Final = 0.14
-NAMES: Final = 2.0
+LETTER: Final = 0.064
 HEADS: Final = 0.36
-"""Inches: height of a row and of a line of text, width of the methods' names, height of title and column heads."""
+"""Inches: height of a row and of a line of text, width of a bold letter, height of title and column heads."""
 
 GREY: Final = "#8a8a8a"
 STRONG_FROM: Final = 0.75
@@ -49,9 +49,10 @@ def cases_figure(results: Plain, track: str) -> "Figure":
 
         low, high = LINE * (len(cases) + 0.5), ROW * len(rows)
         width, height = TWO_COLUMNS, HEADS + high + low
+        names = LETTER * max(len(method["title"]) for method in methods)
         figure = new_figure(width=width, height=height)
         figure.set_layout_engine("none")
-        axes = figure.add_axes((NAMES / width, low / height, 1 - NAMES / width, high / height))
+        axes = figure.add_axes((names / width, low / height, 1 - names / width, high / height))
         for i, row in enumerate(rows):
             for j, found in enumerate(row):
                 colour, ink = _look(found, column, strongest)
@@ -69,8 +70,9 @@ def cases_figure(results: Plain, track: str) -> "Figure":
         place = " at the place of use" if column.startswith("use") else ""
         figure.text(0.0, 1.0, f"{metric_label(split(column)[1])}{place}, less that of {title}", ha="left", va="top")
         for j, text in enumerate(_short([case["title"] for case in cases])):
-            figure.text(0.03, 1 - (HEADS + high + LINE * (j + 0.9)) / height, f"{j + 1}", ha="right", size=SMALL_SIZE)
-            figure.text(0.045, 1 - (HEADS + high + LINE * (j + 0.9)) / height, text, ha="left", size=SMALL_SIZE)
+            line = 1 - (HEADS + high + LINE * (j + 0.9)) / height
+            figure.text(0.03, line, f"{j + 1}", ha="right", size=SMALL_SIZE)
+            figure.text(0.045, line, text, ha="left", size=SMALL_SIZE)
     return figure
 
 

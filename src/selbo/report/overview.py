@@ -89,6 +89,12 @@ def cases_of(results: Plain, track: str) -> tuple[list[Plain], str]:
     return cases if len(cases) >= FEWEST else [], column
 
 
+def tracks_with_cases(results: Plain) -> list[str]:
+    """Tracks with so many cases that they have an overview, as a table and as a figure."""
+    tracks = dict.fromkeys(each["track"] for each in results["comparisons"])
+    return [track for track in tracks if cases_of(results, track)[0]]
+
+
 def differences(cases: Sequence[Plain], name: str, other: str, column: str) -> list[Difference]:
     """One method less another, in each case."""
     by_name = [{method["name"]: method for method in case["methods"]} for case in cases]

@@ -11,7 +11,7 @@ from selbo.report.cases import cases_figure
 from selbo.report.comparison import Results, mean_and_error
 from selbo.report.curves import entropy_histograms, reliability_diagrams
 from selbo.report.histograms import BELIEF, compare, legend_entries, total_variation
-from selbo.report.overview import cases_of
+from selbo.report.overview import tracks_with_cases
 from selbo.report.panels import FOOT, GUIDE, Grid, axis_of, filled, method_styles, plus_minus
 from selbo.report.study_curves import corruption_figure, has_corruption, has_sweep, sweep_figure
 from selbo.report.study_data import as_comparison, class_names_in, finished, labels_of, ood_sets, told_belief
@@ -142,12 +142,6 @@ def available(results: Results, comparison: Results) -> list[str]:
     return [
         name for name, figure in FIGURES.items() if figure.study in {None, results["study"]} and figure.has(comparison)
     ]
-
-
-def tracks_with_cases(results: Results) -> list[str]:
-    """Tracks with so many cases that they have an overview, as a table and as a figure."""
-    tracks = dict.fromkeys(each["track"] for each in results["comparisons"])
-    return [track for track in tracks if cases_of(results, track)[0]]
 
 
 def write_figures(results: Results, folder: str | os.PathLike[str]) -> list[Path]:

@@ -12,10 +12,10 @@ from selbo.report.cases import cases_figure
 from selbo.report.comparison import Results
 from selbo.report.labels import duration
 from selbo.report.origin import provenance
-from selbo.report.overview import overview
+from selbo.report.overview import overview, tracks_with_cases
 from selbo.report.page import WIDE, inline_svg, resource, write_html
 from selbo.report.study_data import finished, labels_of, ood_sets, titles_of
-from selbo.report.study_figures import FIGURES, available, tracks_with_cases
+from selbo.report.study_figures import FIGURES, available
 from selbo.report.study_tables import TRACKS, TRIAL, Entry, Head, Table, tables_of
 from selbo.report.study_words import CASES, FIGURE_WORDS, Words, track_words
 from selbo.report.style import TWO_COLUMNS

@@ -1,6 +1,7 @@
 """Tables of a study, all of one small type, and the main one for the terminal; `table_files` writes them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from selbo.report import studies
@@ -80,7 +81,8 @@ def tables_of(results: Plain, comparison: Plain) -> list[Table]:
     ways = (False, True) if comparison["track"] == "selbo" else (False,)
     made = [table for scaled in ways for table in _scores(results, comparison, scaled)]
     made += [_differences(results, comparison, scaled) for scaled in ways]
-    made += [_rivals(results, comparison, ways)] if comparison.get("focus") and not has_use(comparison) else []
+    if comparison.get("focus") and not has_use(comparison):  # places of use have an overview for that
+        made.append(_rivals(results, comparison, ways))
     made += [_paper(results, comparison)] if comparison.get("paper") else []
     made += [_settings(results, comparison)]
     return [table for table in made if table.rows and len(table.heads) > 1]
@@ -113,68 +115,71 @@ def _scores(results: Plain, comparison: Plain, scaled: bool) -> Iterator[Table]:
 
 
 def _differences(results: Plain, comparison: Plain, scaled: bool) -> Table:
+    """All other methods less the reference."""
     others = [each for each in comparison["methods"] if each["name"] != comparison["reference"]]
     (reference,) = (each for each in comparison["methods"] if each["name"] == comparison["reference"])
-    columns = [column for column in studies.columns_of(comparison) if column in DIFFERENCES]
-
-    def found(method: Plain, column: str) -> Difference:
-        return studies.paired(method, reference, column, scaled)
-
-    notes = [
-        f"Method less {reference['title']}, seed by seed: mean of the differences and its 95 % interval (Student's t).",
-        BOLD,
-    ]
-    raw = [
-        _place(results, comparison, method["name"], scaled)
-        | {"reference": reference["name"], "column": column}
-        | _raw(found(method, column))
-        for column in studies.all_columns(comparison)
-        for method in others
-    ]
-    return Table(
-        "differences-temperature" if scaled else "differences",
-        f"{_title(comparison)}: difference from {reference['title']}{', temperature on both' if scaled else ''}",
-        [Head("method"), *(_head(comparison, column) for column in columns)],
-        [[Entry(each["title"]), *(_difference(column, found(each, column)) for column in columns)] for each in others],
-        "l" + "r" * len(columns),
-        [*notes, *below(results, comparison)],
-        raw,
+    return _pairs(
+        results,
+        comparison,
+        [
+            _Pair(
+                each["title"],
+                _place(results, comparison, each["name"], scaled) | {"reference": reference["name"]},
+                partial(studies.paired, each, reference, scaled=scaled),
+            )
+            for each in others
+        ],
+        name="differences-temperature" if scaled else "differences",
+        title=f"difference from {reference['title']}{', temperature on both' if scaled else ''}",
+        note=f"Method less {reference['title']}, seed by seed: mean of the differences and its 95 % interval "
+        "(Student's t).",
     )
 
 
 def _rivals(results: Plain, comparison: Plain, ways: Sequence[bool]) -> Table:
     """The method in focus, as it predicts, less each of the others, with and without temperature scaling."""
     (focus,) = (each for each in comparison["methods"] if each["name"] == comparison["focus"])
-    others = [(each, scaled) for each in comparison["methods"] if each is not focus for scaled in ways]
+    return _pairs(
+        results,
+        comparison,
+        [
+            _Pair(
+                f"{each['title']}{', temperature' if scaled else ''}",
+                _place(results, comparison, focus["name"])
+                | {"rival": each["name"], "prediction_of_rival": "temperature" if scaled else "as predicted"},
+                partial(studies.paired, focus, each, reference_scaled=scaled),
+            )
+            for each in comparison["methods"]
+            if each is not focus
+            for scaled in ways
+        ],
+        name="rivals",
+        title=f"{focus['title']} less each of the others",
+        note=f"{focus['title']} as it predicts, less the rival, seed by seed: mean and 95 % interval (Student's t).",
+    )
+
+
+class _Pair(NamedTuple):
+    """A row of differences: its title, where it stands in the CSV file, and the difference in a column."""
+
+    title: str
+    place: dict[str, Any]
+    found: Callable[[str], Difference]
+
+
+def _pairs(results: Plain, comparison: Plain, pairs: Sequence[_Pair], *, name: str, title: str, note: str) -> Table:
     columns = [column for column in studies.columns_of(comparison) if column in DIFFERENCES]
-
-    def found(other: Plain, scaled: bool, column: str) -> Difference:
-        return studies.paired(focus, other, column, reference_scaled=scaled)
-
     return Table(
-        "rivals",
-        f"{_title(comparison)}: {focus['title']} less each of the others",
-        [Head("rival"), *(_head(comparison, column) for column in columns)],
-        [
-            [
-                Entry(f"{each['title']}{', temperature' if scaled else ''}"),
-                *(_difference(column, found(each, scaled, column)) for column in columns),
-            ]
-            for each, scaled in others
-        ],
+        name,
+        f"{_title(comparison)}: {title}",
+        [Head("rival" if name == "rivals" else "method"), *(_head(comparison, column) for column in columns)],
+        [[Entry(each.title), *(_difference(column, each.found(column)) for column in columns)] for each in pairs],
         "l" + "r" * len(columns),
+        [note, BOLD, *below(results, comparison)],
         [
-            f"{focus['title']} as it predicts, less the rival, seed by seed: mean and 95 % interval (Student's t).",
-            BOLD,
-            *below(results, comparison),
-        ],
-        [
-            _place(results, comparison, focus["name"])
-            | {"rival": each["name"], "prediction_of_rival": "temperature" if scaled else "as predicted"}
-            | {"column": column}
-            | _raw(found(each, scaled, column))
+            each.place | {"column": column} | _raw(each.found(column))
             for column in studies.all_columns(comparison)
-            for each, scaled in others
+            for each in pairs
         ],
     )
 
