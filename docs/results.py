@@ -30,7 +30,7 @@ from selbo.report.table_files import markdown
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = (DOCS / "results.md", DOCS / "comparison.md", ROOT / "README.md")
-PICTURES = ("scores", "independent", "sweep", "corruption")
+PICTURES = ("scores", "independent", "sweep", "corruption", "recall")
 """Figures that stand in the pages; the HTML report of a study has all of them."""
 
 MARKED = re.compile(r"(<!-- table (\S+) (\S+) (\S+) (\S+)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from selbo import checks
-from selbo.data.imbalance import class_fractions, geometric_ratios
+from selbo.data.cifar import IMBALANCE
+from selbo.data.cifar_files import CLASSES
+from selbo.data.imbalance import class_fractions
 from selbo.experiments.run_spec import DataSpec, ModelSpec, Recipe
 from selbo.models import MLP, VGG11, ConvNet, LeNet
 from selbo.nn import to_bayesian
@@ -44,8 +46,8 @@ PUBLISHED_RHO: Final = (-3.0, 0.1)
 SMALLEST_RELATIVE_STD: Final = 1e-20
 """Of weights that start at zero, in the paper's code: they have no spread to speak of."""
 
-KNOWN_FRACTIONS: Final = {"cifar10-im": tuple(class_fractions(geometric_ratios(10)))}
-"""Class fractions that a user is told, by data set; classes are equally frequent in the others."""
+KNOWN_FRACTIONS: Final = {"cifar10-im": dict(zip(CLASSES, class_fractions(IMBALANCE), strict=True))}
+"""Class fractions that a user is told, by data set and class; classes are equally frequent in the others."""
 
 BELIEF: Final = re.compile(r"(uniform|fractions|beta|expect|shells|empirical)(?:\(([^();]*)(?:;([^();]*))?\))?")
 NUMBERS: Final = {"uniform": 0, "beta": 2, "shells": 3, "empirical": 0}
@@ -74,8 +76,8 @@ class Told(NamedTuple):
 def told_of(data: DataSpec | str, num_classes: int) -> Told:
     """What is known of a data set: where labels come from elsewhere, of the place of use."""
     case = DataSpec(data) if isinstance(data, str) else data
-    equal = KNOWN_FRACTIONS.get(case.name, (1 / num_classes,) * num_classes)
-    return Told(case.use_fractions or equal, case.use_accuracy, case.label_fractions or equal)
+    known = tuple(KNOWN_FRACTIONS.get(case.name, {}).values()) or (1 / num_classes,) * num_classes
+    return Told(case.use_fractions or known, case.use_accuracy, case.label_fractions or known)
 
 
 def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes: int, seed: int) -> nn.Module:

@@ -10,6 +10,7 @@ import torch
 
 from selbo import checks
 from selbo.experiments import catalogue, plan, smoke
+from selbo.experiments.build import KNOWN_FRACTIONS
 from selbo.experiments.executors import BY_NAME, Done, Work
 from selbo.experiments.kept import make_missing
 from selbo.experiments.run_spec import RunSpec
@@ -238,8 +239,9 @@ def gather(folder: Path) -> dict[str, Any]:
 
     Returns:
         ``study``, ``title``, ``paper``, ``generated``, ``seeds`` and ``comparisons``: one for each variant and track,
-        with ``methods``, each with its ``title``, ``note``, chosen settings (and the method that they were chosen
-        with, if it is another), tuning runs, and ``runs`` by seed.
+        with the fractions of its ``classes`` where these are rare, and ``methods``, each with its ``title``, ``note``,
+        chosen settings (and the method that they were chosen with, if it is another), tuning runs, and ``runs`` by
+        seed.
     """
     manifest = read_manifest(folder)
     study, store = study_of(manifest["study"], trial=manifest["generated"]), Store(folder)
@@ -278,6 +280,7 @@ def gather(folder: Path) -> dict[str, Any]:
                 "focus": track.focus,
                 "paper": catalogue.paper_values(study.name, variant.name) if track.name == "published" else {},
                 "data": asdict(variant.data),
+                "classes": KNOWN_FRACTIONS.get(variant.data.name, {}),
                 "model": asdict(variant.model),
                 "evaluation": asdict(track.evaluation),
                 "methods": methods,

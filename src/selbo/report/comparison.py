@@ -16,7 +16,7 @@ Results = Mapping[str, Any]
 
 LOWER_IS_BETTER: Final = frozenset({"nll", "ece", "brier", "fpr95"})
 HIGHER_IS_BETTER: Final = frozenset(
-    {"accuracy", "auroc", "auprc", "f1", "f1_macro", "f1_micro", "entropy_difference", "balanced_accuracy"}
+    {"accuracy", "auroc", "auprc", "f1", "f1_macro", "f1_micro", "entropy_difference", "balanced_accuracy", "recall"}
 )
 """Metrics with a direction; a metric in neither has no best value."""
 
@@ -129,9 +129,19 @@ def _column(results: Results, metric: str, value: Callable[[Results, str], float
     return marked(found, sign=direction(metric), num_seeds=len(results["seeds"]))
 
 
+def family(metric: str) -> str:
+    """A metric without the class that it is of.
+
+    Example:
+        >>> family("recall 3"), family("nll")
+        ('recall', 'nll')
+    """
+    return metric.partition(" ")[0]
+
+
 def direction(metric: str) -> int:
     """1 if larger is better, -1 if smaller is, 0 if neither."""
-    return int(metric in HIGHER_IS_BETTER) - int(metric in LOWER_IS_BETTER)
+    return int(family(metric) in HIGHER_IS_BETTER) - int(family(metric) in LOWER_IS_BETTER)
 
 
 def marked(values: dict[str, Value], *, sign: int, num_seeds: int) -> dict[str, Value]:

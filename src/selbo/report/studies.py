@@ -22,8 +22,8 @@ RARE: Final = ("f1_micro", "f1_macro")
 AT_USE: Final = ("nll", "accuracy", "ece", "f1_macro")
 """Metrics of the tables: clean test set, corrupted ones, inputs from elsewhere, rare classes, a place of use."""
 
-IMBALANCED: Final = frozenset({"cifar10-im"})
-"""Data sets with rare classes, where accuracy does not tell all."""
+RECALL: Final = "recall "
+"""What the metrics of single classes begin with; the number of the class follows."""
 
 LEVEL: Final = 0.95
 """Of all intervals."""
@@ -133,7 +133,7 @@ class AgainstPaper(NamedTuple):
 
 def columns_of(comparison: Plain) -> list[str]:
     """Columns of the tables that any run of a comparison has, in the order in which they are shown."""
-    rare = RARE if comparison.get("data", {}).get("name") in IMBALANCED else ()
+    rare = RARE if comparison.get("classes") else ()  # there accuracy does not tell all
     foreign = list(dict.fromkeys(name for run in _ended(comparison) for name in run.get("ood") or {}))
     wanted = [
         *(f"clean.{metric}" for metric in (*CLEAN, *rare)),
@@ -197,11 +197,28 @@ def value(run: Plain | None, column: str, scaled: bool = False) -> float | None:
         found = (run.get("ood") or {}).get(place.removeprefix("ood.")) or {}
         return _finite((found.get("scaled") or {} if scaled else found).get(metric))
     if place != "corrupted":
-        return _finite(((conditions.get(place) or {}).get(part) or {}).get(metric))
+        return _measure(conditions.get(place) or {}, part, metric)
     corrupted = [each for name, each in conditions.items() if name not in {"clean", "use"}]
-    numbers = [_finite((each.get(part) or {}).get(metric)) for each in corrupted]
+    numbers = [_measure(each, part, metric) for each in corrupted]
     known = [number for number in numbers if number is not None]
     return math.fsum(known) / len(known) if known and len(known) == len(numbers) else None
+
+
+def _measure(condition: Plain, part: str, metric: str) -> float | None:
+    if metric.startswith(RECALL):  # the same with and without temperature scaling
+        k, found = int(metric.removeprefix(RECALL)), condition.get("recall") or []
+        return _finite(found[k]) if k < len(found) else None
+    return _finite((condition.get(part) or {}).get(metric))
+
+
+def recall(k: int) -> str:
+    """The metric of one class, as it stands in the name of a column.
+
+    Example:
+        >>> split(f"clean.{recall(3)}")
+        ('clean', 'recall 3')
+    """
+    return f"{RECALL}{k}"
 
 
 def _finite(number: Any) -> float | None:

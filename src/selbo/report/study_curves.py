@@ -9,7 +9,8 @@ import numpy as np
 from selbo.report.comparison import Results
 from selbo.report.histograms import CHARACTER, POINTS_AN_INCH, Array
 from selbo.report.labels import number
-from selbo.report.panels import GUIDE, LEGEND, METHOD_COLOURS, method_styles
+from selbo.report.panels import GUIDE, LEGEND, METHOD_COLOURS, MethodStyle, method_styles
+from selbo.report.studies import recall
 from selbo.report.study_data import (
     CLEAN,
     Corruptions,
@@ -191,13 +192,20 @@ def _lines(axes: "Axes", comparison: Results, metric: str, places: Mapping[float
     looks = method_styles(list(labels.values()))
     for method in _shown(comparison):
         label = labels[method["name"]]
-        mean, error = _scaled([point(method, metric, names) for names in places.values()], metric)
-        colour, marker = looks[label]
-        axes.fill_between(list(places), mean - error, mean + error, color=colour, alpha=0.18, linewidth=0)
-        options: dict[str, Any] = {"markersize": 4, "markeredgecolor": "white", "markeredgewidth": 0.5, "label": label}
-        line = dashes(list(looks), label)
-        axes.plot(list(places), mean, marker, linestyle=line, color=colour, linewidth=1.3, **options)
+        found = _scaled([point(method, metric, names) for names in places.values()], metric)
+        _line(axes, list(places), found, label, looks)
     _curve_axes(axes, metric)
+
+
+def _line(
+    axes: "Axes", places: Sequence[float], found: tuple[Array, Array], label: str, looks: Mapping[str, MethodStyle]
+) -> None:
+    """Means of a method with a band of their standard errors."""
+    mean, error = found
+    colour, marker = looks[label]
+    axes.fill_between(places, mean - error, mean + error, color=colour, alpha=0.18, linewidth=0)
+    options: dict[str, Any] = {"markersize": 4, "markeredgecolor": "white", "markeredgewidth": 0.5, "label": label}
+    axes.plot(places, mean, marker, linestyle=dashes(list(looks), label), color=colour, linewidth=1.3, **options)
 
 
 def _by_kind(comparison: Results, metrics: Sequence[str], found: Corruptions) -> "Figure":
@@ -253,6 +261,49 @@ def _dots(axes: "Axes", comparison: Results, metric: str, rows: Sequence[Sequenc
     axes.xaxis.set_major_formatter(lambda value, _: number(value))
     axes.grid(axis="x", color=GUIDE, linewidth=0.4, alpha=0.5)
     axes.set_title(metric_label(metric), fontweight="bold", color=INK)
+
+
+# --- classes ---
+
+
+def has_recall(comparison: Results) -> bool:
+    """Whether classes differ in frequency, and their recall was measured."""
+    return bool(comparison.get("classes")) and bool(_measured(comparison, [recall(0)], [CLEAN]))
+
+
+def recall_figure(comparison: Results) -> "Figure":
+    """What part of each class is found, from the most frequent one to the rarest, clean and under corruption.
+
+    Args:
+        comparison: Of a study with classes of known, different frequency.
+
+    Returns:
+        A figure with an axes for the clean test set, and one for the mean over corrupted ones if there are any.
+    """
+    if not has_recall(comparison):
+        raise ValueError("`comparison` must have rare classes and their recall, but has not")
+    corrupted = _corrupted(corruptions_of(comparison))
+    places = {CLEAN: [CLEAN], **({"corrupted": corrupted} if corrupted else {})}
+    labels, names = labels_of(comparison), list(comparison["classes"])
+    looks = method_styles(list(labels.values()))
+    foot = FOOT + max(map(len, names)) * CHARACTER / POINTS_AN_INCH
+    with style():
+        legend = _Legend(list(labels.values()), width=TWO_COLUMNS)
+        figure = new_figure(width=TWO_COLUMNS, height=legend.height + TITLE + CURVE + foot)
+        figure.set_layout_engine("none")
+        for axes, (place, conditions) in zip(
+            _columns(figure, len(places), low=foot, high=CURVE), places.items(), strict=True
+        ):
+            for method in _shown(comparison):
+                found = [point(method, recall(k), conditions) for k in range(len(names))]
+                _line(axes, list(range(len(names))), _scaled(found, "recall"), labels[method["name"]], looks)
+            _curve_axes(axes, "recall")
+            axes.set_title(f"recall, {place}, %", fontweight="bold", color=INK)
+            axes.set_ylim(-3, 103)
+            axes.set_xticks(range(len(names)), names, rotation=90)
+            axes.set_xlabel("most frequent to rarest class")
+        legend.draw(figure, _drawn(comparison, labels, line=True))
+    return figure
 
 
 # --- sweeps ---

@@ -10,7 +10,7 @@ import numpy as np
 from selbo.report.comparison import Results, mean_and_error
 from selbo.report.panels import axis_of
 from selbo.report.studies import value
-from selbo.report.tables import PERCENT
+from selbo.report.tables import is_percent
 
 CLEAN: Final = "clean"
 USE: Final = "use"
@@ -128,7 +128,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def scale_of(metric: str) -> float:
     """By what a metric is multiplied to be shown."""
-    return 100.0 if metric in PERCENT else 1.0
+    return 100.0 if is_percent(metric) else 1.0
 
 
 def corruptions_of(comparison: Results) -> Corruptions:

@@ -13,7 +13,14 @@ from selbo.report.curves import entropy_histograms, reliability_diagrams
 from selbo.report.histograms import BELIEF, compare, legend_entries, total_variation
 from selbo.report.overview import tracks_with_cases
 from selbo.report.panels import FOOT, GUIDE, Grid, axis_of, filled, method_styles, plus_minus
-from selbo.report.study_curves import corruption_figure, has_corruption, has_sweep, sweep_figure
+from selbo.report.study_curves import (
+    corruption_figure,
+    has_corruption,
+    has_recall,
+    has_sweep,
+    recall_figure,
+    sweep_figure,
+)
 from selbo.report.study_data import as_comparison, class_names_in, finished, labels_of, ood_sets, told_belief
 from selbo.report.study_scores import AGAINST, EFFECT, has_scores, independent_figure, scores_figure
 from selbo.report.style import TWO_COLUMNS, save, style
@@ -130,6 +137,7 @@ FIGURES: Final[dict[str, StudyFigure]] = {
     "independent": StudyFigure(independent_figure, _has_score_figure(AGAINST), "scores"),
     "sweep": StudyFigure(sweep_figure, has_sweep),
     "corruption": StudyFigure(corruption_figure, has_corruption),
+    "recall": StudyFigure(recall_figure, has_recall),
     "calibration": StudyFigure(calibration_figure, _has_reliability),
     "ood": StudyFigure(ood_figure, lambda comparison: bool(ood_sets(comparison))),
     "belief": StudyFigure(belief_figure, lambda comparison: bool(_told(comparison))),

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 FEW: Final = 2
 """Comparisons; on a page with more, figures are folded, so that tables can be compared."""
 
-FIRST: Final = ("scores", "ood", "paper", "differences", "rivals")
+FIRST: Final = ("scores", "recall", "ood", "paper", "differences", "rivals")
 LAST: Final = "settings"
 """Tables that stand open, in this order, and the one after the figures; all others are folded."""
 
-MARKED: Final = ("scores", "ood", "overview")
+MARKED: Final = ("scores", "recall", "ood", "overview")
 """Tables, with or without temperature scaling, in which a mark means the best of a column."""
 
 

@@ -9,7 +9,7 @@ from selbo.report.comparison import HIGHER_IS_BETTER, LOWER_IS_BETTER, Column
 from selbo.report.origin import provenance
 from selbo.report.places import has_use, one_place
 from selbo.report.studies import Cell, Difference, Plain, split
-from selbo.report.tables import PERCENT, metric_label, rich_table, shown_cells, texts
+from selbo.report.tables import is_percent, metric_label, rich_table, shown_cells, texts
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -80,6 +80,7 @@ def tables_of(results: Plain, comparison: Plain) -> list[Table]:
     """
     ways = (False, True) if comparison["track"] == "selbo" else (False,)
     made = [table for scaled in ways for table in _scores(results, comparison, scaled)]
+    made += [_recalls(results, comparison, place) for place in ("clean", "corrupted") if comparison.get("classes")]
     made += [_differences(results, comparison, scaled) for scaled in ways]
     if comparison.get("focus") and not has_use(comparison):  # places of use have an overview for that
         made.append(_rivals(results, comparison, ways))
@@ -112,6 +113,34 @@ def _scores(results: Plain, comparison: Plain, scaled: bool) -> Iterator[Table]:
             [_reading(results, methods), *notes, *below(results, comparison)],
             raw,
         )
+
+
+def _recalls(results: Plain, comparison: Plain, place: str) -> Table:
+    """What part of each class is found, from the most frequent class to the rarest; temperature does not change it."""
+    methods = comparison["methods"]
+    columns = {f"{place}.{studies.recall(k)}": each for k, each in enumerate(comparison["classes"].items())}
+    columns = {column: each for column, each in columns.items() if studies.measured(comparison, column)}
+    found = {column: studies.cells(comparison, column) for column in columns}
+    entries = [_entries("recall", list(each.values())) for each in found.values()]
+    size = max((run["sizes"]["test"] for run in _tested(comparison)), default=0)
+    counts = ", ".join(f"{share * size:.0f}" for _, share in columns.values())
+    return Table(
+        "recall" if place == "clean" else f"recall-{place}",
+        f"{_title(comparison)}: recall of each class in per cent, {place}",
+        [Head("method"), *(Head(f"{name} ↑", f"{100 * share:.3g} %") for name, share in columns.values())],
+        [[Entry(method["title"]), *(each[i] for each in entries)] for i, method in enumerate(methods)],
+        "l" + "r" * len(columns),
+        [
+            f"{_reading(results, methods)} Over the classes: their share.",
+            f"Examples of each in the test set: {counts}. With few of them a recall says little.",
+            *below(results, comparison),
+        ],
+        [
+            _place(results, comparison, method) | {"column": column} | _raw(cell)
+            for column, each in found.items()
+            for method, cell in each.items()
+        ],
+    )
 
 
 def _differences(results: Plain, comparison: Plain, scaled: bool) -> Table:
@@ -290,7 +319,7 @@ def _difference(column: str, found: Difference) -> Entry:
 
 def signed(metric: str, number: float, *, more: int = 0) -> str:
     """A difference of a metric, with its sign, in the unit of the metric; ``more`` digits than a table of means has."""
-    scale, digits = (100.0, 1) if metric in PERCENT else (1.0, 3)
+    scale, digits = (100.0, 1) if is_percent(metric) else (1.0, 3)
     text = f"{scale * number:+.{digits + more}f}"
     return text[1:] if float(text) == 0 else text.replace("-", "−")
 

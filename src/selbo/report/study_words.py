@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from selbo.report.comparison import Results
 from selbo.report.places import has_use
+from selbo.report.studies import recall
 from selbo.report.study_curves import METRICS
 from selbo.report.study_data import CLEAN, USE, Point, corruptions_of, finished, labels_of, point, scale_of, sweep_of
 from selbo.report.tables import metric_label
@@ -152,6 +153,21 @@ def _corruption(comparison: Results) -> Words:
     )
 
 
+def _recall(comparison: Results) -> Words:
+    names = list(comparison["classes"])
+    rarest = recall(len(names) - 1)
+    return Words(
+        "Are rare classes found?",
+        f"What part of each class is recognised, from the most frequent one to the rarest; {_seeds(comparison)}.",
+        [
+            "A method that answers with frequent classes only has a high accuracy, and curves that fall to zero on the "
+            "right. The test set has the same frequencies, so that the points on the right stand for few examples.",
+        ],
+        f"Curves over the classes, from frequent to rare. For {names[-1]}, the rarest, on the clean test set, "
+        + _numbers(comparison, rarest, point_of(rarest)),
+    )
+
+
 def _calibration(comparison: Results) -> Words:
     where = "at the place of use" if has_use(comparison) else "on the clean test set"
     return Words(
@@ -210,6 +226,7 @@ FIGURE_WORDS: Final[dict[str, Callable[[Results], Words]]] = {
     "independent": _independent,
     "sweep": _sweep,
     "corruption": _corruption,
+    "recall": _recall,
     "calibration": _calibration,
     "ood": _ood,
     "belief": _belief,

@@ -13,6 +13,7 @@ from selbo.report.comparison import (
     Results,
     Value,
     checked,
+    family,
     headline,
     metrics_of,
     noise_levels,
@@ -40,7 +41,7 @@ METRIC_LABELS: Final = {
     "entropy_difference": "entropy difference",
 }
 
-PERCENT: Final = frozenset({"accuracy", "ece", "auroc", "auprc", "f1", "f1_macro", "f1_micro", "fpr95"})
+PERCENT: Final = frozenset({"accuracy", "ece", "auroc", "auprc", "f1", "f1_macro", "f1_micro", "fpr95", "recall"})
 """Metrics that are shown in per cent."""
 
 MARKER_SHAPES: Final = {
@@ -69,8 +70,13 @@ def metric_label(metric: str, *, unit: bool = True) -> str:
         >>> metric_label("ece"), metric_label("nll"), metric_label("top_five")
         ('ECE, %', 'NLL', 'top five')
     """
-    label = METRIC_LABELS.get(metric, metric.replace("_", " "))
-    return f"{label}, %" if unit and metric in PERCENT else label
+    label = METRIC_LABELS.get(metric, family(metric).replace("_", " "))
+    return f"{label}, %" if unit and is_percent(metric) else label
+
+
+def is_percent(metric: str) -> bool:
+    """Whether a metric, or that of a class, is shown in per cent."""
+    return family(metric) in PERCENT
 
 
 def texts(metric: str, values: Sequence[Value], *, num_seeds: int, precise: bool = True) -> list[Text]:
@@ -82,7 +88,7 @@ def texts(metric: str, values: Sequence[Value], *, num_seeds: int, precise: bool
         num_seeds: A value from fewer runs says so.
         precise: Whether one more decimal is shown where half of the standard errors would be written as 0.
     """
-    scale, digits = (100.0, 1) if metric in PERCENT else (1.0, 3)
+    scale, digits = (100.0, 1) if is_percent(metric) else (1.0, 3)
     errors = [scale * v.error for v in values if v.error]
     if precise and errors and median(errors) < 0.5 * 10**-digits:
         digits += 1

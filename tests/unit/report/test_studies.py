@@ -92,8 +92,21 @@ def test_columns_are_those_that_any_run_has() -> None:
     shown += ["ood.svhn.entropy_in", "ood.svhn.auroc"]
     assert studies.columns_of(found) == shown
     assert studies.all_columns(found) == [*shown, "clean.brier", "clean.f1_macro"]
-    assert "clean.f1_macro" in studies.columns_of(found | {"data": {"name": "cifar10-im"}})
+    assert "clean.f1_macro" in studies.columns_of(found | {"classes": {"common": 0.9, "rare": 0.1}})
     assert studies.columns_of(comparison(method("a", None, DIVERGED))) == []
+
+
+def test_recall_of_a_class_is_a_metric_that_temperature_does_not_change() -> None:
+    found = run(0.5)
+    for name, first in {"clean": 0.9, "fog 3": 0.5, "noise 0.1": 0.25}.items():
+        found["conditions"][name]["recall"] = [first, 0.25, None]
+    assert studies.recall(1) == "recall 1"
+    for scaled in (False, True):
+        assert studies.value(found, "clean.recall 1", scaled) == 0.25
+        assert studies.value(found, "corrupted.recall 0", scaled) == 0.375
+    assert studies.value(found, "clean.recall 2") is None  # no example of that class
+    assert studies.value(found, "clean.recall 3") is None
+    assert studies.value(run(0.5), "clean.recall 0") is None
 
 
 # --- over seeds ---

@@ -199,6 +199,31 @@ def test_without_corruption_there_is_no_such_figure() -> None:
     assert "corruption" not in study_figures.available(fakes.study([comparison]), comparison)
 
 
+# --- classes ---
+
+
+@pytest.mark.parametrize("methods", [fakes.four, fakes.broken])
+def test_recall_is_drawn_class_by_class(methods: Any) -> None:
+    rare = fakes.comparison(methods(suite="severities")) | {"classes": {"an ordinary class": 0.9, "rare": 0.1}}
+    for condition in rare["methods"][0]["runs"][0]["conditions"].values():
+        condition["recall"] = [1.0, 0.2]
+    figure = study_curves.recall_figure(rare)
+    assert inside(figure)
+    for title in ("recall, clean, %", "recall, corrupted, %"):
+        (axes,) = titled(figure, title)
+        assert line(axes, "shells") == ([0, 1], pytest.approx([90, 80]))
+        elbo = statistics.mean([0.2] + [0.8] * (sum(run is not None for run in rare["methods"][0]["runs"]) - 1))
+        assert line(axes, "ELBO")[1][1] == pytest.approx(100 * elbo)
+        assert [label.get_text() for label in axes.get_xticklabels()] == ["an ordinary class", "rare"]
+    assert not titled(study_curves.recall_figure(rare | {"methods": fakes.four()}), "recall, corrupted, %")
+
+
+def test_equal_classes_have_no_figure_of_recall() -> None:
+    assert not study_curves.has_recall(fakes.comparison(fakes.four()))
+    with pytest.raises(ValueError, match="must have rare classes and their recall"):
+        study_curves.recall_figure(fakes.comparison(fakes.four()) | {"classes": {}})
+
+
 # --- sweeps ---
 
 

@@ -117,6 +117,28 @@ def test_temperature_scaling_has_its_own_numbers() -> None:
     assert [row["mean"] for row in zero] == [0.0, 0.0]
 
 
+def test_the_tables_of_recall_are_there_where_classes_are_rare() -> None:
+    results = small(classes={"common": 0.9, "rare": 0.1, "absent": 0.0})
+    for each in results["comparisons"][0]["methods"]:
+        for i, found in enumerate(run for run in each["runs"] if run and run["status"] == "finished"):
+            found["sizes"] = {"test": 50}
+            found["conditions"]["clean"]["recall"] = [0.9, 0.25 * i if each["name"] == "elbo" else 0.75, None]
+            found["conditions"]["fog 1"]["recall"] = found["conditions"]["fog 2"]["recall"] = [0.5, 0.0, None]
+    found = tables(results)
+    assert list(found) == ["scores", "ood", "recall", "recall-corrupted", "differences", "settings"]
+    clean = found["recall"]
+    assert clean.heads == [Head("method"), Head("common ↑", "90 %"), Head("rare ↑", "10 %")]
+    assert column(clean, "rare ↑", "10 %") == [
+        Entry("25.0 ± 14.4"),
+        Entry("75.0 ± 0.0", "best"),
+        Entry("75.0 ± 0.0 (1 of 3 diverged)"),
+    ]
+    assert "Examples of each in the test set: 45, 5. With few of them a recall says little." in clean.notes
+    assert {row["column"] for row in clean.raw} == {"clean.recall 0", "clean.recall 1"}
+    assert [row["mean"] for row in found["recall-corrupted"].raw] == [0.5, 0.5, 0.5, 0.0, 0.0, 0.0]
+    assert {"scores", "recall"} <= set(tables(results | {"generated": True}))
+
+
 def test_the_table_of_differences() -> None:
     table = tables(small())["differences"]
     # differences -.05, -.2, -.2: mean -.15, standard error .05, and 4.3027 of them on each side
