@@ -116,30 +116,33 @@ def _scores(results: Plain, comparison: Plain, scaled: bool) -> Iterator[Table]:
 
 
 def _recalls(results: Plain, comparison: Plain, place: str) -> Table:
-    """What part of each class is found, from the most frequent class to the rarest; temperature does not change it."""
+    """What part of each class is found, a row each, from frequent to rare; temperature scaling does not change it."""
     methods = comparison["methods"]
-    columns = {f"{place}.{studies.recall(k)}": each for k, each in enumerate(comparison["classes"].items())}
-    columns = {column: each for column, each in columns.items() if studies.measured(comparison, column)}
-    found = {column: studies.cells(comparison, column) for column in columns}
-    entries = [_entries("recall", list(each.values())) for each in found.values()]
     size = max((run["sizes"]["test"] for run in _tested(comparison)), default=0)
-    counts = ", ".join(f"{share * size:.0f}" for _, share in columns.values())
+    rows, raw = [], []
+    for k, (name, share) in enumerate(comparison["classes"].items()):
+        column = f"{place}.{studies.recall(k)}"
+        if studies.measured(comparison, column):
+            found = studies.cells(comparison, column)
+            told = [Entry(name), Entry(f"{100 * share:.3g}"), Entry(f"{share * size:.0f}")]
+            entries = _entries("recall", list(found.values()))
+            none = not any(cell.mean for cell in found.values())  # is found at all: nothing to praise
+            rows.append([*told, *(each._replace(mark="") if none else each for each in entries)])
+            raw += [
+                _place(results, comparison, method) | {"column": column, "class": name} | _raw(cell)
+                for method, cell in found.items()
+            ]
     return Table(
         "recall" if place == "clean" else f"recall-{place}",
-        f"{_title(comparison)}: recall of each class in per cent, {place}",
-        [Head("method"), *(Head(f"{name} ↑", f"{100 * share:.3g} %") for name, share in columns.values())],
-        [[Entry(method["title"]), *(each[i] for each in entries)] for i, method in enumerate(methods)],
-        "l" + "r" * len(columns),
+        f"{_title(comparison)}: recall of each class, {place}",
+        [*(Head(label) for label in ("class", "share, %", "test examples")), *(Head(m["title"]) for m in methods)],
+        rows,
+        "l" + "r" * (2 + len(methods)),
         [
-            f"{_reading(results, methods)} Over the classes: their share.",
-            f"Examples of each in the test set: {counts}. With few of them a recall says little.",
+            f"{_reading(results, methods).replace('column', 'row')} Per cent. With few examples a recall says little.",
             *below(results, comparison),
         ],
-        [
-            _place(results, comparison, method) | {"column": column} | _raw(cell)
-            for column, each in found.items()
-            for method, cell in each.items()
-        ],
+        raw,
     )
 
 

@@ -127,16 +127,24 @@ def test_the_tables_of_recall_are_there_where_classes_are_rare() -> None:
     found = tables(results)
     assert list(found) == ["scores", "ood", "recall", "recall-corrupted", "differences", "settings"]
     clean = found["recall"]
-    assert clean.heads == [Head("method"), Head("common ↑", "90 %"), Head("rare ↑", "10 %")]
-    assert column(clean, "rare ↑", "10 %") == [
-        Entry("25.0 ± 14.4"),
+    titles = [method["title"] for method in results["comparisons"][0]["methods"]]
+    assert [head.label for head in clean.heads] == ["class", "share, %", "test examples", *titles]
+    common, rare = clean.rows  # of the third class there is no example
+    assert [entry.text for entry in common[:3]] == ["common", "90", "45"]
+    assert rare == [
+        *(Entry(text) for text in ("rare", "10", "5", "25.0 ± 14.4")),
         Entry("75.0 ± 0.0", "best"),
         Entry("75.0 ± 0.0 (1 of 3 diverged)"),
     ]
-    assert "Examples of each in the test set: 45, 5. With few of them a recall says little." in clean.notes
-    assert {row["column"] for row in clean.raw} == {"clean.recall 0", "clean.recall 1"}
-    assert [row["mean"] for row in found["recall-corrupted"].raw] == [0.5, 0.5, 0.5, 0.0, 0.0, 0.0]
-    assert {"scores", "recall"} <= set(tables(results | {"generated": True}))
+    assert "Bold: best of its row" in clean.notes[0]
+    assert [(row["class"], row["column"]) for row in clean.raw[::3]] == [
+        ("common", "clean.recall 0"),
+        ("rare", "clean.recall 1"),
+    ]
+    corrupted = found["recall-corrupted"]
+    assert [row["mean"] for row in corrupted.raw] == [0.5, 0.5, 0.5, 0.0, 0.0, 0.0]
+    assert [entry.mark for entry in corrupted.rows[0][3:]] == ["best", "best", ""]
+    assert not any(entry.mark for entry in corrupted.rows[1])  # nobody found one
 
 
 def test_the_table_of_differences() -> None:
