@@ -1,7 +1,8 @@
 """Every Python block of the README and the documentation runs as it stands, and so does every example.
 
-The blocks of one page run in order, in one namespace, with warnings as errors. A block that cannot run is preceded by
-`<!-- not run: reason -->`; one that needs packages which `make test` does not install, by
+The blocks of one page run in order, in one namespace, with warnings as errors. Where a ```text block follows directly,
+it is what the block prints: the same words, and numbers that differ no more than machines do. A block that cannot run
+is preceded by `<!-- not run: reason -->`; one that needs packages which `make test` does not install, by
 `<!-- needs: package, package -->`, and it runs where they are. An example that imports such a package runs where it is.
 The warnings of these packages are their own, and no errors.
 """
@@ -25,6 +26,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 MAX_EXAMPLE_LINES = 80
 TIMEOUT_SECONDS = 300
+RELATIVE, LAST_DIGITS = 0.1, 2
 NOT_BY_MAKE = {"accelerate", "lightning", "mlflow", "tensorboard", "transformers"}
 
 BLOCK = re.compile(
@@ -33,6 +35,9 @@ BLOCK = re.compile(
     r"(?P<indent>^[ \t]*)```(?P<language>py\w*)[^\n]*\n(?P<code>.*?)^(?P=indent)```[ \t]*$",
     re.MULTILINE | re.DOTALL,
 )
+SHOWN = re.compile(r"\s*^[ \t]*```text[^\n]*\n(?P<text>.*?)^[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL)
+MARK = "\x1e"
+NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?")
 
 
 def is_missing(package: str) -> bool:
@@ -57,6 +62,7 @@ def program(text: str, *, missing: Callable[[str], bool] = is_missing) -> str:
             continue
         code = textwrap.dedent(block["code"]).splitlines()
         lines[line : line + len(code)] = code
+        lines[line + len(code)] = f"print({MARK + str(line)!r})"  # in the place of the closing fence
     return "\n".join(lines)
 
 
@@ -68,7 +74,37 @@ def imports(source: str) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-def run_python(script: Path, *arguments: str, folder: Path, warnings: str = "error") -> None:
+def shown(text: str) -> dict[int, str]:
+    """What a page says that its blocks print, by the line where the block begins."""
+    found = {}
+    for block in BLOCK.finditer(text):
+        if match := SHOWN.match(text, block.end()):
+            found[text.count("\n", 0, block.start("code"))] = textwrap.dedent(match["text"])
+    return found
+
+
+def printed(output: str) -> dict[int, str]:
+    """What the blocks of a page did print."""
+    parts = re.split(f"{MARK}(\\d+)\n", output)
+    return {int(line): text for text, line in zip(parts[::2], parts[1::2], strict=False)}
+
+
+def alike(said: str, found: str) -> bool:
+    """Whether two outputs have the same words, and numbers that are close; how they are aligned does not matter."""
+    if NUMBER.sub("#", said).split() != NUMBER.sub("#", found).split():
+        return False
+    pairs = zip(NUMBER.findall(said), NUMBER.findall(found), strict=True)
+    return all(_close(a.replace("−", "-"), b.replace("−", "-")) for a, b in pairs)
+
+
+def _close(said: str, found: str) -> bool:
+    if "e" in said:  # a tiny p-value: its size is what is meant
+        return 0.1 <= float(found) / float(said) <= 10
+    last = 10.0 ** -len(said.partition(".")[2]) if "." in said else 0.0  # whole numbers count something
+    return abs(float(said) - float(found)) <= max(RELATIVE * abs(float(said)), (LAST_DIGITS + 0.5) * last)
+
+
+def run_python(script: Path, *arguments: str, folder: Path, warnings: str = "error") -> str:
     run = subprocess.run(
         [sys.executable, "-W", warnings, str(script), *arguments],
         cwd=folder,
@@ -79,15 +115,20 @@ def run_python(script: Path, *arguments: str, folder: Path, warnings: str = "err
         check=False,
     )
     assert run.returncode == 0, f"{script.name} failed:\n{run.stdout}\n{run.stderr}"
+    return run.stdout
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
-    code = program(page.read_text(encoding="utf-8"))
+    text = page.read_text(encoding="utf-8")
+    code = program(text)
     if code.strip():  # a page without blocks has nothing to run
         script = tmp_path / f"{page.stem}.md.py"
         script.write_text(code, encoding="utf-8")
-        run_python(script, folder=tmp_path, warnings="default" if imports(code) & NOT_BY_MAKE else "error")
+        output = run_python(script, folder=tmp_path, warnings="default" if imports(code) & NOT_BY_MAKE else "error")
+        found = printed(output)
+        other = {n: (said, found[n]) for n, said in shown(text).items() if n in found and not alike(said, found[n])}
+        assert not other, "\n".join(f"{page.name}:{n} shows\n{a}\nbut prints\n{b}" for n, (a, b) in other.items())
 
 
 def test_there_are_examples() -> None:
@@ -111,14 +152,50 @@ def test_an_example_runs(example: Path, tmp_path: Path) -> None:
 # --- the extraction itself ---
 
 
+def statements(text: str, **missing: Callable[[str], bool]) -> list[str]:
+    """Lines of a page's program, without the marks."""
+    return [line for line in program(text, **missing).splitlines() if line and repr(MARK)[1:-1] not in line]
+
+
 def test_blocks_keep_their_lines_and_share_a_namespace() -> None:
     text = "# Title\n```python\na = 1\n```\n!!! note\n\n    ```python title='x'\n    b = a\n    ```\n```text\nno\n```\n"
-    assert program(text).splitlines() == ["", "", "a = 1", "", "", "", "", "b = a", "", "", "", ""]
+    assert [program(text).splitlines()[i] for i in (2, 7)] == ["a = 1", "b = a"]
+    assert statements(text) == ["a = 1", "b = a"]
+
+
+def test_what_a_block_prints_is_what_the_page_shows() -> None:
+    text = "```python\nprint('NLL', .5)\n```\n\n```text\nNLL   0.51\n```\n"
+    text += "\n```python\nprint(1)\n```\nno\n```text\n2\n```\n"
+    assert shown(text) == {1: "NLL   0.51\n"}
+    assert program(text).splitlines()[1:3] == ["print('NLL', .5)", "print('\\x1e1')"]
+    assert printed("NLL 0.5\n\x1e1\n1\n\x1e9\n") == {1: "NLL 0.5\n", 9: "1\n"}
+    assert alike(shown(text)[1], "NLL 0.5\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "found", "same"),
+    [
+        ("NLL 0.50", "NLL 0.53", True),
+        ("NLL 0.50", "NLL 0.57", False),
+        ("ECE 0.01", "ECE 0.03", True),
+        ("NLL 0.50", "ECE 0.50", False),
+        ("[0.5, -.5]", "[0.5, -.51]", True),
+        ("-0.5", "0.5", False),
+        ("90 rows", "91 rows", True),
+        ("3 rows", "4 rows", False),
+        ("p = 1e-19", "p = 4e-19", True),
+        ("p = 1e-19", "p = 1e-9", False),
+        ("one line", "one line\nand another", False),
+        ("layer2.bias 1", "layer3.bias 1", False),
+    ],
+)
+def test_outputs_are_alike(said: str, found: str, same: bool) -> None:
+    assert alike(said, found) == same
 
 
 def test_a_block_may_be_left_out_with_a_reason() -> None:
     text = "<!-- not run: needs a download -->\n\n```python\na = 1\n```\n\n```python\nb = 2\n```\n"
-    assert program(text).split() == ["b", "=", "2"]
+    assert statements(text) == ["b = 2"]
 
 
 @pytest.mark.parametrize("comment", ["<!-- not run -->", "<!-- not run: -->", "<!-- not run:  -->"])
@@ -135,8 +212,8 @@ def test_a_block_in_another_spelling_is_an_error(language: str) -> None:
 
 def test_a_block_runs_where_its_packages_are() -> None:
     text = "<!-- needs: mlflow, lightning -->\n```python\na = 1\n```\n\n```python\nb = 2\n```\n"
-    assert program(text, missing=lambda package: False).split() == ["a", "=", "1", "b", "=", "2"]
-    assert program(text, missing=lambda package: package == "lightning").split() == ["b", "=", "2"]
+    assert statements(text, missing=lambda package: False) == ["a = 1", "b = 2"]
+    assert statements(text, missing=lambda package: package == "lightning") == ["b = 2"]
 
 
 @pytest.mark.parametrize("packages", ["numpy", "mlflow, numpy", " "])
