@@ -8,7 +8,7 @@ ones, with the concentration of the summary; counts are Dirichlet-multinomial. "
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +30,13 @@ JEFFREYS: Final = 0.5
 SIMULATIONS: Final = 9999
 """Simulated data sets behind a p-value that cannot be summed: its error is below .001 at .01."""
 
+EXACT: Final = 1e-6
+"""Bounds that are nearer to each other are one number."""
+
+GRID: Final = 200
+IMPOSSIBLE: Final = 1e-9
+"""Points of a claimed range over which a Bayes factor is averaged, and how near they come to 0 and 1."""
+
 LOG_LIKELIHOOD: Final = "log-likelihood"
 FLIPS_AT_A_TIME: Final = 1 << 22
 
@@ -48,6 +55,8 @@ class Verdict:
         p_value: Probability, if the belief is right, of labels as unlikely as these or more so; for the log-likelihood,
             of a mean difference as low as this one or lower, if the belief made no difference.
         log_bayes_factor: In nats, of the belief against no belief: above zero the labels speak for it.
+        claimed_to: Where the claim is a range, its other end. The p-value is then that of the fraction within it which
+            fits best, and the Bayes factor a mean over the range.
     """
 
     about: str
@@ -56,6 +65,7 @@ class Verdict:
     num_examples: int
     p_value: float
     log_bayes_factor: float
+    claimed_to: tuple[float, ...] | None = None
 
     @property
     def contradicted(self) -> bool:
@@ -65,8 +75,9 @@ class Verdict:
     def __str__(self) -> str:
         found = "contradicted by" if self.contradicted else "not contradicted by"
         ours, theirs = ("with", "without") if self.about == LOG_LIKELIHOOD else ("claimed", "found")
+        claim = _shown(self.claimed) + (f" to {_shown(self.claimed_to)}" if self.claimed_to else "")
         return (
-            f"{self.about}: {found} {self.num_examples} labels ({ours} {_shown(self.claimed)}, {theirs} "
+            f"{self.about}: {found} {self.num_examples} labels ({ours} {claim}, {theirs} "
             f"{_shown(self.observed)}; p = {self.p_value:.2g}, log Bayes factor {self.log_bayes_factor:+.1f})"
         )
 
@@ -87,6 +98,8 @@ def check_belief(
     cases there. What each verdict takes for granted:
 
     - ``class fractions``, if the summary states them: that the labels are a random sample; the network plays no part.
+      Stated are those given to `expect` or, with `ClassRegions`, to `Masses`. Of another belief it is the mean
+      probability of each class that is compared, which is the share of its labels if predictions are calibrated.
     - ``accuracy``, if it is stated and ``log_probs`` is given: besides, that the network is as good as the task allows.
       More right answers than claimed contradict the belief; fewer may be the network's fault, not the belief's.
     - ``log-likelihood``, if ``without`` is given: nothing about the belief. It compares two networks, and on labels of
@@ -118,9 +131,13 @@ def check_belief(
         raise ValueError("`without` is compared with `log_probs`, which must be given too, but is not")
     claims, num_classes = summary.describe(), summary.partition.num_classes
     verdicts = []
-    if claims.fractions is not None and all(high - low < 1e-6 for low, high in claims.fractions):
-        fractions = [low for low, _ in claims.fractions]
-        verdicts.append(check_fractions(fractions, labels, concentration=claims.concentration, seed=seed))
+    if claims.label_fractions is not None:
+        low, high = (np.array(ends) for ends in zip(*claims.label_fractions, strict=True))
+        if (high - low < EXACT).all():
+            verdicts.append(check_fractions(low.tolist(), labels, concentration=claims.concentration, seed=seed))
+        elif num_classes == 2:
+            counts = np.bincount(_classes(labels, 2), minlength=2).astype(np.float64)
+            verdicts.append(_between("class fractions", low[0], high[0], counts, claims.concentration))
     if log_probs is not None:
         rows = log_probs_table(log_probs)
         if rows.shape[1] != num_classes:
@@ -156,23 +173,25 @@ def check_accuracy(claimed: float | tuple[float, float], correct: Array, *, conc
     """Whether the number of right answers contradicts a stated accuracy.
 
     Args:
-        claimed: The accuracy, or bounds of it: then the accuracy between them that fits the answers best.
+        claimed: The accuracy, or bounds of it, from 0 to 1.
         correct: Whether each answer was right, shape (B,).
         concentration: How sure the statement is, in observations that it is worth; infinite if it is exact.
     """
     answers = on_host("correct", correct)
     if answers.ndim != 1 or len(answers) == 0 or not bool(((answers == 0) | (answers == 1)).all()):
         raise ValueError(f"`correct` must hold true or false, shape (B,), B at least 1, but got {tuple(answers.shape)}")
-    low, high = (claimed, claimed) if isinstance(claimed, (int, float)) else claimed
-    for bound in (low, high):
-        checks.fraction("claimed", bound, low=0.0, high=1.0)
     right = float(answers.double().sum())
-    accuracy = min(max(right / len(answers), low), high)
     counts = np.array([right, len(answers) - right])
-    found = _verdict("accuracy", np.array([accuracy, 1 - accuracy]), counts, _concentration(concentration), seed=0)
-    return Verdict(
-        found.about, found.claimed[:1], found.observed[:1], found.num_examples, found.p_value, found.log_bayes_factor
-    )
+    low, high = (claimed, claimed) if isinstance(claimed, (int, float)) else claimed
+    if abs(high - low) < EXACT:
+        accuracy = checks.fraction("claimed", low, low=0.0, high=1.0)
+        found = _verdict("accuracy", np.array([accuracy, 1 - accuracy]), counts, _concentration(concentration), seed=0)
+    else:
+        if not 0 <= low < high <= 1:
+            raise ValueError(f"`claimed` must be bounds between 0 and 1, the lower one first, but got {claimed!r}")
+        found = _between("accuracy", low, high, counts, _concentration(concentration))
+    ends = None if found.claimed_to is None else found.claimed_to[:1]
+    return replace(found, claimed=found.claimed[:1], observed=found.observed[:1], claimed_to=ends)
 
 
 def check_likelihood(log_probs: Array, without: Array, labels: Array, *, seed: int = 0) -> Verdict:
@@ -209,16 +228,31 @@ def check_likelihood(log_probs: Array, without: Array, labels: Array, *, seed: i
 
 def _verdict(about: str, claimed: Floats, counts: Floats, concentration: float, seed: int) -> Verdict:
     total = counts.sum()
-    by_belief = _log_pmf(counts, concentration * claimed if concentration < math.inf else None, claimed)
-    by_nothing = _log_pmf(counts, np.full(len(counts), JEFFREYS), claimed)
     return Verdict(
         about=about,
         claimed=tuple(claimed.tolist()),
         observed=tuple((counts / total).tolist()),
         num_examples=int(total),
         p_value=_p_value(claimed, counts, concentration, seed),
-        log_bayes_factor=float(by_belief - by_nothing),
+        log_bayes_factor=_log_factor(claimed, counts, concentration),
     )
+
+
+def _between(about: str, low: float, high: float, counts: Floats, concentration: float) -> Verdict:
+    """Two classes, the first of which is claimed to have a fraction from ``low`` to ``high``."""
+    inner = np.clip([low, high], IMPOSSIBLE, 1 - IMPOSSIBLE)
+    nearest = float(np.clip(counts[0] / counts.sum(), *inner))
+    best = _verdict(about, np.array([nearest, 1 - nearest]), counts, concentration, seed=0)
+    grid = inner[0] + (np.arange(GRID) + 0.5) / GRID * (inner[1] - inner[0])
+    factors = np.array([_log_factor(np.array([each, 1 - each]), counts, concentration) for each in grid])
+    mean = float(np.logaddexp.reduce(factors) - math.log(GRID))
+    return replace(best, claimed=(low, 1 - low), claimed_to=(high, 1 - high), log_bayes_factor=mean)
+
+
+def _log_factor(claimed: Floats, counts: Floats, concentration: float) -> float:
+    """Logarithm of the Bayes factor of stated fractions against no belief."""
+    by_belief = _log_pmf(counts, concentration * claimed if concentration < math.inf else None, claimed)
+    return float(by_belief - _log_pmf(counts, np.full(len(counts), JEFFREYS), claimed))
 
 
 def _log_pmf(counts: Floats, parameters: Floats | None, fractions: Floats) -> Any:

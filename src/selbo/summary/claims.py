@@ -2,20 +2,23 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
 from selbo import checks
-from selbo.summary.beliefs import Belief, Beta, Dirichlet, Uniform
+from selbo.summary.beliefs import Belief, Beta, Dirichlet, Empirical, Uniform
 from selbo.summary.dirichlet import Array, LargestEntry, largest_entry
 from selbo.summary.partitions import Partition
-from selbo.summary.ranges import SAME_EDGE, accuracy_range, class_ranges, confidence_ranges, predicted_class
+from selbo.summary.ranges import (
+    SAME_EDGE,
+    accuracy_range,
+    class_ranges,
+    confidence_ranges,
+    mean_ranges,
+    predicted_class,
+)
 
 Range = tuple[float, float]
-
-MEAN_DEVIATION: Final = math.sqrt(2 / math.pi)
-"""Mean distance of a normal variable from its mean, in standard deviations."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,11 @@ class Claims:
         accuracy: Expected accuracy of a calibrated classifier with such predictions: two equal numbers, or bounds where
             the regions leave it open; None if they say nothing about it.
         fractions: How often each class is predicted, likewise.
+        label_fractions: How frequent each class is, likewise: as it was stated, or else the mean probability, which is
+            the share of the labels if predictions are calibrated.
         confidence: Bands of the largest probability, (from, to, share of the predictions), highest first; empty if the
             regions say nothing about it.
+        mean_probabilities: Of each class, if the belief is a distribution or has predictions to take them from.
     """
 
     belief: str
@@ -48,15 +54,25 @@ class Claims:
     distance: float
     accuracy: Range | None
     fractions: tuple[Range, ...] | None
+    label_fractions: tuple[Range, ...] | None
     confidence: tuple[tuple[float, float, float], ...]
+    mean_probabilities: tuple[float, ...] | None = None
 
     def __str__(self) -> str:
         lines = [f"{self.belief}, trusted like {self.concentration:g} observations, says:"]
         if self.fractions is not None:
             shares = ", ".join(f"class {k} {_between(*share)}" for k, share in enumerate(self.fractions))
             lines.append(f"- predicted classes: {shares}")
+            if self.mean_probabilities is not None and _apart(self.mean_probabilities, self.fractions):
+                means = ", ".join(f"class {k} {_percent(mean)}" for k, mean in enumerate(self.mean_probabilities))
+                lines.append(f"- mean probabilities: {means}")
         if self.accuracy is not None:
             lines.append(f"- right, if calibrated: {_between(*self.accuracy)} of the time")
+            most = max((low for low, _ in self.label_fractions or ()), default=0.0)
+            if self.accuracy[1] < most - 5e-4:
+                lines.append(
+                    f"- which is impossible: who always answers with the most frequent class is, {_percent(most)}"
+                )
         lines += [
             f"- confidence from {low:.3g} to {high:.3g}: {_percent(share)} of the predictions"
             for low, high, share in self.confidence
@@ -100,14 +116,13 @@ def claims_of(
     known = _largest_entry(belief, partition.num_classes)
     bands = _bands(partition, masses)
     ranges = [_range(mass, concentration, num_inputs, level) for mass in masses]
-    spread = (num_inputs + concentration) / num_inputs if num_inputs else 1.0
-    variances = masses * (1 - masses) / (1 + concentration) * spread
     accuracy = None
     if bands:
         accuracy = accuracy_range(partition, masses) if known is None else (known.expected, known.expected)
     fractions = _fractions(partition, masses)
     if fractions is not None and known is not None:
         fractions = tuple((float(share), float(share)) for share in known.probabilities)
+    means = _mean_probabilities(belief, partition.num_classes)
     return Claims(
         belief=repr(belief),
         concentration=concentration,
@@ -116,11 +131,33 @@ def claims_of(
         masses=tuple(masses.tolist()),
         low=tuple(low for low, _ in ranges),
         high=tuple(high for _, high in ranges),
-        distance=float(MEAN_DEVIATION * np.sqrt(variances).sum() / 2),
+        distance=float(sum(_mean_deviation(mass, concentration, num_inputs) for mass in masses) / 2),
         accuracy=accuracy,
         fractions=fractions,
+        label_fractions=None if fractions is None else _label_fractions(belief, partition, masses, means),
         confidence=tuple(bands),
+        mean_probabilities=means,
     )
+
+
+def _mean_probabilities(belief: Belief, num_classes: int) -> tuple[float, ...] | None:
+    if isinstance(belief, Beta):
+        return (belief.b / (belief.a + belief.b), belief.a / (belief.a + belief.b))
+    if isinstance(belief, Dirichlet):
+        return tuple(each / math.fsum(belief.concentration) for each in belief.concentration)
+    if isinstance(belief, Empirical):
+        return tuple(belief.log_probs.double().exp().reshape(-1, num_classes).mean(0).tolist())
+    return (1 / num_classes,) * num_classes if isinstance(belief, Uniform) else None
+
+
+def _label_fractions(
+    belief: Belief, partition: Partition, masses: Array, means: tuple[float, ...] | None
+) -> tuple[Range, ...] | None:
+    exact = belief.stated_fractions or means
+    if exact is not None:
+        return tuple((share, share) for share in exact)
+    bounds = mean_ranges(partition, masses)
+    return None if bounds is None else tuple((low, high) for low, high in bounds.tolist())
 
 
 def _largest_entry(belief: Belief, num_classes: int) -> LargestEntry | None:
@@ -133,16 +170,34 @@ def _largest_entry(belief: Belief, num_classes: int) -> LargestEntry | None:
 
 def _range(mass: float, concentration: float, num_inputs: int | None, level: float) -> Range:
     """Central range of a beta or, for B inputs, a beta-binomial variable divided by B."""
-    from scipy.special import betaincinv, betaln, gammaln
+    from scipy.special import betaincinv
 
     a, b, ends = concentration * mass, concentration * (1 - mass), ((1 - level) / 2, (1 + level) / 2)
     if num_inputs is None:
         return float(betaincinv(a, b, ends[0])), float(betaincinv(a, b, ends[1]))
-    count = np.arange(num_inputs + 1)
-    ways = gammaln(num_inputs + 1) - gammaln(count + 1) - gammaln(num_inputs - count + 1)
-    below = np.exp(ways + betaln(count + a, num_inputs - count + b) - betaln(a, b)).cumsum()
+    below = _beta_binomial(a, b, num_inputs).cumsum()
     low, high = (int(np.searchsorted(below, end * below[-1])) for end in ends)
     return low / num_inputs, high / num_inputs
+
+
+def _mean_deviation(mass: float, concentration: float, num_inputs: int | None) -> float:
+    """Mean distance of such a variable from its mean."""
+    from scipy.special import betaln
+
+    a, b = concentration * mass, concentration * (1 - mass)
+    if num_inputs is None:  # of a beta variable: 2 m^a (1 - m)^b / ((a + b) B(a, b)), m its mean
+        return float(2 * np.exp(a * np.log(mass) + b * np.log1p(-mass) - betaln(a, b)) / concentration)
+    shares = np.arange(num_inputs + 1) / num_inputs
+    return float(_beta_binomial(a, b, num_inputs) @ np.abs(shares - mass))
+
+
+def _beta_binomial(a: float, b: float, total: int) -> Array:
+    """Probabilities of 0 to ``total`` successes."""
+    from scipy.special import betaln, gammaln
+
+    count = np.arange(total + 1)
+    ways = gammaln(total + 1) - gammaln(count + 1) - gammaln(total - count + 1)
+    return np.asarray(np.exp(ways + betaln(count + a, total - count + b) - betaln(a, b)))
 
 
 def _bands(partition: Partition, masses: Array) -> list[tuple[float, float, float]]:
@@ -164,6 +219,11 @@ def _fractions(partition: Partition, masses: Array) -> tuple[Range, ...] | None:
     if all(each is None for each in predicted_class(partition)):
         return None
     return tuple((low, high) for low, high in class_ranges(partition, masses).tolist())
+
+
+def _apart(means: tuple[float, ...], shares: tuple[Range, ...]) -> bool:
+    """Whether mean probabilities differ from the shares of predictions by more than would be shown."""
+    return any(mean < low - 5e-4 or mean > high + 5e-4 for mean, (low, high) in zip(means, shares, strict=True))
 
 
 def _percent(share: float) -> str:

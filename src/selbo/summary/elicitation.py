@@ -1,8 +1,10 @@
 """From numbers a user knows, expected accuracy and class fractions, to a belief about the predictions.
 
-Both are read as statements about calibrated predictions: a classifier whose scores are honest is right with
-probability max_k p_k at each prediction, so its expected accuracy is E max_k p_k; and it should predict each class as
-often as the class occurs.
+A classifier whose scores are honest is right with probability max_k p_k at each prediction, so its expected accuracy is
+E max_k p_k; and it should predict each class as often as the class occurs, Eq. (14). Where classes differ in frequency
+and the task is hard, the two do not go together to the last digit: such a classifier predicts a rare class less often
+than it occurs, and a belief with the stated frequency of predictions gives it a larger mean probability
+(`Claims.label_fractions` has the stated one, `describe` prints both).
 """
 
 import math
@@ -64,9 +66,13 @@ def expect(
     fractions = _fractions(class_fractions, num_classes)
     reason = f", which is what {len(fractions)} classes can reach (1/K by guessing, 1 without any error)"
     checks.fraction("accuracy", accuracy, low=1 / len(fractions), high=1.0, reason=reason)
+    belief: Beta | Dirichlet
     if len(fractions) == 2:
-        return Beta(*_solve_beta(accuracy, *fractions))
-    return Dirichlet(_solve_dirichlet(accuracy, np.array(fractions)).tolist())
+        belief = Beta(*_solve_beta(accuracy, *fractions))
+    else:
+        belief = Dirichlet(_solve_dirichlet(accuracy, np.array(fractions)).tolist())
+    belief.stated_fractions = fractions
+    return belief
 
 
 def _fractions(class_fractions: Sequence[float] | None, num_classes: int | None) -> tuple[float, ...]:

@@ -36,6 +36,17 @@ def accuracy_range(partition: Partition, masses: Array) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def mean_ranges(partition: Partition, masses: Array) -> Array | None:
+    """Between which values the mean probability of each class must lie, shape (K, 2); None if that is not asked."""
+    if isinstance(partition, ClassRegions):
+        return np.stack([masses, masses], -1)
+    if isinstance(partition, ScoreBins):
+        edges = np.array([0.0, *partition.edges.values, 1.0])
+        low, high = float(masses @ edges[:-1]), float(masses @ edges[1:])
+        return np.array([[1 - high, 1 - low], [low, high]])
+    return None
+
+
 def predicted_class(partition: Partition) -> list[int | None]:
     """Class that is predicted in each region, or None where it may be several."""
     if isinstance(partition, ScoreBins):

@@ -120,10 +120,69 @@ def test_accuracy_is_a_question_of_two_classes():
 def test_bounds_are_contradicted_from_outside_only():
     correct = torch.tensor([1] * 300 + [0] * 100)
     assert check_accuracy((0.6, 0.8), correct).p_value == pytest.approx(1.0)
-    assert check_accuracy((0.6, 0.8), correct).claimed == pytest.approx([0.75])
     assert check_accuracy((0.85, 0.95), correct).contradicted
-    assert check_accuracy((0.85, 0.95), correct).claimed == pytest.approx([0.85])
-    assert check_accuracy((0.4, 0.6), correct).claimed == pytest.approx([0.6])
+    assert check_accuracy((0.4, 0.6), correct).contradicted
+    found = check_accuracy((0.6, 0.8), correct)
+    assert (found.claimed, found.claimed_to) == ((0.6,), (0.8,))
+    assert "claimed .600 to .800, found .750" in str(found)
+    for low, high in ((0.0, 0.5), (0.5, 1.0)):  # bounds may be the ends, and all answers right
+        assert check_accuracy((low, high), torch.ones(30), concentration=9.0).contradicted == (high < 1)
+
+
+def test_the_bayes_factor_of_bounds_is_a_mean_over_them():
+    answers, alpha = torch.tensor([1] * 225 + [0] * 75), 1000.0
+    found = check_accuracy((0.634, 0.901), answers, concentration=alpha)
+    grid = np.linspace(0.634, 0.901, 4001)
+    single = [stats.betabinom(300, alpha * each, alpha * (1 - each)).pmf(225) for each in grid]
+    nothing = stats.betabinom(300, 0.5, 0.5).pmf(225)
+    assert found.log_bayes_factor == pytest.approx(
+        np.log(np.trapezoid(single, grid) / (grid[-1] - grid[0]) / nothing), abs=1e-3
+    )
+
+
+@pytest.mark.parametrize("bounds", [(-0.1, 0.5), (0.5, 1.1), (0.8, 0.6)])
+def test_bounds_must_be_bounds(bounds):
+    with pytest.raises(ValueError, match=r"must be bounds between 0 and 1|strictly between 0 and 1"):
+        check_accuracy(bounds, torch.ones(3))
+
+
+# --- what a belief says of labels ---
+
+
+def calibrated(belief, scores, seed):
+    """Verdict on labels drawn from scores, by a belief about these scores."""
+    summary = selbo.SummaryLikelihood(selbo.ScoreBins.equal(10), belief, concentration=1000.0)
+    labels = torch.rand(500, generator=torch.Generator().manual_seed(seed)) < torch.as_tensor(scores)
+    (found,) = check_belief(summary, labels.long())
+    return found
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 9), (2, 6), (0.3, 2)])
+def test_labels_of_calibrated_predictions_do_not_contradict_their_belief(a, b):
+    for seed in range(5):
+        scores = np.random.default_rng(seed).beta(a, b, 500).clip(1e-9, 1 - 1e-9)
+        log_probs = torch.tensor(np.stack([1 - scores, scores], -1)).log()
+        for belief in (selbo.Beta(a, b), selbo.Empirical(log_probs)):
+            found = calibrated(belief, scores, seed)
+            assert not found.contradicted
+            assert found.claimed[1] == pytest.approx(a / (a + b), abs=0.03)
+
+
+def test_stated_fractions_are_compared_as_stated():
+    belief = selbo.expect(0.8, [0.9, 0.1])  # whose scores have a mean of .22
+    assert calibrated(belief, np.full(500, 0.1), 0).claimed == (0.9, 0.1)
+    assert not calibrated(belief, np.full(500, 0.1), 0).contradicted
+    assert calibrated(belief, np.full(500, 0.3), 0).contradicted
+
+
+def test_a_histogram_of_scores_bounds_the_fractions():
+    belief = selbo.Masses([0.4, 0.3, 0.1, 0.05, 0.05, 0.02, 0.02, 0.02, 0.02, 0.02])
+    found = calibrated(belief, np.full(500, 0.2), 0)
+    low = float(np.arange(0, 1, 0.1) @ np.array(belief.values))
+    assert found.claimed[1] == pytest.approx(low + 0.1)
+    assert found.claimed_to[1] == pytest.approx(low)
+    assert not found.contradicted
+    assert calibrated(belief, np.full(500, 0.5), 0).contradicted
 
 
 # --- log-likelihood ---
@@ -188,7 +247,7 @@ def test_what_is_judged_is_what_was_claimed_and_can_be_seen(seed):
     assert about(summary(selbo.ClassRegions(2)), labels, log_probs=log_probs) == ["class fractions"]
     assert about(summary(selbo.ConfidenceBins([0.8], 2)), labels, log_probs=log_probs) == ["accuracy"]
     open_middle = summary(selbo.ScoreBins([0.2, 0.8]), selbo.Masses([0.3, 0.3, 0.4]))
-    assert about(open_middle, labels, log_probs=log_probs) == ["accuracy"]
+    assert about(open_middle, labels, log_probs=log_probs) == ["class fractions", "accuracy"]  # bounds of both
 
 
 def test_the_numbers_of_the_summary_are_what_is_checked():
