@@ -43,7 +43,8 @@ def estimate_by_em(log_probs: Tensor, before: Sequence[float]) -> tuple[float, .
     """Class fractions at the place of use, by EM over predictions for its unlabelled inputs (Saerens et al., 2002).
 
     Each step corrects the predictions by the present estimate and takes their mean as the next one; the likelihood of
-    the inputs grows with every step. It needs calibrated predictions.
+    the inputs grows with every step. It needs calibrated predictions. Where they hardly tell the classes apart, the
+    likelihood is flat, and the estimate after 2000 steps may be short of its maximum.
 
     Args:
         log_probs: Log-probabilities for unlabelled inputs of the place of use, shape (U, K).
@@ -55,7 +56,7 @@ def estimate_by_em(log_probs: Tensor, before: Sequence[float]) -> tuple[float, .
     there = log_probs.double() - _fractions("before", before, log_probs).log()
     found = _fractions("before", before, log_probs)
     for _ in range(MOST_STEPS):
-        again = (there + found.log()).softmax(-1).mean(0).clamp(min=LEAST_FRACTION)
+        again = (there + found.log()).softmax(-1).mean(0).clamp(min=_least(len(found)))
         again = again / again.sum()
         moved = float((again - found).abs().max())
         found = again
@@ -107,9 +108,17 @@ def _fractions(name: str, values: Sequence[float], log_probs: Tensor) -> Tensor:
     return torch.tensor(fractions, dtype=torch.float64, device=log_probs.device)
 
 
+def _least(num_classes: int) -> float:
+    return min(LEAST_FRACTION, 0.1 / num_classes)
+
+
 def _floored(fractions: Tensor) -> tuple[float, ...]:
-    """No class below the least fraction; what they are given, the others give in proportion."""
-    low = fractions < LEAST_FRACTION
+    """No class below the least fraction; what they are given, the others give in proportion.
+
+    With many classes the least is a tenth of an equal share.
+    """
+    least = _least(len(fractions))
+    low = fractions < least
     rest = fractions.masked_fill(low, 0.0)
-    kept = rest * (1 - LEAST_FRACTION * int(low.sum())) / rest.sum()
-    return tuple(torch.where(low, LEAST_FRACTION, kept).tolist())
+    kept = rest * (1 - least * int(low.sum())) / rest.sum()
+    return tuple(torch.where(low, least, kept).tolist())

@@ -41,7 +41,8 @@ def to_bayesian(
 
     Linear layers, convolutions, transposed convolutions, embeddings and multi-head attention become variational;
     normalisation layers stay as they are. A layer with other parameters is an error unless it is excluded: nothing is
-    ever left deterministic in silence. Layers and weights that are shared stay shared.
+    ever left deterministic in silence. Layers and weights that are shared stay shared, and what is frozen stays frozen:
+    a weight that requires no gradient keeps its mean and the spread that it starts with.
 
     Args:
         module: Any network; not changed.
@@ -193,7 +194,8 @@ class _Conversion:
         if id(value) not in self.posteriors:
             prior = prior_std_of(self._prior_choice(name), fan_in=_fan_in(module))
             self.originals.append(value)
-            self.posteriors[id(value)] = GaussianParameter(value, initial_std(value, self.init_std), prior)
+            posterior = GaussianParameter(value, initial_std(value, self.init_std), prior)
+            self.posteriors[id(value)] = posterior.requires_grad_(value.requires_grad)
         return self.posteriors[id(value)]
 
     def _prior_choice(self, name: str) -> float | str:

@@ -13,6 +13,16 @@ from selbo.nn.layers import Rows, in_backward
 ESTIMATORS: Final = ("shared", "local", "flipout")
 
 
+def tensor_answer(answer: object) -> Tensor:
+    """What a network answered, if it is one tensor."""
+    if not isinstance(answer, Tensor):
+        raise ValueError(
+            f"the network must answer with one tensor of logits, but gave {type(answer).__name__}: wrap it in a module "
+            "that returns the logits alone"
+        )
+    return answer
+
+
 def forward_samples(
     bnn: nn.Module,
     inputs: Tensor,
@@ -92,7 +102,7 @@ def forward_noise(
             each.draws = each.reparameterise(part)
         for layer in layers:
             layer.rows, layer.has_drawn = rows, True
-        outputs: Tensor = bnn(folded)
+        outputs = tensor_answer(bnn(folded))
     finally:
         for each in parameters:
             each.draws = None

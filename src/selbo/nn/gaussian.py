@@ -85,8 +85,8 @@ class GaussianParameter(nn.Module):
 
     def kl_divergence(self) -> Tensor:
         r"""KL of posterior from prior, entry by entry: $\log(\sigma_0/\sigma) + (\sigma^2+\mu^2)/2\sigma_0^2 - 1/2$."""
-        ratio = self.std / self.prior_std
-        return 0.5 * (ratio.square() + (self.mean / self.prior_std).square() - 1) - ratio.log()
+        ratio, mean = _in_priors(self.std, self), _in_priors(self.mean, self)
+        return 0.5 * (ratio.square() + mean.square() - 1) - ratio.log()
 
     def extra_repr(self) -> str:
         """Shape and prior, for ``print``."""
@@ -168,9 +168,15 @@ def kl_divergence(bnn: nn.Module, *, reduction: str = "sum") -> Tensor:
 
 def _joint_kl(parameters: Sequence[GaussianParameter]) -> Tensor:
     """The sum over all weights, as few large operations instead of many small ones."""
-    ratios = torch.cat([(each.std / each.prior_std).reshape(-1) for each in parameters])
-    means = torch.cat([(each.mean / each.prior_std).reshape(-1) for each in parameters])
+    ratios = torch.cat([_in_priors(each.std, each).reshape(-1) for each in parameters])
+    means = torch.cat([_in_priors(each.mean, each).reshape(-1) for each in parameters])
     return 0.5 * (ratios.square().sum() + means.square().sum() - ratios.numel()) - ratios.log().sum()
+
+
+def _in_priors(value: Tensor, parameter: GaussianParameter) -> Tensor:
+    """In standard deviations of the prior, at least float32: a sum over all weights has no place in half precision."""
+    wide = torch.promote_types(value.dtype, torch.float32)
+    return value.to(wide) / parameter.prior_std.to(wide)
 
 
 def require_gaussians(module: nn.Module) -> list[GaussianParameter]:

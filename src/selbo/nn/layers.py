@@ -89,7 +89,7 @@ class VariationalLayer(nn.Module):
                     "draws are gone: checkpoint the whole call of forward_samples, without a `generator`, instead"
                 )
             return functional_call(self.plain, self._means(), args, kwargs)
-        if rows.estimator != "shared" and isinstance(self.plain, (nn.Linear, *CONVOLUTIONS)) and self.is_whole:
+        if rows.estimator != "shared" and self._is_simple(nn.Linear, *CONVOLUTIONS):
             return self._local(rows, args[0]) if rows.estimator == "local" else self._flipout(rows, args[0])
         return self._with_draws(rows, self._draws(), *args, **kwargs)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from selbo import checks
-from selbo.nn.draws import ESTIMATORS, forward_samples
+from selbo.nn.draws import ESTIMATORS, forward_samples, tensor_answer
 from selbo.nn.gaussian import REDUCTIONS, SpreadsOnce, gaussians, kl_divergence
 from selbo.numerics import result_dtype
 from selbo.objectives.unlabelled import Assigned, Unlabelled, assign, join
@@ -269,7 +269,7 @@ def draw_logits(
             model, inputs, num_samples, generator=generator, chunk_size=chunk_size, estimator=estimator
         )
     else:
-        logits = model(inputs).unsqueeze(0)
+        logits = tensor_answer(model(inputs)).unsqueeze(0)
     return as_logits(logits, inputs)
 
 
@@ -279,6 +279,10 @@ def as_logits(logits: Tensor, inputs: Tensor) -> Tensor:
         raise ValueError(
             "`model` must answer with logits of shape (B, K) for at least two classes, but gave "
             f"{tuple(logits.shape[1:])} for inputs of shape {tuple(inputs.shape)}"
+        )
+    if logits.shape[1] != inputs.shape[0]:
+        raise ValueError(
+            f"`model` must answer with one row an input, but gave {logits.shape[1]} rows for {inputs.shape[0]}"
         )
     return logits.to(result_dtype(logits))
 
@@ -313,5 +317,12 @@ def check_weights(weights: Tensor | None, labels: Tensor) -> None:
 
 def log_prob_of_labels(log_probs: Tensor, labels: Tensor) -> Tensor:
     """Log-probability of each label, log Cat(y | f), Eq. (6): (S, B, K), (B,) -> (S, B)."""
+    if labels.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere it would wait for the device
+        low, high = int(labels.min()), int(labels.max())
+        if low < 0 or high >= log_probs.shape[-1]:
+            raise ValueError(
+                f"`labels` must be classes from 0 to {log_probs.shape[-1] - 1}, as the model has {log_probs.shape[-1]} "
+                f"outputs, but got {low if low < 0 else high}"
+            )
     index = labels.long().expand(log_probs.shape[:-1]).unsqueeze(-1)
     return log_probs.gather(-1, index).squeeze(-1)

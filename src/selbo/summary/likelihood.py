@@ -43,9 +43,13 @@ def soft_counts(memberships: Tensor, weights: Tensor | None = None) -> Tensor:
 
 
 def normalise_counts(counts: Tensor, *, floor: float = 0.0) -> Tensor:
-    """Histogram s_theta from soft counts: (..., R) -> (..., R), on the simplex."""
+    """Histogram s_theta from soft counts: (..., R) -> (..., R), on the simplex.
+
+    Where nothing was counted, because all weights are zero, it is level and has no gradient.
+    """
     raised = counts + floor if floor > 0 else counts
-    return raised / raised.sum(-1, keepdim=True)
+    total = raised.sum(-1, keepdim=True)
+    return torch.where(total > 0, raised / torch.where(total > 0, total, 1.0), 1 / counts.shape[-1])
 
 
 def dirichlet_process_log_prob(

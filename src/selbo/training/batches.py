@@ -200,7 +200,11 @@ def one_pass(loader: "DataLoader[Any]", *, seed: int, epoch: int) -> Iterator[An
 
 def _to_batch(name: str, item: Any, device: torch.device) -> Batch:
     if not isinstance(item, Sequence) or len(item) != 2 or not all(isinstance(each, Tensor) for each in item):
-        raise ValueError(f"`{name}` must give pairs of tensors, inputs and labels, but gave {type(item).__name__}")
+        found = f"{len(item)} things" if isinstance(item, Sequence) and len(item) != 2 else type(item).__name__
+        raise ValueError(
+            f"`{name}` must give pairs of tensors, inputs and labels, but gave {found}; weights need tensors in the "
+            "place of a loader"
+        )
     inputs, labels = item
     check_batch(inputs, labels)
     return Batch(inputs.to(device, non_blocking=True), labels.to(device, non_blocking=True).long())

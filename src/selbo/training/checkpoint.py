@@ -84,10 +84,25 @@ def _short(value: Any) -> str:
 
 
 def describe_model(model: nn.Module) -> dict[str, Any]:
-    """Kind of every layer, shape of everything in the state, and the priors of a Bayesian network."""
+    """Kind and settings of every layer, shape of everything in the state, what is trained, and priors."""
     kinds = {name or "network": type(module).__name__ for name, module in model.named_modules()}
     shapes = {name: list(value.shape) for name, value in model.state_dict().items()}
-    return {"layers": kinds, "shapes": shapes, "prior_std": [each.prior_std.item() for each in gaussians(model)]}
+    return {
+        "layers": kinds,
+        "settings": {name or "network": _settings(module) for name, module in model.named_modules()},
+        "shapes": shapes,
+        "frozen": [name for name, value in model.named_parameters() if not value.requires_grad],
+        "prior_std": [each.prior_std.item() for each in gaussians(model)],
+    }
+
+
+def _settings(module: nn.Module) -> dict[str, Any]:
+    """Numbers and words that a layer of torch was made with; those of other classes may change as they run."""
+    if not type(module).__module__.startswith("torch.nn."):
+        return {}
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(module).items()}
+    kinds = (bool, int, float, str, list)
+    return {k: v for k, v in plain.items() if isinstance(v, kinds) and k != "training" and not k.startswith("_")}
 
 
 def describe_objective(objective: nn.Module) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from selbo import checks
+from selbo.nn.gaussian import gaussians
 from selbo.objectives import Objective
 from selbo.objectives.unlabelled import Unlabelled, assign
 from selbo.seeding import derive
@@ -138,7 +139,7 @@ def fit(
     log_every = checks.whole("log_every", log_every, at_least=1)
     seed = checks.whole("seed", seed, at_least=0)
     momentum = checks.non_negative("momentum", momentum)
-    weight_decay = checks.non_negative("weight_decay", weight_decay)
+    weight_decay = _checked_decay(weight_decay, model)
     if unlabelled is not None and not objective.has_summary:
         raise ValueError(f"`unlabelled` is for a summary term, but {type(objective).__name__} has none here")
     if unlabelled_batch_size is not None:
@@ -218,6 +219,14 @@ def fit(
             for module, training in modes:
                 module.training = training
         return run.result()
+
+
+def _checked_decay(weight_decay: float, model: nn.Module) -> float:
+    if checks.non_negative("weight_decay", weight_decay) > 0 and gaussians(model):
+        raise ValueError(
+            f"`weight_decay` is for plain networks, but got {weight_decay:g} for a Bayesian one, which has its prior"
+        )
+    return weight_decay
 
 
 def _trainable(model: nn.Module, objective: Objective) -> list[nn.Parameter]:

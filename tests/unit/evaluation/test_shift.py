@@ -108,3 +108,11 @@ def test_no_class_is_declared_impossible():
 def test_what_does_not_fit_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call(torch.zeros(5, 3).log_softmax(-1))
+
+
+def test_estimates_of_very_many_classes_sum_to_one() -> None:
+    classes = 1500
+    flat = torch.full((50, classes), -np.log(classes), dtype=torch.float64)
+    found = estimate_by_em(flat, [1 / classes] * classes)
+    assert sum(found) == pytest.approx(1.0, abs=1e-12)
+    correct_prior(flat, [1 / classes] * classes, found)

@@ -432,3 +432,23 @@ def test_computed_weights_inside_attention_are_refused() -> None:
 
     with pytest.raises(ValueError, match=r"computed from other parameters, '0' \("):
         to_bayesian(made(make))
+
+
+def test_what_is_frozen_stays_frozen() -> None:
+    with torch.random.fork_rng():
+        net = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
+    net[0].weight.requires_grad_(False)
+    trained = {name: value.requires_grad for name, value in to_bayesian(net).named_parameters()}
+    assert [name for name, learns in trained.items() if not learns] == ["0.posteriors.0.mean", "0.posteriors.0.rho"]
+
+
+def test_a_network_must_answer_with_a_tensor() -> None:
+    class Pair(nn.Linear):
+        def forward(self, input: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+            return super().forward(input), input
+
+    with torch.random.fork_rng():
+        bnn = to_bayesian(nn.Sequential(Pair(4, 2)), exclude="0.bias")
+    generator = torch.Generator().manual_seed(0)
+    with pytest.raises(ValueError, match="must answer with one tensor of logits, but gave tuple"):
+        forward_samples(bnn, torch.zeros(3, 4), 1, generator=generator)

@@ -112,3 +112,20 @@ def test_an_unknown_estimator_is_refused():
     bnn, inputs = make("linear")
     with pytest.raises(ValueError, match=r"`estimator` must be one of \['flipout', 'local', 'shared'\], but got 'lrt'"):
         forward_samples(bnn, inputs, 2, estimator="lrt")
+
+
+@pytest.mark.parametrize("estimator", ["local", "flipout"])
+def test_a_layer_that_does_more_than_its_kind_is_drawn_as_a_whole(estimator: str) -> None:
+    class Shifted(nn.Linear):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            return super().forward(input) + 5
+
+    with torch.random.fork_rng():
+        shifted, hooked = Shifted(8, 2, bias=False), nn.Linear(8, 2, bias=False)
+    hooked.register_forward_hook(lambda module, args, output: output + 5)
+    for layer in (shifted, hooked):
+        bnn = to_bayesian(layer, init_std=0.1)
+        drawn = forward_samples(
+            bnn, torch.ones(1, 8), 4000, estimator=estimator, generator=torch.Generator().manual_seed(0)
+        )
+        assert drawn.std(0).flatten().tolist() == pytest.approx([0.1 * 8**0.5] * 2, rel=0.1)

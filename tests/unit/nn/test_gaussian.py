@@ -277,3 +277,17 @@ def test_spreads_once_compiles_without_breaks() -> None:
     for one, two in zip(gradients(bnn, got), gradients(bnn, expected), strict=True):
         torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-14)
     assert_forgotten(bnn)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("joined", [True, False])
+def test_the_kl_of_a_network_in_half_precision_is_summed_in_single(
+    dtype: torch.dtype, joined: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("selbo.nn.gaussian.MOST_JOINED", 10**9 if joined else 0)
+    with torch.random.fork_rng():
+        bnn = to_bayesian(nn.Linear(300, 300))
+    found = kl_divergence(copy.deepcopy(bnn).to(dtype))
+    assert found.dtype == torch.float32
+    assert found.item() > 65504  # the largest number of float16
+    assert found.item() == pytest.approx(kl_divergence(bnn).item(), rel=0.01)

@@ -138,3 +138,47 @@ def test_under_torchrun_each_process_has_a_device_of_its_own(monkeypatch: pytest
     assert loop._device("cpu") == torch.device("cpu")
     monkeypatch.delenv("LOCAL_RANK")
     assert loop._device("cuda") == torch.device("cuda")
+
+
+def test_weight_decay_is_for_plain_networks():
+    bnn = selbo.to_bayesian(network())
+    with pytest.raises(ValueError, match=r"`weight_decay` is for plain networks, but got 0\.1 for a Bayesian one"):
+        selbo.fit(bnn, selbo.ELBO(num_data=32), TRAIN, steps=1, weight_decay=0.1)
+
+
+@pytest.mark.parametrize("moved", [1, -1])
+def test_labels_that_are_no_classes(moved):
+    with pytest.raises(
+        ValueError, match=r"`labels` must be classes from 0 to \d, as the model has \d outputs, but got"
+    ):
+        selbo.fit(network(), selbo.CrossEntropy(num_data=32), (TRAIN[0], TRAIN[1] + moved), steps=1)
+
+
+def test_a_network_that_answers_with_something_else():
+    class Named(nn.Linear):
+        def forward(self, input):
+            return {"logits": super().forward(input)}
+
+    width = TRAIN[0].shape[1]
+    with torch.random.fork_rng():
+        named = Named(width, 3)
+        turned = nn.Sequential(nn.Linear(width, 3), nn.Flatten(0), nn.Unflatten(0, (2, -1)))
+    with pytest.raises(ValueError, match="must answer with one tensor of logits, but gave dict"):
+        selbo.fit(named, selbo.CrossEntropy(num_data=32), TRAIN, steps=1)
+    with pytest.raises(ValueError, match="must answer with one row an input, but gave 2 rows for 32"):
+        selbo.predict(turned, TRAIN[0][:32], generator=torch.Generator().manual_seed(0))
+
+
+def test_a_loader_of_weights_is_told_what_to_do():
+    data = torch.utils.data.TensorDataset(*TRAIN, torch.ones(len(TRAIN[1])))
+    loader = torch.utils.data.DataLoader(data, batch_size=4)
+    with pytest.raises(ValueError, match="must give pairs of tensors, inputs and labels, but gave 3 things; weights"):
+        selbo.fit(network(), selbo.CrossEntropy(num_data=32), loader, steps=1)
+
+
+def test_a_batch_without_weight_is_no_harm():
+    weights = torch.zeros(len(TRAIN[1]))
+    weights[0] = 1.0
+    objective = selbo.CrossEntropy(num_data=32, summary=summary())
+    result = selbo.fit(network(), objective, (*TRAIN, weights), steps=20, batch_size=4)
+    assert torch.isfinite(result.curve).all()

@@ -172,3 +172,29 @@ def test_a_missing_package_is_named_at_once(monkeypatch):
     monkeypatch.setattr(files.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ValueError, match="`checkpoint` needs the package safetensors: pip install"):
         files.check_available()
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda: nn.Dropout(0.1), lambda: nn.Dropout(0.9)),
+        (lambda: nn.LeakyReLU(0.01), lambda: nn.LeakyReLU(5.0)),
+        (lambda: nn.MultiheadAttention(8, 1), lambda: nn.MultiheadAttention(8, 4)),
+        (lambda: nn.Conv1d(1, 1, 3), lambda: nn.Conv1d(1, 1, 3, stride=2, padding=1)),
+        (lambda: nn.Linear(2, 2), lambda: nn.Linear(2, 2).requires_grad_(False)),
+    ],
+)
+def test_settings_that_change_no_shape_are_part_of_a_network(one, other):
+    with torch.random.fork_rng():
+        networks = [nn.Sequential(each()) for each in (one, one, other)]
+    described = [json.loads(json.dumps(files.describe_model(each))) for each in networks]
+    assert described[0] == described[1] != described[2]
+
+
+def test_a_network_is_described_alike_before_and_after_it_ran():
+    with torch.random.fork_rng():
+        net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 2))
+    bnn = selbo.to_bayesian(net)
+    before = files.describe_model(bnn)
+    selbo.nn.forward_samples(bnn, torch.zeros(3, 1, 4, 4), 2, generator=torch.Generator().manual_seed(0))
+    assert files.describe_model(bnn.eval()) == before
