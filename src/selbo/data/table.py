@@ -4,6 +4,7 @@ A CSV file says nothing about types, so they are read off its values: a column i
 number or a word for a missing one, and of text otherwise. Nothing is unpickled.
 """
 
+import csv
 import difflib
 import os
 import re
@@ -23,7 +24,13 @@ Numbers = NDArray[np.float64]
 Texts = list[str | None]
 
 MISSING_WORDS: Final = ("na", "n/a", "nan", "null", "none", "?", "-")
-"""What stands for a missing number in a CSV file, whatever its case; in a column of text they are words like others."""
+"""What stands for a missing number in a CSV file, whatever its case. In a column of text they are words like others, but a
+target has no class of that name."""
+
+REPEATED: Final = re.compile(r"(.*)_duplicated_\d+", re.DOTALL)
+"""What polars makes of a name that is there already."""
+
+NOT_UTF8: Final = "is not text in UTF-8: save the table as UTF-8 (in a spreadsheet: CSV UTF-8)"
 
 DATE: Final = (
     r"^(\d{4}-\d{1,2}-\d{1,2}|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{4})"
@@ -69,8 +76,13 @@ class Table:
         return self.columns[name]
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], *, there: Iterable[str] | None = None) -> str:
     """The known name that was probably meant, as the end of a sentence, or some of those there are.
+
+    Args:
+        name: What was asked for.
+        known: What may have been meant.
+        there: What there is, if that is more.
 
     Example:
         >>> nearest("Diagnosi", ["age", "diagnosis"]), nearest("y", ["age", "bmi"])
@@ -80,7 +92,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     lower = {each.strip().lower(): each for each in reversed(names)}
     if close := difflib.get_close_matches(name.strip().lower(), lower, n=1, cutoff=0.6):
         return f"did you mean {lower[close[0]]!r}?"
-    return f"there are {listed(names)}"
+    return f"there are {listed(names if there is None else list(there))}"
 
 
 def listed(names: Sequence[object]) -> str:
@@ -147,11 +159,58 @@ def _read_csv(file: Path) -> dict[str, Column]:
     except polars.exceptions.NoDataError:
         raise ValueError(f"{os.fspath(file)!r} is empty") from None
     except polars.exceptions.PolarsError as error:
-        raise ValueError(f"{os.fspath(file)!r} cannot be read as CSV: {first_sentence(error)}") from error
-    if frame.width == 1 and (mark := re.search(r"[;\t]", frame.columns[0])):
-        shown = "tabs" if mark[0] == "\t" else "semicolons"
-        raise ValueError(f"{os.fspath(file)!r} seems to be separated by {shown}: separate the columns by commas")
+        raise ValueError(f"{os.fspath(file)!r} {_csv_fault(file, error)}") from error
+    _check_header(file, frame.columns)
     return {series.name: _column_of_texts(series) for series in frame}
+
+
+def _check_header(file: Path, names: Sequence[str]) -> None:
+    """Refuse names in another encoding, other separators than commas, and names that are there twice."""
+    if any("\ufffd" in name for name in names):  # what polars reads where a header is not UTF-8
+        raise ValueError(f"{os.fspath(file)!r} {NOT_UTF8}")
+    if len(names) == 1 and (fault := _other_separator(names[0])):
+        raise ValueError(f"{os.fspath(file)!r} {fault}")
+    seen: set[str] = set()
+    for name in names:
+        found = REPEATED.fullmatch(name)
+        plain = (found[1] if found and found[1] in names else name).strip()
+        if plain in seen:
+            what = f"the column {plain!r} more than once" if plain else "more than one column without a name"
+            raise ValueError(f"{os.fspath(file)!r} has {what}: give each a name of its own, or remove all but one")
+        seen.add(plain)
+
+
+def _other_separator(header: str, *, commas: bool = False) -> str:
+    """What is to be said of a header that is one name to us; nothing if it is one."""
+    mark = re.search(r"[;\t]", header)
+    if mark is None:
+        return ""
+    shown = "tabs" if mark[0] == "\t" else "semicolons"
+    more = ", and write numbers with a decimal point" if commas else ""
+    return f"seems to be separated by {shown}: separate the columns by commas{more}"
+
+
+def _csv_fault(file: Path, error: Exception) -> str:
+    """What is wrong with a file that polars does not read, and what to do."""
+    if "utf-8" in str(error).lower():
+        return NOT_UTF8
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            rows = csv.reader(lines)
+            header = next(row for row in rows if row)
+            if len(header) == 1 and (fault := _other_separator(header[0], commas=True)):
+                return fault
+            for row in rows:
+                if len(row) > len(header):
+                    return (
+                        f"has {len(row)} values in line {rows.line_num}, but {len(header)} columns: put a value with a "
+                        "comma in it in quotes, and write numbers with a decimal point"
+                    )
+    except UnicodeDecodeError:
+        return NOT_UTF8
+    except (csv.Error, StopIteration):
+        pass
+    return f"cannot be read as CSV: {first_sentence(error)}"
 
 
 def _column_of_texts(series: "pl.Series") -> Column:
@@ -211,6 +270,8 @@ def first_sentence(error: Exception) -> str:
 
 def _read_npz(file: Path) -> dict[str, Column]:
     columns: dict[str, Column] = {}
+    if not zipfile.is_zipfile(file):
+        raise ValueError(f"{os.fspath(file)!r} is no NPZ file, or a damaged one: write it with numpy.savez")
     try:
         with np.load(file, allow_pickle=False) as arrays:
             for name in arrays.files:

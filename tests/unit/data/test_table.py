@@ -134,9 +134,14 @@ def test_types_of_parquet_are_its_own(tmp_path: Path) -> None:
         ("data.csv", "a,b\n", "has no rows, only the names of 2 columns"),
         ("data.csv", "a;b\n1;2\n", "seems to be separated by semicolons"),
         ("data.csv", "a\tb\n1\t2\n", "seems to be separated by tabs"),
-        ("data.csv", "a,b\n1,2\n1,2,3\n", "cannot be read as CSV"),
+        ("data.csv", "a;b\n1,5;2,5\n", "seems to be separated by semicolons: .*with a decimal point"),
+        ("data.csv", "a,b\n1,2\n1,2,3\n", "has 3 values in line 3, but 2 columns: put a value with a comma in it in"),
+        ("data.csv", "b,y,y\n1,2,3\n", "has the column 'y' more than once: give each a name of its own"),
+        ("data.csv", "b,y, y\n1,2,3\n", "has the column 'y' more than once"),
+        ("data.csv", "\r\ny,y,y\r\n1,2,3\r\n", "has the column 'y' more than once"),
+        ("data.csv", ",,y\n1,2,3\n", "has more than one column without a name"),
         ("data.parquet", "not parquet", "cannot be read as Parquet"),
-        ("data.npz", "not npz", "cannot be read as NPZ"),
+        ("data.npz", "not npz", "is no NPZ file, or a damaged one: write it with numpy.savez"),
     ],
 )
 def test_files_that_are_refused(tmp_path: Path, name: str, content: str | None, message: str) -> None:
@@ -152,10 +157,25 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
         read_table(tmp_path / "a.csv")
 
 
-def test_text_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(b"a,b\n\xff\xfe,1\n")
-    with pytest.raises(ValueError, match="cannot be read as CSV"):
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a,b\n\xff\xfe,1\n",
+        "größe,b\n1,2\n".encode("latin-1"),
+        "a,b\nköln,2\n".encode("latin-1"),
+        "a,b\nköln,2\n1,2,3\n".encode("latin-1"),
+        "a,b\n1,2\n".encode("utf-16"),
+    ],
+)
+def test_text_that_is_not_utf8_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(ValueError, match="is not text in UTF-8: save the table as UTF-8"):
         read_table(tmp_path / "a.csv")
+
+
+def test_names_that_only_look_repeated(tmp_path: Path) -> None:
+    table = read_table(csv(tmp_path, "\ufeffy_duplicated_0,Y,z,größe\n1,2,3,4\n"))
+    assert list(table.columns) == ["y_duplicated_0", "Y", "z", "größe"]
 
 
 @pytest.mark.parametrize(
