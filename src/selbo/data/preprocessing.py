@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from selbo.data.spelling import first_odd, has_comma, is_missing, why_not_numbers
 from selbo.data.table import Column, Numbers, Table, listed, nearest
 
 FORMAT: Final = "selbo-preprocessing-1"
@@ -84,11 +85,12 @@ class Preprocessing:
         """
         names = [each.name for each in self.inputs]
         if missing := [name for name in names if name not in table.columns]:
-            hint = nearest(missing[0], [each for each in table.columns if each not in names])
+            unused = [each for each in table.columns if each not in names]
+            hint = nearest(missing[0], unused, there=table.columns)
             raise ValueError(
                 f"{table.name} must have the columns of the training data, but has no {listed(missing)}: {hint}"
             )
-        check_usable(table, names)
+        check_usable(table, names, trained=True)
         notes = []
         known = {*names, *self.left_out, self.target}
         if extra := [name for name in table.columns if name not in known]:
@@ -116,7 +118,7 @@ class Preprocessing:
             ValueError: If there is no such column, or a label is missing or was not seen in training.
         """
         numbers = {name: k for k, name in enumerate(self.classes)}
-        names = label_names(table, self.target, as_numbers=self.numeric_target)
+        names = label_names(table, self.target, as_numbers=self.numeric_target, known=self.classes)
         if unseen := sorted(set(names) - set(numbers)):
             count = sum(name not in numbers for name in names)
             raise ValueError(
@@ -151,13 +153,14 @@ class Preprocessing:
 # --- labels ---
 
 
-def label_names(table: Table, target: str, *, as_numbers: bool | None = None) -> list[str]:
+def label_names(table: Table, target: str, *, as_numbers: bool | None = None, known: Sequence[str] = ()) -> list[str]:
     """Labels of all rows as text; numbers in one spelling.
 
     Args:
         table: The table.
         target: The column.
         as_numbers: Whether the labels were numbers in training; by what the column is, if not given.
+        known: Names that are classes for sure, even if they are words for a missing value.
     """
     column = table[target]
     if column.kind == "date" or (column.numbers is None and column.kind != "text"):
@@ -174,7 +177,16 @@ def label_names(table: Table, target: str, *, as_numbers: bool | None = None) ->
             f"the target must be known in every row, but {target!r} has none in {missing} of {table.num_rows}: "
             "leave those rows out"
         )
-    return [name for name in names if name is not None]
+    found = [name for name in names if name is not None]
+    sure = {*known, "-"} if "+" in found else {*known}  # plus and minus are two classes
+    words = [name for name in found if name not in sure and is_missing(name)]
+    if words:
+        raise ValueError(
+            f"the target must be known in every row, but {target!r} is {words[0]!r} in {found.count(words[0])} of "
+            f"{table.num_rows}, a word for a missing value: leave those rows out, or, if it is a class, give it "
+            "another name"
+        )
+    return found
 
 
 def _number_name(value: float) -> str:
@@ -212,19 +224,29 @@ def find_classes(table: Table, target: str) -> tuple[str, ...]:
 # --- inputs ---
 
 
-def check_usable(table: Table, names: Sequence[str]) -> None:
-    """Refuse dates, types that are neither numbers nor text, and values that are missing or infinite."""
+def check_usable(table: Table, names: Sequence[str], *, trained: bool = False) -> None:
+    """Refuse dates, types that are neither numbers nor text, and values that are missing or infinite.
+
+    Args:
+        table: The table.
+        names: Its columns that are used.
+        trained: Whether a model needs these columns, so that none can be left out.
+    """
     faults = []
     for name in names:
         column = table[name]
         if column.kind == "date":
             raise ValueError(
-                f"column {name!r} holds dates, which cannot be used as they are: turn them into numbers, such as days "
-                f"since a day, or leave the column out with --drop {quote(name)}"
+                f"column {name!r} of {table.name} holds dates, but did not in training"
+                if trained
+                else f"column {name!r} holds dates, which cannot be used as they are: turn them into numbers, such as "
+                f"days since a day, or leave the column out with --drop {quote(name)}"
             )
         if column.numbers is None and column.kind != "text":
             raise ValueError(
-                f"column {name!r} is of type {column.kind}, neither numbers nor text: leave it out with "
+                f"column {name!r} of {table.name} is of type {column.kind}, but was of numbers or text in training"
+                if trained
+                else f"column {name!r} is of type {column.kind}, neither numbers nor text: leave it out with "
                 f"--drop {quote(name)}"
             )
         if column.numbers is not None:
@@ -236,8 +258,8 @@ def check_usable(table: Table, names: Sequence[str]) -> None:
     if faults:
         shown = ", ".join(faults[:5]) + (f" and {len(faults) - 5} more columns have some" if len(faults) > 5 else "")
         raise ValueError(
-            f"every value must be there and finite, but of {table.num_rows} {shown}: fill them in, or leave out the "
-            "rows, or the columns with --drop"
+            f"every value must be there and finite, but of {table.num_rows} in {table.name} {shown}: fill them in, or "
+            f"leave out the rows{'' if trained else ', or the columns with --drop'}"
         )
 
 
@@ -271,6 +293,8 @@ def fit_preprocessing(
             constant.append(name)
         else:
             inputs.append(found)
+        if isinstance(found, CategoryInput) and (reason := why_not_numbers(found.values)):
+            notes.append(f"column {name!r} is taken as text, one input a value: {reason}")
         if column.kind == "integer" and column.numbers is not None and _counts_rows(column.numbers):
             notes.append(f"column {name!r} seems to number the rows: if so, leave it out with --drop {quote(name)}")
     if not inputs:
@@ -306,24 +330,24 @@ def mean_and_std(values: Numbers, weights: Numbers | None = None) -> tuple[float
 def _categories(name: str, column: Column, rows: NDArray[np.int64]) -> CategoryInput | None:
     texts = [text for text in column.texts() if text is not None]
     different = set(texts)
+    if len(different) > FEWEST_IDENTIFIERS and (reason := why_not_numbers(texts)):
+        todo = (
+            "write them with a decimal point, and nothing between thousands"
+            if any(map(has_comma, different))
+            else "write a number there, or leave out the rows, or, if the numbers are codes, put a letter before each"
+        )
+        raise ValueError(
+            f"column {name!r} must hold numbers alone, or text: {reason}: {todo}; or leave the column out with "
+            f"--drop {quote(name)}"
+        )
     if len(different) > max(FEWEST_IDENTIFIERS, IDENTIFIER_SHARE * len(texts)) or len(different) > MOST_CATEGORIES:
-        numbers = [text for text in different if _is_number(text)]
-        odd = next((text for text in texts if not _is_number(text)), "")
-        reason = f"; it has numbers, but {odd!r} is none" if 2 * len(numbers) > len(different) else ""
+        stored = "" if first_odd(different) else "store its numbers as numbers, or "
         raise ValueError(
             f"column {name!r} is text with {len(different)} different values in {len(texts)} rows, as an identifier "
-            f"has{reason}: leave it out with --drop {quote(name)}"
+            f"has: {stored}leave it out with --drop {quote(name)}"
         )
     values = tuple(sorted({texts[row] for row in rows.tolist()}))
     return None if len(values) == 1 else CategoryInput(name, values)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _counts_rows(values: Numbers) -> bool:
@@ -332,8 +356,9 @@ def _counts_rows(values: Numbers) -> bool:
 
 def _standardised(each: NumberInput, column: Column, file: str) -> NDArray[np.float32]:
     if column.numbers is None:
-        odd = next((text for text in column.texts() if text is not None and not _is_number(text)), "")
-        raise ValueError(f"column {each.name!r} must hold numbers as in training, but {file} has {odd!r} in it")
+        odd = first_odd(text for text in column.texts() if text is not None)
+        what = "text" if odd is None else repr(odd)
+        raise ValueError(f"column {each.name!r} must hold numbers as in training, but {file} has {what} in it")
     with np.errstate(over="ignore"):
         values = ((column.numbers - each.mean) / each.std).astype(np.float32)
     if not np.isfinite(values).all():

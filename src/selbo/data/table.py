@@ -24,8 +24,8 @@ Numbers = NDArray[np.float64]
 Texts = list[str | None]
 
 MISSING_WORDS: Final = ("na", "n/a", "nan", "null", "none", "?", "-")
-"""What stands for a missing number in a CSV file, whatever its case. In a column of text they are words like others, but a
-target has no class of that name."""
+"""What stands for a missing number in a CSV file, whatever its case. In a column of text they are words like others,
+but no class has such a name."""
 
 REPEATED: Final = re.compile(r"(.*)_duplicated_\d+", re.DOTALL)
 """What polars makes of a name that is there already."""

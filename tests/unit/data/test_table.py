@@ -266,7 +266,19 @@ def test_other_json_is_refused(data: object) -> None:
         ([1.0, float("nan"), *range(10)], "'bad' has 1 missing"),
         ([1.0, float("inf"), -float("inf"), *range(9)], "'bad' has 2 infinite"),
         ([f"P{i:03d}" for i in range(12)], "'bad' is text with 12 different values in 12 rows, .*--drop bad"),
-        ([f"{i}.5" for i in range(11)] + ["1,5"], "it has numbers, but '1,5' is none: .*--drop bad"),
+        (
+            [f"{i}.5" for i in range(11)] + ["1,5"],
+            "numbers with a comma, such as '1,5': write them with a decimal point",
+        ),
+        (
+            [f"{i},5" for i in range(12)],
+            "numbers with a comma, such as '0,5': .*nothing between thousands; .*--drop bad",
+        ),
+        (
+            [*map(str, range(11)), "unknown"],
+            "it has numbers, but 'unknown' is none: write a number there, .*--drop bad",
+        ),
+        (["NA", *map(str, range(10)), "-2_000"], "it has numbers, but '-2_000' is none"),
         ([f"2024-01-{i + 1:02d}" for i in range(12)], "'bad' holds dates, .*--drop bad"),
         ([f"{i + 1}/1/2024" for i in range(12)], "'bad' holds dates"),
     ],
@@ -276,6 +288,31 @@ def test_columns_that_are_refused(tmp_path: Path, column: list[object], message:
     with pytest.raises(ValueError, match=message):
         fit_preprocessing(table, target="ill", rows=ALL(12))
     assert fit_preprocessing(table, target="ill", rows=ALL(12), drop=["bad"])[0].num_features == 7
+
+
+def test_one_word_among_many_numbers_is_refused_however_often_these_occur(tmp_path: Path) -> None:
+    table = table_of(tmp_path, age=[*map(str, range(20))] * 20 + ["unknown"] * 2, y=["a", "b"] * 201)
+    with pytest.raises(
+        ValueError, match="'age' must hold numbers alone, or text: it has numbers, but 'unknown' is none"
+    ):
+        fit_preprocessing(table, target="y", rows=ALL(402))
+
+
+def test_a_few_numbers_beside_a_word_are_categories_and_said(tmp_path: Path) -> None:
+    table = table_of(tmp_path, code=["1", "2", "C"] * 4, price=["1,5", "2,0"] * 6, y=["a", "b"] * 6)
+    found, notes = fit_preprocessing(table, target="y", rows=ALL(12))
+    assert found.num_features == 5
+    assert notes == [
+        "column 'code' is taken as text, one input a value: it has numbers, but 'C' is none",
+        "column 'price' is taken as text, one input a value: it has numbers with a comma, such as '1,5'",
+    ]
+
+
+def test_numbers_that_are_stored_as_text(tmp_path: Path) -> None:
+    columns = {"x": [f"{i}.5" for i in range(12)], "y": ["a", "b"] * 6}
+    pl.DataFrame(columns).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="as an identifier has: store its numbers as numbers, or leave it out with"):
+        fit_preprocessing(read_table(tmp_path / "a.parquet"), target="y", rows=ALL(12))
 
 
 @pytest.mark.parametrize(
@@ -329,9 +366,14 @@ def test_columns_too_many_are_ignored_and_named(tmp_path: Path, known: Preproces
     ("change", "message"),
     [
         ({"age": None, "Age": list(range(12))}, "has no 'age': did you mean 'Age'"),
-        ({"age": None, "site": None}, "has no 'age', 'site'"),
+        ({"age": None, "site": None}, "has no 'age', 'site': there are 'dose', 'smoker', 'ill'"),
+        ({"age": ["2024-01-02"] * 12}, "'age' of data.csv holds dates, but did not in training$"),
         ({"age": ["old"] * 12}, "'age' must hold numbers as in training, but data.csv has 'old' in it"),
-        ({"age": [None, *range(11)]}, "'age' has 1 missing"),
+        (
+            {"age": ["NA", "old", *map(str, range(10))]},
+            "'age' must hold numbers as in training, but data.csv has 'old' in it",
+        ),
+        ({"age": [None, *range(11)]}, "of 12 in data.csv 'age' has 1 missing: fill them in, or leave out the rows$"),
         ({"age": [1e300] * 12}, "'age' of data.csv has values too far from those in training"),
     ],
 )
@@ -366,6 +408,12 @@ def test_one_and_one_point_zero_are_the_same_class(tmp_path: Path) -> None:
     assert label_names(table_of(tmp_path, y=["01", "x"]), "y") == ["01", "x"]
 
 
+def test_words_for_missing_values_that_are_classes(tmp_path: Path) -> None:
+    assert find_classes(table_of(tmp_path, y=["+", "-"] * 3), "y") == ("+", "-")
+    older = Preprocessing("y", ("mild", "none"), numeric_target=False, inputs=())  # of a model that has such a class
+    np.testing.assert_array_equal(older.labels(table_of(tmp_path, y=["none", "mild"])), [1, 0])
+
+
 @pytest.mark.parametrize(
     ("target", "message"),
     [
@@ -373,6 +421,10 @@ def test_one_and_one_point_zero_are_the_same_class(tmp_path: Path) -> None:
         (["a"] * 7 + ["b"] * 2, "at least 3 rows, .*1 of 'y' have fewer: 'b'"),
         (["a", None, "b"] * 3, "has none in 3 of 9"),
         ([1.0, None, 0.0] * 3, "has none in 3 of 9"),
+        (["yes", "NA", "no"] * 3, "'y' is 'NA' in 3 of 9, a word for a missing value: leave those rows out"),
+        (["yes", "?", "no"] * 3, "'y' is '\\?' in 3 of 9"),
+        (["mild", "none", "severe"] * 3, "'y' is 'none' in 3 of 9, .*, or, if it is a class, give it another name"),
+        (["a", "-"] * 3, "'y' is '-' in 3 of 6"),
         ([0.1 * i for i in range(33)], "33 different numbers in 33 rows, as in regression"),
         (list(range(60)) * 3, "60 different numbers in 180 rows, as in regression"),
         (["2024-01-01", "2024-01-02"] * 3, "'y' holds dates"),
