@@ -1,13 +1,21 @@
 """`selbo elicit`: the elicitation page, on this machine."""
 
 import webbrowser
-from typing import Annotated
-from urllib.parse import quote, urlsplit
+from typing import Annotated, Final
+from urllib.parse import parse_qs, quote, urlsplit
 
 import typer
 
 from selbo.cli.options import Debug
 from selbo.cli.output import console, note
+
+STATED: Final = frozenset(
+    (
+        *("k", "name", "accuracy", "shares", "from", "heights", "masses", "rows", "claimed"),
+        *("regions", "bins", "edges", "trust", "seed"),
+    )
+)
+"""What a link of the page may say, see ``read`` in ``page.js``."""
 
 
 def elicit(
@@ -37,12 +45,13 @@ def elicit(
     """
     from selbo.elicit.server import is_loopback, open_server
 
+    fragment = fragment_of(link)
     server = open_server(host, port)
     try:
         server.workers.start()
         if not is_loopback(host):
             note(f"{host} can be reached from other machines: everyone there can open the page, without a password")
-        address = server.url + fragment_of(link)
+        address = server.url + fragment
         screen = console()
         screen.print(f"The elicitation page is at {address}", soft_wrap=True)
         screen.print("Ctrl-C stops it.")
@@ -58,4 +67,8 @@ def elicit(
 def fragment_of(link: str) -> str:
     """What a link says, whatever machine and port it was made on; it stands after the ``#``."""
     text = urlsplit(link).fragment
+    if link and not STATED.intersection(parse_qs(text)):
+        raise ValueError(
+            f"the link must be one that the page gave, such as http://.../#k=2&accuracy=0.9, but got {link!r}"
+        )
     return f"#{quote(text, safe='=&%,.+-_~')}" if text else ""

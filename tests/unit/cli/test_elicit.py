@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 import rich.style  # noqa: F401  (takes a random number when it is imported)
 from typer.testing import CliRunner
@@ -78,9 +81,25 @@ def test_an_address_that_is_not_this_machines_is_refused_in_a_sentence() -> None
         ("", ""),
         ("http://127.0.0.1:8421/#k=3&accuracy=0.8&shares=0.5,0.3,0.2", "#k=3&accuracy=0.8&shares=0.5,0.3,0.2"),
         ("#k=2&name=a%20b&name=c+d", "#k=2&name=a%20b&name=c+d"),
-        ("http://evil.example/page?x=1", ""),
-        ('#"><script>', "#%22%3E%3Cscript%3E"),
+        ("http://evil.example/page?x=1#k=2", "#k=2"),
+        ('#name="><script>', "#name=%22%3E%3Cscript%3E"),
     ],
 )
 def test_of_a_link_only_the_state_is_taken(link: str, fragment: str) -> None:
     assert command.fragment_of(link) == fragment
+
+
+def test_what_a_link_may_say_is_what_the_page_reads() -> None:
+    page = (Path(module.__file__).parent / "page" / "page.js").read_text(encoding="utf-8")
+    (body,) = re.findall(r"^function read\(hash\) {$(.*?)^}$", page, re.DOTALL | re.MULTILINE)
+    assert set(re.findall(r'(?:number|list|given\.\w+)\("(\w+)"', body)) == command.STATED
+
+
+@pytest.mark.parametrize("link", ["garbage-link", "http://127.0.0.1:8421/", "#", "#garbage", "#this=that", "k=3"])
+def test_a_link_that_says_nothing_is_refused(opened: list[str], link: str) -> None:
+    result = CliRunner().invoke(app, ["elicit", "--no-browser", "--port", "0", link])
+    assert isinstance(result.exception, ValueError)
+    assert f"the link must be one that the page gave, such as http://.../#k=2&accuracy=0.9, but got {link!r}" in str(
+        result.exception
+    )
+    assert NoWorkers.started == 0
