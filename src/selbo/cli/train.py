@@ -74,7 +74,7 @@ def train(
     val_fraction: Annotated[float, typer.Option("--val-fraction", help="Share of rows to validate on.")] = 0.1,
     draws: Draws = 128,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a model with other settings in the folder.")
+        bool, typer.Option("--overwrite", help="Replace a model with other settings, or a damaged run, in the folder.")
     ] = False,
     seed: Seed = 0,
     device: Device = "cpu",

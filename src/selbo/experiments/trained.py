@@ -25,6 +25,7 @@ from selbo.files import replacing
 from selbo.models import MLP
 from selbo.nn import storage, to_bayesian
 from selbo.objectives import Evidential, Objective
+from selbo.training import checkpoint
 from selbo.version import __version__
 
 FORMAT: Final = "selbo-model-1"
@@ -80,10 +81,10 @@ def state_of(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> str:
     Args:
         folder: Where to; it need not exist.
         settings: What is to be trained, as plain data.
-        overwrite: Whether a model with other settings may be replaced.
+        overwrite: Whether a model with other settings, or a checkpoint that cannot be read, may be replaced.
 
     Raises:
-        ValueError: If the folder has other things in it, or a model with other settings.
+        ValueError: If the folder has other things in it, or a model with other settings, or a damaged checkpoint.
     """
     if not folder.is_dir():
         if folder.exists() or folder.is_symlink():
@@ -100,7 +101,9 @@ def state_of(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> str:
             f"{listed(entries)}"
         ) from None
     if found == settings:
-        return "finished" if is_complete(folder) else "resume"
+        if is_complete(folder):
+            return "finished"
+        return "resume" if _can_go_on(folder, overwrite=overwrite) else "replace"
     if overwrite:
         return "replace"
     name = next(key for key in [*settings, *found] if found.get(key) != settings.get(key))
@@ -115,6 +118,23 @@ def state_of(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> str:
     raise ValueError(
         f"{os.fspath(folder)!r} {done} trained {how}: choose another folder, or replace it with --overwrite"
     )
+
+
+def _can_go_on(folder: Path, *, overwrite: bool) -> bool:
+    """Whether the checkpoint of an interrupted run, if there is one, can be read; an error if not, unless it may go."""
+    file = folder / CHECKPOINT
+    if not file.exists():
+        return True
+    try:
+        checkpoint.read(file)
+    except ValueError as error:
+        if overwrite:
+            return False
+        raise ValueError(
+            f"the checkpoint {os.fspath(file)!r} is damaged, and training cannot go on from it: remove the file, or "
+            "start anew with --overwrite"
+        ) from error
+    return True
 
 
 def _shown(value: Any) -> str:

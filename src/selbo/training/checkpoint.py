@@ -52,9 +52,12 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], list[dict[str, 
             if description.get("format") != FORMAT:
                 raise ValueError(f"`checkpoint` must be a file written by selbo.fit, but {os.fspath(path)!r} is not")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
-    except (OSError, SafetensorError, json.JSONDecodeError) as error:
-        raise ValueError(f"`checkpoint` {os.fspath(path)!r} cannot be read: {error}") from error
-    return tensors, description, json.loads(tensors.pop(HISTORY).numpy().tobytes())
+        history = json.loads(tensors.pop(HISTORY).numpy().tobytes())
+    except (OSError, SafetensorError, json.JSONDecodeError, UnicodeDecodeError, KeyError) as error:
+        raise ValueError(
+            f"`checkpoint` {os.fspath(path)!r} cannot be read ({error}): remove the file to start anew"
+        ) from error
+    return tensors, description, history
 
 
 def check_same_run(path: Path, found: dict[str, Any], expected: dict[str, Any]) -> None:

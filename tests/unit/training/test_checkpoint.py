@@ -61,19 +61,23 @@ def test_a_file_that_is_there_survives_a_failure_to_write(tmp_path, monkeypatch)
     assert [each.name for each in tmp_path.iterdir()] == ["run"]
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut", "header", "text", "folder"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "header", "text", "folder", "history"])
 def test_a_damaged_file_is_one_sentence(damage, tmp_path):
     path = tmp_path / "run"
     files.write(path, {"a": torch.zeros(100)}, {})
     content = path.read_bytes()
+    if damage == "history":
+        content = content.replace(b'"history"', b'"histori"')
     if damage == "folder":
         path.unlink()
         path.mkdir()
     else:
         path.write_bytes(
-            {"empty": b"", "cut": content[:-10], "header": b"\xff" * 8 + content[8:], "text": b"hello"}[damage]
+            {"empty": b"", "cut": content[:-10], "header": b"\xff" * 8 + content[8:], "text": b"hello"}.get(
+                damage, content
+            )
         )
-    with pytest.raises(ValueError, match=r"`checkpoint` '.*run' cannot be read: "):
+    with pytest.raises(ValueError, match=r"`checkpoint` '.*run' cannot be read .*: remove the file to start anew"):
         files.read(path)
 
 
