@@ -80,8 +80,13 @@ def note(text: str) -> None:
     sys.stderr.write(f"selbo: note: {text}\n")
 
 
-def table_target(name: str) -> Path | None:
-    """Where a table goes: a file, or None for the output stream; refused before any work is done."""
+def table_target(name: str, *, source: Path) -> Path | None:
+    """Where a table goes: a file, or None for the output stream; refused before any work is done.
+
+    Args:
+        name: What the user said.
+        source: The table that is read, which is never replaced.
+    """
     if name == "-":
         return None
     path = Path(name)
@@ -93,6 +98,8 @@ def table_target(name: str) -> Path | None:
         raise ValueError(f"`--out` must be in a folder that exists, but {os.fspath(path.parent)!r} does not")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise ValueError(f"the folder {os.fspath(path.parent)!r} cannot be written to")
+    if path.exists() and source.exists() and path.samefile(source):
+        raise ValueError(f"`--out` must be another file than the table that is read, but both are {name!r}")
     return path
 
 

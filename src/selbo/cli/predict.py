@@ -32,7 +32,7 @@ def predict(
     from selbo.evaluation.predict import at_temperature
     from selbo.experiments import trained
 
-    target = table_target(out)
+    target = table_target(out, source=data)
     found = trained.load(model, device=device_of(device))
     table = read_table(data)
     inputs, notes = found.preprocessing.transform(table)
