@@ -445,6 +445,42 @@ def test_a_killed_run_goes_on_and_ends_the_same(selbo: Run, table: Path, clinic:
             assert (broken / name).read_bytes() == (whole / name).read_bytes(), name
 
 
+@pytest.mark.usefixtures("no_report", "one_thread")
+def test_a_damaged_checkpoint(selbo: Run, table: Path, model: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(model, broken)
+    (broken / "model.json").unlink()  # as if it had been stopped
+    (broken / "checkpoint.safetensors").write_bytes(b"damaged")
+    shown = selbo(*quick(table, broken))
+    assert shown.code == 2
+    assert "is damaged, and training cannot go on from it: remove the file, or start anew with --overwrite" in shown.err
+    assert (broken / "checkpoint.safetensors").read_bytes() == b"damaged"
+    shown = selbo(*quick(table, broken, "--overwrite"))
+    assert shown.code == 0
+    assert "going on" not in shown.err
+    assert listing(broken) == FINISHED
+    assert (broken / "model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
+
+
+@pytest.mark.usefixtures("no_report", "one_thread")
+def test_an_accuracy_no_better_than_guessing_is_pointed_out(selbo: Run, table: Path, tmp_path: Path) -> None:
+    few = ["train", table, "--target", "ill", "--steps", 2, "--accuracy"]
+    shown = selbo(*few, "0.6", "--class-fractions", "no=0.9,yes=0.1", "--out", tmp_path / "a")
+    assert shown.code == 0
+    said = (
+        "note: always naming 'no' would be right in 90 % of cases, no less than the 60 % of --accuracy: one of the two"
+    )
+    assert said in shown.err
+    assert "the stated shares" in shown.err
+    rare = pl.concat([patients().filter(pl.col("ill") == "no"), patients().filter(pl.col("ill") == "yes").head(12)])
+    rare.write_csv(tmp_path / "rare.csv")
+    shown = selbo("train", tmp_path / "rare.csv", *few[2:], "0.7", "--out", tmp_path / "b")
+    assert shown.code == 0
+    assert "their shares in the training rows" in shown.err
+    shown = selbo(*few, "0.91", "--class-fractions", "no=0.9,yes=0.1", "--out", tmp_path / "c")
+    assert "always naming" not in shown.err
+
+
 # --- bad input: one sentence, exit code 2, nothing written ---
 
 
@@ -521,7 +557,11 @@ def test_bad_data_of_train(selbo: Run, tmp_path: Path, name: str, content: str |
         ("", [], "is empty"),
         ("age,dose,site,smoker\n", [], "clinic.csv"),
         ("age,dose,place,smoker\n50,2,north,true\n", [], "clinic.csv must have the columns of the training data"),
-        ("age,dose,site,smoker\n50,,north,true\n", [], "'dose' has 1 missing"),
+        (
+            "age,dose,site,smoker\n50,,north,true\n",
+            [],
+            "in clinic.csv 'dose' has 1 missing: fill them in, or leave out",
+        ),
         ("age\n", ["--method", "plain"], "is for a method that uses what is believed, but `--method` is plain"),
     ],
 )
@@ -577,7 +617,7 @@ def test_models_that_are_refused(selbo: Run, table: Path, model: Path, tmp_path:
     [
         (patients().drop("age"), "has no 'age'"),
         (patients().with_columns(pl.lit("old").alias("age")), "'age' must hold numbers as in training"),
-        (patients().with_columns(pl.lit(None).alias("dose")), "'dose' has 120 missing"),
+        (patients().with_columns(pl.lit(None).alias("dose")), "in new.csv 'dose' has 120 missing: fill them in, or"),
     ],
 )
 def test_bad_data_of_predict(selbo: Run, model: Path, tmp_path: Path, frame: pl.DataFrame, message: str) -> None:
@@ -585,7 +625,21 @@ def test_bad_data_of_predict(selbo: Run, model: Path, tmp_path: Path, frame: pl.
     shown = selbo("predict", model, tmp_path / "new.csv", "--out", tmp_path / "p.csv")
     assert shown.code == 2
     assert message in shown.err
+    assert "--drop" not in shown.err  # which predict does not have
     assert not (tmp_path / "p.csv").exists()
+
+
+def test_predictions_never_replace_the_table(selbo: Run, table: Path, model: Path, tmp_path: Path) -> None:
+    new, link = tmp_path / "new.csv", tmp_path / "link.csv"
+    shutil.copy(table, new)
+    link.symlink_to(new)
+    before = new.read_bytes()
+    for out in (new, link, tmp_path / ".." / tmp_path.name / "new.csv"):
+        shown = selbo("predict", model, new, "--out", out)
+        assert shown.code == 2
+        assert "`--out` must be another file than the table that is read" in shown.err
+    assert new.read_bytes() == before
+    assert link.is_symlink()
 
 
 @pytest.mark.parametrize(

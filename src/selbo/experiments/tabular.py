@@ -14,7 +14,7 @@ from selbo.data.table import read_table
 from selbo.evaluation import calibrate, check_belief
 from selbo.evaluation.predict import Prediction, at_temperature
 from selbo.experiments import outcomes, trained
-from selbo.experiments.settings import Settings, belief_of
+from selbo.experiments.settings import Settings, belief_of, below_guessing
 from selbo.objectives.methods import INIT_STD, objective_for
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.training import fit
@@ -98,6 +98,8 @@ def prepare(data: Path, settings: Settings, unlabelled: Path | None = None) -> T
     if settings.says_something:
         shares = [float(share) for share in counts.double() / counts.sum()]
         summary, words = belief_of(settings, preprocessing.classes, shares=shares, num_train=len(train[1]), about=about)
+        if warning := below_guessing(settings, preprocessing.classes, shares=shares):
+            notes.append(warning)
         if not settings.how.believes:
             notes.append(f"the method {settings.method} does not use what is believed: it is only shown in the report")
     else:
