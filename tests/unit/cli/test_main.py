@@ -148,7 +148,7 @@ def test_places_for_tables_that_are_refused(
     monkeypatch.chdir(tmp_path)
     Path("folder.csv").mkdir()
     with pytest.raises(ValueError, match=message):
-        output.table_target(name)
+        output.table_target(name, source=Path("data.csv"))
 
 
 def test_folders_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +159,7 @@ def test_folders_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(ValueError, match="cannot be written to"):
         output.writable_folder(tmp_path)
     with pytest.raises(ValueError, match="cannot be written to"):
-        output.table_target(str(tmp_path / "a.csv"))
+        output.table_target(str(tmp_path / "a.csv"), source=tmp_path / "data.csv")
 
 
 def test_tables_are_written_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
