@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -87,6 +88,28 @@ def test_killed_and_begun_again_nothing_is_lost_but_the_run_in_flight(tmp_path: 
         for method, same in zip(one["methods"], other["methods"], strict=True):
             metrics = [[run["conditions"] for run in each["runs"]] for each in (method, same)]
             assert metrics[0] == metrics[1]
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
+def test_the_processes_of_a_study_that_is_killed_end_with_it(tmp_path: Path) -> None:
+    chosen = ("--track", "published", "--jobs", "2", "--device", "cpu")
+    process = subprocess.Popen(
+        command("reproduce", "sst", "--smoke", *chosen, "--out", str(tmp_path)),
+        stdout=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not list((tmp_path / "sst-smoke" / "runs").glob("*.json")):
+            assert process.poll() is None, "it ended before it could be killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.kill()
+        process.communicate(timeout=20)  # until nobody is left who could write: the workers have the same output
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_a_run_that_fails_is_told_and_the_others_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

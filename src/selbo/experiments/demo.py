@@ -2,10 +2,9 @@
 
 import functools
 import math
-import multiprocessing
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +15,7 @@ from selbo.data.digits import NUM_CLASSES, NoisyDigits, noisy_digits
 from selbo.evaluation import calibrate
 from selbo.evaluation.predict import Prediction, at_temperature, predict
 from selbo.experiments import outcomes
+from selbo.experiments.workers import pool_of
 from selbo.models import MLP
 from selbo.nn import to_bayesian
 from selbo.objectives import ELBO, CrossEntropy, Evidential, LabelSmoothing, Objective, SummaryELBO
@@ -145,15 +145,18 @@ def _silently(job: Job) -> list[dict[str, Any]]:
 
 def _shared_out(work: list[Job], jobs: int, report: Report) -> list[dict[str, Any]]:
     """Jobs in processes of their own; the longest are begun first, and the order of the results is that of the jobs."""
-    context = multiprocessing.get_context("spawn")  # a forked torch may hang
-    with ProcessPoolExecutor(min(jobs, len(work)), mp_context=context) as pool:
+    with pool_of(min(jobs, len(work))) as pool:
         last_first = {
             pool.submit(_silently, job): job for job in sorted(work, key=lambda job: -GROUPS.index(job.methods))
         }
-        for done in as_completed(last_first):
-            job = last_first[done]
-            report(f"{job.methods[0]}, seed {job.seed}", len(job.methods) * job.steps)
-        found = {job: done.result() for done, job in last_first.items()}
+        try:
+            for done in as_completed(last_first):
+                job = last_first[done]
+                report(f"{job.methods[0]}, seed {job.seed}", len(job.methods) * job.steps)
+            found = {job: done.result() for done, job in last_first.items()}
+        except BaseException:  # of the keyboard, for example: what was not begun is not waited for
+            pool.shutdown(cancel_futures=True)
+            raise
     return [run for job in work for run in found[job]]
 
 

@@ -1,6 +1,5 @@
 """Who carries runs out: this process, processes of this machine, or a Ray cluster; the results are the same."""
 
-import multiprocessing
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -14,6 +13,7 @@ import torch
 from selbo.experiments.execute import carry_out
 from selbo.experiments.run_spec import RunSpec
 from selbo.experiments.store import Store
+from selbo.experiments.workers import pool_of
 
 EXECUTORS: Final = ("processes", "here", "ray")
 
@@ -103,12 +103,11 @@ def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDo
     again. One whose run failed is not used again: what is broken in it, such as a GPU's context, would break all runs
     after it.
     """
-    context = multiprocessing.get_context("spawn")  # a forked torch may hang
     waiting = list(works)
     with ExitStack() as stack:
 
         def new() -> ProcessPoolExecutor:
-            return stack.enter_context(ProcessPoolExecutor(1, mp_context=context))
+            return stack.enter_context(pool_of(1))
 
         free = [new() for _ in range(min(jobs, max(1, len(works))))]
         last: dict[ProcessPoolExecutor, RunSpec] = {}

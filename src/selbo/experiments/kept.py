@@ -1,9 +1,8 @@
 """Corrupted sets that were generated once, kept in the store: all runs of a study read the same ones."""
 
 import hashlib
-import multiprocessing
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from functools import cache
 from pathlib import Path
 from typing import Final, Protocol
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from selbo.data import corruptions, store
+from selbo.experiments.workers import pool_of
 from selbo.files import replacing
 
 FOLDER: Final = "generated"
@@ -74,8 +74,7 @@ def make_missing(sets: Sequence[Making], *, processes: int, told: Callable[[int,
     if not missing:
         return
     told(0, len(missing))
-    context = multiprocessing.get_context("spawn")  # a forked torch may hang
-    with ProcessPoolExecutor(min(processes, len(missing)), mp_context=context) as pool:
+    with pool_of(min(processes, len(missing))) as pool:
         futures = [pool.submit(_make, each) for each in missing]
         try:
             for done, future in enumerate(as_completed(futures), 1):

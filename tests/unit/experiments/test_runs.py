@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 
 from selbo.data import MissingData, sst
 from selbo.evaluation.predict import Prediction, mixture, predict
-from selbo.experiments import execute, executors, kept, plan, provenance, runner, tasks
+from selbo.experiments import execute, executors, kept, plan, provenance, runner, tasks, workers
 from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.experiments.store import Store
 from selbo.models import MLP
@@ -264,14 +265,13 @@ def test_a_run_that_fails_is_told_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_process_whose_run_failed_is_not_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[executors.ProcessPoolExecutor] = []
+    made: list[ProcessPoolExecutor] = []
 
-    class Counted(executors.ProcessPoolExecutor):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            made.append(self)
-            super().__init__(*args, **options)
+    def counted(count: int) -> ProcessPoolExecutor:
+        made.append(workers.pool_of(count))
+        return made[-1]
 
-    monkeypatch.setattr(executors, "ProcessPoolExecutor", Counted)
+    monkeypatch.setattr(executors, "pool_of", counted)
     told: list[str] = []
     specs = [replace(SPEC, model=ModelSpec("resnet")), SPEC, replace(SPEC, seed=1)]
     works = [executors.Work(spec, str(tmp_path), "cpu") for spec in specs]
