@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,26 @@ def test_table_results_and_page(folder: Path) -> None:
     assert "<svg" in page
     assert not re.search(r"(src|href)=.https?:", page)
     assert not list(folder.glob(".*")), "nothing half-written is left"
+
+
+def test_its_own_folder_is_written_to_again(folder: Path, tmp_path: Path) -> None:
+    shutil.copy(folder / "results.json", tmp_path)
+    (tmp_path / "report.html").write_text("old", encoding="utf-8")
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), "--steps", "1", "--seeds", "1", "--jobs", "1"])
+    assert result.exit_code == 0, result.output
+    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["seeds"] == [0]
+    assert "<svg" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("results", [None, "{", "[]", '{"title": "of something else"}'])
+def test_a_folder_with_something_else_is_refused(results: str | None, tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("of a model", encoding="utf-8")
+    if results is not None:
+        (tmp_path / "results.json").write_text(results, encoding="utf-8")
+    before = {each.name: each.read_text(encoding="utf-8") for each in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match=r"an empty one, or one of selbo demo, but .* holds 'report.html'"):
+        app(["demo", "--out", str(tmp_path), "--steps", "1"], standalone_mode=False)
+    assert {each.name: each.read_text(encoding="utf-8") for each in tmp_path.iterdir()} == before
 
 
 def test_several_processes_find_the_same(folder: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`selbo demo`: six methods compared on noisy digits, in a table and a report."""
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -28,18 +29,33 @@ def demo(
 
     Example: selbo demo --out demo
     """
-    from selbo.experiments.demo import METHODS, compare
+    from selbo.experiments.demo import METHODS, RESULTS, compare
     from selbo.report import console_table, write_page
 
+    where = device_of(device)
+    refuse_other(out)
     folder = writable_folder(out)
     with progress_bar(total=seeds * len(METHODS) * steps) as advance:
-        results = compare(
-            seeds=seeds, steps=steps, seed=seed, device=device_of(device), jobs=jobs or cores(), report=advance
-        )
-    with replacing(folder / "results.json") as unfinished:
+        results = compare(seeds=seeds, steps=steps, seed=seed, device=where, jobs=jobs or cores(), report=advance)
+    with replacing(folder / RESULTS) as unfinished:
         unfinished.write_text(json.dumps(results, indent=1), encoding="utf-8")
     page = write_page(results, folder / "report.html")
     screen = console()
     screen.print(console_table(results))
     screen.print(f"\n{results['conclusion']}")
     screen.print(f"\nReport: {page}", soft_wrap=True)
+
+
+def refuse_other(folder: Path) -> None:
+    """Stop if a folder holds something that the demonstration did not make."""
+    from selbo.data.table import listed
+    from selbo.experiments.demo import made_here
+
+    if not folder.is_dir():
+        return
+    entries = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
+    if entries and not made_here(folder):
+        raise ValueError(
+            f"`--out` must be a new folder, an empty one, or one of selbo demo, but {os.fspath(folder)!r} holds "
+            f"{listed(entries)}"
+        )
