@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import threading
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.process import BaseProcess
@@ -11,10 +12,12 @@ def end_with_parent() -> None:
     """Have this process end as soon as the one that started it is gone; the initializer of every pool of processes.
 
     A pool tells its processes to end when it is closed. A program that is killed closes nothing: without this they
-    would wait for work for ever, with their memory and that of the GPU.
+    would wait for work for ever, with their memory and that of the GPU. Ctrl-C, which a terminal sends to all of them,
+    ends this process at once and in silence: as an exception it would end a task, and the next one would begin.
     """
     parent = multiprocessing.parent_process()
     if parent is not None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         threading.Thread(target=_wait_and_end, args=(parent,), daemon=True).start()
 
 
