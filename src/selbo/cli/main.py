@@ -3,16 +3,19 @@
 import sys
 from typing import Any, Final
 
+from selbo.interrupts import INTERRUPTED, quiet_imports
+
 BAD_INPUT: Final = 2
 FAILED: Final = 1
-INTERRUPTED: Final = 130
-"""What shells say of a command that was stopped from the keyboard."""
+GOING_ON: Final = (["train"], ["reproduce"], ["data", "get"])
+"""Commands that, given again after an interruption, go on where they stopped."""
 
 
 def main() -> None:
     """Run the command line; exit code 0 if all went well, 2 for bad input, 1 for anything else that failed."""
     try:
-        from selbo.cli.app import app
+        with quiet_imports():
+            from selbo.cli.app import app
     except ModuleNotFoundError as error:
         print_error(f"the command needs the package {error.name!r}: pip install 'selbo[train]'")
         sys.exit(FAILED)
@@ -28,7 +31,8 @@ def main() -> None:
             raise
         sys.exit(explain(error))
     if code == INTERRUPTED:
-        print_error("interrupted; the same command, given again, goes on where it stopped")
+        goes_on = any(sys.argv[1 : 1 + len(words)] == words for words in GOING_ON)
+        print_error("interrupted" + ("; the same command, given again, goes on where it stopped" if goes_on else ""))
     sys.exit(code if isinstance(code, int) else 0)
 
 

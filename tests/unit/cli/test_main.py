@@ -102,13 +102,32 @@ def test_errors_are_one_sentence_without_a_traceback(
         entry.main()
 
 
-def test_an_interruption_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("where", "arguments", "goes_on"),
+    [
+        ("train.device_of", ["train", "a.csv", "--target", "a", "--out", "m"], True),
+        ("reproduce.device_of", ["reproduce", "sst"], True),
+        ("data.left_out", ["data", "get", "mnist"], True),
+        ("data.state", ["data", "list"], False),
+        ("evaluate.device_of", ["evaluate", "m", "a.csv"], False),
+        ("predict.device_of", ["predict", "m", "a.csv"], False),
+        ("demo.device_of", ["demo", "--out", "d"], False),
+    ],
+)
+def test_an_interruption_says_whether_the_command_goes_on(
+    where: str,
+    arguments: list[str],
+    goes_on: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("selbo.cli.evaluate.device_of", stop)
-    assert run(monkeypatch, "evaluate", "m", "a.csv") == 130
-    assert "given again, goes on where it stopped" in capsys.readouterr().err
+    monkeypatch.setattr(f"selbo.cli.{where}", stop)
+    assert run(monkeypatch, *arguments) == 130
+    more = "; the same command, given again, goes on where it stopped" if goes_on else ""
+    assert capsys.readouterr().err == f"selbo: error: interrupted{more}\n"
 
 
 @pytest.mark.parametrize(("text", "expected"), [("128", (128,)), ("64, 32,8", (64, 32, 8))])
