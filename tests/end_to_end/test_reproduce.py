@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from selbo.cli.main import main
+from selbo.data import MissingData
 from selbo.experiments import catalogue, plan, runner
+from selbo.experiments.run_spec import DataSpec, EvaluationSpec
 from selbo.experiments.study import TRACKS
 
 
@@ -166,6 +169,36 @@ def test_wrong_use_is_one_sentence(arguments: tuple[str, ...], message: str, tmp
     assert found.returncode == 2
     assert message in found.stderr
     assert found.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("names", [["sst"], ["scores", "sst"]])
+def test_missing_data_are_told_before_anything_is_written(
+    names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def only_sst(data: DataSpec, _: EvaluationSpec) -> None:
+        if data.name == "sst":
+            raise MissingData("sst is not in the store")
+
+    monkeypatch.setattr(runner, "require", only_sst)
+    monkeypatch.setattr(sys, "argv", ["selbo", "reproduce", *names, "--out", str(tmp_path / "out"), "--device", "cpu"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_data_of_runs_that_are_there_are_not_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*_: object) -> None:
+        raise MissingData
+
+    study = runner.study_of("scores", trial=True)
+    track = study.tracks[0].name
+    runner.reproduce(study, tmp_path, tracks=[track], executor="here", seeds=1)
+    monkeypatch.setattr(runner, "require", nothing)
+    runner.require_data(study, tmp_path, tracks=[track], seeds=1)
+    with pytest.raises(MissingData):
+        runner.require_data(study, tmp_path, tracks=[track], seeds=2)
+    runner.require_data(study, tmp_path, tracks=[track], seeds=2, executor="ray")  # its machines have their own
 
 
 def test_the_list_fits_a_terminal() -> None:

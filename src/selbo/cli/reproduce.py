@@ -13,6 +13,7 @@ from selbo.cli.output import console, cores, note, writable_folder
 
 if TYPE_CHECKING:
     from selbo.experiments.runner import Progress
+    from selbo.experiments.study import Study
 
 EVERYTHING = "all"
 """In the place of a name: all studies."""
@@ -60,6 +61,7 @@ def reproduce(
         raise ValueError(f"`--executor` must be one of {', '.join(EXECUTORS)}, but got {executor!r}")
     where = device_of(device)
     screen = console()
+    studies: list[tuple[Study, Path, list[str]]] = []
     for name in chosen:
         study = runner.study_of(name, trial=smoke)
         known = [each.name for each in study.tracks]
@@ -67,8 +69,12 @@ def reproduce(
         if not wanted:
             note(f"{name} has no track {track}")
             continue
-        folder = writable_folder(out / (f"{name}-smoke" if smoke else name))
-        with live(name) as listener:
+        folder = out / (f"{name}-smoke" if smoke else name)
+        runner.require_data(study, folder, tracks=wanted, seeds=seeds or None, executor=executor)
+        studies.append((study, folder, wanted))
+    for study, folder, wanted in studies:  # only now, when none of them lacks data, is anything written
+        writable_folder(folder)
+        with live(study.name) as listener:
             results = runner.reproduce(
                 study,
                 folder,

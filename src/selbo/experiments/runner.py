@@ -103,6 +103,28 @@ def reproduce(
     return gather(folder)
 
 
+def require_data(
+    study: Study,
+    folder: Path,
+    *,
+    tracks: Sequence[str] | None = None,
+    seeds: int | None = None,
+    executor: str = "processes",
+) -> None:
+    """Stop if `reproduce` with these arguments would lack data; nothing is written.
+
+    Raises:
+        MissingData: If data are not in the store that a run needs which is still to be made.
+    """
+    chosen = tracks or [track.name for track in study.tracks]
+    store, reported = Store(folder), study.seed_range(study.seeds if seeds is None else seeds)
+    run = _Carrying(store, BY_NAME[executor], 1, "cpu", lambda _: None)
+    tuning = [job.spec for job in plan.tuning_jobs(study, chosen)]
+    run.need(tuning, [job.spec for job in plan.final_jobs(study, chosen, reported, {})])
+    if all(store.has(spec) for spec in tuning):
+        run.need([job.spec for job in plan.final_jobs(study, chosen, reported, val_nll(store, study, chosen))])
+
+
 class _Carrying:
     """Runs handed to an executor, and what became of them."""
 
