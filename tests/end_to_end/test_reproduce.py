@@ -187,6 +187,19 @@ def test_missing_data_are_told_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_ray_that_is_not_there_is_told_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    chosen = ["--smoke", "--executor", "ray", "--device", "cpu"]
+    monkeypatch.setattr(sys, "argv", ["selbo", "reproduce", "sst", *chosen, "--out", str(tmp_path / "out")])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert "needs the package ray" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_data_of_runs_that_are_there_are_not_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(*_: object) -> None:
         raise MissingData

@@ -48,7 +48,7 @@ def reproduce(
     Example: selbo reproduce sst --track selbo
     """
     from selbo.experiments import catalogue, runner
-    from selbo.experiments.executors import EXECUTORS
+    from selbo.experiments.executors import EXECUTORS, package_of_ray
     from selbo.experiments.study import TRACKS
 
     chosen = catalogue.names() if names == [EVERYTHING] else names
@@ -59,6 +59,8 @@ def reproduce(
         raise ValueError(f"`--track` must be published, selbo or both, but got {track!r}")
     if executor not in EXECUTORS:
         raise ValueError(f"`--executor` must be one of {', '.join(EXECUTORS)}, but got {executor!r}")
+    if executor == "ray":
+        package_of_ray()
     where = device_of(device)
     screen = console()
     studies: list[tuple[Study, Path, list[str]]] = []

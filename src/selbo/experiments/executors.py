@@ -160,15 +160,21 @@ def code_of(spec: RunSpec) -> Hashable:
     return spec.data, spec.model, _in_the_code(spec.recipe)
 
 
+def package_of_ray() -> Any:
+    """The package, or a sentence that says how to get it."""
+    try:
+        import ray as cluster
+    except ModuleNotFoundError as error:
+        raise ValueError("the executor 'ray' needs the package ray: pip install 'selbo[sweep]'") from error
+    return cluster
+
+
 def ray(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) -> None:
     """Runs on a Ray cluster: the one that is running, or one on this machine.
 
     The folder of the results must be seen by all machines.
     """
-    try:
-        import ray as cluster
-    except ModuleNotFoundError as error:
-        raise ValueError("the executor 'ray' needs the package ray: pip install 'selbo[sweep]'") from error
+    cluster = package_of_ray()
     cluster.init(ignore_reinit_error=True, log_to_driver=False)
     try:
         remote = cluster.remote(do)
