@@ -37,7 +37,7 @@ def is_command() -> bool:
 
 
 def _end(*_: Any) -> None:
-    if multiprocessing.parent_process() is None:  # else that one says it
+    if multiprocessing.current_process().name == "MainProcess":  # else that one says it
         sys.stderr.write("selbo: error: interrupted\n")
         sys.stderr.flush()
     os._exit(INTERRUPTED)  # an exception could be caught by the module that is being imported

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -9,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from selbo import interrupts
 
 SLOW = "import time; print('importing', flush=True); time.sleep(60)"
 SOURCE = Path(__file__).parents[2] / "src"
@@ -48,3 +51,19 @@ def test_a_program_gets_the_exception(arguments: tuple[str, ...], tmp_path: Path
     code, err = interrupted(tmp_path, *arguments)
     assert code == -signal.SIGINT
     assert err.endswith("KeyboardInterrupt\n")
+
+
+@pytest.mark.parametrize(("name", "said"), [("MainProcess", "selbo: error: interrupted\n"), ("SpawnProcess-1", "")])
+def test_only_the_main_process_says_it(
+    name: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr(multiprocessing.current_process(), "name", name)
+    monkeypatch.setattr(os, "_exit", codes.append)
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/selbo", "demo"])
+    before = signal.getsignal(signal.SIGINT)
+    with interrupts.quiet_imports():
+        signal.raise_signal(signal.SIGINT)
+    assert codes == [130]
+    assert capsys.readouterr().err == said
+    assert signal.getsignal(signal.SIGINT) is before

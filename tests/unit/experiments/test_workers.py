@@ -14,7 +14,7 @@ import pytest
 
 from selbo.experiments import workers
 
-KILLED = """
+OWNER = """
 import time
 from selbo.experiments.workers import pool_of
 
@@ -28,18 +28,27 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
-def test_a_pool_ends_when_its_owner_is_killed(tmp_path: Path) -> None:
-    script = tmp_path / "killed.py"
-    script.write_text(KILLED)
-    owner = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, start_new_session=True)
+@pytest.mark.parametrize("how", ["killed", "interrupted"])
+def test_a_pool_ends_with_its_owner(how: str, tmp_path: Path) -> None:
+    script = tmp_path / "owner.py"
+    script.write_text(OWNER)
+    owner = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
         assert owner.stdout is not None
         assert owner.stdout.readline() == "ready\n"
-        owner.kill()
-        owner.communicate(timeout=20)  # until nobody is left who could write: the workers have the same output
+        if how == "killed":
+            owner.kill()
+        else:
+            os.killpg(owner.pid, signal.SIGINT)  # as a terminal does
+        _, err = owner.communicate(timeout=20)  # until nobody is left who could write: workers have the same output
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(owner.pid, signal.SIGKILL)
+    if how == "interrupted":
+        assert err.count("Traceback") == 1, "only the owner says something"
+        assert err.endswith("KeyboardInterrupt\n")
 
 
 def test_a_process_that_nobody_started_is_left_alone() -> None:
