@@ -303,6 +303,39 @@ def test_auto_without_a_belief_has_nothing_to_choose() -> None:
     assert quick(method="elbo", concentration="auto").fit(X, y).concentration_ is None
 
 
+# --- fits that fail ---
+
+
+@pytest.mark.parametrize("failure", [selbo.training.Diverged("not finite"), KeyboardInterrupt()])
+def test_a_fit_that_fails_leaves_the_classifier_as_it_was(
+    failure: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise failure
+
+    X, y = blobs(30)
+    fitted, fresh = quick().fit(X, y), quick()
+    expected, known = fitted.predict_proba(X), dict(vars(fitted))
+    other, labels = blobs(20, classes=2, features=2)
+    monkeypatch.setattr("selbo.estimator.classifier.fit", failing)
+    for each in (fitted, fresh):
+        with pytest.raises(type(failure)):
+            each.fit(pl.DataFrame(other * 100, schema=["a", "b"]), labels)
+    assert vars(fitted) == known
+    np.testing.assert_array_equal(fitted.predict_proba(X), expected)
+    with pytest.raises(NotFittedError):
+        fresh.predict(X)
+
+
+def test_settings_that_are_refused_leave_the_classifier_as_it_was() -> None:
+    X, y = blobs(30)
+    fitted = quick().fit(X, y)
+    expected = fitted.predict(X)
+    with pytest.raises(ValueError, match="`class_fractions` must hold 2 numbers"):
+        fitted.set_params(class_fractions=[0.2, 0.3, 0.5]).fit(X[:, :2], np.array(["a", "b"])[y % 2])
+    np.testing.assert_array_equal(fitted.predict(X), expected)
+
+
 # --- small and odd data ---
 
 

@@ -194,8 +194,18 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X_unlabelled: Features of more rows without labels, shape (more rows, features).
 
         Returns:
-            The classifier.
+            The classifier. If training fails or is interrupted, it is left as it was before.
         """
+        before = dict(vars(self))
+        try:
+            self._fit(X, y, sample_weight, X_unlabelled)
+        except BaseException:  # what was fitted earlier stays whole, and what was not stays unfitted
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, X_unlabelled: Any) -> None:
         self._check_arguments()
         believes = METHODS[self.method].believes
         if X_unlabelled is not None and not believes:
@@ -220,7 +230,6 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = self.steps - trained.result.steps + trained.result.selected_step
         self.loss_curve_ = trained.result.curve[:, 0].numpy()
         self.validation_nll_ = trained.result.val_nll
-        return self
 
     def _trust(self, rows: Rows) -> float:
         """The concentration that was given, or what stands for none."""

@@ -106,7 +106,7 @@ def marked(y: NDArray[Any], marker: Any) -> NDArray[np.bool_]:
             f"{found.sum()} rows have the label -1 and are taken to have none: say unlabelled_label=-1 if that is "
             "meant, or unlabelled_label=False if -1 is a class",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
         return np.asarray(found)
     if not isinstance(marker, (str, Real)) or marker is True:
