@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from selbo.summary.likelihood import SummaryLikelihood, normalise_counts
 from selbo.training.distributed import sum_over_processes
 
+Reduction = Callable[[Tensor], Tensor]
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -72,11 +74,10 @@ class SummaryWatch:
         self.gather = gather
         self._counts: dict[str, Tensor] = {}
         self._values: dict[str, tuple[Tensor, int]] = {}
-        self._before: dict[str, Callable[[Tensor], Tensor] | None] = {}
+        self._links: dict[str, _Link] = {}
         self._hooks = []
         for name, each in self.summaries.items():
-            self._before[name] = each.reduce_counts
-            each.reduce_counts = partial(self._count, name, each.reduce_counts)
+            self._links[name] = each.reduce_counts = _Link(self, name, each.reduce_counts)
             self._hooks.append(each.register_forward_hook(partial(self._value, name)))
 
     def __enter__(self) -> "SummaryWatch":
@@ -88,12 +89,12 @@ class SummaryWatch:
         self.close()
 
     def close(self) -> None:
-        """Leave the summaries as they were; what was seen can still be taken."""
-        for name, function in self._before.items():
-            self.summaries[name].reduce_counts = function
+        """Leave the summaries as they were, beside other watches too; what was seen can still be taken."""
+        for name, link in self._links.items():
+            link.remove_from(self.summaries[name])
         for hook in self._hooks:
             hook.remove()
-        self._before, self._hooks = {}, []
+        self._links, self._hooks = {}, []
 
     def take(self) -> dict[str, Seen]:
         """What went by since the last time, by name: ``summary``, or the place of each if there are several.
@@ -111,9 +112,9 @@ class SummaryWatch:
         self._counts, self._values = {}, {}
         return seen
 
-    def _count(self, name: str, before: Callable[[Tensor], Tensor] | None, counts: Tensor) -> Tensor:
+    def _count(self, name: str, before: Reduction | None, counts: Tensor) -> Tensor:
         """In the place of ``reduce_counts``: (..., R) -> (..., R), over all processes."""
-        if not self.summaries[name].training:
+        if name not in self._links or not self.summaries[name].training:
             return counts if before is None else before(counts)
         if before is not None:
             counts = before(counts)
@@ -127,6 +128,27 @@ class SummaryWatch:
         if summary.training:
             total, number = self._values.get(name, (torch.zeros_like(value.detach().mean()), 0))
             self._values[name] = (total + value.detach().mean(), number + 1)
+
+
+class _Link:
+    """What a watch puts in the place of ``reduce_counts``: one of a chain, if several watch the same summary."""
+
+    def __init__(self, watch: SummaryWatch, name: str, before: Reduction | None) -> None:
+        self.watch, self.name, self.before = watch, name, before
+
+    def __call__(self, counts: Tensor) -> Tensor:
+        return self.watch._count(self.name, self.before, counts)
+
+    def remove_from(self, summary: SummaryLikelihood) -> None:
+        """Out of the chain, wherever in it; a function that somebody else has put in the place since is left there."""
+        if summary.reduce_counts is self:
+            summary.reduce_counts = self.before
+            return
+        later = summary.reduce_counts
+        while isinstance(later, _Link):
+            if later.before is self:
+                later.before = self.before
+            later = later.before
 
 
 def _number_of_processes() -> int:

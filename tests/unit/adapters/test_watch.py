@@ -90,6 +90,37 @@ def test_it_leaves_everything_as_it_was(seed):
     assert not other._forward_hooks
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 0, 1), (2, 1, 0)])
+def test_watches_on_one_summary_may_be_closed_in_any_order(seed, order):
+    def double(counts):
+        return 2 * counts
+
+    term, log_probs = summary(), predictions(seed, 6)
+    term.reduce_counts = double
+    expected = term(log_probs)
+    watches = [SummaryWatch(term) for _ in order]
+    open_ones = set(order)
+    for number in order:
+        assert torch.equal(term(log_probs), expected)
+        assert {i for i, each in enumerate(watches) if each.take()} == open_ones
+        watches[number].close()
+        watches[number].close()  # once more does nothing
+        open_ones.remove(number)
+    assert term.reduce_counts is double
+    assert not term._forward_hooks
+
+
+def test_a_reduction_that_came_later_is_left_alone(seed):
+    term = summary()
+    watch = SummaryWatch(term)
+    inner = term.reduce_counts
+    later = term.reduce_counts = lambda counts: inner(2 * counts)
+    watch.close()
+    assert term.reduce_counts is later
+    term(predictions(seed, 6))
+    assert watch.take() == {}
+
+
 def test_a_reduction_of_the_users_own_is_kept(seed):
     calls, term = [], summary()
     term.reduce_counts = lambda counts: calls.append(1) or counts.flip(-1)
