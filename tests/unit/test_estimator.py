@@ -268,6 +268,33 @@ def test_every_method_predicts(method: str) -> None:
     assert (mutual_information.max() > 1e-8) == (METHODS[method].bayesian or method == "evidential")
 
 
+@pytest.mark.parametrize("fractions", [None, {"ill": 0.1, "healthy": 0.9}])
+def test_an_accuracy_below_that_of_a_constant_answer_is_doubted(fractions: dict[str, float] | None) -> None:
+    X, _ = blobs(40)
+    y = np.array(["healthy", "ill"])[(np.arange(40) % 10 == 0).astype(int)]
+    with pytest.warns(
+        UserWarning, match=r"^Always saying “healthy” would be right in 90 % of cases, .* accuracy of 80 %: one"
+    ) as seen:
+        quick(accuracy=0.8, class_fractions=fractions).fit(X, y)
+    assert [each.filename for each in seen] == [__file__]
+    quick(accuracy=0.896, class_fractions=fractions).fit(X, y)  # rounded
+    quick(accuracy=0.8, class_fractions=fractions, method="elbo").fit(X, y)  # not used
+
+
+def test_many_classes_are_not_seen_beside_an_accuracy() -> None:
+    X, y = np.random.default_rng(0).normal(size=(63, 2)), np.arange(63) % 21
+    stated = {"class_fractions": [0.2] + [0.04] * 20}
+    with pytest.warns(
+        UserWarning, match=r"^With `accuracy` and 21 classes, .* give partition=selbo\.ClassRegions\(21\)"
+    ):
+        found = quick(accuracy=0.7, **stated).fit(X, y)
+    assert isinstance(found.summary_.partition, selbo.ConfidenceBins)
+    for settings in ({**stated, "accuracy": 0.7, "partition": selbo.ClassRegions(21)}, stated):
+        seeing = quick(**settings).fit(X, y)
+        np.testing.assert_allclose(seeing.summary_.s0.numpy(), stated["class_fractions"], atol=1e-6)
+    quick(accuracy=0.7).fit(X, y)  # nothing said of classes
+
+
 # --- rows that are held out ---
 
 
@@ -388,6 +415,16 @@ def test_no_hidden_layer_is_a_linear_classifier() -> None:
         ({"class_fractions": [0.5, 0.5, 0.5]}, r"`class_fractions` must sum to 1"),
         ({"partition": selbo.ScoreBins.equal(4)}, r"`partition` speaks of 2 classes, but `y` holds 3: \[0, 1, 2\]"),
         ({"partition": selbo.CornerShells(3)}, r"`partition` is CornerShells, but nothing was said of how sure"),
+        ({"partition": 5}, r"`partition` must be a partition such as selbo\.ScoreBins\.equal\(10\), but got 5"),
+        ({"partition": selbo.ScoreBins}, r"`partition` must be a partition such as .*, but got <class"),
+        ({"class_fractions": 0.5}, r"`class_fractions` must be a list of numbers or a mapping .*, but got 0\.5"),
+        ({"class_fractions": np.array(0.5)}, r"`class_fractions` must be a list of numbers or a mapping"),
+        ({"class_fractions": iter([0.2, 0.3, 0.5])}, r"`class_fractions` must be a list .*, but got <list_iterator"),
+        ({"accuracy": "0.9"}, r"`accuracy` must be a number, but got '0\.9'"),
+        ({"accuracy": 0.3}, r"`accuracy` must lie strictly between 0.333333 and 1"),
+        ({"early_stopping": "no"}, r"`early_stopping` must be True or False, but got 'no'"),
+        ({"hidden": 128}, r"`hidden` must be a list of widths such as \(128,\), but got 128"),
+        ({"hidden": "64"}, r"`hidden` must be a list of widths such as \(128,\), but got '64'"),
         ({"hidden": (0,)}, r"`hidden` must be a whole number of at least 1"),
         ({"steps": 0}, r"`steps` must be a whole number of at least 1"),
         ({"prior_std": -1}, r"`prior_std` must be a finite number greater than 0"),
@@ -409,6 +446,12 @@ def test_bad_data_are_refused() -> None:
         quick().fit(X, y, -np.ones(20))
     with pytest.raises(ValueError, match="zero"):
         quick().fit(X, y, np.zeros(20))
+    for weight in (1e-300, 1e300):
+        with pytest.raises(ValueError, match=r"`sample_weight` must add up to between 1e-30 and 1e\+30 in each class"):
+            quick().fit(X, y, np.full(20, weight))
+    for label in (None, 7):
+        with pytest.raises(ValueError, match=rf"`y` must hold labels of one kind, .*, but holds \['a', {label}\]"):
+            quick().fit(X, np.array(["a", label, "b", "a"] * 5, dtype=object))
     with pytest.raises(ValueError, match="too far from those in training"):
         quick().fit(X, y).predict(X * 1e200)
 

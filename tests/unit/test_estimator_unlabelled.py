@@ -87,13 +87,38 @@ def test_minus_one_may_be_a_class() -> None:
     assert quick().fit(X, np.array(["-1", "a", "b"])[y + 1]).classes_.tolist() == ["-1", "a", "b"]
 
 
-def test_a_marker_that_marks_nothing_changes_nothing() -> None:
+def test_a_marker_that_marks_nothing_changes_nothing_but_warns() -> None:
     X, y, _, _ = places()
-    plain = quick().fit(X, y)
-    for marker in (-1, "unknown"):
-        other = quick(unlabelled_label=marker).fit(X, y)
+    for marker, labels in ((-1, y), ("unknown", np.array(["a", "b"])[y])):
+        plain = quick().fit(X, labels)
+        with pytest.warns(UserWarning, match=rf"^No label in `y` is {marker!r}, which `unlabelled_label` says") as seen:
+            other = quick(unlabelled_label=marker).fit(X, labels)
+        assert seen[0].filename == __file__
         assert (other.n_unlabelled_, other.concentration_) == (0, SURE)
         np.testing.assert_array_equal(plain.predict_proba(X), other.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    ("marker", "names"), [("-1", [0, 1]), ("unknown", [False, True]), (-1, ["a", "b"]), (-1.0, [b"a", b"b"])]
+)
+def test_a_marker_of_another_kind_than_the_labels_is_refused(marker: Any, names: list[Any]) -> None:
+    X, y, _, _ = places()
+    kind = "a text" if isinstance(marker, str) else "a number"
+    with pytest.raises(ValueError, match=rf"^`unlabelled_label` must be of the kind .*, but {marker!r} is {kind}$"):
+        quick(unlabelled_label=marker).fit(X, np.array(names)[y])
+
+
+def test_false_of_numpy_is_false() -> None:
+    X, y = joined(-1)
+    assert quick(unlabelled_label=np.False_).fit(X, y).classes_.tolist() == [-1, 0, 1]
+
+
+def test_rows_of_weight_zero_say_nothing_about_the_convention() -> None:
+    X, y = joined(-1)
+    without = quick().fit(X, y, (y != -1).astype(float))  # no warning: no row that counts has the label -1
+    assert (without.classes_.tolist(), without.n_unlabelled_) == ([0, 1], 0)
+    two = quick().fit(X, y, (y != 0).astype(float))  # -1 and 1 are two classes
+    assert (two.classes_.tolist(), two.n_unlabelled_) == ([-1, 1], 0)
 
 
 def test_data_frames() -> None:
@@ -116,7 +141,7 @@ def test_grid_search_with_folds_that_score_labelled_rows() -> None:
         for _, test in StratifiedKFold(2).split(labelled, y[labelled])
     ]
     search = GridSearchCV(
-        quick(unlabelled_label=-1), {"accuracy": [0.8, 0.9]}, cv=folds, scoring="neg_log_loss", error_score="raise"
+        quick(unlabelled_label=-1), {"accuracy": [0.85, 0.9]}, cv=folds, scoring="neg_log_loss", error_score="raise"
     ).fit(X, y)
     assert search.best_estimator_.n_unlabelled_ == 60
     assert clone(search.best_estimator_).unlabelled_label == -1
@@ -231,7 +256,9 @@ def test_what_is_refused_in_a_sentence() -> None:
         quick(unlabelled_label=-1).fit(all_rows, labels, (labels == -1).astype(float))
     with pytest.raises(ValueError, match="`y` must hold at least 2 classes, but holds 1 class only, 0"):
         quick(unlabelled_label=-1).fit(all_rows, np.minimum(labels, 0))
-    with pytest.raises(
-        ValueError, match=r"^`unlabelled_label` must be a label such as -1 or 'unknown', or False, but got \[-1\]$"
-    ):
-        quick(unlabelled_label=[-1]).fit(X, y)
+    for marker, shown in (([-1], r"\[-1\]"), (float("nan"), "nan"), (True, "True"), (np.True_, r"np\.True_")):
+        with pytest.raises(
+            ValueError,
+            match=rf"^`unlabelled_label` must be a label such as -1 or 'unknown', or False, but got {shown}$",
+        ):
+            quick(unlabelled_label=marker).fit(X, y)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from selbo.elicit.pictures import parameters_of
 from selbo.elicit.state import SMALLEST_DRAWN, State, labels_of
+from selbo.objectives.methods import below_guessing
 from selbo.summary.beliefs import Belief
 from selbo.summary.partitions import Partition
 from selbo.summary.ranges import accuracy_range, class_ranges
@@ -27,7 +28,7 @@ MOST_NAMED: Final = 3
 
 def warnings_of(state: State, partition: Partition, belief: Belief, s0: Array) -> list[str]:
     """Everything that a user should think about once more."""
-    found = [_below_guessing(state)]
+    found = [below_guessing(state.accuracy, state.shares, state.labels)]
     parameters = parameters_of(belief)
     if parameters is not None:
         found.append(_mean_against_fraction(state, parameters))
@@ -42,17 +43,6 @@ def warnings_of(state: State, partition: Partition, belief: Belief, s0: Array) -
         )
     found.append(_little_mass(state, partition, s0))
     return [text for text in found if text]
-
-
-def _below_guessing(state: State) -> str:
-    likeliest = int(np.argmax(state.shares))
-    share = state.shares[likeliest]
-    if state.accuracy > share:
-        return ""
-    return (
-        f"Always saying “{state.labels[likeliest]}” would be right in {100 * share:.3g} % of cases, which is no "
-        f"less than the expected accuracy of {100 * state.accuracy:.3g} %: one of the two numbers cannot be meant."
-    )
 
 
 def _mean_against_fraction(state: State, parameters: Array) -> str:

@@ -77,6 +77,8 @@ def _classifier(state: State, belief: Belief) -> tuple[str, str]:
     if state.source == "expect" and (state.regions == "classes" or _taken_by_train(state)):
         arguments = [] if state.regions == "classes" else [f"accuracy={state.accuracy!r}"]
         arguments.append(f"class_fractions={_fractions(state)}")
+        if state.regions != "classes" and state.classes > TRAIN_CORNERS:  # else it warns that these see no class
+            arguments.append(f"partition={_partition(state)}")
     elif list(state.names) != sorted(state.names):
         return "", "SummaryClassifier has its classes in sorted order: list them so here, or use the Python above."
     else:

@@ -1,17 +1,17 @@
 """The scikit-learn face: a classifier for tables of numbers that is told what its predictions should look like."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from selbo import checks
 from selbo.data.splits import stratified_split
 from selbo.estimator.rows import Rows, few_threads
+from selbo.estimator.settings import check_settings, class_fractions, doubts
 from selbo.evaluation.predict import Prediction
 from selbo.evaluation.predict import predict as posterior_predict
 from selbo.models import MLP
@@ -200,13 +200,13 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         try:
             self._fit(X, y, sample_weight, X_unlabelled)
         except BaseException:  # what was fitted earlier stays whole, and what was not stays unfitted
-            vars(self).clear()
-            vars(self).update(before)
+            self.__dict__.clear()
+            self.__dict__.update(before)
             raise
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, X_unlabelled: Any) -> None:
-        self._check_arguments()
+        check_settings(self)
         believes = METHODS[self.method].believes
         if X_unlabelled is not None and not believes:
             raise ValueError(
@@ -217,7 +217,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         self.n_unlabelled_ = 0 if rows.unlabelled is None else len(rows.unlabelled)
         self._seed = self._draw_seed()
-        fractions = self._fractions(rows)
+        fractions = class_fractions(self, self.classes_, rows)
+        for doubt in doubts(self, self.classes_, fractions):
+            warnings.warn(doubt, UserWarning, stacklevel=3)
         with few_threads(rows, self.hidden, self.batch_size):
             if not believes:
                 trained = self._train(*self._divided(rows), fractions, None)
@@ -308,43 +310,6 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             seed=derive(self._seed, "training", method),
             progress=False,
         )
-
-    def _check_arguments(self) -> None:
-        checks.one_of("method", self.method, METHODS)
-        if isinstance(self.concentration, str):
-            checks.one_of("concentration", self.concentration, ("auto",))
-        elif self.concentration is not None:
-            checks.positive("concentration", self.concentration)
-        if self.belief is not None and (self.accuracy is not None or self.class_fractions is not None):
-            raise ValueError("`belief` cannot be given together with `accuracy` or `class_fractions`: choose one")
-        for width in self.hidden:
-            checks.whole("hidden", width, at_least=1)
-        for name in ("steps", "batch_size", "draws"):
-            checks.whole(name, getattr(self, name), at_least=1)
-        for name in ("learning_rate", "prior_std"):
-            checks.positive(name, getattr(self, name))
-        checks.non_negative("kl_weight", self.kl_weight)
-        checks.fraction("validation_fraction", self.validation_fraction, low=0, high=1)
-
-    def _fractions(self, rows: Rows) -> list[float]:
-        """Fraction of each class: as stated, or that of the training rows."""
-        count, given = len(self.classes_), self.class_fractions
-        if self.partition is not None and self.partition.num_classes != count:
-            raise ValueError(
-                f"`partition` speaks of {self.partition.num_classes} classes, but `y` holds {count}: "
-                f"{self.classes_.tolist()}"
-            )
-        if given is None:
-            counts = torch.bincount(rows.labels, rows.weights, minlength=count).double()
-            return [float(each) for each in counts / counts.sum()]
-        classes = self.classes_.tolist()
-        if isinstance(given, Mapping):
-            if set(given) != set(classes):
-                raise ValueError(f"`class_fractions` must name the classes {classes}, but names {list(given)}")
-            given = [given[each] for each in classes]
-        if len(given) != count:
-            raise ValueError(f"`class_fractions` must hold {count} numbers, for {classes}, but holds {len(given)}")
-        return list(checks.simplex("class_fractions", given))
 
     def _draw_seed(self) -> int:
         if self.random_state is None:

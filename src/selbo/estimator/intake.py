@@ -21,6 +21,9 @@ Numbers = NDArray[np.float64]
 CONVENTION: Final = -1
 """Label of a row that has none, in the semi-supervised classifiers of scikit-learn."""
 
+LARGEST_TOTAL: Final = 1e30
+"""Of the weights of a class, and one over the smallest: within what a number of single precision can hold."""
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -70,9 +73,10 @@ def take_in(
     X, y = validate_data(estimator, X, y, dtype=np.float64)
     weights = _weights(sample_weight, X)
     counted = np.ones(len(y), dtype=bool) if weights is None else weights > 0
-    labelled = counted & ~marked(y, marker)
+    labelled = counted & ~marked(y, marker, counted)
     if not labelled.any():
         raise ValueError(f"`y` must hold a label in some row that counts, but all rows are marked by {marker!r}")
+    _comparable(y[labelled])
     check_classification_targets(y[labelled])
     classes, numbers = np.unique(y[labelled], return_inverse=True)
     if len(classes) < 2:
@@ -82,6 +86,8 @@ def take_in(
         others.append(_more(estimator, X_unlabelled, X.shape[1]))
     unlabelled = np.concatenate(others) if others else X[:0]
     kept = None if weights is None else weights[labelled]
+    if kept is not None:
+        _computable(kept, classes, numbers)
     every = None if kept is None else np.concatenate([kept, np.ones(len(unlabelled))])
     scale = Scale.of(np.concatenate([X[labelled], unlabelled]), every)
     rows = Rows(
@@ -93,14 +99,14 @@ def take_in(
     return Taken(rows, classes, scale)
 
 
-def marked(y: NDArray[Any], marker: Any) -> NDArray[np.bool_]:
-    """Which labels say that there is none."""
+def marked(y: NDArray[Any], marker: Any, counted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which labels say that there is none; the convention is looked for in the rows that count."""
     nowhere = np.zeros(len(y), dtype=bool)
-    if marker is False:
+    if isinstance(marker, (bool, np.bool_)) and not marker:
         return nowhere
     if marker is None:
-        found = nowhere if y.dtype.kind not in "if" else y == CONVENTION
-        if not found.any() or len(np.unique(y[~found])) < 2:  # -1 and 1 are two classes
+        found = nowhere if y.dtype.kind not in "if" else (y == CONVENTION) & counted
+        if not found.any() or len(np.unique(y[counted & ~found])) < 2:  # -1 and 1 are two classes
             return nowhere
         warnings.warn(
             f"{found.sum()} rows have the label -1 and are taken to have none: say unlabelled_label=-1 if that is "
@@ -109,9 +115,45 @@ def marked(y: NDArray[Any], marker: Any) -> NDArray[np.bool_]:
             stacklevel=5,
         )
         return np.asarray(found)
-    if not isinstance(marker, (str, Real)) or marker is True:
+    is_text = isinstance(marker, str)
+    if not is_text and (not isinstance(marker, Real) or marker is True or np.isnan(float(marker))):
         raise ValueError(f"`unlabelled_label` must be a label such as -1 or 'unknown', or False, but got {marker!r}")
-    return np.array([each == marker for each in y.tolist()])
+    labels = y.tolist()
+    if not any(isinstance(each, str if is_text else Real) for each in labels):
+        came = "a text" if is_text else "a number"
+        raise ValueError(
+            f"`unlabelled_label` must be of the kind of the labels in `y`, such as {labels[0]!r}, "
+            f"but {marker!r} is {came}"
+        )
+    said = np.array([each == marker for each in labels])
+    if not said.any():
+        warnings.warn(
+            f"No label in `y` is {marker!r}, which `unlabelled_label` says that rows without label have: all rows are "
+            "taken to have one",
+            UserWarning,
+            stacklevel=5,
+        )
+    return said
+
+
+def _comparable(labels: NDArray[Any]) -> None:
+    """Refuse labels that cannot be put in an order, such as None among texts."""
+    kinds: dict[str, Any] = {}
+    for each in labels.tolist() if labels.dtype.kind == "O" else []:
+        kind = "number" if isinstance(each, Real) else "text" if isinstance(each, str) else type(each).__name__
+        kinds.setdefault(kind, each)
+    if len(kinds) > 1:
+        raise ValueError(f"`y` must hold labels of one kind, all numbers or all texts, but holds {[*kinds.values()]}")
+
+
+def _computable(weights: Numbers, classes: NDArray[Any], numbers: NDArray[np.intp]) -> None:
+    """Refuse weights that add up to next to nothing, or to more than can be computed with."""
+    for label, total in zip(classes.tolist(), np.bincount(numbers, weights), strict=True):
+        if not 1 / LARGEST_TOTAL <= total <= LARGEST_TOTAL:
+            raise ValueError(
+                f"`sample_weight` must add up to between {1 / LARGEST_TOTAL:g} and {LARGEST_TOTAL:g} in each class, "
+                f"but those of class {label!r} add up to {total:g}"
+            )
 
 
 def _weights(sample_weight: Any, X: Numbers) -> Numbers | None:

@@ -125,3 +125,30 @@ def summary_for(
             )
         return SummaryLikelihood(partition or ClassRegions(count), Masses(class_fractions), concentration)
     return SummaryLikelihood(partition or partition_for(count), belief, concentration)
+
+
+def below_guessing(
+    accuracy: float, class_fractions: Sequence[float], labels: Sequence[object], *, tolerance: float = 0.0
+) -> str:
+    """A sentence if always saying the most frequent class would be as accurate as what was stated; else none.
+
+    Args:
+        accuracy: How accurate anyone can be, as stated.
+        class_fractions: Fraction of each class, shape (K,).
+        labels: Name of each class.
+        tolerance: How far the accuracy may lie below the largest fraction.
+
+    Example:
+        >>> below_guessing(0.8, [0.9, 0.1], ["healthy", "ill"])[:54]
+        'Always saying “healthy” would be right in 90 % of case'
+        >>> below_guessing(0.95, [0.9, 0.1], ["healthy", "ill"])
+        ''
+    """
+    share = max(class_fractions)
+    likeliest = labels[list(class_fractions).index(share)]
+    if accuracy > share - tolerance:
+        return ""
+    return (
+        f"Always saying “{likeliest}” would be right in {100 * share:.3g} % of cases, which is no less than the "
+        f"expected accuracy of {100 * accuracy:.3g} %: one of the two numbers cannot be meant."
+    )

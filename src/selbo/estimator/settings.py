@@ -1,0 +1,92 @@
+"""What the classifier was told, checked: each argument by itself, and against the classes of the labels."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from selbo import checks
+from selbo.estimator.rows import Rows
+from selbo.objectives.methods import METHODS, MOST_CORNERS, below_guessing
+from selbo.summary.partitions import Partition
+
+ROUNDING: Final = 0.005
+"""Difference of an accuracy from a share that nobody means: half a percentage point."""
+
+
+def check_settings(told: Any) -> None:
+    """Refuse arguments of a `SummaryClassifier` that are wrong whatever the data are."""
+    checks.one_of("method", told.method, METHODS)
+    if isinstance(told.concentration, str):
+        checks.one_of("concentration", told.concentration, ("auto",))
+    elif told.concentration is not None:
+        checks.positive("concentration", told.concentration)
+    if told.belief is not None and (told.accuracy is not None or told.class_fractions is not None):
+        raise ValueError("`belief` cannot be given together with `accuracy` or `class_fractions`: choose one")
+    if told.partition is not None and not isinstance(told.partition, Partition):
+        raise ValueError(
+            f"`partition` must be a partition such as selbo.ScoreBins.equal(10), but got {told.partition!r}"
+        )
+    if told.class_fractions is not None and not _is_list(told.class_fractions):
+        raise ValueError(
+            "`class_fractions` must be a list of numbers or a mapping from label to number, "
+            f"but got {told.class_fractions!r}"
+        )
+    if isinstance(told.hidden, Mapping) or not _is_list(told.hidden):
+        raise ValueError(f"`hidden` must be a list of widths such as (128,), but got {told.hidden!r}")
+    for width in told.hidden:
+        checks.whole("hidden", width, at_least=1)
+    for name in ("steps", "batch_size", "draws"):
+        checks.whole(name, getattr(told, name), at_least=1)
+    for name in ("learning_rate", "prior_std"):
+        checks.positive(name, getattr(told, name))
+    checks.non_negative("kl_weight", told.kl_weight)
+    checks.fraction("validation_fraction", told.validation_fraction, low=0, high=1)
+    if not isinstance(told.early_stopping, (bool, np.bool_)):
+        raise ValueError(f"`early_stopping` must be True or False, but got {told.early_stopping!r}")
+
+
+def _is_list(value: Any) -> bool:
+    """Whether a value holds others, as many as it says, in an order."""
+    if isinstance(value, (str, bytes, set, frozenset)):
+        return False
+    try:
+        return len(value) == len(list(value))
+    except TypeError:
+        return False
+
+
+def class_fractions(told: Any, classes: NDArray[Any], rows: Rows) -> list[float]:
+    """Fraction of each class: as stated, or that of the training rows."""
+    count, names, given = len(classes), classes.tolist(), told.class_fractions
+    if told.partition is not None and told.partition.num_classes != count:
+        raise ValueError(f"`partition` speaks of {told.partition.num_classes} classes, but `y` holds {count}: {names}")
+    if given is None:
+        counts = torch.bincount(rows.labels, rows.weights, minlength=count).double()
+        return [float(each) for each in counts / counts.sum()]
+    if isinstance(given, Mapping):
+        if set(given) != set(names):
+            raise ValueError(f"`class_fractions` must name the classes {names}, but names {list(given)}")
+        given = [given[each] for each in names]
+    if len(given) != count:
+        raise ValueError(f"`class_fractions` must hold {count} numbers, for {names}, but holds {len(given)}")
+    return list(checks.simplex("class_fractions", given))
+
+
+def doubts(told: Any, classes: NDArray[Any], fractions: Sequence[float]) -> list[str]:
+    """Warnings, a sentence each, on what was stated and cannot be meant, or has no effect."""
+    if told.accuracy is None or not METHODS[told.method].believes:
+        return []
+    accuracy, count = checks.positive("accuracy", told.accuracy), len(classes)
+    if accuracy <= 1 / count:
+        return []  # will be refused
+    found = [below_guessing(accuracy, fractions, classes.tolist(), tolerance=ROUNDING)]
+    if told.class_fractions is not None and told.partition is None and count > MOST_CORNERS:
+        found.append(
+            f"With `accuracy` and {count} classes, more than {MOST_CORNERS}, the summary speaks of confidence alone "
+            f"and sees no class, so that `class_fractions` are not used: give "
+            f"partition=selbo.ClassRegions({count}) or no `accuracy` to state them"
+        )
+    return [text for text in found if text]
