@@ -20,12 +20,23 @@ SUM_TOLERANCE: Final = 0.02
 
 NUMBER: Final = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 PAIR: Final = re.compile(rf"(?:(?P<name>.*?)[\s,;:=|]+)?(?P<count>{NUMBER})")
-THOUSANDS: Final = re.compile(r".*\D\s\d{1,3}(?:,\d{3})+")
+ENDS_WITH_NUMBER: Final = re.compile(rf"(?P<stem>.*?)[\s,;:=|]+(?P<number>{NUMBER})")
+"""A name such as “class 0”, or the first part of a count such as 62,5 or 1 234."""
+
+THOUSANDS: Final = re.compile(r"\d{1,3}[\s,]\d{3}")
+DECIMALS: Final = re.compile(r"\d+,\d+")
 LONGEST_LINE: Final = 200
 """Of pasted counts; longer ones are something else."""
 
 FOOTNOTE: Final = re.compile(r"(?:Name|dtype|Length):.*")
 """A last line that pandas prints below its counts."""
+
+HEADING: Final = re.compile(
+    r"counts?|numbers?|n|freq|frequency|frequencies|totals?|sizes?|cases|samples|rows|examples|support|"
+    r"shares?|fractions?|proportions?|percent|percentages?",
+    re.IGNORECASE,
+)
+"""Last word of a line above counts; without one of them, a line without a count is a class whose count is missing."""
 
 
 # --- label counts ---
@@ -41,9 +52,12 @@ def read_counts(text: str) -> dict[str, Any]:
         {'names': ['healthy', 'ill'], 'fractions': [0.75, 0.25], 'total': 100.0}
     """
     items = [item for line in text.splitlines() for item in _items(line, alone=len(text.strip().splitlines()) == 1)]
-    items = [item for item in items if item and not FOOTNOTE.fullmatch(item)]
-    if items and not any(character.isdigit() for character in items[0]):
-        items = items[1:]  # a heading
+    lines = [item for item in items if item]
+    items = [item for item in lines if not FOOTNOTE.fullmatch(item)]
+    if items and _is_heading(items[0], footnote=len(items) < len(lines)):
+        items = items[1:]
+    if not any(character.isdigit() for item in items for character in item):
+        items = []
     if len(items) < 2:
         raise RefusedError(
             "Paste at least two counts, one class a line, such as “healthy 812” and “ill 203”.", "counts"
@@ -53,11 +67,12 @@ def read_counts(text: str) -> dict[str, Any]:
             f"This page takes up to {MOST_CLASSES} classes, but {len(items)} counts were pasted.", "counts"
         )
     names, counts = zip(*(_pair(item) for item in items), strict=True)
+    _refuse_two_readings(items, names)
     total = sum(counts)
     if not math.isfinite(total):
         raise RefusedError("The counts are too large to be added.", "counts")
     return {
-        "names": list(names) if all(names) else [],
+        "names": [name.strip("\"'") for name in names] if all(names) else [],
         "fractions": [count / total for count in counts],
         "total": total,
     }
@@ -68,6 +83,9 @@ def _items(line: str, *, alone: bool) -> list[str]:
         return [_bare(line)]
     inner = _bare(line.removeprefix("Counter"))
     if re.fullmatch(rf"{NUMBER}(?:[\s,;]+{NUMBER})*", inner):
+        signs = {(sign.strip(), sign[-1].isspace()) for sign in re.findall(r"[\s,;]+", inner)}
+        if len(signs) > 1:  # 62,5 37,5 or 1,234, 5,678
+            raise _two_readings(inner)
         return re.split(r"[\s,;]+", inner)
     return [_bare(part) for part in re.split(r"[,;]", inner)]
 
@@ -76,9 +94,48 @@ def _bare(text: str) -> str:
     return text.strip().strip("{}()[]").strip().rstrip(",;").strip()
 
 
+def _is_heading(item: str, *, footnote: bool) -> bool:
+    """Whether a first line is one: “class count”, or the name of a column above counts as pandas prints them."""
+    words = re.split(r"[\s,;:=|]+", item)
+    if any(character.isdigit() for character in item):
+        return False
+    return HEADING.fullmatch(words[-1].strip("\"'")) is not None or (footnote and len(words) == 1)
+
+
+def _refuse_two_readings(items: list[str], names: tuple[str, ...]) -> None:
+    """No count may be half in a name: 62,5 and 1 234 look like “class 0,60” and “class 0 60”, which have one stem."""
+    if any(names) and not all(names):
+        raise RefusedError(
+            "Either every count has the name of a class or none has, but one without is "
+            f"{_shown(items[names.index('')])}.",
+            "counts",
+        )
+    ends = [ENDS_WITH_NUMBER.fullmatch(name) for name in names]
+    stems = {None if end is None else end["stem"] for end in ends}
+    if any(ends) and (len(stems) > 1 or len(set(names)) < len(names)):
+        raise _two_readings(next(item for item, end in zip(items, ends, strict=True) if end))
+    if all(name.isdecimal() for name in names) and any(names):
+        decimals = math.fsum(float(item.replace(",", ".")) for item in items if DECIMALS.fullmatch(item))
+        numbered = sorted(map(int, names)) in [list(range(first, first + len(names))) for first in (0, 1)]
+        if (
+            len(set(names)) < len(names)
+            or any(abs(decimals - whole) <= SUM_TOLERANCE * whole for whole in (1, 100))
+            or (all(THOUSANDS.fullmatch(item) for item in items) and not numbered)
+        ):
+            raise _two_readings(items[0])
+
+
+def _two_readings(item: str) -> RefusedError:
+    return RefusedError(
+        f"Counts must be written such as 62.5 or 1234, without separators, but {_shown(item)} can be read in two ways: "
+        "put a name that ends with a number in quotes.",
+        "counts",
+    )
+
+
 def _pair(item: str) -> tuple[str, float]:
     found = PAIR.fullmatch(item) if len(item) <= LONGEST_LINE else None
-    if found is None or THOUSANDS.fullmatch(item):
+    if found is None:
         raise RefusedError(
             f"Each line must end with a count such as 1234, without separators, but one is {_shown(item)}.", "counts"
         )
@@ -87,7 +144,7 @@ def _pair(item: str) -> tuple[str, float]:
         raise RefusedError(
             f"Every count must be above 0, but one line is {_shown(item)}: leave the class out.", "counts"
         )
-    return (found["name"] or "").strip().strip("\"'"), count
+    return (found["name"] or "").strip(), count
 
 
 # --- scores ---
@@ -134,7 +191,7 @@ def read_scores(content: bytes, num_classes: int) -> Array:
     except csv.Error as error:
         raise RefusedError(f"The file cannot be read as CSV: {error}.", "file") from None
     decimal_comma = separator != ","
-    if rows and any(_value(cell, decimal_comma) is None for cell in rows[0][1]):
+    if rows and (any(_value(cell, decimal_comma) is None for cell in rows[0][1]) or _is_numbering(rows)):
         rows = rows[1:]  # a heading
     if not rows:
         raise RefusedError("The file holds no predictions: one row each is expected.", "file")
@@ -159,6 +216,17 @@ def read_scores(content: bytes, num_classes: int) -> Array:
             "file",
         )
     return np.asarray(values / sums)
+
+
+def _is_numbering(rows: list[tuple[int, list[str]]]) -> bool:
+    """Whether the first row is 0, 1, ..., K - 1, the heading that pandas writes above columns without names.
+
+    Up to two columns it could be a prediction too: it is one if another row is written in whole numbers as well.
+    """
+    (_, first), *others = rows
+    if [cell.strip() for cell in first] != [str(k) for k in range(len(first))] or not others:
+        return False
+    return len(first) > 2 or not any(cell.strip() in ("0", "1") for _, row in others for cell in row)
 
 
 def _probabilities(line: int, row: list[str], width: int, decimal_comma: bool) -> list[float]:

@@ -26,6 +26,17 @@ from selbo.summary.partitions import CornerShells
         ("healthy=60, ill=30, dead=10", ["healthy", "ill", "dead"]),
         ("class 0 60\nclass 1 30\nclass 2 10", ["class 0", "class 1", "class 2"]),
         ("0,60\n1,30\n2,10", ["0", "1", "2"]),
+        ("class count\nhealthy 60\nill 30\ndead 10", ["healthy", "ill", "dead"]),
+        ('"label";"N"\nhealthy;60\nill;30\ndead;10', ["healthy", "ill", "dead"]),
+        ("diagnosis\nhealthy    60\nill    30\ndead    10\nName: count, dtype: int64", ["healthy", "ill", "dead"]),
+        ("type 1,60\ntype 2,30\ntype 3,10", ["type 1", "type 2", "type 3"]),
+        ("type 1 600\ntype 2 300\ntype 3 100", ["type 1", "type 2", "type 3"]),
+        ('"covid 19",60\nflu,30\n"type 2": 10', ["covid 19", "flu", "type 2"]),
+        ("0 600\n1 300\n2 100", ["0", "1", "2"]),
+        ("0,60\n1,30\nother,10", ["0", "1", "other"]),
+        ("62.4 31.2 10.4", []),
+        ("healthy 62.4\nill 31.2\ndead 10.4", ["healthy", "ill", "dead"]),
+        ("60;30;10", []),
         ("60\n30\n10", []),
         ("60 30 10", []),
         ("60, 30, 10", []),
@@ -50,6 +61,30 @@ def test_counts(text: str, names: list[str]) -> None:
         ("healthy 3\nill nan", "must end with a count"),
         ("healthy 3\nill 1e999", "above 0"),
         ("healthy 3\nill 1,234", "without separators"),
+        ("healthy 62,5\nill 37,5", "'healthy 62,5' can be read in two ways"),
+        ("healthy: 62,5\nill: 37,5", "'healthy: 62,5' can be read in two ways"),
+        ("healthy;62,5\nill;37,5", "'healthy;62,5' can be read in two ways"),
+        ("healthy 62,5\nill 37", "'healthy 62,5' can be read in two ways"),
+        ("healthy=62,5; ill=37,5", "one without is '5'"),
+        ("healthy=1,234, ill=567", "one without is '234'"),
+        ("healthy,1,234\nill,203", "'healthy,1,234' can be read in two ways"),
+        ("healthy: 1 234\nill: 203", "'healthy: 1 234' can be read in two ways"),
+        ("healthy 1 234\nill 2 345", "'healthy 1 234' can be read in two ways"),
+        ("ill 203\nhealthy 1\u202f234", "can be read in two ways"),
+        ("62,5\n37,5", "'62,5' can be read in two ways"),
+        ("0,6\n0,4", "'0,6' can be read in two ways"),
+        ("1,234\n5,678", "'1,234' can be read in two ways"),
+        ("1 234\n5 678", "'1 234' can be read in two ways"),
+        ("62,5\n37", "one without is '37'"),
+        ("62,5 37,5", "'62,5 37,5' can be read in two ways"),
+        ("62,5; 37,5", "'62,5; 37,5' can be read in two ways"),
+        ("1,234, 5,678", "can be read in two ways"),
+        ("healthy 3\n4", "one without is '4'"),
+        ("healthy\nill 203", "must end with a count such as 1234, .* but one is 'healthy'"),
+        ("healthy\nill 203\ndead 5", "but one is 'healthy'"),
+        ("ill 203\nclass count\ndead 5", "but one is 'class count'"),
+        ("healthy, ill 203, dead 4", "but one is 'healthy'"),
+        ("class count\nhealthy\nill 203", "but one is 'healthy'"),
         ("a 1\nb 1e308\nc 1e308\nd 1e308", "too large"),
         ("a 1\n" + " " * 60_000 + "x 1 x", "must end with a count"),
         ("1" * 60_000 + "x 1", "at least two counts"),
@@ -78,6 +113,7 @@ PROBS = np.array([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0], [0.1, 0.1, 0.8]])
         "\ufeffa;b;c\r\n0.2;0.5;0.3\r\n1;0;0\r\n\r\n0.1;0.1;0.8\r\n",
         "0,2;0,5;0,3\n1;0;0\n0,1;0,1;0,8",
         '"a"\t"b"\t"c"\n0.2\t0.5\t0.3\n1.0\t0.0\t0.0\n1e-1\t.1\t0.8',
+        "0,1,2\n0.2,0.5,0.3\n1,0,0\n0.1,0.1,0.8\n",
         " 0.2 , 0.5 ,0.3\n1, 0, 0\n0.1,0.1, 0.8\n",
     ],
 )
@@ -88,6 +124,14 @@ def test_scores_of_three_classes(text: str) -> None:
 @pytest.mark.parametrize("text", ["0.9\n0.2\n0", "score\n0.9\n0.2\n0\n", "0.1,0.9\n0.8,0.2\n1,0", "s\n0.9\n\n0.2\n0"])
 def test_scores_of_two_classes(text: str) -> None:
     np.testing.assert_allclose(read_scores(text.encode(), 2), [[0.1, 0.9], [0.8, 0.2], [1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [("0,1\n0.2,0.8\n1.0,0.0\n", 2), ("0\n0.8\n0.0\n", 2), ("0,1\n0.2,0.8\n1,0\n", 3), ("0\n0.8\n1\n", 3), ("0,1", 1)],
+)
+def test_a_numbering_of_two_classes_is_a_heading_unless_other_rows_are_whole_numbers_too(text: str, rows: int) -> None:
+    assert len(read_scores(text.encode(), 2)) == rows
 
 
 def test_rounded_rows_are_normalised() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import selbo
-from selbo.objectives.methods import METHODS, objective_for, partition_for, summary_for
+from selbo.objectives.methods import METHODS, below_guessing, objective_for, partition_for, summary_for
 
 
 def summary() -> selbo.SummaryLikelihood:
@@ -49,3 +49,13 @@ def test_what_was_said_becomes_a_summary() -> None:
 def test_regions_of_confidence_need_something_said_of_it() -> None:
     with pytest.raises(ValueError, match="`partition` is ScoreBins, but nothing was said of how sure"):
         summary_for([0.7, 0.3], accuracy=None, concentration=1.0, partition=selbo.ScoreBins([0.4]))
+
+
+def test_an_accuracy_that_a_constant_answer_reaches_is_told() -> None:
+    labels = ["a", "b", "c"]
+    text = below_guessing(0.6, [0.1, 0.7, 0.2], labels)
+    assert text.startswith("Always saying “b” would be right in 70 % of cases, which is no less than the expected")
+    assert "accuracy of 60 %" in text
+    assert below_guessing(0.7, [0.1, 0.7, 0.2], labels)
+    assert not below_guessing(0.71, [0.1, 0.7, 0.2], labels)
+    assert not below_guessing(0.66, [0.1, 0.7, 0.2], labels, tolerance=0.05)
