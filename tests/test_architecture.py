@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "selbo"
 
 # From the bottom up. A module may import lower layers and its own package; never its siblings, never upwards.
 LAYERS = (
-    {"checks", "files", "interrupts", "numerics", "seeding", "version"},
+    {"checks", "files", "numerics", "seeding", "version"},
     {"summary", "nn", "models", "metrics", "data"},
     {"objectives"},
     {"training", "evaluation"},

@@ -2,27 +2,24 @@
 
 from typing import TYPE_CHECKING, Any
 
-from selbo.interrupts import quiet_imports
-
-with quiet_imports():
-    from selbo import metrics, models
-    from selbo.evaluation import calibrate, check_belief, evaluate, evaluate_ood
-    from selbo.evaluation.predict import Prediction, predict
-    from selbo.nn import forward_samples, kl_divergence, mean_network, to_bayesian
-    from selbo.objectives import (
-        ELBO,
-        CrossEntropy,
-        Evidential,
-        IndependentSummary,
-        LabelSmoothing,
-        SummaryELBO,
-    )
-    from selbo.summary.beliefs import Beta, Dirichlet, Empirical, Masses, Uniform
-    from selbo.summary.elicitation import expect
-    from selbo.summary.likelihood import SummaryLikelihood, dirichlet_process_log_prob
-    from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
-    from selbo.training import fit
-    from selbo.version import __version__ as __version__
+from selbo import metrics, models
+from selbo.evaluation import calibrate, check_belief, evaluate, evaluate_ood
+from selbo.evaluation.predict import Prediction, predict
+from selbo.nn import forward_samples, kl_divergence, mean_network, to_bayesian
+from selbo.objectives import (
+    ELBO,
+    CrossEntropy,
+    Evidential,
+    IndependentSummary,
+    LabelSmoothing,
+    SummaryELBO,
+)
+from selbo.summary.beliefs import Beta, Dirichlet, Empirical, Masses, Uniform
+from selbo.summary.elicitation import expect
+from selbo.summary.likelihood import SummaryLikelihood, dirichlet_process_log_prob
+from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
+from selbo.training import fit
+from selbo.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from selbo.estimator import SummaryClassifier as SummaryClassifier

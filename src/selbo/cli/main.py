@@ -3,10 +3,11 @@
 import sys
 from typing import Any, Final
 
-from selbo.interrupts import INTERRUPTED, quiet_imports
-
 BAD_INPUT: Final = 2
 FAILED: Final = 1
+INTERRUPTED: Final = 130
+"""What shells say of a command that was stopped from the keyboard."""
+
 GOING_ON: Final = (["train"], ["reproduce"], ["data", "get"])
 """Commands that, given again after an interruption, go on where they stopped."""
 
@@ -14,8 +15,7 @@ GOING_ON: Final = (["train"], ["reproduce"], ["data", "get"])
 def main() -> None:
     """Run the command line; exit code 0 if all went well, 2 for bad input, 1 for anything else that failed."""
     try:
-        with quiet_imports():
-            from selbo.cli.app import app
+        from selbo.cli.app import app
     except ModuleNotFoundError as error:
         print_error(f"the command needs the package {error.name!r}: pip install 'selbo[train]'")
         sys.exit(FAILED)

@@ -7,6 +7,7 @@ from typing import Any
 
 from selbo import checks
 from selbo.data.table import listed, nearest
+from selbo.objectives import methods
 from selbo.objectives.methods import METHODS, Method, summary_for
 from selbo.summary.likelihood import SummaryLikelihood
 
@@ -131,24 +132,16 @@ def belief_of(
     return summary, f"About {100 * settings.accuracy:g} % of {about} can be decided rightly; {words}."
 
 
-def below_guessing(settings: Settings, classes: Sequence[str], *, shares: Sequence[float]) -> str | None:
-    """What to say of an accuracy that is no higher than the share of the most frequent class; None if it is.
+def below_guessing(settings: Settings, classes: Sequence[str], *, shares: Sequence[float]) -> str:
+    """What to say of an accuracy that is no higher than the share of the most frequent class; nothing if it is.
 
     Args:
         settings: With or without an accuracy.
         classes: Their names.
         shares: Share of each class in the training rows, which stand in for fractions that are not stated.
     """
-    stated = settings.class_fractions is not None
     fractions = list(shares) if settings.class_fractions is None else parse_fractions(settings.class_fractions, classes)
-    share, name = max(zip(fractions, classes, strict=True), key=lambda each: each[0])
-    if settings.accuracy is None or settings.accuracy > share:
-        return None
-    return (
-        f"always naming {name!r} would be right in {100 * share:.3g} % of cases, no less than the "
-        f"{100 * settings.accuracy:.3g} % of --accuracy: one of the two cannot be meant, as the classes cannot have "
-        f"{'the stated shares' if stated else 'their shares in the training rows'} if no more cases can be decided"
-    )
+    return "" if settings.accuracy is None else methods.below_guessing(settings.accuracy, fractions, classes)
 
 
 def parse_fractions(text: str, classes: Sequence[str]) -> list[float]:
