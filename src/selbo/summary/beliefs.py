@@ -168,7 +168,7 @@ class Empirical(Belief):
     """The histogram of predictions at hand: those of an earlier model, or of another site.
 
     The mass of a region is (count + smoothing) / (total + R x smoothing), with counts of the regions that the
-    predictions fall in; on `ClassRegions` they count by their memberships, as the predictions that are compared do.
+    predictions fall in.
 
     Args:
         log_probs: Log-probabilities, shape (..., B, K); leading dimensions are pooled.
@@ -193,12 +193,8 @@ class Empirical(Belief):
                 f"`{self!r}` holds predictions of {self.log_probs.shape[-1]} classes, but the partition has "
                 f"{partition.num_classes}: use a partition of as many classes"
             )
-        if isinstance(partition, ClassRegions):
-            soft = partition.memberships(self.log_probs.double())
-            found = soft.reshape(-1, partition.num_regions).sum(0).numpy()
-        else:
-            found = np.bincount(partition.assign(self.log_probs).flatten().numpy(), minlength=partition.num_regions)
-        counts = found.astype(np.float64) + self.smoothing
+        regions = partition.assign(self.log_probs).flatten()
+        counts = np.bincount(regions.numpy(), minlength=partition.num_regions) + self.smoothing
         return np.asarray(counts / counts.sum())
 
     def __repr__(self) -> str:

@@ -55,7 +55,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], list[dict[str, 
         history = json.loads(tensors.pop(HISTORY).numpy().tobytes())
     except (OSError, SafetensorError, json.JSONDecodeError, UnicodeDecodeError, KeyError) as error:
         raise ValueError(
-            f"`checkpoint` {os.fspath(path)!r} cannot be read ({error}): remove the file to start anew"
+            f"`checkpoint` {os.fspath(path)!r} cannot be read: {error}; remove the file to start anew"
         ) from error
     return tensors, description, history
 
@@ -92,8 +92,8 @@ def describe_model(model: nn.Module) -> dict[str, Any]:
     shapes = {name: list(value.shape) for name, value in model.state_dict().items()}
     return {
         "layers": kinds,
-        "settings": {name or "network": _settings(module) for name, module in model.named_modules()},
         "shapes": shapes,
+        "settings": {name or "network": _settings(module) for name, module in model.named_modules()},
         "frozen": [name for name, value in model.named_parameters() if not value.requires_grad],
         "prior_std": [each.prior_std.item() for each in gaussians(model)],
     }
