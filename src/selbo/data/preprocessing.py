@@ -178,8 +178,10 @@ def label_names(table: Table, target: str, *, as_numbers: bool | None = None, kn
             "leave those rows out"
         )
     found = [name for name in names if name is not None]
-    sure = {*known, "-"} if "+" in found else {*known}  # plus and minus are two classes
-    words = [name for name in found if name not in sure and name.lower() != "none" and is_missing(name)]  # none or mild
+    sure = {*known, "none", "None", "NONE"}  # none, mild and severe are three classes
+    if "+" in found:
+        sure.add("-")  # plus and minus are two
+    words = [name for name in found if name not in sure and is_missing(name)]
     if words:
         raise ValueError(
             f"the target must be known in every row, but {target!r} is {words[0]!r} in {found.count(words[0])} of "

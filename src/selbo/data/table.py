@@ -25,7 +25,7 @@ Texts = list[str | None]
 
 MISSING_WORDS: Final = ("na", "n/a", "nan", "null", "none", "?", "-")
 """What stands for a missing number in a CSV file, whatever its case. In a column of text they are words like others,
-but no class has such a name."""
+but of these only ``none`` may be the name of a class."""
 
 REPEATED: Final = re.compile(r"(.*)_duplicated_\d+", re.DOTALL)
 """What polars makes of a name that is there already."""
@@ -192,6 +192,7 @@ def _other_separator(header: str, *, commas: bool = False) -> str:
 
 def _csv_fault(file: Path, error: Exception) -> str:
     """What is wrong with a file that polars does not read, and what to do."""
+    unknown = f"cannot be read as CSV: {first_sentence(error)}"
     if "utf-8" in str(error).lower():
         return NOT_UTF8
     try:
@@ -209,8 +210,8 @@ def _csv_fault(file: Path, error: Exception) -> str:
     except UnicodeDecodeError:
         return NOT_UTF8
     except (csv.Error, StopIteration):
-        pass
-    return f"cannot be read as CSV: {first_sentence(error)}"
+        return unknown
+    return unknown
 
 
 def _column_of_texts(series: "pl.Series") -> Column:

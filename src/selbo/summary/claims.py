@@ -71,7 +71,8 @@ class Claims:
             most = max((low for low, _ in self.label_fractions or ()), default=0.0)
             if self.accuracy[1] < most - 5e-4:
                 lines.append(
-                    f"- which is impossible: who always answers with the most frequent class is, {_percent(most)}"
+                    "- too seldom: always answering with the most frequent class would be right "
+                    f"{_percent(most)} of the time"
                 )
         lines += [
             f"- confidence from {low:.3g} to {high:.3g}: {_percent(share)} of the predictions"

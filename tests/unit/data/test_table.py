@@ -410,8 +410,9 @@ def test_one_and_one_point_zero_are_the_same_class(tmp_path: Path) -> None:
 
 def test_words_for_missing_values_that_are_classes(tmp_path: Path) -> None:
     assert find_classes(table_of(tmp_path, y=["+", "-"] * 3), "y") == ("+", "-")
-    older = Preprocessing("y", ("mild", "none"), numeric_target=False, inputs=())  # of a model that has such a class
-    np.testing.assert_array_equal(older.labels(table_of(tmp_path, y=["none", "mild"])), [1, 0])
+    assert find_classes(table_of(tmp_path, y=["mild", "none", "severe"] * 3), "y") == ("mild", "none", "severe")
+    older = Preprocessing("y", ("mild", "null"), numeric_target=False, inputs=())  # of a model that has such a class
+    np.testing.assert_array_equal(older.labels(table_of(tmp_path, y=["null", "mild"])), [1, 0])
 
 
 @pytest.mark.parametrize(

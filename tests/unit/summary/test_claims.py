@@ -145,3 +145,24 @@ def test_bad_arguments_are_refused():
         describe(selbo.ClassRegions(2), selbo.Uniform(), num_inputs=0)
     with pytest.raises(ValueError, match="`level` must lie strictly between 0 and 1, but got 1"):
         describe(selbo.ClassRegions(2), selbo.Uniform(), level=1)
+
+
+def test_an_accuracy_below_a_constant_answer_is_pointed_out():
+    said = "- too seldom: always answering with the most frequent class would be right 90 % of the time"
+    assert said in str(describe(selbo.ScoreBins.equal(10), selbo.expect(0.6, [0.9, 0.1])))
+    assert "too seldom" not in str(describe(selbo.ScoreBins.equal(10), selbo.expect(0.95, [0.9, 0.1])))
+
+
+def test_mean_probabilities_are_said_where_they_are_not_the_shares():
+    rare = describe(selbo.ScoreBins.equal(10), selbo.Beta(1, 9))
+    assert rare.label_fractions == (pytest.approx((0.9, 0.9)), pytest.approx((0.1, 0.1)))
+    assert "- mean probabilities: class 0 90 %, class 1 10 %" in str(rare)
+    assert "mean probabilities" not in str(describe(selbo.ScoreBins.equal(10), selbo.Beta(2, 2)))
+    assert describe(selbo.ScoreBins.equal(10), selbo.expect(0.8, [0.9, 0.1])).label_fractions == (
+        (0.9, 0.9),
+        (0.1, 0.1),
+    )
+
+
+def test_the_distance_stays_below_one():
+    assert describe(selbo.ScoreBins.equal(10), selbo.Uniform(), num_inputs=1).distance == pytest.approx(0.9)
