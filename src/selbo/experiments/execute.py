@@ -182,6 +182,7 @@ def _fitted(
             weight_decay=recipe.weight_decay,
             augment=recipe.augment or None,
             select=recipe.select,
+            eval_every=recipe.eval_every or None,
             precision=recipe.precision,
             engine="auto" if spec.model.name in LARGE else "captured",
             seed=seed,

@@ -51,6 +51,7 @@ ADDED_LATER: Final = {
         "neighbours",
         "clamping",
         "inverse_penalty",
+        "eval_every",
     ),
 }
 """Fields that came after results had been published: at their defaults they do not enter the hash of a run, so that it
@@ -169,6 +170,7 @@ class Recipe:
         neighbours: Of label spreading; a Gaussian kernel if 0.
         clamping: Of label spreading, how far labels may change.
         inverse_penalty: Of logistic regression, C.
+        eval_every: Steps between validations; as `selbo.fit` chooses if 0.
     """
 
     objective: str
@@ -210,6 +212,7 @@ class Recipe:
     neighbours: int = 7
     clamping: float = 0.2
     inverse_penalty: float = 1.0
+    eval_every: int = 0
 
     def __post_init__(self) -> None:
         checks.one_of("objective", self.objective, OBJECTIVES)

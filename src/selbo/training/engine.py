@@ -200,7 +200,7 @@ class GraphEngine:
 
     def _eagerly(self) -> None:
         self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream), convolutions_tried():
+        with torch.cuda.stream(self.stream):
             self._step()
             self.plan.optimizer.zero_grad(set_to_none=True)
         torch.cuda.current_stream().wait_stream(self.stream)
@@ -210,7 +210,7 @@ class GraphEngine:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         try:
-            with no_garbage_collected(), convolutions_tried(), torch.cuda.graph(graph, stream=self.stream):
+            with no_garbage_collected(), torch.cuda.graph(graph, stream=self.stream):
                 self._step()
         except Exception:
             forget_capture(self.plan.device)
@@ -303,20 +303,6 @@ class Engine:
             if start + done < stop:
                 rows = torch.cat([rows, self.engine.run(start + done, stop, rate_at, seconds)])
             return rows
-
-
-@contextmanager
-def convolutions_tried() -> Iterator[None]:
-    """While steps warm up and are captured: cuDNN times its algorithms once for each layer, and keeps the fastest.
-
-    Not where a user wants deterministic ones.
-    """
-    cudnn = torch.backends.cudnn
-    before, cudnn.benchmark = cudnn.benchmark, cudnn.benchmark or not cudnn.deterministic
-    try:
-        yield
-    finally:
-        cudnn.benchmark = before
 
 
 @contextmanager

@@ -134,6 +134,21 @@ def test_a_summary_may_speak_of_the_validation_inputs(monkeypatch: pytest.Monkey
     assert on_train["conditions"] != on_val["conditions"]
 
 
+@pytest.mark.parametrize(("given", "passed"), [(0, None), (2, 2)])
+def test_a_recipe_may_say_how_often_to_validate(
+    monkeypatch: pytest.MonkeyPatch, given: int, passed: int | None
+) -> None:
+    seen = []
+
+    def spy(*args: Any, eval_every: Any, **kwargs: Any) -> Any:
+        seen.append(eval_every)
+        return fit(*args, eval_every=eval_every, **kwargs)
+
+    monkeypatch.setattr(execute, "fit", spy)
+    execute.carry_out(replace(SPEC, recipe=replace(RECIPE, select="best", eval_every=given)))
+    assert seen == [passed]
+
+
 def test_a_summary_keeps_its_belief() -> None:
     recipe = Recipe(
         "summary_elbo", steps=3, batch_size=16, bayesian=True, partition="unequal", belief="uniform", concentration=10.0

@@ -15,6 +15,7 @@ from selbo.experiments import build, catalogue, plan, runner, tasks
 from selbo.experiments.run_spec import ADDED_LATER, DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.experiments.smoke import smoke
 from selbo.experiments.study import TRACKS, Study
+from selbo.training.loop import VALIDATIONS
 
 tomllib = pytest.importorskip("tomllib")
 
@@ -161,6 +162,16 @@ def test_the_published_track_chooses_nothing(name: str) -> None:
             assert all(len(method.candidates()) == 1 for method in track.methods)
 
 
+def test_a_learning_rate_that_waits_is_looked_at_every_epoch() -> None:
+    """As in the paper's code, whose patience is one of epochs, whatever the length of the run."""
+    study, epoch = catalogue.load("sgd"), 45_000 // 256
+    for variant, track in study.comparisons(["published"]):
+        for method in track.methods:
+            (recipe,) = variant.adapted(track, method).candidates()
+            assert recipe.schedule == "plateau"
+            assert (recipe.eval_every or max(epoch, recipe.steps // VALIDATIONS)) == epoch
+
+
 def test_a_variant_may_be_part_of_some_tracks_only(small: Study) -> None:
     content = copy.deepcopy(SMALL)
     content["variants"][1]["tracks"] = ["published"]
@@ -221,6 +232,7 @@ def test_a_field_that_came_later_leaves_the_identity_of_earlier_runs_alone() -> 
         ("recipe", {"neighbours": 3}),
         ("recipe", {"clamping": 0.5}),
         ("recipe", {"inverse_penalty": 3.0}),
+        ("recipe", {"eval_every": 3}),
     ],
 )
 def test_what_came_later_enters_the_identity_where_it_is_used(part: str, changes: dict[str, Any]) -> None:
