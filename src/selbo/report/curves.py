@@ -30,7 +30,7 @@ from selbo.report.histograms import (
     stand_upright,
     total_variation,
 )
-from selbo.report.labels import number
+from selbo.report.labels import number, tick_label
 from selbo.report.panels import (
     FOOT,
     GUIDE,
@@ -335,7 +335,7 @@ def entropy_histograms(results: Results, *, width: float = TWO_COLUMNS) -> "Figu
             axes.stairs(outside, edges, color=INK, linewidth=1.1, baseline=None)
             tidy(axes)
             axes.locator_params(axis="both", nbins=4)
-            axes.xaxis.set_major_formatter(lambda value, _: number(value))
+            axes.xaxis.set_major_formatter(tick_label)
             axes.set_xlim(edges[0], edges[-1])
             axes.set_xlabel("entropy, nats")
             value = auroc[method]

@@ -20,7 +20,7 @@ from selbo.report.histograms import (
     stand_upright,
     with_distance,
 )
-from selbo.report.labels import RegionAxis, belief_label, class_axis, number, region_axis, shell_labels
+from selbo.report.labels import RegionAxis, belief_label, class_axis, number, region_axis, shell_labels, tick_label
 from selbo.report.simplex import DENSITY_LIMITS, HEIGHT, LINE_SPACING, draw_belief, num_notes
 from selbo.report.style import (
     INK,
@@ -138,7 +138,7 @@ def _colour_bar(figure: "Figure", image: "AxesImage", axes: "Axes", *, limits: t
     bar.outline.set_linewidth(0.6)
     axes.minorticks_off()
     axes.tick_params(labelsize=SMALL_SIZE, length=2.5, width=0.6)
-    axes.yaxis.set_major_formatter(lambda value, _: number(value))
+    axes.yaxis.set_major_formatter(tick_label)
 
 
 def dirichlet_process_draws(

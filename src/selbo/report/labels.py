@@ -35,6 +35,16 @@ def number(value: float, *, digits: int = 3) -> str:
     return text[1:] if text.startswith("0.") else text
 
 
+def tick_label(value: float, _place: float | None = None) -> str:
+    """The value of a tick, all of it, free of rounding errors; for matplotlib, which gives the place, too.
+
+    Example:
+        >>> tick_label(81.25), tick_label(0.1 + 0.2)
+        ('81.25', '.3')
+    """
+    return number(value, digits=9)
+
+
 def percent(mass: float) -> str:
     """A mass as a percentage; one decimal, two if it is small.
 

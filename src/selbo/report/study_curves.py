@@ -8,7 +8,7 @@ import numpy as np
 
 from selbo.report.comparison import Results
 from selbo.report.histograms import CHARACTER, POINTS_AN_INCH, Array
-from selbo.report.labels import number
+from selbo.report.labels import number, tick_label
 from selbo.report.panels import GUIDE, LEGEND, METHOD_COLOURS, MethodStyle, method_styles
 from selbo.report.studies import recall
 from selbo.report.study_data import (
@@ -258,7 +258,7 @@ def _dots(axes: "Axes", comparison: Results, metric: str, rows: Sequence[Sequenc
         axes.set_xscale("log")
     else:
         axes.locator_params(axis="x", nbins=5)
-    axes.xaxis.set_major_formatter(lambda value, _: number(value))
+    axes.xaxis.set_major_formatter(tick_label)
     axes.grid(axis="x", color=GUIDE, linewidth=0.4, alpha=0.5)
     axes.set_title(metric_label(metric), fontweight="bold", color=INK)
 

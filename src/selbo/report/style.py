@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from selbo import checks
-from selbo.report.labels import number
+from selbo.report.labels import tick_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,7 +115,7 @@ def tidy(axes: "Axes") -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=SMALL_SIZE, length=2.5, width=0.6, pad=2.0, color=INK, labelcolor=INK)
     axes.set_axisbelow(True)
-    axes.yaxis.set_major_formatter(lambda value, _: number(value))
+    axes.yaxis.set_major_formatter(tick_label)
 
 
 def save(

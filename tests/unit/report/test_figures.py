@@ -132,6 +132,18 @@ def test_ticks_made_after_the_style_are_small() -> None:
         assert_readable(figure)
 
 
+def test_a_tick_says_where_it_stands() -> None:
+    """Where all values are near each other, too: 81.25 is not 81.2."""
+    with style.style():
+        figure = style.new_figure(width=4.0, height=3.0)
+        axes = figure.add_subplot()
+        style.tidy(axes)
+        axes.set_ylim(81.1, 82.1)
+        axes.set_yticks([81.25, 81.5, 81.75, 82.0])
+        figure.draw_without_rendering()
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["81.25", "81.5", "81.75", "82"]
+
+
 def test_saving_writes_both_formats_of_the_stated_size(tmp_path: Path) -> None:
     figure = figures.summary_against_histogram(ScoreBins([0.5]), [0.3, 0.7], [0.6, 0.4])
     paths = style.save(figure, tmp_path / "new" / "folder", "name")
