@@ -290,7 +290,8 @@ def _head(comparison: Plain, column: str) -> Head:
 def _places(comparison: Plain) -> str:
     """What was tested, for a title."""
     if not has_use(comparison):
-        return "clean and corrupted test sets"
+        corrupted = any(len(run["conditions"]) > 1 for run in _tested(comparison))
+        return "clean and corrupted test sets" if corrupted else "clean test set"
     return "place of use" if one_place(comparison) else "place of use, and where labels come from"
 
 
@@ -338,9 +339,18 @@ def _conditions(comparison: Plain) -> list[str]:
     return [f"Corrupted: mean over {max(counts)} conditions of a run."] if counts and max(counts) > 1 else []
 
 
+def _readable(name: str) -> str:
+    """A foreign set, as results name it, in words."""
+    for short, title in (("fashion test", "FashionMNIST"), ("mnist test", "MNIST"), ("svhn test", "SVHN")):
+        name = name.replace(short, f"test images of {title}") if name.startswith(short) else name
+    return name.replace(", as cifar", " in the form of CIFAR-10's")
+
+
 def _foreign_names(comparison: Plain) -> list[str]:
     named = {
-        key: found.get("name", key) for run in _tested(comparison) for key, found in (run.get("ood") or {}).items()
+        key: _readable(found.get("name", key))
+        for run in _tested(comparison)
+        for key, found in (run.get("ood") or {}).items()
     }
     return [f"{'; '.join(f'{key}: {name}' for key, name in named.items())}. Entropies in nats."] if named else []
 

@@ -108,6 +108,34 @@ def test_the_table_of_scores() -> None:
     assert "Seeds 0–2; 9 runs, 1 diverged; selbo 0.1.0; on x86_64; 2026-01-02." in table.notes
 
 
+def test_a_title_says_what_was_tested() -> None:
+    results = small()
+    assert tables(results)["scores"].title.endswith(": clean and corrupted test sets")
+    for method in results["comparisons"][0]["methods"]:
+        for run in method["runs"]:
+            if "conditions" in run:
+                run["conditions"] = {"clean": run["conditions"]["clean"]}
+    assert tables(results)["scores"].title.endswith(": clean test set")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("fashion test", "test images of FashionMNIST"),
+        ("fashion test, as cifar", "test images of FashionMNIST in the form of CIFAR-10's"),
+        ("svhn test", "test images of SVHN"),
+        ("generated data in the shape of cifar10, foreign", "generated data in the shape of cifar10, foreign"),
+    ],
+)
+def test_inputs_from_elsewhere_are_named_in_words(name: str, words: str) -> None:
+    results = small()
+    for method in results["comparisons"][0]["methods"]:
+        for run in method["runs"]:
+            for found in run.get("ood", {}).values():
+                found["name"] = name
+    assert any(note.endswith(f": {words}. Entropies in nats.") for note in tables(results)["ood"].notes)
+
+
 def test_temperature_scaling_has_its_own_numbers() -> None:
     found = tables(small("selbo"))
     assert column(found["scores-temperature"], "NLL ↓")[0].text == "0.125 ± 0.000"
