@@ -10,8 +10,9 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
+import selbo
 from selbo.estimator import classifier as module
-from selbo.estimator.classifier import SURE, SummaryClassifier
+from selbo.estimator.classifier import SummaryClassifier
 from selbo.objectives.methods import METHODS
 
 QUICK = {"steps": 20, "draws": 8, "learning_rate": 0.03, "hidden": (16,), "random_state": 0}
@@ -94,7 +95,7 @@ def test_a_marker_that_marks_nothing_changes_nothing_but_warns() -> None:
         with pytest.warns(UserWarning, match=rf"^No label in `y` is {marker!r}, which `unlabelled_label` says") as seen:
             other = quick(unlabelled_label=marker).fit(X, labels)
         assert seen[0].filename == __file__
-        assert (other.n_unlabelled_, other.concentration_) == (0, SURE)
+        assert (other.n_unlabelled_, other.concentration_) == (0, 1000)
         np.testing.assert_array_equal(plain.predict_proba(X), other.predict_proba(X))
 
 
@@ -169,12 +170,27 @@ def test_fractions_that_are_not_stated_are_those_of_the_labels() -> None:
 def test_trust_is_the_number_of_labels_unless_given() -> None:
     X, y, more, _ = places()
     assert quick().fit(X, y, X_unlabelled=more).concentration_ == LABELLED
-    assert quick().fit(X, y).concentration_ == SURE
+    assert quick(accuracy=0.9).fit(X, y).concentration_ == LABELLED
+    assert quick(belief=selbo.Beta(0.3, 0.9)).fit(X, y).concentration_ == LABELLED
     assert quick(concentration=7.0).fit(X, y, X_unlabelled=more).concentration_ == 7
     weights = np.full(LABELLED, 2.0)
     assert quick().fit(X, y, weights, X_unlabelled=more).concentration_ == 2 * LABELLED
     found = quick(concentration="auto").fit(X, y, X_unlabelled=more)
     assert found.concentration_ in {share * LABELLED for share in module.TRUST_GRID}
+
+
+def test_trust_grows_with_the_labels_of_another_place_but_only_to_a_thousand_with_ones_own() -> None:
+    X, y, more, _ = places()
+    weights = np.full(LABELLED, 1500 / LABELLED)
+    assert quick().fit(X, y, weights, X_unlabelled=more).concentration_ == pytest.approx(1500)
+    assert quick(accuracy=0.9).fit(X, y, weights).concentration_ == 1000
+
+
+def test_trust_in_class_fractions_alone_is_a_thousand_unless_they_are_those_of_another_place() -> None:
+    X, y, more, _ = places()
+    for fractions in (None, [0.8, 0.2]):
+        assert quick(class_fractions=fractions).fit(X, y).concentration_ == 1000
+        assert quick(class_fractions=fractions).fit(X, y, X_unlabelled=more).concentration_ == LABELLED
 
 
 def test_what_each_stage_of_training_is_given(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,10 @@ def train(
     concentration: Annotated[
         float | None,
         typer.Option(
-            "--concentration", help="Trust in this; the number of training rows if not given.", rich_help_panel=BELIEF
+            "--concentration",
+            help="Trust in this; if not given, the number of training rows, 1000 at most unless it is about "
+            "--unlabelled rows.",
+            rich_help_panel=BELIEF,
         ),
     ] = None,
     unlabelled: Annotated[

@@ -17,7 +17,7 @@ from selbo.evaluation.predict import predict as posterior_predict
 from selbo.models import MLP
 from selbo.nn import to_bayesian
 from selbo.objectives import Objective
-from selbo.objectives.methods import INIT_STD, METHODS, objective_for, summary_for
+from selbo.objectives.methods import INIT_STD, METHODS, MOST_TRUST, objective_for, summary_for, trust_for
 from selbo.seeding import derive, generator_for
 from selbo.summary.beliefs import Belief
 from selbo.summary.likelihood import SummaryLikelihood
@@ -40,9 +40,6 @@ TRUST_GRID: Final = (0.01, 0.1, 1.0, 10.0)
 
 VALIDATION_SAMPLES: Final = 16
 """Weight draws of a validation."""
-
-SURE: Final = 1000.0
-"""Concentration if none is given, of a belief about the training rows."""
 
 LABELS_FIRST: Final = 4
 """One part in so many of the steps is for the labels alone. Which cases belong to which class is for them to say: a
@@ -90,11 +87,12 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         accuracy: Share of cases that can be decided rightly, strictly between 1/K and 1.
         class_fractions: Fraction of each class where the model will be used, in the order of ``classes_``, or as a
             mapping from label to fraction; those of the training labels if not given.
-        concentration: Trust in the belief, in pseudo-observations. If not given, 1000; of a belief about unlabelled
-            rows, as many as there are labelled ones. Or ``"auto"``: four values, 1/100, 1/10, 1 and 10
-            for each labelled row, are tried with a ``validation_fraction`` held out, and the one with the lowest
-            validation NLL is used to train on all rows (with ``early_stopping`` the classifier of that trial is kept).
-            That takes five times as long (four times with ``early_stopping``).
+        concentration: Trust in the belief, in pseudo-observations. If not given, as many as there are labelled rows,
+            but 1000 at most unless the belief is about unlabelled ones; and 1000 if neither an accuracy nor a belief is
+            given, so that it is of classes alone. Or ``"auto"``: four values, 1/100, 1/10, 1 and 10 for each labelled
+            row, are tried with a ``validation_fraction`` held out, and the one with the lowest validation NLL is used
+            to train on all rows (with ``early_stopping`` the classifier of that trial is kept). That takes five times
+            as long (four times with ``early_stopping``).
         belief: A belief such as `selbo.Beta`, in the place of ``accuracy`` and ``class_fractions``.
         partition: Regions such as `selbo.ScoreBins`; if not given, ten equal bins of the score for two classes,
             `CornerShells` for up to 20, `ConfidenceBins` beyond, and `ClassRegions` if only classes are spoken of.
@@ -235,9 +233,11 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _trust(self, rows: Rows) -> float:
         """The concentration that was given, or what stands for none."""
-        if self.concentration is None:
-            return SURE if rows.unlabelled is None else rows.total
-        return float(self.concentration)
+        if self.concentration is not None:
+            return float(self.concentration)
+        if rows.unlabelled is None and self.accuracy is None and self.belief is None:
+            return MOST_TRUST  # of classes alone; with less the NLL was higher on every table (docs/measurements.md)
+        return trust_for(rows.total, elsewhere=rows.unlabelled is not None)
 
     def _divided(self, rows: Rows, *, always: bool = False) -> tuple[Rows, Rows | None]:
         """Rows to train on, and those held out if there is a use for them."""

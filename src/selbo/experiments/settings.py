@@ -8,7 +8,7 @@ from typing import Any
 from selbo import checks
 from selbo.data.table import listed, nearest
 from selbo.objectives import methods
-from selbo.objectives.methods import METHODS, Method, summary_for
+from selbo.objectives.methods import METHODS, Method, summary_for, trust_for
 from selbo.summary.likelihood import SummaryLikelihood
 
 
@@ -20,7 +20,8 @@ class Settings:
         target: Column with the labels.
         accuracy: How accurate anyone can be, if that is known.
         class_fractions: Fraction of each class, ``"0.7,0.3"`` in the order of the classes or ``"yes=0.3,no=0.7"``.
-        concentration: Trust in the belief, in pseudo-observations; the number of training rows if not given.
+        concentration: Trust in the belief, in pseudo-observations; if not given, the number of training rows, but no
+            more than 1000 of a belief about them.
         method: One of `METHODS`; if not given, the Summary ELBO if something is believed, else the ELBO.
         hidden: Widths of the hidden layers.
         steps: Of training.
@@ -110,7 +111,7 @@ class Settings:
 
 
 def belief_of(
-    settings: Settings, classes: Sequence[str], *, shares: Sequence[float], num_train: int, about: str = "all cases"
+    settings: Settings, classes: Sequence[str], *, shares: Sequence[float], num_train: int, about: str | None = None
 ) -> tuple[SummaryLikelihood, str]:
     """What is believed about the predictions, and the same in words.
 
@@ -118,15 +119,18 @@ def belief_of(
         settings: With an accuracy, or class fractions, or both.
         classes: Their names.
         shares: Share of each class in the training rows, which stand in for fractions that are not stated.
-        num_train: Number of training rows, the trust in the belief unless stated.
-        about: What it is about, in words.
+        num_train: Number of training rows, from which the trust in the belief follows unless stated.
+        about: What it is about, in words, if not the training rows.
     """
     stated = None if settings.class_fractions is None else parse_fractions(settings.class_fractions, classes)
     fractions = list(shares) if stated is None else stated
-    concentration = float(num_train) if settings.concentration is None else settings.concentration
+    concentration = settings.concentration
+    if concentration is None:
+        concentration = trust_for(num_train, elsewhere=about is not None)
     source = "as in the training rows" if stated is None else "as stated"
     words = f"{_fractions_in_words(classes, fractions)} ({source})"
     summary = summary_for(fractions, accuracy=settings.accuracy, concentration=concentration)
+    about = about or "all cases"
     if settings.accuracy is None:
         return summary, f"Of {about}, {words}."
     return summary, f"About {100 * settings.accuracy:g} % of {about} can be decided rightly; {words}."

@@ -89,7 +89,7 @@ def prepare(data: Path, settings: Settings, unlabelled: Path | None = None) -> T
     inputs, labels = torch.from_numpy(features), torch.from_numpy(preprocessing.labels(table))
     train, val, test = ((inputs[part], labels[part]) for part in (rows.train, rows.val, rows.test))
     counts = torch.bincount(train[1], minlength=len(preprocessing.classes))
-    there, about = None, "all cases"
+    there, about = None, None
     if unlabelled is not None:
         found, told = preprocessing.transform(read_table(unlabelled))
         there, about = torch.from_numpy(found), f"the cases in {unlabelled.name}"

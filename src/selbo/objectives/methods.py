@@ -26,6 +26,9 @@ MOST_CORNERS: Final = 20
 
 CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.9)
 
+MOST_TRUST: Final = 1000.0
+"""Highest concentration that is chosen for a belief about the training rows: more of them do not make it surer."""
+
 
 @dataclass(frozen=True)
 class Method:
@@ -125,6 +128,20 @@ def summary_for(
             )
         return SummaryLikelihood(partition or ClassRegions(count), Masses(class_fractions), concentration)
     return SummaryLikelihood(partition or partition_for(count), belief, concentration)
+
+
+def trust_for(num_labels: float, *, elsewhere: bool = False) -> float:
+    """Concentration of a belief, if none is given: it weighs as much as the labels (docs/sklearn.md).
+
+    Args:
+        num_labels: How many rows have one.
+        elsewhere: Whether the belief is about unlabelled rows; if it is about the labelled ones, it is 1000 at most.
+
+    Example:
+        >>> trust_for(50), trust_for(8000), trust_for(8000, elsewhere=True)
+        (50.0, 1000.0, 8000.0)
+    """
+    return float(num_labels) if elsewhere else min(float(num_labels), MOST_TRUST)
 
 
 def below_guessing(

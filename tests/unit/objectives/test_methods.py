@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import selbo
-from selbo.objectives.methods import METHODS, below_guessing, objective_for, partition_for, summary_for
+from selbo.objectives.methods import METHODS, below_guessing, objective_for, partition_for, summary_for, trust_for
 
 
 def summary() -> selbo.SummaryLikelihood:
@@ -49,6 +49,11 @@ def test_what_was_said_becomes_a_summary() -> None:
 def test_regions_of_confidence_need_something_said_of_it() -> None:
     with pytest.raises(ValueError, match="`partition` is ScoreBins, but nothing was said of how sure"):
         summary_for([0.7, 0.3], accuracy=None, concentration=1.0, partition=selbo.ScoreBins([0.4]))
+
+
+def test_trust_that_is_not_given_weighs_as_much_as_the_labels() -> None:
+    assert [trust_for(count) for count in (20, 999.5, 1000, 1001, 50_000)] == [20, 999.5, 1000, 1000, 1000]
+    assert [trust_for(count, elsewhere=True) for count in (20, 1001, 50_000)] == [20, 1001, 50_000]
 
 
 def test_an_accuracy_that_a_constant_answer_reaches_is_told() -> None:
