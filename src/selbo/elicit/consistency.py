@@ -48,7 +48,8 @@ def warnings_of(state: State, partition: Partition, belief: Belief, s0: Array) -
 def _mean_against_fraction(state: State, parameters: Array) -> str:
     means = parameters / parameters.sum()
     gaps = np.abs(means - np.array(state.shares))
-    worst = int(np.argmax(gaps))
+    # of two classes the gaps are equal but for rounding: the rarer one, where the gap is larger beside its share
+    worst = min(range(len(gaps)), key=lambda k: (-round(float(gaps[k]), 9), state.shares[k]))
     if gaps[worst] < NOTICEABLE:
         return ""
     name = state.labels[worst]
