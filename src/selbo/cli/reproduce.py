@@ -93,7 +93,8 @@ def reproduce(
 
 def at_a_time(device: str, models: list[str]) -> int:
     """Runs at a time: one a core on a CPU; on a GPU as many as docs/performance.md found to be fastest."""
-    from selbo.experiments.execute import LARGE, LARGE_RUNS_ON_A_GPU, SMALL_RUNS_ON_A_GPU
+    from selbo.experiments.execute import LARGE_RUNS_ON_A_GPU, SMALL_RUNS_ON_A_GPU
+    from selbo.experiments.tested import LARGE
 
     if not device.startswith("cuda"):
         return cores()

@@ -1,37 +1,22 @@
-"""One run: train, predict, test, and put what was found into plain data."""
+"""One run: train, test, and put what was found into plain data."""
 
-import math
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from selbo.data.dataset import LabelledData
-from selbo.evaluation import calibrate
-from selbo.evaluation.evaluate import evaluate_ood
-from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
-from selbo.experiments import build, outcomes, rivals
+from selbo.evaluation.predict import at_temperature
+from selbo.experiments import build, rivals
 from selbo.experiments.provenance import made_by
 from selbo.experiments.run_spec import RUN_FORMAT, RunSpec
-from selbo.experiments.tasks import Condition, Task, task_of
-from selbo.objectives import Objective
-from selbo.objectives.base import log_prob_of_labels
-from selbo.seeding import derive, generator_for
-from selbo.summary.partitions import ConfidenceBins, Partition, ScoreBins
-from selbo.training import Diverged, fit
-
-IMAGES_AT_A_TIME: Final = 4096
-VECTORS_AT_A_TIME: Final = 1 << 15
-"""Inputs of a prediction at a time: the weights are drawn once for all of them."""
-
-COMPILED_AT_A_TIME: Final = 5000
-"""The same for compiled networks, which take one number only: it divides CIFAR-10's validation and test sets."""
-
-LARGE: Final = ("vgg11",)
-"""Networks that are worth compiling."""
+from selbo.experiments.tasks import Task, task_of
+from selbo.experiments.tested import LARGE, Evaluation, Member, temperature_of, unlabelled_of
+from selbo.seeding import derive
+from selbo.training import Diverged, FitResult, fit
 
 SMALL_RUNS_ON_A_GPU: Final = 14
 """Runs of other networks on one GPU at a time, if there are cores for them (docs/performance.md)."""
@@ -39,23 +24,32 @@ SMALL_RUNS_ON_A_GPU: Final = 14
 LARGE_RUNS_ON_A_GPU: Final = 3
 """Runs of large networks on one GPU at a time (docs/performance.md)."""
 
-USE: Final = "use"
-"""The condition of tests at the place of use, where that is another one than the place that labels come from."""
+CHECKPOINT_EVERY_S: Final = 60.0
+"""Seconds between checkpoints: no more is lost of a run that is cut off, and short runs write none."""
 
 
-class Member(NamedTuple):
-    """A trained network, and what it was trained with."""
+@dataclass
+class _Kept:
+    """Checkpoints of a run, one for each network that it trains, and the step that each went on from, if it did."""
 
-    network: nn.Module
-    objective: Objective
+    folder: Path | None
+    resumed_from: dict[str, int] = field(default_factory=dict)
+
+    def path(self, name: str) -> Path | None:
+        return None if self.folder is None else self.folder / name
+
+    def note(self, name: str, done: FitResult) -> None:
+        if done.resumed_from:
+            self.resumed_from[name] = done.resumed_from
 
 
-def carry_out(spec: RunSpec, *, device: str = "cpu") -> dict[str, Any]:
+def carry_out(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None = None) -> dict[str, Any]:
     """Train and test; a run that diverges is a result too, which says so.
 
     Args:
         spec: What to do.
         device: Where.
+        unfinished: Folder for checkpoints, from which a run that was cut off goes on; none are written if not given.
 
     Returns:
         Plain data, ready for JSON.
@@ -71,13 +65,17 @@ def carry_out(spec: RunSpec, *, device: str = "cpu") -> dict[str, Any]:
         "sizes": {part: len(data) for part, data in parts.items() if data is not None},
         "made_by": made_by(device),
     }
+    kept = _Kept(unfinished)
     try:
-        earlier = _earlier(spec, task, device=device) if spec.recipe.belief == "empirical" else None
-        members = _members(spec, task, device=device, earlier=earlier)
+        earlier = _earlier(spec, task, kept, device=device) if spec.recipe.belief == "empirical" else None
+        members = _members(spec, task, kept, device=device, earlier=earlier)
         trained = time.perf_counter()
         found = Evaluation(spec, task, members, device, earlier).everything()
     except Diverged as error:
-        return {**result, "status": "diverged", "error": str(error), "seconds": {"all": time.perf_counter() - begin}}
+        what = str(error).partition(";")[0]  # and not which checkpoint is good
+        return {**result, "status": "diverged", "error": what, "seconds": {"all": time.perf_counter() - begin}}
+    if kept.resumed_from:
+        result["resumed_from"] = kept.resumed_from
     seconds = {"training": trained - begin, "evaluation": time.perf_counter() - trained}
     return {**result, "status": "finished", **found, "seconds": {"all": time.perf_counter() - begin, **seconds}}
 
@@ -93,55 +91,67 @@ class _Memory:
 _MEMORY: Final = _Memory()
 
 
-def _members(spec: RunSpec, task: Task, *, device: str, earlier: Tensor | None) -> list[Member]:
+def _members(spec: RunSpec, task: Task, kept: _Kept, *, device: str, earlier: Tensor | None) -> list[Member]:
     """Its trained networks. Those of the run before serve again if this one differs in its correction alone."""
     training = (spec.training, device)
     if task.use is not None and training == _MEMORY.training:
         return _MEMORY.members
     _MEMORY.training, _MEMORY.members = None, []  # no longer needed when the next ones are trained
-    members = [_trained(spec, task, device=device, member=i, earlier=earlier) for i in range(spec.recipe.members)]
+    members = [_trained(spec, task, kept, device=device, member=i, earlier=earlier) for i in range(spec.recipe.members)]
     if task.use is not None:
         _MEMORY.training, _MEMORY.members = training, members
     return members
 
 
-def _earlier(spec: RunSpec, task: Task, *, device: str) -> Tensor:
+def _earlier(spec: RunSpec, task: Task, kept: _Kept, *, device: str) -> Tensor:
     """What a plain network of the same seed says of the validation inputs, at the temperature that suits it best."""
     plain = replace(
         spec.recipe, objective="cross_entropy", bayesian=False, partition="", belief="", summary_inputs="train"
     )
     before = replace(spec, recipe=plain)
-    network = _trained(before, task, device=device, member=0)
+    network = _trained(before, task, kept, device=device, member=0, name="earlier")
     on_val = Evaluation(before, task, [network], device).predict(task.val, draws=1)
-    temperature = _temperature(on_val, task.val.labels)
+    temperature = temperature_of(on_val, task.val.labels)
     return on_val.log_probs if temperature is None else at_temperature(on_val, temperature).log_probs
 
 
-def _trained(spec: RunSpec, task: Task, *, device: str, member: int, earlier: Tensor | None = None) -> Member:
+def _trained(
+    spec: RunSpec,
+    task: Task,
+    kept: _Kept | None = None,
+    *,
+    device: str,
+    member: int,
+    earlier: Tensor | None = None,
+    name: str = "member",
+) -> Member:
     recipe = spec.recipe
     if recipe.objective in rivals.SCIKIT_LEARN:
         objective = build.objective_of(
             recipe, num_data=len(task.train), num_classes=task.train.num_classes, data=spec.data
         )
-        return Member(rivals.scikit_learn(recipe, task.train, _unlabelled(task)), objective)
+        return Member(rivals.scikit_learn(recipe, task.train, unlabelled_of(task)), objective)
     train = task.train.to(device).tensors()
-    found = _fitted(spec, task, train, device=device, member=member, earlier=earlier)
-    for _ in range(recipe.rounds):
-        inputs = _unlabelled(task).to(device).network_inputs()
+    fitted = partial(_fitted, spec, task, kept or _Kept(None), device=device, member=member, earlier=earlier)
+    found = fitted(train, name=f"{name}-{member}")
+    for number in range(recipe.rounds):
+        inputs = unlabelled_of(task).to(device).network_inputs()
         seen = Evaluation(spec, task, [found], device).predict_inputs(inputs, spec.evaluation.draws)
         more = rivals.with_pseudo_labels(train, inputs, seen.log_probs, recipe.threshold)
-        found = _fitted(spec, task, more, device=device, member=member, earlier=earlier)
+        found = fitted(more, name=f"{name}-{member}-round-{number}")
     return found
 
 
-def _unlabelled(task: Task) -> LabelledData:
-    if task.unlabelled is None:
-        raise ValueError("`data` must have a place of use for a method that looks at its inputs, but has none")
-    return task.unlabelled
-
-
 def _fitted(
-    spec: RunSpec, task: Task, train: tuple[Tensor, Tensor], *, device: str, member: int, earlier: Tensor | None
+    spec: RunSpec,
+    task: Task,
+    kept: _Kept,
+    train: tuple[Tensor, Tensor],
+    *,
+    device: str,
+    member: int,
+    earlier: Tensor | None,
+    name: str,
 ) -> Member:
     """A network trained on these examples; first without its summary, if the recipe says so."""
     recipe = spec.recipe
@@ -157,7 +167,7 @@ def _fitted(
     if recipe.summary_inputs == "val":
         there = task.val
     elif recipe.summary_inputs == "use" or recipe.objective in rivals.ON_UNLABELLED:
-        there = _unlabelled(task)
+        there = unlabelled_of(task)
         there = there.rows(range(min(recipe.unlabelled_inputs or len(there), len(there))))
     stages = [(objective, recipe.steps, there)]
     if recipe.pretraining:
@@ -166,8 +176,11 @@ def _fitted(
         )
         before = build.objective_of(without, num_data=len(labels), num_classes=num_classes, data=spec.data)
         stages.insert(0, (before, recipe.pretraining, None))
-    for maximised, steps, unlabelled in stages:
-        fit(
+    # with more to train after it a network is kept at its end, too
+    more = recipe.members > 1 or recipe.rounds > 0 or len(stages) > 1 or recipe.belief == "empirical"
+    for number, (maximised, steps, unlabelled) in enumerate(stages):
+        stage = f"{name}-stage-{number}"
+        done = fit(
             network,
             maximised,
             (inputs, labels),
@@ -187,179 +200,10 @@ def _fitted(
             engine="auto" if spec.model.name in LARGE else "captured",
             seed=seed,
             device=device,
+            checkpoint=kept.path(stage),
+            checkpoint_every=CHECKPOINT_EVERY_S,
+            checkpoint_end=more,
             progress=False,
         )
+        kept.note(stage, done)
     return Member(network, objective)
-
-
-class Evaluation:
-    """A trained network, or an ensemble of them, tested.
-
-    Args:
-        spec: What is asked.
-        task: The data.
-        members: The networks.
-        device: Where they are.
-        earlier: What an earlier model said, if that was the belief.
-    """
-
-    def __init__(
-        self, spec: RunSpec, task: Task, members: list[Member], device: str, earlier: Tensor | None = None
-    ) -> None:
-        self.spec, self.task, self.members, self.device, self.earlier = spec, task, members, device, earlier
-        self.temperature: float | None = None
-
-    def predict(self, data: LabelledData, draws: int) -> Prediction:
-        """What the networks say of a set, on the CPU."""
-        return self.predict_inputs(data.to(self.device).network_inputs(), draws)
-
-    def predict_inputs(self, inputs: Tensor, draws: int) -> Prediction:
-        """What the networks say of inputs that are on their device, on the CPU; in the precision of training."""
-        at_a_time = VECTORS_AT_A_TIME if inputs.ndim == 2 else IMAGES_AT_A_TIME
-        network = self.spec.recipe.objective not in rivals.SCIKIT_LEARN
-        compiled = network and self.spec.model.name in LARGE and torch.device(self.device).type == "cuda"
-        if compiled:
-            at_a_time = min(COMPILED_AT_A_TIME, len(self.task.test))
-        predictions = []
-        for i, member in enumerate(self.members):
-            noise = generator_for(self.spec.seed, "prediction", i, device=self.device)
-            found = predict(
-                member.network,
-                inputs,
-                draws,
-                objective=member.objective,
-                generator=noise,
-                batch_size=at_a_time,
-                precision=self.spec.recipe.precision,
-                engine="compiled" if compiled else "eager",
-            )
-            if bool(found.log_probs.isnan().any()):
-                raise Diverged("the predictions are not numbers")
-            predictions.append(Prediction(*(each.cpu() for each in vars(found).values())))
-        return predictions[0] if len(predictions) == 1 else mixture(predictions)
-
-    def everything(self) -> dict[str, Any]:
-        """All that was asked for."""
-        evaluation = self.spec.evaluation
-        on_val = self.predict(self.task.val, evaluation.draws)
-        self.temperature = _temperature(on_val, self.task.val.labels)
-        found: dict[str, Any] = {
-            "val": self._condition(on_val, self.task.val.labels, level=None),
-            "temperature": self.temperature,
-        }
-        if self.task.use is not None:
-            found["val"]["nll_at_use"] = self._nll_at_use(on_val)
-        if not evaluation.test:
-            return found
-        clean = self.predict(self.task.test, evaluation.draws)
-        labels = self.task.test.labels
-        conditions = {"clean": self._condition(clean, labels, level=0.0)}
-        shown = clean
-        if self.task.use is not None:
-            shown, conditions[USE] = self._at_use(self.task.use, on_val)
-            labels = self.task.use.labels
-        draws = evaluation.corrupted_draws or evaluation.draws
-        for condition, seen in self._corrupted(draws):
-            conditions[condition.name] = self._condition(seen, condition.data.labels, level=condition.level)
-        found |= {
-            "conditions": conditions,
-            "ood": {name: self._foreign(clean, name, data) for name, data in self.task.foreign.items()},
-            "histogram": self._histogram(shown),
-            "reliability": outcomes.reliability_of(shown, labels),
-            "score_histogram": outcomes.score_histogram(shown),
-        }
-        if evaluation.scores:
-            found["map"] = outcomes.map_of(self.task.test, clean)
-        return found
-
-    def _corrupted(self, draws: int) -> Iterator[tuple[Condition, Prediction]]:
-        """Predictions for the corrupted sets: for sets of vectors, which are small, all in one pass."""
-        if self.task.test.inputs.ndim > 2:
-            for condition in self.task.corrupted():
-                yield condition, self.predict(condition.data, draws)
-            return
-        together = list(self.task.corrupted())
-        if together:
-            inputs = torch.cat([each.data.to(self.device).network_inputs() for each in together])
-            found = self.predict_inputs(inputs, draws)
-            sizes = [len(each.data) for each in together]
-            parts = zip(*(values.split(sizes) for values in vars(found).values()), strict=True)
-            yield from zip(together, (Prediction(*part) for part in parts), strict=True)
-
-    def _condition(self, prediction: Prediction, labels: Tensor, *, level: float | None) -> dict[str, Any]:
-        """Metrics as predicted and, under ``scaled``, with the temperature of the validation data."""
-        found = outcomes.condition(prediction, labels, level=level)
-        if self.temperature is not None:
-            scaled = outcomes.condition(at_temperature(prediction, self.temperature), labels, level=level)
-            found["scaled"] = scaled["metrics"]
-        return found
-
-    def _at_use(self, use: LabelledData, on_val: Prediction) -> tuple[Prediction, dict[str, Any]]:
-        """Predictions at the place of use, corrected if the recipe says so, and their metrics."""
-        draws, recipe = self.spec.evaluation.draws, self.spec.recipe
-        seen = self.predict(use, draws)
-        if not recipe.correction:
-            return seen, self._condition(seen, use.labels, level=None)
-        correction = rivals.Correction(
-            recipe.correction,
-            train=self.task.train,
-            known=build.told_of(self.spec.data, use.num_classes).fractions,
-            unlabelled=lambda: self.predict(_unlabelled(self.task), draws),
-            val=on_val,
-            val_labels=self.task.val.labels,
-        )
-        plain = correction(seen, lambda each: each)
-        found = outcomes.condition(plain.prediction, use.labels) | {"fractions": list(plain.fractions)}
-        if (temperature := self.temperature) is not None:
-            scaled = correction(seen, lambda each: at_temperature(each, temperature))
-            found["scaled"] = outcomes.condition(scaled.prediction, use.labels)["metrics"]
-        return plain.prediction, found
-
-    def _nll_at_use(self, on_val: Prediction) -> float | None:
-        """Validation NLL with every class as frequent as at the place of use; None if it is not finite."""
-        val, fractions = self.task.val, build.told_of(self.spec.data, self.task.val.num_classes).fractions
-        nll = -log_prob_of_labels(on_val.log_probs.double()[None], val.labels)[0]
-        by_class = [nll[val.labels == k].mean().item() for k in range(len(fractions)) if val.class_counts[k]]
-        there = [share for share, count in zip(fractions, val.class_counts, strict=True) if count]
-        found = math.fsum(share * each for share, each in zip(there, by_class, strict=True)) / math.fsum(there)
-        return found if math.isfinite(found) else None
-
-    def _foreign(self, clean: Prediction, name: str, data: LabelledData) -> dict[str, Any]:
-        foreign = self.predict(data, self.spec.evaluation.corrupted_draws or self.spec.evaluation.draws)
-        found = {"name": data.name, "entropy": outcomes.entropies(clean, foreign), **_apart(clean, foreign)}
-        if self.temperature is not None:
-            found["scaled"] = _apart(at_temperature(clean, self.temperature), at_temperature(foreign, self.temperature))
-        return found
-
-    def _histogram(self, clean: Prediction) -> dict[str, Any]:
-        """Shares of the test predictions by region, beside what was believed."""
-        recipe, count = self.spec.recipe, clean.probs.shape[-1]
-        if not recipe.believes:
-            partition: Partition = (
-                ScoreBins(build.EQUAL_EDGES) if count == 2 else ConfidenceBins(build.CONFIDENCE_EDGES, count)
-            )
-            return {"belief": None, "masses": outcomes.region_masses(clean, partition)}
-        summary = build.summary_of(
-            recipe,
-            num_data=len(self.task.train),
-            num_classes=count,
-            data=self.spec.data,
-            earlier=self.earlier,
-        )
-        return {
-            "belief": outcomes.belief_of(summary, f"{recipe.belief} over {recipe.partition}"),
-            "masses": outcomes.region_masses(clean, summary.partition),
-        }
-
-
-def _temperature(prediction: Prediction, labels: Tensor) -> float | None:
-    try:
-        return calibrate.temperature(prediction.log_probs, labels)
-    except ValueError:  # a label without any probability
-        return None
-
-
-def _apart(inside: Prediction, outside: Prediction) -> dict[str, float]:
-    """How far the entropies of known and foreign inputs are apart."""
-    means = {"entropy_in": inside.entropy.mean().item(), "entropy_out": outside.entropy.mean().item()}
-    return {**means, **evaluate_ood(inside.entropy, outside.entropy)}

@@ -62,16 +62,21 @@ OnDone = Callable[[RunSpec, Done], object]
 
 
 def do(work: Work) -> Done:
-    """Carry a run out and keep its result; an error that is not a divergence is told, and nothing is kept."""
+    """Carry a run out and keep its result; an error that is not a divergence is told, and nothing is kept.
+
+    What is interrupted or killed leaves its checkpoint, and goes on from there.
+    """
     store = Store(Path(work.folder))
     try:
         with threads(work.threads):
-            result = carry_out(work.spec, device=work.device)
+            result = carry_out(work.spec, device=work.device, unfinished=store.unfinished(work.spec, work.device))
         store.write(result)
     except (KeyboardInterrupt, SystemExit):
         raise
     except Exception as error:
+        store.forget_unfinished(work.spec)
         return Done(work.spec.id, "failed", f"{type(error).__name__}: {error}", 0.0)
+    store.forget_unfinished(work.spec)
     return Done(work.spec.id, result["status"], result.get("error"), result["seconds"]["all"])
 
 

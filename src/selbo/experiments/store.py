@@ -2,13 +2,18 @@
 
 import json
 import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from selbo.experiments.provenance import code_version
 from selbo.experiments.run_spec import RUN_FORMAT, RunSpec
 from selbo.files import replacing
 
 RUNS: Final = "runs"
+UNFINISHED: Final = "unfinished"
+"""Folder of checkpoints, each run with one of its own that is gone when its result is there."""
 
 
 class Store:
@@ -35,6 +40,17 @@ class Store:
         self.runs.mkdir(parents=True, exist_ok=True)
         with replacing(self.path(result["id"])) as unfinished:
             unfinished.write_text(json.dumps(result, allow_nan=False, separators=(",", ":")) + "\n", encoding="utf-8")
+
+    def unfinished(self, spec: RunSpec, device: str) -> Path:
+        """Folder for the checkpoints of a run; other code, or another kind of device, does not go on with them."""
+        return self.folder / UNFINISHED / f"{spec.id}-{code_version()}-{device.partition(':')[0]}"
+
+    def forget_unfinished(self, spec: RunSpec) -> None:
+        """Remove the checkpoints of a run, whoever wrote them."""
+        for folder in (self.folder / UNFINISHED).glob(f"{spec.id}-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # others are at work there
+            (self.folder / UNFINISHED).rmdir()
 
     def read(self, spec: RunSpec) -> dict[str, Any] | None:
         """The result of a run, if it is there.

@@ -55,6 +55,7 @@ def fit(
     engine: str = "auto",
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 20.0,
+    checkpoint_end: bool = True,
     log: str | os.PathLike[str] | None = None,
     log_every: int = 50,
     tensorboard: str | os.PathLike[str] | None = None,
@@ -103,6 +104,8 @@ def fit(
             error if it is not possible.
         checkpoint: File that the run is kept in. If it exists, the run goes on from there.
         checkpoint_every: Seconds between writing it.
+        checkpoint_end: Write it at the end, too. If not, a run that is longer than ``checkpoint_every`` leaves one of
+            some time before its end, and a shorter one none.
         log: File of JSON lines, one record every ``log_every`` steps; written anew by a run that starts anew.
         log_every: Steps between records.
         tensorboard: Folder for TensorBoard.
@@ -203,6 +206,7 @@ def fit(
             val_samples=checks.whole("val_samples", val_samples, at_least=1),
             checkpoint=None if checkpoint is None else Path(checkpoint),
             checkpoint_every=checks.non_negative("checkpoint_every", checkpoint_every),
+            checkpoint_end=checkpoint_end,
             settings={"optimizer": optimizer, "momentum": momentum, "weight_decay": weight_decay},
         )
         run.resume()

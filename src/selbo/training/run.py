@@ -49,7 +49,7 @@ class FitResult:
         seconds: Time spent, all sessions of a resumed run together.
         engine: How steps were run.
         resumed_from: Step that an earlier session had reached; 0 for a fresh run.
-        checkpoint: The file that holds the run.
+        checkpoint: The file that holds the run, if there is one.
         terms: Names of the columns of ``curve``.
     """
 
@@ -81,6 +81,7 @@ class Run:
     val_samples: int
     checkpoint: Path | None
     checkpoint_every: float
+    checkpoint_end: bool = True
     step: int = 0
     resumed_from: int = 0
     history: list[Record] = field(default_factory=list)
@@ -153,12 +154,13 @@ class Run:
                 if self.step % log_every == 0 or self.step == self.steps:
                     self._record(log_every, listeners)
                 bar.show(self.step, self._terms_since(self.step - len(rows)))
-                due = time.perf_counter() - last_save > self.checkpoint_every or self.step == self.steps
+                ended = self.step == self.steps
+                due = time.perf_counter() - last_save > self.checkpoint_every or ended
                 if due or plan.world > 1:
                     self._check_weights()
                 if due:
                     last_save = time.perf_counter()
-                    if self.checkpoint is not None and plan.rank == 0:
+                    if self.checkpoint is not None and plan.rank == 0 and (self.checkpoint_end or not ended):
                         self._save(self.checkpoint)
 
     def result(self) -> FitResult:
@@ -177,7 +179,7 @@ class Run:
             seconds=self.seconds,
             engine=self.engine,
             resumed_from=self.resumed_from,
-            checkpoint=self.checkpoint,
+            checkpoint=self.checkpoint if self.checkpoint_end or self.saved_step is not None else None,
             terms=self.terms,
         )
 

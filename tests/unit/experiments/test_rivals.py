@@ -14,9 +14,9 @@ from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from torch.nn.functional import nll_loss
 
 from selbo.data.dataset import LabelledData
-from selbo.evaluation.predict import Prediction
+from selbo.evaluation.predict import Prediction, predict
 from selbo.evaluation.shift import correct_prior, estimate_by_confusion, estimate_by_em
-from selbo.experiments import execute, rivals, runner, tasks
+from selbo.experiments import execute, rivals, runner, tasks, tested
 from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.objectives import ELBO, SummaryELBO
 from selbo.training import fit
@@ -121,9 +121,7 @@ def test_methods_look_at_the_unlabelled_inputs(name: str) -> None:
     inputs = known.use.network_inputs()
     generators = (torch.Generator().manual_seed(0) for _ in range(2))
     first, second = (
-        each.network(inputs)
-        if not spec.recipe.bayesian
-        else execute.predict(each.network, inputs, 2, generator=g).probs
+        each.network(inputs) if not spec.recipe.bayesian else predict(each.network, inputs, 2, generator=g).probs
         for each, g in zip((before, after), generators, strict=True)
     )
     assert not torch.allclose(first, second)
@@ -172,7 +170,7 @@ def test_corrected_predictions_are_those_of_the_same_network(monkeypatch: pytest
     made: list[RunSpec] = []
     really = execute._trained
 
-    def counted(spec: RunSpec, *args: Any, **options: Any) -> execute.Member:
+    def counted(spec: RunSpec, *args: Any, **options: Any) -> tested.Member:
         made.append(spec)
         return really(spec, *args, **options)
 

@@ -15,14 +15,14 @@ import torch
 
 from selbo.data import MissingData, sst
 from selbo.evaluation.predict import Prediction, mixture, predict
-from selbo.experiments import execute, executors, kept, plan, provenance, runner, tasks, workers
+from selbo.experiments import execute, executors, kept, plan, provenance, runner, tasks, tested, workers
 from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.experiments.store import Store
 from selbo.models import MLP
 from selbo.nn import to_bayesian
 from selbo.summary.beliefs import Empirical
 from selbo.summary.partitions import ScoreBins
-from selbo.training import fit
+from selbo.training import checkpoint, fit
 from small_sets import SmallSet
 
 DATA = DataSpec("sst", generated=True)
@@ -268,6 +268,100 @@ def test_ray_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(ValueError, match=r"pip install 'selbo\[sweep\]'"):
         executors.ray([], 1, print, print)
+
+
+class Killed(BaseException):
+    """What no code catches."""
+
+
+LONG = replace(SPEC, recipe=replace(SUMMARY, steps=40, select="best", eval_every=5))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "names"),
+    [
+        (LONG.recipe, ["member-0-stage-0"]),
+        (replace(LONG.recipe, members=2), ["member-0-stage-0", "member-1-stage-0"]),
+        (replace(LONG.recipe, belief="empirical"), ["earlier-0-stage-0", "member-0-stage-0"]),
+        (replace(LONG.recipe, pretraining=40), ["member-0-stage-0", "member-0-stage-1"]),
+    ],
+    ids=["one network", "ensemble", "earlier model", "pretraining"],
+)
+def test_a_run_that_is_killed_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: Recipe, names: list[str]
+) -> None:
+    """Killed in the last of its trainings, it has the result of an undisturbed run, and leaves no checkpoint."""
+    spec, store = replace(LONG, recipe=recipe), Store(tmp_path)
+    undisturbed = execute.carry_out(spec)
+    monkeypatch.setattr(execute, "CHECKPOINT_EVERY_S", 0.0)
+    trained = []
+
+    def killed(*args: Any, checkpoint: Path, **options: Any) -> Any:
+        trained.append(checkpoint.name)
+        stop = [lambda record: kill() if record["step"] == 30 else None] if trained == names else []
+        return fit(*args, checkpoint=checkpoint, callbacks=stop, log_every=10, **options)
+
+    def kill() -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(execute, "fit", killed)
+        with pytest.raises(Killed):
+            executors.do(executors.Work(spec, str(tmp_path), "cpu"))
+    assert trained == names
+    assert not store.has(spec)
+    assert {path.name for path in store.unfinished(spec, "cpu").iterdir()} == set(names)
+
+    assert executors.do(executors.Work(spec, str(tmp_path), "cpu")).status == "finished"
+    result = store.read(spec)
+    assert result is not None
+    resumed = result.pop("resumed_from")
+    assert list(resumed) == names
+    assert 0 < resumed[names[-1]] < 40
+    assert without_times(result) == json.loads(json.dumps(without_times(undisturbed)))
+    assert not (tmp_path / "unfinished").exists()
+
+
+def test_a_short_run_writes_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    monkeypatch.setattr(checkpoint, "write", lambda path, *_, **__: written.append(path))
+    assert executors.do(executors.Work(SPEC, str(tmp_path), "cpu")).status == "finished"
+    assert not written
+    assert "resumed_from" not in json.loads(Store(tmp_path).path(SPEC.id).read_text())
+
+
+def test_checkpoints_of_other_code_are_left_alone_and_removed_in_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path)
+    monkeypatch.setenv("SELBO_CODE_VERSION", "older")
+    before = store.unfinished(SPEC, "cuda:1")
+    before.mkdir(parents=True)
+    (before / "member-0-stage-0").write_text("not a checkpoint")
+    assert before.name == f"{SPEC.id}-older-cuda"
+    monkeypatch.setenv("SELBO_CODE_VERSION", "newer")
+    assert executors.do(executors.Work(SPEC, str(tmp_path), "cpu")).status == "finished"
+    assert not before.exists()
+
+
+def test_a_checkpoint_that_cannot_be_read_is_in_the_way_once(tmp_path: Path) -> None:
+    folder = Store(tmp_path).unfinished(SPEC, "cpu")
+    folder.mkdir(parents=True)
+    (folder / "member-0-stage-0").write_text("not a checkpoint")
+    done = executors.do(executors.Work(SPEC, str(tmp_path), "cpu"))
+    assert done.status == "failed"
+    assert "cannot be read" in str(done.error)
+    assert executors.do(executors.Work(SPEC, str(tmp_path), "cpu")).status == "finished"
+
+
+def test_a_run_that_diverges_does_not_name_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is gone when the result is there."""
+    monkeypatch.setattr(execute, "CHECKPOINT_EVERY_S", 0.0)
+    spec = replace(SPEC, recipe=replace(RECIPE, learning_rate=1e30, steps=200))
+    done = executors.do(executors.Work(spec, str(tmp_path), "cpu"))
+    assert done.status == "diverged"
+    assert str(tmp_path) not in str(done.error)
+    assert not (tmp_path / "unfinished").exists()
 
 
 def test_a_run_that_fails_is_told_and_leaves_nothing(tmp_path: Path) -> None:
@@ -517,8 +611,8 @@ def test_long_runs_start_first(tmp_path: Path) -> None:
     [
         ("vgg11", "cuda", "compiled", tasks.SMOKE_TEST),  # no more than there are
         ("vgg11", "cuda:1", "compiled", tasks.SMOKE_TEST),
-        ("vgg11", "cpu", "eager", execute.IMAGES_AT_A_TIME),
-        ("lenet", "cuda", "eager", execute.IMAGES_AT_A_TIME),
+        ("vgg11", "cpu", "eager", tested.IMAGES_AT_A_TIME),
+        ("lenet", "cuda", "eager", tested.IMAGES_AT_A_TIME),
     ],
 )
 def test_large_networks_on_a_gpu_predict_by_compiled_code(
@@ -530,13 +624,13 @@ def test_large_networks_on_a_gpu_predict_by_compiled_code(
         seen.update(settings, draws=draws)
         return Prediction(*(torch.zeros(len(inputs), 10) for _ in range(5)))
 
-    monkeypatch.setattr(execute, "predict", instead)
-    monkeypatch.setattr(execute, "generator_for", lambda *_, **__: None)
+    monkeypatch.setattr(tested, "predict", instead)
+    monkeypatch.setattr(tested, "generator_for", lambda *_, **__: None)
     recipe = replace(RECIPE, precision="bf16")
     spec = RunSpec(DataSpec("cifar10", generated=True), ModelSpec(model), recipe, EvaluationSpec(draws=3), 0)
     task = tasks.task_of(spec.data, spec.evaluation, seed=0)
-    member = execute.Member(torch.nn.Identity(), None)  # type: ignore[arg-type]
-    execute.Evaluation(spec, task, [member], device).predict_inputs(torch.zeros(4, 3, 32, 32), 3)
+    member = tested.Member(torch.nn.Identity(), None)  # type: ignore[arg-type]
+    tested.Evaluation(spec, task, [member], device).predict_inputs(torch.zeros(4, 3, 32, 32), 3)
     assert (seen["engine"], seen["batch_size"]) == (engine, at_a_time)
     assert (seen["precision"], seen["draws"]) == ("bf16", 3)
 

@@ -323,6 +323,20 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_last_good_checkpo
     assert states_equal(net, other)
 
 
+def test_a_checkpoint_may_be_for_the_time_before_the_end_alone(tmp_path):
+    path = tmp_path / "run"
+    short, _ = run(checkpoint=path, checkpoint_end=False)
+    assert short.checkpoint is None
+    assert not path.exists()
+    long, net = run(checkpoint=path, checkpoint_every=0, checkpoint_end=False, log_every=2)
+    assert long.checkpoint == path
+    assert 0 < files.read(path)[1]["step"] < long.steps
+    again, other = run(checkpoint=path, checkpoint_end=False)
+    assert 0 < again.resumed_from < again.steps
+    assert torch.equal(again.curve, long.curve)
+    assert states_equal(net, other)
+
+
 def test_without_a_checkpoint_that_is_said(tmp_path):
     with pytest.raises(Diverged, match=r"at step 0 .*; no checkpoint was written before; a smaller learning rate"):
         run(Breaks(0), objective=selbo.CrossEntropy(N))
