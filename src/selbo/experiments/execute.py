@@ -24,7 +24,7 @@ SMALL_RUNS_ON_A_GPU: Final = 14
 LARGE_RUNS_ON_A_GPU: Final = 3
 """Runs of large networks on one GPU at a time (docs/performance.md)."""
 
-CHECKPOINT_EVERY_S: Final = 60.0
+CHECKPOINT_EVERY_S: Final = 120.0
 """Seconds between checkpoints: no more is lost of a run that is cut off, and short runs write none."""
 
 
