@@ -27,6 +27,9 @@ LARGE_RUNS_ON_A_GPU: Final = 3
 CHECKPOINT_EVERY_S: Final = 120.0
 """Seconds between checkpoints: no more is lost of a run that is cut off, and short runs write none."""
 
+EARLIER: Final = "earlier"
+"""Name of the network that an empirical belief comes from."""
+
 
 @dataclass
 class _Kept:
@@ -109,7 +112,7 @@ def _earlier(spec: RunSpec, task: Task, kept: _Kept, *, device: str) -> Tensor:
         spec.recipe, objective="cross_entropy", bayesian=False, partition="", belief="", summary_inputs="train"
     )
     before = replace(spec, recipe=plain)
-    network = _trained(before, task, kept, device=device, member=0, name="earlier")
+    network = _trained(before, task, kept, device=device, member=0, name=EARLIER)
     on_val = Evaluation(before, task, [network], device).predict(task.val, draws=1)
     temperature = temperature_of(on_val, task.val.labels)
     return on_val.log_probs if temperature is None else at_temperature(on_val, temperature).log_probs
@@ -177,7 +180,7 @@ def _fitted(
         before = build.objective_of(without, num_data=len(labels), num_classes=num_classes, data=spec.data)
         stages.insert(0, (before, recipe.pretraining, None))
     # with more to train after it a network is kept at its end, too
-    more = recipe.members > 1 or recipe.rounds > 0 or len(stages) > 1 or recipe.belief == "empirical"
+    more = recipe.members > 1 or recipe.rounds > 0 or len(stages) > 1 or name.startswith(EARLIER)
     for number, (maximised, steps, unlabelled) in enumerate(stages):
         stage = f"{name}-stage-{number}"
         done = fit(

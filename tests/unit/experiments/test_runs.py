@@ -318,6 +318,7 @@ def test_a_run_that_is_killed_goes_on(
     resumed = result.pop("resumed_from")
     assert list(resumed) == names
     assert 0 < resumed[names[-1]] < 40
+    assert [resumed[name] for name in names[:-1]] == [40] * (len(names) - 1), "what was trained before is not again"
     assert without_times(result) == json.loads(json.dumps(without_times(undisturbed)))
     assert not (tmp_path / "unfinished").exists()
 
