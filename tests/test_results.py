@@ -11,6 +11,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 import results  # noqa: E402
 from selbo.experiments import plan, runner  # noqa: E402
 from selbo.experiments.store import Store  # noqa: E402
+from selbo.report import studies  # noqa: E402
 
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in results.PAGES}
 
@@ -79,3 +80,34 @@ def test_every_file_is_a_run_of_the_study_as_it_stands(study: str) -> None:
     files = {path.stem for path in store.runs.glob("*.json")}
     assert files
     assert not files - {job.spec.id for job in jobs}
+
+
+STATED = [
+    ("cifar10 vgg11 selbo", "clean.nll", False, "README.md", "−.163, interval −.182 to −.144"),
+    ("cifar10 vgg11 selbo", "clean.accuracy", False, "docs/claims.md", "+.6, +.2 to +1.1"),
+    ("cifar10 vgg11 selbo", "clean.ece", False, "docs/claims.md", "−6.6, −7.3 to −6.0"),
+    ("cifar10 vgg11 selbo", "ood.fashion.auroc", False, "docs/claims.md", "+2.1, −.1 to +4.2"),
+    ("cifar10 vgg11 selbo", "clean.nll", True, "docs/claims.md", "−.047, −.058 to −.036"),
+    ("sgd 5k published", "ood.fashion.auroc", False, "docs/results.md", "+.5, −2.8 to +3.9"),
+    ("sgd da-5k published", "clean.nll", False, "docs/results.md", "−.014, −.046 to +.018"),
+    ("sgd da-5k published", "clean.ece", False, "docs/claims.md", "−1.8, −2.9 to −.7"),
+]
+"""What a summary does for a plain network: differences that stand in sentences, and in no table."""
+
+
+@pytest.mark.parametrize(("where", "column", "scaled", "page", "text"), STATED)
+def test_differences_in_sentences_are_those_of_the_results(
+    where: str, column: str, scaled: bool, page: str, text: str
+) -> None:
+    study, variant, track = where.split()
+    (comparison,) = (
+        each for each in results.gathered(study)["comparisons"] if (each["variant"], each["track"]) == (variant, track)
+    )
+    methods = {method["name"]: method for method in comparison["methods"]}
+    found = studies.paired(methods["plain-summary"], methods["plain"], column, scaled)
+    assert found.pairs == 5
+    digits, factor = (3, 1) if column.endswith("nll") else (1, 100)
+    shown = [f"{factor * each:+.{digits}f}".replace("-", "−") for each in found[:4] if each is not None]
+    mean, low, high = (each[0] + each[1:].removeprefix("0") for each in (shown[0], *shown[2:]))
+    assert text.replace("interval ", "") == f"{mean}, {low} to {high}"
+    assert text in " ".join((ROOT / page).read_text(encoding="utf-8").split())

@@ -32,7 +32,7 @@ EARLIER: Final = "earlier"
 
 
 @dataclass
-class _Kept:
+class _Checkpoints:
     """Checkpoints of a run, one for each network that it trains, and the step that each went on from, if it did."""
 
     folder: Path | None
@@ -68,17 +68,17 @@ def carry_out(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None = N
         "sizes": {part: len(data) for part, data in parts.items() if data is not None},
         "made_by": made_by(device),
     }
-    kept = _Kept(unfinished)
+    saved = _Checkpoints(unfinished)
     try:
-        earlier = _earlier(spec, task, kept, device=device) if spec.recipe.belief == "empirical" else None
-        members = _members(spec, task, kept, device=device, earlier=earlier)
+        earlier = _earlier(spec, task, saved, device=device) if spec.recipe.belief == "empirical" else None
+        members = _members(spec, task, saved, device=device, earlier=earlier)
         trained = time.perf_counter()
         found = Evaluation(spec, task, members, device, earlier).everything()
     except Diverged as error:
-        what = str(error).partition(";")[0]  # and not which checkpoint is good
+        what = str(error).partition(";")[0]  # and not which checkpoint is good: it goes when the result is there
         return {**result, "status": "diverged", "error": what, "seconds": {"all": time.perf_counter() - begin}}
-    if kept.resumed_from:
-        result["resumed_from"] = kept.resumed_from
+    if saved.resumed_from:
+        result["resumed_from"] = saved.resumed_from
     seconds = {"training": trained - begin, "evaluation": time.perf_counter() - trained}
     return {**result, "status": "finished", **found, "seconds": {"all": time.perf_counter() - begin, **seconds}}
 
@@ -94,25 +94,27 @@ class _Memory:
 _MEMORY: Final = _Memory()
 
 
-def _members(spec: RunSpec, task: Task, kept: _Kept, *, device: str, earlier: Tensor | None) -> list[Member]:
+def _members(spec: RunSpec, task: Task, saved: _Checkpoints, *, device: str, earlier: Tensor | None) -> list[Member]:
     """Its trained networks. Those of the run before serve again if this one differs in its correction alone."""
     training = (spec.training, device)
     if task.use is not None and training == _MEMORY.training:
         return _MEMORY.members
     _MEMORY.training, _MEMORY.members = None, []  # no longer needed when the next ones are trained
-    members = [_trained(spec, task, kept, device=device, member=i, earlier=earlier) for i in range(spec.recipe.members)]
+    members = [
+        _trained(spec, task, saved, device=device, member=i, earlier=earlier) for i in range(spec.recipe.members)
+    ]
     if task.use is not None:
         _MEMORY.training, _MEMORY.members = training, members
     return members
 
 
-def _earlier(spec: RunSpec, task: Task, kept: _Kept, *, device: str) -> Tensor:
+def _earlier(spec: RunSpec, task: Task, saved: _Checkpoints, *, device: str) -> Tensor:
     """What a plain network of the same seed says of the validation inputs, at the temperature that suits it best."""
     plain = replace(
         spec.recipe, objective="cross_entropy", bayesian=False, partition="", belief="", summary_inputs="train"
     )
     before = replace(spec, recipe=plain)
-    network = _trained(before, task, kept, device=device, member=0, name=EARLIER)
+    network = _trained(before, task, saved, device=device, member=0, name=EARLIER)
     on_val = Evaluation(before, task, [network], device).predict(task.val, draws=1)
     temperature = temperature_of(on_val, task.val.labels)
     return on_val.log_probs if temperature is None else at_temperature(on_val, temperature).log_probs
@@ -121,7 +123,7 @@ def _earlier(spec: RunSpec, task: Task, kept: _Kept, *, device: str) -> Tensor:
 def _trained(
     spec: RunSpec,
     task: Task,
-    kept: _Kept | None = None,
+    saved: _Checkpoints | None = None,
     *,
     device: str,
     member: int,
@@ -135,7 +137,7 @@ def _trained(
         )
         return Member(rivals.scikit_learn(recipe, task.train, unlabelled_of(task)), objective)
     train = task.train.to(device).tensors()
-    fitted = partial(_fitted, spec, task, kept or _Kept(None), device=device, member=member, earlier=earlier)
+    fitted = partial(_fitted, spec, task, saved or _Checkpoints(None), device=device, member=member, earlier=earlier)
     found = fitted(train, name=f"{name}-{member}")
     for number in range(recipe.rounds):
         inputs = unlabelled_of(task).to(device).network_inputs()
@@ -148,7 +150,7 @@ def _trained(
 def _fitted(
     spec: RunSpec,
     task: Task,
-    kept: _Kept,
+    saved: _Checkpoints,
     train: tuple[Tensor, Tensor],
     *,
     device: str,
@@ -203,10 +205,10 @@ def _fitted(
             engine="auto" if spec.model.name in LARGE else "captured",
             seed=seed,
             device=device,
-            checkpoint=kept.path(stage),
+            checkpoint=saved.path(stage),
             checkpoint_every=CHECKPOINT_EVERY_S,
             checkpoint_end=more,
             progress=False,
         )
-        kept.note(stage, done)
+        saved.note(stage, done)
     return Member(network, objective)
