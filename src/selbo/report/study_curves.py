@@ -17,10 +17,10 @@ from selbo.report.study_data import (
     Point,
     corruptions_of,
     finished,
-    labels_of,
     point,
     scale_of,
     sweep_of,
+    titles_of,
 )
 from selbo.report.style import INK, PALE, TWO_COLUMNS, new_figure, style, tidy
 from selbo.report.tables import metric_label
@@ -42,6 +42,9 @@ FOOT: Final = 0.4
 CURVE: Final = 1.7
 """Inches: margins, space between panels, the text over and under them, their height."""
 
+LEGEND_ROW: Final = 0.15
+"""Inches of a line of the legend that is not the first."""
+
 ROW_GAP: Final = 0.14
 """Inches between panels that share the names of their rows."""
 
@@ -61,17 +64,22 @@ class _Legend:
     """
 
     def __init__(self, labels: Sequence[str], *, width: float) -> None:
-        longest = (max(map(len, labels)) * CHARACTER + 26) / POINTS_AN_INCH
-        most = max(1, int((width - 0.1) / longest))
-        self.rows = math.ceil(len(labels) / most)
-        self.columns = math.ceil(len(labels) / self.rows)
-        self.height = LEGEND * self.rows + 0.06
+        fit = (each for each in range(1, len(labels) + 1) if _inches(labels, each) <= width - 0.1)
+        rows = math.ceil(len(labels) / max(fit, default=1))
+        self.columns = math.ceil(len(labels) / rows)
+        self.height = LEGEND_ROW * (rows - 1) + LEGEND + 0.06
 
     def draw(self, figure: "Figure", entries: Mapping[str, Any]) -> None:
         options: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0.01, 1.0), "borderpad": 0}
         handles, labels = list(entries.values()), list(entries)
         for text in figure.legend(handles, labels, ncols=self.columns, **options).get_texts():
             text.set_parse_math(False)
+
+
+def _inches(labels: Sequence[str], columns: int) -> float:
+    """How wide a legend of so many columns is, about; matplotlib fills one after the other."""
+    lengths = np.array_split([len(label) for label in labels], columns)
+    return float(sum(each.max() * CHARACTER + 26 for each in lengths)) / POINTS_AN_INCH
 
 
 def dashes(labels: Sequence[str], label: str) -> Literal["-", "--"]:
@@ -154,7 +162,7 @@ def corruption_figure(comparison: Results, *metrics: str) -> "Figure":
 
 
 def _by_level(comparison: Results, metrics: Sequence[str], found: Corruptions) -> "Figure":
-    labels = labels_of(comparison)
+    labels = titles_of(comparison)
     with style():
         legend = _Legend(list(labels.values()), width=TWO_COLUMNS)
         height = legend.height + TITLE + CURVE + FOOT
@@ -188,7 +196,7 @@ def _columns(
 
 def _lines(axes: "Axes", comparison: Results, metric: str, places: Mapping[float, Sequence[str]]) -> None:
     """One line a method over places, each the mean over some conditions."""
-    labels = labels_of(comparison)
+    labels = titles_of(comparison)
     looks = method_styles(list(labels.values()))
     for method in _shown(comparison):
         label = labels[method["name"]]
@@ -209,7 +217,7 @@ def _line(
 
 
 def _by_kind(comparison: Results, metrics: Sequence[str], found: Corruptions) -> "Figure":
-    labels, shown = labels_of(comparison), _shown(comparison)
+    labels, shown = titles_of(comparison), _shown(comparison)
     rows = {CLEAN: [CLEAN], **({ALL: _corrupted(found)} if len(found.kinds) > 1 else {}), **found.kinds}
     names = [row.replace("_", " ") for row in rows]
     margin = (max(map(len, names)) * CHARACTER + 12) / POINTS_AN_INCH
@@ -236,7 +244,7 @@ def _by_kind(comparison: Results, metrics: Sequence[str], found: Corruptions) ->
 
 def _dots(axes: "Axes", comparison: Results, metric: str, rows: Sequence[Sequence[str]]) -> None:
     """A row a kind of corruption, in it one marker a method, from top to bottom."""
-    labels, shown = labels_of(comparison), _shown(comparison)
+    labels, shown = titles_of(comparison), _shown(comparison)
     looks = method_styles(list(labels.values()))
     means = []
     for r in range(0, len(rows), 2):
@@ -284,7 +292,7 @@ def recall_figure(comparison: Results) -> "Figure":
         raise ValueError("`comparison` must have rare classes and their recall, but has not")
     corrupted = _corrupted(corruptions_of(comparison))
     places = {CLEAN: [CLEAN], **({"corrupted": corrupted} if corrupted else {})}
-    labels, names = labels_of(comparison), list(comparison["classes"])
+    labels, names = titles_of(comparison), list(comparison["classes"])
     looks = method_styles(list(labels.values()))
     foot = FOOT + max(map(len, names)) * CHARACTER / POINTS_AN_INCH
     with style():
@@ -326,7 +334,7 @@ def sweep_figure(comparison: Results, *metrics: str) -> "Figure":
     if sweep is None or not drawn:
         raise ValueError("`comparison` must have methods that differ in one setting, with finished runs, but has none")
     values = [value for value, _ in sweep.methods]
-    labels = labels_of(comparison)
+    labels = titles_of(comparison)
     with style():
         height = LEGEND + 0.06 + TITLE + CURVE + FOOT
         figure = new_figure(width=TWO_COLUMNS, height=height)

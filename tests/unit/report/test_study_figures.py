@@ -21,6 +21,7 @@ from matplotlib.patches import StepPatch
 from selbo.report import study_curves, study_data, study_figures, study_scores, style
 
 Results = dict[str, Any]
+SHELLS = "Summary ELBO (expected accuracy, shells)"
 SUITES = pytest.mark.parametrize("suite", ["noise", "kinds", "severities"])
 
 
@@ -88,6 +89,21 @@ def test_conditions_are_sorted_into_levels_kinds_and_severities() -> None:
     assert severities.severities == {1: ["fog 1", "shot_noise 1"], 2: ["fog 2", "shot_noise 2"]}
 
 
+@pytest.mark.parametrize(("titles", "rows"), [(["a" * 12] * 9, 2), (["a" * 35] * 3 + ["b"] * 3, 2), (["a" * 300], 1)])
+def test_a_legend_has_as_many_columns_as_fit_and_ends_above_the_panels(titles: list[str], rows: int) -> None:
+    methods = [
+        {**fakes.four(suite="noise")[0], "name": str(i), "title": f"{title}{i}"} for i, title in enumerate(titles)
+    ]
+    figure = study_curves.corruption_figure(fakes.comparison(methods))
+    (legend,) = figure.legends
+    figure.canvas.draw()
+    box = legend.get_window_extent()
+    assert math.ceil(len(titles) / legend._ncols) == rows
+    assert box.y0 >= max(axes.title.get_window_extent().y1 for axes in figure.axes)
+    if rows > 1:
+        assert box.x1 <= figure.bbox.x1
+
+
 def test_labels_are_short_and_different() -> None:
     methods = fakes.four()
     assert study_data.labels_of(fakes.comparison(methods))["shells"] == "shells"
@@ -117,7 +133,7 @@ def test_noise_is_drawn_as_curves() -> None:
     assert x == [0.0, 0.1, 0.5]
     assert y == pytest.approx([0.41, 0.51, 0.91])
     assert line(accuracy, "ELBO")[1] == pytest.approx([90, 87, 75])
-    assert legend_of(figure) == ["ELBO", "LS (ε = 0.1) & <more>", "Summary ELBO", "shells"]
+    assert legend_of(figure) == ["ELBO", "LS (ε = 0.1) & <more>", "Summary ELBO", SHELLS]
 
 
 def test_the_band_is_one_standard_error() -> None:
@@ -211,7 +227,7 @@ def test_recall_is_drawn_class_by_class(methods: Any) -> None:
     assert inside(figure)
     for title in ("recall, clean, %", "recall, corrupted, %"):
         (axes,) = titled(figure, title)
-        assert line(axes, "shells") == ([0, 1], pytest.approx([90, 80]))
+        assert line(axes, SHELLS) == ([0, 1], pytest.approx([90, 80]))
         elbo = statistics.mean([0.2] + [0.8] * (sum(run is not None for run in rare["methods"][0]["runs"]) - 1))
         assert line(axes, "ELBO")[1][1] == pytest.approx(100 * elbo)
         assert [label.get_text() for label in axes.get_xticklabels()] == ["an ordinary class", "rare"]
