@@ -9,9 +9,9 @@ split for all methods of a seed, all remaining rows to test on. The belief is on
 .95: that nearly every case can be decided is what someone who knows these tasks would say without looking at a label.
 
 More methods state it with other concentrations than the default (n is the number of training rows), state an accuracy
-that is too modest for most of these tasks, .85, or the class fractions of the whole table. Those differ from the
-fractions of the training rows only if rows are drawn at random, without regard to the classes: `--draw random`. A
-made-up table has more rows than those of scikit-learn: `--data "made up" --sizes 5000`.
+that is too modest for most of these tasks, .85, or the class fractions of the whole table, or wrong ones. The true ones
+differ from the fractions of the training rows only if rows are drawn at random, without regard to the classes:
+`--draw random`. A made-up table has more rows than those of scikit-learn: `--data "made up" --sizes 5000`.
 """
 
 import argparse
@@ -80,15 +80,21 @@ class Task:
 
 
 def stating(
-    accuracy: float | None, *, fractions: bool = False, concentration: str | None = None
+    accuracy: float | None, *, fractions: float | None = None, concentration: str | None = None
 ) -> Callable[[Task], ClassifierMixin]:
-    """A SummaryClassifier with defaults, but for what is stated."""
+    """A SummaryClassifier with defaults, but for what is stated; class fractions may be wrong by so much."""
     return lambda task: SummaryClassifier(
         accuracy,
-        task.fractions if fractions else None,
+        None if fractions is None else off_by(fractions, task.fractions),
         None if concentration is None else CONCENTRATIONS[concentration](task.rows),
         random_state=task.seed,
     )
+
+
+def off_by(more: float, fractions: list[float]) -> list[float]:
+    """The first class is so much more frequent; the others give in proportion."""
+    first, *others = fractions
+    return [first + more, *(each * (1 - first - more) / (1 - first) for each in others)]
 
 
 def mlp(task: Task) -> ClassifierMixin:
@@ -96,21 +102,31 @@ def mlp(task: Task) -> ClassifierMixin:
 
 
 REFERENCE = "SummaryClassifier, accuracy .95"
-METHODS: dict[str, Callable[[Task], ClassifierMixin]] = {
-    "LogisticRegression": lambda task: LogisticRegression(max_iter=ITERATIONS),
-    "MLPClassifier": mlp,
-    "MLPClassifier, calibrated": lambda task: CalibratedClassifierCV(mlp(task)),
-    "RandomForest": lambda task: RandomForestClassifier(random_state=task.seed),
-    "SummaryClassifier, nothing stated": stating(None),
-    "SummaryClassifier, class fractions": stating(None, fractions=True),
-    REFERENCE: stating(ACCURACY),
-    "SummaryClassifier, accuracy .95 and class fractions": stating(ACCURACY, fractions=True),
-    "SummaryClassifier, accuracy .85": stating(TOO_MODEST),
-} | {
-    f"SummaryClassifier, {words}, concentration {name}": stating(accuracy, concentration=name)
-    for words, accuracy in (("nothing stated", None), ("accuracy .95", ACCURACY), ("accuracy .85", TOO_MODEST))
-    for name in CONCENTRATIONS
-}
+METHODS: dict[str, Callable[[Task], ClassifierMixin]] = (
+    {
+        "LogisticRegression": lambda task: LogisticRegression(max_iter=ITERATIONS),
+        "MLPClassifier": mlp,
+        "MLPClassifier, calibrated": lambda task: CalibratedClassifierCV(mlp(task)),
+        "RandomForest": lambda task: RandomForestClassifier(random_state=task.seed),
+        "SummaryClassifier, nothing stated": stating(None),
+        "SummaryClassifier, class fractions": stating(None, fractions=0.0),
+        REFERENCE: stating(ACCURACY),
+        "SummaryClassifier, accuracy .95 and class fractions": stating(ACCURACY, fractions=0.0),
+        "SummaryClassifier, accuracy .85": stating(TOO_MODEST),
+    }
+    | {
+        f"SummaryClassifier, {words}, concentration {name}": stating(accuracy, concentration=name)
+        for words, accuracy in (("nothing stated", None), ("accuracy .95", ACCURACY), ("accuracy .85", TOO_MODEST))
+        for name in CONCENTRATIONS
+    }
+    | {
+        f"SummaryClassifier, class fractions{words}, concentration {name}": stating(
+            None, fractions=more, concentration=name
+        )
+        for words, more in (("", 0.0), (" off by .1", 0.1), (" off by .2", 0.2))
+        for name in ("1000", "n")
+    }
+)
 METRICS = ("nll", "ece", "accuracy")
 
 
