@@ -186,10 +186,10 @@ def test_trust_grows_with_the_labels_of_another_place_but_only_to_a_thousand_wit
     assert quick(accuracy=0.9).fit(X, y, weights).concentration_ == 1000
 
 
-def test_trust_in_class_fractions_alone_is_a_thousand_unless_they_are_those_of_another_place() -> None:
+def test_trust_in_what_the_labels_say_themselves_is_a_thousand_unless_it_is_said_of_another_place() -> None:
     X, y, more, _ = places()
-    for fractions in (None, [0.8, 0.2]):
-        assert quick(class_fractions=fractions).fit(X, y).concentration_ == 1000
+    for fractions, trust in ((None, 1000), ([0.8, 0.2], LABELLED)):
+        assert quick(class_fractions=fractions).fit(X, y).concentration_ == trust
         assert quick(class_fractions=fractions).fit(X, y, X_unlabelled=more).concentration_ == LABELLED
 
 

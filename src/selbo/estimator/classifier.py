@@ -88,11 +88,11 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_fractions: Fraction of each class where the model will be used, in the order of ``classes_``, or as a
             mapping from label to fraction; those of the training labels if not given.
         concentration: Trust in the belief, in pseudo-observations. If not given, as many as there are labelled rows,
-            but 1000 at most unless the belief is about unlabelled ones; and 1000 if neither an accuracy nor a belief is
-            given, so that it is of classes alone. Or ``"auto"``: four values, 1/100, 1/10, 1 and 10 for each labelled
-            row, are tried with a ``validation_fraction`` held out, and the one with the lowest validation NLL is used
-            to train on all rows (with ``early_stopping`` the classifier of that trial is kept). That takes five times
-            as long (four times with ``early_stopping``).
+            but 1000 at most unless the belief is about unlabelled ones; and 1000 if nothing is stated of the labelled
+            ones, and the belief is what their labels say. Or ``"auto"``: four values, 1/100, 1/10, 1 and 10 for each
+            labelled row, are tried with a ``validation_fraction`` held out, and the one with the lowest validation NLL
+            is used to train on all rows (with ``early_stopping`` the classifier of that trial is kept). That takes five
+            times as long (four times with ``early_stopping``).
         belief: A belief such as `selbo.Beta`, in the place of ``accuracy`` and ``class_fractions``.
         partition: Regions such as `selbo.ScoreBins`; if not given, ten equal bins of the score for two classes,
             `CornerShells` for up to 20, `ConfidenceBins` beyond, and `ClassRegions` if only classes are spoken of.
@@ -235,8 +235,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The concentration that was given, or what stands for none."""
         if self.concentration is not None:
             return float(self.concentration)
-        if rows.unlabelled is None and self.accuracy is None and self.belief is None:
-            return MOST_TRUST  # of classes alone; with less the NLL was higher on every table (docs/measurements.md)
+        stated = self.accuracy, self.class_fractions, self.belief
+        if rows.unlabelled is None and all(each is None for each in stated):
+            return MOST_TRUST  # what the labels say themselves; with less the NLL was higher (docs/measurements.md)
         return trust_for(rows.total, elsewhere=rows.unlabelled is not None)
 
     def _divided(self, rows: Rows, *, always: bool = False) -> tuple[Rows, Rows | None]:
