@@ -182,6 +182,38 @@ def read_scores(content: bytes, num_classes: int) -> Array:
         raise RefusedError("The file is not a CSV file: it holds characters that no text has.", "file")
     start = text[:4096]
     separator = next((sign for sign in ";\t," if sign in start), ",")
+    values = read_at_once(text, separator, num_classes)
+    if values is None:
+        values = read_row_by_row(text, separator, num_classes)
+    if values.shape[1] == 1:
+        return np.concatenate([1 - values, values], axis=1)
+    return np.asarray(values / values.sum(-1, keepdims=True))
+
+
+def read_at_once(text: str, separator: str, num_classes: int) -> Array | None:
+    """The numbers of the file, shape (rows, columns); None if a row is not as expected, or might not be."""
+    first, _, others = text.partition("\n")
+    if not others.strip() or "\r" in text.replace("\r\n", "\n") or first.count('"') % 2:  # a quotation goes on
+        return None
+    lines = io.StringIO(text if separator == "," else text.replace(",", "."))
+    try:
+        cells = [cell.strip() for cell in next(csv.reader([first], delimiter=separator), [])]
+        if not any(cells) or cells == [str(k) for k in range(len(cells))]:  # the latter is a heading, or not
+            return None
+        heading = any(_value(cell, separator != ",") is None for cell in cells)
+        values: Array = np.loadtxt(
+            lines, delimiter=separator, skiprows=int(heading), comments=None, ndmin=2, quotechar='"'
+        )
+    except (ValueError, csv.Error):
+        return None
+    columns = (1, 2) if num_classes == 2 else (num_classes,)
+    right = values.shape[1] in columns and bool(((values >= 0) & (values <= 1)).all())
+    right = right and (values.shape[1] == 1 or bool((np.abs(values.sum(-1) - 1) <= SUM_TOLERANCE).all()))
+    return values if right else None
+
+
+def read_row_by_row(text: str, separator: str, num_classes: int) -> Array:
+    """The same, in the time that it takes to say which row is not as expected, and why."""
     try:
         rows = [
             (line, row)
@@ -205,17 +237,15 @@ def read_scores(content: bytes, num_classes: int) -> Array:
             "file",
         )
     values = np.array([_probabilities(line, row, width, decimal_comma) for line, row in rows])
-    if width == 1:
-        return np.concatenate([1 - values, values], axis=1)
-    sums = values.sum(-1, keepdims=True)
+    sums = values.sum(-1)
     worst = int(np.argmax(np.abs(sums - 1)))
-    if abs(sums[worst, 0] - 1) > SUM_TOLERANCE:
+    if width > 1 and abs(sums[worst] - 1) > SUM_TOLERANCE:
         raise RefusedError(
             f"The probabilities of each row must sum to 1, but those of line {rows[worst][0]} sum to "
-            f"{sums[worst, 0]:.4g}.",
+            f"{sums[worst]:.4g}.",
             "file",
         )
-    return np.asarray(values / sums)
+    return values
 
 
 def _is_numbering(rows: list[tuple[int, list[str]]]) -> bool:

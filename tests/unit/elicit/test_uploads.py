@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 import torch
 
 from selbo.elicit.answer import answer
 from selbo.elicit.state import RefusedError
-from selbo.elicit.uploads import count_scores, read_counts, read_scores
+from selbo.elicit.uploads import count_scores, read_at_once, read_counts, read_row_by_row, read_scores
 from selbo.summary.beliefs import Empirical
 from selbo.summary.partitions import CornerShells
 
@@ -132,6 +134,41 @@ def test_scores_of_two_classes(text: str) -> None:
 )
 def test_a_numbering_of_two_classes_is_a_heading_unless_other_rows_are_whole_numbers_too(text: str, rows: int) -> None:
     assert len(read_scores(text.encode(), 2)) == rows
+
+
+def test_what_is_read_at_once_is_what_is_read_row_by_row() -> None:
+    """Whatever the file: what is not clear at once is left to the slow way, which says what is wrong."""
+    draw = random.Random(0)
+    cells = [
+        "0",
+        "1",
+        "0.5",
+        ".25",
+        "0,5",
+        " 0.75",
+        "1e-1",
+        "nan",
+        "1_0",
+        '"0.5"',
+        '"',
+        "",
+        "a",
+        "#",
+        "0x1p-1",
+        "2",
+        "\uff11",
+    ]
+    read = 0
+    for _ in range(20_000):
+        separator, end = draw.choice(",;\t"), draw.choice(["\n", "\r\n", "\r", "\n\n"])
+        width, few = draw.randint(1, 2), draw.sample(cells, draw.randint(1, 3))
+        lines = [separator.join(draw.choice(few) for _ in range(width)) for _ in range(draw.randint(1, 3))]
+        text = end.join(lines) + draw.choice(["", end])
+        values = read_at_once(text, separator, 2)
+        if values is not None:
+            read += 1
+            np.testing.assert_array_equal(values, read_row_by_row(text, separator, 2), err_msg=repr(text))
+    assert read > 200
 
 
 def test_rounded_rows_are_normalised() -> None:
