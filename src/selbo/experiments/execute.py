@@ -33,10 +33,17 @@ EARLIER: Final = "earlier"
 
 @dataclass
 class _Checkpoints:
-    """Checkpoints of a run, one for each network that it trains, and the step that each went on from, if it did."""
+    """Checkpoints of a run, one for each network that it trains, and what was done before it went on, if it did.
+
+    Attributes:
+        folder: Where they are; None for no checkpoints.
+        resumed_from: Steps that networks went on from.
+        seconds: Training before that.
+    """
 
     folder: Path | None
     resumed_from: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
 
     def path(self, name: str) -> Path | None:
         return None if self.folder is None else self.folder / name
@@ -44,6 +51,7 @@ class _Checkpoints:
     def note(self, name: str, done: FitResult) -> None:
         if done.resumed_from:
             self.resumed_from[name] = done.resumed_from
+            self.seconds += done.earlier_seconds
 
 
 def carry_out(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None = None) -> dict[str, Any]:
@@ -77,9 +85,10 @@ def carry_out(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None = N
     except Diverged as error:
         what = str(error).partition(";")[0]  # and not which checkpoint is good: it goes when the result is there
         return {**result, "status": "diverged", "error": what, "seconds": {"all": time.perf_counter() - begin}}
+    seconds = {"training": trained - begin, "evaluation": time.perf_counter() - trained}
     if saved.resumed_from:
         result["resumed_from"] = saved.resumed_from
-    seconds = {"training": trained - begin, "evaluation": time.perf_counter() - trained}
+        seconds["earlier"] = saved.seconds
     return {**result, "status": "finished", **found, "seconds": {"all": time.perf_counter() - begin, **seconds}}
 
 

@@ -258,10 +258,11 @@ def cells(comparison: Plain, column: str, scaled: bool = False) -> dict[str, Cel
 
 
 def timings(comparison: Plain) -> dict[str, Cell]:
-    """Seconds of training a run, by method."""
+    """Seconds of training a run, by method; of one that was cut off and went on, all of them together."""
 
     def seconds(run: Plain) -> float | None:
-        return _finite(run["seconds"].get("training")) if run["status"] == "finished" else None
+        took = _finite(run["seconds"].get("training")) if run["status"] == "finished" else None
+        return None if took is None else took + run["seconds"].get("earlier", 0.0)
 
     return {method["name"]: _cell(method["runs"], seconds) for method in comparison["methods"]}
 

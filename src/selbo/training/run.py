@@ -51,6 +51,7 @@ class FitResult:
         resumed_from: Step that an earlier session had reached; 0 for a fresh run.
         checkpoint: The file that holds the run, if there is one.
         terms: Names of the columns of ``curve``.
+        earlier_seconds: How much of ``seconds`` was spent in earlier sessions.
     """
 
     steps: int
@@ -64,6 +65,7 @@ class FitResult:
     resumed_from: int
     checkpoint: Path | None
     terms: tuple[str, ...] = TERMS
+    earlier_seconds: float = 0.0
 
 
 @dataclass
@@ -91,6 +93,7 @@ class Run:
     best_score: float | None = None
     last_nll: float | None = None
     seconds: float = 0.0
+    earlier_seconds: float = 0.0
     engine: str = ""
     saved_step: int | None = None
     settings: Record = field(default_factory=dict)
@@ -181,6 +184,7 @@ class Run:
             resumed_from=self.resumed_from,
             checkpoint=self.checkpoint if self.checkpoint_end or self.saved_step is not None else None,
             terms=self.terms,
+            earlier_seconds=self.earlier_seconds,
         )
 
     # --- one stretch of steps ---
@@ -294,7 +298,8 @@ class Run:
         self.curve[: self.step] = tensors["curve"]
         self.schedule.state = found["schedule"]
         (self.best_step, self.best_nll, self.best_score), self.last_nll = found["best"], found["last_nll"]
-        self.seconds, self.engine = found["seconds"], found["engine"]
+        self.seconds = self.earlier_seconds = found["seconds"]
+        self.engine = found["engine"]
 
 
 def f1(predicted: Tensor, labels: Tensor, num_classes: int) -> Tensor:

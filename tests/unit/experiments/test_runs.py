@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -292,7 +293,7 @@ def test_a_run_that_is_killed_goes_on(
 ) -> None:
     """Killed in the last of its trainings, it has the result of an undisturbed run, and leaves no checkpoint."""
     spec, store = replace(LONG, recipe=recipe), Store(tmp_path)
-    undisturbed = execute.carry_out(spec)
+    undisturbed, begin = execute.carry_out(spec), time.perf_counter()
     monkeypatch.setattr(execute, "CHECKPOINT_EVERY_S", 0.0)
     trained = []
 
@@ -318,6 +319,7 @@ def test_a_run_that_is_killed_goes_on(
     resumed = result.pop("resumed_from")
     assert list(resumed) == names
     assert 0 < resumed[names[-1]] < 40
+    assert 0 < result["seconds"]["earlier"] < time.perf_counter() - begin - result["seconds"]["all"]
     assert [resumed[name] for name in names[:-1]] == [40] * (len(names) - 1), "what was trained before is not again"
     assert without_times(result) == json.loads(json.dumps(without_times(undisturbed)))
     assert not (tmp_path / "unfinished").exists()

@@ -162,6 +162,12 @@ def test_seconds_of_training() -> None:
     assert (found["b"].mean, found["b"].note) == (5.5, "1 of 2 diverged")
 
 
+def test_seconds_of_a_run_that_went_on_are_those_of_all_its_sessions() -> None:
+    resumed = run(1.0)
+    resumed["seconds"]["earlier"] = 20.0
+    assert studies.timings(comparison(method("a", resumed)))["a"].mean == 26.0
+
+
 # --- paired differences ---
 
 

@@ -333,6 +333,8 @@ def test_a_checkpoint_may_be_for_the_time_before_the_end_alone(tmp_path):
     assert 0 < files.read(path)[1]["step"] < long.steps
     again, other = run(checkpoint=path, checkpoint_end=False)
     assert 0 < again.resumed_from < again.steps
+    assert (short.earlier_seconds, again.earlier_seconds) == (0, files.read(path)[1]["seconds"])
+    assert again.earlier_seconds < again.seconds
     assert torch.equal(again.curve, long.curve)
     assert states_equal(net, other)
 
