@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import re
 import subprocess
@@ -10,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import selbo
 
 PACKAGE = Path(__file__).parents[1] / "src" / "selbo"
 
@@ -135,6 +138,8 @@ def states():
 
 before, start = states(), time.perf_counter()
 import selbo
+for name in selbo.__all__:
+    getattr(selbo, name)
 seconds = time.perf_counter() - start
 print(json.dumps({
     "seconds": seconds,
@@ -203,6 +208,52 @@ class C:
 
 def test_import_leaves_the_random_states_alone(fresh_import: dict[str, object]) -> None:
     assert fresh_import["untouched"]
+
+
+@pytest.mark.parametrize("arguments", ["--help", "--version", "train --help", "nothing", "train --accuracy much"])
+def test_help_and_mistakes_in_arguments_need_no_torch(arguments: str, tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom selbo.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n"
+        "    print('torch' in sys.modules, 'typer' in sys.modules, file=sys.stderr)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, *arguments.split()], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert run.stderr.splitlines()[-1] == "False True", run.stderr
+
+
+# --- public names, which are imported when they are asked for ---
+
+
+def test_every_public_name_is_what_it_is_for_type_checkers() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = (each for each in tree.body if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING")
+    names = []
+    for line in block.body:
+        assert isinstance(line, ast.ImportFrom)
+        for alias in line.names:
+            names.append(alias.name)
+            place = importlib.import_module(line.module)
+            assert getattr(selbo, alias.name) is getattr(place, alias.name), alias.name
+    assert sorted(names) == sorted([*selbo.__all__, "SummaryClassifier"])
+    assert set(selbo.__all__) <= set(dir(selbo))
+
+
+def test_modules_can_be_asked_for_and_what_does_not_exist_cannot() -> None:
+    code = (
+        "import selbo; print(selbo.data.__name__, selbo.summary.beliefs.Beta is selbo.Beta, hasattr(selbo, 'nothing'))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["selbo.data", "True", "False"]
+    with pytest.raises(AttributeError, match=r"^module 'selbo' has no attribute 'nothing'$"):
+        _ = selbo.nothing
+
+
+def test_a_package_that_is_missing_is_told_and_not_taken_for_a_name_that_does_not_exist() -> None:
+    code = "import sys; sys.modules['numpy'] = None\nimport selbo\nselbo.metrics"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "import of numpy halted" in run.stderr
 
 
 def test_import_is_quick(fresh_import: dict[str, object], tmp_path: Path) -> None:

@@ -1,28 +1,30 @@
 """Neural classifiers that know what their predictions should look like: the Summary ELBO for PyTorch."""
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from selbo import metrics, models
-from selbo.evaluation import calibrate, check_belief, evaluate, evaluate_ood
-from selbo.evaluation.predict import Prediction, predict
-from selbo.nn import forward_samples, kl_divergence, mean_network, to_bayesian
-from selbo.objectives import (
-    ELBO,
-    CrossEntropy,
-    Evidential,
-    IndependentSummary,
-    LabelSmoothing,
-    SummaryELBO,
-)
-from selbo.summary.beliefs import Beta, Dirichlet, Empirical, Masses, Uniform
-from selbo.summary.elicitation import expect
-from selbo.summary.likelihood import SummaryLikelihood, dirichlet_process_log_prob
-from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
-from selbo.training import fit
 from selbo.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from selbo import metrics, models
     from selbo.estimator import SummaryClassifier as SummaryClassifier
+    from selbo.evaluation import calibrate, check_belief
+    from selbo.evaluation.evaluate import evaluate, evaluate_ood
+    from selbo.evaluation.predict import Prediction, predict
+    from selbo.nn import forward_samples, kl_divergence, mean_network, to_bayesian
+    from selbo.objectives import (
+        ELBO,
+        CrossEntropy,
+        Evidential,
+        IndependentSummary,
+        LabelSmoothing,
+        SummaryELBO,
+    )
+    from selbo.summary.beliefs import Beta, Dirichlet, Empirical, Masses, Uniform
+    from selbo.summary.elicitation import expect
+    from selbo.summary.likelihood import SummaryLikelihood, dirichlet_process_log_prob
+    from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
+    from selbo.training import fit
 
 __all__ = [
     "ELBO",
@@ -58,11 +60,46 @@ __all__ = [
     "to_bayesian",
 ]
 
+_HOMES = {
+    "selbo.estimator": ("SummaryClassifier",),  # needs scikit-learn, and is not in `__all__`
+    "selbo.evaluation": ("calibrate", "check_belief"),
+    "selbo.evaluation.evaluate": ("evaluate", "evaluate_ood"),
+    "selbo.evaluation.predict": ("Prediction", "predict"),
+    "selbo.nn": ("forward_samples", "kl_divergence", "mean_network", "to_bayesian"),
+    "selbo.objectives": (
+        "ELBO",
+        "CrossEntropy",
+        "Evidential",
+        "IndependentSummary",
+        "LabelSmoothing",
+        "SummaryELBO",
+    ),
+    "selbo.summary.beliefs": ("Beta", "Dirichlet", "Empirical", "Masses", "Uniform"),
+    "selbo.summary.elicitation": ("expect",),
+    "selbo.summary.likelihood": ("SummaryLikelihood", "dirichlet_process_log_prob"),
+    "selbo.summary.partitions": ("ClassRegions", "ConfidenceBins", "CornerShells", "ScoreBins"),
+    "selbo.training": ("fit",),
+}
+"""Where public names come from, as above. They are imported when they are asked for: torch takes seconds, and
+``selbo --help`` does not need it."""
 
-def __getattr__(name: str) -> Any:
-    """`SummaryClassifier`, which needs scikit-learn, when it is asked for."""
-    if name == "SummaryClassifier":
-        from selbo.estimator import SummaryClassifier
 
-        return SummaryClassifier
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # of which a name that does not exist would be of any type
+
+    def __getattr__(name: str) -> Any:
+        """A public name, or a module of the package."""
+        for home, names in _HOMES.items():
+            if name in names:
+                value = globals()[name] = getattr(importlib.import_module(home), name)
+                return value
+        if not name.startswith("_"):
+            try:
+                return importlib.import_module(f"{__name__}.{name}")
+            except ModuleNotFoundError as error:
+                if error.name != f"{__name__}.{name}":
+                    raise
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
