@@ -7,7 +7,7 @@ from selbo.report.comparison import Results
 from selbo.report.places import has_use
 from selbo.report.studies import recall
 from selbo.report.study_curves import METRICS
-from selbo.report.study_data import CLEAN, USE, Point, corruptions_of, finished, labels_of, point, scale_of, sweep_of
+from selbo.report.study_data import CLEAN, USE, Point, corruptions_of, finished, point, scale_of, sweep_of, titles_of
 from selbo.report.tables import metric_label
 
 TRACK_WORDS: Final = {
@@ -73,9 +73,9 @@ def _seeds(comparison: Results) -> str:
 
 
 def _numbers(comparison: Results, metric: str, found: Callable[[Results], Point]) -> str:
-    labels, scale = labels_of(comparison), scale_of(metric)
+    titles, scale = titles_of(comparison), scale_of(metric)
     means = [
-        f"{labels[method['name']]} {scale * found(method).mean:.3g}"
+        f"{titles[method['name']]} {scale * found(method).mean:.3g}"
         for method in comparison["methods"]
         if found(method).runs
     ]

@@ -237,3 +237,8 @@ def test_the_page_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_the_same_results_are_the_same_page() -> None:
     results = fakes.study([fakes.comparison(fakes.four(1)[2:3])], seeds=1)
     assert study_page.render_study_page(results) == study_page.render_study_page(results)
+
+
+def test_what_stands_for_a_picture_has_the_titles_of_methods() -> None:
+    words = FIGURE_WORDS["corruption"](fakes.comparison(fakes.four(suite="noise")))
+    assert "Summary ELBO (expected accuracy, shells) " in words.spoken
