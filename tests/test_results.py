@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,20 +96,51 @@ STATED = [
     ("sgd 30k published", "ood.fashion.auroc", False, "docs/results.md", "−.5, −2.3 to +1.3"),
     ("sgd da-5k published", "clean.nll", False, "docs/results.md", "−.014, −.046 to +.018"),
     ("sgd da-5k published", "clean.ece", False, "docs/claims.md", "−1.8, −2.9 to −.7"),
+    ("sgd da-30k published", "clean.accuracy", False, "docs/claims.md", "−.4, −.7 to −.1"),
+    ("sgd da-30k published", "clean.ece", False, "docs/claims.md", "−.9, −1.3 to −.6"),
+    ("sgd da-30k published", "ood.fashion.auroc", False, "docs/results.md", "+.8, −1.3 to +2.8"),
+    ("cifar10-da vgg11 selbo", "clean.ece", False, "docs/claims.md", "−1.8, −2.4 to −1.3"),
+    ("cifar10-da vgg11 selbo", "clean.accuracy", False, "docs/claims.md", "−.2, −.6 to +.1"),
+    ("cifar10-da vgg11 selbo summary elbo", "corrupted.nll", False, "docs/claims.md", "−.004, −.023 to +.015"),
+    ("cifar10-da vgg11 selbo summary elbo", "corrupted.ece", False, "docs/claims.md", "−.7, −.9 to −.5"),
+    ("cifar10-prior vgg11 selbo summary elbo", "corrupted.nll", False, "docs/claims.md", "−.079, −.134 to −.025"),
+    ("cifar10-prior vgg11 selbo summary elbo", "corrupted.ece", False, "docs/claims.md", "−2.4, −3.6 to −1.2"),
+    ("cifar10-prior vgg11 selbo elbo cifar10 elbo", "clean.nll", False, "docs/results.md", "−.021, −.033 to −.008"),
+    (
+        "cifar10-prior vgg11 selbo summary cifar10 summary",
+        "clean.nll",
+        False,
+        "docs/results.md",
+        "−.021, −.032 to −.011",
+    ),
+    (
+        "cifar10-prior vgg11 selbo summary cifar10 label-smoothing",
+        "clean.accuracy",
+        False,
+        "docs/results.md",
+        "−.1, −.5 to +.3",
+    ),
 ]
-"""What a summary does for a plain network: differences that stand in sentences, and in no table."""
+"""Differences that stand in sentences, and in no table: study, variant, track and, unless it is a plain network with a
+summary and one without, the method, the study of its rival if that is another, and the rival."""
+
+
+def methods_of(study: str, variant: str, track: str) -> dict[str, Any]:
+    (comparison,) = (
+        each for each in results.gathered(study)["comparisons"] if (each["variant"], each["track"]) == (variant, track)
+    )
+    return {method["name"]: method for method in comparison["methods"]}
 
 
 @pytest.mark.parametrize(("where", "column", "scaled", "page", "text"), STATED)
 def test_differences_in_sentences_are_those_of_the_results(
     where: str, column: str, scaled: bool, page: str, text: str
 ) -> None:
-    study, variant, track = where.split()
-    (comparison,) = (
-        each for each in results.gathered(study)["comparisons"] if (each["variant"], each["track"]) == (variant, track)
-    )
-    methods = {method["name"]: method for method in comparison["methods"]}
-    found = studies.paired(methods["plain-summary"], methods["plain"], column, scaled)
+    study, variant, track, *pair = where.split()
+    first, *between, second = pair or ["plain-summary", "plain"]
+    method = methods_of(study, variant, track)[first]
+    rival = methods_of(between[0] if between else study, variant, track)[second]
+    found = studies.paired(method, rival, column, scaled)
     assert found.pairs == 5
     digits, factor = (3, 1) if column.endswith("nll") else (1, 100)
     shown = [f"{factor * each:+.{digits}f}".replace("-", "−") for each in found[:4] if each is not None]
