@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
-METHOD_COLOURS: Final = ("#2a63d4", "#93420c", "#3c9d63", "#e0609f", "#505860", "#4d1a72")
-"""At least 3.3 to 1 against white, as a line needs it, and at least 22 apart in CIELAB, with normal sight and with each
+METHOD_COLOURS: Final = ("#2a63d4", "#93420c", "#3c9d63", "#e0609f", "#505860", "#4d1a72", "#b48400")
+"""At least 3.3 to 1 against white, as a line needs it, and at least 21 apart in CIELAB, with normal sight and with each
 of three kinds of colour blindness (Machado et al., 2009, severity 1). `PALETTE` has colours too light for a line."""
 
-METHOD_MARKERS: Final = ("o", "s", "^", "D", "v", "P")
+METHOD_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 
 GUIDE: Final = "#8a8a8a"
 """Lines that are no data."""
@@ -50,7 +50,7 @@ class MethodStyle(NamedTuple):
 
 
 def method_styles(methods: Sequence[str]) -> dict[str, MethodStyle]:
-    """A colour and a marker a method; from the seventh on colours come again, with another marker.
+    """A colour and a marker a method; from the eighth on colours come again, with another marker.
 
     Example:
         >>> method_styles(["plain", "ELBO"])["ELBO"]

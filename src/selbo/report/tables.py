@@ -51,6 +51,7 @@ MARKER_SHAPES: Final = {
     "D": '<path d="M6 .6 11.4 6 6 11.4.6 6z"/>',
     "v": '<path d="M6 11 .8 1.6h10.4z"/>',
     "P": '<path d="M4 1h4v3h3v4H8v3H4V8H1V4h3z"/>',
+    "X": '<path d="M3.2 .8 6 3.6 8.8.8 11.2 3.2 8.4 6l2.8 2.8-2.4 2.4L6 8.4l-2.8 2.8L.8 8.8 3.6 6 .8 3.2z"/>',
 }
 """The markers of the figures, in a box of 12 by 12."""
 
