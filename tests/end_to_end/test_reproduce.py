@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -53,9 +54,21 @@ def test_a_study_on_the_command_line_twice(tmp_path: Path) -> None:
     for made in ("report.html", "study.json"):
         assert (folder / made).is_file()
     (folder / "report.html").unlink()
-    assert selbo("report", str(tmp_path)).returncode == 0
+    alone = selbo("report", str(tmp_path))
+    assert alone.returncode == 0
     assert (folder / "report.html").is_file()
     assert times(folder) == before
+    page = (folder / "report.html").read_bytes()
+    shutil.copytree(folder, tmp_path / "sst-twin", ignore=shutil.ignore_patterns("report.html", "figures", "tables"))
+    both = selbo("report", str(tmp_path))  # in two processes
+    assert both.returncode == 0, both.stderr
+    assert both.stdout == alone.stdout + alone.stdout.replace("sst-smoke", "sst-twin")
+    assert page == (folder / "report.html").read_bytes() == (tmp_path / "sst-twin" / "report.html").read_bytes()
+    (broken,) = list((tmp_path / "sst-twin" / "runs").glob("*.json"))[:1]
+    broken.write_text("{")
+    refused = selbo("report", str(tmp_path))
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert broken.name in refused.stderr
 
 
 def test_killed_and_begun_again_nothing_is_lost_but_the_run_in_flight(tmp_path: Path) -> None:

@@ -1,15 +1,15 @@
 """`selbo reproduce`, `selbo list`, `selbo report`: the studies of the paper, carried out and put into tables."""
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from selbo.cli.options import Debug, Device, device_of
-from selbo.cli.output import console, cores, note, writable_folder
+from selbo.cli.output import console, cores, note, progress_bar, writable_folder
 
 if TYPE_CHECKING:
     from selbo.experiments.runner import Progress
@@ -62,7 +62,6 @@ def reproduce(
     if executor == "ray":
         package_of_ray()
     where = device_of(device)
-    screen = console()
     studies: list[tuple[Study, Path, list[str]]] = []
     for name in chosen:
         study = runner.study_of(name, trial=smoke)
@@ -88,7 +87,7 @@ def reproduce(
                 helpers=cores() if executor == "processes" else 0,
                 listener=listener,
             )
-        show(results, folder, screen)
+        show(written(results, folder))
 
 
 def at_a_time(device: str, models: list[str]) -> int:
@@ -132,9 +131,12 @@ def report(
 ) -> None:
     """Write tables, figures and the report again, from results alone; nothing is trained.
 
+    Of several studies one a core is written at a time.
+
     Example: selbo report results/sst
     """
     from selbo.experiments import runner
+    from selbo.experiments.workers import pool_of
 
     if (folder / runner.MANIFEST).exists():
         found = [folder]
@@ -142,24 +144,46 @@ def report(
         found = sorted(path.parent for path in folder.glob(f"*/{runner.MANIFEST}"))
     if not found:
         raise ValueError(f"DIR must be a folder of selbo reproduce, but '{folder}' holds no {runner.MANIFEST}")
+    several = len(found) > 1
+    what = f"{len(found)} studies" if several else found[0].name
+    shown: list[Any] = []
+    with progress_bar(len(found)) as told, ExitStack() as stack:
+        told(what, 0)
+        each = stack.enter_context(pool_of(min(cores(), len(found)))).map if several else map
+        for parts in each(written_again, found):
+            shown += parts
+            told(what, 1)
+    show(shown)
+
+
+def show(parts: Iterable[Any]) -> None:
+    """Print tables and lines; a line is never broken, so that the path in it can be copied."""
     screen = console()
-    for each in found:
-        show(runner.gather(each), each, screen)
+    for part in parts:
+        screen.print(part, soft_wrap=isinstance(part, str))
 
 
-def show(results: dict[str, Any], folder: Path, screen: Any) -> None:
-    """Write everything that is made from results, and print the main table."""
+def written_again(folder: Path) -> list[Any]:
+    """The same as `written`, from a folder of results."""
+    from selbo.experiments import runner
+
+    return written(runner.gather(folder), folder)
+
+
+def written(results: dict[str, Any], folder: Path) -> list[Any]:
+    """Write everything that is made from results; returns what is to be printed: the main tables, where the page is."""
     from selbo.report import study_figures, study_page, study_tables, table_files
 
     table_files.write_tables(results, folder / "tables")
     study_figures.write_figures(results, folder / "figures")
     page = study_page.write_study_page(results, folder / "report.html")
+    shown: list[Any] = []
     for comparison in results["comparisons"]:
         if any(run is not None for method in comparison["methods"] for run in method["runs"]):
-            screen.print(study_tables.console(comparison, results))
+            shown.append(study_tables.console(comparison, results))
         else:
-            screen.print(f"{comparison['title']}, {comparison['track']}: no runs yet")
-    screen.print(f"Report: {page}", soft_wrap=True)
+            shown.append(f"{comparison['title']}, {comparison['track']}: no runs yet")
+    return [*shown, f"Report: {page}"]
 
 
 @contextmanager
