@@ -213,7 +213,10 @@ def _table(comparison: Results, table: Table, hidden: Iterable[str]) -> str:
             first = f"{swatch(list(labels.values()), labels[name])}{first}{small}"
         cells = "".join(_cell(e, side, marked) for e, side in zip(row[1:], table.align[1:], strict=True))
         body.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
-    notes = "".join(f"<p>{escape(note)}</p>" for note in table.notes if note not in hidden)
+    shown = [note for note in table.notes if note not in hidden]
+    if any(entry.mark in ("better", "worse") for row in table.rows for entry in row):
+        shown.insert(1, "Blue: better; red: worse.")
+    notes = "".join(f"<p>{escape(note)}</p>" for note in shown)
     return (
         f'<div class="scroll" role="region" aria-label="Table: {escape(table.title, quote=True)}" tabindex="0"><table>'
         f"<thead>{_head(table.heads, table.align)}</thead><tbody>{''.join(body)}</tbody></table></div>"
@@ -236,14 +239,14 @@ def _head(heads: Sequence[Head], align: str) -> str:
 
 
 def _cell(entry: Entry, side: str, marked: bool) -> str:
-    """The mean as it is, what follows it smaller."""
+    """The mean as it is, what follows it smaller; what a colour says is there to be heard, too."""
     css = " ".join(filter(None, [entry.mark, "text" * (side == "l")]))
-    spoken = {"best": ("★", "best"), "close": ("≈", "close to the best")}.get(entry.mark) if marked else None
-    mark = (
-        f'<span class="mark" aria-hidden="true">{spoken[0]}</span><span class="hidden">{spoken[1]}</span>'
-        if spoken
-        else ""
-    )
+    mark = ""
+    if entry.mark in ("better", "worse"):
+        mark = f'<span class="hidden">{entry.mark}</span>'
+    elif marked and entry.mark:
+        sign, spoken = {"best": ("★", "best"), "close": ("≈", "close to the best")}[entry.mark]
+        mark = f'<span class="mark" aria-hidden="true">{sign}</span><span class="hidden">{spoken}</span>'
     match = re.fullmatch(r"([-+−\d.–]+)( (?:±|\[)[^(]*[^( ])?(?: (\(.*\)))?", entry.text)
     text = escape(entry.text)
     if match:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from selbo.report import studies
-from selbo.report.comparison import HIGHER_IS_BETTER, LOWER_IS_BETTER, Column
+from selbo.report.comparison import HIGHER_IS_BETTER, LOWER_IS_BETTER, Column, direction
 from selbo.report.origin import provenance
 from selbo.report.places import has_use, one_place
 from selbo.report.studies import Cell, Difference, Plain, split
@@ -38,7 +38,7 @@ class Head(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What stands in a place of a table; ``mark`` is ``best``, ``close`` or empty."""
+    """What stands in a place of a table; ``mark`` is ``best`` or ``close``, of a difference ``better`` or ``worse``."""
 
     text: str
     mark: str = ""
@@ -318,7 +318,7 @@ def _difference(column: str, found: Difference) -> Entry:
     text = numbers[0] or "–"
     text += f" [{numbers[2]}, {numbers[3]}]" if numbers[2] else ""
     text += f" ({found.pairs} of {found.seeds} pairs)" if found.pairs < found.seeds else ""
-    return Entry(text, "best" if found.clear else "")
+    return Entry(text, ("better" if direction(metric) * (found.mean or 0.0) > 0 else "worse") if found.clear else "")
 
 
 def signed(metric: str, number: float, *, more: int = 0) -> str:

@@ -24,7 +24,7 @@ MARKDOWN: Final = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_|<"})
 
 def markdown(table: Table) -> str:
     """A table and its notes, without its title."""
-    marks = {"best": "**", "close": "*", "": ""}
+    marks = {"best": "**", "better": "**", "worse": "**", "close": "*", "": ""}
     heads = [" ".join(filter(None, (head.group, head.label))).translate(MARKDOWN) for head in table.heads]
     rules = ["---:" if side == "r" else ":---" for side in table.align]
     body = [[f"{marks[e.mark]}{e.text.translate(MARKDOWN)}{marks[e.mark]}" for e in row] for row in table.rows]
@@ -34,7 +34,8 @@ def markdown(table: Table) -> str:
 
 def latex(table: Table, label: str = "") -> str:
     """A floating table in the style of booktabs, with its title as caption and its notes below."""
-    marks = {"best": r"\textbf{%s}", "close": r"\textit{%s}", "": "%s"}
+    bold = r"\textbf{%s}"
+    marks = {"best": bold, "better": bold, "worse": bold, "close": r"\textit{%s}", "": "%s"}
     top, rules, start = [], [], 1
     for group, heads in groupby(table.heads, key=lambda head: head.group):
         span = len(list(heads))

@@ -91,7 +91,7 @@ def test_the_page_is_balanced_and_needs_nothing_from_outside(source: str) -> Non
 
 def test_every_number_of_every_table_is_on_the_page(source: str) -> None:
     results = both_tracks()
-    cells = {" ".join(re.sub("[★≈]|best|close to the", "", cell).split()) for cell in Page(source).cells}
+    cells = {" ".join(re.sub("[★≈]|best|close to the|better|worse", "", cell).split()) for cell in Page(source).cells}
     entries = [
         " ".join(entry.text.split())
         for comparison in results["comparisons"]
@@ -102,6 +102,25 @@ def test_every_number_of_every_table_is_on_the_page(source: str) -> None:
     assert len(entries) > 50
     assert any("±" in entry for entry in entries)
     assert [entry for entry in entries if entry not in cells] == []
+
+
+def test_clear_differences_say_whether_they_are_gains() -> None:
+    """In colour and in words that are heard; every other entry of the table is left alone."""
+    results = both_tracks(fakes.four)
+    results["comparisons"][0]["reference"] = "smoothing"
+    marks = [
+        entry.mark
+        for comparison in results["comparisons"]
+        for table in study_tables.tables_of(results, comparison)
+        if table.name.startswith(("differences", "rivals"))
+        for row in table.rows
+        for entry in row
+    ]
+    assert set(marks) == {"better", "worse", ""}
+    source = study_page.render_study_page(results)
+    for kind in ("better", "worse"):
+        assert source.count(f'<td class="{kind}"><span class="hidden">{kind}</span>') == marks.count(kind)
+    assert "Blue: better; red: worse." in source
 
 
 def test_titles_are_escaped(source: str) -> None:

@@ -184,7 +184,11 @@ def test_the_table_of_differences() -> None:
     sure = small()
     for i, each in enumerate((0.1, 0.41, 0.42)):
         sure["comparisons"][0]["methods"][1]["runs"][i] = run(each)
-    assert column(tables(sure)["differences"], "NLL ↓")[0].mark == "best"
+    assert column(tables(sure)["differences"], "NLL ↓")[0].mark == "better"
+    for i in range(3):
+        sure["comparisons"][0]["methods"][1]["runs"][i] = run(1.0 + i / 100)
+    assert column(tables(sure)["differences"], "NLL ↓")[0].mark == "worse"
+    assert "| **+0.6100 [" in table_files.markdown(tables(sure)["differences"])
     (raw,) = [row for row in table.raw if (row["method"], row["column"]) == ("summary", "clean.nll")]
     assert raw["mean"] == pytest.approx(-0.15)
     assert raw["standard_error"] == pytest.approx(0.05)
