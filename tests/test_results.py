@@ -1,5 +1,6 @@
 """The pages of results say what the files in `results/` say."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -147,3 +148,19 @@ def test_differences_in_sentences_are_those_of_the_results(
     mean, low, high = (each[0] + each[1:].removeprefix("0") for each in (shown[0], *shown[2:]))
     assert text.replace("interval ", "") == f"{mean}, {low} to {high}"
     assert text in " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+def test_the_table_of_settings_tried_is_that_of_the_results() -> None:
+    """Validation NLL and fitted temperature of ELBO and Summary ELBO with narrower priors, at the seed for tuning."""
+    tuned = dict[tuple[str, str, str], list[str]]()
+    for path in (ROOT / "results/cifar10-prior/runs").glob("*.json"):
+        run = json.loads(path.read_text(encoding="utf-8"))
+        recipe = run["spec"]["recipe"]
+        if run["spec"]["seed"] >= plan.TUNING_SEED:
+            place = (recipe["objective"], *(f"{recipe[key]:g}"[1:] for key in ("prior_std", "kl_weight")))
+            tuned[place] = [f"{run['val']['metrics']['nll']:.3f}"[1:], f"{run['temperature']:.2f}".removeprefix("0")]
+    lines = (ROOT / "docs/results.md").read_text(encoding="utf-8").partition("| prior | KL times |")[2].splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:8]]
+    assert len(tuned) == 12
+    for prior, kl, *shown in rows:
+        assert shown == tuned["elbo", prior, kl] + tuned["summary_elbo", prior, kl]
