@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -30,6 +31,24 @@ def selbo(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[
     return subprocess.run(
         command(*arguments), capture_output=True, text=True, timeout=timeout, check=False, env=environment
     )
+
+
+def selbo_in_a_terminal(*arguments: str) -> tuple[str, str]:
+    """What a command writes to its output, a file, and to its error stream, a terminal."""
+    mine, terminal = os.openpty()
+    with tempfile.TemporaryFile() as out:
+        process = subprocess.Popen(
+            command(*arguments), stdout=out, stderr=terminal, env={**os.environ, "COLUMNS": "80"}
+        )
+        os.close(terminal)
+        seen = b""
+        with contextlib.suppress(OSError):  # that is how the end of a terminal reads
+            while part := os.read(mine, 4096):
+                seen += part
+        os.close(mine)
+        assert process.wait(timeout=300) == 0
+        out.seek(0)
+        return out.read().decode(), seen.decode()
 
 
 def times(folder: Path) -> dict[str, int]:
@@ -56,6 +75,7 @@ def test_a_study_on_the_command_line_twice(tmp_path: Path) -> None:
     (folder / "report.html").unlink()
     alone = selbo("report", str(tmp_path))
     assert alone.returncode == 0
+    assert alone.stderr == ""
     assert (folder / "report.html").is_file()
     assert times(folder) == before
     page = (folder / "report.html").read_bytes()
@@ -63,6 +83,15 @@ def test_a_study_on_the_command_line_twice(tmp_path: Path) -> None:
     both = selbo("report", str(tmp_path))  # in two processes
     assert both.returncode == 0, both.stderr
     assert both.stdout == alone.stdout + alone.stdout.replace("sst-smoke", "sst-twin")
+    assert both.stderr == ""
+    if hasattr(os, "openpty"):
+        out, seen = selbo_in_a_terminal("report", str(folder))
+        assert out == alone.stdout
+        assert "sst: tables, figures and the report" in seen
+        out, seen = selbo_in_a_terminal("report", str(tmp_path))
+        assert out == both.stdout
+        assert "2 studies" in seen
+        assert "tables, figures" not in seen  # of two at a time there is one bar
     assert page == (folder / "report.html").read_bytes() == (tmp_path / "sst-twin" / "report.html").read_bytes()
     (broken,) = list((tmp_path / "sst-twin" / "runs").glob("*.json"))[:1]
     broken.write_text("{")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -122,6 +123,19 @@ def write_table(columns: dict[str, Sequence[Any]], path: Path | None) -> None:
     else:
         with replacing(path) as unfinished:
             unfinished.write_text(text.getvalue(), encoding="utf-8")
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Say what is being done, on the error stream if that is a terminal, in the process that the user sees."""
+    if not sys.stderr.isatty() or multiprocessing.parent_process() is not None:
+        yield
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status(Text(what)):
+        yield
 
 
 @contextmanager

@@ -2,14 +2,14 @@
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from selbo.cli.options import Debug, Device, device_of
-from selbo.cli.output import console, cores, note, progress_bar, writable_folder
+from selbo.cli.output import console, cores, note, progress_bar, waiting, writable_folder
 
 if TYPE_CHECKING:
     from selbo.experiments.runner import Progress
@@ -144,15 +144,15 @@ def report(
         found = sorted(path.parent for path in folder.glob(f"*/{runner.MANIFEST}"))
     if not found:
         raise ValueError(f"DIR must be a folder of selbo reproduce, but '{folder}' holds no {runner.MANIFEST}")
-    several = len(found) > 1
-    what = f"{len(found)} studies" if several else found[0].name
+    if len(found) == 1:
+        show(written_again(found[0]))
+        return
     shown: list[Any] = []
-    with progress_bar(len(found)) as told, ExitStack() as stack:
-        told(what, 0)
-        each = stack.enter_context(pool_of(min(cores(), len(found)))).map if several else map
-        for parts in each(written_again, found):
+    with progress_bar(len(found)) as told, pool_of(min(cores(), len(found))) as pool:
+        told(f"{len(found)} studies", 0)
+        for parts in pool.map(written_again, found):
             shown += parts
-            told(what, 1)
+            told(f"{len(found)} studies", 1)
     show(shown)
 
 
@@ -174,9 +174,10 @@ def written(results: dict[str, Any], folder: Path) -> list[Any]:
     """Write everything that is made from results; returns what is to be printed: the main tables, where the page is."""
     from selbo.report import study_figures, study_page, study_tables, table_files
 
-    table_files.write_tables(results, folder / "tables")
-    study_figures.write_figures(results, folder / "figures")
-    page = study_page.write_study_page(results, folder / "report.html")
+    with waiting(f"{results['study']}: tables, figures and the report"):
+        table_files.write_tables(results, folder / "tables")
+        study_figures.write_figures(results, folder / "figures")
+        page = study_page.write_study_page(results, folder / "report.html")
     shown: list[Any] = []
     for comparison in results["comparisons"]:
         if any(run is not None for method in comparison["methods"] for run in method["runs"]):
