@@ -73,21 +73,25 @@ def test_a_study_on_the_command_line_twice(tmp_path: Path) -> None:
     for made in ("report.html", "study.json"):
         assert (folder / made).is_file()
     (folder / "report.html").unlink()
-    alone = selbo("report", str(tmp_path))
-    assert alone.returncode == 0
-    assert alone.stderr == ""
+    assert selbo("report", str(tmp_path)).returncode == 0
     assert (folder / "report.html").is_file()
     assert times(folder) == before
+
+
+def test_reports_of_one_study_and_of_two_at_a_time(tmp_path: Path) -> None:
+    folder = tmp_path / "sst-smoke"
+    runner.reproduce(runner.study_of("sst", trial=True), folder, tracks=["published"], seeds=1, executor="here")
+    alone = selbo("report", str(tmp_path))
+    assert (alone.returncode, alone.stderr) == (0, "")
     page = (folder / "report.html").read_bytes()
     shutil.copytree(folder, tmp_path / "sst-twin", ignore=shutil.ignore_patterns("report.html", "figures", "tables"))
     both = selbo("report", str(tmp_path))  # in two processes
-    assert both.returncode == 0, both.stderr
+    assert (both.returncode, both.stderr) == (0, "")
     assert both.stdout == alone.stdout + alone.stdout.replace("sst-smoke", "sst-twin")
-    assert both.stderr == ""
     if hasattr(os, "openpty"):
         out, seen = selbo_in_a_terminal("report", str(folder))
         assert out == alone.stdout
-        assert "sst: tables, figures and the report" in seen
+        assert "sst-smoke: tables, figures and the report" in seen
         out, seen = selbo_in_a_terminal("report", str(tmp_path))
         assert out == both.stdout
         assert "2 studies" in seen

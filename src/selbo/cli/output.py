@@ -2,7 +2,6 @@
 
 import csv
 import io
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -127,8 +126,8 @@ def write_table(columns: dict[str, Sequence[Any]], path: Path | None) -> None:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Say what is being done, on the error stream if that is a terminal, in the process that the user sees."""
-    if not sys.stderr.isatty() or multiprocessing.parent_process() is not None:
+    """Say what is being done, on the error stream if that is a terminal."""
+    if not sys.stderr.isatty():
         yield
         return
     from rich.console import Console

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 EVERYTHING = "all"
 """In the place of a name: all studies."""
 
+WRITING = "{}: tables, figures and the report"
+
 Results = Annotated[Path, typer.Option("--out", help="Folder for the results; each study has its own in it.")]
 
 
@@ -87,7 +89,9 @@ def reproduce(
                 helpers=cores() if executor == "processes" else 0,
                 listener=listener,
             )
-        show(written(results, folder))
+        with waiting(WRITING.format(folder.name)):
+            parts = written(results, folder)
+        show(parts)
 
 
 def at_a_time(device: str, models: list[str]) -> int:
@@ -144,16 +148,17 @@ def report(
         found = sorted(path.parent for path in folder.glob(f"*/{runner.MANIFEST}"))
     if not found:
         raise ValueError(f"DIR must be a folder of selbo reproduce, but '{folder}' holds no {runner.MANIFEST}")
+    parts: list[Any] = []
     if len(found) == 1:
-        show(written_again(found[0]))
-        return
-    shown: list[Any] = []
-    with progress_bar(len(found)) as told, pool_of(min(cores(), len(found))) as pool:
-        told(f"{len(found)} studies", 0)
-        for parts in pool.map(written_again, found):
-            shown += parts
-            told(f"{len(found)} studies", 1)
-    show(shown)
+        with waiting(WRITING.format(found[0].name)):
+            parts = written_again(found[0])
+    else:
+        with progress_bar(len(found)) as told, pool_of(min(cores(), len(found))) as pool:
+            told(f"{len(found)} studies", 0)
+            for each in pool.map(written_again, found):
+                parts += each
+                told(f"{len(found)} studies", 1)
+    show(parts)
 
 
 def show(parts: Iterable[Any]) -> None:
@@ -174,10 +179,9 @@ def written(results: dict[str, Any], folder: Path) -> list[Any]:
     """Write everything that is made from results; returns what is to be printed: the main tables, where the page is."""
     from selbo.report import study_figures, study_page, study_tables, table_files
 
-    with waiting(f"{results['study']}: tables, figures and the report"):
-        table_files.write_tables(results, folder / "tables")
-        study_figures.write_figures(results, folder / "figures")
-        page = study_page.write_study_page(results, folder / "report.html")
+    table_files.write_tables(results, folder / "tables")
+    study_figures.write_figures(results, folder / "figures")
+    page = study_page.write_study_page(results, folder / "report.html")
     shown: list[Any] = []
     for comparison in results["comparisons"]:
         if any(run is not None for method in comparison["methods"] for run in method["runs"]):

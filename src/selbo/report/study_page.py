@@ -215,7 +215,7 @@ def _table(comparison: Results, table: Table, hidden: Iterable[str]) -> str:
         body.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
     shown = [note for note in table.notes if note not in hidden]
     if any(entry.mark in ("better", "worse") for row in table.rows for entry in row):
-        shown.insert(1, "Blue: better; red: worse.")
+        shown.append("Blue: better; red: worse.")
     notes = "".join(f"<p>{escape(note)}</p>" for note in shown)
     return (
         f'<div class="scroll" role="region" aria-label="Table: {escape(table.title, quote=True)}" tabindex="0"><table>'

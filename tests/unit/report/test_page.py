@@ -434,7 +434,7 @@ def named(axes: Axes) -> list[str]:
 def test_histograms_are_means_over_the_seeds(results: Results) -> None:
     figure = curves.belief_histograms(results)
     s0 = np.array(results["belief"]["s0"])
-    for axes, method, colour in zip(figure.axes, METHODS, panels.METHOD_COLOURS, strict=False):
+    for axes, method, colour in zip(figure.axes, METHODS, panels.METHOD_COLOURS[: len(METHODS)], strict=True):
         given = np.array([run["histogram"] for run in results["runs"] if run["method"] == method])
         drawn = {c.get_label(): [bar.get_height() for bar in c] for c in axes.containers}
         np.testing.assert_allclose(drawn["predictions"], given.mean(0), rtol=1e-12)

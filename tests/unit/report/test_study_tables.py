@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from selbo.report import study_tables, table_files
+from selbo.report import comparison, studies, study_tables, table_files
 from selbo.report.study_tables import Entry, Head, Table
 
 with contextlib.suppress(ModuleNotFoundError):
@@ -173,6 +173,10 @@ def test_the_tables_of_recall_are_there_where_classes_are_rare() -> None:
     assert [row["mean"] for row in corrupted.raw] == [0.5, 0.5, 0.5, 0.0, 0.0, 0.0]
     assert [entry.mark for entry in corrupted.rows[0][3:]] == ["best", "best", ""]
     assert not any(entry.mark for entry in corrupted.rows[1])  # nobody found one
+
+
+def test_every_difference_that_is_shown_is_a_gain_or_a_loss() -> None:
+    assert all(comparison.direction(studies.split(each)[1]) for each in study_tables.DIFFERENCES)
 
 
 def test_the_table_of_differences() -> None:
