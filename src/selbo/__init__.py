@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         IndependentSummary,
         LabelSmoothing,
         SummaryELBO,
+        labels_first,
     )
     from selbo.summary.beliefs import Beta, Dirichlet, Empirical, Masses, Uniform
     from selbo.summary.elicitation import expect
@@ -53,6 +54,7 @@ __all__ = [
     "fit",
     "forward_samples",
     "kl_divergence",
+    "labels_first",
     "mean_network",
     "metrics",
     "models",
@@ -73,6 +75,7 @@ _HOMES = {
         "IndependentSummary",
         "LabelSmoothing",
         "SummaryELBO",
+        "labels_first",
     ),
     "selbo.summary.beliefs": ("Beta", "Dirichlet", "Empirical", "Masses", "Uniform"),
     "selbo.summary.elicitation": ("expect",),

@@ -120,6 +120,8 @@ def _log_prob_values(name: str, tensor: Tensor) -> None:
         raise ValueError(f"`{name}` must hold numbers, but got {count} NaN")
     tolerance = ROW_SUM_TOLERANCE[values.dtype]
     if (values > tolerance).any():
+        if bool((values >= 0).all()) and (values.double().sum(-1) - 1).abs().max().item() <= tolerance:
+            raise ValueError(f"`{name}` must be logarithms of probabilities, but got probabilities: pass `probs.log()`")
         raise ValueError(
             f"`{name}` must be logarithms of probabilities, at most 0, but the largest is {values.max().item():.4g}; "
             "if these are logits, pass `logits.log_softmax(-1)`"

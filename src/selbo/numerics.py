@@ -54,6 +54,18 @@ def result_dtype(tensor: Tensor) -> torch.dtype:
     return torch.promote_types(tensor.dtype, torch.float32)
 
 
+def values_can_be_read(tensor: Tensor) -> bool:
+    """Whether Python may look at the values of a tensor: not in compiled code, under `vmap`, or in a CUDA graph."""
+    if torch.compiler.is_compiling() or under_function_transform():
+        return False
+    return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
+
+
+def under_function_transform() -> bool:
+    """Whether a transform of `torch.func`, such as `vmap`, is at work."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
 class _Widen(torch.autograd.Function):
     """Cast to a wider type; on the way back, a gradient too large for the narrow type becomes its largest number."""
 

@@ -72,7 +72,7 @@ def test_weights_and_repetitions_agree_over_many_steps() -> None:
     X, y = blobs(20)
     counts = np.arange(20) % 3
     counts[:3] = 1
-    settings = {"steps": 300, "learning_rate": 3e-3, "accuracy": 0.9, "concentration": 50.0}
+    settings = {"steps": 300, "learning_rate": 3e-3, "accuracy": 0.9, "concentration": 50.0, "overrule_labels": True}
     repeated = quick(**settings).fit(X.repeat(counts, 0), y.repeat(counts))
     weighted = quick(**settings).fit(X, y, sample_weight=counts)
     np.testing.assert_allclose(repeated.predict_proba(X), weighted.predict_proba(X), rtol=1e-7)
@@ -97,7 +97,7 @@ def test_pipeline_grid_search_and_cross_validation() -> None:
     pipeline = make_pipeline(StandardScaler(), quick())
     search = GridSearchCV(
         pipeline,
-        {"summaryclassifier__accuracy": [None, 0.95], "summaryclassifier__concentration": [15.0, 150.0]},
+        {"summaryclassifier__accuracy": [None, 0.95], "summaryclassifier__concentration": [15.0, 75.0]},
         cv=2,
         scoring="neg_log_loss",
     ).fit(X, y)
@@ -115,10 +115,10 @@ def test_calibrated_classifier() -> None:
 
 def test_learns_with_default_settings_but_fewer_steps() -> None:
     X, y = load_breast_cancer(return_X_y=True)
-    classifier = SummaryClassifier(0.95, concentration=300.0, steps=200, learning_rate=0.01, random_state=0)
+    classifier = SummaryClassifier(0.95, concentration=250.0, steps=200, learning_rate=0.01, random_state=0)
     classifier.fit(X[::2], y[::2])
     assert classifier.score(X[1::2], y[1::2]) > 0.93
-    assert classifier.loss_curve_.shape == (150,)
+    assert classifier.loss_curve_.shape == (200,)
     assert classifier.loss_curve_[-10:].mean() < classifier.loss_curve_[:10].mean()
 
 
@@ -241,7 +241,7 @@ def test_an_accuracy_speaks_of_confidence(classes: int, kind: type) -> None:
 
 def test_a_belief_changes_how_sure_predictions_are() -> None:
     X, y = load_breast_cancer(return_X_y=True)
-    settings = {"steps": 100, "concentration": 5000.0}
+    settings = {"steps": 100, "concentration": 5000.0, "overrule_labels": True}
     modest = quick(accuracy=0.7, **settings).fit(X, y).predict_proba(X).max(1).mean()
     bold = quick(accuracy=0.97, **settings).fit(X, y).predict_proba(X).max(1).mean()
     assert modest == pytest.approx(0.7, abs=0.06)
@@ -482,5 +482,17 @@ def test_a_belief_that_outweighs_the_labels_is_met_by_their_classes(seed: int) -
     """Labels come first: if the summary did, whatever the first weights point to would become sure."""
     X, y = blobs(60, classes=2, seed=seed)
     settings = {"accuracy": 0.95, "concentration": 1000.0, "steps": 200, "learning_rate": 0.01, "random_state": seed}
-    fitted = quick(**settings).fit(X[:30], y[:30])
+    fitted = quick(**settings, overrule_labels=True).fit(X[:30], y[:30])
+    assert fitted.concentration_ == 1000
     assert fitted.score(X[:30], y[:30]) > 0.75
+
+
+def test_a_concentration_above_the_number_of_labels_is_lowered() -> None:
+    X, y = blobs(60, classes=2)
+    message = "the concentration 1000 exceeds the number of labelled rows, so 60 is used"
+    with pytest.warns(UserWarning, match=message):
+        assert quick(accuracy=0.9, concentration=1000.0).fit(X, y).concentration_ == 60
+    twice = np.full(60, 2.0)
+    with pytest.warns(UserWarning, match="so 120 is used"):
+        assert quick(accuracy=0.9, concentration=1000.0).fit(X, y, sample_weight=twice).concentration_ == 120
+    assert quick(accuracy=0.9, concentration=60.0).fit(X, y).concentration_ == 60

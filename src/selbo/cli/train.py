@@ -35,11 +35,19 @@ def train(
         float | None,
         typer.Option(
             "--concentration",
-            help="Trust in this; if not given, the number of training rows, 1000 at most unless it is about "
-            "--unlabelled rows.",
+            help="Strength of this belief, in training rows; if not given, as many as there are, 1000 at most unless "
+            "it is about --unlabelled rows.",
             rich_help_panel=BELIEF,
         ),
     ] = None,
+    overrule_labels: Annotated[
+        bool,
+        typer.Option(
+            "--overrule-labels",
+            help="Allow a --concentration above the number of training rows.",
+            rich_help_panel=BELIEF,
+        ),
+    ] = False,
     unlabelled: Annotated[
         Path | None,
         typer.Option(
@@ -100,6 +108,7 @@ def train(
         accuracy=accuracy,
         class_fractions=class_fractions,
         concentration=concentration,
+        overrule_labels=overrule_labels,
         method=method,
         hidden=widths(hidden),
         steps=steps,
@@ -147,6 +156,8 @@ def show(found: dict[str, Any], settings: "Settings", folder: Path) -> None:
     facts.add_row("Belief", found["belief"] or "none stated")
     screen.print(facts)
     screen.print(metrics_table(found["metrics"], found["calibrated"], found["temperature"]))
+    for text in found.get("warnings", ()):
+        note(f"warning: {text}")
     for text in found.get("contradictions", ()):
         note(f"the validation rows contradict what was stated, if it was about such rows: {text}")
     screen.print(f"Report: {folder / trained.REPORT}", soft_wrap=True)

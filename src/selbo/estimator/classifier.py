@@ -41,12 +41,6 @@ TRUST_GRID: Final = (0.01, 0.1, 1.0, 10.0)
 VALIDATION_SAMPLES: Final = 16
 """Weight draws of a validation."""
 
-LABELS_FIRST: Final = 4
-"""One part in so many of the steps is for the labels alone. Which cases belong to which class is for them to say: a
-belief that outweighs them from the start is met by whatever the first weights point to (docs/sklearn.md)."""
-
-WITHOUT_SUMMARY: Final = {"summary_elbo": "elbo", "plain_summary": "plain"}
-
 
 class Uncertainty(NamedTuple):
     """How uncertain each prediction is, in nats, two arrays of shape (rows,).
@@ -73,9 +67,10 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Say what you know of the task, in one number or two: how many cases can be decided rightly (``accuracy``), and how
     frequent each class is (``class_fractions``). A multilayer perceptron with a posterior over its weights is trained
-    by the Summary ELBO, so that its probabilities, taken together, agree with that; the first quarter of the
-    steps is for the labels alone. Features are standardised inside; categories have to be encoded as numbers before.
-    Everything runs on the CPU, in double precision, and the same ``random_state`` gives the same classifier.
+    by the Summary ELBO, so that its probabilities, taken together, agree with that. The first quarter of the steps
+    belongs to the labels alone, because a belief cannot tell which class is which. Features are standardised inside;
+    categories have to be encoded as numbers before. Everything runs on the CPU, in double precision, and the same
+    ``random_state`` gives the same classifier.
 
     Rows without labels can be given to `fit`, marked in ``y`` or apart; they may come from another place than the
     labels do. The belief is then about them, and not about the labelled rows.
@@ -112,6 +107,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         unlabelled_label: What stands in ``y`` for a row without label: -1, as elsewhere in scikit-learn, or a word such
             as ``"unknown"``; or False: every label is a class. If not given, -1 is no class beside two or more others,
             and a warning says so.
+        overrule_labels: Keep a ``concentration`` above the number of labelled rows. For beliefs that are known to be
+            right, such as class fractions that were counted. Otherwise it is lowered to that number, with a warning.
         random_state: Of everything random: a whole number, a RandomState, or None for another outcome each time.
             Numpy's global state is not used.
 
@@ -122,7 +119,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_unlabelled_: Number of rows without label that the belief is about; 0 if it is about the training rows.
         concentration_: The concentration that was used; None if the method does not believe.
         n_iter_: Step that the weights are from.
-        loss_curve_: Loss of each step with the summary, or of each step if there is none.
+        loss_curve_: Loss of each step.
         validation_nll_: Of the rows held out, if there were any with ``early_stopping``; else None.
         network_: The trained network, in double precision, for standardised features.
         summary_: The `selbo.SummaryLikelihood` that was used, or None.
@@ -154,6 +151,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         early_stopping: bool = False,
         validation_fraction: float = 0.2,
         unlabelled_label: "int | float | str | bool | None" = None,
+        overrule_labels: bool = False,
         random_state: "int | np.random.RandomState | None" = None,
     ) -> None:
         self.accuracy = accuracy
@@ -172,6 +170,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.unlabelled_label = unlabelled_label
+        self.overrule_labels = overrule_labels
         self.random_state = random_state
 
     # --- training ---
@@ -225,16 +224,28 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 trained = self._train_with_best_trust(rows, fractions)
             else:
                 trained = self._train(*self._divided(rows), fractions, self._trust(rows))
+        check = trained.result.label_check
+        if check is not None and check.below_majority:
+            warnings.warn(str(check), UserWarning, stacklevel=3)
         self.network_, self._objective = trained.network, trained.objective
         self.summary_, self.concentration_ = getattr(trained.objective, "summary", None), trained.concentration
-        self.n_iter_ = self.steps - trained.result.steps + trained.result.selected_step
+        self.n_iter_ = trained.result.selected_step
         self.loss_curve_ = trained.result.curve[:, 0].numpy()
         self.validation_nll_ = trained.result.val_nll
 
     def _trust(self, rows: Rows) -> float:
         """The concentration that was given, or what stands for none."""
         if self.concentration is not None:
-            return float(self.concentration)
+            stated = float(self.concentration)  # type: ignore[arg-type]
+            if stated <= rows.total or self.overrule_labels:
+                return stated
+            warnings.warn(
+                f"the concentration {stated:g} exceeds the number of labelled rows, so {rows.total:g} is used and the "
+                "belief weighs as much as the labels; pass overrule_labels=True to keep it",
+                UserWarning,
+                stacklevel=4,
+            )
+            return rows.total
         stated = self.accuracy, self.class_fractions, self.belief
         if rows.unlabelled is None and all(each is None for each in stated):
             return MOST_TRUST  # what the labels say themselves; with less the NLL was higher (docs/measurements.md)
@@ -268,49 +279,39 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 belief=self.belief,
                 partition=self.partition,
             )
-        first = self.steps // LABELS_FIRST if summary is not None else 0
-        if first > 0:
-            self._run(WITHOUT_SUMMARY[self.method], network.double(), rows, steps=first)
-        objective, result = self._run(
-            self.method, network.double(), rows, val=val, summary=summary, steps=self.steps - first
-        )
+        objective, result = self._run(network.double(), rows, val=val, summary=summary)
         return _Trained(network.eval(), objective, result, concentration)
 
     def _run(
-        self,
-        method: str,
-        network: nn.Module,
-        rows: Rows,
-        *,
-        val: Rows | None = None,
-        summary: SummaryLikelihood | None = None,
-        steps: int,
+        self, network: nn.Module, rows: Rows, *, val: Rows | None, summary: SummaryLikelihood | None
     ) -> tuple[Objective, FitResult]:
-        """Some steps of training by a method, in place."""
+        """Training, in place."""
         per_row = len(rows.labels) / rows.total  # what is said once, of rows that count more or less than once
         objective = objective_for(
-            method,
+            self.method,
             num_data=len(rows.labels),
-            steps=steps,
+            steps=self.steps,
             summary=summary,
             kl_weight=self.kl_weight * per_row,
             summary_weight=per_row,
         )
-        return objective, fit(
-            network,
-            objective,
-            rows.as_data(),
-            None if val is None else val.as_data(),
-            unlabelled=None if summary is None else rows.unlabelled,
-            steps=steps,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            select="last" if val is None or not self.early_stopping else "best",
-            val_samples=VALIDATION_SAMPLES,
-            eval_every=None if self.early_stopping else steps,
-            seed=derive(self._seed, "training", method),
-            progress=False,
-        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="the network is correct on")  # said of the network that is kept
+            return objective, fit(
+                network,
+                objective,
+                rows.as_data(),
+                None if val is None else val.as_data(),
+                unlabelled=None if summary is None else rows.unlabelled,
+                steps=self.steps,
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                select="last" if val is None or not self.early_stopping else "best",
+                val_samples=VALIDATION_SAMPLES,
+                eval_every=None if self.early_stopping else self.steps,
+                seed=derive(self._seed, "training", self.method),
+                progress=False,
+            )
 
     def _draw_seed(self) -> int:
         if self.random_state is None:

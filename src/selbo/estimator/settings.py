@@ -44,8 +44,9 @@ def check_settings(told: Any) -> None:
         checks.positive(name, getattr(told, name))
     checks.non_negative("kl_weight", told.kl_weight)
     checks.fraction("validation_fraction", told.validation_fraction, low=0, high=1)
-    if not isinstance(told.early_stopping, (bool, np.bool_)):
-        raise ValueError(f"`early_stopping` must be True or False, but got {told.early_stopping!r}")
+    for name in ("early_stopping", "overrule_labels"):
+        if not isinstance(getattr(told, name), (bool, np.bool_)):
+            raise ValueError(f"`{name}` must be True or False, but got {getattr(told, name)!r}")
 
 
 def _is_list(value: Any) -> bool:

@@ -221,6 +221,7 @@ def summary_of(
         partition_of(recipe.partition, num_classes),
         belief_of(recipe.belief, num_classes, data=data, earlier=earlier),
         recipe.concentration * (num_data if recipe.per_example else 1),
+        overrule_labels=True,  # as the study says
         form=recipe.form,
         pool_draws=recipe.pool_draws,
         ema_decay=recipe.ema_decay or None,

@@ -119,7 +119,7 @@ METHODS: Final = (
     ),
     Method(
         "Summary ELBO",
-        lambda n, belief, times: SummaryELBO(summary_of(belief, times * n), n, kl_weight=KL_WEIGHT),
+        lambda n, belief, times: SummaryELBO(summary_of(belief, times * n), n, kl_weight=KL_WEIGHT, summary_warmup=0),
         "concentration",
         0.25,
         (0.25, 0.5, 1.0, 2.0),
@@ -265,7 +265,7 @@ def _expected(class_fractions: tuple[float, ...]) -> Belief:
 def summary_of(belief: Belief, concentration: float) -> SummaryLikelihood:
     """That belief about how sure predictions are."""
     partition = ConfidenceBins(list(EDGES), num_classes=NUM_CLASSES)
-    return SummaryLikelihood(partition, belief, concentration=concentration)
+    return SummaryLikelihood(partition, belief, concentration=concentration, overrule_labels=True)
 
 
 def own_summary(task: NoisyDigits) -> SummaryLikelihood:

@@ -20,8 +20,9 @@ class Settings:
         target: Column with the labels.
         accuracy: How accurate anyone can be, if that is known.
         class_fractions: Fraction of each class, ``"0.7,0.3"`` in the order of the classes or ``"yes=0.3,no=0.7"``.
-        concentration: Trust in the belief, in pseudo-observations; if not given, the number of training rows, but no
+        concentration: Strength of the belief, in pseudo-observations; if not given, the number of training rows, but no
             more than 1000 of a belief about them.
+        overrule_labels: Keep a concentration above the number of training rows.
         method: One of `METHODS`; if not given, the Summary ELBO if something is believed, else the ELBO.
         hidden: Widths of the hidden layers.
         steps: Of training.
@@ -40,6 +41,7 @@ class Settings:
     accuracy: float | None = None
     class_fractions: str | None = None
     concentration: float | None = None
+    overrule_labels: bool = False
     method: str | None = None
     hidden: tuple[int, ...] = (128,)
     steps: int = 1000
@@ -124,9 +126,9 @@ def belief_of(
     """
     stated = None if settings.class_fractions is None else parse_fractions(settings.class_fractions, classes)
     fractions = list(shares) if stated is None else stated
-    concentration = settings.concentration
-    if concentration is None:
-        concentration = trust_for(num_train, elsewhere=about is not None)
+    concentration = trust_for(num_train, elsewhere=about is not None)
+    if settings.concentration is not None:
+        concentration = settings.concentration if settings.overrule_labels else min(settings.concentration, num_train)
     source = "as in the training rows" if stated is None else "as stated"
     words = f"{_fractions_in_words(classes, fractions)} ({source})"
     summary = summary_for(fractions, accuracy=settings.accuracy, concentration=concentration)
@@ -134,6 +136,17 @@ def belief_of(
     if settings.accuracy is None:
         return summary, f"Of {about}, {words}."
     return summary, f"About {100 * settings.accuracy:g} % of {about} can be decided rightly; {words}."
+
+
+def above_labels(settings: Settings, num_train: int) -> str:
+    """What to say of a concentration above the number of labels, which is not used unless asked for; else nothing."""
+    if settings.concentration is None or settings.concentration <= num_train:
+        return ""
+    stated = f"--concentration {settings.concentration:g}"
+    above = f"{stated} exceeds the {num_train} training rows"
+    if settings.overrule_labels:
+        return f"{above}: the belief can overrule the labels, as --overrule-labels allows"
+    return f"{above}, so {num_train} is used and the labels decide; --overrule-labels keeps {stated}"
 
 
 def below_guessing(settings: Settings, classes: Sequence[str], *, shares: Sequence[float]) -> str:

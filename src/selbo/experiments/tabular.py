@@ -1,6 +1,7 @@
 """Training on a table: rows become a task, a network is trained and tested, and a folder comes out."""
 
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,7 @@ from selbo.data.table import read_table
 from selbo.evaluation import calibrate, check_belief
 from selbo.evaluation.predict import Prediction, at_temperature
 from selbo.experiments import outcomes, trained
-from selbo.experiments.settings import Settings, belief_of, below_guessing
+from selbo.experiments.settings import Settings, above_labels, belief_of, below_guessing
 from selbo.objectives.methods import INIT_STD, objective_for
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.training import fit
@@ -98,8 +99,13 @@ def prepare(data: Path, settings: Settings, unlabelled: Path | None = None) -> T
     if settings.says_something:
         shares = [float(share) for share in counts.double() / counts.sum()]
         summary, words = belief_of(settings, preprocessing.classes, shares=shares, num_train=len(train[1]), about=about)
-        if warning := below_guessing(settings, preprocessing.classes, shares=shares):
-            notes.append(warning)
+        notes += filter(
+            None,
+            (
+                below_guessing(settings, preprocessing.classes, shares=shares),
+                above_labels(settings, len(train[1])),
+            ),
+        )
         if not settings.how.believes:
             notes.append(f"the method {settings.method} does not use what is believed: it is only shown in the report")
     else:
@@ -159,22 +165,25 @@ def train(
         summary=task.summary,
         kl_weight=settings.kl_weight,
     )
-    result = fit(
-        network,
-        objective,
-        task.train,
-        task.val,
-        unlabelled=task.unlabelled,
-        steps=settings.steps,
-        batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
-        seed=settings.seed,
-        device=device,
-        checkpoint=folder / trained.CHECKPOINT,
-        checkpoint_every=CHECKPOINT_SECONDS,
-        log=folder / trained.LOG,
-        progress=progress,
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="the network is correct on")  # said below, where results are
+        result = fit(
+            network,
+            objective,
+            task.train,
+            task.val,
+            unlabelled=task.unlabelled,
+            steps=settings.steps,
+            batch_size=settings.batch_size,
+            learning_rate=settings.learning_rate,
+            seed=settings.seed,
+            device=device,
+            checkpoint=folder / trained.CHECKPOINT,
+            checkpoint_every=CHECKPOINT_SECONDS,
+            log=folder / trained.LOG,
+            progress=progress,
+        )
+    check = result.label_check
     begin = time.perf_counter()
     predicted = {
         part: trained.predict_on_host(network, inputs, objective, draws=settings.draws, seed=settings.seed)
@@ -191,6 +200,7 @@ def train(
         "classes": list(task.preprocessing.classes),
         "method": settings.method,
         "belief": task.words,
+        "warnings": [str(check)] if check is not None and check.below_majority else [],
         "contradictions": contradictions_of(task, settings, predicted["val"]),
     }
 
@@ -328,9 +338,10 @@ def results_of(
 
 def in_words(metrics: dict[str, Any]) -> str:
     """A warning if the validation rows contradict the belief, and what temperature scaling would change."""
+    worse = "".join(f"Warning: {text}. " for text in metrics["warnings"])
     against = "; ".join(metrics["contradictions"])
     warning = f"Warning: the validation rows contradict what was stated, if it was about such rows: {against}. "
-    return (warning if against else "") + _scaling_in_words(metrics)
+    return worse + (warning if against else "") + _scaling_in_words(metrics)
 
 
 def _scaling_in_words(metrics: dict[str, Any]) -> str:

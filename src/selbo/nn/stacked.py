@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn import functional as F
 
+from selbo.numerics import under_function_transform
+
 CONVOLUTIONS: Final = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 IS_ARM: Final = platform.machine() in ("aarch64", "arm64")
@@ -96,7 +98,7 @@ def _is_quicker_in_torch(plain: nn.Module, inputs: Tensor, weight: Tensor, bias:
     """Whether torch's own convolution can be used and is quicker than the one of the processor's library."""
     if not IS_ARM or torch.compiler.is_compiling() or inputs.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return False
-    if forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None:
+    if forward_ad._current_level >= 0 or under_function_transform():
         return False  # it knows neither forward derivatives nor vmap
     assert isinstance(plain, CONVOLUTIONS)
     can_be_used = (

@@ -8,6 +8,7 @@ from selbo.objectives.evidential import Evidential
 from selbo.objectives.expectation_regularisation import ExpectationRegularisation
 from selbo.objectives.independent_summary import IndependentSummary
 from selbo.objectives.label_smoothing import LabelSmoothing
+from selbo.objectives.labels_first import LabelCheck, labels_first
 from selbo.objectives.summary_elbo import SummaryELBO
 
 __all__ = [
@@ -17,8 +18,10 @@ __all__ = [
     "Evidential",
     "ExpectationRegularisation",
     "IndependentSummary",
+    "LabelCheck",
     "LabelSmoothing",
     "Objective",
     "SummaryELBO",
     "Terms",
+    "labels_first",
 ]

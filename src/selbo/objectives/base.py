@@ -11,6 +11,7 @@ from selbo import checks
 from selbo.nn.draws import ESTIMATORS, forward_samples, tensor_answer
 from selbo.nn.gaussian import REDUCTIONS, SpreadsOnce, gaussians, kl_divergence
 from selbo.numerics import result_dtype
+from selbo.objectives.labels_first import labels_first
 from selbo.objectives.unlabelled import Assigned, Unlabelled, assign, join
 
 TERMS: Final = ("loss", "log_likelihood", "kl", "log_summary")
@@ -85,7 +86,8 @@ class Objective(nn.Module):
         kl_reduction: ``"sum"``, or ``"published"`` for the quantity of the authors' code (see `kl_divergence`).
         kl_warmup: Number of steps over which the factor of the KL grows to ``kl_weight``; 0 for none.
         summary_weight: Factor of the summary term.
-        summary_warmup: Number of steps over which that factor grows; 0 for none.
+        summary_warmup: Number of steps over which that factor grows; 0 for none. If not given, the term waits for the
+            labels: see `labels_first`.
         estimator: How a Bayesian network draws, see `forward_samples`.
     """
 
@@ -101,7 +103,7 @@ class Objective(nn.Module):
         kl_reduction: str = "sum",
         kl_warmup: int = 0,
         summary_weight: float = 1.0,
-        summary_warmup: int = 0,
+        summary_warmup: int | None = None,
         estimator: str = "shared",
     ) -> None:
         super().__init__()
@@ -111,7 +113,9 @@ class Objective(nn.Module):
         self.kl_reduction = checks.one_of("kl_reduction", kl_reduction, REDUCTIONS)
         self.kl_warmup = checks.whole("kl_warmup", kl_warmup, at_least=0)
         self.summary_weight = checks.non_negative("summary_weight", summary_weight)
-        self.summary_warmup = checks.whole("summary_warmup", summary_warmup, at_least=0)
+        if summary_warmup is not None:
+            checks.whole("summary_warmup", summary_warmup, at_least=0)
+        self.summary_warmup = summary_warmup
         self.estimator = checks.one_of("estimator", estimator, ESTIMATORS)
 
     @property
@@ -150,6 +154,7 @@ class Objective(nn.Module):
         weights: Tensor | None = None,
         generator: torch.Generator | None = None,
         step: int | Tensor | None = None,
+        steps: int | Tensor | None = None,
     ) -> Terms:
         """The terms, estimated from one batch.
 
@@ -165,7 +170,9 @@ class Objective(nn.Module):
             weights: How much each example counts, shape (B,), with a mean of one over the data set; alike if not given.
                 They enter the likelihood and the histogram of the training inputs.
             generator: Where the noise of the weights comes from; torch's own if not given.
-            step: Number of steps taken so far, for warm-up; without it the weights are what they grow to.
+            step: Number of steps taken so far, from 0, for warm-up; without it the weights are what they grow to. Pass
+                it in every training loop with a summary: a term at full weight from the start can swap classes.
+            steps: Number of steps of the whole run, which a summary term needs beside ``step`` to wait for the labels.
 
         Returns:
             Named terms; ``terms.loss`` is what to minimise.
@@ -187,9 +194,20 @@ class Objective(nn.Module):
             num_data=self.num_data,
             kl_weight=(self.kl_factor if torch.compiler.is_compiling() else self.kl_weight)
             * warm_up(step, self.kl_warmup),
-            summary_weight=self.summary_weight * warm_up(step, self.summary_warmup),
+            summary_weight=self.summary_weight * self._summary_growth(step, steps),
             log_summaries=dict(zip(self.summary_names, log_summaries, strict=True)),
         )
+
+    def _summary_growth(self, step: int | Tensor | None, steps: int | Tensor | None) -> float | Tensor:
+        """How much of its weight the summary term has at a step."""
+        if self.summary_warmup is not None:
+            return warm_up(step, self.summary_warmup)
+        if step is not None and steps is None and self.has_summary:
+            raise ValueError(
+                "`steps`, the number of steps of the whole run, must be given together with `step`, because the "
+                "summary term waits for the labels; or set summary_warmup=0 to have it from the first step"
+            )
+        return labels_first(step, steps)
 
     def log_probs(self, logits: Tensor) -> Tensor:
         """Log-probabilities that the network's outputs stand for: (..., K) -> (..., K)."""
@@ -248,7 +266,7 @@ class Objective(nn.Module):
         shown += [f"kl_reduction={self.kl_reduction!r}"] if self.kl_reduction != "sum" else []
         shown += [f"kl_warmup={self.kl_warmup}"] if self.kl_warmup else []
         shown += [f"summary_weight={self.summary_weight:g}"] if self.summary_weight != 1 else []
-        shown += [f"summary_warmup={self.summary_warmup}"] if self.summary_warmup else []
+        shown += [f"summary_warmup={self.summary_warmup}"] if self.summary_warmup is not None else []
         shown += [f"estimator={self.estimator!r}"] if self.estimator != "shared" else []
         return ", ".join(shown)
 

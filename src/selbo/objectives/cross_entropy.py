@@ -10,7 +10,8 @@ class CrossEntropy(WithSummaries):
         num_data: N, the number of training examples.
         summary: What the predictions should look like: a `SummaryLikelihood`, or several, whose terms add up.
         summary_weight: Factor of its term.
-        summary_warmup: Number of steps over which that factor grows; 0 for none.
+        summary_warmup: Number of steps over which that factor grows; 0 for none. If not given, the term waits for the
+            labels: see `labels_first`.
 
     Example:
         >>> import torch
@@ -27,6 +28,6 @@ class CrossEntropy(WithSummaries):
         summary: Summaries | None = None,
         *,
         summary_weight: float = 1.0,
-        summary_warmup: int = 0,
+        summary_warmup: int | None = None,
     ) -> None:
         super().__init__(summary, num_data, summary_weight=summary_weight, summary_warmup=summary_warmup)

@@ -107,7 +107,7 @@ def summary_for(
     Args:
         class_fractions: Fraction of each class, shape (K,).
         accuracy: How accurate anyone can be, if that is known.
-        concentration: Trust, in pseudo-observations.
+        concentration: Strength of the belief, in pseudo-observations; it is not limited any more.
         belief: In the place of the belief that accuracy and fractions give.
         partition: In the place of the regions that suit the number of classes.
 
@@ -126,8 +126,9 @@ def summary_for(
                 f"`partition` is {type(partition).__name__}, but nothing was said of how sure predictions should be: "
                 "give `accuracy` or `belief` too"
             )
-        return SummaryLikelihood(partition or ClassRegions(count), Masses(class_fractions), concentration)
-    return SummaryLikelihood(partition or partition_for(count), belief, concentration)
+        partition, belief = partition or ClassRegions(count), Masses(class_fractions)
+    partition = partition or partition_for(count)
+    return SummaryLikelihood(partition, belief, concentration, overrule_labels=True)
 
 
 def trust_for(num_labels: float, *, elsewhere: bool = False) -> float:

@@ -19,7 +19,8 @@ class SummaryELBO(WithSummaries):
         kl_reduction: ``"sum"``, or ``"published"`` for the quantity of the authors' code (see `kl_divergence`).
         kl_warmup: Number of steps over which the factor of the KL grows; 0 for none.
         summary_weight: Factor of the summary term; the concentration of the summary is the Bayesian way to weigh it.
-        summary_warmup: Number of steps over which that factor grows; 0 for none.
+        summary_warmup: Number of steps over which that factor grows; 0 for none. If not given, the term waits for the
+            labels: see `labels_first`.
         estimator: How the network draws. All but ``"shared"`` give each input weights of its own and change the
             summary term (docs/networks.md has numbers); they are refused unless the next argument says so.
         accept_approximation: Take such an estimator nevertheless.
@@ -46,7 +47,7 @@ class SummaryELBO(WithSummaries):
         kl_reduction: str = "sum",
         kl_warmup: int = 0,
         summary_weight: float = 1.0,
-        summary_warmup: int = 0,
+        summary_warmup: int | None = None,
         estimator: str = "shared",
         accept_approximation: bool = False,
     ) -> None:

@@ -13,6 +13,7 @@ from selbo.numerics import (
     PreciseModule,
     log_gamma_deficit,
     result_dtype,
+    values_can_be_read,
     widen,
     working_dtype,
 )
@@ -21,6 +22,9 @@ from selbo.summary.claims import Claims, claims_of
 from selbo.summary.partitions import Partition
 
 FORMS: Final = ("dirichlet", "multinomial")
+
+DEFAULT_CONCENTRATION: Final = 1000.0
+"""Concentration if none is given. In training it is lowered to the number of labels where that is smaller."""
 
 DEFAULT_TRUST: Final = 1.0
 """Concentration of a summary for a place of use, divided by the number of labels: chosen by trying (measurements)."""
@@ -49,7 +53,8 @@ def normalise_counts(counts: Tensor, *, floor: float = 0.0) -> Tensor:
     """
     raised = counts + floor if floor > 0 else counts
     total = raised.sum(-1, keepdim=True)
-    return torch.where(total > 0, raised / torch.where(total > 0, total, 1.0), 1 / counts.shape[-1])
+    empty = total == 0  # not `total <= 0`: a histogram of predictions that are NaN is NaN, never level
+    return torch.where(empty, 1 / counts.shape[-1], raised / torch.where(empty, 1.0, total))
 
 
 def dirichlet_process_log_prob(
@@ -169,7 +174,8 @@ class SummaryLikelihood(PreciseModule):
     Args:
         partition: The regions, e.g. `ScoreBins.equal(10)`.
         belief: What the predictions should look like, e.g. ``expect(accuracy=0.9)``.
-        concentration: Trust in the belief, alpha, in pseudo-observations.
+        concentration: Strength of the belief, alpha, in pseudo-observations. `selbo.fit` lowers it to the number of
+            labels where that is smaller, unless ``overrule_labels``.
         form: ``"dirichlet"`` (the paper) or ``"multinomial"`` (`multinomial_log_prob`).
         pool_draws: Put the draws, dimension -3, into one histogram, as the authors' multiclass code does.
         ema_decay: Remember earlier batches: in training mode the likelihood is evaluated at an exponential moving
@@ -177,8 +183,11 @@ class SummaryLikelihood(PreciseModule):
         pseudo_count: Added to each Dirichlet parameter; the authors' code has 1e-4.
         histogram_floor: Added to each soft count; the authors' binary code has 1e-6.
         reduce_counts: Called with the soft counts, shape (..., R), before they are normalised; sum over processes here.
-        validate: Check the values of the log-probabilities too, not only their shapes; waits for the device.
+        validate: When to check the values of the log-probabilities too, not only their shapes, which synchronises with
+            the device: True for every batch, False for none, None for the first one outside compiled code.
         name: What it is called where an objective has several: in logs, and to say which inputs it is about.
+        overrule_labels: Let `selbo.fit` train with a concentration above the number of labels. For beliefs that are
+            known to be right, such as class fractions that were counted.
 
     Example:
         >>> from selbo.summary.beliefs import Beta
@@ -199,7 +208,7 @@ class SummaryLikelihood(PreciseModule):
         self,
         partition: Partition,
         belief: Belief,
-        concentration: float = 1000.0,
+        concentration: float = DEFAULT_CONCENTRATION,
         *,
         form: str = "dirichlet",
         pool_draws: bool = False,
@@ -207,8 +216,9 @@ class SummaryLikelihood(PreciseModule):
         pseudo_count: float = 0.0,
         histogram_floor: float = 0.0,
         reduce_counts: Callable[[Tensor], Tensor] | None = None,
-        validate: bool = False,
+        validate: bool | None = None,
         name: str | None = None,
+        overrule_labels: bool = False,
     ) -> None:
         super().__init__()
         if name is not None and (not isinstance(name, str) or not name):
@@ -226,6 +236,8 @@ class SummaryLikelihood(PreciseModule):
         self.histogram_floor = checks.non_negative("histogram_floor", histogram_floor)
         self.reduce_counts = reduce_counts
         self.validate = validate
+        self.overrule_labels = overrule_labels
+        self._validated = False
         self.belief = belief
         s0 = belief.masses(partition)
         self.register_buffer("s0", s0)
@@ -246,8 +258,8 @@ class SummaryLikelihood(PreciseModule):
             partition: The regions.
             belief: What the predictions should look like.
             num_data: N, the number of labelled examples, as the objective has it.
-            trust: Weight of the belief, if that of all labels together is 1. More than that is for beliefs that are
-                known to be right: it lets the belief overrule the labels.
+            trust: Weight of the belief, if that of all labels together is 1. More than 1 is for beliefs that are known
+                to be right: it lets the belief overrule the labels, and sets ``overrule_labels``.
             **options: Of `SummaryLikelihood`.
 
         Example:
@@ -257,7 +269,8 @@ class SummaryLikelihood(PreciseModule):
             tensor(300., dtype=torch.float64)
         """
         count = checks.whole("num_data", num_data, at_least=1)
-        return cls(partition, belief, checks.positive("trust", trust) * count, **options)
+        options.setdefault("overrule_labels", checks.positive("trust", trust) > 1)
+        return cls(partition, belief, trust * count, **options)
 
     def describe(self, num_inputs: int | None = None, *, level: float = 0.95) -> Claims:
         """What the summary claims, in words and numbers: read it before training (``print(summary.describe())``).
@@ -303,7 +316,11 @@ class SummaryLikelihood(PreciseModule):
         return self._log_prob(histogram).to(result_dtype(log_probs))
 
     def _histogram(self, log_probs: Tensor, weights: Tensor | None) -> Tensor:
-        counts = soft_counts(self.partition.memberships(log_probs, validate=self.validate), weights)
+        validate = self.validate
+        if validate is None:
+            validate = not self._validated and values_can_be_read(log_probs)
+        counts = soft_counts(self.partition.memberships(log_probs, validate=validate), weights)
+        self._validated = self._validated or validate
         if self.pool_draws and counts.ndim > 1:
             counts = counts.sum(-2)
         if self.reduce_counts is not None:

@@ -84,6 +84,15 @@ class TensorBatches:
                 yield batch if self.weights is None else WeightedBatch(*batch, self.weights[rows])
                 step += 1
 
+    def sample(self, most: int) -> Batch | WeightedBatch:
+        """Examples that count, drawn at random, at most so many."""
+        rows = torch.randperm(len(self.labels), generator=generator_for(self.seed, "sample")).to(self.labels.device)
+        if self.weights is None:
+            rows = rows[:most]
+            return Batch(self.inputs[rows], self.labels[rows])
+        rows = rows[self.weights[rows] > 0][:most]
+        return WeightedBatch(self.inputs[rows], self.labels[rows], self.weights[rows])
+
     def checksum(self) -> str:
         """Of labels and an even sample of the inputs, so that a checkpoint knows its data."""
         return checksum(self.inputs, self.labels, self.weights)
@@ -158,6 +167,15 @@ class LoaderBatches:
                 raise ValueError(
                     f"`train` must give {self.per_epoch} batches an epoch as its length says, but it gave fewer"
                 )
+
+    def sample(self, most: int) -> Batch:
+        """The first batches of an epoch, as many as hold so many examples."""
+        batches: list[Batch] = []
+        for item in one_pass(self.loader, seed=self.seed, epoch=0):
+            batches.append(_to_batch("train", item, self.device))
+            if sum(len(each.labels) for each in batches) >= most:
+                break
+        return Batch(torch.cat([each.inputs for each in batches]), torch.cat([each.labels for each in batches]))
 
     def checksum(self) -> str:
         """Of the number of batches and the first of them."""

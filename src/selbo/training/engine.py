@@ -39,6 +39,7 @@ class Plan:
     precision: str
     augment: str | None
     seed: int
+    steps: int
     device: torch.device
     rank: int = 0
     world: int = 1
@@ -127,6 +128,7 @@ class EagerEngine:
                 weights=weights[0] if weights else None,
                 generator=self.noise,
                 step=step,
+                steps=plan.steps,
             )
         terms.loss.backward()
         average_gradients(plan.parameters, plan.world)
@@ -158,6 +160,7 @@ class GraphEngine:
         self.order = batches.order(start // batches.per_epoch).to(plan.device)
         self.counters = torch.zeros(3, dtype=torch.long, device=plan.device)  # step, batch in the epoch, row
         self.counters[0], self.counters[1] = start, start % batches.per_epoch
+        self.steps = torch.tensor(plan.steps, device=plan.device)  # a tensor: one compiled step for runs of any length
         self.rows = torch.zeros(ROWS, len(plan.objective.term_names), dtype=torch.float64, device=plan.device)
         self.others = [] if unlabelled is None else unlabelled.sets
         self.other_orders = [each.order(start // each.per_epoch).to(plan.device) for each in self.others]
@@ -229,20 +232,36 @@ class GraphEngine:
             at += 1
         if self.plan.augment is not None:
             inputs = crop_and_flip(inputs)
-        loss, row = self.evaluate(channels_last(inputs), labels, unlabelled, weights, self.counters[0])
+        loss, row = self.evaluate(
+            channels_last(inputs), labels, unlabelled, weights, step=self.counters[0], steps=self.steps
+        )
         loss.backward()
         self.plan.optimizer.step()
         self.rows.index_copy_(0, self.counters[2:3], row.unsqueeze(0))
         self.counters += 1
 
     def _evaluate(
-        self, inputs: Tensor, labels: Tensor, unlabelled: list[Tensor], weights: Tensor | None, step: Tensor
+        self,
+        inputs: Tensor,
+        labels: Tensor,
+        unlabelled: list[Tensor],
+        weights: Tensor | None,
+        *,
+        step: Tensor,
+        steps: Tensor,
     ) -> tuple[Tensor, Tensor]:
         plan = self.plan
         assigned = None if self.unlabelled is None else Assigned(tuple(unlabelled), self.unlabelled.which)
         with plan.autocast():
             terms = plan.objective(
-                plan.model, inputs, labels, plan.num_samples, unlabelled=assigned, weights=weights, step=step
+                plan.model,
+                inputs,
+                labels,
+                plan.num_samples,
+                unlabelled=assigned,
+                weights=weights,
+                step=step,
+                steps=steps,
             )
             return terms.loss, torch.stack([value.double() for value in terms.named().values()])
 

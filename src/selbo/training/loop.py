@@ -12,6 +12,7 @@ from torch import nn
 from selbo import checks
 from selbo.nn.gaussian import gaussians
 from selbo.objectives import Objective
+from selbo.objectives.labels_first import limited_to_labels
 from selbo.objectives.unlabelled import Unlabelled, assign
 from selbo.seeding import derive
 from selbo.training import distributed
@@ -67,6 +68,11 @@ def fit(
     The same seed gives the same run, bit for bit on a CPU with the same number of threads, whether or not it was
     interrupted; torch's global random state is left as it was. Under `torchrun` every process takes its part of each
     batch; with a summary term all share the weight draws, and the histogram is that of the whole batch.
+
+    Labels come first, because a belief cannot tell which class is which: the summary term has no weight in the first
+    quarter of the steps and its full weight from half of them on (`labels_first`; ``summary_warmup`` of the objective
+    changes that), and its concentration is at most the number of labels unless the summary has ``overrule_labels``. At
+    the end the network is compared with a constant answer on labelled data; if it is worse, a warning says so.
 
     Args:
         model: A network made by `to_bayesian`, or a plain one.
@@ -159,6 +165,7 @@ def fit(
         torch.cuda.device(where) if on_cuda else nullcontext(),
         torch.random.fork_rng(devices=[where] if on_cuda else []),
         distributed.process_group(where) as (rank, world),
+        limited_to_labels(objective, objective.num_data),
     ):
         model.to(where)
         objective.to(where)
@@ -189,6 +196,7 @@ def fit(
             precision=precision,
             augment=augment,
             seed=seed,
+            steps=total,
             device=where,
             rank=rank,
             world=world,

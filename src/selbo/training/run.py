@@ -3,6 +3,7 @@
 import math
 import os
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from selbo.nn.compiled import channels_last
 from selbo.objectives.base import TERMS, log_prob_of_labels
+from selbo.objectives.labels_first import LabelCheck, check_labels
 from selbo.objectives.predictive import predictive_log_probs
 from selbo.seeding import derive
 from selbo.summary.likelihood import SummaryLikelihood
@@ -22,6 +24,9 @@ from selbo.training.batches import Batch, LoaderBatches, TensorBatches, Unlabell
 from selbo.training.engine import Engine, Plan
 from selbo.training.records import Progress
 from selbo.training.schedules import Schedule
+
+CHECKED_EXAMPLES: Final = 2048
+"""Labelled examples that the trained network is compared with a constant answer on."""
 
 LOOK_EVERY_S: Final = 0.5
 """How often the loop looks up from its steps, to move the progress bar and to see whether a checkpoint is due."""
@@ -52,6 +57,7 @@ class FitResult:
         checkpoint: The file that holds the run, if there is one.
         terms: Names of the columns of ``curve``.
         earlier_seconds: How much of ``seconds`` was spent in earlier sessions.
+        label_check: Accuracy on labelled training examples beside that of a constant answer, if there is a summary.
     """
 
     steps: int
@@ -66,6 +72,7 @@ class FitResult:
     checkpoint: Path | None
     terms: tuple[str, ...] = TERMS
     earlier_seconds: float = 0.0
+    label_check: LabelCheck | None = None
 
 
 @dataclass
@@ -172,6 +179,9 @@ class Run:
         if self.select != "last":
             self.plan.model.load_state_dict(self.best)
             chosen, nll = self.best_step, self.best_nll
+        check = self._check_labels()
+        if check is not None and check.below_majority:
+            warnings.warn(str(check), UserWarning, stacklevel=3)
         return FitResult(
             steps=self.step,
             selection=self.select,
@@ -185,7 +195,24 @@ class Run:
             checkpoint=self.checkpoint if self.checkpoint_end or self.saved_step is not None else None,
             terms=self.terms,
             earlier_seconds=self.earlier_seconds,
+            label_check=check,
         )
+
+    def _check_labels(self) -> LabelCheck | None:
+        """Whether the network does what labels say, where a belief might have had it otherwise; in one process."""
+        plan = self.plan
+        if not plan.objective.has_summary or plan.rank > 0:
+            return None
+        inputs, labels, *weights = self.batches.sample(CHECKED_EXAMPLES)
+        with plan.autocast():
+            log_probs = predictive_log_probs(
+                plan.model,
+                channels_last(inputs) if plan.device.type == "cuda" else inputs,
+                num_samples=self.val_samples,
+                objective=plan.objective,
+                generator=torch.Generator(plan.device).manual_seed(derive(plan.seed, "label check")),
+            )
+        return check_labels(log_probs, labels, *weights)
 
     # --- one stretch of steps ---
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from selbo.experiments.settings import Settings, belief_of
+from selbo.experiments.settings import Settings, above_labels, belief_of
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,8 @@ from selbo.experiments.settings import Settings, belief_of
         (None, 60, None, 60),
         (None, 4000, None, 1000),
         (None, 4000, "the cases in clinic.csv", 4000),
-        (2500.0, 60, None, 2500),
+        (2500.0, 60, None, 60),
+        (50.0, 60, None, 50),
         (7.0, 4000, "the cases in clinic.csv", 7),
     ],
 )
@@ -22,3 +23,12 @@ def test_trust_in_the_belief(given: float | None, rows: int, about: str | None, 
     summary, words = belief_of(settings, ["no", "yes"], shares=[0.8, 0.2], num_train=rows, about=about)
     assert summary.concentration.item() == expected
     assert words.startswith(f"About 90 % of {about or 'all cases'} can be decided rightly; ")
+
+
+def test_a_concentration_above_the_number_of_labels_is_said() -> None:
+    lowered = Settings("ill", accuracy=0.9, concentration=2500.0)
+    assert above_labels(lowered, 60).startswith("--concentration 2500 exceeds the 60 training rows, so 60 is used")
+    kept = Settings("ill", accuracy=0.9, concentration=2500.0, overrule_labels=True)
+    assert belief_of(kept, ["no", "yes"], shares=[0.8, 0.2], num_train=60)[0].concentration.item() == 2500
+    assert "the belief can overrule the labels" in above_labels(kept, 60)
+    assert above_labels(kept, 2500) == above_labels(Settings("ill"), 60) == ""

@@ -92,7 +92,7 @@ def test_a_graph_that_cannot_be_had_gives_way_to_eager_steps_where_it_stood(monk
     parameters = list(net.parameters())
     optimizer = make_optimizer("sgd", parameters, rate=0.1, momentum=0.0, weight_decay=0.0, on_graph=False)
     objective = selbo.CrossEntropy(num_data=32)
-    plan = Plan(net, objective, optimizer, 1, "fp32", None, 0, torch.device("cpu"), parameters=parameters)
+    plan = Plan(net, objective, optimizer, 1, "fp32", None, 0, 100, torch.device("cpu"), parameters=parameters)
     from selbo.training import engine as engines
     from selbo.training.batches import TensorBatches
 

@@ -39,7 +39,7 @@ def summary(
 ) -> selbo.SummaryLikelihood:
     belief = selbo.expect(accuracy=0.8, num_classes=classes)
     partition = selbo.CornerShells(classes)
-    return selbo.SummaryLikelihood(partition, belief, concentration, ema_decay=ema_decay)
+    return selbo.SummaryLikelihood(partition, belief, concentration, ema_decay=ema_decay, overrule_labels=True)
 
 
 # Bayesian or not, and the objective for N examples of K classes
