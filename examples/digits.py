@@ -31,12 +31,12 @@ def train(images: Tensor, labels: Tensor, summary: nn.Module | None, *, steps: i
     torch.manual_seed(seed)
     network = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
-    for _ in range(steps):
+    for step in range(steps):
         batch = torch.randint(len(images), (128,))
         log_probs = network(images[batch]).log_softmax(-1)
         loss = nn.functional.nll_loss(log_probs, labels[batch])
         if summary is not None:
-            loss = loss - summary(log_probs) / len(images)
+            loss = loss - selbo.labels_first(step, steps) * summary(log_probs) / len(images)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -34,7 +34,8 @@ class Tumours(lightning.LightningModule):
         inputs, labels = batch
         log_probs = self.network(inputs).log_softmax(-1)
         loss = nn.functional.nll_loss(log_probs, labels)
-        loss = loss - self.summary(log_probs) / self.num_data  # the one line
+        weight = selbo.labels_first(self.global_step, self.trainer.estimated_stepping_batches)
+        loss = loss - weight * self.summary(log_probs) / self.num_data  # the one line
         self.log("loss", loss)
         return loss
 

@@ -160,7 +160,7 @@ def transformers(rank: int, folder: Path) -> dict[str, Tensor]:
         save_strategy="no",
         disable_tqdm=True,
     )
-    loss = SummaryLoss(summary(), num_data=N)
+    loss = SummaryLoss(summary(), num_data=N, steps=0)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     InOrder(model, settings, train_dataset=Rows(), compute_loss_func=loss, optimizers=(optimizer, None)).train()
     return difference(model.network, before) | {"histogram": loss.watch.take()["summary"].histogram}

@@ -11,6 +11,7 @@ from selbo import checks
 from selbo.adapters.boards import Board, Draw, show
 from selbo.adapters.watch import SummaryWatch
 from selbo.numerics import result_dtype
+from selbo.objectives.label_priority import labels_first
 from selbo.summary.likelihood import SummaryLikelihood
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ class SummaryLoss:
 
     Rows labelled -100 are left out of the first term. They stay in the histogram, which needs no labels.
 
+    Labels come first: the summary term has no weight in the first quarter of the steps and its full weight from half of
+    them on (`selbo.labels_first`), because a belief cannot tell which class is which. How far training is, the loss
+    learns from a `SummaryCallback`, or counts by itself if it has ``steps``.
+
     Where no gradient is wanted, as in evaluation, the loss is the cross-entropy alone, so that ``eval_loss`` can be
     compared with that of any other model.
 
@@ -47,27 +52,42 @@ class SummaryLoss:
         summary: What the predictions should look like.
         num_data: N, the number of labelled training examples.
         summary_weight: Factor of the summary term.
+        steps: Number of batches of the whole training, if there is no `SummaryCallback`; 0 to have the term at full
+            weight from the first one on.
         gather: Sum over processes; see `SummaryWatch`.
 
     Example:
         >>> from selbo.summary.beliefs import Beta
         >>> from selbo.summary.partitions import ScoreBins
         >>> summary = SummaryLikelihood(ScoreBins.equal(5), Beta(2, 2), concentration=50.0)
-        >>> loss = SummaryLoss(summary, num_data=200)
+        >>> loss = SummaryLoss(summary, num_data=200, steps=0)
         >>> logits, labels = torch.tensor([[0.0, 1.0], [0.5, 0.0], [0.0, 0.2]]), torch.tensor([1, 0, 0])
         >>> by_hand = F.cross_entropy(logits, labels) - summary(logits.log_softmax(-1)) / 200
         >>> torch.testing.assert_close(loss({"logits": logits}, labels), by_hand)
     """
 
     def __init__(
-        self, summary: SummaryLikelihood, num_data: int, *, summary_weight: float = 1.0, gather: bool = True
+        self,
+        summary: SummaryLikelihood,
+        num_data: int,
+        *,
+        summary_weight: float = 1.0,
+        steps: int | None = None,
+        gather: bool = True,
     ) -> None:
         if not isinstance(summary, SummaryLikelihood):
             raise ValueError(f"`summary` must be a selbo.SummaryLikelihood, but got {type(summary).__name__}")
         self.summary = summary
         self.num_data = checks.whole("num_data", num_data, at_least=1)
         self.summary_weight = checks.non_negative("summary_weight", summary_weight)
+        self.steps = None if steps is None else checks.whole("steps", steps, at_least=0)
+        self.step = 0
+        self.follows_trainer = False
         self.watch = SummaryWatch(summary, gather=gather)
+
+    def follow(self, step: int, steps: int) -> None:
+        """Say how far training is, in steps of the optimiser; the loss no longer counts batches then."""
+        self.step, self.steps, self.follows_trainer = step, steps, True
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Tensor | int | None = None) -> Tensor:
         """The loss of one batch.
@@ -86,13 +106,23 @@ class SummaryLoss:
         loss = F.nll_loss(log_probs, classes, ignore_index=NO_LABEL, reduction="sum") / total
         if not torch.is_grad_enabled():
             return loss
+        if self.steps is None:
+            raise ValueError(
+                "`SummaryLoss` must know how long training is, because its term waits for the labels: add "
+                "SummaryCallback(trainer) to the callbacks, or pass steps=..., the number of batches"
+            )
+        weight = self.summary_weight * (labels_first(self.step, self.steps) if self.steps else 1.0)
+        if not self.follows_trainer:
+            self.step += 1
         self.summary.to(logits.device)
         log_summary: Tensor = self.summary(log_probs)
-        return loss - self.summary_weight * log_summary / self.num_data * (here / total)
+        return loss - weight * log_summary / self.num_data * (here / total)
 
 
 class SummaryCallback(TrainerCallback):
-    """Logs what a `SummaryLoss` saw, whenever the Trainer logs: ``trainer.add_callback(SummaryCallback(trainer))``.
+    """Tells a `SummaryLoss` how far training is, and logs what it saw whenever the Trainer logs.
+
+    Add it once: ``trainer.add_callback(SummaryCallback(trainer))``.
 
     ``log_summary`` and ``summary_distance``, the total variation between predictions and belief, over all batches since
     the last time, go to all integrations of the Trainer and into its history.
@@ -111,8 +141,12 @@ class SummaryCallback(TrainerCallback):
             raise ValueError(
                 f"`trainer` must have a SummaryLoss as its compute_loss_func, but it has {type(loss).__name__}"
             )
-        self.trainer, self.watch = trainer, loss.watch
+        self.trainer, self.loss, self.watch = trainer, loss, loss.watch
         self.boards, self.draw = tuple(boards), draw
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Before a step of the optimiser, of an interrupted training too."""
+        self.loss.follow(state.global_step, state.max_steps)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
         """After the Trainer logged its training loss, log the rest."""

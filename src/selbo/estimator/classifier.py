@@ -17,7 +17,7 @@ from selbo.evaluation.predict import predict as posterior_predict
 from selbo.models import MLP
 from selbo.nn import to_bayesian
 from selbo.objectives import Objective
-from selbo.objectives.methods import INIT_STD, METHODS, MOST_TRUST, objective_for, summary_for, trust_for
+from selbo.objectives.methods import INIT_STD, METHODS, MOST_TRUST, objective_for, summaries_for, trust_for
 from selbo.seeding import derive, generator_for
 from selbo.summary.beliefs import Belief
 from selbo.summary.likelihood import SummaryLikelihood
@@ -59,6 +59,7 @@ class _Trained:
     network: nn.Module
     objective: Objective
     result: FitResult
+    summaries: list[SummaryLikelihood]
     concentration: float | None
 
 
@@ -90,7 +91,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             times as long (four times with ``early_stopping``).
         belief: A belief such as `selbo.Beta`, in the place of ``accuracy`` and ``class_fractions``.
         partition: Regions such as `selbo.ScoreBins`; if not given, ten equal bins of the score for two classes,
-            `CornerShells` for up to 20, `ConfidenceBins` beyond, and `ClassRegions` if only classes are spoken of.
+            `CornerShells` for up to 20, `ConfidenceBins` beyond (beside `ClassRegions` if class fractions are stated),
+            and `ClassRegions` if only classes are spoken of.
         method: ``"summary_elbo"``; or, to compare with, ``"elbo"``, ``"plain"``, ``"plain_summary"``,
             ``"label_smoothing"`` or ``"evidential"``. The methods without a summary ignore what is believed.
         hidden: Widths of the hidden layers; () for a linear classifier.
@@ -122,7 +124,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         loss_curve_: Loss of each step.
         validation_nll_: Of the rows held out, if there were any with ``early_stopping``; else None.
         network_: The trained network, in double precision, for standardised features.
-        summary_: The `selbo.SummaryLikelihood` that was used, or None.
+        summary_: The `selbo.SummaryLikelihood` that was used, or None; with more than 20 classes, an accuracy and
+            class fractions, that of the accuracy.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -228,28 +231,29 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if check is not None and check.below_majority:
             warnings.warn(str(check), UserWarning, stacklevel=3)
         self.network_, self._objective = trained.network, trained.objective
-        self.summary_, self.concentration_ = getattr(trained.objective, "summary", None), trained.concentration
+        self.summary_ = trained.summaries[0] if trained.summaries else None
+        self.concentration_ = trained.concentration
         self.n_iter_ = trained.result.selected_step
         self.loss_curve_ = trained.result.curve[:, 0].numpy()
         self.validation_nll_ = trained.result.val_nll
 
     def _trust(self, rows: Rows) -> float:
-        """The concentration that was given, or what stands for none."""
-        if self.concentration is not None:
-            stated = float(self.concentration)  # type: ignore[arg-type]
-            if stated <= rows.total or self.overrule_labels:
-                return stated
-            warnings.warn(
-                f"the concentration {stated:g} exceeds the number of labelled rows, so {rows.total:g} is used and the "
-                "belief weighs as much as the labels; pass overrule_labels=True to keep it",
-                UserWarning,
-                stacklevel=4,
-            )
-            return rows.total
-        stated = self.accuracy, self.class_fractions, self.belief
-        if rows.unlabelled is None and all(each is None for each in stated):
-            return MOST_TRUST  # what the labels say themselves; with less the NLL was higher (docs/measurements.md)
-        return trust_for(rows.total, elsewhere=rows.unlabelled is not None)
+        """The concentration that was given, limited to the labels, or the default."""
+        if self.concentration is None:
+            stated = self.accuracy, self.class_fractions, self.belief
+            if rows.unlabelled is None and all(each is None for each in stated):
+                return MOST_TRUST  # what the labels say themselves; with less the NLL was higher (docs/measurements.md)
+            return trust_for(rows.total, elsewhere=rows.unlabelled is not None)
+        given = float(self.concentration)
+        if given <= rows.total or self.overrule_labels:
+            return given
+        warnings.warn(
+            f"the concentration {given:g} exceeds the number of labelled rows, so {rows.total:g} is used and the "
+            "belief weighs as much as the labels; pass overrule_labels=True to keep it",
+            UserWarning,
+            stacklevel=4,
+        )
+        return rows.total
 
     def _divided(self, rows: Rows, *, always: bool = False) -> tuple[Rows, Rows | None]:
         """Rows to train on, and those held out if there is a use for them."""
@@ -270,20 +274,21 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         network: nn.Module = MLP(widths, generator=generator_for(self._seed, "weights"))
         if METHODS[self.method].bayesian:
             network = to_bayesian(network, prior_std=self.prior_std, init_std=INIT_STD)
-        summary = None
+        summaries: list[SummaryLikelihood] = []
         if concentration is not None:
-            summary = summary_for(
+            summaries = summaries_for(
                 fractions,
+                stated=self.class_fractions is not None,
                 accuracy=self.accuracy,
                 concentration=concentration,
                 belief=self.belief,
                 partition=self.partition,
             )
-        objective, result = self._run(network.double(), rows, val=val, summary=summary)
-        return _Trained(network.eval(), objective, result, concentration)
+        objective, result = self._run(network.double(), rows, val=val, summaries=summaries)
+        return _Trained(network.eval(), objective, result, summaries, concentration)
 
     def _run(
-        self, network: nn.Module, rows: Rows, *, val: Rows | None, summary: SummaryLikelihood | None
+        self, network: nn.Module, rows: Rows, *, val: Rows | None, summaries: list[SummaryLikelihood]
     ) -> tuple[Objective, FitResult]:
         """Training, in place."""
         per_row = len(rows.labels) / rows.total  # what is said once, of rows that count more or less than once
@@ -291,7 +296,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.method,
             num_data=len(rows.labels),
             steps=self.steps,
-            summary=summary,
+            summary=summaries[0] if len(summaries) == 1 else summaries or None,
             kl_weight=self.kl_weight * per_row,
             summary_weight=per_row,
         )
@@ -302,7 +307,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 objective,
                 rows.as_data(),
                 None if val is None else val.as_data(),
-                unlabelled=None if summary is None else rows.unlabelled,
+                unlabelled=rows.unlabelled if summaries else None,
                 steps=self.steps,
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,

@@ -21,6 +21,10 @@ Numbers = NDArray[np.float64]
 CONVENTION: Final = -1
 """Label of a row that has none, in the semi-supervised classifiers of scikit-learn."""
 
+FAR_MEAN: Final = 3.0
+FAR_STD: Final = 5.0
+"""From how many standard deviations between means, or ratio of standard deviations, a feature is on another scale."""
+
 LARGEST_TOTAL: Final = 1e30
 """Of the weights of a class, and one over the smallest: within what a number of single precision can hold."""
 
@@ -84,6 +88,7 @@ def take_in(
     others = [X[counted & ~labelled]] if believes else []
     if X_unlabelled is not None:
         others.append(_more(estimator, X_unlabelled, X.shape[1]))
+        _same_scale(X[labelled], others[-1])
     unlabelled = np.concatenate(others) if others else X[:0]
     kept = None if weights is None else weights[labelled]
     if kept is not None:
@@ -164,6 +169,24 @@ def _weights(sample_weight: Any, X: Numbers) -> Numbers | None:
         came = "some weights are negative" if (weights < 0).any() else "all weights are zero"
         raise ValueError(f"`sample_weight` must be at least 0, and above it for some row, but {came}")
     return weights
+
+
+def _same_scale(X: Numbers, more: Numbers) -> None:
+    """Warn if rows that were passed apart are on another scale: a pipeline transforms only ``X``."""
+    std = X.std(0)
+    varying = std > 0
+    if len(X) < 2 or not varying.any():
+        return
+    moved = np.abs(more.mean(0) - X.mean(0))[varying] / std[varying]
+    ratio = more.std(0)[varying] / std[varying]
+    off = (moved > FAR_MEAN) | (ratio > FAR_STD) | ((ratio < 1 / FAR_STD) & (ratio > 0))
+    if off.mean() >= 0.5:
+        warnings.warn(
+            f"`X_unlabelled` is on another scale than `X` in {off.sum()} of {len(off)} features: a pipeline transforms "
+            "only `X`, so inside one append these rows to `X` and mark them in `y` by unlabelled_label",
+            UserWarning,
+            stacklevel=6,
+        )
 
 
 def _more(estimator: Any, X_unlabelled: Any, columns: int) -> Numbers:

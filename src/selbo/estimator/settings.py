@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from selbo import checks
 from selbo.estimator.rows import Rows
-from selbo.objectives.methods import METHODS, MOST_CORNERS, below_guessing
+from selbo.objectives.methods import METHODS, below_guessing
 from selbo.summary.partitions import Partition
 
 ROUNDING: Final = 0.005
@@ -83,11 +83,5 @@ def doubts(told: Any, classes: NDArray[Any], fractions: Sequence[float]) -> list
     accuracy, count = checks.positive("accuracy", told.accuracy), len(classes)
     if accuracy <= 1 / count:
         return []  # will be refused
-    found = [below_guessing(accuracy, fractions, classes.tolist(), tolerance=ROUNDING)]
-    if told.class_fractions is not None and told.partition is None and count > MOST_CORNERS:
-        found.append(
-            f"With `accuracy` and {count} classes, more than {MOST_CORNERS}, the summary speaks of confidence alone "
-            f"and sees no class, so that `class_fractions` are not used: give "
-            f"partition=selbo.ClassRegions({count}) or no `accuracy` to state them"
-        )
-    return [text for text in found if text]
+    found = below_guessing(accuracy, fractions, classes.tolist(), tolerance=ROUNDING)
+    return [found] if found else []

@@ -8,7 +8,7 @@ from typing import Any
 from selbo import checks
 from selbo.data.table import listed, nearest
 from selbo.objectives import methods
-from selbo.objectives.methods import METHODS, Method, summary_for, trust_for
+from selbo.objectives.methods import METHODS, Method, summaries_for, trust_for
 from selbo.summary.likelihood import SummaryLikelihood
 
 
@@ -114,7 +114,7 @@ class Settings:
 
 def belief_of(
     settings: Settings, classes: Sequence[str], *, shares: Sequence[float], num_train: int, about: str | None = None
-) -> tuple[SummaryLikelihood, str]:
+) -> tuple[list[SummaryLikelihood], str]:
     """What is believed about the predictions, and the same in words.
 
     Args:
@@ -131,11 +131,13 @@ def belief_of(
         concentration = settings.concentration if settings.overrule_labels else min(settings.concentration, num_train)
     source = "as in the training rows" if stated is None else "as stated"
     words = f"{_fractions_in_words(classes, fractions)} ({source})"
-    summary = summary_for(fractions, accuracy=settings.accuracy, concentration=concentration)
+    summaries = summaries_for(
+        fractions, stated=stated is not None, accuracy=settings.accuracy, concentration=concentration
+    )
     about = about or "all cases"
     if settings.accuracy is None:
-        return summary, f"Of {about}, {words}."
-    return summary, f"About {100 * settings.accuracy:g} % of {about} can be decided rightly; {words}."
+        return summaries, f"Of {about}, {words}."
+    return summaries, f"About {100 * settings.accuracy:g} % of {about} can be decided rightly; {words}."
 
 
 def above_labels(settings: Settings, num_train: int) -> str:

@@ -38,7 +38,7 @@ class Task:
         train: Inputs and labels.
         val: The same, for validation.
         test: The same, for testing.
-        summary: What is believed, or None.
+        summaries: What is believed, if anything: of confidence first.
         words: The same in words.
         notes: What a user should be told.
         unlabelled: Inputs that the belief is about, if not the training ones.
@@ -50,11 +50,16 @@ class Task:
     train: tuple[Tensor, Tensor]
     val: tuple[Tensor, Tensor]
     test: tuple[Tensor, Tensor]
-    summary: SummaryLikelihood | None
+    summaries: list[SummaryLikelihood]
     words: str | None
     notes: tuple[str, ...]
     unlabelled: Tensor | None = None
     place: str | None = None
+
+    @property
+    def summary(self) -> SummaryLikelihood | None:
+        """What is believed, or the first part of it; None if nothing is."""
+        return self.summaries[0] if self.summaries else None
 
     @property
     def num_classes(self) -> int:
@@ -95,10 +100,13 @@ def prepare(data: Path, settings: Settings, unlabelled: Path | None = None) -> T
         found, told = preprocessing.transform(read_table(unlabelled))
         there, about = torch.from_numpy(found), f"the cases in {unlabelled.name}"
         more += [f"{unlabelled.name}: {text}" for text in told]
-    summary, words = None, None
+    summaries: list[SummaryLikelihood] = []
+    words = None
     if settings.says_something:
         shares = [float(share) for share in counts.double() / counts.sum()]
-        summary, words = belief_of(settings, preprocessing.classes, shares=shares, num_train=len(train[1]), about=about)
+        summaries, words = belief_of(
+            settings, preprocessing.classes, shares=shares, num_train=len(train[1]), about=about
+        )
         notes += filter(
             None,
             (
@@ -114,7 +122,7 @@ def prepare(data: Path, settings: Settings, unlabelled: Path | None = None) -> T
             "bring in the Summary ELBO"
         )
     place = None if unlabelled is None else unlabelled.name
-    return Task(data.name, preprocessing, train, val, test, summary, words, (*notes, *more), there, place)
+    return Task(data.name, preprocessing, train, val, test, summaries, words, (*notes, *more), there, place)
 
 
 # --- training ---
@@ -162,7 +170,7 @@ def train(
         settings.method,
         num_data=num_train,
         steps=settings.steps,
-        summary=task.summary,
+        summary=task.summary if len(task.summaries) == 1 else task.summaries or None,
         kl_weight=settings.kl_weight,
     )
     with warnings.catch_warnings():

@@ -118,6 +118,7 @@ class _Conversion:
 
     def run(self) -> nn.Module:
         self._check_patterns()
+        self._check_unsupported()
         converted = self._convert("", self.module)
         for name, parameter in converted.named_parameters():
             if id(parameter) in self.posteriors:
@@ -141,7 +142,6 @@ class _Conversion:
             if self.decisions.setdefault(id(module), chosen) != chosen:
                 raise ValueError(f"`exclude` and `only` must agree on {name!r}, which the network uses under two names")
             return self._layer(name, module) if chosen else module
-        self._check_own_parameters(name, module)
         for child_name, child in list(module._modules.items()):
             if child is not None:
                 module._modules[child_name] = self._convert(f"{name}.{child_name}".lstrip("."), child)
@@ -155,16 +155,24 @@ class _Conversion:
         wanted = self.only is None or any(_matches(name, pattern) for pattern in self.only)
         return wanted and not any(_matches(name, pattern) for pattern in self.exclude)
 
-    def _check_own_parameters(self, name: str, module: nn.Module) -> None:
-        if isinstance(module, DETERMINISTIC) or not self._chosen(name):
-            return
-        for own, _ in module.named_parameters(recurse=False):
-            full = f"{name}.{own}".lstrip(".")
-            if self._chosen(full):
-                raise ValueError(
-                    f"`module` has a parameter that cannot be made Bayesian, {full!r} of a {type(module).__name__}: "
-                    f"name it in `exclude`, e.g. exclude={[full]}, to leave it deterministic"
-                )
+    def _check_unsupported(self) -> None:
+        """Refuse parameters that cannot be made Bayesian, with an ``exclude`` that leaves all of them deterministic."""
+        inside = [name for name, module in self.module.named_modules() if isinstance(module, SUPPORTED)]
+        first, needed = "", list(self.exclude)
+        for name, module in self.module.named_modules():
+            if isinstance(module, (*SUPPORTED, *DETERMINISTIC)) or any(_matches(name, each) for each in inside):
+                continue
+            own = [f"{name}.{each}".lstrip(".") for each, _ in module.named_parameters(recurse=False)]
+            own = [each for each in own if self._chosen(name) and self._chosen(each)]
+            if not own:
+                continue
+            first = first or f"{own[0]!r} of a {type(module).__name__}"
+            needed += [name] if name and not module._modules else own
+        if first:
+            raise ValueError(
+                f"`module` has a parameter that cannot be made Bayesian, {first}: "
+                f"pass exclude={needed} to leave such layers deterministic"
+            )
 
     def _layer(self, name: str, module: nn.Module) -> VariationalLayer:
         if id(module) not in self.layers:

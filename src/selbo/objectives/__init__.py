@@ -7,8 +7,8 @@ from selbo.objectives.entropy_minimisation import EntropyMinimisation
 from selbo.objectives.evidential import Evidential
 from selbo.objectives.expectation_regularisation import ExpectationRegularisation
 from selbo.objectives.independent_summary import IndependentSummary
+from selbo.objectives.label_priority import LabelCheck, labels_first
 from selbo.objectives.label_smoothing import LabelSmoothing
-from selbo.objectives.labels_first import LabelCheck, labels_first
 from selbo.objectives.summary_elbo import SummaryELBO
 
 __all__ = [

@@ -11,7 +11,7 @@ from selbo import checks
 from selbo.nn.draws import ESTIMATORS, forward_samples, tensor_answer
 from selbo.nn.gaussian import REDUCTIONS, SpreadsOnce, gaussians, kl_divergence
 from selbo.numerics import result_dtype
-from selbo.objectives.labels_first import labels_first
+from selbo.objectives.label_priority import labels_first
 from selbo.objectives.unlabelled import Assigned, Unlabelled, assign, join
 
 TERMS: Final = ("loss", "log_likelihood", "kl", "log_summary")

@@ -10,6 +10,7 @@ from selbo.objectives.cross_entropy import CrossEntropy
 from selbo.objectives.elbo import ELBO
 from selbo.objectives.evidential import Evidential
 from selbo.objectives.label_smoothing import LabelSmoothing
+from selbo.objectives.summaries import Summaries
 from selbo.objectives.summary_elbo import SummaryELBO
 from selbo.summary.beliefs import Belief, Masses
 from selbo.summary.elicitation import expect
@@ -54,7 +55,7 @@ def objective_for(
     *,
     num_data: int,
     steps: int,
-    summary: SummaryLikelihood | None = None,
+    summary: Summaries | None = None,
     kl_weight: float = 1.0,
     summary_weight: float = 1.0,
 ) -> Objective:
@@ -129,6 +130,42 @@ def summary_for(
         partition, belief = partition or ClassRegions(count), Masses(class_fractions)
     partition = partition or partition_for(count)
     return SummaryLikelihood(partition, belief, concentration, overrule_labels=True)
+
+
+def summaries_for(
+    class_fractions: Sequence[float],
+    *,
+    stated: bool,
+    accuracy: float | None,
+    concentration: float,
+    belief: Belief | None = None,
+    partition: Partition | None = None,
+) -> list[SummaryLikelihood]:
+    """The summaries of what was said: one, or two where the regions of confidence do not see stated class fractions.
+
+    Args:
+        class_fractions: Fraction of each class, shape (K,).
+        stated: Whether a user stated them.
+        accuracy: See `summary_for`, as for all others.
+        concentration: Of each summary.
+        belief: Instead of accuracy and fractions.
+        partition: Instead of the regions that suit the number of classes.
+
+    Example:
+        >>> rare = [0.5, *([0.5 / 29] * 29)]
+        >>> [len(each.s0) for each in summaries_for(rare, stated=True, accuracy=0.8, concentration=10.0)]
+        [5, 30]
+    """
+    first = summary_for(
+        class_fractions, accuracy=accuracy, concentration=concentration, belief=belief, partition=partition
+    )
+    unseen = partition is None and accuracy is not None and len(class_fractions) > MOST_CORNERS
+    if not (stated and unseen):
+        return [first]
+    first.name = "confidence"
+    second = summary_for(class_fractions, accuracy=None, concentration=concentration)
+    second.name = "fractions"
+    return [first, second]
 
 
 def trust_for(num_labels: float, *, elsewhere: bool = False) -> float:

@@ -93,6 +93,10 @@ class TensorBatches:
         rows = rows[self.weights[rows] > 0][:most]
         return WeightedBatch(self.inputs[rows], self.labels[rows], self.weights[rows])
 
+    def not_finite(self) -> str:
+        """Where inputs are not numbers, in words; empty if all are."""
+        return rows_not_finite(self.inputs)
+
     def checksum(self) -> str:
         """Of labels and an even sample of the inputs, so that a checkpoint knows its data."""
         return checksum(self.inputs, self.labels, self.weights)
@@ -124,6 +128,10 @@ class UnlabelledBatches:
         """Batches from a step on, without end."""
         for batches in zip(*(each.from_step(step) for each in self.sets), strict=True):
             yield Assigned(tuple(batch.inputs for batch in batches), self.which)
+
+    def not_finite(self) -> str:
+        """Where inputs are not numbers, in words; empty if all are."""
+        return next(filter(None, (rows_not_finite(each.inputs) for each in self.sets)), "")
 
     def describe(self) -> list[Any]:
         """Batch sizes, who looks at what, and checksums, so that a checkpoint knows its data."""
@@ -177,10 +185,26 @@ class LoaderBatches:
                 break
         return Batch(torch.cat([each.inputs for each in batches]), torch.cat([each.labels for each in batches]))
 
+    def not_finite(self) -> str:
+        """Where inputs of one epoch are not numbers, in words; empty if all are."""
+        for index, item in enumerate(one_pass(self.loader, seed=self.seed, epoch=0)):
+            if found := rows_not_finite(_to_batch("train", item, self.device).inputs):
+                return f"batch {index}, {found}"
+        return ""
+
     def checksum(self) -> str:
         """Of the number of batches and the first of them."""
         batch = _to_batch("train", next(one_pass(self.loader, seed=self.seed, epoch=0)), self.device)
         return f"{self.per_epoch} x {checksum(batch.inputs, batch.labels)}"
+
+
+def rows_not_finite(inputs: Tensor) -> str:
+    """Which rows hold NaN or infinity, in words; empty if none does."""
+    if not inputs.is_floating_point():
+        return ""
+    bad = (~inputs.isfinite()).flatten(1).any(1) if inputs.ndim > 1 else ~inputs.isfinite()
+    count = int(bad.sum())
+    return f"row {int(bad.nonzero()[0, 0])} ({count} of {len(bad)} rows)" if count else ""
 
 
 def _sizes(loader: "DataLoader[Any]") -> tuple[int | None, int | None, bool]:

@@ -12,7 +12,7 @@ from torch import nn
 from selbo import checks
 from selbo.nn.gaussian import gaussians
 from selbo.objectives import Objective
-from selbo.objectives.labels_first import limited_to_labels
+from selbo.objectives.label_priority import limited_to_labels
 from selbo.objectives.unlabelled import Unlabelled, assign
 from selbo.seeding import derive
 from selbo.training import distributed

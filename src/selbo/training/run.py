@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from selbo.nn.compiled import channels_last
 from selbo.objectives.base import TERMS, log_prob_of_labels
-from selbo.objectives.labels_first import LabelCheck, check_labels
+from selbo.objectives.label_priority import LabelCheck, check_labels
 from selbo.objectives.predictive import predictive_log_probs
 from selbo.seeding import derive
 from selbo.summary.likelihood import SummaryLikelihood
@@ -237,10 +237,14 @@ class Run:
             if self.checkpoint is not None and self.saved_step is not None
             else "no checkpoint was written before"
         )
-        return Diverged(
-            f"the {what} not finite at step {step} ({terms}); {good}; a smaller learning rate, or a warm-up of the "
-            "summary term, may help"
-        )
+        return Diverged(f"the {what} not finite at step {step} ({terms}); {good}; {self._remedy()}")
+
+    def _remedy(self) -> str:
+        """What to do about a loss that is not finite: mend the inputs if they are to blame, else train more gently."""
+        for name, data in (("training", self.batches), ("unlabelled", self.unlabelled)):
+            if data is not None and (where := data.not_finite()):
+                return f"the {name} inputs hold NaN or infinity in {where}: remove or impute them"
+        return "a smaller learning rate, or a warm-up of the summary term, may help"
 
     def _terms_since(self, step: int) -> Record:
         """Mean terms of the last steps, for one example."""

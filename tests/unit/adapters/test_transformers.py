@@ -34,8 +34,10 @@ def test_one_batch_is_a_step(form, seed):
     outputs = (logits,) if form is tuple else form(logits=logits)
     term = summary()
     expected = F.cross_entropy(logits, labels) - 0.7 * term(logits.log_softmax(-1)) / N
-    torch.testing.assert_close(SummaryLoss(term, N, summary_weight=0.7)(outputs, labels), expected)
-    torch.testing.assert_close(SummaryLoss(term, N, summary_weight=0.7)(outputs, labels, torch.tensor(12)), expected)
+    torch.testing.assert_close(SummaryLoss(term, N, summary_weight=0.7, steps=0)(outputs, labels), expected)
+    torch.testing.assert_close(
+        SummaryLoss(term, N, summary_weight=0.7, steps=0)(outputs, labels, torch.tensor(12)), expected
+    )
 
 
 def test_batches_of_a_step_count_for_their_share(seed):
@@ -43,7 +45,7 @@ def test_batches_of_a_step_count_for_their_share(seed):
     logits, labels = batch(seed, size=12)
     labels[[1, 7, 8]] = -100
     term = summary()
-    loss = SummaryLoss(term, N)
+    loss = SummaryLoss(term, N, steps=0)
     parts = [slice(0, 5), slice(5, 12)]
     total = sum(loss({"logits": logits[part]}, labels[part], 9) for part in parts)
     values = [term(logits[part].log_softmax(-1)) for part in parts]
@@ -56,14 +58,14 @@ def test_rows_without_a_label_stay_in_the_histogram(seed):
     labels[:4] = -100
     term = summary()
     expected = F.cross_entropy(logits[4:], labels[4:]) - term(logits.log_softmax(-1)) / N
-    torch.testing.assert_close(SummaryLoss(term, N)({"logits": logits}, labels), expected)
+    torch.testing.assert_close(SummaryLoss(term, N, steps=0)({"logits": logits}, labels), expected)
 
 
 @pytest.mark.parametrize("given", [None, 0, torch.tensor(0)])
 def test_a_step_without_labels_has_no_loss(given, seed):
     logits, labels = batch(seed)
     logits.requires_grad_()
-    loss = SummaryLoss(summary(), N)({"logits": logits}, torch.full_like(labels, -100), given)
+    loss = SummaryLoss(summary(), N, steps=0)({"logits": logits}, torch.full_like(labels, -100), given)
     loss.backward()
     assert loss.item() == 0
     assert torch.equal(logits.grad, torch.zeros_like(logits))
@@ -72,7 +74,7 @@ def test_a_step_without_labels_has_no_loss(given, seed):
 def test_evaluation_is_cross_entropy_alone(seed):
     logits, labels = batch(seed)
     term = summary(ema_decay=0.9)
-    loss = SummaryLoss(term, N)
+    loss = SummaryLoss(term, N, steps=0)
     with torch.no_grad():
         torch.testing.assert_close(loss({"logits": logits}, labels), F.cross_entropy(logits, labels))
     assert loss.watch.take() == {}
@@ -83,16 +85,16 @@ def test_evaluation_is_cross_entropy_alone(seed):
 def test_half_precision_gives_a_loss_in_single(dtype, seed):
     logits, labels = batch(seed)
     narrow = logits.to(dtype).requires_grad_()
-    loss = SummaryLoss(summary(), N)({"logits": narrow}, labels)
+    loss = SummaryLoss(summary(), N, steps=0)({"logits": narrow}, labels)
     assert loss.dtype == torch.float32
-    torch.testing.assert_close(loss, SummaryLoss(summary(), N)({"logits": narrow.detach().float()}, labels))
+    torch.testing.assert_close(loss, SummaryLoss(summary(), N, steps=0)({"logits": narrow.detach().float()}, labels))
     loss.backward()
     assert narrow.grad.isfinite().all()
 
 
 def test_labels_may_be_a_column(seed):
     logits, labels = batch(seed)
-    loss = SummaryLoss(summary(), N)
+    loss = SummaryLoss(summary(), N, steps=0)
     assert torch.equal(loss({"logits": logits}, labels.unsqueeze(1).int()), loss({"logits": logits}, labels))
 
 
@@ -115,7 +117,7 @@ def test_labels_may_be_a_column(seed):
 )
 def test_what_has_no_summary_is_refused(logits, labels, items, message):
     with pytest.raises(ValueError, match=message):
-        SummaryLoss(summary(), N)({"logits": logits}, labels, items)
+        SummaryLoss(summary(), N, steps=0)({"logits": logits}, labels, items)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +221,7 @@ def test_a_step_of_the_trainer_has_the_gradient_by_hand(transformers, bert, tmp_
     (F.cross_entropy(logits, data.labels) - worth / N).backward()
     expected = {name: value.grad.clone() for name, value in bert.named_parameters()}
     settings = {"per_device_train_batch_size": 20 // accumulate, "gradient_accumulation_steps": accumulate}
-    make_trainer(transformers, bert, SummaryLoss(term, N), tmp_path, data, **settings).train()
+    make_trainer(transformers, bert, SummaryLoss(term, N, steps=0), tmp_path, data, **settings).train()
     for name, value in bert.named_parameters():
         torch.testing.assert_close(before[name] - value, expected[name], rtol=1e-4, atol=1e-6)
     assert shares != [0.5, 0.5]
@@ -231,7 +233,7 @@ def test_the_trainer_logs_what_was_seen(transformers, bert, board, tmp_path):
     trainer = make_trainer(
         transformers,
         bert,
-        SummaryLoss(summary(), N),
+        SummaryLoss(summary(), N, steps=0),
         tmp_path,
         data,
         max_steps=4,
@@ -264,3 +266,19 @@ def test_a_trainer_with_another_loss_is_refused(transformers, bert, tmp_path):
     trainer = make_trainer(transformers, bert, None, tmp_path, Sentences(20))
     with pytest.raises(ValueError, match="`trainer` must have a SummaryLoss as its compute_loss_func"):
         SummaryCallback(trainer)
+
+
+def test_the_term_waits_for_the_labels(seed):
+    term, (logits, labels) = summary(), batch(seed)
+    alone = F.cross_entropy(logits, labels)
+    whole = SummaryLoss(term, N, steps=0)({"logits": logits}, labels)
+    counting = SummaryLoss(term, N, steps=4)
+    found = [counting({"logits": logits}, labels) for _ in range(4)]
+    torch.testing.assert_close(torch.stack(found), torch.stack([alone, whole, whole, whole]))
+    told = SummaryLoss(term, N)
+    with pytest.raises(ValueError, match="`SummaryLoss` must know how long training is"):
+        told({"logits": logits}, labels)
+    told.follow(0, 100)
+    torch.testing.assert_close(told({"logits": logits}, labels), alone)
+    told.follow(60, 100)
+    torch.testing.assert_close(told({"logits": logits}, labels), whole)

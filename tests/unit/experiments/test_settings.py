@@ -20,7 +20,7 @@ from selbo.experiments.settings import Settings, above_labels, belief_of
 )
 def test_trust_in_the_belief(given: float | None, rows: int, about: str | None, expected: float) -> None:
     settings = Settings("ill", accuracy=0.9, concentration=given)
-    summary, words = belief_of(settings, ["no", "yes"], shares=[0.8, 0.2], num_train=rows, about=about)
+    (summary,), words = belief_of(settings, ["no", "yes"], shares=[0.8, 0.2], num_train=rows, about=about)
     assert summary.concentration.item() == expected
     assert words.startswith(f"About 90 % of {about or 'all cases'} can be decided rightly; ")
 
@@ -29,6 +29,6 @@ def test_a_concentration_above_the_number_of_labels_is_said() -> None:
     lowered = Settings("ill", accuracy=0.9, concentration=2500.0)
     assert above_labels(lowered, 60).startswith("--concentration 2500 exceeds the 60 training rows, so 60 is used")
     kept = Settings("ill", accuracy=0.9, concentration=2500.0, overrule_labels=True)
-    assert belief_of(kept, ["no", "yes"], shares=[0.8, 0.2], num_train=60)[0].concentration.item() == 2500
+    assert belief_of(kept, ["no", "yes"], shares=[0.8, 0.2], num_train=60)[0][0].concentration.item() == 2500
     assert "the belief can overrule the labels" in above_labels(kept, 60)
     assert above_labels(kept, 2500) == above_labels(Settings("ill"), 60) == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import re
 
@@ -243,14 +244,25 @@ class Both(nn.Module):
 def test_unsupported_layers_are_named_and_can_be_excluded(kind: str) -> None:
     make, parameter, name = UNSUPPORTED[kind]
     net = made(make)
-    with pytest.raises(ValueError, match=f"cannot be made Bayesian, '{re.escape(parameter)}' of a .*`exclude`"):
+    with pytest.raises(ValueError, match=f"cannot be made Bayesian, '{re.escape(parameter)}' of a ") as refused:
         to_bayesian(net)
+    suggested = ast.literal_eval(re.search(r"exclude=(\[.*\])", str(refused.value))[1])
+    assert suggested == [name]
     bnn = to_bayesian(net, exclude=name)
     inputs = torch.linspace(-1, 1, 15, dtype=torch.float64).reshape(3, 5)
     torch.testing.assert_close(bnn(inputs), net(inputs), rtol=0, atol=1e-12)
     logits = forward_samples(bnn, inputs, 2, generator=torch.Generator().manual_seed(0))
     assert logits.shape == (2, 3, 3)
     assert (logits[0] - logits[1]).abs().max() > 1e-3
+
+
+def test_the_suggested_exclusion_covers_every_unsupported_layer() -> None:
+    net = made(lambda: nn.Sequential(nn.LSTM(5, 4), Apply(lambda x: x[0]), nn.Bilinear(4, 4, 4), Scaled()))
+    with pytest.raises(ValueError, match="of a LSTM") as refused:
+        to_bayesian(net, exclude="3.inner")
+    suggested = ast.literal_eval(re.search(r"exclude=(\[.*\])", str(refused.value))[1])
+    assert suggested == ["3.inner", "0", "2", "3.scale"]
+    assert converted(to_bayesian(net, exclude=suggested[1:])) == ["3.inner"]
 
 
 def test_single_parameters_of_an_unsupported_layer_must_all_be_named() -> None:

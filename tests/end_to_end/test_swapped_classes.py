@@ -1,0 +1,143 @@
+"""No statement trains a swapped classifier: never below the most frequent class, whichever way in is taken."""
+
+from __future__ import annotations
+
+import csv
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import selbo
+from selbo.experiments import tabular
+from selbo.experiments.settings import Settings
+from selbo.objectives.methods import summary_for
+
+SEEDS = range(20)
+CASES = {"balanced": (0.5, 0.5), "90:10": (0.9, 0.1), "three classes": (1 / 3, 1 / 3, 1 / 3)}
+ACCURACY = {"balanced": 0.92, "90:10": 0.96, "three classes": 0.9}
+TIMES = (1, 10)
+"""Concentrations, for each label."""
+LABELS = 100
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def clouds(case: str, seed: int, count: int = LABELS) -> tuple[Tensor, Tensor]:
+    """Gaussian clouds that can be told apart in nine of ten cases; the classes have exactly their fractions."""
+    rng, fractions = np.random.default_rng(seed), CASES[case]
+    labels = np.repeat(np.arange(len(fractions)), np.diff(np.round(np.cumsum((0, *fractions)) * count).astype(int)))
+    centres = np.array([[0.0, 0.0, 0.0], [2.8, 1.0, 0.0], [0.0, 2.8, 0.0]])
+    inputs = (centres[labels] + rng.normal(size=(count, 3)) - 1) / 1.5
+    return torch.tensor(inputs, dtype=torch.float32), torch.tensor(labels)
+
+
+def assert_no_swap(right: dict[int, float], case: str) -> None:
+    """Accuracy of each seed on the labelled data."""
+    assert min(right.values()) >= max(CASES[case]), {seed: value for seed, value in right.items() if value < 0.9}
+
+
+def accuracy(log_probs: Tensor, labels: Tensor) -> float:
+    return (log_probs.argmax(-1) == labels).double().mean().item()
+
+
+@pytest.mark.parametrize("times", TIMES)
+@pytest.mark.parametrize("case", CASES)
+def test_fit(case, times):
+    right = {}
+    for seed in SEEDS:
+        inputs, labels = clouds(case, seed)
+        summary = summary_for(CASES[case], accuracy=ACCURACY[case], concentration=times * LABELS)
+        network = selbo.models.MLP((3, 16, len(CASES[case])), generator=torch.Generator().manual_seed(seed))
+        network = selbo.to_bayesian(network, prior_std=0.2, init_std=0.03)
+        objective = selbo.SummaryELBO(summary, LABELS, kl_weight=0.1)
+        found = selbo.fit(network, objective, (inputs, labels), steps=60, learning_rate=0.03, seed=seed)
+        right[seed] = found.label_check.accuracy
+    assert_no_swap(right, case)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_loop_of_ones_own(case, times=TIMES[-1]):
+    """The line of the README, on a network without a posterior."""
+    right = {}
+    for seed in SEEDS:
+        inputs, labels = clouds(case, seed)
+        summary = summary_for(CASES[case], accuracy=ACCURACY[case], concentration=times * LABELS)
+        network = selbo.models.MLP((3, 16, len(CASES[case])), generator=torch.Generator().manual_seed(seed))
+        optimizer = torch.optim.Adam(network.parameters(), lr=0.03)
+        for step in range(60):
+            log_probs = network(inputs).log_softmax(-1)
+            loss = nn.functional.nll_loss(log_probs, labels)
+            loss = loss - selbo.labels_first(step, 60) * summary(log_probs) / LABELS
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        right[seed] = accuracy(network(inputs), labels)
+    assert_no_swap(right, case)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_estimator(case, times=TIMES[-1]):
+    right = {}
+    for seed in SEEDS:
+        X, y = (each.numpy() for each in clouds(case, seed))
+        classifier = selbo.SummaryClassifier(
+            ACCURACY[case], list(CASES[case]), times * LABELS, overrule_labels=True, hidden=(16,), steps=60,
+            learning_rate=0.03, draws=16, random_state=seed,
+        )  # fmt: skip
+        right[seed] = classifier.fit(X, y).score(X, y)
+    assert_no_swap(right, case)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_command(case, tmp_path, monkeypatch):
+    """What `selbo train` does, but for its report, which takes longer than such a training."""
+    monkeypatch.setattr("selbo.report.page.write_page", lambda results, path: Path(path).write_text("", "utf-8"))
+    right = {}
+    for seed in SEEDS:
+        inputs, labels = clouds(case, seed)
+        file = tmp_path / f"{seed}.csv"
+        with file.open("w", newline="", encoding="utf-8") as lines:
+            csv.writer(lines).writerows([["a", "b", "c", "label"], *([*x, f"c{y}"] for x, y in zip(inputs.tolist(), labels.tolist(), strict=True))])  # fmt: skip  # noqa: E501
+        settings = Settings(
+            "label", accuracy=ACCURACY[case], class_fractions=",".join(map(str, CASES[case])), hidden=(16,),
+            concentration=10.0 * LABELS, overrule_labels=True, steps=60, learning_rate=0.03, draws=16, seed=seed,
+        )  # fmt: skip
+        folder = tmp_path / f"{seed}"
+        folder.mkdir()
+        identity = tabular.identity_of(file, settings)
+        task = tabular.prepare(file, settings)
+        found = tabular.train(task, settings, folder, identity=identity, progress=False)
+        assert found["warnings"] == []
+        right[seed] = found["metrics"]["accuracy"]
+    majority = max(CASES[case])
+    assert np.mean([*right.values()]) > majority + (0.02 if case == "90:10" else 0.2)
+    assert min(right.values()) >= majority - 0.1, right  # 20 test rows each
+
+
+def test_a_swapped_network_is_said():
+    """A belief that speaks from the first step and outweighs the labels: the check at the end finds what came of it."""
+    inputs, labels = clouds("balanced", 0)
+    found = {}
+    for seed in range(8):
+        summary = summary_for([0.5, 0.5], accuracy=0.92, concentration=10 * LABELS)
+        network = selbo.models.MLP((3, 16, 2), generator=torch.Generator().manual_seed(seed))
+        objective = selbo.CrossEntropy(LABELS, summary, summary_warmup=0)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            result = selbo.fit(network, objective, (inputs, labels), steps=60, learning_rate=0.03, seed=seed)
+        texts = [str(each.message) for each in said]
+        found[result.label_check.accuracy < 0.4] = texts
+        assert (result.label_check.accuracy < 0.4) == result.label_check.below_majority
+    assert set(found) == {True, False}
+    assert "classes are swapped" in found[True][0]
+    assert not found[False]
