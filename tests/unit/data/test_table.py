@@ -252,10 +252,42 @@ def test_preprocessing_survives_json(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.labels(table), [0, 1] * 6)
 
 
-@pytest.mark.parametrize("data", [{}, [], {"format": "other"}, {"format": "selbo-preprocessing-1", "target": "y"}])
+@pytest.mark.parametrize("data", [{}, [], {"format": "other"}])
 def test_other_json_is_refused(data: object) -> None:
     with pytest.raises(ValueError, match="preprocessing"):
         Preprocessing.from_json(data)
+
+
+AGE, SITE = {"name": "age", "mean": 50, "std": 15}, {"name": "site", "values": ["east", "north"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"target": None}, "`target` must be"),
+        ({"numeric_target": "no"}, "`numeric_target` must be"),
+        ({"inputs": []}, "`inputs` must be"),
+        ({"inputs": {"age": AGE}}, "`inputs` must be"),
+        ({"inputs": [AGE, AGE]}, "different names"),
+        ({"inputs": [{**AGE, "name": "ill"}]}, "different names"),
+        ({"inputs": ["age"]}, r"`inputs\[0\]` must be a column"),
+        ({"inputs": [AGE, {**SITE, "values": ["east", "east"]}]}, r"`inputs\[1\].values` must be"),
+        ({"inputs": [AGE, {**SITE, "values": []}]}, r"`inputs\[1\].values` must be"),
+        ({"inputs": [{**AGE, "mean": float("inf")}]}, r"`inputs\[0\].mean` must be a finite"),
+        ({"inputs": [{**AGE, "mean": 10**400}]}, r"`inputs\[0\].mean` must be a number"),
+        ({"inputs": [{**AGE, "std": 0}]}, r"`inputs\[0\].std` must be a finite number greater than 0"),
+        ({"inputs": [{"name": "age", "mean": 50}]}, r"`inputs\[0\].std` must be"),
+        ({"classes": ["no"]}, "`classes` must be"),
+        ({"classes": ["no", 1]}, "`classes` must be"),
+        ({"left_out": "unit"}, "`left_out` must be"),
+    ],
+)
+def test_damaged_json_is_refused(change: dict[str, object], message: str) -> None:
+    good = {"target": "ill", "classes": ["no", "yes"], "numeric_target": False, "inputs": [AGE, SITE], "left_out": []}
+    data = {"format": "selbo-preprocessing-1", **good}
+    assert Preprocessing.from_json(data).num_features == 3
+    with pytest.raises(ValueError, match=message):
+        Preprocessing.from_json({**data, **change})
 
 
 @pytest.mark.parametrize(
