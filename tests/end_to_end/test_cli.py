@@ -398,12 +398,12 @@ main()
 
 
 def stop_in_the_midst(arguments: list[object], out: Path, how: signal.Signals) -> subprocess.Popen[str]:
-    """Start training, and send a signal once there is a new checkpoint."""
+    """Start training in another process, and send a signal once there is a new checkpoint."""
     command = [sys.executable, "-c", EAGER, *map(str, arguments)]
     checkpoint = out / "checkpoint.safetensors"
     before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ONE_THREAD)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline and process.poll() is None:
         if checkpoint.exists() and checkpoint.stat().st_mtime_ns != before:
             break
@@ -419,12 +419,12 @@ def test_a_killed_run_goes_on_and_ends_the_same(selbo: Run, table: Path, clinic:
     assert selbo(*quick(table, whole, *settings)).code == 0
 
     process = stop_in_the_midst(quick(table, broken, *settings), broken, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert err.splitlines()[-1].startswith("selbo: error: interrupted; the same command, given again, goes on")
 
     process = stop_in_the_midst(quick(table, broken, *settings), broken, signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
     assert not (broken / "model.json").exists()
     shown = selbo("predict", broken, table)
@@ -443,6 +443,31 @@ def test_a_killed_run_goes_on_and_ends_the_same(selbo: Run, table: Path, clinic:
     for name in FINISHED:
         if name != "report.html":  # which says how long it took
             assert (broken / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs a process that can be paused")
+def test_two_processes_do_not_train_into_one_folder(selbo: Run, table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    settings = ["--steps", 400]
+    process = stop_in_the_midst(quick(table, out, *settings), out, signal.SIGSTOP)
+    try:
+        for more in ([], ["--overwrite"], ["--seed", 1, "--overwrite"]):
+            shown = selbo(*quick(table, out, *settings, *more))
+            assert shown.code == 2
+            assert f"selbo: error: another selbo train is writing to '{out}'" in shown.err
+            assert shown.err.count("\n") == 1
+            assert shown.out == ""
+        shown = selbo("predict", out, table)
+        assert shown.code == 2
+        assert "is not finished" in shown.err
+    finally:
+        process.send_signal(signal.SIGCONT)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert listing(out) == FINISHED
+    steps = [json.loads(line)["step"] for line in (out / "train.jsonl").read_text().splitlines()]
+    assert steps == sorted(set(steps))
+    assert selbo("predict", out, table).code == 0
 
 
 @pytest.mark.usefixtures("no_report", "one_thread")

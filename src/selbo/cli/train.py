@@ -115,19 +115,23 @@ def train(
     )
     where = device_of(device)
     identity = tabular.identity_of(data, settings, unlabelled)
-    state = trained.state_of(out, identity, overwrite=overwrite)
-    if state == "finished":
-        note(f"{out} is already trained with these settings; this is what came out")
-        show(trained.finished(out), settings, out)
-        return
-    task = tabular.prepare(data, settings, unlabelled)
-    folder = writable_folder(out)
-    for text in task.notes:
-        note(text)
-    if state == "resume" and (folder / trained.CHECKPOINT).exists():
-        note("going on from the checkpoint")
-    found = tabular.train(task, settings, folder, identity=identity, device=where, replace=state == "replace")
-    show(found, settings, folder)
+    task = None
+    if trained.state_of(out, identity, overwrite=overwrite) != "finished":
+        task = tabular.prepare(data, settings, unlabelled)
+        writable_folder(out)
+    with trained.sole_writer(out):
+        state = trained.state_of(out, identity, overwrite=overwrite)  # another process may just have ended
+        if state == "finished":
+            note(f"{out} is already trained with these settings; this is what came out")
+            found = trained.finished(out)
+        else:
+            task = task or tabular.prepare(data, settings, unlabelled)
+            for text in task.notes:
+                note(text)
+            if state == "resume" and (out / trained.CHECKPOINT).exists():
+                note("going on from the checkpoint")
+            found = tabular.train(task, settings, out, identity=identity, device=where, replace=state == "replace")
+    show(found, settings, out)
 
 
 def show(found: dict[str, Any], settings: "Settings", folder: Path) -> None:

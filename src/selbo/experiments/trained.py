@@ -9,7 +9,8 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -45,6 +46,7 @@ METRICS: Final = "metrics.json"
 REPORT: Final = "report.html"
 LOG: Final = "train.jsonl"
 CHECKPOINT: Final = "checkpoint.safetensors"
+LOCK: Final = ".lock"
 FILES: Final = (MANIFEST, WEIGHTS, PREPROCESSING, METRICS, REPORT, LOG, CHECKPOINT, SETTINGS)
 """All that is written to a folder; the manifest, which says that it is complete, is removed first, the settings, which
 say that it is ours, last."""
@@ -173,6 +175,39 @@ def finished(folder: Path) -> dict[str, Any]:
     (folder / CHECKPOINT).unlink(missing_ok=True)
     remove_unfinished(folder)
     return read_json(folder / METRICS, kind=METRICS_FORMAT)
+
+
+@contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """The right to train into a folder, which one process has at a time.
+
+    The operating system holds the lock, and drops it when the process ends, in whatever way. The file that is locked is
+    hidden, and removed at the end; one that a killed process left does not lock anybody out.
+
+    Args:
+        folder: It exists. If it cannot be written to, nobody trains into it, and nothing is locked.
+
+    Raises:
+        ValueError: If another process has it.
+    """
+    from filelock import FileLock, Timeout
+
+    if not os.access(folder, os.W_OK | os.X_OK):
+        yield
+        return
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(
+            f"another selbo train is writing to {os.fspath(folder)!r}: wait until it ends, or choose another folder"
+        ) from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # where files in use cannot be removed, as on Windows, FileLock removes it itself
+            (folder / LOCK).unlink()
+        lock.release()
 
 
 def clear(folder: Path) -> None:

@@ -6,6 +6,8 @@ import copy
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -257,3 +259,48 @@ def test_checksums_are_of_our_files_alone(folder: Path, sums: object) -> None:
     assert not trained.is_complete(folder)
     with pytest.raises(ValueError, match="`sha256` must hold the checksums of"):
         trained.load(folder)
+
+
+# --- one writer at a time ---
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from selbo.experiments.trained import sole_writer
+with sole_writer(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_folder_has_one_writer_until_it_ends_in_whatever_way(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLD, os.fspath(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "held\n"
+            with pytest.raises(ValueError, match="another selbo train is writing to"), trained.sole_writer(tmp_path):
+                pytest.fail("two at once")
+        finally:
+            other.kill()
+    with trained.sole_writer(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []  # nor what the killed one left
+
+
+def test_a_writer_that_fails_leaves_no_lock(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="diverged"), trained.sole_writer(tmp_path):
+            raise RuntimeError("diverged")
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_to_needs_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with trained.sole_writer(tmp_path):
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_the_lock_is_nobody_elses_entry(tmp_path: Path) -> None:
+    (tmp_path / trained.LOCK).touch()  # as a killed process leaves it
+    assert trained.state_of(tmp_path, {}, overwrite=False) == "new"
