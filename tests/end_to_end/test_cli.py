@@ -313,6 +313,29 @@ def test_unseen_categories_and_other_columns_are_said(selbo: Run, model: Path, t
     assert "column 'site' has values not seen in training, 'west', in 2 rows" in shown.err
 
 
+def test_only_the_columns_of_the_model_are_parsed(
+    selbo: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = patients()
+    more = pl.DataFrame({f"more {i}": ["x"] * ROWS for i in range(300)})
+    pl.concat([more, frame], how="horizontal").write_csv(tmp_path / "new.csv")
+    parsed, real = [], pl.read_csv
+
+    def read(path: Path, **how: object) -> pl.DataFrame:
+        found = real(path, **how)
+        parsed.extend([found.columns] if len(found) else [])
+        return found
+
+    monkeypatch.setattr(pl, "read_csv", read)
+    shown = selbo("predict", model, tmp_path / "new.csv")
+    assert shown.code == 0
+    assert "columns that the model does not know are ignored: 'more 0', 'more 1'" in shown.err
+    assert len(shown.out.splitlines()) == 1 + ROWS
+    assert selbo("evaluate", model, tmp_path / "new.csv").code == 0
+    inputs = ["age", "dose", "site", "smoker"]
+    assert parsed == [inputs, [*inputs, "ill"]]
+
+
 def test_evaluation(selbo: Run, table: Path, model: Path) -> None:
     shown = selbo("evaluate", model, table)
     assert shown.code == 0

@@ -34,7 +34,7 @@ def predict(
 
     target = table_target(out, source=data)
     found = trained.load(model, device=device_of(device))
-    table = read_table(data)
+    table = read_table(data, columns=found.preprocessing.columns)
     inputs, notes = found.preprocessing.transform(table)
     for text in notes:
         note(text)

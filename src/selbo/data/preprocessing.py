@@ -74,6 +74,11 @@ class Preprocessing:
     left_out: tuple[str, ...] = ()
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that predictions are made from."""
+        return tuple(each.name for each in self.inputs)
+
+    @property
     def num_features(self) -> int:
         """Number of inputs of the network."""
         return sum(len(each.values) if isinstance(each, CategoryInput) else 1 for each in self.inputs)
@@ -84,17 +89,18 @@ class Preprocessing:
         Raises:
             ValueError: If a column is missing, or of another kind, or has values missing.
         """
-        names = [each.name for each in self.inputs]
+        names = self.columns
+        there = [*table.columns, *table.other_columns]
         if missing := [name for name in names if name not in table.columns]:
-            unused = [each for each in table.columns if each not in names]
-            hint = nearest(missing[0], unused, there=table.columns)
+            used = set(names)
+            hint = nearest(missing[0], [each for each in there if each not in used], there=there)
             raise ValueError(
                 f"{table.name} must have the columns of the training data, but has no {listed(missing)}: {hint}"
             )
         check_usable(table, names, trained=True)
         notes = []
         known = {*names, *self.left_out, self.target}
-        if extra := [name for name in table.columns if name not in known]:
+        if extra := [name for name in there if name not in known]:
             notes.append(f"columns that the model does not know are ignored: {listed(extra)}")
         blocks = []
         for each in self.inputs:
