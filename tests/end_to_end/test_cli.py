@@ -410,6 +410,45 @@ def test_plain_networks(selbo: Run, table: Path, tmp_path: Path, monkeypatch: py
     assert tested["method"] == method
 
 
+# --- names that mean something to a terminal or a spreadsheet ---
+
+
+@pytest.mark.usefixtures("no_report", "one_thread")
+def test_names_neither_steer_the_terminal_nor_change_in_the_predictions(selbo: Run, tmp_path: Path) -> None:
+    names = ["=HYPERLINK(1)", "\x1b[31mred\x1b[0m", "two\nlines"]
+    frame = patients().with_columns(pl.Series("ill", [names[i % 3] for i in range(ROWS)]), pl.lit(1).alias("\x1b[2J"))
+    data, out = tmp_path / "new\x1b[1m.csv", tmp_path / "model\x1b[7m"
+    frame.write_csv(data)
+    runs = [
+        selbo("train", data, "--target", "ill", "--class-fractions", "0.2,0.3,0.5", "--steps", 2, "--out", out),
+        selbo("evaluate", out, data),
+        selbo("predict", out, data, "--out", tmp_path / "p.csv"),
+        selbo("predict", out, data, "--out", tmp_path / "p.parquet"),
+    ]
+    for shown in runs:
+        assert shown.code == 0, shown.err
+        assert "\x1b" not in shown.out + shown.err
+    assert r"3: \x1b[31mred\x1b[0m, =HYPERLINK(1), two\nlines" in " ".join(runs[0].out.split())
+    assert "note: a spreadsheet may take these classes for formulas: '=HYPERLINK(1)'" in runs[2].err
+    assert "spreadsheet" not in runs[3].err
+    for found in (pl.read_csv(tmp_path / "p.csv"), pl.read_parquet(tmp_path / "p.parquet")):
+        assert set(found["predicted_class"]) <= set(names)
+        assert found.columns[1:4] == [f"p_{name}" for name in sorted(names)]
+    shown = selbo("train", data, "--target", "\x1b[5m", "--out", tmp_path / "other")
+    assert shown.code == 2
+    assert "\x1b" not in shown.err
+
+
+@pytest.mark.usefixtures("no_report", "one_thread")
+def test_negative_labels_stay_numbers(selbo: Run, tmp_path: Path) -> None:
+    frame = patients().with_columns(pl.Series("ill", [(-1, 1)[i % 2] for i in range(ROWS)]))
+    frame.write_csv(tmp_path / "new.csv")
+    assert selbo("train", tmp_path / "new.csv", "--target", "ill", "--steps", 2, "--out", tmp_path / "m").code == 0
+    shown = selbo("predict", tmp_path / "m", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    assert "spreadsheet" not in shown.err
+    assert pl.read_csv(tmp_path / "p.csv")["predicted_class"].dtype == pl.Int64
+
+
 # --- interrupted ---
 
 EAGER = """

@@ -3,6 +3,8 @@
 import sys
 from typing import Any, Final
 
+from selbo.cli.output import one_line
+
 BAD_INPUT: Final = 2
 FAILED: Final = 1
 INTERRUPTED: Final = 130
@@ -67,4 +69,4 @@ def _sentence(error: Exception, text: str) -> str:
 
 def print_error(text: str) -> None:
     """One line on the error stream."""
-    sys.stderr.write(f"selbo: error: {text}\n")
+    sys.stderr.write(f"selbo: error: {one_line(text)}\n")

@@ -181,14 +181,14 @@ def _read_csv(file: Path, columns: Collection[str] | None) -> Read:
     _check_lines(file)
     try:
         if columns is None:
-            frame = polars.read_csv(file, infer_schema=False)
+            frame = polars.read_csv(file, glob=False, infer_schema=False)
             names = wanted = frame.columns
         else:
-            names = polars.read_csv(file, infer_schema=False, n_rows=0).columns
+            names = polars.read_csv(file, glob=False, infer_schema=False, n_rows=0).columns
             wanted = _wanted(names, columns)
             # a line with more values than names is an error only if all are read
             parsed = None if len(wanted) == len(names) or _may_be_longer(file, len(names)) else wanted
-            frame = polars.read_csv(file, infer_schema=False, columns=parsed)
+            frame = polars.read_csv(file, glob=False, infer_schema=False, columns=parsed)
     except polars.exceptions.NoDataError:
         raise ValueError(f"{os.fspath(file)!r} is empty") from None
     except polars.exceptions.PolarsError as error:
@@ -299,8 +299,9 @@ def _column_of_texts(series: "pl.Series") -> Column:
 def _read_parquet(file: Path, columns: Collection[str] | None) -> Read:
     polars = _polars(file)
     try:
-        names = list(polars.read_parquet_schema(file))
-        frame = polars.read_parquet(file, columns=list(_wanted(names, columns)), use_pyarrow=False)
+        with file.open("rb") as stream:
+            names = list(polars.read_parquet_schema(stream))
+        frame = polars.read_parquet(file, glob=False, columns=list(_wanted(names, columns)), use_pyarrow=False)
     except (polars.exceptions.PolarsError, OSError) as error:
         raise ValueError(f"{os.fspath(file)!r} cannot be read as Parquet: {first_sentence(error)}") from error
     return names, {series.name: _column_of_type(series) for series in frame}

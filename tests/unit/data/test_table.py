@@ -260,6 +260,15 @@ def test_other_json_is_refused(data: object) -> None:
         Preprocessing.from_json(data)
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("name", ["new[1]", "new[", "n*"])
+def test_a_file_name_is_no_pattern(tmp_path: Path, name: str, kind: str) -> None:
+    for each, value in (("new1", 1), (name, 2)):
+        getattr(pl.DataFrame({"a": [value]}), f"write_{kind}")(tmp_path / f"{each}.{kind}")
+    for columns in (None, ["a"]):
+        assert read_table(tmp_path / f"{name}.{kind}", columns=columns)["a"].numbers.tolist() == [2]
+
+
 # --- only what is needed, and not more than can be parsed ---
 
 
