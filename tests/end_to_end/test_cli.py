@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
@@ -658,6 +659,50 @@ def test_bad_rows_without_labels(
     assert message in shown.err
     assert shown.err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def full_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A disk on which everything fits but one file."""
+    real = os.fsync
+
+    def sync(number: int) -> None:
+        if Path(f"/proc/self/fd/{number}").readlink().name == f".{name}.part":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(number)
+
+    monkeypatch.setattr(os, "fsync", sync)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs names of open files")
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("method", ["elbo", "plain"])
+@pytest.mark.parametrize("name", [*FINISHED, "checkpoint.safetensors"])
+def test_a_file_that_does_not_fit_is_named(
+    selbo: Run, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, name: str, method: str
+) -> None:
+    monkeypatch.setattr("selbo.report.page.render_page", lambda _: "report")  # drawing takes seconds
+    out = tmp_path / "out"
+    command = ["train", table, "--target", "ill", "--steps", 2, "--method", method, "--out", out]
+    with monkeypatch.context() as patch:
+        full_disk(patch, name)
+        shown = selbo(*command)
+    assert shown.code == 1
+    assert shown.err.splitlines()[-1] == f"selbo: error: {out / name}: no space left on device"
+    assert [each for each in listing(out) if each.startswith(".")] == []
+    assert selbo(*command).code == 0  # once there is room
+    assert listing(out) == FINISHED
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs names of open files")
+@pytest.mark.parametrize("name", ["p.csv", "p.parquet"])
+def test_predictions_that_do_not_fit_are_named(
+    selbo: Run, table: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, name: str
+) -> None:
+    full_disk(monkeypatch, name)
+    shown = selbo("predict", model, table, "--out", tmp_path / name)
+    assert shown.code == 1
+    assert shown.err == f"selbo: error: {tmp_path / name}: no space left on device\n"
+    assert listing(tmp_path) == []
 
 
 def test_folders_that_are_refused(selbo: Run, table: Path, tmp_path: Path) -> None:

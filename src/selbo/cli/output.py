@@ -149,8 +149,10 @@ def write_table(columns: dict[str, Sequence[Any]], path: Path | None) -> None:
     if path is not None and path.suffix.lower() == ".parquet":
         import polars
 
+        content = io.BytesIO()
+        polars.DataFrame(dict(columns)).write_parquet(content)
         with replacing(path) as unfinished:
-            polars.DataFrame(dict(columns)).write_parquet(unfinished)
+            unfinished.write_bytes(content.getbuffer())
         return
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")

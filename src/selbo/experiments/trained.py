@@ -243,7 +243,6 @@ def save_network(network: nn.Module, path: Path, description: dict[str, Any]) ->
     """Write the weights, whole or not at all."""
     if description["bayesian"]:
         storage.save(network, path)
-        shutil.copymode(path.with_name(SETTINGS), path)  # safetensors lets nobody else read what it writes
         return
     from safetensors.torch import save
 

@@ -2,12 +2,12 @@
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any, Final
 
 from torch import Tensor, nn
 
+from selbo.files import replacing
 from selbo.nn.convert import variational_layers
 from selbo.nn.gaussian import require_gaussians
 
@@ -30,10 +30,9 @@ def save(bnn: nn.Module, path: str | os.PathLike[str]) -> Path:
     target = Path(path)
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in _unique(bnn).items()}
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as unfinished:
-        file = Path(unfinished) / target.name
-        safetensors.save_file(tensors, file, metadata={HEADER: json.dumps(describe_structure(bnn))})
-        return file.replace(target)
+    with replacing(target) as unfinished:
+        unfinished.write_bytes(safetensors.save(tensors, metadata={HEADER: json.dumps(describe_structure(bnn))}))
+    return target
 
 
 def load(bnn: nn.Module, path: str | os.PathLike[str]) -> nn.Module:

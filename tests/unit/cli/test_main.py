@@ -84,6 +84,8 @@ def test_wrong_use_is_one_sentence_and_exit_code_2(
         (RuntimeError("the loss is not finite"), 1, "the loss is not finite"),
         (ModuleNotFoundError("needs polars"), 1, "needs polars"),
         (OSError("disk full"), 1, "disk full"),
+        (OSError(28, "No space left on device"), 1, "[Errno 28] No space left on device"),
+        (OSError(28, "No space left on device", "m/model.json"), 1, "m/model.json: no space left on device"),
         (ZeroDivisionError("oops"), 1, "ZeroDivisionError: oops (--debug shows where)"),
         (KeyError(), 1, "KeyError: KeyError (--debug shows where)"),
     ],

@@ -59,7 +59,7 @@ def test_the_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("no space left")
 
-    monkeypatch.setattr(safetensors.torch, "save_file", fail)
+    monkeypatch.setattr(safetensors.torch, "save", fail)
     with pytest.raises(OSError, match="no space left"):
         save(to_bayesian(network(seed=3)), path)
     assert path.read_bytes() == before
