@@ -528,7 +528,7 @@ def test_two_processes_do_not_train_into_one_folder(selbo: Run, table: Path, tmp
         assert "is not finished" in shown.err
     finally:
         process.send_signal(signal.SIGCONT)
-    _, err = process.communicate(timeout=300)
+        _, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert listing(out) == FINISHED
     steps = [json.loads(line)["step"] for line in (out / "train.jsonl").read_text().splitlines()]
