@@ -9,6 +9,9 @@ BIN         := $(VENV)/bin
 PIP         := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
 # Silences a banner of mkdocs-material about its own future; it says nothing about this build.
 export NO_MKDOCS_2_WARNING := 1
+# Runs a command and shows what it prints only if it fails, then all of it. mkdocs needs this: with --quiet it also ignores
+# --strict. So does pip, which warns about each archive on some machines.
+quietly = @said=$$($(1) 2>&1) || { status=$$?; printf '%s\n' "$$said" >&2; exit $$status; }
 
 # What each target installs besides the library, as extras of pyproject.toml.
 EXTRAS_demo  := [cli]
@@ -51,10 +54,11 @@ check: $(VENV)/.installed-check  ## check format, lint, types, and that the docu
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mkdocs build --strict --quiet
+	@echo "$(BIN)/mkdocs build --strict"
+	$(call quietly,$(BIN)/mkdocs build --strict)
 
 docs: $(VENV)/.installed-docs  ## build the documentation into site/
-	$(BIN)/mkdocs build --strict --quiet
+	$(call quietly,$(BIN)/mkdocs build --strict)
 	@echo "Open site/index.html in a browser."
 
 bench: $(VENV)/.installed-bench  ## run every script in benchmarks/
@@ -81,14 +85,14 @@ $(VENV)/.created:
 	@touch $@
 
 $(VENV)/.build-tools: $(VENV)/.created pyproject.toml constraints.txt
-	@$(PIP) hatchling editables
+	$(call quietly,$(PIP) hatchling editables)
 	@touch $@
 
 $(VENV)/.installed-format: $(VENV)/.created constraints.txt
-	@$(PIP) ruff
+	$(call quietly,$(PIP) ruff)
 	@touch $@
 
 $(VENV)/.installed-%: $(VENV)/.build-tools
 	@echo "Installing selbo$(EXTRAS_$*) into $(VENV), once; the first time takes a few minutes ..."
-	@$(PIP) --no-build-isolation -e '.$(EXTRAS_$*)'
+	$(call quietly,$(PIP) --no-build-isolation -e '.$(EXTRAS_$*)')
 	@touch $@

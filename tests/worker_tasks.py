@@ -1,4 +1,4 @@
-"""Things for worker processes to do, which they import by name: sleep, fail, die."""
+"""Things for worker processes to do, which they import by name: sleep, wait, fail, die."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from selbo.elicit.state import RefusedError
 def perform(what: str, value: Any = None) -> dict[str, Any]:
     if what == "sleep":
         time.sleep(value)
+    elif what == "wait for":
+        while not os.path.exists(value):
+            time.sleep(0.01)
     elif what == "refuse":
         raise RefusedError("No.", "field")
     elif what == "fail":

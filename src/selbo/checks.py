@@ -16,6 +16,14 @@ MASS_SUM_TOLERANCE: Final = 1e-6
 """How far masses typed in by a person may sum from one before it is taken for a mistake; they are then normalised."""
 
 
+def finite(name: str, value: float) -> float:
+    """A finite number."""
+    number = _number(name, value)
+    if math.isinf(number):
+        raise ValueError(f"`{name}` must be a finite number, but got {value!r}")
+    return number
+
+
 def positive(name: str, value: float) -> float:
     """A finite number above zero."""
     number = _number(name, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
@@ -23,6 +24,7 @@ from sklearn.datasets import load_breast_cancer, load_iris
 
 from selbo.cli.main import main
 from selbo.data.splits import split
+from selbo.experiments import tabular
 
 ROWS = 120
 LEFT = ["metrics.json", "model.json", "model.safetensors", "preprocessing.json", "report.html", "settings.json"]
@@ -213,11 +215,13 @@ def test_the_folder_of_a_model(model: Path) -> None:
     assert steps == [40]
 
 
-def test_a_finished_folder_is_left_as_it_is(selbo: Run, table: Path, model: Path) -> None:
+def test_a_finished_folder_is_left_as_it_is(
+    selbo: Run, table: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = {name: (model / name).stat().st_mtime_ns for name in listing(model)}
-    begin = time.perf_counter()
+    for work in ("prepare", "train"):
+        monkeypatch.setattr(tabular, work, lambda *_, **__: pytest.fail("it does the work again"))
     shown = selbo(*quick(table, model))
-    assert time.perf_counter() - begin < 5
     assert shown.code == 0
     assert "is already trained with these settings" in shown.err
     assert "NLL" in shown.out
@@ -313,6 +317,29 @@ def test_unseen_categories_and_other_columns_are_said(selbo: Run, model: Path, t
     assert "column 'site' has values not seen in training, 'west', in 2 rows" in shown.err
 
 
+def test_only_the_columns_of_the_model_are_parsed(
+    selbo: Run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = patients()
+    more = pl.DataFrame({f"more {i}": ["x"] * ROWS for i in range(300)})
+    pl.concat([more, frame], how="horizontal").write_csv(tmp_path / "new.csv")
+    parsed, real = [], pl.read_csv
+
+    def read(path: Path, **how: object) -> pl.DataFrame:
+        found = real(path, **how)
+        parsed.extend([found.columns] if len(found) else [])
+        return found
+
+    monkeypatch.setattr(pl, "read_csv", read)
+    shown = selbo("predict", model, tmp_path / "new.csv")
+    assert shown.code == 0
+    assert "columns that the model does not know are ignored: 'more 0', 'more 1'" in shown.err
+    assert len(shown.out.splitlines()) == 1 + ROWS
+    assert selbo("evaluate", model, tmp_path / "new.csv").code == 0
+    inputs = ["age", "dose", "site", "smoker"]
+    assert parsed == [inputs, [*inputs, "ill"]]
+
+
 def test_evaluation(selbo: Run, table: Path, model: Path) -> None:
     shown = selbo("evaluate", model, table)
     assert shown.code == 0
@@ -387,6 +414,45 @@ def test_plain_networks(selbo: Run, table: Path, tmp_path: Path, monkeypatch: py
     assert tested["method"] == method
 
 
+# --- names that mean something to a terminal or a spreadsheet ---
+
+
+@pytest.mark.usefixtures("no_report", "one_thread")
+def test_names_neither_steer_the_terminal_nor_change_in_the_predictions(selbo: Run, tmp_path: Path) -> None:
+    names = ["=HYPERLINK(1)", "\x1b[31mred\x1b[0m", "two\nlines"]
+    frame = patients().with_columns(pl.Series("ill", [names[i % 3] for i in range(ROWS)]), pl.lit(1).alias("\x1b[2J"))
+    data, out = tmp_path / "new\x1b[1m.csv", tmp_path / "model\x1b[7m"
+    frame.write_csv(data)
+    runs = [
+        selbo("train", data, "--target", "ill", "--class-fractions", "0.2,0.3,0.5", "--steps", 2, "--out", out),
+        selbo("evaluate", out, data),
+        selbo("predict", out, data, "--out", tmp_path / "p.csv"),
+        selbo("predict", out, data, "--out", tmp_path / "p.parquet"),
+    ]
+    for shown in runs:
+        assert shown.code == 0, shown.err
+        assert "\x1b" not in shown.out + shown.err
+    assert r"3: \x1b[31mred\x1b[0m, =HYPERLINK(1), two\nlines" in " ".join(runs[0].out.split())
+    assert "note: a spreadsheet may take these classes for formulas: '=HYPERLINK(1)'" in runs[2].err
+    assert "spreadsheet" not in runs[3].err
+    for found in (pl.read_csv(tmp_path / "p.csv"), pl.read_parquet(tmp_path / "p.parquet")):
+        assert set(found["predicted_class"]) <= set(names)
+        assert found.columns[1:4] == [f"p_{name}" for name in sorted(names)]
+    shown = selbo("train", data, "--target", "\x1b[5m", "--out", tmp_path / "other")
+    assert shown.code == 2
+    assert "\x1b" not in shown.err
+
+
+@pytest.mark.usefixtures("no_report", "one_thread")
+def test_negative_labels_stay_numbers(selbo: Run, tmp_path: Path) -> None:
+    frame = patients().with_columns(pl.Series("ill", [(-1, 1)[i % 2] for i in range(ROWS)]))
+    frame.write_csv(tmp_path / "new.csv")
+    assert selbo("train", tmp_path / "new.csv", "--target", "ill", "--steps", 2, "--out", tmp_path / "m").code == 0
+    shown = selbo("predict", tmp_path / "m", tmp_path / "new.csv", "--out", tmp_path / "p.csv")
+    assert "spreadsheet" not in shown.err
+    assert pl.read_csv(tmp_path / "p.csv")["predicted_class"].dtype == pl.Int64
+
+
 # --- interrupted ---
 
 EAGER = """
@@ -398,12 +464,12 @@ main()
 
 
 def stop_in_the_midst(arguments: list[object], out: Path, how: signal.Signals) -> subprocess.Popen[str]:
-    """Start training, and send a signal once there is a new checkpoint."""
+    """Start training in another process, and send a signal once there is a new checkpoint."""
     command = [sys.executable, "-c", EAGER, *map(str, arguments)]
     checkpoint = out / "checkpoint.safetensors"
     before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ONE_THREAD)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline and process.poll() is None:
         if checkpoint.exists() and checkpoint.stat().st_mtime_ns != before:
             break
@@ -419,12 +485,12 @@ def test_a_killed_run_goes_on_and_ends_the_same(selbo: Run, table: Path, clinic:
     assert selbo(*quick(table, whole, *settings)).code == 0
 
     process = stop_in_the_midst(quick(table, broken, *settings), broken, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert err.splitlines()[-1].startswith("selbo: error: interrupted; the same command, given again, goes on")
 
     process = stop_in_the_midst(quick(table, broken, *settings), broken, signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == -signal.SIGKILL
     assert not (broken / "model.json").exists()
     shown = selbo("predict", broken, table)
@@ -443,6 +509,31 @@ def test_a_killed_run_goes_on_and_ends_the_same(selbo: Run, table: Path, clinic:
     for name in FINISHED:
         if name != "report.html":  # which says how long it took
             assert (broken / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs a process that can be paused")
+def test_two_processes_do_not_train_into_one_folder(selbo: Run, table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "model"
+    settings = ["--steps", 400]
+    process = stop_in_the_midst(quick(table, out, *settings), out, signal.SIGSTOP)
+    try:
+        for more in ([], ["--overwrite"], ["--seed", 1, "--overwrite"]):
+            shown = selbo(*quick(table, out, *settings, *more))
+            assert shown.code == 2
+            assert f"selbo: error: another selbo train is writing to '{out}'" in shown.err
+            assert shown.err.count("\n") == 1
+            assert shown.out == ""
+        shown = selbo("predict", out, table)
+        assert shown.code == 2
+        assert "is not finished" in shown.err
+    finally:
+        process.send_signal(signal.SIGCONT)
+        _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert listing(out) == FINISHED
+    steps = [json.loads(line)["step"] for line in (out / "train.jsonl").read_text().splitlines()]
+    assert steps == sorted(set(steps))
+    assert selbo("predict", out, table).code == 0
 
 
 @pytest.mark.usefixtures("no_report", "one_thread")
@@ -571,6 +662,50 @@ def test_bad_rows_without_labels(
     assert message in shown.err
     assert shown.err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def full_disk(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """A disk on which everything fits but one file."""
+    real = os.fsync
+
+    def sync(number: int) -> None:
+        if Path(f"/proc/self/fd/{number}").readlink().name == f".{name}.part":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(number)
+
+    monkeypatch.setattr(os, "fsync", sync)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs names of open files")
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("method", ["elbo", "plain"])
+@pytest.mark.parametrize("name", [*FINISHED, "checkpoint.safetensors"])
+def test_a_file_that_does_not_fit_is_named(
+    selbo: Run, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, name: str, method: str
+) -> None:
+    monkeypatch.setattr("selbo.report.page.render_page", lambda _: "report")  # drawing takes seconds
+    out = tmp_path / "out"
+    command = ["train", table, "--target", "ill", "--steps", 2, "--method", method, "--out", out]
+    with monkeypatch.context() as patch:
+        full_disk(patch, name)
+        shown = selbo(*command)
+    assert shown.code == 1
+    assert shown.err.splitlines()[-1] == f"selbo: error: {out / name}: no space left on device"
+    assert [each for each in listing(out) if each.startswith(".")] == []
+    assert selbo(*command).code == 0  # once there is room
+    assert listing(out) == FINISHED
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs names of open files")
+@pytest.mark.parametrize("name", ["p.csv", "p.parquet"])
+def test_predictions_that_do_not_fit_are_named(
+    selbo: Run, table: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, name: str
+) -> None:
+    full_disk(monkeypatch, name)
+    shown = selbo("predict", model, table, "--out", tmp_path / name)
+    assert shown.code == 1
+    assert shown.err == f"selbo: error: {tmp_path / name}: no space left on device\n"
+    assert listing(tmp_path) == []
 
 
 def test_folders_that_are_refused(selbo: Run, table: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from selbo.cli.options import Data, Debug, Device, Draws, Model, Seed, device_of
-from selbo.cli.output import console, metrics_table, note
+from selbo.cli.output import console, metrics_table, note, visible
 
 
 def evaluate(
@@ -35,5 +35,7 @@ def evaluate(
         typer.echo(json.dumps(result, indent=1))
         return
     screen = console()
-    screen.print(f"{result['metrics']['num_examples']} rows of {data.name}, {len(result['classes'])} classes\n")
+    screen.print(
+        f"{result['metrics']['num_examples']} rows of {visible(data.name)}, {len(result['classes'])} classes\n"
+    )
     screen.print(metrics_table(result["metrics"], result["calibrated"], result["temperature"]))

@@ -1,7 +1,10 @@
 """The command line: finds the command, and turns errors into one sentence and an exit code."""
 
+import os
 import sys
 from typing import Any, Final
+
+from selbo.cli.output import one_line
 
 BAD_INPUT: Final = 2
 FAILED: Final = 1
@@ -51,20 +54,16 @@ def explain_usage(error: Any) -> int:
 def explain(error: Exception) -> int:
     """Print an error as one sentence; return the exit code."""
     text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        text = f"{os.fsdecode(error.filename)}: {error.strerror.lower()}"
     if isinstance(error, (ValueError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)):
-        print_error(_sentence(error, text))
+        print_error(text)
         return BAD_INPUT
     known = isinstance(error, (RuntimeError, OSError, ModuleNotFoundError))
     print_error(text if known else f"{type(error).__name__}: {text} (--debug shows where)")
     return FAILED
 
 
-def _sentence(error: Exception, text: str) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror.lower()}"
-    return text
-
-
 def print_error(text: str) -> None:
     """One line on the error stream."""
-    sys.stderr.write(f"selbo: error: {text}\n")
+    sys.stderr.write(f"selbo: error: {one_line(text)}\n")

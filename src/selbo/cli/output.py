@@ -4,7 +4,8 @@ import csv
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +15,7 @@ from selbo.files import replacing
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 SHOWN: Final = {
     "nll": "NLL, nats",
@@ -28,6 +30,41 @@ SHOWN: Final = {
 """Metrics in a table, and how they are called there."""
 
 TABLE_FILES: Final = (".csv", ".parquet")
+
+HIDDEN: Final = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Categories of characters that a terminal obeys, or that change the order of others, instead of showing them."""
+
+JOINERS: Final = "\u200c\u200d"
+"""Hidden too, but they only shape their neighbours, in several scripts and in emoji."""
+
+LONGEST_LINE: Final = 2000
+"""Characters of a note or an error: a name in it may have millions."""
+
+FORMULA_STARTS: Final = "=+-@\t\r"
+"""What a spreadsheet takes for the beginning of a formula."""
+
+
+def visible(text: str, *, keep: str = "") -> str:
+    r"""Text with control characters spelt out, so that names from a file cannot steer the terminal.
+
+    Args:
+        text: What is to be shown.
+        keep: Control characters to leave as they are.
+
+    Example:
+        >>> print(visible("a\x1b[2Jb\n"))
+        a\x1b[2Jb\n
+    """
+    return "".join(
+        ascii(each)[1:-1] if unicodedata.category(each) in HIDDEN and each not in JOINERS + keep else each
+        for each in text
+    )
+
+
+def one_line(text: str) -> str:
+    """Text for one line of a terminal: control characters spelt out, and cut if it is very long."""
+    shown = visible(text[: LONGEST_LINE + 1])
+    return shown if len(shown) <= LONGEST_LINE else f"{shown[: LONGEST_LINE - 3]}..."
 
 
 def writable_folder(path: Path) -> Path:
@@ -47,10 +84,14 @@ def cores() -> int:
 
 
 def console() -> "Console":
-    """The output stream; plain words, in which nothing is taken for markup or coloured."""
+    """The output stream; plain words, in which nothing is taken for markup or coloured, or steers the terminal."""
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False)
+    class Plain(Console):
+        def render_str(self, text: str, **how: Any) -> "Text":
+            return super().render_str(visible(text, keep="\n"), **how)
+
+    return Plain(highlight=False, markup=False, emoji=False)
 
 
 def metrics_table(metrics: dict[str, Any], calibrated: dict[str, Any] | None, temperature: float | None) -> "Table":
@@ -77,7 +118,7 @@ def _shown(value: float | None, *, percent: bool) -> str:
 
 def note(text: str) -> None:
     """One line on the error stream, where it does not mix with results."""
-    sys.stderr.write(f"selbo: note: {text}\n")
+    sys.stderr.write(f"selbo: note: {one_line(text)}\n")
 
 
 def table_target(name: str, *, source: Path) -> Path | None:
@@ -108,8 +149,10 @@ def write_table(columns: dict[str, Sequence[Any]], path: Path | None) -> None:
     if path is not None and path.suffix.lower() == ".parquet":
         import polars
 
+        content = io.BytesIO()
+        polars.DataFrame(dict(columns)).write_parquet(content)
         with replacing(path) as unfinished:
-            polars.DataFrame(dict(columns)).write_parquet(unfinished)
+            unfinished.write_bytes(content.getbuffer())
         return
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -117,11 +160,31 @@ def write_table(columns: dict[str, Sequence[Any]], path: Path | None) -> None:
     for row in zip(*columns.values(), strict=True):
         writer.writerow([f"{each:.8g}" if isinstance(each, float) else each for each in row])
     if path is None:
-        sys.stdout.write(text.getvalue())
+        # a pipe gets the names as they are, a terminal what can be shown
+        shown = visible(text.getvalue(), keep="\n") if sys.stdout.isatty() else text.getvalue()
+        sys.stdout.write(shown)
         sys.stdout.flush()
     else:
         with replacing(path) as unfinished:
             unfinished.write_text(text.getvalue(), encoding="utf-8")
+
+
+def formula_like(names: Iterable[str]) -> list[str]:
+    """Names that a spreadsheet would take for formulas: those that begin like one, and are no number or sign.
+
+    Example:
+        >>> formula_like(["=1+1", "@home", "-1", "-", "no"])
+        ['=1+1', '@home']
+    """
+    return [name for name in names if name.startswith(tuple(FORMULA_STARTS)) and len(name) > 1 and not _number(name)]
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 @contextmanager
@@ -133,7 +196,7 @@ def waiting(what: str) -> Iterator[None]:
     from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True).status(Text(what)):
+    with Console(stderr=True).status(Text(visible(what))):
         yield
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from selbo.cli.options import Data, Debug, Device, Draws, Model, Seed, device_of
-from selbo.cli.output import note, table_target, write_table
+from selbo.cli.output import formula_like, note, table_target, write_table
 
 
 def predict(
@@ -28,13 +28,13 @@ def predict(
 
     Example: selbo predict model new_patients.csv --out predictions.csv
     """
-    from selbo.data.table import read_table
+    from selbo.data.table import listed, read_table
     from selbo.evaluation.predict import at_temperature
     from selbo.experiments import trained
 
     target = table_target(out, source=data)
     found = trained.load(model, device=device_of(device))
-    table = read_table(data)
+    table = read_table(data, columns=found.preprocessing.columns)
     inputs, notes = found.preprocessing.transform(table)
     for text in notes:
         note(text)
@@ -43,6 +43,12 @@ def predict(
         note("no temperature could be fitted in training, so none is applied")
     elif calibrated and found.temperature is not None:
         prediction = at_temperature(prediction, found.temperature)
-    write_table(trained.as_columns(prediction, found.preprocessing.classes), target)
+    classes = found.preprocessing.classes
+    write_table(trained.as_columns(prediction, classes), target)
+    if (target is None or target.suffix.lower() == ".csv") and (risky := formula_like(classes)):
+        note(
+            f"a spreadsheet may take these classes for formulas: {listed(risky)}; they are written unchanged, to match "
+            "your labels"
+        )
     if target is not None:
         note(f"{table.num_rows} predictions in {target}")

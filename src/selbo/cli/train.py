@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from selbo.cli.options import Data, Debug, Device, Draws, Out, Seed, device_of, widths
-from selbo.cli.output import console, metrics_table, note, writable_folder
+from selbo.cli.output import console, metrics_table, note, visible, writable_folder
 
 if TYPE_CHECKING:
     from selbo.experiments.settings import Settings
@@ -124,19 +124,23 @@ def train(
     )
     where = device_of(device)
     identity = tabular.identity_of(data, settings, unlabelled)
-    state = trained.state_of(out, identity, overwrite=overwrite)
-    if state == "finished":
-        note(f"{out} is already trained with these settings; this is what came out")
-        show(trained.finished(out), settings, out)
-        return
-    task = tabular.prepare(data, settings, unlabelled)
-    folder = writable_folder(out)
-    for text in task.notes:
-        note(text)
-    if state == "resume" and (folder / trained.CHECKPOINT).exists():
-        note("going on from the checkpoint")
-    found = tabular.train(task, settings, folder, identity=identity, device=where, replace=state == "replace")
-    show(found, settings, folder)
+    task = None
+    if trained.state_of(out, identity, overwrite=overwrite) != "finished":
+        task = tabular.prepare(data, settings, unlabelled)
+        writable_folder(out)
+    with trained.sole_writer(out):
+        state = trained.state_of(out, identity, overwrite=overwrite)  # another process may just have ended
+        if state == "finished":
+            note(f"{out} is already trained with these settings; this is what came out")
+            found = trained.finished(out)
+        else:
+            task = task or tabular.prepare(data, settings, unlabelled)
+            for text in task.notes:
+                note(text)
+            if state == "resume" and (out / trained.CHECKPOINT).exists():
+                note("going on from the checkpoint")
+            found = tabular.train(task, settings, out, identity=identity, device=where, replace=state == "replace")
+    show(found, settings, out)
 
 
 def show(found: dict[str, Any], settings: "Settings", folder: Path) -> None:
@@ -146,18 +150,18 @@ def show(found: dict[str, Any], settings: "Settings", folder: Path) -> None:
     from selbo.experiments import trained
 
     rows, screen = found["rows"], console()
-    classes = ", ".join(found["classes"][:8]) + (", ..." if len(found["classes"]) > 8 else "")
+    classes = ", ".join(map(visible, found["classes"][:8])) + (", ..." if len(found["classes"]) > 8 else "")
     facts = Table.grid(padding=(0, 2))
     more = f"; {rows['unlabelled']} without labels" if "unlabelled" in rows else ""
     facts.add_row("Rows", f"{rows['train']} to train, {rows['val']} to validate, {rows['test']} to test on{more}")
     facts.add_row("Inputs", f"{found['features']} numbers a row")
     facts.add_row("Classes", f"{len(found['classes'])}: {classes}")
     facts.add_row("Method", settings.how.title)
-    facts.add_row("Belief", found["belief"] or "none stated")
+    facts.add_row("Belief", visible(found["belief"] or "none stated"))
     screen.print(facts)
     screen.print(metrics_table(found["metrics"], found["calibrated"], found["temperature"]))
     for text in found.get("warnings", ()):
         note(f"warning: {text}")
     for text in found.get("contradictions", ()):
         note(f"the validation rows contradict what was stated, if it was about such rows: {text}")
-    screen.print(f"Report: {folder / trained.REPORT}", soft_wrap=True)
+    screen.print(f"Report: {visible(str(folder / trained.REPORT))}", soft_wrap=True)

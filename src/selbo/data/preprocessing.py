@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from selbo import checks
 from selbo.data.spelling import first_odd, has_comma, is_missing, why_not_numbers
 from selbo.data.table import Column, Numbers, Table, listed, nearest
 
@@ -73,6 +74,11 @@ class Preprocessing:
     left_out: tuple[str, ...] = ()
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that predictions are made from."""
+        return tuple(each.name for each in self.inputs)
+
+    @property
     def num_features(self) -> int:
         """Number of inputs of the network."""
         return sum(len(each.values) if isinstance(each, CategoryInput) else 1 for each in self.inputs)
@@ -83,17 +89,18 @@ class Preprocessing:
         Raises:
             ValueError: If a column is missing, or of another kind, or has values missing.
         """
-        names = [each.name for each in self.inputs]
+        names = self.columns
+        there = [*table.columns, *table.other_columns]
         if missing := [name for name in names if name not in table.columns]:
-            unused = [each for each in table.columns if each not in names]
-            hint = nearest(missing[0], unused, there=table.columns)
+            used = set(names)
+            hint = nearest(missing[0], [each for each in there if each not in used], there=there)
             raise ValueError(
                 f"{table.name} must have the columns of the training data, but has no {listed(missing)}: {hint}"
             )
         check_usable(table, names, trained=True)
         notes = []
         known = {*names, *self.left_out, self.target}
-        if extra := [name for name in table.columns if name not in known]:
+        if extra := [name for name in there if name not in known]:
             notes.append(f"columns that the model does not know are ignored: {listed(extra)}")
         blocks = []
         for each in self.inputs:
@@ -140,14 +147,37 @@ class Preprocessing:
         """
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise ValueError(f"preprocessing must have the format {FORMAT!r}, but has another")
-        try:
-            inputs = tuple(
-                CategoryInput(each["name"], tuple(each["values"])) if "values" in each else NumberInput(**each)
-                for each in data["inputs"]
-            )
-            return cls(data["target"], tuple(data["classes"]), data["numeric_target"], inputs, tuple(data["left_out"]))
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"preprocessing is not complete: {error}") from error
+        target, inputs = data.get("target"), data.get("inputs")
+        if not isinstance(target, str):
+            raise ValueError("`target` must be the name of a column")
+        if not isinstance(data.get("numeric_target"), bool):
+            raise ValueError("`numeric_target` must be true or false")
+        if not isinstance(inputs, list) or not inputs:
+            raise ValueError("`inputs` must be a list of columns")
+        columns = tuple(_input_from_json(f"inputs[{i}]", each) for i, each in enumerate(inputs))
+        if len({target, *(each.name for each in columns)}) <= len(columns):
+            raise ValueError("`inputs` must be columns with different names, none of them the target")
+        classes = _names("classes", data.get("classes"), at_least=2)
+        left_out = _names("left_out", data.get("left_out"), at_least=0)
+        return cls(target, classes, data["numeric_target"], columns, left_out)
+
+
+def _input_from_json(name: str, data: Any) -> NumberInput | CategoryInput:
+    if not isinstance(data, dict) or not isinstance(data.get("name"), str):
+        raise ValueError(f"`{name}` must be a column with a name")
+    if "values" in data:
+        return CategoryInput(data["name"], _names(f"{name}.values", data["values"], at_least=1))
+    mean: Any = data.get("mean")
+    std: Any = data.get("std")
+    return NumberInput(data["name"], checks.finite(f"{name}.mean", mean), checks.positive(f"{name}.std", std))
+
+
+def _names(name: str, data: Any, *, at_least: int) -> tuple[str, ...]:
+    """Different texts, in order."""
+    good = isinstance(data, list) and all(isinstance(each, str) for each in data)
+    if not good or len(set(data)) != len(data) or len(data) < at_least:
+        raise ValueError(f"`{name}` must be a list of at least {at_least} different texts")
+    return tuple(data)
 
 
 # --- labels ---

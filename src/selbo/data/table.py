@@ -9,7 +9,7 @@ import difflib
 import os
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -40,6 +40,14 @@ DATE: Final = (
 
 NAMES_SHOWN: Final = 6
 
+MOST_LINE_BYTES: Final = 32 * 2**20
+"""Of a line of a CSV file: parsing takes many times the memory of its longest line."""
+
+MOST_COLUMNS: Final = 1_000_000
+"""Of a CSV file: its names alone would fill the memory."""
+
+BLOCK: Final = 2**20
+
 
 @dataclass(frozen=True)
 class Column:
@@ -56,23 +64,30 @@ class Column:
     texts: Callable[[], Texts]
 
 
+Read = tuple[Sequence[str], dict[str, Column]]
+"""Names of all columns of a file, and those columns that were read."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Columns of the same length.
 
     Attributes:
         name: Of the file.
-        columns: By name, in the order of the file.
+        columns: Those that were read, by name, in the order of the file.
         num_rows: Length of each column, at least 1.
+        other_columns: Names of the columns that were not read.
     """
 
     name: str
     columns: dict[str, Column]
     num_rows: int
+    other_columns: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Column:
         if name not in self.columns:
-            raise ValueError(f"there is no column {name!r} in {self.name}: {nearest(name, self.columns)}")
+            there = [*self.columns, *self.other_columns]
+            raise ValueError(f"there is no column {name!r} in {self.name}: {nearest(name, there)}")
         return self.columns[name]
 
 
@@ -106,12 +121,13 @@ def listed(names: Sequence[object]) -> str:
     return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN} more"
 
 
-def read_table(path: str | os.PathLike[str]) -> Table:
+def read_table(path: str | os.PathLike[str], *, columns: Collection[str] | None = None) -> Table:
     """Read a table.
 
     Args:
         path: A file that ends in ``.csv``, ``.parquet`` or ``.npz``. In an NPZ file an array of one dimension is a
             column; one of two, with name ``x``, is the columns ``x_0``, ``x_1``, ...
+        columns: Names of the columns to read, of which some may not be there; all if not given.
 
     Returns:
         The columns, whatever is in them: what cannot be used is refused where it would be used.
@@ -128,15 +144,23 @@ def read_table(path: str | os.PathLike[str]) -> Table:
         raise ValueError(f"data must be a file, but {os.fspath(path)!r} is {what}")
     if file.stat().st_size == 0:
         raise ValueError(f"{os.fspath(path)!r} is empty")
-    columns = reader(file)
-    if not columns:
+    names, found = reader(file, columns)
+    if not names:
         raise ValueError(f"{os.fspath(path)!r} has no columns")
-    lengths = {len(column.numbers if column.numbers is not None else column.texts()) for column in columns.values()}
+    lengths = {len(column.numbers if column.numbers is not None else column.texts()) for column in found.values()}
     if len(lengths) > 1:
         raise ValueError(f"{os.fspath(path)!r} has columns of different lengths, from {min(lengths)} to {max(lengths)}")
     if lengths == {0}:
-        raise ValueError(f"{os.fspath(path)!r} has no rows, only the names of {len(columns)} columns")
-    return Table(file.name, columns, lengths.pop())
+        raise ValueError(f"{os.fspath(path)!r} has no rows, only the names of {len(names)} columns")
+    return Table(file.name, found, lengths.pop(), tuple(name for name in names if name not in found))
+
+
+def _wanted(names: Sequence[str], columns: Collection[str] | None) -> Sequence[str]:
+    """Which columns to read: at least one, which says how many rows there are."""
+    if columns is None:
+        return names
+    chosen = set(columns)
+    return [name for name in names if name in chosen] or names[:1]
 
 
 # --- CSV and Parquet, by polars ---
@@ -152,16 +176,54 @@ def _polars(file: Path) -> Any:
     return polars
 
 
-def _read_csv(file: Path) -> dict[str, Column]:
+def _read_csv(file: Path, columns: Collection[str] | None) -> Read:
     polars = _polars(file)
+    _check_lines(file)
     try:
-        frame = polars.read_csv(file, infer_schema=False)
+        if columns is None:
+            frame = polars.read_csv(file, glob=False, infer_schema=False)
+            names = wanted = frame.columns
+        else:
+            names = polars.read_csv(file, glob=False, infer_schema=False, n_rows=0).columns
+            wanted = _wanted(names, columns)
+            # a line with more values than names is an error only if all are read
+            parsed = None if len(wanted) == len(names) or _may_be_longer(file, len(names)) else wanted
+            frame = polars.read_csv(file, glob=False, infer_schema=False, columns=parsed)
     except polars.exceptions.NoDataError:
         raise ValueError(f"{os.fspath(file)!r} is empty") from None
     except polars.exceptions.PolarsError as error:
         raise ValueError(f"{os.fspath(file)!r} {_csv_fault(file, error)}") from error
-    _check_header(file, frame.columns)
-    return {series.name: _column_of_texts(series) for series in frame}
+    _check_header(file, names)
+    return names, {name: _column_of_texts(frame[name]) for name in wanted}
+
+
+def _check_lines(file: Path) -> None:
+    """Refuse lines, and headers, that are too long to be parsed."""
+    with file.open("rb") as stream:
+        if stream.readline(MOST_LINE_BYTES).count(b",") >= MOST_COLUMNS:
+            raise ValueError(
+                f"{os.fspath(file)!r} has more than {MOST_COLUMNS} columns, which is more than can be read"
+            )
+        stream.seek(0)
+        length = 0  # of the line at the end of the blocks so far
+        while block := stream.read(BLOCK):
+            first = block.find(b"\n")
+            length += len(block) if first < 0 else first
+            if length > MOST_LINE_BYTES:
+                raise ValueError(
+                    f"{os.fspath(file)!r} has a line of more than {MOST_LINE_BYTES // 2**20} MB, too long to be parsed"
+                )
+            if first >= 0:
+                length = len(block) - block.rfind(b"\n") - 1
+
+
+def _may_be_longer(file: Path, num_columns: int) -> bool:
+    """Whether a row may have more values than there are columns; if not, none has.
+
+    The commas of a line are at least as many as those between its values, unless a value goes on in the next line.
+    """
+    with file.open("rb") as lines:
+        return any(line.count(b",") >= num_columns or line.count(b'"') % 2 for line in lines)
 
 
 def _check_header(file: Path, names: Sequence[str]) -> None:
@@ -170,10 +232,10 @@ def _check_header(file: Path, names: Sequence[str]) -> None:
         raise ValueError(f"{os.fspath(file)!r} {NOT_UTF8}")
     if len(names) == 1 and (fault := _other_separator(names[0])):
         raise ValueError(f"{os.fspath(file)!r} {fault}")
-    seen: set[str] = set()
+    there, seen = set(names), set[str]()
     for name in names:
         found = REPEATED.fullmatch(name)
-        plain = (found[1] if found and found[1] in names else name).strip()
+        plain = (found[1] if found and found[1] in there else name).strip()
         if plain in seen:
             what = f"the column {plain!r} more than once" if plain else "more than one column without a name"
             raise ValueError(f"{os.fspath(file)!r} has {what}: give each a name of its own, or remove all but one")
@@ -234,13 +296,15 @@ def _column_of_texts(series: "pl.Series") -> Column:
     return Column("text", None, text.to_list)
 
 
-def _read_parquet(file: Path) -> dict[str, Column]:
+def _read_parquet(file: Path, columns: Collection[str] | None) -> Read:
     polars = _polars(file)
     try:
-        frame = polars.read_parquet(file, use_pyarrow=False)
+        with file.open("rb") as stream:
+            names = list(polars.read_parquet_schema(stream))
+        frame = polars.read_parquet(file, glob=False, columns=list(_wanted(names, columns)), use_pyarrow=False)
     except (polars.exceptions.PolarsError, OSError) as error:
         raise ValueError(f"{os.fspath(file)!r} cannot be read as Parquet: {first_sentence(error)}") from error
-    return {series.name: _column_of_type(series) for series in frame}
+    return names, {series.name: _column_of_type(series) for series in frame}
 
 
 def _column_of_type(series: "pl.Series") -> Column:
@@ -269,23 +333,24 @@ def first_sentence(error: Exception) -> str:
 # --- NPZ, by numpy ---
 
 
-def _read_npz(file: Path) -> dict[str, Column]:
-    columns: dict[str, Column] = {}
+def _read_npz(file: Path, columns: Collection[str] | None) -> Read:
+    found: dict[str, NDArray[Any]] = {}
     if not zipfile.is_zipfile(file):
         raise ValueError(f"{os.fspath(file)!r} is no NPZ file, or a damaged one: write it with numpy.savez")
     try:
         with np.load(file, allow_pickle=False) as arrays:
             for name in arrays.files:
                 for column, values in _columns_of_array(name, arrays[name]).items():
-                    if column in columns:
+                    if column in found:
                         raise ValueError(f"two arrays give a column {column!r}: rename one")  # noqa: TRY301
-                    columns[column] = _column_of_array(values)
+                    found[column] = values
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         reason = first_sentence(error)
         if "allow_pickle" in reason:
             reason = "an array holds Python objects: store text as fixed-width strings, numbers as numbers"
         raise ValueError(f"{os.fspath(file)!r} cannot be read as NPZ: {reason}") from error
-    return columns
+    names = list(found)
+    return names, {name: _column_of_array(found[name]) for name in _wanted(names, columns)}
 
 
 def _columns_of_array(name: str, values: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -318,7 +383,7 @@ def _number_kind(values: Numbers) -> str:
     return "integer" if whole else "number"
 
 
-READERS: Final[dict[str, Callable[[Path], dict[str, Column]]]] = {
+READERS: Final[dict[str, Callable[[Path, Collection[str] | None], Read]]] = {
     ".csv": _read_csv,
     ".parquet": _read_parquet,
     ".npz": _read_npz,

@@ -97,7 +97,7 @@ def prepare(data: Path, settings: Settings, unlabelled: Path | None = None) -> T
     counts = torch.bincount(train[1], minlength=len(preprocessing.classes))
     there, about = None, None
     if unlabelled is not None:
-        found, told = preprocessing.transform(read_table(unlabelled))
+        found, told = preprocessing.transform(read_table(unlabelled, columns=preprocessing.columns))
         there, about = torch.from_numpy(found), f"the cases in {unlabelled.name}"
         more += [f"{unlabelled.name}: {text}" for text in told]
     summaries: list[SummaryLikelihood] = []
@@ -280,7 +280,7 @@ def scores(prediction: Prediction, labels: Tensor, temperature: float | None) ->
 
 def evaluate(model: trained.Trained, data: Path, *, draws: int, seed: int) -> tuple[dict[str, Any], list[str]]:
     """Metrics of a model on a table with labels, and what a user should be told about it."""
-    table = read_table(data)
+    table = read_table(data, columns=(*model.preprocessing.columns, model.preprocessing.target))
     labels = torch.from_numpy(model.preprocessing.labels(table))
     inputs, notes = model.preprocessing.transform(table)
     if trained.digest(data) == model.manifest["data"]["sha256"]:

@@ -5,10 +5,12 @@ is written last: a folder without it is not finished. Everything is JSON or safe
 """
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from selbo import checks
+from selbo.data.preprocessing import FORMAT as PREPROCESSING_FORMAT
 from selbo.data.preprocessing import Preprocessing
 from selbo.data.table import listed
 from selbo.evaluation.predict import Prediction, predict
@@ -25,6 +29,7 @@ from selbo.files import replacing
 from selbo.models import MLP
 from selbo.nn import storage, to_bayesian
 from selbo.objectives import Evidential, Objective
+from selbo.objectives.methods import METHODS
 from selbo.training import checkpoint
 from selbo.version import __version__
 
@@ -41,9 +46,16 @@ METRICS: Final = "metrics.json"
 REPORT: Final = "report.html"
 LOG: Final = "train.jsonl"
 CHECKPOINT: Final = "checkpoint.safetensors"
+LOCK: Final = ".lock"
 FILES: Final = (MANIFEST, WEIGHTS, PREPROCESSING, METRICS, REPORT, LOG, CHECKPOINT, SETTINGS)
 """All that is written to a folder; the manifest, which says that it is complete, is removed first, the settings, which
 say that it is ours, last."""
+
+SUMMED: Final = (WEIGHTS, PREPROCESSING)
+"""Files that the manifest has the checksums of."""
+
+LARGEST_SEED: Final = 2**64 - 1
+"""That torch takes."""
 
 
 def digest(path: Path) -> str:
@@ -63,9 +75,11 @@ def write_json(path: Path, content: Any) -> None:
 
 def read_json(path: Path, *, kind: str) -> dict[str, Any]:
     """Read one of our files, or say what it is not."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ValueError(f"{os.fspath(path)!r} is not a file")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{os.fspath(path)!r} cannot be read: {error}") from error
     if not isinstance(content, dict) or content.get("format") != kind:
         raise ValueError(f"{os.fspath(path)!r} is not a file of selbo with the format {kind!r}")
@@ -94,19 +108,22 @@ def state_of(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> str:
     if not entries:
         return "new"
     try:
-        found = read_json(folder / SETTINGS, kind=SETTINGS_FORMAT)["settings"]
-    except (ValueError, KeyError):
+        found = read_json(folder / SETTINGS, kind=SETTINGS_FORMAT).get("settings")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
         raise ValueError(
             f"`--out` must be a new folder, an empty one, or one of selbo train, but {os.fspath(folder)!r} holds "
             f"{listed(entries)}"
-        ) from None
-    if found == settings:
+        )
+    different = [key for key in [*settings, *found] if found.get(key) != settings.get(key)]
+    if not different:
         if is_complete(folder):
             return "finished"
         return "resume" if _can_go_on(folder, overwrite=overwrite) else "replace"
     if overwrite:
         return "replace"
-    name = next(key for key in [*settings, *found] if found.get(key) != settings.get(key))
+    name = different[0]
     done = "holds a model that was" if (folder / MANIFEST).exists() else "holds a run that was begun to be"
     if name == "data_sha256":
         how = "with other data"
@@ -148,8 +165,8 @@ def is_complete(folder: Path) -> bool:
     try:
         manifest = read_json(folder / MANIFEST, kind=FORMAT)
         whole = all((folder / name).is_file() for name in FILES if name != CHECKPOINT)
-        return whole and manifest["sha256"] == {name: digest(folder / name) for name in manifest["sha256"]}
-    except (ValueError, KeyError, OSError):
+        return whole and manifest.get("sha256") == {name: digest(folder / name) for name in SUMMED}
+    except (ValueError, OSError):
         return False
 
 
@@ -158,6 +175,39 @@ def finished(folder: Path) -> dict[str, Any]:
     (folder / CHECKPOINT).unlink(missing_ok=True)
     remove_unfinished(folder)
     return read_json(folder / METRICS, kind=METRICS_FORMAT)
+
+
+@contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """The right to train into a folder, which one process has at a time.
+
+    The operating system holds the lock, and drops it when the process ends, in whatever way. The file that is locked is
+    hidden, and removed at the end; one that a killed process left does not lock anybody out.
+
+    Args:
+        folder: It exists. If it cannot be written to, nobody trains into it, and nothing is locked.
+
+    Raises:
+        ValueError: If another process has it.
+    """
+    from filelock import FileLock, Timeout
+
+    if not os.access(folder, os.W_OK | os.X_OK):
+        yield
+        return
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(
+            f"another selbo train is writing to {os.fspath(folder)!r}: wait until it ends, or choose another folder"
+        ) from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # where files in use cannot be removed, as on Windows, FileLock removes it itself
+            (folder / LOCK).unlink()
+        lock.release()
 
 
 def clear(folder: Path) -> None:
@@ -193,7 +243,6 @@ def save_network(network: nn.Module, path: Path, description: dict[str, Any]) ->
     """Write the weights, whole or not at all."""
     if description["bayesian"]:
         storage.save(network, path)
-        shutil.copymode(path.with_name(SETTINGS), path)  # safetensors lets nobody else read what it writes
         return
     from safetensors.torch import save
 
@@ -203,17 +252,31 @@ def save_network(network: nn.Module, path: Path, description: dict[str, Any]) ->
 
 
 def _load_network(path: Path, description: dict[str, Any]) -> nn.Module:
+    """The network, built only if the file holds tensors of its shapes: a manifest may ask for more than fits."""
+    _, shapes = storage.read_header(path)
+    if shapes != _shapes(description):
+        raise ValueError(f"{os.fspath(path)!r} does not hold the network that {MANIFEST} describes")
     network = make_network(description)
     if description["bayesian"]:
         return storage.load(network, path)
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    try:
-        network.load_state_dict(load_file(path))
-    except (SafetensorError, RuntimeError, OSError) as error:
-        raise ValueError(f"{os.fspath(path)!r} does not hold the network that {MANIFEST} describes") from error
+    network.load_state_dict(load_file(path))
     return network
+
+
+def _shapes(description: dict[str, Any]) -> dict[str, list[int]]:
+    """Names and shapes of the tensors that `save_network` writes for a network, without making any."""
+    found: dict[str, list[int]] = {}
+    for i, (inputs, outputs) in enumerate(itertools.pairwise(description["widths"])):
+        for k, (name, shape) in enumerate({"weight": [outputs, inputs], "bias": [outputs]}.items()):
+            layer = f"layers.{2 * i}"  # between two layers is a ReLU
+            if description["bayesian"]:
+                posterior = f"{layer}.posteriors.{k}"
+                found |= {f"{posterior}.mean": shape, f"{posterior}.rho": shape, f"{posterior}.prior_std": []}
+            else:
+                found[f"{layer}.{name}"] = shape
+    return found
 
 
 # --- a model that was loaded ---
@@ -283,6 +346,10 @@ def load(folder: Path, *, device: str = "cpu") -> Trained:
         )
         raise ValueError(f"the model must be a folder made by selbo train, but {os.fspath(folder)!r} {todo}")
     manifest = read_json(folder / MANIFEST, kind=FORMAT)
+    try:
+        check_manifest(manifest)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(folder / MANIFEST)!r} is damaged: {error}") from error
     for name, expected in manifest["sha256"].items():
         file = folder / name
         if not file.is_file() or digest(file) != expected:
@@ -290,9 +357,54 @@ def load(folder: Path, *, device: str = "cpu") -> Trained:
             raise ValueError(
                 f"{os.fspath(file)!r} {what}: the files of a model must stay together, as selbo train wrote them"
             )
-    preprocessing = Preprocessing.from_json(json.loads((folder / PREPROCESSING).read_text(encoding="utf-8")))
-    network = _load_network(folder / WEIGHTS, manifest["network"]).to(device).eval()
+    content = read_json(folder / PREPROCESSING, kind=PREPROCESSING_FORMAT)
+    try:
+        preprocessing = Preprocessing.from_json(content)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(folder / PREPROCESSING)!r} is damaged: {error}") from error
+    description = manifest["network"]
+    ends = [preprocessing.num_features, len(preprocessing.classes)]
+    if manifest["classes"] != list(preprocessing.classes) or [description["widths"][i] for i in (0, -1)] != ends:
+        raise ValueError(f"{os.fspath(folder)!r} holds a {MANIFEST} and a {PREPROCESSING} of different models")
+    network = _load_network(folder / WEIGHTS, description).to(device).eval()
     return Trained(network, preprocessing, manifest)
+
+
+def check_manifest(manifest: dict[str, Any]) -> None:
+    """Refuse a manifest in which something is missing, or is not what `write_model` writes.
+
+    Raises:
+        ValueError: With the name of the first such entry.
+    """
+    _require(manifest, ("network", "method", "num_train", "classes", "temperature", "data", "sha256"))
+    network, data = manifest["network"], manifest["data"]
+    _require(network, ("widths", "bayesian", "prior_std", "init_std", "seed"), inside="network")
+    _require(data, ("sha256",), inside="data")
+    if not isinstance(network["widths"], list) or len(network["widths"]) < 2:
+        raise ValueError("`network.widths` must be a list of at least 2 whole numbers")
+    for i, width in enumerate(network["widths"]):
+        checks.whole(f"network.widths[{i}]", width, at_least=1)
+    if not isinstance(network["bayesian"], bool):
+        raise ValueError("`network.bayesian` must be true or false")
+    for name in ("prior_std", "init_std"):
+        checks.positive(f"network.{name}", network[name])
+    if checks.whole("network.seed", network["seed"], at_least=0) > LARGEST_SEED:
+        raise ValueError(f"`network.seed` must be at most {LARGEST_SEED}")
+    checks.one_of("method", manifest["method"], METHODS)
+    checks.whole("num_train", manifest["num_train"], at_least=1)
+    if manifest["temperature"] is not None:
+        checks.positive("temperature", manifest["temperature"])
+    if not isinstance(manifest["sha256"], dict) or sorted(manifest["sha256"]) != sorted(SUMMED):
+        raise ValueError(f"`sha256` must hold the checksums of {' and '.join(SUMMED)}")
+
+
+def _require(found: Any, names: Iterable[str], *, inside: str = "") -> None:
+    if not isinstance(found, dict):
+        raise ValueError(f"`{inside}` must hold entries with names, but is something else")
+    prefix = f"{inside}." if inside else ""
+    for name in names:
+        if name not in found:
+            raise ValueError(f"`{prefix}{name}` is missing")
 
 
 def write_model(
@@ -320,7 +432,7 @@ def write_model(
     write_json(folder / PREPROCESSING, preprocessing.to_json())
     write_json(folder / METRICS, metrics)
     write_report(folder / REPORT)
-    checksums = {name: digest(folder / name) for name in (WEIGHTS, PREPROCESSING)}
+    checksums = {name: digest(folder / name) for name in SUMMED}
     write_json(
         folder / MANIFEST,
         {"format": FORMAT, "selbo": __version__, **facts, "network": description, "sha256": checksums},

@@ -2,12 +2,12 @@
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any, Final
 
 from torch import Tensor, nn
 
+from selbo.files import replacing
 from selbo.nn.convert import variational_layers
 from selbo.nn.gaussian import require_gaussians
 
@@ -30,10 +30,9 @@ def save(bnn: nn.Module, path: str | os.PathLike[str]) -> Path:
     target = Path(path)
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in _unique(bnn).items()}
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as unfinished:
-        file = Path(unfinished) / target.name
-        safetensors.save_file(tensors, file, metadata={HEADER: json.dumps(describe_structure(bnn))})
-        return file.replace(target)
+    with replacing(target) as unfinished:
+        unfinished.write_bytes(safetensors.save(tensors, metadata={HEADER: json.dumps(describe_structure(bnn))}))
+    return target
 
 
 def load(bnn: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
@@ -46,24 +45,40 @@ def load(bnn: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
     Returns:
         ``bnn``.
     """
-    from safetensors import SafetensorError, safe_open
-
     safetensors = _safetensors()
     expected = describe_structure(bnn)
+    metadata, shapes = read_header(path)
+    try:
+        found = json.loads(metadata[HEADER])
+    except (KeyError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"`path` must be a network saved by selbo, but {os.fspath(path)!r} does not say that it is")
+    difference = _first_difference(expected, found)
+    if not difference and shapes != {name: shape for name, (_, shape) in expected["tensors"].items()}:
+        difference = "the tensors in the file are not those that its header describes"
+    if difference:
+        raise ValueError(f"`bnn` is not the network that was saved in {os.fspath(path)!r}: {difference}")
+    bnn.load_state_dict(safetensors.load_file(path), strict=False)  # shared tensors are stored under one name
+    return bnn
+
+
+def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, list[int]]]:
+    """Metadata of a safetensors file, and the shape of each of its tensors; the tensors are not read.
+
+    Raises:
+        ValueError: If it is no such file, or a damaged one.
+    """
+    from safetensors import SafetensorError, safe_open
+
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
+            shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118  (not a mapping)
+            return file.metadata() or {}, shapes
     except (OSError, SafetensorError) as error:
         raise ValueError(
             f"`path` must be a network saved by selbo, but {os.fspath(path)!r} cannot be read: {error}"
         ) from error
-    if HEADER not in metadata:
-        raise ValueError(f"`path` must be a network saved by selbo, but {os.fspath(path)!r} does not say that it is")
-    found = json.loads(metadata[HEADER])
-    if difference := _first_difference(expected, found):
-        raise ValueError(f"`bnn` is not the network that was saved in {os.fspath(path)!r}: {difference}")
-    bnn.load_state_dict(safetensors.load_file(path), strict=False)  # shared tensors are stored under one name
-    return bnn
 
 
 def describe_structure(bnn: nn.Module) -> dict[str, Any]:
@@ -89,8 +104,11 @@ def _first_difference(expected: dict[str, Any], found: dict[str, Any]) -> str:
     if found.get("format") != expected["format"]:
         return f"the file has format {found.get('format')!r}, expected {expected['format']!r}"
     for kind in ("layers", "tensors"):
-        for name in [*expected[kind], *found[kind]]:
-            ours, theirs = expected[kind].get(name), found[kind].get(name)
+        described = found.get(kind)
+        if not isinstance(described, dict):
+            return f"the file does not describe its {kind}"
+        for name in [*expected[kind], *described]:
+            ours, theirs = expected[kind].get(name), described.get(name)
             if ours != theirs:
                 return f"{name!r} is {theirs or 'missing'} in the file and {ours or 'missing'} in the network"
     return ""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from selbo import checks
+from selbo.files import naming
 from selbo.report.labels import tick_label
 
 if TYPE_CHECKING:
@@ -146,5 +147,6 @@ def save(
         files = [Path(unfinished) / f"{name}.{each}" for each in wanted]
         with style():
             for file, each in zip(files, wanted, strict=True):
-                figure.savefig(file, format=each, dpi=PIXELS_AN_INCH, metadata=UNDATED[each])
+                with naming(target / file.name, written_as=file):
+                    figure.savefig(file, format=each, dpi=PIXELS_AN_INCH, metadata=UNDATED[each])
         return [file.replace(target / file.name) for file in files]

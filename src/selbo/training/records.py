@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from selbo.files import replacing
+from selbo.files import naming, replacing
 
 SHOWN: Final = {"loss": "loss", "kl": "kl", "log_summary": "summary", "val_nll": "val nll"}
 """Terms on the progress bar, and how they are called there."""
@@ -93,7 +93,7 @@ class JsonLines:
     def write(self, record: dict[str, Any]) -> None:
         """Add a line."""
         if self.path is not None:
-            with self.path.open("a", encoding="utf-8") as file:
+            with naming(self.path), self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
 
 

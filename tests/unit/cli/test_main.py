@@ -84,6 +84,8 @@ def test_wrong_use_is_one_sentence_and_exit_code_2(
         (RuntimeError("the loss is not finite"), 1, "the loss is not finite"),
         (ModuleNotFoundError("needs polars"), 1, "needs polars"),
         (OSError("disk full"), 1, "disk full"),
+        (OSError(28, "No space left on device"), 1, "[Errno 28] No space left on device"),
+        (OSError(28, "No space left on device", "m/model.json"), 1, "m/model.json: no space left on device"),
         (ZeroDivisionError("oops"), 1, "ZeroDivisionError: oops (--debug shows where)"),
         (KeyError(), 1, "KeyError: KeyError (--debug shows where)"),
     ],
@@ -151,6 +153,58 @@ def test_devices() -> None:
 
 
 # --- output ---
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("größe, 犬, 90 % – “no”", None),
+        ("👩\u200d🔬 می\u200cخواهم", None),
+        (r"C:\data\new", None),
+        ("\x1b[31mred\x1b[0m", r"\x1b[31mred\x1b[0m"),
+        ("\x9b2J\x07\x08\x7f", r"\x9b2J\x07\x08\x7f"),
+        ("a\r\n\tb", r"a\r\n\tb"),
+        ("\u202egnp.exe\u2066\u2028\ufeff", r"\u202egnp.exe\u2066\u2028\ufeff"),
+        ("\ud800", r"\ud800"),
+        ("\U000e0041", r"\U000e0041"),
+    ],
+)
+def test_what_steers_a_terminal_is_spelt_out(text: str, shown: str | None) -> None:
+    assert output.visible(text) == (text if shown is None else shown)
+
+
+def test_notes_and_errors_are_one_line_without_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    output.note("column \x1b]0;title\x07 is\nignored")
+    entry.explain(ValueError("no \x1b[2J"))
+    entry.print_error("x" * 10**6)
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert first == r"selbo: note: column \x1b]0;title\x07 is\nignored"
+    assert second == r"selbo: error: no \x1b[2J"
+    assert third == f"selbo: error: {'x' * (output.LONGEST_LINE - 3)}..."
+
+
+def test_the_console_spells_out_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.table import Table
+
+    table = Table("\x1b[31mhead")
+    table.add_row("\x1b[32mcell")
+    screen = output.console()
+    screen.print(table)
+    screen.print("two\nlines \x1b[33m")
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    for text in (r"\x1b[31mhead", r"\x1b[32mcell", "two\nlines \\x1b[33m\n"):
+        assert text in shown
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_table_is_spelt_out_on_a_terminal_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
+    output.write_table({"predicted_class": ["\x1b[31mred", "no"]}, None)
+    red = r"\x1b[31mred" if terminal else "\x1b[31mred"
+    assert capsys.readouterr().out == f"predicted_class\n{red}\nno\n"
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
+from selbo.data import table as module
 from selbo.data.preprocessing import (
     CategoryInput,
     NumberInput,
@@ -252,10 +254,162 @@ def test_preprocessing_survives_json(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.labels(table), [0, 1] * 6)
 
 
-@pytest.mark.parametrize("data", [{}, [], {"format": "other"}, {"format": "selbo-preprocessing-1", "target": "y"}])
+@pytest.mark.parametrize("data", [{}, [], {"format": "other"}])
 def test_other_json_is_refused(data: object) -> None:
     with pytest.raises(ValueError, match="preprocessing"):
         Preprocessing.from_json(data)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("name", ["new[1]", "new[", "n*"])
+def test_a_file_name_is_no_pattern(tmp_path: Path, name: str, kind: str) -> None:
+    for each, value in (("new1", 1), (name, 2)):
+        getattr(pl.DataFrame({"a": [value]}), f"write_{kind}")(tmp_path / f"{each}.{kind}")
+    for columns in (None, ["a"]):
+        assert read_table(tmp_path / f"{name}.{kind}", columns=columns)["a"].numbers.tolist() == [2]
+
+
+# --- only what is needed, and not more than can be parsed ---
+
+
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The columns that polars is asked for, file by file; None for all of them."""
+    found: list[object] = []
+    for name in ("read_csv", "read_parquet"):
+        real = getattr(pl, name)
+
+        def read(path: Path, real: Callable[..., pl.DataFrame] = real, **how: object) -> pl.DataFrame:
+            if how.get("n_rows") != 0:  # not the names alone
+                found.append(how.get("columns"))
+            return real(path, **how)
+
+        monkeypatch.setattr(pl, name, read)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+def test_only_the_columns_that_are_wanted_are_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    file = tmp_path / f"a.{kind}"
+    frame = pl.DataFrame({**{f"more_{i}": ["x", "y"] for i in range(2000)}, "b": [1.5, 2.5], "a": ["p", "q"]})
+    if kind == "npz":
+        np.savez(file, **{name: np.array(frame[name].to_list()) for name in frame.columns})
+    else:
+        getattr(frame, f"write_{kind}")(file)
+    parsed = asked(monkeypatch)
+    table = read_table(file, columns=["a", "b", "gone"])
+    assert list(table.columns) == ["b", "a"]
+    assert table["b"].numbers.tolist() == [1.5, 2.5]
+    assert table["a"].texts() == ["p", "q"]
+    assert table.other_columns == tuple(f"more_{i}" for i in range(2000))
+    assert parsed == ([] if kind == "npz" else [["b", "a"]])
+    with pytest.raises(ValueError, match="there is no column 'gone' in a"):
+        _ = table["gone"]
+    none = read_table(file, columns=["gone"])
+    assert (none.num_rows, list(none.columns)) == (2, ["more_0"])  # which says how many rows there are
+    assert list(read_table(file).columns) == frame.columns
+
+
+def test_the_columns_of_a_model_are_all_that_is_needed(tmp_path: Path) -> None:
+    table = table_of(tmp_path, more=[7] * 12, **mixed())
+    found, _ = fit_preprocessing(table, target="ill", rows=ALL(12), drop=["more"])
+    part = read_table(tmp_path / "data.csv", columns=found.columns)
+    assert set(part.other_columns) == {"more", "ill"}
+    np.testing.assert_array_equal(found.transform(part)[0], found.transform(table)[0])
+    other = table_of(tmp_path, **mixed(), shoe=[1] * 12)
+    _, notes = found.transform(read_table(tmp_path / "data.csv", columns=found.columns))
+    assert notes == found.transform(other)[1] == ["columns that the model does not know are ignored: 'shoe'"]
+    csv(tmp_path, "agee,shoe\n1,2\n")
+    with pytest.raises(ValueError, match="did you mean 'agee'"):
+        found.transform(read_table(tmp_path / "data.csv", columns=found.columns))
+
+
+@pytest.mark.parametrize(
+    ("rows", "parsed"),
+    [
+        ("1,2,3\n", ["b"]),
+        ('1,2,"3"\n', ["b"]),
+        ('1,2,"3, or 4"\n', None),  # as many commas as a line with four values
+        ('1,2,"3\n4"\n', None),
+    ],
+)
+def test_lines_that_may_have_too_many_values_are_parsed_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: str, parsed: object
+) -> None:
+    found = asked(monkeypatch)
+    table = read_table(csv(tmp_path, f"a,b,c\n0,1,2\n{rows}"), columns=["b"])
+    assert table["b"].numbers.tolist() == [1, 2]
+    assert list(table.columns) == ["b"]
+    assert found == [parsed]
+
+
+@pytest.mark.parametrize("row", ["1,5,2,3", '1,"5\n",2,3'])
+def test_a_value_too_many_is_refused_whatever_is_wanted(tmp_path: Path, row: str) -> None:
+    for columns in (None, ["b"], ["c"]):
+        with pytest.raises(ValueError, match=r"has 4 values in line \d, but 3 columns"):
+            read_table(csv(tmp_path, f"a,b,c\n0,1,2\n{row}\n"), columns=columns)
+
+
+@pytest.mark.parametrize("columns", [None, ["a"]])
+@pytest.mark.parametrize("where", ["header", "first", "last", "only"])
+def test_a_line_too_long_is_refused_before_it_is_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: list[str] | None, where: str
+) -> None:
+    monkeypatch.setattr(module, "MOST_LINE_BYTES", 2**20)
+    monkeypatch.setattr(module, "BLOCK", 2**10)
+    lines = ["a,b", *["1,2"] * 3]
+    place = {"header": 0, "first": 1, "last": 3, "only": 0}[where]
+    for length in (2**20, 2**20 + 1):
+        lines[place] = "a," + "x" * (length - 2)
+        path = csv(tmp_path, lines[0] if where == "only" else "\n".join(lines) + "\n")
+        if length == 2**20:
+            if where != "only":
+                assert read_table(path, columns=columns).num_rows == 3
+            continue
+        with monkeypatch.context() as patch:
+            patch.setattr(pl, "read_csv", lambda *_, **__: pytest.fail("it was parsed"))
+            with pytest.raises(ValueError, match="has a line of more than 1 MB"):
+                read_table(path, columns=columns)
+
+
+def test_more_columns_than_can_be_read_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_COLUMNS", 3)
+    assert len(read_table(csv(tmp_path, "a,b,c\n1,2,3\n")).columns) == 3
+    with pytest.raises(ValueError, match="has more than 3 columns"):
+        read_table(csv(tmp_path, "a,b,c,d\n1,2,3,4\n"))
+
+
+AGE, SITE = {"name": "age", "mean": 50, "std": 15}, {"name": "site", "values": ["east", "north"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"target": None}, "`target` must be"),
+        ({"numeric_target": "no"}, "`numeric_target` must be"),
+        ({"inputs": []}, "`inputs` must be"),
+        ({"inputs": {"age": AGE}}, "`inputs` must be"),
+        ({"inputs": [AGE, AGE]}, "different names"),
+        ({"inputs": [{**AGE, "name": "ill"}]}, "different names"),
+        ({"inputs": ["age"]}, r"`inputs\[0\]` must be a column"),
+        ({"inputs": [AGE, {**SITE, "values": ["east", "east"]}]}, r"`inputs\[1\].values` must be"),
+        ({"inputs": [AGE, {**SITE, "values": []}]}, r"`inputs\[1\].values` must be"),
+        ({"inputs": [{**AGE, "mean": float("inf")}]}, r"`inputs\[0\].mean` must be a finite"),
+        ({"inputs": [{**AGE, "mean": 10**400}]}, r"`inputs\[0\].mean` must be a number"),
+        ({"inputs": [{**AGE, "std": 0}]}, r"`inputs\[0\].std` must be a finite number greater than 0"),
+        ({"inputs": [{"name": "age", "mean": 50}]}, r"`inputs\[0\].std` must be"),
+        ({"classes": ["no"]}, "`classes` must be"),
+        ({"classes": ["no", 1]}, "`classes` must be"),
+        ({"left_out": "unit"}, "`left_out` must be"),
+    ],
+)
+def test_damaged_json_is_refused(change: dict[str, object], message: str) -> None:
+    good = {"target": "ill", "classes": ["no", "yes"], "numeric_target": False, "inputs": [AGE, SITE], "left_out": []}
+    data = {"format": "selbo-preprocessing-1", **good}
+    assert Preprocessing.from_json(data).num_features == 3
+    with pytest.raises(ValueError, match=message):
+        Preprocessing.from_json({**data, **change})
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import json
 import re
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -191,9 +190,7 @@ def test_ten_gigabytes_are_refused_before_they_are_read(server: Server) -> None:
         f"POST /api/scores HTTP/1.1\nHost: 127.0.0.1:{server.server_port}\n"
         f"Content-Type: text/csv\nContent-Length: {10 * 2**30}\n"
     )
-    began = time.monotonic()
-    reply = raw(server, head, b"0.5\n" * 1000)
-    assert time.monotonic() - began < 8
+    reply = raw(server, head, b"0.5\n" * 1000)  # it answers without the rest
     assert b" 413 " in reply
     assert b"That is 10 GB, but at most 16 MB are taken" in reply
 

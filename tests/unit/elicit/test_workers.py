@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -75,10 +75,8 @@ def test_a_failure_is_shown_in_the_terminal(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_a_call_that_takes_too_long_is_stopped_and_the_next_one_answered(workers: Workers) -> None:
-    began = time.monotonic()
     with pytest.raises(UnavailableError, match=r"takes more than 1\.5 seconds and was stopped"):
         workers.call("sleep", 600)
-    assert time.monotonic() - began < LIMIT + 5
     assert [workers.call("say", i)["value"] for i in range(4)] == [0, 1, 2, 3]
 
 
@@ -88,15 +86,20 @@ def test_a_process_that_dies_is_replaced(workers: Workers) -> None:
     assert [workers.call("say", i)["value"] for i in range(4)] == [0, 1, 2, 3]
 
 
-def test_a_slow_call_does_not_block_another(workers: Workers) -> None:
-    slow = threading.Thread(target=workers.call, args=("sleep", 1.0))
+def test_a_slow_call_does_not_block_another(tmp_path: Path) -> None:
+    workers, gate, found = Workers(perform, count=2, limit=600), tmp_path / "gate", []
+    slow = threading.Thread(target=lambda: found.append(workers.call("wait for", str(gate))))
     slow.start()
-    began = time.monotonic()
-    assert workers.call("say", 1)["value"] == 1
-    quick = time.monotonic() - began
-    assert slow.is_alive()
-    slow.join()
-    assert quick < 1.0
+    try:
+        assert workers.call("say", 1)["value"] == 1
+        assert slow.is_alive()
+        assert not found
+        gate.touch()
+        slow.join()
+        assert found[0]["value"] == str(gate)
+    finally:
+        workers.close()
+        slow.join()
 
 
 def test_when_all_are_busy_one_is_told_so() -> None:

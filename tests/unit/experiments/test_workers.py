@@ -42,7 +42,7 @@ def test_a_pool_ends_with_its_owner(how: str, tmp_path: Path) -> None:
             owner.kill()
         else:
             os.killpg(owner.pid, signal.SIGINT)  # as a terminal does
-        _, err = owner.communicate(timeout=20)  # until nobody is left who could write: workers have the same output
+        _, err = owner.communicate(timeout=300)  # until nobody is left who could write: workers have the same output
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(owner.pid, signal.SIGKILL)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from selbo.nn import forward_samples, load, save, to_bayesian
-from selbo.nn.storage import HEADER
+from selbo.nn.storage import HEADER, describe_structure
 
 
 def network(width: int = 6, seed: int = 0) -> nn.Module:
@@ -59,7 +59,7 @@ def test_the_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     def fail(*args, **kwargs):
         raise OSError("no space left")
 
-    monkeypatch.setattr(safetensors.torch, "save_file", fail)
+    monkeypatch.setattr(safetensors.torch, "save", fail)
     with pytest.raises(OSError, match="no space left"):
         save(to_bayesian(network(seed=3)), path)
     assert path.read_bytes() == before
@@ -93,6 +93,33 @@ def test_a_foreign_file_is_refused(tmp_path):
         load(bnn, foreign)
     with pytest.raises(ValueError, match="the file has format 'selbo-bnn-9', expected 'selbo-bnn-1'"):
         load(bnn, later)
+
+
+@pytest.mark.parametrize(
+    "header", ["", "[]", "{", '{"format": "selbo-bnn-1"}', '{"format": "selbo-bnn-1", "layers": 1}']
+)
+def test_a_damaged_header_is_refused(tmp_path, header):
+    from safetensors.torch import save_file
+
+    save_file({"x": torch.zeros(2)}, tmp_path / "net", metadata={HEADER: header})
+    with pytest.raises(ValueError, match=r"does not say that it is|does not describe its layers"):
+        load(to_bayesian(network()), tmp_path / "net")
+
+
+@pytest.mark.parametrize("fault", ["missing", "added", "shape"])
+def test_a_header_must_describe_the_tensors(tmp_path, fault):
+    from safetensors.torch import load_file, save_file
+
+    bnn = to_bayesian(network())
+    path = save(bnn, tmp_path / "net")
+    tensors, name = load_file(path), "3.posteriors.0.mean"
+    if fault == "missing":
+        del tensors[name]
+    else:
+        tensors[name if fault == "shape" else "more"] = torch.zeros(1, 2)
+    save_file(tensors, path, metadata={HEADER: json.dumps(describe_structure(bnn))})
+    with pytest.raises(ValueError, match="the tensors in the file are not those that its header describes"):
+        load(to_bayesian(network()), path)
 
 
 def test_a_plain_network_is_refused(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import subprocess
 import sys
@@ -165,11 +166,12 @@ def test_saving_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         file.write_bytes(b"half a file")
         assert tmp_path / file.name != file, "the file of the reader is written to"
         if format == "pdf":
-            raise OSError("disk full")
+            raise OSError(errno.ENOSPC, "disk full")
 
     monkeypatch.setattr(figure, "savefig", broken)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(OSError, match="disk full") as full:
         style.save(figure, tmp_path, "name")
+    assert full.value.filename == str(tmp_path / "name.pdf")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 import types
 
@@ -11,6 +12,17 @@ from unit.training.toys import blobs, network
 
 import selbo
 from selbo.training.records import JsonLines, Progress, TensorBoard
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_log_that_does_not_fit_is_named(tmp_path):
+    path = tmp_path / "log.jsonl"
+    log = JsonLines(path, records=[])
+    path.unlink()
+    path.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left") as full:
+        log.write({"step": 1})
+    assert full.value.filename == str(path)
 
 
 class Terminal(io.StringIO):

@@ -1,0 +1,80 @@
+"""The recipes of the Makefile, run with the tools replaced: what they show, and when they fail."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+MAKEFILE = Path(__file__).parents[1] / "Makefile"
+WARNING = "WARNING: this archive has no hash"
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("make") is None or not MAKEFILE.exists(), reason="needs make, and a checkout"
+)
+
+
+def script(path: Path, body: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The Makefile beside an environment in which nothing is installed."""
+    shutil.copy(MAKEFILE, tmp_path)
+    for name in ("pyproject.toml", "constraints.txt", ".venv/.created"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    for tool in ("ruff", "mypy"):
+        script(tmp_path / ".venv/bin" / tool, "true")
+    script(tmp_path / ".venv/bin/selbo", 'echo "selbo $*"')
+    return tmp_path
+
+
+def make(folder: Path, target: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return subprocess.run(["make", target], cwd=folder, capture_output=True, text=True, check=False, env=environment)
+
+
+def test_pip_is_quiet_if_it_succeeds(checkout: Path) -> None:
+    script(checkout / ".venv/bin/python", f'echo "{WARNING}" >&2; echo "pip $*" >> asked')
+    done = make(checkout, "demo")
+    assert done.returncode == 0, done.stderr
+    assert WARNING not in done.stdout + done.stderr
+    assert "Installing selbo[cli] into .venv" in done.stdout
+    assert done.stdout.endswith("selbo demo --out demo\n")
+    asked = (checkout / "asked").read_text(encoding="utf-8").splitlines()
+    assert [each.split()[-1] for each in asked] == ["editables", ".[cli]"]
+
+
+@pytest.mark.parametrize(("failing", "stamps"), [("editables", set()), (".[cli]", {".build-tools"})])
+def test_pip_is_shown_whole_if_it_fails(checkout: Path, failing: str, stamps: set[str]) -> None:
+    fault = f'case "$*" in *"{failing}") echo "ERROR: no such  package"; exit 3;; esac'
+    script(checkout / ".venv/bin/python", f'echo "{WARNING}" >&2\n{fault}')
+    done = make(checkout, "demo")
+    assert done.returncode != 0
+    assert f"{WARNING}\nERROR: no such  package\n" in done.stderr
+    assert "Error 3" in done.stderr
+    assert {each.name for each in (checkout / ".venv").glob(".*")} == {".created", *stamps}  # it is tried again
+
+
+@pytest.mark.parametrize("target", ["check", "docs"])
+@pytest.mark.parametrize("dead", [False, True])
+def test_a_dead_link_fails(checkout: Path, target: str, dead: bool) -> None:
+    pytest.importorskip("mkdocs")
+    script(checkout / ".venv/bin/python", "true")
+    script(checkout / ".venv/bin/mkdocs", f'exec "{sys.executable}" -m mkdocs "$@"')
+    (checkout / "mkdocs.yml").write_text("site_name: test\n", encoding="utf-8")
+    (checkout / "docs").mkdir()
+    (checkout / "docs/index.md").write_text(f"[link]({'nowhere' if dead else 'index'}.md)\n", encoding="utf-8")
+    done = make(checkout, target)
+    shown = done.stdout + done.stderr
+    assert (done.returncode == 0) == (not dead), shown
+    assert ("a link 'nowhere.md'" in done.stderr) == dead
+    assert ("INFO" in shown) == dead
