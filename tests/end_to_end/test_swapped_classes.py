@@ -60,7 +60,7 @@ def test_fit(case, times):
         network = selbo.models.MLP((3, 16, len(CASES[case])), generator=torch.Generator().manual_seed(seed))
         network = selbo.to_bayesian(network, prior_std=0.2, init_std=0.03)
         objective = selbo.SummaryELBO(summary, LABELS, kl_weight=0.1)
-        found = selbo.fit(network, objective, (inputs, labels), steps=60, learning_rate=0.03, seed=seed)
+        found = selbo.fit(network, objective, (inputs, labels), steps=100, learning_rate=0.015, seed=seed)
         right[seed] = found.label_check.accuracy
     assert_no_swap(right, case)
 
@@ -73,11 +73,11 @@ def test_a_loop_of_ones_own(case, times=TIMES[-1]):
         inputs, labels = clouds(case, seed)
         summary = summary_for(CASES[case], accuracy=ACCURACY[case], concentration=times * LABELS)
         network = selbo.models.MLP((3, 16, len(CASES[case])), generator=torch.Generator().manual_seed(seed))
-        optimizer = torch.optim.Adam(network.parameters(), lr=0.03)
-        for step in range(60):
+        optimizer = torch.optim.Adam(network.parameters(), lr=0.015)
+        for step in range(100):
             log_probs = network(inputs).log_softmax(-1)
             loss = nn.functional.nll_loss(log_probs, labels)
-            loss = loss - selbo.labels_first(step, 60) * summary(log_probs) / LABELS
+            loss = loss - selbo.labels_first(step, 100) * summary(log_probs) / LABELS
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -91,8 +91,8 @@ def test_estimator(case, times=TIMES[-1]):
     for seed in SEEDS:
         X, y = (each.numpy() for each in clouds(case, seed))
         classifier = selbo.SummaryClassifier(
-            ACCURACY[case], list(CASES[case]), times * LABELS, overrule_labels=True, hidden=(16,), steps=60,
-            learning_rate=0.03, draws=16, random_state=seed,
+            ACCURACY[case], list(CASES[case]), times * LABELS, overrule_labels=True, hidden=(16,), steps=100,
+            learning_rate=0.015, draws=16, random_state=seed,
         )  # fmt: skip
         right[seed] = classifier.fit(X, y).score(X, y)
     assert_no_swap(right, case)
@@ -110,7 +110,7 @@ def test_command(case, tmp_path, monkeypatch):
             csv.writer(lines).writerows([["a", "b", "c", "label"], *([*x, f"c{y}"] for x, y in zip(inputs.tolist(), labels.tolist(), strict=True))])  # fmt: skip  # noqa: E501
         settings = Settings(
             "label", accuracy=ACCURACY[case], class_fractions=",".join(map(str, CASES[case])), hidden=(16,),
-            concentration=10.0 * LABELS, overrule_labels=True, steps=60, learning_rate=0.03, draws=16, seed=seed,
+            concentration=10.0 * LABELS, overrule_labels=True, steps=100, learning_rate=0.015, draws=16, seed=seed,
         )  # fmt: skip
         folder = tmp_path / f"{seed}"
         folder.mkdir()
@@ -134,7 +134,7 @@ def test_a_swapped_network_is_said():
         objective = selbo.CrossEntropy(LABELS, summary, summary_warmup=0)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            result = selbo.fit(network, objective, (inputs, labels), steps=60, learning_rate=0.03, seed=seed)
+            result = selbo.fit(network, objective, (inputs, labels), steps=100, learning_rate=0.015, seed=seed)
         texts = [str(each.message) for each in said]
         found[result.label_check.accuracy < 0.4] = texts
         assert (result.label_check.accuracy < 0.4) == result.label_check.below_majority

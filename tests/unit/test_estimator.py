@@ -496,3 +496,16 @@ def test_a_concentration_above_the_number_of_labels_is_lowered() -> None:
     with pytest.warns(UserWarning, match="so 120 is used"):
         assert quick(accuracy=0.9, concentration=1000.0).fit(X, y, sample_weight=twice).concentration_ == 120
     assert quick(accuracy=0.9, concentration=60.0).fit(X, y).concentration_ == 60
+
+
+def test_stated_fractions_of_many_classes_are_used() -> None:
+    """More than 20 classes: the regions of confidence see no class, so that fractions have a summary of their own."""
+    X, y = blobs(240, classes=24)
+    fractions = np.full(24, 0.5 / 23)
+    fractions[3] = 0.5
+    X_new = np.random.default_rng(0).normal(size=(200, X.shape[1]))
+    settings = {"accuracy": 0.9, "concentration": 2400.0, "overrule_labels": True, "steps": 200, "learning_rate": 0.01}
+    stated = quick(**settings, class_fractions=fractions).fit(X, y, X_unlabelled=X_new)
+    silent = quick(**settings).fit(X, y, X_unlabelled=X_new)
+    assert stated.predict_proba(X_new)[:, 3].mean() > silent.predict_proba(X_new)[:, 3].mean() + 0.2
+    assert len(stated.summary_.s0) == len(silent.summary_.s0) == 5

@@ -9,6 +9,8 @@ import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import selbo
 from selbo.estimator import classifier as module
@@ -279,3 +281,15 @@ def test_what_is_refused_in_a_sentence() -> None:
             match=rf"^`unlabelled_label` must be a label such as -1 or 'unknown', or False, but got {shown}$",
         ):
             quick(unlabelled_label=marker).fit(X, y)
+
+
+def test_unlabelled_rows_on_another_scale_are_noticed() -> None:
+    """A pipeline scales X and passes X_unlabelled on as it is."""
+    X, y, more, _ = places()
+    scaler = StandardScaler().fit(100 * X + 500)
+    pipeline = make_pipeline(StandardScaler(), quick())
+    with pytest.warns(
+        UserWarning, match="`X_unlabelled` is on another scale than `X` in .* a pipeline transforms only"
+    ):
+        pipeline.fit(100 * X + 500, y, summaryclassifier__X_unlabelled=100 * more + 500)
+    pipeline.fit(100 * X + 500, y, summaryclassifier__X_unlabelled=scaler.transform(100 * more + 500))

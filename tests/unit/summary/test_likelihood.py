@@ -425,6 +425,35 @@ class TestMachinery:
         assert value.shape == (2,)
 
 
+class TestFirstBatch:
+    """Values are looked at once, so that a mistake shows and training does not wait for the device."""
+
+    @pytest.mark.parametrize(
+        ("batch", "message"),
+        [
+            (torch.full((8, 2), math.nan), "must hold numbers, but got 16 NaN"),
+            (torch.full((8, 2), 0.5), r"but got probabilities: pass `probs\.log\(\)`"),
+            (torch.tensor([[2.0, -1.0]] * 8), r"if these are logits, pass `logits\.log_softmax\(-1\)`"),
+            (torch.full((8, 2), -3.0), "must lie on the simplex"),
+        ],
+    )
+    def test_what_is_no_log_probability_is_refused(self, batch, message):
+        summary = selbo.SummaryLikelihood(selbo.ScoreBins.equal(5), selbo.expect(accuracy=0.9))
+        for _ in range(2):  # until one was right
+            with pytest.raises(ValueError, match=message):
+                summary(batch)
+        assert summary(torch.full((8, 2), 0.5).log()).isfinite()
+        selbo.SummaryLikelihood(selbo.ScoreBins.equal(5), selbo.expect(accuracy=0.9), validate=False)(batch)
+
+    def test_later_ones_are_not_looked_at_but_nan_stays_nan(self):
+        summary = selbo.SummaryLikelihood(selbo.ScoreBins.equal(5), selbo.expect(accuracy=0.9))
+        good, bad = torch.full((8, 2), 0.5).log(), torch.full((8, 2), math.nan)
+        assert summary(good).isfinite()
+        assert summary(bad).isnan()
+        half = torch.where(torch.arange(8).unsqueeze(1) == 3, bad, good)
+        assert summary(half).isnan()
+
+
 class TestBadInput:
     @pytest.mark.parametrize(
         ("kwargs", "message"),

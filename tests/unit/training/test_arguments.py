@@ -3,10 +3,11 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 from unit.training.toys import blobs, network, states_equal, summary
 
 import selbo
-from selbo.training import loop
+from selbo.training import Diverged, loop
 from selbo.training.engine import Engine, Plan, make_optimizer
 
 TRAIN = blobs(32)
@@ -182,3 +183,17 @@ def test_a_batch_without_weight_is_no_harm():
     objective = selbo.CrossEntropy(num_data=32, summary=summary())
     result = selbo.fit(network(), objective, (*TRAIN, weights), steps=20, batch_size=4)
     assert torch.isfinite(result.curve).all()
+
+
+@pytest.mark.parametrize("kind", ["tensors", "loader", "unlabelled"])
+def test_inputs_that_are_not_numbers_are_named(kind):
+    """Not the learning rate is to blame."""
+    inputs, labels = TRAIN[0].clone(), TRAIN[1]
+    unlabelled = inputs.clone()
+    (unlabelled if kind == "unlabelled" else inputs)[5, 1] = float("nan")
+    train = DataLoader(TensorDataset(inputs, labels), batch_size=8) if kind == "loader" else (inputs, labels)
+    objective = selbo.CrossEntropy(len(labels), summary())
+    where = {"tensors": "training inputs hold NaN or infinity in row 5", "loader": "in batch 0, row 5"}
+    message = where.get(kind, "unlabelled inputs hold NaN or infinity in row 5")
+    with pytest.raises(Diverged, match=message):
+        selbo.fit(network(), objective, train, unlabelled=unlabelled if kind == "unlabelled" else None, steps=9)
