@@ -157,12 +157,9 @@ def read_named_fractions(given: Sequence[str]) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for text in given:
-        name, sign, value = text.rpartition("=")
-        try:
-            number = float(value)
-        except ValueError:
-            sign = ""
-        if not sign or not name:
+        name, _, value = text.rpartition("=")
+        number = _number_or_none(value)
+        if not name or number is None:
             raise ValueError(f"`--class-fraction` must be a class and a number such as yes=0.3, but got {text!r}")
         if name in found:
             raise ValueError(f"`--class-fraction` must name every class once, but {name!r} is there twice")
@@ -217,12 +214,17 @@ def parse_fractions(text: str, classes: Sequence[str]) -> list[float]:
 
 
 def _number(text: str) -> float:
+    number = _number_or_none(text)
+    if number is None:
+        raise ValueError(f"`--class-fractions` must be numbers such as 0.7,0.3 or no=0.7,yes=0.3, but {text!r} is none")
+    return number
+
+
+def _number_or_none(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(
-            f"`--class-fractions` must be numbers such as 0.7,0.3 or no=0.7,yes=0.3, but {text!r} is none"
-        ) from None
+        return None
 
 
 def _fractions_in_words(names: Sequence[str], fractions: Sequence[float]) -> str:
