@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from selbo.elicit.state import RefusedError
@@ -12,6 +13,9 @@ from selbo.elicit.state import RefusedError
 def perform(what: str, value: Any = None) -> dict[str, Any]:
     if what == "sleep":
         time.sleep(value)
+    elif what == "mark":
+        Path(value).touch()
+        time.sleep(600)
     elif what == "refuse":
         raise RefusedError("No.", "field")
     elif what == "fail":
