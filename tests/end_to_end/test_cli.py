@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -23,6 +25,7 @@ from sklearn.datasets import load_breast_cancer, load_iris
 
 from selbo.cli.main import main
 from selbo.data.splits import split
+from selbo.elicit.answer import answer
 
 ROWS = 120
 LEFT = ["metrics.json", "model.json", "model.safetensors", "preprocessing.json", "report.html", "settings.json"]
@@ -353,6 +356,31 @@ def test_iris_as_npz_with_class_fractions_alone(selbo: Run, tmp_path: Path) -> N
     assert json.loads((out / "model.json").read_text())["network"]["widths"] == [4, 16, 8, 3]
     assert "ClassRegions" in (out / "report.html").read_text()
     assert json.loads(selbo("evaluate", out, tmp_path / "iris.npz", "--json").out)["metrics"]["num_examples"] == 150
+
+
+@pytest.mark.usefixtures("no_report", "one_thread")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("b,x", "a,y"), ("b=0.3", "a=0.7"), ("b 'x'", 'a "y" $z'), ("-b", "--a")],
+)
+def test_the_command_that_the_elicitation_page_writes(selbo: Run, tmp_path: Path, first: str, second: str) -> None:
+    """Each class has the fraction that was stated of it, whatever its name and its place in the alphabet."""
+    names = {"no": first, "yes": second}
+    patients().with_columns(pl.col("ill").replace_strict(names)).write_csv(tmp_path / "named.csv")
+    said = {"names": [first, second], "fractions": [0.8, 0.2], "accuracy": 0.9}
+    text = answer("belief", said)["copies"]["command"]["text"]
+    words = {"data.csv": tmp_path / "named.csv", "label": "ill", "model": tmp_path / "m"}
+    program, *arguments = [words.get(word, word) for word in shlex.split(text)]
+    assert program == "selbo"
+    shown = selbo(*arguments, "--steps", 2)
+    assert shown.code == 0, shown.err
+    fractions = json.loads((tmp_path / "m" / "settings.json").read_text())["settings"]["class_fractions"]
+    assert fractions == {first: 0.8, second: 0.2}
+    metrics = json.loads((tmp_path / "m" / "metrics.json").read_text())
+    parts = re.fullmatch(r".*rightly; (.*) makes up (.*) % and (.*) (.*) % \(as stated\)\.", metrics["belief"])
+    assert parts is not None
+    assert metrics["classes"] == [second, first]
+    assert (float(parts[2]), float(parts[4])) == (20, 80)
 
 
 @pytest.mark.usefixtures("no_report", "one_thread")
