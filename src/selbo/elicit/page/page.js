@@ -438,7 +438,7 @@ function fillAxis({ labels, positions }) {
   $("pad-axis").replaceChildren(
     ...labels.flatMap((text, i) => {
       const [x, half] = [(width * positions[i]) / bars, 3.2 * text.length];
-      if (x - half < last + 4) return [];
+      if (x - half < last + 8) return [];
       last = x + half;
       const mark = item("span", text);
       mark.style.left = `${(100 * positions[i]) / bars}%`;
