@@ -55,11 +55,11 @@ def _of_strength(state: State) -> str:
 
 
 def amount(value: float) -> str:
-    """A number, with spaces between its thousands.
+    r"""A number, with spaces that do not break between its thousands.
 
     Example:
         >>> amount(300), amount(0.5), amount(1234567)
-        ('300', '0.5', '1 234 567')
+        ('300', '0.5', '1\xa0234\xa0567')
     """
     return (f"{value:,.0f}" if value == round(value) else f"{value:,.6g}").replace(",", "\N{NO-BREAK SPACE}")
 
