@@ -17,15 +17,15 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from browser import find, launched  # noqa: E402
 
-PATIENTS = "#k=2&name=healthy&name=ill&accuracy=0.9&shares=0.8,0.2&regions=equal&bins=10&trust=200"
+PATIENTS = "#k=2&name=healthy&name=ill&accuracy=0.9&shares=0.8,0.2&labels=200&regions=equal&bins=10"
 FINDINGS = (
     "#k=3&name=benign&name=unclear&name=malignant&accuracy=0.8&shares=0.6,0.3,0.1"
-    "&regions=shells&edges=0.7,0.9&trust=200"
+    "&labels=200&regions=shells&edges=0.7,0.9"
 )
-DIGITS = "#k=10&accuracy=0.7&regions=shells&trust=1000"
+DIGITS = "#k=10&accuracy=0.7&labels=1000&regions=shells"
 DRAWN = (
     "#k=2&name=healthy&name=ill&accuracy=0.95&shares=0.8,0.2&from=draw&heights=100,30,10,6,5,5,0,8,10,30"
-    "&regions=equal&bins=10&trust=100"
+    "&labels=100&regions=equal&bins=10"
 )
 
 
@@ -35,13 +35,14 @@ class Shot(NamedTuple):
     height: int
     dark: bool = False
     at: str = "body"
+    block: str = "start"
 
 
 SHOTS = {
     "two-classes": Shot(PATIENTS, 1366, 1180),
     "three-classes-dark": Shot(FINDINGS, 1366, 1150, dark=True),
     "ten-classes": Shot(DIGITS, 1366, 1200),
-    "drawn-dark": Shot(DRAWN, 1366, 1150, dark=True),
+    "drawn-dark": Shot(DRAWN, 1366, 1150, dark=True, at="#reset-pad", block="end"),
     "phone": Shot(PATIENTS, 390, 844),
     "phone-words": Shot(PATIENTS, 390, 844, at="#said"),
     "phone-triangle-dark": Shot(FINDINGS, 390, 844, dark=True, at="#picture-section"),
@@ -64,7 +65,7 @@ def main() -> None:
                 browser.look(shot.width, shot.height, dark=shot.dark, phone=shot.width < 500)
                 browser.open(server.url + shot.fragment)
                 browser.until("document.getElementById('output').getAttribute('aria-busy') === 'false'")
-                browser.js(f"document.querySelector('{shot.at}').scrollIntoView()")
+                browser.js(f"document.querySelector('{shot.at}').scrollIntoView({{block: '{shot.block}'}})")
                 path = out / f"{name}.png"
                 browser.screenshot(path, whole=False)
                 picture = Image.open(path).convert("RGB")

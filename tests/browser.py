@@ -23,6 +23,8 @@ KEYS = {
     "Tab": ("Tab", 9, ""),
     "Enter": ("Enter", 13, "\r"),
     "Space": (" ", 32, " "),
+    "Backspace": ("Backspace", 8, ""),
+    "ArrowLeft": ("ArrowLeft", 37, ""),
     "ArrowUp": ("ArrowUp", 38, ""),
     "ArrowDown": ("ArrowDown", 40, ""),
     "ArrowRight": ("ArrowRight", 39, ""),
@@ -85,6 +87,11 @@ class Browser:
         self.send("Page.navigate", url="about:blank")  # so that another fragment is another visit
         self.send("Page.navigate", url=url)
         self.until("document.readyState === 'complete' && location.href !== 'about:blank'")
+
+    def leave(self, action: str) -> None:
+        """Do something that opens a document, such as ``location.reload()`` or ``history.back()``, and wait for it."""
+        self.js(f"window.left = true; void setTimeout(() => {{ {action} }})")
+        self.until("!window.left && document.readyState === 'complete'")
 
     def js(self, expression: str) -> Any:
         """The value of an expression in the page."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from selbo.elicit.state import RefusedError
@@ -15,6 +16,9 @@ def perform(what: str, value: Any = None) -> dict[str, Any]:
     elif what == "wait for":
         while not os.path.exists(value):
             time.sleep(0.01)
+    elif what == "mark":
+        Path(value).touch()
+        time.sleep(600)
     elif what == "refuse":
         raise RefusedError("No.", "field")
     elif what == "fail":

@@ -7,6 +7,8 @@ import errno
 import io
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -24,6 +26,7 @@ from sklearn.datasets import load_breast_cancer, load_iris
 
 from selbo.cli.main import main
 from selbo.data.splits import split
+from selbo.elicit.answer import answer
 from selbo.experiments import tabular
 
 ROWS = 120
@@ -382,6 +385,51 @@ def test_iris_as_npz_with_class_fractions_alone(selbo: Run, tmp_path: Path) -> N
     assert json.loads(selbo("evaluate", out, tmp_path / "iris.npz", "--json").out)["metrics"]["num_examples"] == 150
 
 
+@pytest.mark.usefixtures("no_report", "one_thread")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("b,x", "a,y"), ("b=0.3", "a=0.7"), ("b 'x'", 'a "y" $z'), ("-b", "--a")],
+)
+def test_the_command_that_the_elicitation_page_writes(selbo: Run, tmp_path: Path, first: str, second: str) -> None:
+    """Each class has the fraction that was stated of it, whatever its name and its place in the alphabet."""
+    names = {"no": first, "yes": second}
+    patients().with_columns(pl.col("ill").replace_strict(names)).write_csv(tmp_path / "named.csv")
+    said = {"names": [first, second], "fractions": [0.8, 0.2], "accuracy": 0.9}
+    text = answer("belief", said)["copies"]["command"]["text"]
+    words = {"data.csv": tmp_path / "named.csv", "label": "ill", "model": tmp_path / "m"}
+    program, *arguments = [words.get(word, word) for word in shlex.split(text)]
+    assert program == "selbo"
+    shown = selbo(*arguments, "--steps", 2)
+    assert shown.code == 0, shown.err
+    fractions = json.loads((tmp_path / "m" / "settings.json").read_text())["settings"]["class_fractions"]
+    assert fractions == {first: 0.8, second: 0.2}
+    metrics = json.loads((tmp_path / "m" / "metrics.json").read_text())
+    parts = re.fullmatch(r".*rightly; (.*) makes up (.*) % and (.*) (.*) % \(as stated\)\.", metrics["belief"])
+    assert parts is not None
+    assert metrics["classes"] == [second, first]
+    assert (float(parts[2]), float(parts[4])) == (20, 80)
+
+
+@pytest.mark.usefixtures("no_report", "one_thread")
+def test_class_fractions_of_names_with_commas(selbo: Run, tmp_path: Path) -> None:
+    """Stated one by one, in another order than the classes have; the same command again resumes, in any order."""
+    names = {"no": "b,x = 1", "yes": 'a,y\'s "z"'}
+    patients().with_columns(pl.col("ill").replace_strict(names)).write_csv(tmp_path / "named.csv")
+    fractions = ["--class-fraction", "b,x = 1=0.8", "--class-fraction", 'a,y\'s "z"=0.2']
+    command = quick(tmp_path / "named.csv", tmp_path / "m")
+    shown = selbo(*command, *fractions)
+    assert shown.code == 0, shown.err
+    assert 'a,y\'s "z" makes up 20 % and class b,x = 1 80 % (as stated).' in " ".join(shown.out.split())
+    before = (tmp_path / "m" / "model.safetensors").read_bytes()
+    again = selbo(*command, *fractions[2:], *fractions[:2])
+    assert again.code == 0, again.err
+    assert "is already trained with these settings" in again.err
+    assert (tmp_path / "m" / "model.safetensors").read_bytes() == before
+    other = selbo(*command, "--class-fraction", "b,x = 1=0.7", "--class-fraction", 'a,y\'s "z"=0.3')
+    assert other.code == 2
+    assert 'was trained with --class-fractions b,x = 1=0.8, a,y\'s "z"=0.2, not b,x = 1=0.7' in other.err
+
+
 def test_breast_cancer_as_parquet_without_a_belief(selbo: Run, tmp_path: Path) -> None:
     cells = load_breast_cancer()
     columns = {name: cells.data[:, i] for i, name in enumerate(cells.feature_names)}
@@ -586,6 +634,16 @@ def test_an_accuracy_no_better_than_guessing_is_pointed_out(selbo: Run, table: P
         (["--class-fractions", "ja=0.5,no=0.5"], "names 'ja', which is no class: there are 'no', 'yes'"),
         (["--class-fractions", "no=1"], "must name every class, but 'yes' is missing"),
         (["--class-fractions", "no=0.5,yes=0.5,no=0.5"], "must name every class once"),
+        (["--class-fraction", "no=0.5"], "`--class-fraction` must name every class, but 'yes' is missing"),
+        (
+            ["--class-fraction", "no=0.5", "--class-fraction", "no=0.5"],
+            "name every class once, but 'no' is there twice",
+        ),
+        (["--class-fraction", "0.5,0.5"], "`--class-fraction` must be a class and a number such as yes=0.3"),
+        (
+            ["--class-fraction", "no=0.5", "--class-fractions", "0.5,0.5"],
+            "`--class-fraction` cannot be given together with `--class-fractions`",
+        ),
         (["--concentration", "0"], "`--concentration` must be a finite number greater than 0"),
         (["--method", "magic"], "`--method` must be one of"),
         (["--hidden", "64,x"], "`--hidden` must be whole numbers above 0"),

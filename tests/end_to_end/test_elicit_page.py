@@ -112,6 +112,15 @@ class Page:
         self.browser.drag((box["x"] + box["width"] / 2, box["y"] + box["height"] / 2))
         self.settle()
 
+    def leave(self, action: str) -> None:
+        """Reload, or go back."""
+        self.browser.leave(action)
+        self.settle()
+
+    def values(self, selector: str) -> list[str]:
+        """What stands in fields."""
+        return self.js(f"[...document.querySelectorAll({json.dumps(selector)})].map(box => box.value)")
+
     def choose(self, selector: str, value: str) -> None:
         """Choose in a list."""
         self.js(
@@ -174,6 +183,7 @@ def test_the_picture_shows_bars_in_proportion(page: Page) -> None:
 
 def test_trust_changes_draws_and_not_s0(page: Page) -> None:
     before, spread = page.masses(), []
+    page.click("#advanced summary")
     for trust in ("10", "100000"):
         page.enter("#concentration", trust)
         assert page.masses() == before
@@ -195,10 +205,17 @@ def test_everything_can_be_done_by_keyboard(page: Page) -> None:
     page.settle()
     assert page.js("document.getElementById('accuracy').value") == "90.3"
     assert page.masses() == pytest.approx(expect(0.903).masses(ScoreBins.equal(10)).tolist(), rel=1e-12)
+    page.tab_to("element.id === 'labels'")
+    page.browser.write("250")
+    page.settle()
+    assert "A prior strength of 250 weighs as much as 250 labelled examples" in page.text("#claims")
     page.tab_to("element.name === 'source'")
     page.press("ArrowDown")
     page.settle()
-    assert page.visible("#problem-file")  # scores: but no file yet
+    assert page.text("#file-said").startswith("No file yet: until you choose one, the belief is that of accuracy")
+    assert page.text("#problem-file") == ""  # it asks, and does not complain
+    assert not page.visible("#failure")
+    assert page.masses() == pytest.approx(expect(0.903).masses(ScoreBins.equal(10)).tolist(), rel=1e-12)
     page.press("ArrowDown")
     page.settle()
     page.tab_to("element.getAttribute('role') === 'slider'")
@@ -232,7 +249,7 @@ def test_the_focus_can_be_seen_and_every_control_has_a_name(page: Page) -> None:
         outline = page.js("getComputedStyle(document.activeElement).outlineStyle")
         seen.add(page.js("document.activeElement.id || document.activeElement.tagName"))
         assert outline != "none", page.js("document.activeElement.id")
-    assert {"classes", "accuracy", "regions", "edges", "concentration", "again", "link"} <= seen
+    assert {"classes", "accuracy", "labels", "regions", "edges", "again", "link"} <= seen
     tree = page.browser.send("Accessibility.getFullAXTree")["nodes"]
     controls = {"textbox", "spinbutton", "slider", "button", "combobox", "checkbox", "radio", "link", "image"}
     unnamed = [
@@ -243,16 +260,64 @@ def test_the_focus_can_be_seen_and_every_control_has_a_name(page: Page) -> None:
     assert unnamed == []
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
+@pytest.mark.parametrize("regions", ["equal", "shells"])
+def test_the_drawing_pad_by_keyboard(page: Page, width: int, height: int, regions: str) -> None:
+    """One stop of the Tab key; arrows choose a bar and change it; label and value are shown, said and in view."""
+    page.browser.look(width, height, phone=width < 500)
+    page.open(f"#k=2&name=no&name=yes&accuracy=0.9&shares=0.7,0.3&regions={regions}")
+    page.tab_to("element.name === 'source'")
+    for _ in range(2):
+        page.press("ArrowDown")
+        page.settle()
+    page.press("Tab")
+    focused = "document.activeElement"
+    assert page.js(f"{focused}.getAttribute('role')") == "slider"
+    upright = regions == "equal"
+    following, higher, lower = (
+        ("ArrowRight", "ArrowUp", "ArrowDown") if upright else ("ArrowDown", "ArrowRight", "ArrowLeft")
+    )
+    before = expect(0.9, [0.7, 0.3]).masses(ScoreBins.equal(10) if upright else CornerShells(2)).numpy()
+    heights = np.round(100 * before / before.max(), 2)
+    labels = page.js("[...document.querySelectorAll('#table th')].map(head => head.textContent)")
+    for r in range(3):
+        if r:
+            page.press(following)
+        assert page.js(f"{focused}.getAttribute('aria-label')") == labels[r]
+        assert page.js(f"{focused}.getAttribute('aria-orientation')") == ("vertical" if upright else "horizontal")
+        for key in (higher, higher, lower):
+            page.press(key)
+        page.settle()
+        heights[r] = min(100, heights[r] + 4) - 2
+        drawn = (heights / heights.sum()).tolist()
+        assert page.masses() == pytest.approx(drawn, rel=1e-3)
+        assert page.js(f"{focused}.getAttribute('aria-valuetext')") == f"{100 * drawn[r]:.1f} % of predictions"
+        assert page.text("#pad-said") == f"{labels[r]}: {100 * drawn[r]:.1f} % of predictions"
+        assert page.js(f"{focused}.querySelector('.value').textContent").startswith(f"{100 * drawn[r]:.1f}")
+        middle = f"(box => [box.x + box.width / 2, box.y + box.height / 2])({focused}.getBoundingClientRect())"
+        assert page.js(f"{focused}.contains(document.elementFromPoint(...{middle}))")  # in view, and nothing covers it
+    if upright:
+        edges = page.js("[...document.querySelectorAll('#pad-axis span')].map(mark => mark.textContent)")
+        assert edges == ["0", *(f".{i}" for i in range(1, 10)), "1"]
+    else:
+        assert page.js("[...document.querySelectorAll('#pad .name')].map(name => name.textContent)") == labels
+        assert page.js("[...document.querySelectorAll('#pad .name')].every(name => name.checkVisibility())")
+    page.press("Tab")
+    assert page.js(f"{focused}.id") == "reset-pad"
+
+
 def test_a_histogram_is_drawn_with_the_pointer(page: Page) -> None:
     page.click("[name=source][value=draw]")
     page.js("document.getElementById('pad').scrollIntoView({block: 'center'})")
-    box = page.js("document.getElementById('pad').getBoundingClientRect().toJSON()")
+    boxes = page.js(
+        "[...document.querySelectorAll('#pad .track')].map(track => track.getBoundingClientRect().toJSON())"
+    )
     heights = [10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
     points = [
-        (box["x"] + (r + 0.5) / 10 * box["width"], box["y"] + (1 - height / 100) * box["height"])
-        for r, height in enumerate(heights)
+        (box["x"] + box["width"] / 2, box["y"] + (1 - height / 100) * box["height"])
+        for box, height in zip(boxes, heights, strict=True)
     ]
-    page.browser.drag(*points)
+    page.browser.drag(points[0], points[3], points[4], points[9])  # a pointer that moves fast skips bars
     page.settle()
     drawn = np.array(heights) / sum(heights)
     np.testing.assert_allclose(page.masses(), drawn, atol=0.01)  # a pixel is about half a per cent
@@ -283,7 +348,6 @@ def test_scores_are_counted_again_when_regions_change(page: Page, tmp_path: Path
     path.write_text("score\n" + "\n".join(map(str, scores)))
     earlier = Empirical(torch.from_numpy(np.stack([1 - scores, scores], -1)).log())
     page.click("[name=source][value=scores]")
-    assert "Choose a CSV file" in page.text("#problem-file")
     page.browser.choose_file("#file", path)
     page.browser.until("document.getElementById('file-said').textContent")
     page.settle()
@@ -295,6 +359,7 @@ def test_scores_are_counted_again_when_regions_change(page: Page, tmp_path: Path
     assert len(carried["masses"][0].split(",")) == 2
     assert carried["rows"] == ["400"]
     assert max(len(",".join(values)) for values in carried.values()) < 60
+    assert float(carried["predicted"][0].split(",")[1]) == np.mean(scores > 0.5)
     page.open(link.removeprefix(page.url))
     assert page.masses() == pytest.approx(earlier.masses(ClassRegions(2)).tolist(), rel=1e-12)
 
@@ -330,6 +395,201 @@ def test_a_file_that_is_too_large_is_not_sent(page: Page, tmp_path: Path) -> Non
     assert not [url for url in page.browser.requests() if "/api/scores" in url]
 
 
+def upload(page: Page, path: Path) -> None:
+    """Two predictions of class 1 in eight; the middle bin of three leaves open which class its scores predict."""
+    path.write_text("0.05\n0.1\n0.3\n0.35\n0.4\n0.45\n0.55\n0.9\n")
+    page.click("[name=source][value=scores]")
+    page.browser.choose_file("#file", path)
+    page.browser.until("document.getElementById('file-said').textContent.includes('8 predictions')")
+    page.settle()
+
+
+def test_after_an_upload_the_words_are_exact(page: Page, tmp_path: Path) -> None:
+    page.open("#k=2&regions=edges&edges=0.2,0.8")
+    upload(page, tmp_path / "scores.csv")
+    assert "It predicts “class 0” in 75 % and “class 1” in 25 % of cases." in page.text("#claims")
+    mean = np.mean([0.95, 0.9, 0.7, 0.65, 0.6, 0.55, 0.55, 0.9])
+    assert f"the earlier model is right in {100 * mean:.0f} % of cases" in page.text("#claims")
+    page.open(page.js("document.getElementById('link').value").removeprefix(page.url))
+    assert "It predicts “class 0” in 75 % and “class 1” in 25 % of cases." in page.text("#claims")
+
+
+# --- nothing is lost ---
+
+NAMES, SHARES = "#class-rows input[type=text]", "#class-rows input[type=number]"
+FIVE = "#k=5&name=a&name=b&name=c&name=d&name=e&accuracy=0.9&shares=0.4,0.3,0.15,0.1,0.05"
+
+
+def everything(page: Page) -> Any:
+    """All that is entered and shown."""
+    boxes = "#input :is(input, select, textarea):not([type=file])"
+    ticks = "[...document.querySelectorAll('#input :is([type=radio], [type=checkbox])')].map(each => each.checked)"
+    fields = page.values(boxes), page.js(ticks)
+    return fields, page.text("#said"), page.text("#table"), page.text("#file-said"), page.js("location.hash")
+
+
+@pytest.mark.parametrize("way", ["peek", "skip", "anchor", "reload", "away"])
+def test_nothing_is_lost(page: Page, tmp_path: Path, way: str) -> None:
+    page.browser.look(390, 844, phone=True)
+    page.enter("#class-rows input[type=text]", "healthy")
+    page.enter("#accuracy", "83")
+    page.enter("#labels", "77")
+    upload(page, tmp_path / "scores.csv")
+    before = everything(page)
+    if way == "peek":
+        page.click("#input .peek")
+        assert page.js("document.activeElement.id") == "output"
+        assert page.js("document.getElementById('said').getBoundingClientRect().top") < 844
+    elif way == "skip":
+        page.js("document.activeElement.blur()")
+        page.tab_to("element.className === 'skip'")
+        page.press("Enter")
+        page.settle()
+        assert page.js("document.activeElement.id") == "output"
+    elif way == "anchor":  # as from elsewhere: by hand, by a bookmark
+        page.js("location.hash = '#output'")
+        page.browser.until("location.hash.includes('=')")
+    elif way == "reload":
+        page.leave("location.reload()")
+    else:
+        page.browser.send("Page.navigate", url="about:blank")
+        page.browser.until("location.href === 'about:blank'")
+        page.leave("history.back()")
+    page.settle()
+    assert everything(page) == before
+    if way in ("peek", "skip", "anchor"):  # and Back returns to the form, with what was changed meanwhile
+        page.enter("#accuracy", "84")
+        page.js("history.back()")
+        page.browser.until("history.state !== null")
+        page.settle()
+        assert page.values("#accuracy, #labels") == ["84", "77"]
+        assert "8 predictions" in page.text("#file-said")
+        assert "accuracy=0.84" in page.js("location.hash")
+
+
+def test_a_reload_keeps_what_no_link_has(page: Page, tmp_path: Path) -> None:
+    """An upload that is not in use, a drawing in other regions, shares that are wrong, counts that were not used."""
+    upload(page, tmp_path / "scores.csv")
+    counted = page.masses()
+    page.choose("#regions", "classes")
+    page.click("[name=source][value=draw]")
+    page.tab_to("element.getAttribute('role') === 'slider'")
+    page.press("Home")
+    page.settle()
+    drawn = page.masses()
+    page.click("#paste summary")
+    page.enter("#counts", "a 1\nb")
+    page.click("[name=source][value=expect]")
+    page.choose("#regions", "equal")
+    page.enter("#class-rows input[type=number]", "120")
+    assert page.visible("#failure")
+    page.leave("location.reload()")
+    assert "nothing is left for 1 of them" in page.text("#failure")
+    assert page.values(SHARES)[0] == "120"
+    assert page.values("#counts") == ["a 1\nb"]
+    page.enter("#class-rows input[type=number]", "20")
+    page.click("[name=source][value=scores]")
+    assert page.masses() == counted
+    page.choose("#regions", "unequal")
+    assert (
+        page.text("#problem-file")
+        == "scores.csv was counted in other regions or classes: choose those again, or the file."
+    )
+    page.choose("#regions", "classes")
+    page.click("[name=source][value=draw]")
+    assert page.masses() == drawn
+
+
+def test_the_number_of_classes_can_be_edited(page: Page) -> None:
+    page.open(FIVE)
+    before = everything(page)
+    page.js("(box => { box.focus(); box.select(); })(document.getElementById('classes'))")
+    page.press("Backspace")
+    page.settle()
+    assert "must be a number" in page.text("#problem-classes")
+    assert page.values(NAMES) == ["a", "b", "c", "d", "e"]
+    assert page.values(SHARES) == ["40", "30", "15", "10", "5"]
+    for digit in "12":  # one digit after the other, as one types
+        page.browser.write(digit)
+        page.settle()
+    assert page.values(NAMES) == ["a", "b", "c", "d", "e", *[""] * 7]
+    assert page.values(SHARES) == ["40", "30", "15", "10", "5", *[""] * 7]
+    assert "nothing is left for 7 of them" in page.text("#problem-fractions")
+    page.enter("#classes", "2")
+    page.enter("#classes", "5")
+    page.js("document.activeElement.blur()")
+    assert everything(page) == before
+    page.enter("#classes", "6")
+    page.click("#rescale")
+    fractions = [*(share * 5 / 6 for share in (0.4, 0.3, 0.15, 0.1, 0.05)), 1 / 6]
+    assert page.masses() == pytest.approx(expect(0.9, fractions).masses(CornerShells(6)).tolist(), rel=1e-9)
+
+
+def test_regions_and_edges_come_back_with_the_number_of_classes(page: Page) -> None:
+    page.choose("#regions", "edges")
+    page.enter("#edges", "0.2, 0.7")
+    masses = page.masses()
+    page.enter("#classes", "3")
+    assert page.values("#regions") == ["shells"]
+    page.enter("#classes", "30")
+    assert page.values("#regions") == ["confidence"]
+    page.enter("#classes", "2")
+    assert page.values("#regions, #edges") == ["edges", "0.2, 0.7"]
+    assert page.masses() == masses
+
+
+def test_typing_a_share_is_enough(page: Page) -> None:
+    page.open("#k=3&accuracy=0.8&regions=classes")
+    assert page.js("document.getElementById('equal').checked")
+    page.enter("#class-rows input:nth-of-type(2)", "60")
+    assert not page.js("document.getElementById('equal').checked")
+    assert page.values(SHARES) == ["60", "20", "20"]
+    assert page.masses() == pytest.approx([0.6, 0.2, 0.2], rel=1e-7)
+    page.enter("#class-rows input:nth-of-type(4)", "30")
+    assert page.values(SHARES) == ["60", "30", "10"]
+    page.click("#equal")
+    assert page.values(SHARES) == ["33.333"] * 3
+    page.click("#equal")
+    assert page.values(SHARES) == ["60", "30", "10"]
+
+
+def test_a_slider_is_followed_while_it_is_dragged(page: Page) -> None:
+    """Events come faster than any pause: who waits for one shows nothing until the drag ends."""
+    page.js("window.seen = new Set()")
+    page.js("""window.drag = setInterval(() => {
+        const slider = document.getElementById('accuracy-range');
+        slider.value = Number(slider.value) > 98 ? 60 : Number(slider.value) + 0.1;
+        slider.dispatchEvent(new Event('input'));
+        window.seen.add(document.getElementById('headline').textContent);
+    }, 10)""")
+    page.browser.until("window.seen.size > 3")
+    page.js("clearInterval(window.drag)")
+    page.settle()
+    accuracy = float(page.values("#accuracy")[0]) / 100
+    assert page.masses() == pytest.approx(expect(accuracy).masses(ScoreBins.equal(10)).tolist(), rel=1e-9)
+
+
+# --- the number of labels ---
+
+
+def test_the_number_of_labels_sets_the_prior_strength(page: Page) -> None:
+    assert "1000" not in page.text("#take-command pre") + page.text("#take-sklearn pre")
+    assert "num_labels = ..." in page.text("#take-python pre")
+    page.enter("#labels", "300")
+    assert "A prior strength of 300 weighs as much as 300" in page.text("#claims")
+    assert "num_labels = 300" in page.text("#take-python pre")
+    assert "concentration" not in page.text("#take-command pre") + page.text("#take-sklearn pre")
+    assert not page.visible("#concentration")
+    page.click("#advanced summary")
+    assert page.js("document.getElementById('concentration').placeholder") == "300"
+    page.enter("#concentration", "3000")
+    assert "more than your 300 labelled examples: the belief would overrule the labels" in page.text("#warnings")
+    assert "--concentration 3000 --overrule-labels" in page.text("#take-command pre")
+    page.click("#by-labels")
+    assert not page.visible("#warnings")
+    assert "concentration" not in page.text("#take-command pre")
+
+
 # --- bad input ---
 
 
@@ -348,7 +608,8 @@ def test_shares_that_do_not_sum_to_one_can_be_scaled(page: Page) -> None:
         ("#accuracy", "40", "accuracy", "above 50 %"),
         ("#accuracy", "", "accuracy", "must be a number"),
         ("#classes", "1000", "classes", "takes up to 100 classes"),
-        ("#concentration", "0", "concentration", "trust must lie between"),
+        ("#concentration", "0", "concentration", "prior strength must lie between"),
+        ("#labels", "0", "labels", "number of labelled examples must lie between 1"),
         ("#bins", "1", "bins", "between 2 and 50"),
     ],
 )
@@ -356,6 +617,8 @@ def test_a_wrong_number_is_explained_beside_its_field(
     page: Page, selector: str, text: str, field: str, message: str
 ) -> None:
     before = page.masses()
+    if field == "concentration":
+        page.click("#advanced summary")
     page.js(f"(box => {{ box.focus(); box.select(); }})(document.querySelector({json.dumps(selector)}))")
     if text:
         page.browser.write(text)
@@ -400,6 +663,8 @@ def test_a_link_brings_everything_back(page: Page) -> None:
         page.enter(f"#class-rows input[type=text]:nth-of-type({2 * k + 1})", name)
     page.enter("#accuracy", "76.5")
     page.enter("#edges", "0.6, 0.8")
+    page.enter("#labels", "4321")
+    page.click("#advanced summary")
     page.enter("#concentration", "321")
     page.click("#again")
     masses, claims = page.masses(), page.text("#claims")
@@ -414,6 +679,8 @@ def test_a_link_brings_everything_back(page: Page) -> None:
     assert page.js("document.querySelector('#draws [data-mass]').dataset.mass") == drawn
     assert page.js("document.getElementById('accuracy').value") == "76.5"
     assert page.js("document.getElementById('edges').value") == "0.6, 0.8"
+    assert page.values("#labels, #concentration") == ["4321", "321"]
+    assert page.visible("#concentration")
     page.js("location.hash = '#k=2&accuracy=0.75'")
     page.browser.until("document.getElementById('accuracy').value === '75'")
     page.settle()
@@ -424,10 +691,10 @@ def test_copied_texts_are_those_of_the_page_and_run(page: Page) -> None:
     origin = page.url.rstrip("/")
     allowed = ["clipboardReadWrite", "clipboardSanitizedWrite"]
     page.browser.send("Browser.grantPermissions", origin=origin, permissions=allowed)
-    page.open("#k=2&name=healthy&name=ill&accuracy=0.9&shares=0.8,0.2&regions=equal&bins=10&trust=500")
+    page.open("#k=2&name=healthy&name=ill&accuracy=0.9&shares=0.8,0.2&labels=600&regions=equal&bins=10&trust=500")
     page.browser.send("Page.bringToFront")
     copied = {}
-    for kind in ("python", "sklearn", "command", "toml", "link"):
+    for kind in ("python", "sklearn", "command", "link"):
         page.click(f"[data-copy={kind}]")
         page.browser.until("document.getElementById('copied').textContent === 'Copied'")
         copied[kind] = page.js("navigator.clipboard.readText()")
@@ -440,10 +707,9 @@ def test_copied_texts_are_those_of_the_page_and_run(page: Page) -> None:
     assert said["accuracy"] == 0.9
     assert said["class_fractions"] == {"healthy": 0.8, "ill": 0.2}
     assert said["concentration"] == 500.0
-    assert shlex.split(copied["command"])[-6:] == [
-        "--accuracy", "0.9", "--class-fractions", "healthy=0.8,ill=0.2", "--concentration", "500"
+    assert shlex.split(copied["command"])[-8:] == [
+        "--accuracy", "0.9", "--class-fraction", "healthy=0.8", "--class-fraction", "ill=0.2", "--concentration", "500"
     ]  # fmt: skip
-    assert 'partition = "equal"' in copied["toml"]
     assert copied["link"] == page.js("location.href")
 
 

@@ -66,12 +66,12 @@ def test_fit(case, times):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_loop_of_ones_own(case, times=TIMES[-1]):
+def test_a_loop_of_ones_own(case):
     """The line of the README, on a network without a posterior."""
     right = {}
     for seed in SEEDS:
         inputs, labels = clouds(case, seed)
-        summary = summary_for(CASES[case], accuracy=ACCURACY[case], concentration=times * LABELS)
+        summary = summary_for(CASES[case], accuracy=ACCURACY[case], concentration=TIMES[-1] * LABELS)
         network = selbo.models.MLP((3, 16, len(CASES[case])), generator=torch.Generator().manual_seed(seed))
         optimizer = torch.optim.Adam(network.parameters(), lr=0.015)
         for step in range(100):
@@ -86,12 +86,12 @@ def test_a_loop_of_ones_own(case, times=TIMES[-1]):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_estimator(case, times=TIMES[-1]):
+def test_estimator(case):
     right = {}
     for seed in SEEDS:
         X, y = (each.numpy() for each in clouds(case, seed))
         classifier = selbo.SummaryClassifier(
-            ACCURACY[case], list(CASES[case]), times * LABELS, overrule_labels=True, hidden=(16,), steps=100,
+            ACCURACY[case], list(CASES[case]), TIMES[-1] * LABELS, overrule_labels=True, hidden=(16,), steps=100,
             learning_rate=0.015, draws=16, random_state=seed,
         )  # fmt: skip
         right[seed] = classifier.fit(X, y).score(X, y)

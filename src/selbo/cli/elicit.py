@@ -11,7 +11,7 @@ from selbo.cli.output import console, note
 
 STATED: Final = frozenset(
     (
-        *("k", "name", "accuracy", "shares", "from", "heights", "masses", "rows", "claimed"),
+        *("k", "name", "accuracy", "shares", "labels", "from", "heights", "masses", "rows", "claimed", "predicted"),
         *("regions", "bins", "edges", "trust", "seed"),
     )
 )
@@ -38,8 +38,8 @@ def elicit(
     """Say what you know of a task in the browser, and see what it means.
 
     Opens a page of this machine: expected accuracy and class fractions, an earlier model's scores or a histogram drawn
-    by hand become a belief, in pictures and in words, to be copied as Python, as TOML or as a command. Works offline
-    and keeps nothing. Ctrl-C stops it.
+    by hand become a belief, in pictures and in words, to be copied as Python or as a command. Works offline, and the
+    server keeps nothing. Ctrl-C stops it.
 
     Example: selbo elicit --no-browser
     """

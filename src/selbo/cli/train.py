@@ -31,6 +31,15 @@ def train(
             rich_help_panel=BELIEF,
         ),
     ] = None,
+    class_fraction: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--class-fraction",
+            metavar="NAME=VALUE",
+            help="The same for one class, whatever characters its name has; give it once per class.",
+            rich_help_panel=BELIEF,
+        ),
+    ] = None,
     concentration: Annotated[
         float | None,
         typer.Option(
@@ -101,12 +110,14 @@ def train(
     Example: selbo train patients.csv --target ill --accuracy 0.9 --class-fractions no=0.8,yes=0.2 --out model
     """
     from selbo.experiments import tabular, trained
-    from selbo.experiments.settings import Settings
+    from selbo.experiments.settings import Settings, read_named_fractions
 
+    if class_fraction and class_fractions is not None:
+        raise ValueError("`--class-fraction` cannot be given together with `--class-fractions`: use one of the two")
     settings = Settings(
         target=target,
         accuracy=accuracy,
-        class_fractions=class_fractions,
+        class_fractions=read_named_fractions(class_fraction) if class_fraction else class_fractions,
         concentration=concentration,
         overrule_labels=overrule_labels,
         method=method,

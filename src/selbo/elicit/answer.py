@@ -47,14 +47,15 @@ def shown(state: State) -> dict[str, Any]:
         s0 = belief.masses(partition).numpy()
     except ValueError as error:
         raise RefusedError(_on_the_page(str(error)), "regions") from error
-    interval = intervals_of(s0, state.concentration)
+    interval = intervals_of(s0, state.strength)
     return {
         "s0": s0.tolist(),
         "low": interval[0].tolist(),
         "high": interval[1].tolist(),
         "labels": labels_of(state, partition),
+        "strength": state.strength,
         "axis": _axis(partition, state.labels),
-        "draws": draws_of(s0, state.concentration, state.seed),
+        "draws": draws_of(s0, state.strength, state.seed),
         "heights": [round(HIGHEST_BAR * float(mass / s0.max()), 2) for mass in s0],
         "belief": _named(belief),
         "shares": list(state.shares),
@@ -62,7 +63,7 @@ def shown(state: State) -> dict[str, Any]:
         "picture": picture_of(belief, partition, s0, state.labels),
         "claims": [_unbroken(text) for text in claims_of(state, partition, belief, s0, interval)],
         "warnings": [_unbroken(text) for text in warnings_of(state, partition, belief, s0)],
-        "copies": copies_of(state, belief, s0),
+        "copies": copies_of(state, belief),
     }
 
 

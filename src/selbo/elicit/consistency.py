@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from selbo.elicit.pictures import parameters_of
 from selbo.elicit.state import SMALLEST_DRAWN, State, labels_of
+from selbo.elicit.words import amount
 from selbo.objectives.methods import below_guessing
 from selbo.summary.beliefs import Belief
 from selbo.summary.partitions import Partition
@@ -34,14 +35,14 @@ def warnings_of(state: State, partition: Partition, belief: Belief, s0: Array) -
         found.append(_mean_against_fraction(state, parameters))
     else:
         found += [_accuracy_against_histogram(state, partition, s0), *_classes_against_histogram(state, partition, s0)]
-    if state.source == "scores":
+    if state.basis == "scores":
         found.append(_claimed_against_stated(state))
-    if state.source == "draw" and state.heights and min(state.heights) < SMALLEST_DRAWN * max(state.heights):
+    if state.basis == "draw" and min(state.heights) < SMALLEST_DRAWN * max(state.heights):
         found.append(
             f"A bar drawn at zero counts as {100 * SMALLEST_DRAWN:g} % of the highest one: no region is impossible, "
             "and a network that puts a single prediction there would otherwise be ruled out."
         )
-    found.append(_little_mass(state, partition, s0))
+    found += [_little_mass(state, partition, s0), _strength_against_labels(state)]
     return [text for text in found if text]
 
 
@@ -61,6 +62,8 @@ def _mean_against_fraction(state: State, parameters: Array) -> str:
 
 
 def _accuracy_against_histogram(state: State, partition: Partition, s0: Array) -> str:
+    if state.basis == "scores" and state.claimed:
+        return ""  # known exactly
     low, high = accuracy_range(partition, s0)
     if low - ROUNDING <= state.accuracy <= high + ROUNDING:
         return ""
@@ -72,7 +75,9 @@ def _accuracy_against_histogram(state: State, partition: Partition, s0: Array) -
 
 def _classes_against_histogram(state: State, partition: Partition, s0: Array) -> list[str]:
     found = []
-    for name, share, (low, high) in zip(state.labels, state.shares, class_ranges(partition, s0), strict=True):
+    exact = state.basis == "scores" and state.predicted
+    ranges = np.stack([state.predicted] * 2, -1) if exact else class_ranges(partition, s0)
+    for name, share, (low, high) in zip(state.labels, state.shares, ranges, strict=True):
         if share < low - NOTICEABLE or share > high + NOTICEABLE:
             between = f"{100 * low:.3g} %" if high - low < ROUNDING else f"{100 * low:.3g} to {100 * high:.3g} %"
             found.append(
@@ -95,6 +100,15 @@ def _claimed_against_stated(state: State) -> str:
             "it was over-confident, its scores teach the new model the same."
         )
     return f"The earlier model claims to be right in {claimed} of cases only, less than the {stated} that you expect."
+
+
+def _strength_against_labels(state: State) -> str:
+    if not state.overrules_labels:
+        return ""
+    return (
+        f"A prior strength of {amount(state.strength)} is more than your {amount(state.num_labels or 0)} labelled "
+        "examples: the belief would overrule the labels, and may swap classes."
+    )
 
 
 def _little_mass(state: State, partition: Partition, s0: Array) -> str:

@@ -29,6 +29,9 @@ MOST_COUNT_BYTES: Final = 64 * 1024
 MOST_SCORE_BYTES: Final = 16 * 1024 * 1024
 """Largest bodies: a state, pasted counts, a CSV file. What says that it is longer is refused before it is read."""
 
+BACKLOG: Final = 128
+"""Connections that may wait to be accepted; the five of Python's default were too few for 50 clients at once."""
+
 MOST_UPLOADS: Final = 4
 """Files that may be in memory at a time."""
 
@@ -80,6 +83,7 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
     block_on_close = False
+    request_queue_size = BACKLOG
 
     def __init__(self, host: str = DEFAULT_HOST, port: int = 0, *, workers: Workers | None = None) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET

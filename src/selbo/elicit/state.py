@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, Final
 
+from selbo.objectives.methods import MOST_TRUST, trust_for
 from selbo.report.labels import edge_labels, region_labels
 from selbo.summary.beliefs import Belief, Beta, Dirichlet, Masses
 from selbo.summary.elicitation import expect
@@ -64,10 +65,12 @@ class State:
         masses: Of the regions, counted in the scores of an earlier model.
         rows: How many predictions were counted.
         claimed: Mean of their largest probabilities: the accuracy that the earlier model claims.
+        predicted: How often they predict each class; unknown if there are none.
         regions: One of `REGIONS`.
         bins: Number of equal bins.
         edges: Of bins or shells; a default if there are none.
-        concentration: Trust in the belief, in pseudo-observations.
+        num_labels: How many labelled examples there are; unknown if None.
+        concentration: Prior strength, in pseudo-observations; chosen by the number of labels if None.
         seed: Of the draws that are shown.
     """
 
@@ -80,10 +83,12 @@ class State:
     masses: tuple[float, ...] = ()
     rows: int = 0
     claimed: float = 0.0
+    predicted: tuple[float, ...] = ()
     regions: str = "equal"
     bins: int = 10
     edges: tuple[float, ...] = ()
-    concentration: float = 1000.0
+    num_labels: int | None = None
+    concentration: float | None = None
     seed: int = 0
 
     @property
@@ -95,6 +100,24 @@ class State:
     def shares(self) -> tuple[float, ...]:
         """Fraction of each class."""
         return self.fractions or (1 / self.classes,) * self.classes
+
+    @property
+    def basis(self) -> str:
+        """Where the belief comes from so far: the two numbers, until something is drawn or counted."""
+        ready = {"expect": True, "scores": bool(self.masses), "draw": bool(self.heights)}
+        return self.source if ready[self.source] else "expect"
+
+    @property
+    def strength(self) -> float:
+        """The concentration, stated or chosen; the highest that is chosen if the number of labels is not known."""
+        if self.concentration is not None:
+            return self.concentration
+        return MOST_TRUST if self.num_labels is None else trust_for(self.num_labels)
+
+    @property
+    def overrules_labels(self) -> bool:
+        """Whether a stated concentration is larger than the number of labels."""
+        return self.concentration is not None and self.num_labels is not None and self.concentration > self.num_labels
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -134,10 +157,12 @@ def read_state(content: object) -> State:
         masses=masses,
         rows=_whole(content.get("rows", 0), "file", "The number of predictions", 0, 10**9),
         claimed=_between(content.get("claimed", 0.0), "file", "The mean confidence", 0.0, 1.0),
+        predicted=_predicted(content.get("predicted", ()), classes),
         regions=regions,
         bins=_whole(content.get("bins", 10), "bins", "The number of bins", 2, MOST_BINS),
         edges=_edges(content.get("edges", ()), regions, classes),
-        concentration=_between(content.get("concentration", 1000.0), "concentration", "The trust", 1e-3, 1e9),
+        num_labels=_num_labels(content.get("num_labels")),
+        concentration=_concentration(content.get("concentration")),
         seed=_whole(content.get("seed", 0), "seed", "The seed", 0, 10**9),
     )
 
@@ -176,11 +201,9 @@ def expected(state: State) -> Beta | Dirichlet:
 
 def belief_of(state: State, partition: Partition) -> Belief:
     """What is believed, as an object of the library."""
-    if state.source == "expect" or (state.source == "draw" and not state.heights):
+    if state.basis == "expect":
         return expected(state)
-    if state.source == "scores":
-        if not state.masses:
-            raise RefusedError("Choose a CSV file with the scores of the earlier model.", "file")
+    if state.basis == "scores":
         if len(state.masses) != partition.num_regions:
             raise RefusedError("The regions have changed since the scores were counted: choose the file again.", "file")
         return Masses(state.masses)
@@ -281,6 +304,12 @@ def _accuracy(value: object, classes: int) -> float:
 def _fractions(value: object, classes: int) -> tuple[float, ...] | None:
     if value is None:
         return None
+    if isinstance(value, list) and (missing := value.count(None)):
+        raise RefusedError(
+            f"Every class needs a share above 0 %, but nothing is left for {missing} of them: lower the others, or "
+            "scale all to 100 %.",
+            "fractions",
+        )
     fractions = _numbers(value, "fractions", "The class shares")
     if len(fractions) != classes:
         raise RefusedError(f"There are {classes} classes, but {len(fractions)} class shares.", "fractions")
@@ -294,6 +323,22 @@ def _fractions(value: object, classes: int) -> tuple[float, ...] | None:
     if abs(total - 1) > SUM_TOLERANCE:
         raise RefusedError(f"The class shares must sum to 100 %, but their sum is {100 * total:.6g} %.", "fractions")
     return fractions
+
+
+def _predicted(value: object, classes: int) -> tuple[float, ...]:
+    shares = _numbers(value, "file", "The shares of the predicted classes")
+    right = len(shares) == classes and min(shares) >= 0 and abs(sum(shares) - 1) <= SUM_TOLERANCE
+    if shares and not right:
+        raise RefusedError("The shares of the predicted classes must be one per class and sum to 1.", "file")
+    return shares
+
+
+def _num_labels(value: object) -> int | None:
+    return None if value is None else _whole(value, "labels", "The number of labelled examples", 1, 10**9)
+
+
+def _concentration(value: object) -> float | None:
+    return None if value is None else _between(value, "concentration", "The prior strength", 1e-3, 1e9)
 
 
 def _heights(value: object) -> tuple[float, ...]:

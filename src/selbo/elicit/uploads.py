@@ -159,7 +159,7 @@ def count_scores(content: bytes, state: State) -> dict[str, Any]:
 
     Returns:
         ``masses``, smoothed as `selbo.Empirical` does; ``rows``; ``claimed``, the mean of the largest probabilities;
-        ``fractions``, how often each class is predicted.
+        ``predicted``, how often each class is predicted.
     """
     probs = read_scores(content, state.classes)
     masses = Empirical(torch.from_numpy(probs).log()).masses(partition_of(state))
@@ -168,7 +168,7 @@ def count_scores(content: bytes, state: State) -> dict[str, Any]:
         "masses": masses.tolist(),
         "rows": len(probs),
         "claimed": float(probs.max(-1).mean()),
-        "fractions": predicted.tolist(),
+        "predicted": predicted.tolist(),
     }
 
 

@@ -25,7 +25,7 @@ MOST_LISTED: Final = 4
 def claims_of(
     state: State, partition: Partition, belief: Belief, s0: Array, interval: tuple[Array, Array]
 ) -> list[str]:
-    """Sentences on confidence, classes, accuracy, regions and trust, the most telling one first."""
+    """Sentences on confidence, classes, accuracy, regions and prior strength, the most telling one first."""
     parameters = parameters_of(belief)
     said = _of_density(state, parameters) if parameters is not None else _of_histogram(state, partition, s0)
     if isinstance(partition, ClassRegions):
@@ -41,10 +41,27 @@ def claims_of(
         )
     low, high = interval
     said.append(
-        f"A trust of {state.concentration:g} weighs as much as {state.concentration:g} labelled examples: in nine of "
-        f"ten histograms that agree with it, “{labels[most]}” has between {share(low[most])} and {share(high[most])}."
+        f"{_of_strength(state)}: in nine of ten histograms that agree with it, “{labels[most]}” has between "
+        f"{share(low[most])} and {share(high[most])}."
     )
     return said
+
+
+def _of_strength(state: State) -> str:
+    strength = amount(state.strength)
+    if state.concentration is None and state.num_labels is None:
+        return f"With {strength} labelled examples or more, the belief weighs as much as {strength} of them"
+    return f"A prior strength of {strength} weighs as much as {strength} labelled examples"
+
+
+def amount(value: float) -> str:
+    r"""A number, with spaces that do not break between its thousands.
+
+    Example:
+        >>> amount(300), amount(0.5), amount(1234567)
+        ('300', '0.5', '1\xa0234\xa0567')
+    """
+    return (f"{value:,.0f}" if value == round(value) else f"{value:,.6g}").replace(",", "\N{NO-BREAK SPACE}")
 
 
 def share(value: float) -> str:
@@ -80,16 +97,23 @@ def _of_histogram(state: State, partition: Partition, s0: Array) -> list[str]:
     if top > 1 / state.classes:
         sure = float(s0[ranges[:, 0] == top].sum())
         said.append(f"About {share(sure)} of cases are predicted with more than {100 * top:.4g} % confidence.")
-    if not isinstance(partition, ConfidenceBins):
+    counted = state.basis == "scores"
+    if counted and state.predicted:
+        said.append(_of_classes(state, np.stack([state.predicted] * 2, -1)))
+    elif not isinstance(partition, ConfidenceBins):
         said.append(_of_classes(state, class_ranges(partition, s0)))
-    if not isinstance(partition, ClassRegions):
+    if counted and state.claimed:
+        said.append(
+            f"If its probabilities mean what they say, the earlier model is right in {share(state.claimed)} of cases."
+        )
+    elif not isinstance(partition, ClassRegions):
         low, high = accuracy_range(partition, s0)
         said.append(
             f"If its probabilities mean what they say, such a classifier is right in {share(low)} to {share(high)} "
             "of cases."
         )
-    if state.source == "scores":
-        said.append(f"This is what {state.rows:,} predictions of the earlier model look like.".replace(",", " "))
+    if counted:
+        said.append(f"This is what {amount(state.rows)} predictions of the earlier model look like.")
     return said
 
 

@@ -22,6 +22,9 @@ LIMIT_SECONDS: Final = 10.0
 START_SECONDS: Final = 120.0
 """What the start of a process may take: it imports torch, perhaps from a cold disk."""
 
+CHECK_SECONDS: Final = 0.5
+"""Between looks at idle processes, to replace one that was killed."""
+
 log = logging.getLogger(__name__)
 
 Target = Callable[..., dict[str, Any]]
@@ -32,7 +35,7 @@ class UnavailableError(RuntimeError):
 
 
 class Workers:
-    """A few processes that call one function; each is replaced when it takes too long or dies.
+    """A few processes that call one function; each is replaced at once when it takes too long or dies, idle or not.
 
     Args:
         target: A function of a module, which can be imported by its name.
@@ -42,23 +45,48 @@ class Workers:
 
     def __init__(self, target: Target, *, count: int = NUM_WORKERS, limit: float = LIMIT_SECONDS) -> None:
         self.limit = limit
-        self.closed = False
+        self.closing = threading.Event()
         self.all = [_Worker(target) for _ in range(count)]
         self.free: queue.Queue[_Worker] = queue.Queue()
         for worker in self.all:
             self.free.put(worker)
         self.starters: list[threading.Thread] = []
+        self.guard = threading.Thread(target=self._replace_killed, daemon=True)
 
     def start(self) -> None:
-        """Start all processes in the background, so that the first question need not wait for it."""
+        """Start all processes in the background, so that the first question need not wait for it, and watch them."""
+        for _ in self.all:
+            self._start(self.free.get())
+        self.guard.start()
+
+    def _start(self, worker: "_Worker") -> None:
+        """Start a borrowed worker in the background, and give it back."""
 
         def start_one() -> None:
-            with contextlib.suppress(UnavailableError):
-                self._borrowed(_Worker.ensure_started)
+            try:
+                if not self.closing.is_set():
+                    worker.ensure_started()
+            except UnavailableError:
+                log.debug("a process did not start", exc_info=True)
+            finally:
+                self.free.put(worker)
 
-        self.starters = [threading.Thread(target=start_one, daemon=True) for _ in self.all]
-        for starter in self.starters:
-            starter.start()
+        starter = threading.Thread(target=start_one, daemon=True)
+        self.starters = [*(each for each in self.starters if each.is_alive()), starter]
+        starter.start()
+
+    def _replace_killed(self) -> None:
+        """Look after idle processes until the end; one that does not even start is left to the next question."""
+        while not self.closing.wait(CHECK_SECONDS):
+            for _ in self.all:
+                try:
+                    worker = self.free.get_nowait()
+                except queue.Empty:
+                    break
+                if worker.was_killed:
+                    self._start(worker)
+                else:
+                    self.free.put(worker)
 
     def call(self, *arguments: Any) -> dict[str, Any]:
         """The function's answer.
@@ -67,29 +95,26 @@ class Workers:
             RefusedError: What the function refused.
             UnavailableError: If it took too long, failed, or all processes stay busy.
         """
-
-        def ask(worker: "_Worker") -> dict[str, Any]:
-            return worker.call(arguments, self.limit)
-
-        found: dict[str, Any] = self._borrowed(ask)
-        return found
-
-    def _borrowed(self, use: Callable[["_Worker"], Any]) -> Any:
         starting = any(each.is_alive() for each in self.starters)
         try:
             worker = self.free.get(timeout=START_SECONDS if starting else self.limit)
         except queue.Empty:
             raise UnavailableError("Others are computing: try again in a few seconds.") from None
         try:
-            if self.closed:
+            if self.closing.is_set():
                 raise UnavailableError("The server is stopping.")
-            return use(worker)
+            return worker.call(arguments, self.limit)
         finally:
-            self.free.put(worker)
+            if worker.process is None:  # it was stopped, or has died
+                self._start(worker)
+            else:
+                self.free.put(worker)
 
     def close(self) -> None:
         """End all processes; a call that waits for one is told that it has ended, and tidies up after it."""
-        self.closed = True
+        self.closing.set()
+        if self.guard.is_alive():
+            self.guard.join()
         for worker in self.all:
             worker.kill()
         for starter in self.starters:
@@ -104,6 +129,11 @@ class _Worker:
         self.target = target
         self.process: BaseProcess | None = None
         self.pipe: Connection | None = None
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether the process was started and has ended; only for the thread that has borrowed the worker."""
+        return self.process is not None and not self.process.is_alive()
 
     def ensure_started(self) -> Connection:
         if self.pipe is not None and self.process is not None and self.process.is_alive():

@@ -1,7 +1,7 @@
 """What is asked of training on a table: the method, its numbers, and what is believed about the task."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,7 +19,8 @@ class Settings:
     Attributes:
         target: Column with the labels.
         accuracy: How accurate anyone can be, if that is known.
-        class_fractions: Fraction of each class, ``"0.7,0.3"`` in the order of the classes or ``"yes=0.3,no=0.7"``.
+        class_fractions: Fraction of each class: ``"0.7,0.3"`` in the order of the classes, ``"yes=0.3,no=0.7"``, or by
+            name, which leaves no doubt whatever the names.
         concentration: Strength of the belief, in pseudo-observations; if not given, the number of training rows, but no
             more than 1000 of a belief about them.
         overrule_labels: Keep a concentration above the number of training rows.
@@ -39,7 +40,7 @@ class Settings:
 
     target: str
     accuracy: float | None = None
-    class_fractions: str | None = None
+    class_fractions: str | Mapping[str, float] | None = None
     concentration: float | None = None
     overrule_labels: bool = False
     method: str | None = None
@@ -124,16 +125,14 @@ def belief_of(
         num_train: Number of training rows, from which the trust in the belief follows unless stated.
         about: What it is about, in words, if not the training rows.
     """
-    stated = None if settings.class_fractions is None else parse_fractions(settings.class_fractions, classes)
-    fractions = list(shares) if stated is None else stated
+    stated = settings.class_fractions is not None
+    fractions = list(shares) if settings.class_fractions is None else order_fractions(settings.class_fractions, classes)
     concentration = trust_for(num_train, elsewhere=about is not None)
     if settings.concentration is not None:
         concentration = settings.concentration if settings.overrule_labels else min(settings.concentration, num_train)
-    source = "as in the training rows" if stated is None else "as stated"
+    source = "as stated" if stated else "as in the training rows"
     words = f"{_fractions_in_words(classes, fractions)} ({source})"
-    summaries = summaries_for(
-        fractions, stated=stated is not None, accuracy=settings.accuracy, concentration=concentration
-    )
+    summaries = summaries_for(fractions, stated=stated, accuracy=settings.accuracy, concentration=concentration)
     about = about or "all cases"
     if settings.accuracy is None:
         return summaries, f"Of {about}, {words}."
@@ -159,8 +158,48 @@ def below_guessing(settings: Settings, classes: Sequence[str], *, shares: Sequen
         classes: Their names.
         shares: Share of each class in the training rows, which stand in for fractions that are not stated.
     """
-    fractions = list(shares) if settings.class_fractions is None else parse_fractions(settings.class_fractions, classes)
+    fractions = list(shares) if settings.class_fractions is None else order_fractions(settings.class_fractions, classes)
     return "" if settings.accuracy is None else methods.below_guessing(settings.accuracy, fractions, classes)
+
+
+def read_named_fractions(given: Sequence[str]) -> dict[str, float]:
+    """Class fractions by name from texts such as ``"yes=0.3"``; the name is everything before the last ``=``.
+
+    Example:
+        >>> read_named_fractions(["a,b=0.3", "c=d=0.7"])
+        {'a,b': 0.3, 'c=d': 0.7}
+    """
+    found: dict[str, float] = {}
+    for text in given:
+        name, _, value = text.rpartition("=")
+        number = _number_or_none(value)
+        if not name or number is None:
+            raise ValueError(f"`--class-fraction` must be a class and a number such as yes=0.3, but got {text!r}")
+        if name in found:
+            raise ValueError(f"`--class-fraction` must name every class once, but {name!r} is there twice")
+        found[name] = number
+    return found
+
+
+def order_fractions(given: str | Mapping[str, float], classes: Sequence[str]) -> list[float]:
+    """Class fractions in the order of the classes, from either form of the option.
+
+    Example:
+        >>> order_fractions({"b,x": 0.8, "a,y": 0.2}, ["a,y", "b,x"])
+        [0.2, 0.8]
+    """
+    if isinstance(given, str):
+        return parse_fractions(given, classes)
+    _check_names("--class-fraction", given, classes)
+    return list(checks.simplex("--class-fraction", [given[name] for name in classes]))
+
+
+def _check_names(option: str, given: Mapping[str, float], classes: Sequence[str]) -> None:
+    for name in given:
+        if name not in classes:
+            raise ValueError(f"`{option}` names {name!r}, which is no class: {nearest(name, classes)}")
+    if missing := [name for name in classes if name not in given]:
+        raise ValueError(f"`{option}` must name every class, but {listed(missing)} is missing")
 
 
 def parse_fractions(text: str, classes: Sequence[str]) -> list[float]:
@@ -174,11 +213,7 @@ def parse_fractions(text: str, classes: Sequence[str]) -> list[float]:
     named = [part.rpartition("=") for part in parts]
     if any(sign for _, sign, _ in named):
         given = {name.strip(): _number(value) for name, _, value in named}
-        for name in given:
-            if name not in classes:
-                raise ValueError(f"`--class-fractions` names {name!r}, which is no class: {nearest(name, classes)}")
-        if missing := [name for name in classes if name not in given]:
-            raise ValueError(f"`--class-fractions` must name every class, but {listed(missing)} is missing")
+        _check_names("--class-fractions", given, classes)
         if len(given) < len(parts):
             raise ValueError(f"`--class-fractions` must name every class once, but got {text!r}")
         values = [given[name] for name in classes]
@@ -193,12 +228,17 @@ def parse_fractions(text: str, classes: Sequence[str]) -> list[float]:
 
 
 def _number(text: str) -> float:
+    number = _number_or_none(text)
+    if number is None:
+        raise ValueError(f"`--class-fractions` must be numbers such as 0.7,0.3 or no=0.7,yes=0.3, but {text!r} is none")
+    return number
+
+
+def _number_or_none(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(
-            f"`--class-fractions` must be numbers such as 0.7,0.3 or no=0.7,yes=0.3, but {text!r} is none"
-        ) from None
+        return None
 
 
 def _fractions_in_words(names: Sequence[str], fractions: Sequence[float]) -> str:

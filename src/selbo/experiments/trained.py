@@ -157,6 +157,8 @@ def _can_go_on(folder: Path, *, overwrite: bool) -> bool:
 def _shown(value: Any) -> str:
     if isinstance(value, list):
         return ",".join(map(str, value)) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={each}" for name, each in value.items())
     return "none" if value is None else str(value)
 
 

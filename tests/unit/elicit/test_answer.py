@@ -119,7 +119,32 @@ def test_claims_of_two_numbers() -> None:
     assert f"{100 * open_share:.1f} % are left open" in found
     assert "“healthy” in 80 % and “ill” in 20 % of cases" in found
     assert "right in 90 % of cases" in found
-    assert "A trust of 500 weighs as much as 500 labelled examples" in found
+    assert "A prior strength of 500 weighs as much as 500 labelled examples" in found
+
+
+def test_claims_of_the_strength_follow_the_number_of_labels() -> None:
+    assert "A prior strength of 70 weighs as much as 70 labelled examples" in plain(shown(num_labels=70)["claims"])
+    assert "A prior strength of 1 000 weighs" in plain(shown(num_labels=70_000)["claims"])
+    assert "With 1 000 labelled examples or more, the belief weighs as much as 1 000" in plain(shown()["claims"])
+    few, many = shown(num_labels=20), shown(num_labels=2000)
+    assert few["s0"] == many["s0"]
+    assert few["high"][0] - few["low"][0] > 3 * (many["high"][0] - many["low"][0])
+
+
+def test_claims_of_counted_scores_are_exact() -> None:
+    """Regions leave open what is predicted in them; the scores themselves do not."""
+    state = {"source": "scores", "masses": [0.2, 0.7, 0.1], "rows": 1234, "regions": "edges", "edges": [0.3, 0.8]}
+    counted = {"claimed": 0.71, "predicted": [0.415, 0.585], "accuracy": 0.7, "fractions": [0.4, 0.6]}
+    found = plain(shown(**state, **counted)["claims"])
+    assert "It predicts “class 0” in 42 % and “class 1” in 58 % of cases." in found
+    assert "the earlier model is right in 71 % of cases" in found
+    assert " to " not in found.split("fullest")[0]
+    assert "This is what 1 234 predictions of the earlier model look like." in found
+    assert shown(**state, **counted)["warnings"] == []
+    other = plain(shown(**state, **{**counted, "fractions": [0.6, 0.4]})["warnings"])
+    assert "This histogram predicts “class 1” in 58.5 % of cases, but its share is 40 %." in other
+    older = plain(shown(**state)["claims"])  # a link from before these were in it
+    assert "“class 0” in 20 to 90 % and “class 1” in 10 to 80 % of cases" in older
 
 
 def test_claims_of_many_classes() -> None:

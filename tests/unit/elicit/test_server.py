@@ -150,6 +150,25 @@ def test_two_users_at_once_do_not_see_each_other(server: Server) -> None:
             assert answers[10 * user + i] == answer("belief", {"accuracy": 0.6 + 0.03 * user + 0.001 * i})["s0"]
 
 
+def test_many_clients_that_come_at_once_are_all_answered() -> None:
+    """All connect before the first is accepted: none is turned away, and none has to try again."""
+    found = Server(workers=InThisProcess())
+    head = f"GET /icon.svg HTTP/1.1\r\nHost: 127.0.0.1:{found.server_port}\r\nConnection: close\r\n\r\n"
+    clients = [socket.create_connection(("127.0.0.1", found.server_port), timeout=10) for _ in range(100)]
+    thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        for client in clients:
+            client.sendall(head.encode())
+        assert {client.recv(15) for client in clients} == {b"HTTP/1.1 200 OK"}
+    finally:
+        for client in clients:
+            client.close()
+        found.shutdown()
+        thread.join()
+        found.close()
+
+
 # --- bad input ---
 
 

@@ -36,6 +36,7 @@ def test_everything_said_is_read() -> None:
         "heights": [1, 2, 3],
         "regions": "classes",
         "bins": 7,
+        "num_labels": 80,
         "concentration": 50,
         "seed": 4,
     }
@@ -43,6 +44,7 @@ def test_everything_said_is_read() -> None:
     assert state.labels == ["a", "class 1", SCRIPT]  # text, which nobody interprets
     assert state.shares == (0.6, 0.3, 0.1)
     assert (state.concentration, state.seed, state.heights) == (50.0, 4, (1.0, 2.0, 3.0))
+    assert (state.num_labels, state.basis) == (80, "draw")
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,8 @@ def test_everything_said_is_read() -> None:
         ({"source": "draw", "heights": [1e308, 1e308]}, "heights", "the highest must lie"),
         ({"fractions": [1.0, 0.0]}, "fractions", "above 0 %"),
         ({"fractions": [1.0]}, "fractions", "2 classes, but 1 class shares"),
-        ({"fractions": [None, 0.5]}, "fractions", "each must be a number, but is None"),
+        ({"fractions": [None, 1.0]}, "fractions", "nothing is left for 1 of them: lower the others, or scale"),
+        ({"fractions": ["x", 0.5]}, "fractions", "each must be a number, but is 'x'"),
         ({"fractions": "0.5,0.5"}, "fractions", "must be a list of numbers"),
         ({"names": ["a"]}, "names", "2 classes, but 1 names"),
         ({"names": ["a", "a "]}, "names", "'a' is there twice"),
@@ -84,8 +87,14 @@ def test_everything_said_is_read() -> None:
         ({"regions": "edges", "edges": [i / 60 for i in range(1, 60)]}, "edges", "at most 50, but there are 59"),
         ({"regions": "shells", "edges": [0.4]}, "edges", "thresholds .* 0.5, or the shells would overlap"),
         ({"classes": 4, "regions": "confidence", "edges": [0.2]}, "edges", "0.25, which no largest probability"),
-        ({"concentration": 0}, "concentration", "trust must lie between"),
-        ({"concentration": None}, "concentration", "trust must be a number"),
+        ({"concentration": 0}, "concentration", "prior strength must lie between"),
+        ({"concentration": "much"}, "concentration", "prior strength must be a number"),
+        ({"num_labels": 0}, "labels", "number of labelled examples must lie between 1 and"),
+        ({"num_labels": 1.5}, "labels", "number of labelled examples must be a whole number"),
+        ({"num_labels": "many"}, "labels", "number of labelled examples must be a number"),
+        ({"predicted": [0.5, 0.6]}, "file", "one per class and sum to 1"),
+        ({"predicted": [1.5, -0.5]}, "file", "one per class and sum to 1"),
+        ({"predicted": [1.0]}, "file", "one per class and sum to 1"),
         ({"source": "draw", "heights": [-1, 2]}, "heights", "must not be negative"),
         ({"source": "draw", "heights": [0, 0]}, "heights", "the highest must lie between 0 and 1e"),
         ({"masses": [0.5, 0.6]}, "file", "sum to 1"),
@@ -132,15 +141,16 @@ def test_a_drawn_histogram_is_normalised_and_nowhere_empty() -> None:
     torch.testing.assert_close(torch.tensor(belief.values), torch.tensor([0.06, 60.0, 40.0]) / 100.06)
 
 
-def test_nothing_drawn_begins_with_the_two_numbers() -> None:
-    state = read_state({"source": "draw", "accuracy": 0.8})
+@pytest.mark.parametrize("source", ["draw", "scores"])
+def test_nothing_drawn_or_counted_yet_begins_with_the_two_numbers(source: str) -> None:
+    state = read_state({"source": source, "accuracy": 0.8})
+    assert state.basis == "expect"
     assert repr(belief_of(state, partition_of(state))) == repr(expect(0.8))
 
 
 @pytest.mark.parametrize(
     ("given", "field", "message"),
     [
-        ({"source": "scores"}, "file", "Choose a CSV file"),
         ({"source": "scores", "masses": [0.5, 0.5]}, "file", "regions have changed"),
         ({"source": "draw", "heights": [1, 2]}, "heights", "drawn for 2 regions, but there are 10"),
     ],

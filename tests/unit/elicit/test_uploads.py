@@ -208,7 +208,7 @@ def test_masses_are_those_of_the_library() -> None:
     assert found["masses"] == Empirical(torch.from_numpy(PROBS).log()).masses(CornerShells(3)).tolist()
     assert found["rows"] == 3
     assert found["claimed"] == pytest.approx((0.5 + 1 + 0.8) / 3)
-    assert found["fractions"] == pytest.approx([1 / 3, 1 / 3, 1 / 3])
+    assert found["predicted"] == pytest.approx([1 / 3, 1 / 3, 1 / 3])
 
 
 def test_counted_scores_are_a_state_that_can_be_shown() -> None:
@@ -216,6 +216,9 @@ def test_counted_scores_are_a_state_that_can_be_shown() -> None:
 
     state = {"classes": 2, "regions": "equal", "bins": 4, "source": "scores"}
     found = count_scores(b"0.1\n0.2\n0.3\n0.9", read_state(state))
-    shown = answer("belief", {**state, "masses": found["masses"], "rows": 4, "claimed": found["claimed"]})
+    counted = {key: found[key] for key in ("masses", "rows", "claimed", "predicted")}
+    shown = answer("belief", {**state, **counted})
     assert shown["s0"] == pytest.approx([2.5 / 6, 1.5 / 6, 0.5 / 6, 1.5 / 6])
-    assert any("4 predictions of the earlier model" in claim for claim in shown["claims"])
+    said = " ".join(shown["claims"]).replace("\N{NO-BREAK SPACE}", " ")
+    assert "4 predictions of the earlier model" in said
+    assert "“class 0” in 75 % and “class 1” in 25 % of cases" in said

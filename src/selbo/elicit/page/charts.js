@@ -41,8 +41,12 @@ function ticksUpTo(value) {
 
 // --- bars ---
 
+export function isHistogram({ axis, s0 }) {
+  return axis.labels.length === s0.length + 1; // bars side by side, with edges between them
+}
+
 export function bars(holder, answer) {
-  const edges = answer.axis.labels.length === answer.s0.length + 1;
+  const edges = isHistogram(answer);
   holder.classList.toggle("tall", !edges && answer.s0.length > 24);
   const label = `Bar chart of the summary: ${answer.labels.slice(0, 30).map((name, r) => `${name} ${percent(answer.s0[r])}`).join(", ")}`;
   if (edges) columns(holder, answer, label);

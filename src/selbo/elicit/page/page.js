@@ -1,8 +1,13 @@
-// The page: reads what is entered, asks the server what it means, shows the answer. The state lives in the address.
+// The page: reads what is entered, asks the server what it means, shows the answer. A link has all of it in its address. The
+// tab remembers what an address does not have, such as names of classes that are gone or a number that is wrong, so that
+// neither a reload nor Back loses anything.
 
-import { bars, draws, percent, picture } from "/charts.js";
+import { bars, draws, isHistogram, percent, picture } from "/charts.js";
 
-const PAUSE = 120; // milliseconds of rest before the server is asked
+const PAUSE = 60; // milliseconds between questions: a slider that is dragged is followed
+const PATIENCE = 2000; // milliseconds after which a question is given up for a newer one
+const SMALLEST_DRAWN = 1e-3; // share of the highest bar that a bar at zero counts as, see state.py
+const SCORES = ["equal", "unequal", "edges"]; // regions of two classes
 const HINTS = {
   equal: "Equal widths, from 0 to 1.",
   unequal: "Edges at .01, .05, .1, .9, .95 and .99: for tasks where most cases are clear.",
@@ -11,58 +16,154 @@ const HINTS = {
   classes: "How often each class is predicted, however surely.",
   confidence: "The largest probability, whatever the class: for very many classes.",
 };
+const LABELS_HINT = "The belief weighs as much as they do, and at most as 1000 of them. If you leave this empty, selbo counts them when it trains.";
 
 const $ = (id) => document.getElementById(id);
 const output = $("output");
-let state = read(location.hash);
+let visit = history.state?.visit; // names what the tab remembers; entries of the history that only jump on the page share it
+let entered = { ...read(location.hash), ...remembered() };
 let shown = null; // the last answer
 let file = null; // the scores, as long as this page is open
-let question = null;
-let timer = 0;
+let question = null; // that waits for an answer
+let asked = 0; // when it began
+let asking = false;
+let changed = false;
+let link = location.hash; // of the last state that was right
 
-// --- state and address ---
+// --- what is entered, and its address ---
 
 function read(hash) {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
   const number = (key, otherwise) => (given.has(key) ? Number(given.get(key)) : otherwise);
   const list = (key) => (given.get(key) ? given.get(key).split(",").map(Number) : []);
-  return {
-    classes: number("k", 2),
-    names: given.getAll("name"),
+  const classes = number("k", 2);
+  const regions = given.get("regions") ?? (classes > 2 ? "shells" : "equal");
+  const found = {
+    classes,
+    names: given.getAll("name"), // of more classes than there are, if there were more
+    equal: !given.has("shares"),
+    shares: list("shares"), // null where none is stated
+    pasted: "",
     accuracy: number("accuracy", 0.9),
-    fractions: given.has("shares") ? list("shares") : null,
+    labels: number("labels", null),
+    concentration: number("trust", null), // by the number of labels if null
     source: given.get("from") ?? "expect",
-    heights: list("heights"),
-    masses: list("masses"),
-    rows: number("rows", 0),
-    claimed: number("claimed", 0),
-    regions: given.get("regions") ?? (number("k", 2) > 2 ? "shells" : "equal"),
+    drawn: {}, // heights, by layout
+    counted: {}, // answers to an upload, by layout
+    file: "",
+    regions,
+    chosen: given.has("regions") ? { [kind(classes)]: regions } : {}, // regions for two classes, and for more
     bins: number("bins", 10),
-    edges: list("edges"),
-    concentration: number("trust", 1000),
+    edges: { [regions]: list("edges").join(", ") }, // text, by regions
     seed: number("seed", 0),
+  };
+  if (given.has("heights")) found.drawn[layout(found)] = list("heights");
+  if (given.has("masses"))
+    found.counted[layout(found)] = { masses: list("masses"), rows: number("rows", 0), claimed: number("claimed", 0), predicted: list("predicted") };
+  return found;
+}
+
+function kind(classes) {
+  return classes === 2 ? "two" : "more";
+}
+
+function edgesOf({ edges, regions }) {
+  return (edges[regions] ?? "").split(/[\s,;]+/).filter(Boolean).map(Number);
+}
+
+function layout(given = entered) {
+  return [given.classes, given.regions, given.regions === "equal" ? given.bins : "", edgesOf(given)].join(" ");
+}
+
+function isCount(classes) {
+  return Number.isInteger(classes) && classes >= 2 && classes <= Number($("classes").max);
+}
+
+function statedShares() {
+  return Array.from({ length: isCount(entered.classes) ? entered.classes : 0 }, (_, k) => entered.shares[k] ?? null);
+}
+
+function shares() {
+  const stated = statedShares();
+  const open = stated.filter((share) => share === null).length;
+  const rest = 1 - stated.reduce((sum, share) => sum + share, 0);
+  return stated.map((share) => share ?? (rest > 1e-9 ? rounded(rest / open) : null)); // equal parts of what is left
+}
+
+function state() {
+  const { classes, accuracy, source, regions, bins, concentration, seed } = entered;
+  const counted = (source === "scores" && entered.counted[layout()]) || {};
+  return {
+    classes,
+    names: statedShares().map((_, k) => entered.names[k] ?? ""),
+    accuracy,
+    fractions: entered.equal ? null : shares(),
+    source,
+    heights: (source === "draw" && entered.drawn[layout()]) || [],
+    ...counted,
+    regions,
+    bins,
+    edges: edgesOf(entered),
+    num_labels: entered.labels,
+    concentration,
+    seed,
   };
 }
 
 function address() {
+  const { names, fractions, heights, masses = [], rows, claimed, predicted = [], edges } = state();
   const said = new URLSearchParams();
-  said.set("k", state.classes);
-  for (const name of state.names.some(Boolean) ? state.names : []) said.append("name", name);
-  said.set("accuracy", state.accuracy);
-  if (state.fractions) said.set("shares", state.fractions.join(","));
-  if (state.source !== "expect") said.set("from", state.source);
-  if (state.source === "draw" && state.heights.length) said.set("heights", state.heights.join(","));
-  if (state.source === "scores" && state.masses.length) {
-    said.set("masses", state.masses.join(","));
-    said.set("rows", state.rows);
-    said.set("claimed", state.claimed);
+  said.set("k", entered.classes);
+  for (const name of names.some(Boolean) ? names : []) said.append("name", name);
+  said.set("accuracy", entered.accuracy);
+  if (fractions) said.set("shares", fractions.join(","));
+  if (entered.labels !== null) said.set("labels", entered.labels);
+  if (entered.source !== "expect") said.set("from", entered.source);
+  if (heights.length) said.set("heights", heights.join(","));
+  if (masses.length) {
+    said.set("masses", masses.join(","));
+    said.set("rows", rows);
+    said.set("claimed", claimed);
+    if (predicted.length) said.set("predicted", predicted.join(","));
   }
-  said.set("regions", state.regions);
-  if (state.regions === "equal") said.set("bins", state.bins);
-  if (state.edges.length) said.set("edges", state.edges.join(","));
-  said.set("trust", state.concentration);
-  if (state.seed) said.set("seed", state.seed);
+  said.set("regions", entered.regions);
+  if (entered.regions === "equal") said.set("bins", entered.bins);
+  if (edges.length) said.set("edges", edges.join(","));
+  if (entered.concentration !== null) said.set("trust", entered.concentration);
+  if (entered.seed) said.set("seed", entered.seed);
   return `#${said}`.replaceAll("%2C", ",");
+}
+
+// --- what the tab remembers ---
+
+function remembered() {
+  try {
+    return JSON.parse(sessionStorage.getItem(visit ?? ""));
+  } catch {
+    return null; // the browser remembers nothing: the address does
+  }
+}
+
+function remember() {
+  visit ??= `${Date.now()} ${Math.random()}`;
+  try {
+    if (history.state?.visit !== visit || location.hash !== link) history.replaceState({ visit }, "", link || location.href);
+    sessionStorage.setItem(visit, JSON.stringify(entered));
+  } catch {
+    return; // the browser forbids it, or the address changes too often for it
+  }
+}
+
+function arrive() {
+  if (history.state?.visit === visit) return remember(); // Back from a jump on this page: nothing has changed
+  if (!history.state?.visit && !location.hash.includes("=")) return remember(); // a place on this page, and no state
+  visit = history.state?.visit;
+  link = location.hash;
+  entered = { ...read(location.hash), ...remembered() };
+  file = null;
+  $("file").value = "";
+  unfold();
+  change();
 }
 
 // --- asking ---
@@ -80,40 +181,58 @@ async function ask(path, body, type, signal) {
   return content;
 }
 
-function change(update, { recount = false } = {}) {
-  Object.assign(state, update);
-  if (recount) Object.assign(state, { heights: [], masses: [], rows: 0, claimed: 0 });
+function change(update) {
+  Object.assign(entered, update);
+  remember();
   fill();
-  clearTimeout(timer);
   output.setAttribute("aria-busy", "true");
-  timer = setTimeout(refresh, PAUSE);
+  changed = true;
+  if (!asking) keepUp();
+  else if (performance.now() - asked > PATIENCE) question?.abort();
 }
 
-async function refresh() {
-  question?.abort();
-  const mine = (question = new AbortController());
-  try {
-    if (state.source === "scores" && file && !state.masses.length) await count(mine.signal);
-    const answer = await ask("/api/belief", JSON.stringify(state), "application/json", mine.signal);
-    if (mine !== question) return;
-    shown = answer;
-    problems();
-    show();
-    history.replaceState(null, "", address());
-    $("link").value = location.href;
-  } catch (error) {
-    if (error.name === "AbortError" || mine !== question) return;
-    problems(error);
+async function keepUp() {
+  asking = true;
+  while (changed) {
+    await new Promise((resolve) => setTimeout(resolve, PAUSE));
+    changed = false;
+    await refresh();
   }
+  asking = false;
   output.setAttribute("aria-busy", "false");
 }
 
+async function refresh() {
+  question = new AbortController();
+  asked = performance.now();
+  try {
+    if (entered.source === "scores" && !entered.counted[layout()]) await count(question.signal);
+    const answer = await ask("/api/belief", JSON.stringify(state()), "application/json", question.signal);
+    shown = answer;
+    problems();
+    show();
+    if (changed) return;
+    link = address();
+    remember();
+    $("link").value = new URL(link, location.href).href;
+  } catch (error) {
+    if (error.name !== "AbortError" && !changed) problems(error);
+  }
+}
+
 async function count(signal) {
+  if (!file && entered.file)
+    throw { message: `${entered.file} was counted in other regions or classes: choose those again, or the file.`, field: "file" };
+  if (!file) return;
   const most = Number($("file").dataset.most);
   if (file.size > most) throw { message: `The file has ${Math.round(file.size / 2 ** 20)} MB, but at most ${most / 2 ** 20} MB are taken: a sample of the rows is enough.`, field: "file" };
-  const asked = JSON.stringify({ classes: state.classes, regions: state.regions, bins: state.bins, edges: state.edges });
-  const { masses, rows, claimed } = await ask(`/api/scores?state=${encodeURIComponent(asked)}`, file, "text/csv", signal);
-  Object.assign(state, { masses, rows, claimed });
+  const [place, { classes, regions, bins, edges }] = [layout(), state()];
+  const [given, counting] = [JSON.stringify({ classes, regions, bins, edges }), file];
+  const { masses, rows, claimed, predicted } = await ask(`/api/scores?state=${encodeURIComponent(given)}`, file, "text/csv", signal);
+  if (file !== counting) return; // another one was chosen meanwhile
+  entered.counted[place] = { masses, rows, claimed, predicted };
+  entered.file = file.name;
+  remember();
   fill();
 }
 
@@ -131,7 +250,8 @@ function problems(error) {
   if (error) $(error.field)?.setAttribute("aria-invalid", "true");
   if (error?.field === "fractions") for (const box of shareBoxes()) box.setAttribute("aria-invalid", "true");
   if (error?.field === "names") for (const box of nameBoxes()) box.setAttribute("aria-invalid", "true");
-  $("rescale").hidden = !(error?.field === "fractions" && state.fractions?.every((share) => share > 0));
+  if (error?.field === "concentration") $("advanced").open = true;
+  $("rescale").hidden = !(error?.field === "fractions" && !entered.equal && statedShares().every((share) => share === null || share > 0));
 }
 
 // --- showing the answer ---
@@ -162,6 +282,7 @@ function show() {
     place.querySelector("button").disabled = !text;
   }
   fillPad();
+  fillStrength();
   $("edges").placeholder = shown.levels.join(", ");
 }
 
@@ -188,48 +309,63 @@ function drawCharts() {
 const shareBoxes = () => [...document.querySelectorAll("#class-rows input[type=number]")];
 const nameBoxes = () => [...document.querySelectorAll("#class-rows input[type=text]")];
 const rounded = (value, digits = 12) => Number(Number(value).toPrecision(digits));
+const inPercent = (value) => (value === null ? null : rounded(100 * value));
 const asShare = (value) => rounded(100 * value, 5);
 
 function set(control, given) {
-  const value = Number.isNaN(given) ? "" : given;
+  const value = Number.isNaN(given) ? "" : (given ?? "");
   if (control !== document.activeElement && control.value !== String(value)) control.value = value;
 }
 
 function fill() {
-  set($("classes"), state.classes);
+  set($("classes"), entered.classes);
   fillClasses();
-  $("equal").checked = !state.fractions;
-  set($("accuracy"), rounded(100 * state.accuracy));
-  $("accuracy-range").min = Math.ceil(1000 / state.classes + 0.5) / 10;
+  $("equal").checked = entered.equal;
+  set($("counts"), entered.pasted);
+  set($("accuracy"), inPercent(entered.accuracy));
+  if (isCount(entered.classes)) $("accuracy-range").min = Math.ceil(1000 / entered.classes + 0.5) / 10;
   $("accuracy-range").max = 99.9;
-  set($("accuracy-range"), rounded(100 * state.accuracy));
-  for (const choice of document.querySelectorAll("[name=source]")) choice.checked = choice.value === state.source;
-  $("scores-panel").hidden = state.source !== "scores";
-  $("file-said").textContent = state.rows && state.masses.length ? `${state.rows} predictions counted${file ? ` in ${file.name}` : ""}.` : "";
-  $("draw-panel").hidden = state.source !== "draw";
-  for (const option of $("regions").options) option.hidden = option.disabled = "two" in option.dataset && state.classes > 2;
-  $("regions").value = state.regions;
-  $("regions-hint").textContent = HINTS[state.regions] ?? "";
-  $("bins-panel").hidden = state.regions !== "equal";
-  set($("bins"), state.bins);
-  $("edges-panel").hidden = !["edges", "shells", "confidence"].includes(state.regions);
-  $("edges-label").textContent = state.regions === "shells" ? "Thresholds, from 0.5 on" : "Edges, from left to right";
-  set($("edges"), state.edges.join(", "));
-  set($("concentration"), state.concentration);
-  set($("concentration-range"), Math.round(10 * Math.log10(Math.max(1, state.concentration))));
+  set($("accuracy-range"), inPercent(entered.accuracy));
+  set($("labels"), entered.labels);
+  fillStrength();
+  for (const choice of document.querySelectorAll("[name=source]")) choice.checked = choice.value === entered.source;
+  $("scores-panel").hidden = entered.source !== "scores";
+  const counted = entered.counted[layout()];
+  $("file-said").textContent = counted
+    ? `${counted.rows} predictions counted${entered.file ? ` in ${entered.file}` : ""}.`
+    : file || entered.file ? "" : "No file yet: until you choose one, the belief is that of accuracy and shares.";
+  $("draw-panel").hidden = entered.source !== "draw";
+  for (const option of $("regions").options) option.hidden = option.disabled = SCORES.includes(option.value) && entered.classes > 2;
+  $("regions").value = entered.regions;
+  $("regions-hint").textContent = HINTS[entered.regions] ?? "";
+  $("bins-panel").hidden = entered.regions !== "equal";
+  set($("bins"), entered.bins);
+  $("edges-panel").hidden = !["edges", "shells", "confidence"].includes(entered.regions);
+  $("edges-label").textContent = entered.regions === "shells" ? "Thresholds, from 0.5 on" : "Edges, from left to right";
+  set($("edges"), entered.edges[entered.regions]);
+}
+
+function fillStrength() {
+  const strength = entered.concentration ?? shown?.strength;
+  set($("concentration"), entered.concentration);
+  $("concentration").placeholder = strength ?? "";
+  if (strength) set($("concentration-range"), Math.round(10 * Math.log10(Math.max(1, strength))));
+  $("by-labels").hidden = entered.concentration === null;
+  $("labels-hint").textContent = entered.concentration === null ? LABELS_HINT : "The belief weighs as much as stated below.";
 }
 
 function fillClasses() {
   const holder = $("class-rows");
-  const wanted = Math.min(Math.max(state.classes || 0, 0), Number($("classes").max));
-  if (nameBoxes().length !== wanted) {
+  if (isCount(entered.classes) && nameBoxes().length !== entered.classes) {
     const titles = ["Name", "Share, %"].map((text) => Object.assign(item("span", text), { className: "title" }));
-    holder.replaceChildren(...titles, ...Array.from({ length: wanted }, (_, k) => classRow(k)).flat());
+    holder.replaceChildren(...titles, ...Array.from({ length: entered.classes }, (_, k) => classRow(k)).flat());
   }
-  nameBoxes().forEach((box, k) => set(box, state.names[k] ?? ""));
+  if (!isCount(entered.classes)) return; // the number is being typed: the rows wait
+  nameBoxes().forEach((box, k) => set(box, entered.names[k]));
+  const [stated, all] = [statedShares(), entered.equal ? [] : shares()];
   shareBoxes().forEach((box, k) => {
-    box.disabled = !state.fractions;
-    set(box, asShare(state.fractions ? state.fractions[k] : 1 / state.classes));
+    box.classList.toggle("derived", entered.equal || stated[k] === null);
+    set(box, entered.equal ? asShare(1 / entered.classes) : all[k] === null ? "" : asShare(all[k]));
   });
 }
 
@@ -237,96 +373,173 @@ function classRow(k) {
   const name = Object.assign(document.createElement("input"), { type: "text", placeholder: `class ${k}`, maxLength: 60 });
   name.setAttribute("aria-label", `Name of class ${k}`);
   name.setAttribute("aria-describedby", "problem-names");
-  name.addEventListener("input", () => change({ names: nameBoxes().map((box) => box.value) }));
+  name.addEventListener("input", () => {
+    entered.names[k] = name.value;
+    change();
+  });
   const share = Object.assign(document.createElement("input"), { type: "number", step: "any", min: 0, max: 100 });
   share.setAttribute("aria-label", `Share of class ${k}, percent`);
-  share.setAttribute("aria-describedby", "problem-fractions");
+  share.setAttribute("aria-describedby", "problem-fractions shares-hint");
   share.addEventListener("input", () => {
-    const fractions = [...state.fractions];
-    fractions[k] = rounded(share.valueAsNumber / 100);
-    if (fractions.length === 2) fractions[1 - k] = rounded(1 - fractions[k]);
-    change({ fractions });
+    const stated = entered.equal || entered.classes === 2 ? [] : [...entered.shares]; // of two classes, one share says both
+    stated[k] = Number.isNaN(share.valueAsNumber) ? null : rounded(share.valueAsNumber / 100);
+    change({ shares: stated, equal: false });
   });
   return [name, share];
 }
 
 // --- drawing by hand ---
 
+const MOVES = { up: ["ArrowLeft", "ArrowRight", "ArrowDown", "ArrowUp"], across: ["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight"] };
+let current = 0; // the bar that Tab goes to
+let brush = null; // the last bar that the pointer drew, and how high
+let reveal = false; // bring the pad into view when it is filled
+
 function padHeights() {
-  return state.heights.length ? state.heights : (shown?.heights ?? []);
+  return entered.drawn[layout()] ?? shown?.heights ?? [];
 }
 
 function fillPad() {
   const pad = $("pad");
-  if (state.source !== "draw") return;
+  if (entered.source !== "draw" || !shown) return;
   const heights = padHeights();
+  const raised = heights.map((height) => Math.max(height, SMALLEST_DRAWN * Math.max(...heights)));
+  const total = raised.reduce((sum, height) => sum + height, 0);
+  const upright = isHistogram(shown);
+  pad.classList.toggle("upright", upright);
+  pad.classList.toggle("narrow", heights.length > 10);
   if (pad.children.length !== heights.length) pad.replaceChildren(...heights.map((_, r) => padBar(r)));
+  current = Math.min(current, heights.length - 1);
   [...pad.children].forEach((bar, r) => {
-    bar.firstChild.style.height = `${heights[r]}%`;
+    const mass = total > 0 ? raised[r] / total : 0;
+    const [name, track, value] = bar.children;
+    name.textContent = name.title = shown.labels[r] ?? "";
+    track.firstChild.style[upright ? "height" : "width"] = `${heights[r]}%`;
+    track.firstChild.style[upright ? "width" : "height"] = "";
+    value.textContent = upright ? percent(mass).replace(" %", "") : percent(mass);
+    bar.tabIndex = r === current ? 0 : -1;
+    bar.setAttribute("aria-label", name.textContent || `Region ${r}`);
+    bar.setAttribute("aria-orientation", upright ? "vertical" : "horizontal");
     bar.setAttribute("aria-valuenow", Math.round(heights[r]));
-    bar.setAttribute("aria-label", shown?.labels[r] ?? `Region ${r}`);
+    bar.setAttribute("aria-valuetext", `${percent(mass)} of predictions`);
+    if (r === current) $("pad-said").textContent = `${name.textContent}: ${percent(mass)} of predictions`;
   });
-  $("pad-first").textContent = shown?.labels[0] ?? "";
-  $("pad-last").textContent = shown?.labels.at(-1) ?? "";
+  const [previous, next, lower, higher] = upright ? ["←", "→", "↓", "↑"] : ["↑", "↓", "←", "→"];
+  $("pad-hint").textContent = `Draw with the pointer. Or press Tab to get here, ${previous} ${next} to choose a bar, ${lower} ${higher} to change it. Only proportions count.`;
+  fillAxis(upright ? shown.axis : { labels: [] });
+  if (reveal) $("draw-panel").scrollIntoView({ block: "nearest" });
+  reveal = false;
+}
+
+function fillAxis({ labels, positions }) {
+  let last = -Infinity;
+  const bars = labels.length - 1;
+  const width = $("pad").clientWidth;
+  $("pad-axis").replaceChildren(
+    ...labels.flatMap((text, i) => {
+      const [x, half] = [(width * positions[i]) / bars, 3.2 * text.length];
+      if (x - half < last + 8) return [];
+      last = x + half;
+      const mark = item("span", text);
+      mark.style.left = `${(100 * positions[i]) / bars}%`;
+      return [mark];
+    }),
+  );
 }
 
 function padBar(r) {
   const bar = document.createElement("div");
-  bar.append(document.createElement("span"));
-  for (const [name, value] of Object.entries({ role: "slider", tabindex: 0, "aria-valuemin": 0, "aria-valuemax": 100, "aria-orientation": "vertical" })) bar.setAttribute(name, value);
+  const [name, track, value] = ["name", "track", "value"].map((part) => Object.assign(document.createElement("span"), { className: part }));
+  track.append(document.createElement("span"));
+  bar.append(name, track, value);
+  for (const [key, each] of Object.entries({ role: "slider", "aria-valuemin": 0, "aria-valuemax": 100 })) bar.setAttribute(key, each);
+  bar.addEventListener("focus", () => {
+    if (r !== current) go(r);
+  });
   bar.addEventListener("keydown", (event) => {
+    const [previous, next, lower, higher] = MOVES[$("pad").classList.contains("upright") ? "up" : "across"];
+    const step = { [previous]: -1, [next]: 1 }[event.key];
     const now = padHeights()[r];
-    const next = { ArrowUp: now + 2, ArrowRight: now + 2, ArrowDown: now - 2, ArrowLeft: now - 2, PageUp: now + 10, PageDown: now - 10, Home: 0, End: 100 }[event.key];
-    if (next === undefined) return;
+    const height = { [lower]: now - 2, [higher]: now + 2, PageDown: now - 10, PageUp: now + 10, Home: 0, End: 100 }[event.key];
+    if (step === undefined && height === undefined) return;
     event.preventDefault();
-    setBar(r, next);
+    if (step) $("pad").children[r + step]?.focus();
+    else setBars([[r, height]]);
   });
   return bar;
 }
 
-function setBar(r, height) {
+function go(r) {
+  current = r;
+  fillPad();
+}
+
+function setBars(given) {
   const heights = [...padHeights()];
-  heights[r] = rounded(Math.min(100, Math.max(0, height)), 4);
-  change({ heights });
+  for (const [r, height] of given) heights[r] = rounded(Math.min(100, Math.max(0, height)), 4);
+  entered.drawn[layout()] = heights;
+  change();
   fillPad();
 }
 
 function paint(event) {
-  const pad = $("pad");
-  const box = pad.getBoundingClientRect();
-  const r = Math.floor(((event.clientX - box.left) / box.width) * pad.children.length);
-  if (r >= 0 && r < pad.children.length) setBar(r, (100 * (box.bottom - event.clientY)) / box.height);
+  const bars = [...$("pad").children];
+  const upright = $("pad").classList.contains("upright");
+  const [along, first, last] = upright ? [event.clientX, "left", "right"] : [event.clientY, "top", "bottom"];
+  const r = bars.findIndex((bar) => along >= bar.getBoundingClientRect()[first] && along <= bar.getBoundingClientRect()[last]);
+  if (r < 0) return;
+  const box = bars[r].querySelector(".track").getBoundingClientRect();
+  const height = 100 * (upright ? (box.bottom - event.clientY) / box.height : (event.clientX - box.left) / box.width);
+  const from = brush ?? [r, height];
+  const count = Math.abs(r - from[0]);
+  const passed = Array.from({ length: count }, (_, i) => [from[0] + ((i + 1) * (r - from[0])) / count, from[1] + ((i + 1) * (height - from[1])) / count]);
+  current = r;
+  setBars(count ? passed : [[r, height]]); // a pointer that moves fast skips bars
+  brush = [r, height];
 }
 
 $("pad").addEventListener("pointerdown", (event) => {
+  event.preventDefault();
   $("pad").setPointerCapture(event.pointerId);
+  brush = null;
   paint(event);
+  $("pad").children[current]?.focus({ preventScroll: true });
 });
 $("pad").addEventListener("pointermove", (event) => {
   if ($("pad").hasPointerCapture(event.pointerId)) paint(event);
 });
-$("reset-pad").addEventListener("click", () => change({ heights: [] }));
+$("reset-pad").addEventListener("click", () => {
+  delete entered.drawn[layout()];
+  change();
+});
 
-// --- what is entered ---
+// --- entering ---
+
+function setClasses(classes) {
+  entered.classes = classes;
+  if (isCount(classes)) entered.regions = entered.chosen[kind(classes)] ?? (classes === 2 ? "equal" : classes > 20 ? "confidence" : "shells");
+}
 
 $("classes").addEventListener("input", (event) => {
-  const classes = event.target.valueAsNumber;
-  const update = { classes, fractions: null, edges: [], names: Array.from({ length: Math.min(classes || 0, 1000) }, (_, k) => state.names[k] ?? "") };
-  if (classes > 2 && ["equal", "unequal", "edges"].includes(state.regions)) update.regions = classes > 20 ? "confidence" : "shells";
-  if (classes === 2 && ["shells", "confidence"].includes(state.regions)) update.regions = "equal";
-  change(update, { recount: true });
+  setClasses(event.target.valueAsNumber);
+  change();
 });
-$("equal").addEventListener("change", (event) => change({ fractions: event.target.checked ? null : Array(state.classes).fill(1 / state.classes) }));
+$("equal").addEventListener("change", (event) => change({ equal: event.target.checked }));
 $("rescale").addEventListener("click", () => {
-  const total = state.fractions.reduce((sum, share) => sum + share, 0);
-  change({ fractions: state.fractions.map((share) => share / total) });
+  const stated = statedShares();
+  const open = stated.filter((share) => share === null).length;
+  const total = stated.reduce((sum, share) => sum + share, 0) / (1 - open / stated.length);
+  change({ shares: stated.map((share) => (share === null ? 1 / stated.length : share / total)) });
+});
+$("counts").addEventListener("input", (event) => {
+  entered.pasted = event.target.value;
+  remember();
 });
 $("use-counts").addEventListener("click", async () => {
   try {
     const { names, fractions } = await ask("/api/counts", $("counts").value, "text/plain");
-    const classes = fractions.length;
-    const regions = classes === 2 ? "equal" : classes > 20 ? "confidence" : "shells";
-    change(classes === state.classes ? { names, fractions } : { classes, names, fractions, regions, edges: [] }, { recount: classes !== state.classes });
+    if (fractions.length !== entered.classes) setClasses(fractions.length);
+    change({ names: names.length ? names : entered.names, shares: fractions, equal: false });
     $("problem-counts").textContent = "";
     $("counts").removeAttribute("aria-invalid");
   } catch (error) {
@@ -335,26 +548,40 @@ $("use-counts").addEventListener("click", async () => {
   }
 });
 for (const id of ["accuracy", "accuracy-range"]) $(id).addEventListener("input", (event) => change({ accuracy: rounded(event.target.valueAsNumber / 100) }));
+$("labels").addEventListener("input", (event) => change({ labels: orNull(event.target.valueAsNumber) }));
+$("concentration").addEventListener("input", (event) => change({ concentration: orNull(event.target.valueAsNumber) }));
+$("concentration-range").addEventListener("input", (event) => change({ concentration: rounded(10 ** (event.target.valueAsNumber / 10), 2) }));
+$("by-labels").addEventListener("click", () => {
+  change({ concentration: null });
+  $("concentration").focus();
+});
 for (const choice of document.querySelectorAll("[name=source]"))
   choice.addEventListener("change", () => {
-    const update = { source: choice.value };
-    if (choice.value === "draw" && !state.heights.length && state.source === "scores" && state.masses.length && shown) update.heights = shown.heights;
-    change(update);
+    if (choice.value === "draw" && entered.source === "scores" && entered.counted[layout()] && shown) entered.drawn[layout()] ??= shown.heights;
+    reveal = choice.value === "draw";
+    change({ source: choice.value });
   });
 $("file").addEventListener("change", (event) => {
-  file = event.target.files[0] ?? null;
-  change({}, { recount: true });
+  if (!event.target.files.length) return; // the dialog was left: what was counted stays
+  file = event.target.files[0];
+  change({ counted: {}, file: "" });
 });
-$("regions").addEventListener("change", (event) => change({ regions: event.target.value, edges: [] }, { recount: true }));
-$("bins").addEventListener("input", (event) => change({ bins: event.target.valueAsNumber }, { recount: true }));
+$("regions").addEventListener("change", (event) => {
+  const regions = event.target.value;
+  Object.assign(entered.chosen, regions === "classes" ? { two: regions, more: regions } : { [kind(entered.classes)]: regions });
+  change({ regions });
+});
+$("bins").addEventListener("input", (event) => change({ bins: event.target.valueAsNumber }));
 $("edges").addEventListener("input", (event) => {
-  const parts = event.target.value.split(/[\s,;]+/).filter(Boolean);
-  change({ edges: parts.map(Number) }, { recount: true });
+  entered.edges[entered.regions] = event.target.value;
+  change();
 });
-$("concentration").addEventListener("input", (event) => change({ concentration: event.target.valueAsNumber }));
-$("concentration-range").addEventListener("input", (event) => change({ concentration: rounded(10 ** (event.target.valueAsNumber / 10), 2) }));
-$("again").addEventListener("click", () => change({ seed: state.seed + 1 }));
+$("again").addEventListener("click", () => change({ seed: entered.seed + 1 }));
 $("input").addEventListener("submit", (event) => event.preventDefault());
+
+function orNull(number) {
+  return Number.isNaN(number) ? null : number;
+}
 
 // --- copying ---
 
@@ -383,17 +610,29 @@ function said(button, text) {
   }, 2000);
 }
 
-// --- beginning ---
+// --- moving about, and beginning ---
 
-addEventListener("hashchange", () => {
-  state = read(location.hash);
-  file = null;
-  change({});
-});
+for (const jump of document.querySelectorAll("a[href='#output']"))
+  jump.addEventListener("click", (event) => {
+    event.preventDefault(); // the address is the state
+    history.pushState({ visit }, "", location.href); // Back returns to the form
+    output.focus({ preventScroll: true });
+    output.scrollIntoView();
+  });
+addEventListener("popstate", arrive);
+addEventListener("hashchange", arrive);
 let width = innerWidth;
 addEventListener("resize", () => {
-  if (innerWidth !== width) drawCharts();
+  if (innerWidth === width) return;
   width = innerWidth;
+  drawCharts();
+  fillPad();
 });
-fill();
-refresh();
+
+function unfold() {
+  $("advanced").open = entered.concentration !== null;
+  $("paste").open = Boolean(entered.pasted);
+}
+
+unfold();
+change();
