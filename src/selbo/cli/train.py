@@ -148,5 +148,7 @@ def show(found: dict[str, Any], settings: "Settings", folder: Path) -> None:
     screen.print(facts)
     screen.print(metrics_table(found["metrics"], found["calibrated"], found["temperature"]))
     for text in found.get("contradictions", ()):
-        note(f"the validation rows contradict what was stated, if it was about such rows: {text}")
+        note(f"the held-out rows contradict what was stated, if it was about such rows: {text}")
+    if found.get("shortfall") is not None:
+        note(found["shortfall"])
     screen.print(f"Report: {folder / trained.REPORT}", soft_wrap=True)

@@ -258,6 +258,47 @@ def check_likelihood(log_probs: Array, without: Array, labels: Array) -> Verdict
     )
 
 
+def shortfall(verdict: Verdict, labels: Array) -> str | None:
+    """What to tell a user whose network clearly misses the stated accuracy; None if it does not.
+
+    Whether the statement is too bold or the network falls short cannot be told from the labels; in both cases a network
+    that was trained to look that accurate is overconfident.
+
+    Args:
+        verdict: Of `check_belief` or `check_accuracy`, about held-out examples.
+        labels: Classes of these examples, shape (B,).
+    """
+    if verdict.about != ACCURACY or not verdict.contradicted or verdict.observed[0] >= verdict.claimed[0]:
+        return None
+    reached, total = verdict.observed[0], verdict.num_examples
+    low, high = _interval(round(reached * total), total)
+    ends = {verdict.claimed[0], (verdict.claimed_to or verdict.claimed)[0]}
+    stated = " to ".join(f"{100 * each:.3g}" for each in sorted(ends))
+    counts = np.bincount(on_host("labels", labels).long().numpy())
+    found = (
+        f"{100 * reached:.1f} % of {total} held-out rows are classified correctly (95 % interval {100 * low:.1f} to "
+        f"{100 * high:.1f} %), clearly below the stated {stated} %"
+    )
+    if reached <= counts.max() / total:
+        return (
+            f"{found}, and no more than the most frequent class alone would give ({100 * counts.max() / total:.1f} %): "
+            "the network has learned little; look at the data and the training before the statement"
+        )
+    return (
+        f"{found}: either the statement is too bold or the network falls short of it; in both cases its probabilities "
+        f"are overconfident, so state about {100 * reached:.0f} % instead"
+    )
+
+
+def _interval(count: int, total: int) -> tuple[float, float]:
+    """Clopper and Pearson's interval of a probability, at 95 %."""
+    from scipy.special import betaincinv
+
+    low = betaincinv(count, total - count + 1, 0.025) if count > 0 else 0.0
+    high = betaincinv(count + 1, total - count, 0.975) if count < total else 1.0
+    return float(low), float(high)
+
+
 def _verdict(
     about: str, claimed: tuple[Floats, Floats], counts: Floats, *, uncertainty: float, seed: int = 0
 ) -> Verdict:
