@@ -142,13 +142,38 @@ def test_a_belief_that_the_data_contradict(selbo: Run, table: Path, tmp_path: Pa
     shown = selbo(*quick(table, tmp_path / "wrong", *wrong))
     assert shown.code == 0
     said = (
-        "the validation rows contradict what was stated, if it was about such rows: class fractions: contradicted by 12"
+        "the held-out rows contradict what was stated, if it was about such rows: class fractions: contradicted by 36"
     )
     assert said in shown.err
     (found,) = json.loads((tmp_path / "wrong" / "metrics.json").read_text())["contradictions"]
     assert found in shown.err
     assert f"Warning: {said}" in (tmp_path / "wrong" / "report.html").read_text()
     assert said in selbo(*quick(table, tmp_path / "wrong", *wrong)).err  # and again when it only looks
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_a_belief_that_is_too_bold(selbo: Run, tmp_path: Path) -> None:
+    """Four of five cases can be decided; 98 % is stated."""
+    draws = np.random.default_rng(0)
+    label = draws.integers(0, 2, 400)
+    rows = pl.DataFrame({"a": draws.normal(label * 1.7, 1), "b": draws.normal(size=400), "ill": label})
+    rows.write_csv(tmp_path / "hard.csv")
+    told = {}
+    for stated in ("0.98", "0.8"):
+        out = tmp_path / stated
+        command = quick(tmp_path / "hard.csv", out, "--accuracy", stated, "--concentration", 30)
+        shown = selbo(*command)
+        assert shown.code == 0, shown.err
+        told[stated] = json.loads((out / "metrics.json").read_text())["shortfall"]
+        assert ("held-out rows are classified correctly" in shown.err) == (stated == "0.98")
+        assert ("held-out rows are classified correctly" in (out / "report.html").read_text()) == (stated == "0.98")
+        if stated == "0.98":
+            assert f"selbo: note: {told[stated]}" in shown.err
+            assert f"Warning: {told[stated]}" in (out / "report.html").read_text()
+            assert told[stated] in selbo(*command).err  # and again when it only looks
+    assert "of 120 held-out rows" in told["0.98"]
+    assert "clearly below the stated 98 %: either the statement is too bold or the network falls short" in told["0.98"]
+    assert told["0.8"] is None
 
 
 @pytest.mark.usefixtures("one_thread")

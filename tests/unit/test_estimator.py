@@ -503,9 +503,53 @@ def test_stated_fractions_of_many_classes_are_used() -> None:
     X, y = blobs(240, classes=24)
     fractions = np.full(24, 0.5 / 23)
     fractions[3] = 0.5
-    X_new = np.random.default_rng(0).normal(size=(200, X.shape[1]))
     settings = {"accuracy": 0.9, "concentration": 2400.0, "overrule_labels": True, "steps": 200, "learning_rate": 0.01}
-    stated = quick(**settings, class_fractions=fractions).fit(X, y, X_unlabelled=X_new)
-    silent = quick(**settings).fit(X, y, X_unlabelled=X_new)
-    assert stated.predict_proba(X_new)[:, 3].mean() > silent.predict_proba(X_new)[:, 3].mean() + 0.2
+    stated = quick(**settings, class_fractions=fractions).fit(X, y, X_unlabelled=X)
+    silent = quick(**settings).fit(X, y, X_unlabelled=X)
+    assert stated.predict_proba(X)[:, 3].mean() > silent.predict_proba(X)[:, 3].mean() + 0.2
     assert len(stated.summary_.s0) == len(silent.summary_.s0) == 5
+
+
+# --- rows held out ---
+
+
+def two_groups(seed: int, rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    """Of which 84 % can be told apart."""
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, 2, rows)
+    return generator.normal(size=(rows, 2)) + np.outer(2 * labels - 1, [1, 0]), labels
+
+
+@pytest.mark.parametrize("how", [{"early_stopping": True}, {"concentration": "auto"}])
+def test_an_accuracy_that_is_clearly_missed_is_warned_of(how) -> None:
+    classifier = quick(accuracy=0.99, steps=40, validation_fraction=0.3, **how)
+    with pytest.warns(
+        UserWarning, match=r"of 90 held-out rows are classified .* clearly below the stated 99 %"
+    ) as told:
+        classifier.fit(*two_groups(0))
+    assert told[0].filename == __file__
+    assert str(told[0].message).endswith("% instead.")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"early_stopping": True, "accuracy": 0.84},
+        {"concentration": "auto", "accuracy": 0.84},
+        {"early_stopping": True, "accuracy": 0.7},
+        {"early_stopping": True},  # nothing is stated
+        {"accuracy": 0.99},  # nothing is held out
+        {"accuracy": 0.99, "early_stopping": True, "method": "elbo"},  # which believes nothing
+    ],
+)
+def test_what_is_true_or_unknown_is_not_warned_of(how) -> None:
+    """Warnings are errors here. The rate of false ones is that of the check, which has a test of its own."""
+    for run in range(3):
+        quick(steps=40, validation_fraction=0.3, **how).fit(*two_groups(run))
+
+
+def test_weighted_rows_and_rows_without_labels_are_not_compared() -> None:
+    X, y = two_groups(0)
+    bold = {"accuracy": 0.99, "early_stopping": True, "steps": 40, "validation_fraction": 0.3}
+    quick(**bold).fit(X, y, sample_weight=np.linspace(0.5, 1.5, len(y)))
+    quick(**bold).fit(X, y, X_unlabelled=X + 1)

@@ -174,5 +174,7 @@ def show(found: dict[str, Any], settings: "Settings", folder: Path) -> None:
     for text in found.get("warnings", ()):
         note(f"warning: {text}")
     for text in found.get("contradictions", ()):
-        note(f"the validation rows contradict what was stated, if it was about such rows: {text}")
+        note(f"the held-out rows contradict what was stated, if it was about such rows: {text}")
+    if found.get("shortfall") is not None:
+        note(found["shortfall"])
     screen.print(f"Report: {visible(str(folder / trained.REPORT))}", soft_wrap=True)

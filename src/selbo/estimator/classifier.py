@@ -2,16 +2,17 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from selbo.data.splits import stratified_split
 from selbo.estimator.rows import Rows, few_threads
 from selbo.estimator.settings import check_settings, class_fractions, doubts
+from selbo.evaluation.contradiction import check_accuracy, shortfall
 from selbo.evaluation.predict import Prediction
 from selbo.evaluation.predict import predict as posterior_predict
 from selbo.models import MLP
@@ -61,6 +62,8 @@ class _Trained:
     result: FitResult
     summaries: list[SummaryLikelihood]
     concentration: float | None
+    shortfall: str | None = None
+    """What to say if it clearly misses the stated accuracy on rows held out."""
 
 
 class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -105,7 +108,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         draws: Weight draws a prediction; always the same ones, so that predictions do not vary from call to call.
         early_stopping: Hold out a ``validation_fraction`` of the labelled rows and keep the weights of the step with
             the lowest NLL on it. All steps are taken nevertheless.
-        validation_fraction: Share of each class to hold out, for ``early_stopping`` and ``concentration="auto"``.
+        validation_fraction: Share of each class to hold out, for ``early_stopping`` and ``concentration="auto"``. If
+            clearly fewer of these rows are classified correctly than was stated, a warning says so.
         unlabelled_label: What stands in ``y`` for a row without label: -1, as elsewhere in scikit-learn, or a word such
             as ``"unknown"``; or False: every label is a class. If not given, -1 is no class beside two or more others,
             and a warning says so.
@@ -226,10 +230,13 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             elif isinstance(self.concentration, str):
                 trained = self._train_with_best_trust(rows, fractions)
             else:
-                trained = self._train(*self._divided(rows), fractions, self._trust(rows))
+                train, val = self._divided(rows)
+                trained = self._compared(self._train(train, val, fractions, self._trust(rows)), val)
         check = trained.result.label_check
         if check is not None and check.below_majority:
             warnings.warn(str(check), UserWarning, stacklevel=3)
+        if trained.shortfall is not None:
+            warnings.warn(f"{trained.shortfall}.", UserWarning, stacklevel=3)
         self.network_, self._objective = trained.network, trained.objective
         self.summary_ = trained.summaries[0] if trained.summaries else None
         self.concentration_ = trained.concentration
@@ -267,7 +274,10 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         train, val = self._divided(rows, always=True)
         trials = {share: self._train(train, val, fractions, share * train.total) for share in TRUST_GRID}
         best = min(trials, key=lambda share: trials[share].result.val_nll or 0.0)
-        return trials[best] if self.early_stopping else self._train(rows, None, fractions, best * rows.total)
+        tried = self._compared(trials[best], val)
+        if self.early_stopping:
+            return tried
+        return replace(self._train(rows, None, fractions, best * rows.total), shortfall=tried.shortfall)
 
     def _train(self, rows: Rows, val: Rows | None, fractions: Sequence[float], concentration: float | None) -> _Trained:
         widths = (rows.inputs.shape[1], *self.hidden, len(fractions))
@@ -286,6 +296,20 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         objective, result = self._run(network.double(), rows, val=val, summaries=summaries)
         return _Trained(network.eval(), objective, result, summaries, concentration)
+
+    def _compared(self, trained: _Trained, held_out: Rows | None) -> _Trained:
+        """The same, with what the rows held out say of the stated accuracy if it is about such rows."""
+        # weighted rows are no sample of single cases
+        if held_out is None or held_out.unlabelled is not None or held_out.weights is not None:
+            return trained
+        summary = trained.objective.summary
+        assert isinstance(summary, SummaryLikelihood)
+        stated = summary.describe().accuracy
+        if stated is None:
+            return trained
+        seen = self._predict_rows(trained.network, trained.objective, held_out.inputs)
+        verdict = check_accuracy(stated, seen.classes == held_out.labels)
+        return replace(trained, shortfall=shortfall(verdict, held_out.labels))
 
     def _run(
         self, network: nn.Module, rows: Rows, *, val: Rows | None, summaries: list[SummaryLikelihood]
@@ -357,10 +381,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _predict(self, X: Any) -> Prediction:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
+        return self._predict_rows(self.network_, self._objective, self._scale(X))
+
+    def _predict_rows(self, network: nn.Module, objective: Objective, inputs: Tensor) -> Prediction:
         return posterior_predict(
-            self.network_,
-            self._scale(X),
-            self.draws,
-            objective=self._objective,
-            generator=generator_for(self._seed, "prediction"),
+            network, inputs, self.draws, objective=objective, generator=generator_for(self._seed, "prediction")
         )

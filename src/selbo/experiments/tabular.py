@@ -8,11 +8,13 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from selbo.data.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names
 from selbo.data.splits import split
 from selbo.data.table import read_table
 from selbo.evaluation import calibrate, check_belief
+from selbo.evaluation.contradiction import shortfall
 from selbo.evaluation.predict import Prediction, at_temperature
 from selbo.experiments import outcomes, trained
 from selbo.experiments.settings import Settings, above_labels, belief_of, below_guessing
@@ -209,7 +211,8 @@ def train(
         "method": settings.method,
         "belief": task.words,
         "warnings": [str(check)] if check is not None and check.below_majority else [],
-        "contradictions": contradictions_of(task, settings, predicted["val"]),
+        **belief_checks(task, settings, predicted),
+        "validation": validation_facts(task, predicted["val"]),
     }
 
     def report(path: Path) -> None:
@@ -244,27 +247,41 @@ def train(
 # --- what came out ---
 
 
-def contradictions_of(task: Task, settings: Settings, prediction: Prediction) -> list[str]:
-    """What the validation rows clearly say against the belief, if it is about such rows; one sentence each.
+def belief_checks(task: Task, settings: Settings, predicted: dict[str, Prediction]) -> dict[str, Any]:
+    """What the validation and test rows, none of which was trained on, clearly say against the belief.
 
-    Fewer right answers than claimed are not held against a belief: the network may be at fault. Nothing is held against
-    one that is about unlabelled rows.
+    Returns:
+        ``contradictions``, one sentence each, and ``shortfall``, a sentence if fewer rows than stated are classified
+        correctly, or None: there, the network may be at fault. A belief about unlabelled rows is not checked.
     """
     if task.summary is None or not settings.how.believes or task.unlabelled is not None:
-        return []
-    verdicts = check_belief(task.summary, task.val[1], log_probs=prediction.log_probs, seed=settings.seed)
-    return [
-        str(each)
-        for each in verdicts
-        if each.contradicted and not (each.about == "accuracy" and each.observed[0] < each.claimed[0])
-    ]
+        return {"contradictions": [], "shortfall": None}
+    labels = torch.cat([task.val[1], task.test[1]])
+    log_probs = torch.cat([predicted[part].log_probs for part in ("val", "test")])
+    verdicts = check_belief(task.summary, labels, log_probs=log_probs, seed=settings.seed)
+    missed = [shortfall(each, labels) for each in verdicts]
+    return {
+        "contradictions": [
+            str(each) for each, text in zip(verdicts, missed, strict=True) if each.contradicted and text is None
+        ],
+        "shortfall": next((text for text in missed if text is not None), None),
+    }
 
 
-def fitted_temperature(prediction: Prediction, labels: Tensor) -> float | None:
-    """Temperature by the validation rows; None if they do not tell one, as when all are classified rightly."""
-    low, high = calibrate.TEMPERATURE_BOUNDS
-    found = calibrate.temperature(prediction.log_probs, labels)
-    return found if low < found < high else None
+def validation_facts(task: Task, prediction: Prediction) -> dict[str, float]:
+    """How the validation rows are predicted: NLL, beside that of a constant answer, accuracy, and best temperature."""
+    labels, counts = task.val[1], torch.bincount(task.train[1], minlength=task.num_classes).clamp(min=1).double()
+    return {
+        "nll": F.nll_loss(prediction.log_probs.double(), labels).item(),
+        "constant_nll": -(counts / counts.sum()).log()[labels].mean().item(),
+        "accuracy": (prediction.classes == labels).double().mean().item(),
+        "best_temperature": calibrate.temperature(prediction.log_probs, labels, prior_strength=0),
+    }
+
+
+def fitted_temperature(prediction: Prediction, labels: Tensor) -> float:
+    """Temperature by the validation rows."""
+    return calibrate.temperature(prediction.log_probs, labels)
 
 
 def scores(prediction: Prediction, labels: Tensor, temperature: float | None) -> dict[str, Any]:
@@ -345,22 +362,32 @@ def results_of(
 
 
 def in_words(metrics: dict[str, Any]) -> str:
-    """A warning if the validation rows contradict the belief, and what temperature scaling would change."""
-    worse = "".join(f"Warning: {text}. " for text in metrics["warnings"])
-    against = "; ".join(metrics["contradictions"])
-    warning = f"Warning: the validation rows contradict what was stated, if it was about such rows: {against}. "
-    return worse + (warning if against else "") + _scaling_in_words(metrics)
+    """Warnings if held-out rows contradict the belief, and what temperature scaling would change."""
+    said = "".join(f"Warning: {text}. " for text in metrics["warnings"])
+    if against := "; ".join(metrics["contradictions"]):
+        said += f"Warning: the held-out rows contradict what was stated, if it was about such rows: {against}. "
+    if metrics["shortfall"] is not None:
+        said += f"Warning: {metrics['shortfall']}. "
+    return said + _scaling_in_words(metrics)
 
 
 def _scaling_in_words(metrics: dict[str, Any]) -> str:
-    """What temperature scaling on the validation rows would change, as a sentence."""
-    rows, before, after = metrics["rows"]["val"], metrics["metrics"], metrics["calibrated"]
-    if after is None:
-        return (
-            f"No temperature could be fitted on the {rows} validation rows: they do not show how much confidence is "
-            "too much, as when all of them are classified rightly."
+    """What is odd about the predictions of the validation rows, and what temperature scaling would change."""
+    rows, before, after, seen = metrics["rows"]["val"], metrics["metrics"], metrics["calibrated"], metrics["validation"]
+    said, hottest = "", calibrate.TEMPERATURE_BOUNDS[1]
+    if seen["nll"] > seen["constant_nll"]:
+        said = (
+            f"On the {rows} validation rows the predictions are worse than a constant answer: their NLL is "
+            f"{seen['nll']:.3f}, that of the class frequencies of the training rows {seen['constant_nll']:.3f}. "
         )
-    return (
+        if seen["best_temperature"] >= hottest:
+            said += f"No temperature mends that: the best one lies at its upper bound, {hottest:g}. "
+    elif seen["accuracy"] == 1:
+        said = (
+            f"All {rows} validation rows are classified correctly: they do not show how much confidence is too much, "
+            "and only its prior keeps the temperature up. "
+        )
+    return said + (
         f"Temperature scaling on the {rows} validation rows (T = {metrics['temperature']:.3g}) would change the NLL "
         f"from {before['nll']:.3f} to {after['nll']:.3f} and the ECE from {100 * before['ece']:.1f} % to "
         f"{100 * after['ece']:.1f} %; it is not applied unless asked for."

@@ -27,7 +27,7 @@ class Claims:
 
     Attributes:
         belief: The belief, as it prints itself.
-        concentration: Trust in it, in pseudo-observations.
+        concentration: Its weight in training, in pseudo-observations; not a doubt about the numbers below.
         num_inputs: B, the number of inputs that ``low`` and ``high`` are about; None for very many.
         level: Probability of each of these ranges.
         masses: s0, one number a region.
