@@ -142,6 +142,8 @@ def _command(state: State) -> tuple[str, str]:
     if state.overrules_labels:
         words.append("--overrule-labels")
     note = "data.csv, label and model stand for your table, the column with the classes, and a folder."
+    if state.regions != "classes" and state.classes > TRAIN_CORNERS:
+        note += " With so many classes it has a summary of the class fractions beside that of confidence."
     if not state.names:
         note += " The fractions are in the order of the classes there: text by alphabet, numbers by size."
     return f"{shlex.join(words)}\n", note

@@ -216,9 +216,12 @@ def test_the_command_is_parsed_and_gives_the_same_summary(
     result = CliRunner().invoke(app, arguments)
     assert str(result.exception) == "far enough", result.output
     classes = list(names) or [f"c{k:02}" for k in range(state["classes"])]
-    summary, _ = belief_of(asked["settings"], classes, shares=[0.0], num_train=1000)
+    (summary, *more), _ = belief_of(asked["settings"], classes, shares=[0.0], num_train=1000)
     assert summary.s0.tolist() == pytest.approx(found["s0"], rel=1e-9)
     assert summary.concentration.item() == state["concentration"]
+    seen_apart = state["classes"] > 20 and state["regions"] != "classes"
+    assert ("of the class fractions beside" in copy["note"]) == seen_apart
+    assert [each.s0.tolist() for each in more] == ([pytest.approx(found["shares"])] if seen_apart else [])
     shown = [summary.s0.sum().item()] if not names else [asked["settings"].class_fractions[name] for name in names]
     assert shown == pytest.approx([1.0] if not names else list(state["fractions"] or [0.5, 0.5]))
 
