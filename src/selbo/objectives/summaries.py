@@ -46,7 +46,11 @@ class WithSummaries(Objective):
         return _names(self.summaries)
 
     def _log_summaries(self, views: Sequence[View]) -> list[Tensor]:
-        return [summary(*view).mean() for summary, view in zip(self.summaries, views, strict=True)]
+        # what an objective has computed itself is a log-probability, or NaN if the network's answer is
+        return [
+            summary(*view, validate=bool(summary.validate)).mean()
+            for summary, view in zip(self.summaries, views, strict=True)
+        ]
 
 
 def _checked(summary: Summaries | None) -> list[SummaryLikelihood]:

@@ -300,23 +300,24 @@ class SummaryLikelihood(PreciseModule):
         """Soft histogram s_theta of a batch: (..., B, K), (B,) -> (..., R), on the simplex, at least float32."""
         return self._histogram(log_probs, weights).to(result_dtype(log_probs))
 
-    def forward(self, log_probs: Tensor, weights: Tensor | None = None) -> Tensor:
+    def forward(self, log_probs: Tensor, weights: Tensor | None = None, *, validate: bool | None = None) -> Tensor:
         """Log-likelihood of the summary.
 
         Args:
             log_probs: Log-probabilities, shape (..., B, K); leading dimensions are weight draws.
             weights: How many times each prediction counts in the histogram, shape (B,); once each if not given.
+            validate: Instead of the setting of the same name.
 
         Returns:
             In nats, larger is better; shape (...), or without dimension -3 if the draws are pooled.
         """
-        histogram = self._histogram(log_probs, weights)
+        histogram = self._histogram(log_probs, weights, validate)
         if self.ema_decay is not None and self.training:
             histogram = self._with_memory(histogram)
         return self._log_prob(histogram).to(result_dtype(log_probs))
 
-    def _histogram(self, log_probs: Tensor, weights: Tensor | None) -> Tensor:
-        validate = self.validate
+    def _histogram(self, log_probs: Tensor, weights: Tensor | None, validate: bool | None = None) -> Tensor:
+        validate = self.validate if validate is None else validate
         if validate is None:
             validate = not self._validated and values_can_be_read(log_probs)
         counts = soft_counts(self.partition.memberships(log_probs, validate=validate), weights)

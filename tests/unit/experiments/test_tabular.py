@@ -36,7 +36,7 @@ def task_of(val, test, *, accuracy=0.9, fractions=(0.5, 0.5), train=(50, 50), **
         train=(torch.zeros(sum(train), 1), torch.repeat_interleave(torch.arange(2), torch.tensor(train))),
         val=(torch.zeros(len(val), 1), labels["val"]),
         test=(torch.zeros(len(test), 1), labels["test"]),
-        summary=selbo.SummaryLikelihood(selbo.ScoreBins.equal(10), belief, concentration=100.0),
+        summaries=[selbo.SummaryLikelihood(selbo.ScoreBins.equal(10), belief, concentration=100.0)],
         words="as stated",
         notes=(),
         **others,
