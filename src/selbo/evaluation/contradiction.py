@@ -282,7 +282,7 @@ def shortfall(verdict: Verdict, labels: Array) -> str | None:
     if reached <= counts.max() / total:
         return (
             f"{found}, and no more than the most frequent class alone would give ({100 * counts.max() / total:.1f} %): "
-            "the network has learned little; look at the data and the training before the statement"
+            "it is no better than guessing, so check the data and the training before the statement"
         )
     return (
         f"{found}: either the statement is too bold or the network falls short of it; in both cases its probabilities "
