@@ -26,7 +26,8 @@ from selbo.report.comparison import (
 )
 from selbo.report.curves import COMPARISON_FIGURES, CURVES, available, distances
 from selbo.report.labels import duration, number
-from selbo.report.panels import GUIDE, METHOD_COLOURS, axis_of
+from selbo.report.methods import METHOD_COLOURS
+from selbo.report.panels import GUIDE, axis_of
 from selbo.report.style import INK, ONE_COLUMN, PALE, TWO_COLUMNS, style
 from selbo.report.tables import clean_table, headline_table, level_table, metric_label, shown_value, texts
 

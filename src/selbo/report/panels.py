@@ -1,4 +1,4 @@
-"""What the figures of a comparison share: a colour and a marker a method, equal panels, names at the ends of lines."""
+"""What the figures of a comparison share: equal panels, names at the ends of lines, the axis of regions."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -11,12 +11,6 @@ from selbo.report.style import INK, SMALL_SIZE, TEXT_SIZE, checked_width, new_fi
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-
-METHOD_COLOURS: Final = ("#2a63d4", "#93420c", "#3c9d63", "#e0609f", "#505860", "#4d1a72", "#b48400")
-"""At least 3.3 to 1 against white, as a line needs it, and at least 21 apart in CIELAB, with normal sight and with each
-of three kinds of colour blindness (Machado et al., 2009, severity 1). `PALETTE` has colours too light for a line."""
-
-METHOD_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 
 GUIDE: Final = "#8a8a8a"
 """Lines that are no data."""
@@ -40,27 +34,6 @@ BOLD: Final = 1.3
 
 LARGER: Final = {1: 1.4, 2: 1.2, 3: 1.0}
 """One or two panels side by side are so many times as wide as one of three."""
-
-
-class MethodStyle(NamedTuple):
-    """How a method is drawn everywhere."""
-
-    colour: str
-    marker: str
-
-
-def method_styles(methods: Sequence[str]) -> dict[str, MethodStyle]:
-    """A colour and a marker a method; from the eighth on colours come again, with another marker.
-
-    Example:
-        >>> method_styles(["plain", "ELBO"])["ELBO"]
-        MethodStyle(colour='#93420c', marker='s')
-    """
-    colours, markers = len(METHOD_COLOURS), len(METHOD_MARKERS)
-    return {
-        name: MethodStyle(METHOD_COLOURS[i % colours], METHOD_MARKERS[(i + i // colours) % markers])
-        for i, name in enumerate(methods)
-    }
 
 
 class Grid:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from selbo.report.cases import cases_figure
 from selbo.report.comparison import Results
 from selbo.report.labels import duration
+from selbo.report.methods import method_styles
 from selbo.report.origin import provenance
 from selbo.report.overview import overview, tracks_with_cases
 from selbo.report.page import WIDE, inline_svg, resource, write_html
@@ -203,6 +204,7 @@ def _table(comparison: Results, table: Table, hidden: Iterable[str]) -> str:
     """A table with its notes, but for those that are said once on the page."""
     marked = table.name.startswith(MARKED)
     labels, titles = labels_of(comparison), titles_of(comparison)
+    looks = method_styles(labels)
     by_title = {method["title"]: method["name"] for method in comparison["methods"]}
     body = []
     for row in table.rows:
@@ -210,7 +212,7 @@ def _table(comparison: Results, table: Table, hidden: Iterable[str]) -> str:
         first = escape(row[0].text)
         if name is not None:
             small = "" if labels[name] == titles[name] else f'<span class="small">{escape(labels[name])}</span>'
-            first = f"{swatch(list(labels.values()), labels[name])}{first}{small}"
+            first = f"{swatch(looks[name])}{first}{small}"
         cells = "".join(_cell(e, side, marked) for e, side in zip(row[1:], table.align[1:], strict=True))
         body.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
     shown = [note for note in table.notes if note not in hidden]

@@ -22,7 +22,7 @@ from selbo.report.comparison import (
     summarise_ood,
 )
 from selbo.report.labels import number
-from selbo.report.panels import METHOD_COLOURS, method_styles
+from selbo.report.methods import METHOD_COLOURS, MethodStyle, method_styles
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,6 +51,9 @@ MARKER_SHAPES: Final = {
     "D": '<path d="M6 .6 11.4 6 6 11.4.6 6z"/>',
     "v": '<path d="M6 11 .8 1.6h10.4z"/>',
     "P": '<path d="M4 1h4v3h3v4H8v3H4V8H1V4h3z"/>',
+    "*": '<path d="M6 .3 7.7 4.2 11.8 4.6 8.7 7.4 9.6 11.6 6 9.4 2.4 11.6 3.3 7.4.2 4.6 4.3 4.2z"/>',
+    "<": '<path d="M1 6 10.4.8v10.4z"/>',
+    ">": '<path d="M11 6 1.6.8v10.4z"/>',
     "X": '<path d="M3.2 .8 6 3.6 8.8.8 11.2 3.2 8.4 6l2.8 2.8-2.4 2.4L6 8.4l-2.8 2.8L.8 8.8 3.6 6 .8 3.2z"/>',
 }
 """The markers of the figures, in a box of 12 by 12."""
@@ -218,11 +221,10 @@ def _caption(results: Results, columns: Sequence[Column]) -> str:
 # --- the page ---
 
 
-def swatch(methods: Sequence[str], method: str) -> str:
+def swatch(look: MethodStyle) -> str:
     """The colour and the marker of a method, as inline SVG."""
-    colour, marker = method_styles(methods)[method]
-    index = METHOD_COLOURS.index(colour)
-    return f'<svg class="swatch m{index}" viewBox="0 0 12 12" aria-hidden="true">{MARKER_SHAPES[marker]}</svg>'
+    css = f"swatch m{METHOD_COLOURS.index(look.colour)}"
+    return f'<svg class="{css}" viewBox="0 0 12 12" aria-hidden="true">{MARKER_SHAPES[look.marker]}</svg>'
 
 
 def headline_table(results: Results) -> str:
@@ -282,13 +284,13 @@ def _html(results: Results, columns: Sequence[tuple[str, str, str, Mapping[str, 
         for c, (_, head, metric, _) in zip(css, columns, strict=True)
     )
     shown = [texts(metric, [v[m] for m in methods], num_seeds=seeds) for _, _, metric, v in columns]
-    body = []
+    looks, body = method_styles(methods), []
     for i, method in enumerate(methods):
         cells = "".join(
             _cell(values[method], each[i], start=s in starts)
             for s, ((*_, values), each) in enumerate(zip(columns, shown, strict=True))
         )
-        body.append(f'<tr><th scope="row">{swatch(methods, method)}{escape(method)}</th>{cells}</tr>')
+        body.append(f'<tr><th scope="row">{swatch(looks[method])}{escape(method)}</th>{cells}</tr>')
     label = escape("; ".join(groups), quote=True)
     return (
         f'<div class="scroll" role="region" aria-label="Table: {label}" tabindex="0"><table>'

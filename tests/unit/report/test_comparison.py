@@ -294,12 +294,6 @@ def test_axis_from_labels(regions: list[str], labels: list[str], ends: list[floa
     assert len(axis.positions) == len(labels)
 
 
-def test_styles_differ_beyond_the_colours() -> None:
-    styles = panels.method_styles([str(i) for i in range(14)])
-    assert len(set(styles.values())) == 14
-    assert {style.marker for style in styles.values()} == set(tables.MARKER_SHAPES)
-
-
 # --- the console ---
 
 

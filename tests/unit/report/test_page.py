@@ -20,7 +20,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from selbo.report import curves, page, panels, style
+from selbo.report import curves, page, style
+from selbo.report.methods import method_styles
 
 Results = dict[str, Any]
 
@@ -434,14 +435,15 @@ def named(axes: Axes) -> list[str]:
 def test_histograms_are_means_over_the_seeds(results: Results) -> None:
     figure = curves.belief_histograms(results)
     s0 = np.array(results["belief"]["s0"])
-    for axes, method, colour in zip(figure.axes, METHODS, panels.METHOD_COLOURS[: len(METHODS)], strict=True):
+    looks = method_styles(METHODS)
+    for axes, method in zip(figure.axes, METHODS, strict=True):
         given = np.array([run["histogram"] for run in results["runs"] if run["method"] == method])
         drawn = {c.get_label(): [bar.get_height() for bar in c] for c in axes.containers}
         np.testing.assert_allclose(drawn["predictions"], given.mean(0), rtol=1e-12)
         np.testing.assert_array_equal(drawn["belief s₀"], s0)
         away = np.abs(given - s0).sum(1) / 2
         assert named(axes)[:2] == [method, f"distance {away.mean():.3f} ± {away.std(ddof=1) / math.sqrt(3):.3f}"]
-        assert {matplotlib.colors.to_hex(bar.get_facecolor()) for bar in axes.containers[0]} == {colour}
+        assert {matplotlib.colors.to_hex(bar.get_facecolor()) for bar in axes.containers[0]} == {looks[method].colour}
 
 
 def test_reliability_pools_the_seeds_by_count() -> None:
