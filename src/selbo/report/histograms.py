@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from selbo import checks
-from selbo.report.labels import RegionAxis
-from selbo.report.style import INK, PALE, PALETTE, SMALL_SIZE, tidy
+from selbo.report.labels import CONFIDENCE_TITLE, SHORT_CONFIDENCE_TITLE, RegionAxis
+from selbo.report.style import INK, PALE, PALETTE, SMALL_SIZE, TEXT_SIZE, tidy
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -105,7 +105,20 @@ def compare(
     axes.set_ylim(0, 1.08 * max(values.max() for values in (s0, *histograms.values())))
     axes.locator_params(axis="y", nbins=5)
     _ticks(axes, axis, width=width)
-    axes.set_xlabel(axis.title)
+    axes.set_xlabel(fitted_title(axis.title, width=width), parse_math=False)  # a class may have dollar signs
+
+
+def fitted_title(title: str, *, width: float) -> str:
+    """What an axis shows, in as few words as fit into its width in inches.
+
+    Example:
+        >>> fitted_title(CONFIDENCE_TITLE, width=1.3), fitted_title("probability of class hornbeam", width=1.3)
+        ('largest probability', 'probability of clas…')
+    """
+    room = int(width * POINTS_AN_INCH / (CHARACTER * TEXT_SIZE / SMALL_SIZE))
+    if title == CONFIDENCE_TITLE and len(title) > room:
+        title = SHORT_CONFIDENCE_TITLE
+    return title if len(title) <= room + 1 else f"{title[: room - 1]}…"
 
 
 def _bars(axes: "Axes", s0: Array, histograms: Mapping[str, Array], colours: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from selbo.report.histograms import CHARACTER, POINTS_AN_INCH
-from selbo.report.labels import RegionAxis
+from selbo.report.labels import CONFIDENCE_TITLE, RegionAxis, score_title
 from selbo.report.style import INK, SMALL_SIZE, TEXT_SIZE, checked_width, new_figure
 
 if TYPE_CHECKING:
@@ -227,7 +227,10 @@ def axis_of(regions: Sequence[str], class_names: Sequence[str]) -> tuple[RegionA
     """
     count, classes = len(regions), len(class_names)
     if edges := _edges(regions):
-        return RegionAxis([float(r) for r in range(count + 1)], edges, "predicted probability", ordered=True), []
+        title = CONFIDENCE_TITLE  # no largest probability is near 0, and the lowest edge is not told
+        if edges[0] == "0":
+            title = score_title(class_names[1]) if classes == 2 else score_title()
+        return RegionAxis([float(r) for r in range(count + 1)], edges, title, ordered=True), []
     shells = [label.removeprefix(f"{class_names[0]} ") for label in regions[:-1:classes]]
     if list(regions[:-1]) == [f"{name} {shell}" for shell in shells for name in class_names]:
         ends = [float(classes * (s + 1)) for s in range(len(shells))]

@@ -13,6 +13,7 @@ from selbo.report.comparison import (
     Results,
     Value,
     checked,
+    clean_name,
     family,
     headline,
     metrics_of,
@@ -231,17 +232,17 @@ def headline_table(results: Results) -> str:
     """The short table as HTML, with one group of columns a condition."""
     columns = headline(checked(results))
     noisy = noisiest(results)
-    names = {"clean": "clean test set", "ood": f"against {results.get('ood_name') or 'inputs from elsewhere'}"}
+    names = {"clean": clean_name(results), "ood": f"against {results.get('ood_name') or 'inputs from elsewhere'}"}
     if noisy:
         names["noisy"] = f"{results['corruption']} {number(noisy[1])}"
     return html_table(results, [(names[column.group], column.metric, column.values) for column in columns])
 
 
 def clean_table(results: Results) -> str:
-    """Every metric of the clean test set, and those out of distribution, as HTML."""
+    """Every metric of the test set without corruption, and those out of distribution, as HTML."""
     clean, ood = metrics_of(checked(results), results["clean"]), _ood_metrics(results)
     groups = [
-        ("clean test set", clean, summarise(results, results["clean"], clean)),
+        (clean_name(results), clean, summarise(results, results["clean"], clean)),
         (f"against {results.get('ood_name') or 'inputs from elsewhere'}", ood, summarise_ood(results, ood)),
     ]
     return html_table(
@@ -296,7 +297,40 @@ def _html(results: Results, columns: Sequence[tuple[str, str, str, Mapping[str, 
         f'<div class="scroll" role="region" aria-label="Table: {label}" tabindex="0"><table>'
         f'<thead><tr><th scope="col" rowspan="2">method</th>{spans}</tr><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(body)}</tbody></table></div>"
+        f"{legend(marks_of(value for *_, values in columns for value in values.values()), num_seeds=seeds)}"
     )
+
+
+def marks_of(values: Iterable[Value]) -> set[str]:
+    """Marks that stand in a table."""
+    return {"best" if value.best else "close" for value in values if value.best or value.close}
+
+
+def legend(marks: Iterable[str], *, num_seeds: int, column: str = "column") -> str:
+    """What the colours and signs of a table mean, to stand directly below it; empty if there are none.
+
+    Args:
+        marks: Those in the table: ``best``, ``close``, ``better``, ``worse``.
+        num_seeds: Of the means.
+        column: What the best of is marked: a column, or a row.
+    """
+    found = set(marks)
+    value = "mean" if num_seeds > 1 else "value"
+    entries = [
+        ("best", "★", f"best {value} of its {column}"),
+        ("close", "≈", "within one standard error of the best"),
+        ("better", "+", "better: the 95 % interval of the difference leaves out 0"),
+        ("worse", "−", "worse, likewise"),
+    ]
+    if found & {"better", "worse"}:
+        entries = [each for each in entries if each[0] in found] + [("plain", "", "level: the interval holds 0")]
+        found.add("plain")
+    shown = [
+        f'<span><span class="chip {name}" aria-hidden="true">{sign}</span> {meaning}</span>'
+        for name, sign, meaning in entries
+        if name in found
+    ]
+    return f'<p class="legend">{"".join(shown)}</p>' if shown else ""
 
 
 def _arrow(metric: str) -> str:

@@ -22,6 +22,7 @@ from matplotlib.text import Text
 
 from selbo.report import curves, page, style
 from selbo.report.methods import method_styles
+from selbo.report.takeaway import takeaway
 
 Results = dict[str, Any]
 
@@ -264,6 +265,29 @@ def test_sections_without_data_are_left_out() -> None:
     assert "One seed" in text
     (nll,) = (run["conditions"]["clean"]["metrics"]["nll"] for run in fake_training()["runs"])
     assert f"<dt>NLL</dt><dd>{nll:.3f}</dd>" in text
+
+
+def test_a_test_set_is_clean_only_beside_corrupted_ones(html: str) -> None:
+    assert "clean test set" in html
+    text = page.render_page(fake_training())
+    assert "on the test set" in text
+    assert "clean test set" not in text
+
+
+def test_the_takeaway_stands_on_top(results: Results, html: str) -> None:
+    top = html[html.index("<header>") : html.index("</header>")]
+    assert top.index("<h1>") < top.index('class="conclusion"') < top.index('class="lede"')
+    assert takeaway(results).splitlines()[0] in top
+    given = page.render_page(fake_training() | {"takeaway": "Best & only.\n\n- one\n- <two>"})
+    assert "<p>Best &amp; only.</p>\n<ul><li>one</li><li>&lt;two&gt;</li></ul>" in given
+
+
+def test_coloured_tables_have_a_legend_right_below(html: str) -> None:
+    tables = re.findall(r'<table>(.*?)</table></div>(<p class="legend">.*?</p>)?', html, re.DOTALL)
+    assert len(tables) == 5  # the short one, all metrics, three of the curves
+    for body, key in tables:
+        assert set(re.findall(r'<td class="(best|close)\b', body)) == set(re.findall(r'class="chip (\w+)"', key))
+        assert "best mean of its column" in key
 
 
 @pytest.mark.parametrize("key", ["histogram", "reliability", "entropy"])
