@@ -289,9 +289,7 @@ def _head(comparison: Plain, column: str) -> Head:
     place, metric = split(column)
     arrow = " ↓" if metric in LOWER_IS_BETTER else " ↑" if metric in HIGHER_IS_BETTER else ""
     group = _group(place, has_use(comparison))
-    return Head(
-        f"{metric_label(metric)}{arrow}", "test set" if group == "clean" and not _corrupted(comparison) else group
-    )
+    return Head(f"{metric_label(metric)}{arrow}", "test" if group == "clean" and not _corrupted(comparison) else group)
 
 
 def _places(comparison: Plain) -> str:

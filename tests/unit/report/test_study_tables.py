@@ -116,7 +116,7 @@ def test_a_title_says_what_was_tested() -> None:
             if "conditions" in run:
                 run["conditions"] = {"clean": run["conditions"]["clean"]}
     assert tables(results)["scores"].title.endswith(": test set")
-    assert {head.group for head in tables(results)["scores"].heads} == {"", "test set"}
+    assert {head.group for head in tables(results)["scores"].heads} == {"", "test"}
 
 
 @pytest.mark.parametrize(
