@@ -16,6 +16,7 @@ import torch
 
 import selbo
 from selbo.report import figures, histograms, labels, style
+from selbo.report.methods import method_styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,9 +43,10 @@ def effect(*, narrow: bool = False) -> Figure:
     with style.style():
         figure = style.new_figure(width=width, height=height)
         panels = figure.subplots(*shape, sharex=narrow, sharey=True)
-        for axes, believes, colour in zip(panels, (False, True), style.PALETTE, strict=False):
+        looks = method_styles(["plain", "plain + summary"])
+        for axes, believes, look in zip(panels, (False, True), looks.values(), strict=True):
             confidence, right = read_digits(believes=believes)
-            draw_confidence(axes, confidence, right, colour=colour)
+            draw_confidence(axes, confidence, right, colour=look.colour)
             axes.set_title(told if believes else "Labels alone", fontweight="bold")
             if narrow or not believes:
                 axes.set_ylabel("share of the test images")
@@ -163,7 +165,9 @@ def toy_repair() -> Figure:
             for axes, (start_name, start) in zip(row, starts.items(), strict=True):
                 final = {name: train(start(), belief) for name, train in CURES.items()}
                 named = histograms.with_distance(s0, final)
-                histograms.compare(axes, s0, named, axis=axis, width=style.TWO_COLUMNS / 2 - figures.MARGIN)
+                histograms.compare(
+                    axes, s0, named, colours=style.PALETTE, axis=axis, width=style.TWO_COLUMNS / 2 - figures.MARGIN
+                )
                 axes.set_title(f"{start_name}, target {target_name}", pad=30)
                 axes.legend(
                     *histograms.legend_entries(axes), loc="lower left", bbox_to_anchor=(0, 1), ncols=2, borderaxespad=0

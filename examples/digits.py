@@ -61,7 +61,7 @@ def main() -> None:
     summary = selbo.SummaryLikelihood(partition, selbo.expect(accuracy=0.7, num_classes=10), concentration=400.0)
     print(f"{'test set, ' + str(seeds) + ' seeds':20}" + "".join(f"{head:>17}" for head in ("NLL", "accuracy", "ECE")))
     histograms = {}
-    for name, term in {"plain": None, "with the summary": summary}.items():
+    for name, term in {"plain": None, "plain + summary": summary}.items():
         results, counted = [], []
         for seed in range(seeds):
             *training, images, labels = noisy_digits(seed)

@@ -239,6 +239,19 @@ def test_the_folder_of_a_model(model: Path) -> None:
     report = (model / "report.html").read_text()
     assert "Do the predictions look like the belief?" in report
     assert "Can the stated confidence be trusted?" in report
+    no, yes = metrics["per_class"]
+    assert [each["class"] for each in (no, yes)] == ["no", "yes"]
+    assert [each["recall"] for each in (no, yes)] == metrics["metrics"]["recall"]
+    assert no["rows"] + yes["rows"] == no["predicted"] + yes["predicted"] == 24
+    assert (no["correct"] + yes["correct"]) / 24 == metrics["metrics"]["accuracy"]
+    assert yes["recall_interval"][0] < yes["recall"] <= yes["recall_interval"][1]
+    assert sum(each["rows"] for each in metrics["confusion"]) == 24
+    for heading in ("How well is each class recognised?", "Which classes are mistaken for which?"):
+        assert f"<h2>{heading}</h2>" in report
+    assert "probability of class yes" in report
+    assert "clean test set" not in report
+    top = report[: report.index("<h2>")]
+    assert f"Right on {100 * metrics['metrics']['accuracy']:.1f} % of the 24 test rows" in top
     steps = [json.loads(line)["step"] for line in (model / "train.jsonl").read_text().splitlines()]
     assert steps == [40]
 

@@ -42,7 +42,7 @@ def demo(
     page = write_page(results, folder / "report.html")
     screen = console()
     screen.print(console_table(results))
-    screen.print(f"\n{results['conclusion']}")
+    screen.print(f"\n{results['takeaway']}")
     screen.print(f"\nReport: {page}", soft_wrap=True)
 
 

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import math
 import time
 from collections.abc import Callable
 from concurrent.futures import as_completed
@@ -21,7 +20,7 @@ from selbo.experiments.workers import pool_of
 from selbo.models import MLP
 from selbo.nn import to_bayesian
 from selbo.objectives import ELBO, CrossEntropy, Evidential, LabelSmoothing, Objective, SummaryELBO
-from selbo.report.comparison import noisiest, summarise
+from selbo.report.takeaway import takeaway
 from selbo.summary.beliefs import Belief
 from selbo.summary.elicitation import expect
 from selbo.summary.likelihood import SummaryLikelihood
@@ -201,7 +200,7 @@ def compare(
         "description": DESCRIPTION.format(
             train=len(first.train[1]), val=len(first.val[1]), test=len(first.test[1]), percent=f"{100 * ACCURACY:g}"
         ),
-        "conclusion": None,
+        "focus": "Summary ELBO",
         "task": {
             "num_train": len(first.train[1]),
             "num_test": len(first.test[1]),
@@ -218,8 +217,7 @@ def compare(
         "ood_name": "photographs",
         "made_by": outcomes.made_by(time.perf_counter() - begin),
     }
-    results["conclusion"] = conclusion(results)
-    return results
+    return results | {"takeaway": takeaway(results)}
 
 
 def made_here(folder: Path) -> bool:
@@ -338,29 +336,3 @@ def predicted(model: Fitted, images: Tensor, temperature: float = 1.0) -> Predic
     generator = torch.Generator(next(model.network.parameters()).device).manual_seed(0)
     found = predict(model.network, images, PREDICTION_DRAWS, objective=model.objective, generator=generator)
     return found if temperature == 1.0 else at_temperature(found, temperature)
-
-
-def conclusion(results: dict[str, Any]) -> str:
-    """What the numbers say of the Summary ELBO, whichever way they fall; the same: within a standard error."""
-    noisy = noisiest(results)
-    assert noisy is not None
-    places = {"on clean images": results["clean"], "on the noisiest": noisy[0]}
-    sentences = []
-    for where, name in places.items():
-        rows = {row.method: row.values for row in summarise(results, name, ("nll", "ece"))}
-        own = rows["Summary ELBO"]
-        for metric, label in (("nll", "NLL"), ("ece", "calibration error")):
-            others = {m: v[metric] for m, v in rows.items() if m != "Summary ELBO"}
-            means = {m: math.inf if v.mean is None else v.mean for m, v in others.items()}
-            rival = min(means, key=means.__getitem__)
-            mine, best = own[metric], others[rival]
-            if mine.mean is None or best.mean is None:
-                sentences.append(f"{where} its {label} cannot be compared, since a run has none")
-                continue
-            room = max(mine.error or 0.0, best.error or 0.0)
-            verb = "about the same as" if abs(mine.mean - best.mean) <= room else "higher than"
-            verb = "lower than" if mine.mean < best.mean - room else verb
-            sentences.append(
-                f"{where} its {label} is {mine.mean:.3f}, {verb} the {best.mean:.3f} of the best other, {rival}"
-            )
-    return "The Summary ELBO: " + "; ".join(sentences) + "."

@@ -4,7 +4,7 @@ import math
 import platform
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from selbo.data.dataset import LabelledData
 from selbo.evaluation.evaluate import evaluate, evaluate_ood
 from selbo.evaluation.predict import Prediction
 from selbo.metrics.calibration import reliability
+from selbo.metrics.classwise import confusion, per_class, wilson_interval
 from selbo.report.labels import region_labels
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import Partition
@@ -37,6 +38,50 @@ def condition(prediction: Prediction, labels: Tensor, *, level: float | None = N
     recall = found.pop("recall")
     metrics = {name: value if value is not None and math.isfinite(value) else None for name, value in found.items()}
     return {"level": level, "metrics": metrics, "recall": recall}
+
+
+def by_class(prediction: Prediction, labels: Tensor, classes: Sequence[str]) -> dict[str, Any]:
+    """Recall and precision of each class with 95 % intervals, and how often which class is predicted as which."""
+    counts = confusion(prediction.log_probs, labels)
+    scores = per_class(counts, num_classes=len(classes))
+    return {
+        "per_class": [{"class": name, **found._asdict()} for name, found in zip(classes, scores, strict=True)],
+        "confusion": [
+            {"true": classes[label], "predicted": classes[guess], "rows": rows}
+            for (label, guess), rows in counts.items()
+        ],
+    }
+
+
+def takeaway_of(found: Mapping[str, Any], *, most_frequent: str, confidence: float) -> str:
+    """What the test rows say in short: how often the network is right, against guessing and against what it says.
+
+    Args:
+        found: What `by_class` found.
+        most_frequent: Class that is the most frequent in the training rows.
+        confidence: Mean probability of the predicted classes.
+    """
+    each = found["per_class"]
+    rows, correct = (sum(entry[key] for entry in each) for key in ("rows", "correct"))
+    low, high = wilson_interval(correct, rows)
+    guessing = sum(entry["rows"] for entry in each if entry["class"] == most_frequent) / rows
+    against = "no clear difference from"
+    if not low <= guessing <= high:
+        against = "better than" if low > guessing else "worse than"
+    sure = f"Its mean confidence, {_percent(confidence)}, agrees with that."
+    if not low <= confidence <= high:
+        word = "too high: it is overconfident" if confidence > high else "too low: it is underconfident"
+        sure = f"Its mean confidence, {_percent(confidence)}, is {word}."
+    worst = min((entry for entry in each if entry["rows"]), key=lambda entry: entry["recall"])
+    return (
+        f"Right on {_percent(correct / rows)} of the {rows} test rows (95 % interval {100 * low:.1f} to "
+        f"{_percent(high)}), {against} always answering “{most_frequent}”, which is right on {_percent(guessing)}. "
+        f"{sure} The class recognised least is “{worst['class']}”: {worst['correct']} of {worst['rows']} rows."
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def reliability_of(prediction: Prediction, labels: Tensor) -> dict[str, list[Any]]:

@@ -205,6 +205,7 @@ def train(
     metrics = {
         "format": trained.METRICS_FORMAT,
         **scores(predicted["test"], task.test[1], temperature),
+        **outcomes.by_class(predicted["test"], task.test[1], task.preprocessing.classes),
         "rows": {"train": num_train, "val": len(task.val[1]), "test": len(task.test[1]), **elsewhere},
         "features": task.preprocessing.num_features,
         "classes": list(task.preprocessing.classes),
@@ -303,7 +304,9 @@ def evaluate(model: trained.Trained, data: Path, *, draws: int, seed: int) -> tu
     if trained.digest(data) == model.manifest["data"]["sha256"]:
         notes.append("this is the file that the model was trained on: these metrics flatter it")
     prediction = model.predict(inputs, draws=draws, seed=seed)
-    return {**scores(prediction, labels, model.temperature), "classes": list(model.preprocessing.classes)}, notes
+    classes = list(model.preprocessing.classes)
+    by_class = outcomes.by_class(prediction, labels, classes)
+    return {**scores(prediction, labels, model.temperature), **by_class, "classes": classes}, notes
 
 
 def results_of(
@@ -325,6 +328,11 @@ def results_of(
             f"{' and '.join(map(str, settings.hidden))} units learned to predict {settings.target} from "
             f"{len(task.preprocessing.inputs)} columns, by the method {settings.how.title}. Everything below is about "
             f"the test rows, which it did not see{but}."
+        ),
+        "takeaway": outcomes.takeaway_of(
+            metrics,
+            most_frequent=classes[int(task.train[1].bincount(minlength=len(classes)).argmax())],
+            confidence=prediction.probs.amax(-1).double().mean().item(),
         ),
         "conclusion": in_words(metrics),
         "task": {
@@ -348,6 +356,8 @@ def results_of(
                     }
                 },
                 "histogram": None if summary is None else outcomes.region_masses(believed, summary.partition),
+                "per_class": metrics["per_class"],
+                "confusion": metrics["confusion"],
                 "reliability": outcomes.reliability_of(prediction, task.test[1]),
                 "entropy": outcomes.entropies(prediction, None),
                 "ood": None,

@@ -1,6 +1,7 @@
 """What predictions are worth: scores, calibration, uncertainty and detection of foreign inputs, as plain functions."""
 
 from selbo.metrics.calibration import Reliability, adaptive_ece, classwise_ece, ece, reliability
+from selbo.metrics.classwise import ClassScores, confusion, per_class, wilson_interval
 from selbo.metrics.ood import aupr, fpr_at_tpr, mean_difference, ood_auroc
 from selbo.metrics.scores import (
     accuracy,
@@ -22,6 +23,7 @@ from selbo.metrics.uncertainty import (
 )
 
 __all__ = [
+    "ClassScores",
     "Reliability",
     "accuracy",
     "adaptive_ece",
@@ -29,6 +31,7 @@ __all__ = [
     "auroc",
     "brier",
     "classwise_ece",
+    "confusion",
     "dirichlet_expected_entropy",
     "dirichlet_mutual_information",
     "ece",
@@ -43,6 +46,8 @@ __all__ = [
     "nll",
     "nll_from_log_probs",
     "ood_auroc",
+    "per_class",
     "recall",
     "reliability",
+    "wilson_interval",
 ]

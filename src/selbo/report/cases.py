@@ -25,6 +25,13 @@ STRONG_FROM: Final = 0.75
 WHITE_FROM: Final = 0.6
 """Share of the strongest colour from which text on it is white."""
 
+BLACK: Final = "#111111"
+WHITE: Final = "#fefefe"
+"""Text on a colour, which is the same on light and on dark paper; `INK` and pure white change with the paper."""
+
+MEANINGS: Final = ((0.75, "better"), (-0.75, "worse"), (0.0, "level: 95 % interval holds 0"))
+"""Of the legend: shares of the strongest colour, and what they mean."""
+
 
 def cases_figure(results: Plain, track: str) -> "Figure":
     """A row for each method, a column for each case: how far it is from the reference.
@@ -69,6 +76,7 @@ def cases_figure(results: Plain, track: str) -> "Figure":
         axes.spines[:].set_visible(False)
         place = " at the place of use" if column.startswith("use") else ""
         figure.text(0.0, 1.0, f"{metric_label(split(column)[1])}{place}, less that of {title}", ha="left", va="top")
+        _legend(figure)
         for j, text in enumerate(_short([case["title"] for case in cases])):
             line = 1 - (HEADS + high + LINE * (j + 0.9)) / height
             figure.text(0.03, line, f"{j + 1}", ha="right", size=SMALL_SIZE)
@@ -84,13 +92,37 @@ def _strongest(rows: list[list[Difference]]) -> float:
 
 def _look(found: Difference, column: str, strongest: float) -> tuple[str, str]:
     """Colours of a place and of its text."""
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex
-
     if not found.clear or found.mean is None:
         return "#ffffff", GREY
     share = max(-1.0, min(1.0, direction(split(column)[1]) * found.mean / strongest))
-    return to_hex(colormaps["RdBu"](0.5 + 0.5 * share)), "#ffffff" if abs(share) > WHITE_FROM else INK
+    return _colour(share), WHITE if abs(share) > WHITE_FROM else BLACK
+
+
+def _colour(share: float) -> str:
+    """Blue for a gain, red for a loss, as strong as a share from -1 to 1."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    return to_hex(colormaps["RdBu"](0.5 + 0.5 * share))
+
+
+def _legend(figure: "Figure") -> None:
+    """What the colours mean, at the upper right."""
+    from matplotlib.patches import Patch
+
+    faces = [_colour(share) if share else "#ffffff" for share, _ in MEANINGS]
+    handles = [Patch(facecolor=face, edgecolor=PALE, linewidth=0.6) for face in faces]
+    figure.legend(
+        handles,
+        [meaning for _, meaning in MEANINGS],
+        loc="upper right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=len(MEANINGS),
+        borderpad=0,
+        borderaxespad=0,
+        handlelength=1.2,
+        handleheight=0.9,
+    )
 
 
 def _text(found: Difference, column: str) -> str:

@@ -215,6 +215,11 @@ def noisiest(results: Results) -> tuple[str, float] | None:
     return levels[-1] if levels else None
 
 
+def clean_name(results: Results) -> str:
+    """What the test set is called: clean only where there are corrupted ones beside it."""
+    return "clean test set" if noise_levels(results) else "test set"
+
+
 def metrics_of(results: Results, condition: str) -> list[str]:
     """Metrics that any run has under a condition, in the order in which they appear."""
     found = (run["conditions"].get(condition, {"metrics": {}})["metrics"] for run in results["runs"])
@@ -232,7 +237,7 @@ def checked(results: Results) -> Results:
     _mapping("results", results)
     for key in ("title", "description", "clean"):
         _text(key, _need(results, key))
-    for key in ("conclusion", "corruption", "ood_name"):
+    for key in ("takeaway", "conclusion", "focus", "corruption", "ood_name"):
         if results.get(key) is not None:
             _text(key, results[key])
     methods = _names("methods", _need(results, "methods"))
@@ -301,6 +306,8 @@ def _check_run(name: str, run: Results, *, results: Results, num_regions: int | 
         if num_regions is None:
             raise ValueError(f"`{name}.histogram` must be None where `belief` is None, but got {run['histogram']!r}")
         masses(f"{name}.histogram", _list(f"{name}.histogram", run["histogram"]), num_regions=num_regions)
+    if run.get("per_class") is not None or run.get("confusion") is not None:
+        _check_classes(name, run, classes=results["task"]["class_names"])
     if run.get("reliability") is not None:
         _check_reliability(f"{name}.reliability", _mapping(f"{name}.reliability", run["reliability"]))
     if run.get("entropy") is not None:
@@ -311,6 +318,30 @@ def _check_metrics(name: str, metrics: Any) -> None:
     for key, value in _mapping(name, metrics).items():
         if value is not None:
             _finite(f"{name}.{key}", value)
+
+
+def _check_classes(name: str, run: Results, *, classes: Sequence[str]) -> None:
+    """Scores by class are there for every class, and the confusion speaks of these classes."""
+    scores = _list(f"{name}.per_class", _need(run, "per_class", name))
+    found = [_need(_mapping(f"{name}.per_class", each), "class", f"{name}.per_class") for each in scores]
+    if found != list(classes):
+        raise ValueError(f"`{name}.per_class` must hold one entry per class, in their order, but has {found}")
+    for each in scores:
+        for key in ("rows", "predicted", "correct"):
+            checks.whole(f"{name}.per_class.{key}", _need(each, key, f"{name}.per_class"), at_least=0)
+        for key in ("recall", "precision"):
+            if _need(each, key, f"{name}.per_class") is not None:
+                ends = _list(f"{name}.per_class.{key}_interval", _need(each, f"{key}_interval", f"{name}.per_class"))
+                low, high = (_finite(f"{name}.per_class.{key}_interval", end) for end in ends)
+                if not 0 <= low <= _finite(f"{name}.per_class.{key}", each[key]) <= high <= 1:
+                    raise ValueError(
+                        f"`{name}.per_class.{key}` must lie in its interval, between 0 and 1, but got {each}"
+                    )
+    for pair in _list(f"{name}.confusion", _need(run, "confusion", name)):
+        for key in ("true", "predicted"):
+            if _need(_mapping(f"{name}.confusion", pair), key, f"{name}.confusion") not in classes:
+                raise ValueError(f"`{name}.confusion.{key}` must be one of {list(classes)}, but got {pair[key]!r}")
+        checks.whole(f"{name}.confusion.rows", _need(pair, "rows", f"{name}.confusion"), at_least=1)
 
 
 def _check_reliability(name: str, bins: Results) -> None:

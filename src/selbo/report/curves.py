@@ -4,7 +4,7 @@ Every figure gives a method the same colour and marker. Panels are placed by han
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -31,6 +31,7 @@ from selbo.report.histograms import (
     total_variation,
 )
 from selbo.report.labels import number, tick_label
+from selbo.report.methods import MethodStyle, method_styles
 from selbo.report.panels import (
     FOOT,
     GUIDE,
@@ -39,7 +40,6 @@ from selbo.report.panels import (
     LineEnd,
     axis_of,
     filled,
-    method_styles,
     names_at_ends,
     plus_minus,
 )
@@ -76,6 +76,14 @@ def _with(results: Results, key: str) -> dict[str, list[Results]]:
     return found
 
 
+def styles_of(results: Results) -> dict[str, MethodStyle]:
+    """How the methods of a comparison are drawn; ``names`` may say by which name each is known."""
+    known = results.get("names") or {}
+    names = {method: known.get(method, method) for method in results["methods"]}
+    looks = method_styles(names.values())
+    return {method: looks[name] for method, name in names.items()}
+
+
 # --- histograms against s0 ---
 
 
@@ -102,8 +110,11 @@ def belief_histograms(results: Results, *, width: float = TWO_COLUMNS) -> "Figur
         panels = [grid.place(i) for i in range(count)]
         for i, (axes, (method, runs)) in enumerate(zip(panels, methods.items(), strict=True)):
             histograms = [np.asarray(run["histogram"], dtype=np.float64) for run in runs]
-            compare(axes, s0, {"predictions": np.asarray(np.mean(histograms, axis=0))}, axis=axis, width=grid.panel)
-            _recolour(axes, "predictions", method_styles(results["methods"])[method].colour)
+            shown, colours = (
+                {"predictions": np.asarray(np.mean(histograms, axis=0))},
+                [styles_of(results)[method].colour],
+            )
+            compare(axes, s0, shown, colours=colours, axis=axis, width=grid.panel)
             for end in ends:
                 axes.axvline(end, color=GUIDE, linewidth=0.6, linestyle=(0, (1, 2)), zorder=0.4)
             if ends:
@@ -126,15 +137,6 @@ def distances(results: Results) -> dict[str, tuple[float, float | None]]:
         method: mean_and_error([total_variation(s0, np.asarray(run["histogram"])) for run in runs])
         for method, runs in _with(checked(results), "histogram").items()
     }
-
-
-def _recolour(axes: "Axes", label: str, colour: str) -> None:
-    from matplotlib.container import BarContainer
-
-    handles, labels = axes.get_legend_handles_labels()
-    drawn = dict(zip(labels, handles, strict=True))[label]
-    for patch in drawn if isinstance(drawn, BarContainer) else [drawn]:
-        patch.set_color(colour)
 
 
 def _outer_only(grid: Grid, i: int, axes: "Axes") -> None:
@@ -176,7 +178,7 @@ def reliability_diagrams(results: Results, *, width: float = TWO_COLUMNS) -> "Fi
         side = Grid(len(methods), width=width).panel
         grid = Grid(len(methods), width=width, height=1.36 * side, legend=False)
         for i, method in enumerate(methods):
-            colour, marker = method_styles(results["methods"])[method]
+            colour, marker, _ = styles_of(results)[method]
             confidence, accuracy, counts = pooled[method]
             diagram, strip = grid.place(i, low=1 - 1 / 1.36), grid.place(i, high=0.2)
             diagram.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8)
@@ -272,7 +274,7 @@ def corruption_curves(results: Results, *, metrics: Sequence[str] = CURVES, widt
             left = margin + (i * (across + margin + 0.12) if wide else 0.0)
             low = height - title - high - (0.0 if wide else i * (title + high + foot))
             axes = figure.add_axes((left / width, low / height, across / width, high / height))
-            ends = _curves(axes, metric, [level for _, level in levels], rows)
+            ends = _curves(axes, metric, [level for _, level in levels], rows, styles_of(results))
             axes.set_title(TITLES.get(metric, metric), fontweight="bold", color=INK)
             axes.set_xlabel(results["corruption"], parse_math=False)
             if not wide or i + 1 == len(metrics):
@@ -280,16 +282,22 @@ def corruption_curves(results: Results, *, metrics: Sequence[str] = CURVES, widt
     return figure
 
 
-def _curves(axes: "Axes", metric: str, levels: Sequence[float], rows: Sequence[Sequence[Row]]) -> dict[str, LineEnd]:
+def _curves(
+    axes: "Axes",
+    metric: str,
+    levels: Sequence[float],
+    rows: Sequence[Sequence[Row]],
+    looks: Mapping[str, MethodStyle],
+) -> dict[str, LineEnd]:
     scale = 100 if TITLES.get(metric, "").endswith("%") else 1
     ends: dict[str, LineEnd] = {}
-    for m, (method, (colour, marker)) in enumerate(method_styles([row.method for row in rows[0]]).items()):
+    for m, (method, (colour, marker, line)) in enumerate(looks.items()):
         cells = [row[m].values[metric] for row in rows]
         mean = scale * np.array([math.nan if cell.mean is None else cell.mean for cell in cells])
         error = scale * np.array([cell.error or 0.0 for cell in cells])
         axes.fill_between(levels, mean - error, mean + error, color=colour, alpha=0.18, linewidth=0)
         options: dict[str, Any] = {"markersize": 4.2, "markeredgecolor": "white", "markeredgewidth": 0.5}
-        axes.plot(levels, mean, marker, linestyle="-", color=colour, linewidth=1.3, label=method, **options)
+        axes.plot(levels, mean, marker, linestyle=line, color=colour, linewidth=1.3, label=method, **options)
         if not math.isnan(mean[-1]):
             ends[method] = LineEnd(levels[-1], float(mean[-1]), colour)
     tidy(axes)
@@ -330,7 +338,7 @@ def entropy_histograms(results: Results, *, width: float = TWO_COLUMNS) -> "Figu
         edges = np.asarray(next(iter(methods.values()))[0]["edges"], dtype=np.float64)
         for i, (axes, (method, runs)) in enumerate(zip(panels, methods.items(), strict=True)):
             inside, outside = (_shares(np.array([run[key] for run in runs])) for key in ("in", "out"))
-            colour = method_styles(results["methods"])[method].colour
+            colour = styles_of(results)[method].colour
             axes.stairs(inside, edges, fill=True, color=colour, alpha=0.6, linewidth=0)
             axes.stairs(outside, edges, color=INK, linewidth=1.1, baseline=None)
             tidy(axes)

@@ -21,6 +21,7 @@ from selbo.report.histograms import (
     with_distance,
 )
 from selbo.report.labels import RegionAxis, belief_label, class_axis, number, region_axis, shell_labels, tick_label
+from selbo.report.methods import method_styles
 from selbo.report.simplex import DENSITY_LIMITS, HEIGHT, LINE_SPACING, draw_belief, num_notes
 from selbo.report.style import (
     INK,
@@ -224,7 +225,8 @@ def summary_against_histogram(
     Args:
         partition: The regions.
         s0: Masses of the belief, shape (R,): ``summary.s0`` or ``belief.masses(partition)``.
-        histogram: Masses of the predictions, shape (R,), or up to six of them by name.
+        histogram: Masses of the predictions, shape (R,), or up to six of them by name; a method such as ``"ELBO"`` has
+            the colour that it has in every figure.
         class_names: One name a class.
         width: Inches.
 
@@ -240,16 +242,19 @@ def summary_against_histogram(
     if not isinstance(partition, Partition):
         raise ValueError(f"`partition` must be a partition such as selbo.ScoreBins, but got {partition!r}")
     belief = masses("s0", s0, num_regions=partition.num_regions)
-    named = with_distance(belief, named_histograms(histogram, num_regions=partition.num_regions))
+    histograms = named_histograms(histogram, num_regions=partition.num_regions)
+    named = with_distance(belief, histograms)
+    looks = method_styles(histograms)
+    colours = [look.colour for look in looks.values()] if isinstance(histogram, Mapping) else PALETTE[:1]
     axis = region_axis(partition, class_names)
     with style():
         upright = stand_upright(axis, width=width - MARGIN)
         if isinstance(partition, CornerShells) and upright:
-            figure = _shell_by_shell(partition, belief, named, class_names=class_names, width=width)
+            figure = _shell_by_shell(partition, belief, named, colours, class_names=class_names, width=width)
         else:
             figure = new_figure(width=width, height=PANEL_HEIGHT + upright * _height(axis))
             axes = figure.subplots()
-            compare(axes, belief, named, axis=axis, width=width - MARGIN)
+            compare(axes, belief, named, colours=colours, axis=axis, width=width - MARGIN)
             axes.set_ylabel("mass")
         _legend(figure, width=width)
     return figure
@@ -259,6 +264,7 @@ def _shell_by_shell(
     partition: CornerShells,
     s0: Array,
     histograms: Mapping[str, Array],
+    colours: Sequence[str],
     *,
     class_names: Sequence[str] | None,
     width: float,
@@ -274,12 +280,12 @@ def _shell_by_shell(
 
     totals = RegionAxis([s + 0.5 for s in range(count)], [*shells, "centre"], "shell", ordered=False)
     summed = {name: _by_shell(values, classes) for name, values in histograms.items()}
-    compare(panels[0], _by_shell(s0, classes), summed, axis=totals, width=panel_width)
+    compare(panels[0], _by_shell(s0, classes), summed, colours=colours, axis=totals, width=panel_width)
     panels[0].set(title="all classes", ylabel="mass")
     for s, (axes, shell) in enumerate(zip(panels[1:], shells, strict=True)):
         part = slice(s * classes, (s + 1) * classes)
         inside = {name: values[part] for name, values in histograms.items()}
-        compare(axes, s0[part], inside, axis=axis, width=panel_width)
+        compare(axes, s0[part], inside, colours=colours, axis=axis, width=panel_width)
         axes.set(title=f"shell {shell}", ylabel="" if wide else "mass")
         if not wide and s + 1 < len(shells):  # the lowest panel names the classes for all
             axes.set_xlabel("")

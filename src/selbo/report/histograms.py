@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from selbo import checks
-from selbo.report.labels import RegionAxis
-from selbo.report.style import INK, PALE, PALETTE, SMALL_SIZE, tidy
+from selbo.report.labels import CONFIDENCE_TITLE, SHORT_CONFIDENCE_TITLE, RegionAxis
+from selbo.report.style import INK, PALE, PALETTE, SMALL_SIZE, TEXT_SIZE, tidy
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -76,45 +76,67 @@ def with_distance(s0: Array, histograms: Mapping[str, Array]) -> dict[str, Array
     return {f"{name}, TV {total_variation(s0, h):.3f}".replace(" 0.", " ."): h for name, h in histograms.items()}
 
 
-def compare(axes: "Axes", s0: Array, histograms: Mapping[str, Array], *, axis: RegionAxis, width: float) -> None:
+def compare(
+    axes: "Axes",
+    s0: Array,
+    histograms: Mapping[str, Array],
+    *,
+    colours: Sequence[str],
+    axis: RegionAxis,
+    width: float,
+) -> None:
     """One panel: s0 as a pale, capped bar a region, histograms as bars in front; steps where bars would be too thin.
 
     Args:
         axes: Where to.
         s0: Masses of the belief, shape (R,).
         histograms: Masses of the predictions by name, shape (R,) each, at most six.
+        colours: One per histogram.
         axis: Ticks, from `region_axis`.
         width: Width of the panel in inches, to choose labels that fit.
     """
     place = width * POINTS_AN_INCH / len(s0)
     if place * BARS_SHARE / len(histograms) >= SMALLEST_BAR:
-        _bars(axes, s0, histograms)
+        _bars(axes, s0, histograms, colours)
     else:
-        _steps(axes, s0, histograms)
+        _steps(axes, s0, histograms, colours)
     tidy(axes)
     axes.set_xlim(0, len(s0))
     axes.set_ylim(0, 1.08 * max(values.max() for values in (s0, *histograms.values())))
     axes.locator_params(axis="y", nbins=5)
     _ticks(axes, axis, width=width)
-    axes.set_xlabel(axis.title)
+    axes.set_xlabel(fitted_title(axis.title, width=width), parse_math=False)  # a class may have dollar signs
 
 
-def _bars(axes: "Axes", s0: Array, histograms: Mapping[str, Array]) -> None:
+def fitted_title(title: str, *, width: float) -> str:
+    """What an axis shows, in as few words as fit into its width in inches.
+
+    Example:
+        >>> fitted_title(CONFIDENCE_TITLE, width=1.3), fitted_title("probability of class hornbeam", width=1.3)
+        ('largest probability', 'probability of clas…')
+    """
+    room = int(width * POINTS_AN_INCH / (CHARACTER * TEXT_SIZE / SMALL_SIZE))
+    if title == CONFIDENCE_TITLE and len(title) > room:
+        title = SHORT_CONFIDENCE_TITLE
+    return title if len(title) <= room + 1 else f"{title[: room - 1]}…"
+
+
+def _bars(axes: "Axes", s0: Array, histograms: Mapping[str, Array], colours: Sequence[str]) -> None:
     centres = np.arange(len(s0)) + 0.5
     each = BARS_SHARE / len(histograms)
     for i, (name, values) in enumerate(histograms.items()):
         left = centres + (i + 0.5) * each - BARS_SHARE / 2
-        axes.bar(left, values, width=each, color=PALETTE[i], linewidth=0, label=name)
+        axes.bar(left, values, width=each, color=colours[i], linewidth=0, label=name)
     axes.bar(centres, s0, width=BELIEF_SHARE, color=PALE, linewidth=0, zorder=0.5, label=BELIEF)
     half = BELIEF_SHARE / 2
     caps = axes.hlines(s0, centres - half, centres + half, color=INK, linewidth=1.0)
     caps.set_path_effects(_casing())
 
 
-def _steps(axes: "Axes", s0: Array, histograms: Mapping[str, Array]) -> None:
+def _steps(axes: "Axes", s0: Array, histograms: Mapping[str, Array], colours: Sequence[str]) -> None:
     alone = len(histograms) == 1
     for i, (name, values) in enumerate(histograms.items()):
-        _stairs(axes, values, color=PALETTE[i], fill=alone, label=name)
+        _stairs(axes, values, color=colours[i], fill=alone, label=name)
     _stairs(axes, s0, color=INK, fill=False, label=BELIEF).set_path_effects(_casing())
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from selbo.summary.beliefs import Belief, Beta, Dirichlet, Uniform
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
@@ -135,6 +135,20 @@ def region_labels(partition: Partition, class_names: Sequence[str] | None = None
     return [f"region {r}" for r in range(partition.num_regions)]
 
 
+CONFIDENCE_TITLE: Final = "largest predicted probability"
+SHORT_CONFIDENCE_TITLE: Final = "largest probability"
+
+
+def score_title(second_class: str = "class 1") -> str:
+    """What the score of two classes is the probability of.
+
+    Example:
+        >>> score_title("yes"), score_title()
+        ('probability of class yes', 'probability of class 1')
+    """
+    return f"probability of class {second_class.removeprefix('class ')}"
+
+
 def region_axis(partition: Partition, class_names: Sequence[str] | None = None) -> RegionAxis:
     """Ticks for an axis with one place a region.
 
@@ -149,7 +163,7 @@ def region_axis(partition: Partition, class_names: Sequence[str] | None = None) 
         score = isinstance(partition, ScoreBins)
         lowest = "0" if score else f"1/{partition.num_classes}"  # no largest probability is below 1/K
         labels = [lowest, *edge_labels(partition.edges.values), "1"]
-        title = f"probability of {names[1]}" if score else "largest predicted probability"
+        title = score_title(names[1]) if score else CONFIDENCE_TITLE
         return RegionAxis([float(r) for r in range(regions + 1)], labels, title, ordered=True)
     if isinstance(partition, ClassRegions):
         return class_axis(partition.num_classes, class_names)

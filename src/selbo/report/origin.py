@@ -38,6 +38,17 @@ def _seeds(seeds: Sequence[int]) -> str:
     return f"Seeds {', '.join(map(str, seeds))}"
 
 
+def code_of(made: Plain) -> str:
+    """Version and commit of the code of a run, as far as they are known.
+
+    Example:
+        >>> code_of({"selbo": "0.1.0", "code": "0123abc"}), code_of({"selbo": "0+unknown", "code": "0123abc"})
+        ('selbo 0.1.0, commit 0123abc', 'selbo, commit 0123abc')
+    """
+    version = "selbo" if "unknown" in made["selbo"] and made.get("code") else f"selbo {made['selbo']}"
+    return f"{version}, commit {made['code']}" if made.get("code") else version
+
+
 def _version(made: Plain) -> str:
     """Version and commit; a source tree that is not installed has the latter alone."""
     if not made.get("code"):

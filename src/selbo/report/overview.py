@@ -57,7 +57,9 @@ def overview(results: Plain, track: str) -> Table | None:
     for row, numbers in zip(rows, raw, strict=True):
         if best is not None and numbers["rank"] == best:
             row[-1] = row[-1]._replace(mark="best")
-    where = "at the place of use" if column.startswith("use") else "on the clean test set"
+    corrupted = any(studies.measured(each, "corrupted.nll") for each in cases)
+    where = "on the clean test set" if corrupted else "on the test set"
+    where = "at the place of use" if column.startswith("use") else where
     against = f"against {titles[reference]}"
     heads = [Head("method"), Head("ahead", against), Head("behind", against), Head("mean difference", against)]
     if focus:

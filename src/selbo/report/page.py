@@ -13,10 +13,12 @@ from string import Template
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from selbo.files import replacing
+from selbo.report.class_tables import MOST_IN_MATRIX, class_table, confusion_table
 from selbo.report.comparison import (
     Results,
     Value,
     checked,
+    clean_name,
     metrics_of,
     noise_levels,
     noisiest,
@@ -26,9 +28,11 @@ from selbo.report.comparison import (
 )
 from selbo.report.curves import COMPARISON_FIGURES, CURVES, available, distances
 from selbo.report.labels import duration, number
-from selbo.report.panels import GUIDE, METHOD_COLOURS, axis_of
+from selbo.report.methods import METHOD_COLOURS
+from selbo.report.panels import GUIDE, axis_of
 from selbo.report.style import INK, ONE_COLUMN, PALE, TWO_COLUMNS, style
 from selbo.report.tables import clean_table, headline_table, level_table, metric_label, shown_value, texts
+from selbo.report.takeaway import takeaway
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,10 +85,12 @@ def write_html(render: Callable[[], str], path: str | os.PathLike[str]) -> Path:
 def render_page(results: Results) -> str:
     """The HTML of the page."""
     checked(results)
-    parts = [_result(results), *(_figure_section(results, name) for name in available(results)), _made(results)]
+    figures = (_figure_section(results, name) for name in available(results))
+    parts = [_result(results), *_class_sections(results), *figures, _made(results)]
     return Template(resource("page.html")).substitute(
         version=escape(results["made_by"]["selbo"], quote=True),
         title=escape(results["title"]),
+        takeaway=_conclusion(takeaway(results)),
         style=resource("page.css").strip(),
         description=_paragraphs(results["description"], css="lede"),
         facts=_facts(results),
@@ -99,8 +105,15 @@ def resource(name: str) -> str:
 
 
 def _paragraphs(text: str, *, css: str = "") -> str:
+    """Paragraphs between empty lines; one whose lines all begin with a dash is a list."""
     opening = f'<p class="{css}">' if css else "<p>"
-    return "\n".join(f"{opening}{escape(' '.join(part.split()))}</p>" for part in re.split(r"\n\s*\n", text.strip()))
+    parts = [part.splitlines() for part in re.split(r"\n\s*\n", text.strip())]
+    return "\n".join(
+        f"<ul>{''.join(f'<li>{escape(line[2:])}</li>' for line in lines)}</ul>"
+        if all(line.startswith("- ") for line in lines)
+        else f"{opening}{escape(' '.join(' '.join(lines).split()))}</p>"
+        for lines in parts
+    )
 
 
 def _thousands(count: int) -> str:
@@ -151,9 +164,12 @@ def _belief(results: Results) -> str:
     )
 
 
+def _conclusion(text: str | None) -> str:
+    return f'<div class="conclusion">{_paragraphs(text)}</div>' if text else ""
+
+
 def _result(results: Results) -> str:
-    conclusion = results.get("conclusion")
-    said = "" if conclusion is None else f'<div class="conclusion">{_paragraphs(conclusion)}</div>'
+    said = _conclusion(results.get("conclusion"))
     seeds = len(results["seeds"])
     under = f"Mean ± standard error over {seeds} seeds." if seeds > 1 else "One seed: no standard error can be stated."
     glossary = (
@@ -164,12 +180,12 @@ def _result(results: Results) -> str:
     if len(results["methods"]) == 1:
         return _section("The result", under, _tiles(results), said, _reading(glossary))
     marks = (
-        "★ marks the best mean of a column, ≈ a mean within one standard error of the best one, which is then no clear "
-        "winner. The marks describe these runs; they are not a test."
+        "Where a mean is within one standard error of the best one, that is no clear winner. The marks describe these "
+        "runs; they are not a test."
     )
     if seeds == 1:
-        marks = "★ marks the best value of a column. With a single seed, small differences may be chance."
-    details = f"<details><summary>All metrics of the clean test set</summary>{clean_table(results)}</details>"
+        marks = "With a single seed, small differences may be chance."
+    details = f"<details><summary>All metrics of the {clean_name(results)}</summary>{clean_table(results)}</details>"
     return _section("The result", under, headline_table(results), said, _reading(marks, glossary), details)
 
 
@@ -180,6 +196,32 @@ def _tiles(results: Results) -> str:
         (text,) = texts(metric, [value], num_seeds=len(results["seeds"]))
         tiles.append(f"<div><dt>{escape(metric_label(metric))}</dt><dd>{shown_value(text)}</dd></div>")
     return f'<dl class="facts tiles">{"".join(tiles)}</dl>'
+
+
+def _class_sections(results: Results) -> list[str]:
+    """How each class is recognised, if there is a single run that says so."""
+    if len(results["runs"]) != 1 or not results["runs"][0].get("per_class"):
+        return []
+    run = results["runs"][0]
+    matrix = len(run["per_class"]) <= MOST_IN_MATRIX
+    each = _section(
+        "How well is each class recognised?",
+        f"Recall and precision on the {clean_name(results)}, with 95 % intervals (Wilson) and the number of rows.",
+        class_table(run["per_class"]),
+        _reading(
+            "Recall is the share of the rows of a class that are predicted as it. Precision is the share of the rows "
+            "predicted as a class that are of it. A bar is the interval, its mark the share, on a scale from 0 to "
+            "100 %: with few rows the interval is wide, and the share says little."
+        ),
+    )
+    which = _section(
+        "Which classes are mistaken for which?" if matrix else "Which classes are confused most?",
+        f"Rows of the {clean_name(results)} by their true and their predicted class."
+        if matrix
+        else f"Pairs of classes by the number of rows of the {clean_name(results)} that are mistaken.",
+        confusion_table(run["confusion"], run["per_class"]),
+    )
+    return [each, which]
 
 
 def _section(title: str, under: str, first: str, *parts: str) -> str:
@@ -292,8 +334,9 @@ def _reliability_words(results: Results) -> Words:
     rows = summarise(results, results["clean"], ["ece"])
     return Words(
         "Can the stated confidence be trusted?",
-        "Accuracy against confidence on the clean test set, with the number of predictions below.",
+        f"Accuracy against confidence on the {clean_name(results)}, with the number of predictions below.",
         [
+            "The confidence of a prediction is the probability of the predicted class, the largest of all. "
             "Of all predictions made with a confidence of 80 %, 80 % should be right: then the marker lies on the "
             "diagonal. Below it a method is over-confident, above it under-confident. The line from a marker to the "
             "diagonal is the gap, and ECE is the mean gap, weighted by the number of predictions.",

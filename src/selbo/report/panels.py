@@ -1,22 +1,16 @@
-"""What the figures of a comparison share: a colour and a marker a method, equal panels, names at the ends of lines."""
+"""What the figures of a comparison share: equal panels, names at the ends of lines, the axis of regions."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from selbo.report.histograms import CHARACTER, POINTS_AN_INCH
-from selbo.report.labels import RegionAxis
+from selbo.report.labels import CONFIDENCE_TITLE, RegionAxis, score_title
 from selbo.report.style import INK, SMALL_SIZE, TEXT_SIZE, checked_width, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-
-METHOD_COLOURS: Final = ("#2a63d4", "#93420c", "#3c9d63", "#e0609f", "#505860", "#4d1a72", "#b48400")
-"""At least 3.3 to 1 against white, as a line needs it, and at least 21 apart in CIELAB, with normal sight and with each
-of three kinds of colour blindness (Machado et al., 2009, severity 1). `PALETTE` has colours too light for a line."""
-
-METHOD_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 
 GUIDE: Final = "#8a8a8a"
 """Lines that are no data."""
@@ -40,27 +34,6 @@ BOLD: Final = 1.3
 
 LARGER: Final = {1: 1.4, 2: 1.2, 3: 1.0}
 """One or two panels side by side are so many times as wide as one of three."""
-
-
-class MethodStyle(NamedTuple):
-    """How a method is drawn everywhere."""
-
-    colour: str
-    marker: str
-
-
-def method_styles(methods: Sequence[str]) -> dict[str, MethodStyle]:
-    """A colour and a marker a method; from the eighth on colours come again, with another marker.
-
-    Example:
-        >>> method_styles(["plain", "ELBO"])["ELBO"]
-        MethodStyle(colour='#93420c', marker='s')
-    """
-    colours, markers = len(METHOD_COLOURS), len(METHOD_MARKERS)
-    return {
-        name: MethodStyle(METHOD_COLOURS[i % colours], METHOD_MARKERS[(i + i // colours) % markers])
-        for i, name in enumerate(methods)
-    }
 
 
 class Grid:
@@ -254,7 +227,10 @@ def axis_of(regions: Sequence[str], class_names: Sequence[str]) -> tuple[RegionA
     """
     count, classes = len(regions), len(class_names)
     if edges := _edges(regions):
-        return RegionAxis([float(r) for r in range(count + 1)], edges, "predicted probability", ordered=True), []
+        title = CONFIDENCE_TITLE  # no largest probability is near 0, and the lowest edge is not told
+        if edges[0] == "0":
+            title = score_title(class_names[1]) if classes == 2 else score_title()
+        return RegionAxis([float(r) for r in range(count + 1)], edges, title, ordered=True), []
     shells = [label.removeprefix(f"{class_names[0]} ") for label in regions[:-1:classes]]
     if list(regions[:-1]) == [f"{name} {shell}" for shell in shells for name in class_names]:
         ends = [float(classes * (s + 1)) for s in range(len(shells))]

@@ -293,8 +293,21 @@ def paired(
         (value(ours, column, scaled=scaled), value(theirs, column, scaled=other))
         for ours, theirs in zip(method["runs"], reference["runs"], strict=True)
     ]
-    differences = [a - b for a, b in both if a is not None and b is not None]
-    pairs, seeds = len(differences), len(both)
+    return difference_of([a - b for a, b in both if a is not None and b is not None], seeds=len(both))
+
+
+def difference_of(differences: Sequence[float], *, seeds: int) -> Difference:
+    """The mean of paired differences and its 95 % interval, from Student's t.
+
+    Args:
+        differences: One per seed that has both values.
+        seeds: How many there should be.
+
+    Example:
+        >>> difference_of([-0.02, -0.03, -0.01], seeds=3)
+        Difference(mean=-0.02, error=0.0058, low=-0.0448, high=0.0048, pairs=3, seeds=3)
+    """
+    pairs = len(differences)
     if not differences:
         return Difference(None, None, None, None, 0, seeds)
     mean, error = mean_and_error(differences)

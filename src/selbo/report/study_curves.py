@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from selbo.report.comparison import Results
 from selbo.report.histograms import CHARACTER, POINTS_AN_INCH, Array
 from selbo.report.labels import number, tick_label
-from selbo.report.panels import GUIDE, LEGEND, METHOD_COLOURS, MethodStyle, method_styles
+from selbo.report.methods import MethodStyle, method_styles
+from selbo.report.panels import GUIDE, LEGEND
 from selbo.report.studies import recall
 from selbo.report.study_data import (
     CLEAN,
@@ -48,6 +49,9 @@ LEGEND_ROW: Final = 0.15
 ROW_GAP: Final = 0.14
 """Inches between panels that share the names of their rows."""
 
+SWEPT: Final = {"summary_elbo": "summary", "elbo": "elbo"}
+"""Method that a line of many settings is drawn as, by its objective."""
+
 WIDE_RANGE: Final = 30.0
 """NLL is drawn on a logarithmic axis where its largest mean is that many times the smallest."""
 
@@ -82,25 +86,21 @@ def _inches(labels: Sequence[str], columns: int) -> float:
     return float(sum(each.max() * CHARACTER + 26 for each in lengths)) / POINTS_AN_INCH
 
 
-def dashes(labels: Sequence[str], label: str) -> Literal["-", "--"]:
-    """How the line of a method is drawn: broken where its colour is that of an earlier method."""
-    return "-" if labels.index(label) < len(METHOD_COLOURS) else "--"
-
-
-def _handles(labels: Sequence[str], *, line: bool) -> dict[str, Any]:
+def _handles(labels: Mapping[str, str], *, line: bool) -> dict[str, Any]:
+    """For a legend, by label; from labels by name."""
     from matplotlib.lines import Line2D
 
     return {
-        label: Line2D(
+        labels[name]: Line2D(
             [],
             [],
-            color=colour,
-            marker=marker,
+            color=look.colour,
+            marker=look.marker,
             markersize=4,
             linewidth=1.3,
-            linestyle=dashes(labels, label) if line else "none",
+            linestyle=look.line if line else "none",
         )
-        for label, (colour, marker) in method_styles(labels).items()
+        for name, look in method_styles(labels).items()
     }
 
 
@@ -179,7 +179,7 @@ def _by_level(comparison: Results, metrics: Sequence[str], found: Corruptions) -
 def _drawn(comparison: Results, labels: Mapping[str, str], *, line: bool) -> dict[str, Any]:
     """Handles of the methods that are drawn, in the colours that they have among all."""
     shown = {labels[method["name"]] for method in _shown(comparison)}
-    return {label: handle for label, handle in _handles(list(labels.values()), line=line).items() if label in shown}
+    return {label: handle for label, handle in _handles(labels, line=line).items() if label in shown}
 
 
 def _columns(
@@ -197,23 +197,20 @@ def _columns(
 def _lines(axes: "Axes", comparison: Results, metric: str, places: Mapping[float, Sequence[str]]) -> None:
     """One line a method over places, each the mean over some conditions."""
     labels = titles_of(comparison)
-    looks = method_styles(list(labels.values()))
+    looks = method_styles(labels)
     for method in _shown(comparison):
         label = labels[method["name"]]
         found = _scaled([point(method, metric, names) for names in places.values()], metric)
-        _line(axes, list(places), found, label, looks)
+        _line(axes, list(places), found, label, looks[method["name"]])
     _curve_axes(axes, metric)
 
 
-def _line(
-    axes: "Axes", places: Sequence[float], found: tuple[Array, Array], label: str, looks: Mapping[str, MethodStyle]
-) -> None:
+def _line(axes: "Axes", places: Sequence[float], found: tuple[Array, Array], label: str, look: MethodStyle) -> None:
     """Means of a method with a band of their standard errors."""
     mean, error = found
-    colour, marker = looks[label]
-    axes.fill_between(places, mean - error, mean + error, color=colour, alpha=0.18, linewidth=0)
+    axes.fill_between(places, mean - error, mean + error, color=look.colour, alpha=0.18, linewidth=0)
     options: dict[str, Any] = {"markersize": 4, "markeredgecolor": "white", "markeredgewidth": 0.5, "label": label}
-    axes.plot(places, mean, marker, linestyle=dashes(list(looks), label), color=colour, linewidth=1.3, **options)
+    axes.plot(places, mean, look.marker, linestyle=look.line, color=look.colour, linewidth=1.3, **options)
 
 
 def _by_kind(comparison: Results, metrics: Sequence[str], found: Corruptions) -> "Figure":
@@ -245,16 +242,16 @@ def _by_kind(comparison: Results, metrics: Sequence[str], found: Corruptions) ->
 def _dots(axes: "Axes", comparison: Results, metric: str, rows: Sequence[Sequence[str]]) -> None:
     """A row a kind of corruption, in it one marker a method, from top to bottom."""
     labels, shown = titles_of(comparison), _shown(comparison)
-    looks = method_styles(list(labels.values()))
+    looks = method_styles(labels)
     means = []
     for r in range(0, len(rows), 2):
         axes.axhspan(r - 0.5, r + 0.5, color=PALE, alpha=0.4, linewidth=0, zorder=0)
     for m, method in enumerate(shown):
-        label = labels[method["name"]]
+        label, look = labels[method["name"]], looks[method["name"]]
         mean, error = _scaled([point(method, metric, names) for names in rows], metric)
         y = np.arange(len(rows)) + 0.8 * ((m + 0.5) / len(shown) - 0.5)
-        axes.hlines(y, mean - error, mean + error, color=looks[label].colour, linewidth=0.8)
-        axes.plot(mean, y, looks[label].marker, color=looks[label].colour, markersize=3, linestyle="none", label=label)
+        axes.hlines(y, mean - error, mean + error, color=look.colour, linewidth=0.8)
+        axes.plot(mean, y, look.marker, color=look.colour, markersize=3, linestyle="none", label=label)
         means.append(mean)
     tidy(axes)
     axes.set_ylim(len(rows) - 0.5, -0.5)
@@ -293,7 +290,7 @@ def recall_figure(comparison: Results) -> "Figure":
     corrupted = _corrupted(corruptions_of(comparison))
     places = {CLEAN: [CLEAN], **({"corrupted": corrupted} if corrupted else {})}
     labels, names = titles_of(comparison), list(comparison["classes"])
-    looks = method_styles(list(labels.values()))
+    looks = method_styles(labels)
     foot = FOOT + max(map(len, names)) * CHARACTER / POINTS_AN_INCH
     with style():
         legend = _Legend(list(labels.values()), width=TWO_COLUMNS)
@@ -304,7 +301,13 @@ def recall_figure(comparison: Results) -> "Figure":
         ):
             for method in _shown(comparison):
                 found = [point(method, recall(k), conditions) for k in range(len(names))]
-                _line(axes, list(range(len(names))), _scaled(found, "recall"), labels[method["name"]], looks)
+                _line(
+                    axes,
+                    list(range(len(names))),
+                    _scaled(found, "recall"),
+                    labels[method["name"]],
+                    looks[method["name"]],
+                )
             _curve_axes(axes, "recall")
             axes.set_title(f"recall, {place}, %", fontweight="bold", color=INK)
             axes.set_ylim(-3, 103)
@@ -340,17 +343,18 @@ def sweep_figure(comparison: Results, *metrics: str) -> "Figure":
         figure = new_figure(width=TWO_COLUMNS, height=height)
         figure.set_layout_engine("none")
         entries: dict[str, Any] = {}
-        looks = method_styles([sweep.label, *(labels[method["name"]] for method in sweep.without)])
+        family = SWEPT.get(sweep.methods[0][1]["recipe"]["objective"], sweep.label)
+        looks = method_styles([family, *(method["name"] for method in sweep.without)])
         for axes, metric in zip(_columns(figure, len(drawn), low=FOOT, high=CURVE), drawn, strict=True):
             scale = scale_of(metric)
             for method in sweep.without:
                 label, level = labels[method["name"]], point(method, metric)
-                colour = looks[label].colour
+                colour = looks[method["name"]].colour
                 entries[label] = axes.axhline(scale * level.mean, color=colour, linewidth=1.1, linestyle=(0, (4, 2)))
                 low, high = (scale * (level.mean + side * level.error) for side in (-1, 1))
                 axes.axhspan(low, high, color=colour, alpha=0.15, linewidth=0)
             mean, error = _scaled([point(method, metric) for _, method in sweep.methods], metric)
-            colour, marker = looks[sweep.label]
+            colour, marker, _ = looks[family]
             axes.vlines(values, mean - error, mean + error, color=colour, linewidth=1.0)
             (entries["mean over seeds, ± standard error"],) = axes.plot(
                 values, mean, marker, linestyle="-", color=colour, linewidth=1.3, markersize=4

@@ -240,6 +240,7 @@ def as_comparison(comparison: Results, *, ood: str | None = None) -> dict[str, A
         },
         "belief": None,
         "methods": list(labels.values()),
+        "names": {label: name for name, label in labels.items()},
         "seeds": list(range(max(len(method["runs"]) for method in comparison["methods"]))),
         "clean": CLEAN,
         "corruption": "noise level" if corruptions_of(comparison).levels else None,

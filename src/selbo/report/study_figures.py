@@ -11,8 +11,9 @@ from selbo.report.cases import cases_figure
 from selbo.report.comparison import Results, mean_and_error
 from selbo.report.curves import entropy_histograms, reliability_diagrams
 from selbo.report.histograms import BELIEF, compare, legend_entries, total_variation
+from selbo.report.methods import method_styles
 from selbo.report.overview import tracks_with_cases
-from selbo.report.panels import FOOT, GUIDE, Grid, axis_of, filled, method_styles, plus_minus
+from selbo.report.panels import FOOT, GUIDE, Grid, axis_of, filled, plus_minus
 from selbo.report.study_curves import (
     corruption_figure,
     has_corruption,
@@ -26,7 +27,6 @@ from selbo.report.study_scores import AGAINST, EFFECT, has_scores, independent_f
 from selbo.report.style import TWO_COLUMNS, save, style
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FORMATS: Final = ("png", "svg")
@@ -67,7 +67,7 @@ def belief_figure(comparison: Results) -> "Figure":
     if not told:
         raise ValueError("`comparison` must have a method with a belief and a finished run, but has none")
     labels = labels_of(comparison)
-    looks = method_styles(list(labels.values()))
+    looks = method_styles(labels)
     with style():
         grid = Grid(len(told), width=TWO_COLUMNS, height=1.2, foot=FOOT)
         grid.step += OWN_AXIS  # regions differ from method to method
@@ -79,8 +79,8 @@ def belief_figure(comparison: Results) -> "Figure":
             s0 = np.asarray(belief["s0"], dtype=np.float64)
             masses = [np.asarray(run["histogram"]["masses"], dtype=np.float64) for run in runs]
             axis, ends = axis_of(belief["regions"], class_names_in(belief["regions"]))
-            compare(axes, s0, {"predictions": np.asarray(np.mean(masses, axis=0))}, axis=axis, width=grid.panel)
-            _recolour(axes, looks[labels[name]].colour)
+            shown, colours = {"predictions": np.asarray(np.mean(masses, axis=0))}, [looks[name].colour]
+            compare(axes, s0, shown, colours=colours, axis=axis, width=grid.panel)
             for end in ends:
                 axes.axvline(end, color=GUIDE, linewidth=0.6, linestyle=(0, (1, 2)), zorder=0.4)
             away = mean_and_error([total_variation(s0, each) for each in masses])
@@ -89,17 +89,6 @@ def belief_figure(comparison: Results) -> "Figure":
                 axes.set_ylabel("mass")
         grid.legend({BELIEF: legend_entries(panels[0])[0][0], "predictions": filled()})
     return grid.figure
-
-
-def _recolour(axes: "Axes", colour: str) -> None:
-    """The bars of the predictions, or their steps where bars would be too thin."""
-    from matplotlib.container import BarContainer
-    from matplotlib.patches import Patch
-
-    for drawn in legend_entries(axes)[0][1:]:
-        for patch in drawn if isinstance(drawn, BarContainer) else [drawn]:
-            if isinstance(patch, Patch):
-                patch.set_color(colour)
 
 
 def _told(comparison: Results) -> dict[str, list[Results]]:

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Final
 from selbo.report.cases import cases_figure
 from selbo.report.comparison import Results
 from selbo.report.labels import duration
-from selbo.report.origin import provenance
+from selbo.report.methods import method_styles
+from selbo.report.origin import code_of, provenance
 from selbo.report.overview import overview, tracks_with_cases
 from selbo.report.page import WIDE, inline_svg, resource, write_html
 from selbo.report.study_data import finished, labels_of, ood_sets, titles_of
 from selbo.report.study_figures import FIGURES, available
-from selbo.report.study_tables import TRACKS, TRIAL, Entry, Head, Table, tables_of
+from selbo.report.study_tables import BEST, BOLD, CHANCE, TRACKS, TRIAL, Entry, Head, Table, tables_of
 from selbo.report.study_words import CASES, FIGURE_WORDS, Words, track_words
 from selbo.report.style import TWO_COLUMNS
-from selbo.report.tables import swatch
+from selbo.report.tables import legend, swatch
+from selbo.report.takeaway import RULE, study_takeaways
 from selbo.version import __version__
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ def render_study_page(results: Results) -> str:
     return Template(resource("page.html")).substitute(
         version=escape(__version__, quote=True),
         title=escape(results["title"]),
+        takeaway=_takeaway(results),
         style=f"{resource('page.css').strip()}\n{resource('study.css').strip()}",
         description=banner + lede,
         facts=_facts(
@@ -68,9 +71,28 @@ def render_study_page(results: Results) -> str:
                 (_counted(comparisons), "runs"),
             ]
         ),
-        belief=_navigation(comparisons),
+        belief=_versions(comparisons) + _navigation(comparisons),
         sections="\n".join(parts),
     )
+
+
+def _takeaway(results: Results) -> str:
+    """The conclusion of each track; none of a trial, whose numbers mean nothing."""
+    found = [] if results["generated"] else study_takeaways(results)
+    if not found:
+        return ""
+    named = len(found) > 1
+    tracks = [f"{name[0].upper()}{name[1:]}. " if named else "" for name, _ in found]
+    told = [f"<p><strong>{escape(t)}</strong>{escape(text)}</p>" for t, (_, text) in zip(tracks, found, strict=True)]
+    rule = RULE.format(seeds=len(results["seeds"])) if len(results["seeds"]) > 1 else ""
+    return f'<div class="conclusion study">{"".join(told)}{f"<p>{escape(rule)}</p>" if rule else ""}</div>'
+
+
+def _versions(comparisons: Sequence[Results]) -> str:
+    """Who made the runs, and who wrote the page."""
+    runs = [run for each in comparisons for method in each["methods"] for run in method["runs"] if run is not None]
+    made = f"Runs: {_each(code_of(run['made_by']) for run in runs)}. " if runs else ""
+    return f'<p class="small versions">{escape(f"{made}This page: selbo {__version__}.")}</p>'
 
 
 def slug(*parts: str) -> str:
@@ -203,6 +225,7 @@ def _table(comparison: Results, table: Table, hidden: Iterable[str]) -> str:
     """A table with its notes, but for those that are said once on the page."""
     marked = table.name.startswith(MARKED)
     labels, titles = labels_of(comparison), titles_of(comparison)
+    looks = method_styles(labels)
     by_title = {method["title"]: method["name"] for method in comparison["methods"]}
     body = []
     for row in table.rows:
@@ -210,17 +233,27 @@ def _table(comparison: Results, table: Table, hidden: Iterable[str]) -> str:
         first = escape(row[0].text)
         if name is not None:
             small = "" if labels[name] == titles[name] else f'<span class="small">{escape(labels[name])}</span>'
-            first = f"{swatch(list(labels.values()), labels[name])}{first}{small}"
+            first = f"{swatch(looks[name])}{first}{small}"
         cells = "".join(_cell(e, side, marked) for e, side in zip(row[1:], table.align[1:], strict=True))
         body.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
-    shown = [note for note in table.notes if note not in hidden]
-    if any(entry.mark in ("better", "worse") for row in table.rows for entry in row):
-        shown.append("Blue: better; red: worse.")
+    by = "row" if table.name.startswith("recall") else "column"
+    marks = {entry.mark for row in table.rows for entry in row} & {
+        *(("best", "close") if marked else ()),
+        "better",
+        "worse",
+    }
+    seeds = max((len(method["runs"]) for method in comparison["methods"]), default=0)
+    shown = [
+        note.replace(BEST, "").replace(BEST.replace("column", by), "")
+        for note in table.notes
+        if note not in hidden and note != BOLD
+    ]
+    shown += [CHANCE] if BOLD in table.notes else []
     notes = "".join(f"<p>{escape(note)}</p>" for note in shown)
     return (
         f'<div class="scroll" role="region" aria-label="Table: {escape(table.title, quote=True)}" tabindex="0"><table>'
         f"<thead>{_head(table.heads, table.align)}</thead><tbody>{''.join(body)}</tbody></table></div>"
-        f'<div class="notes small">{notes}</div>'
+        f'{legend(marks, num_seeds=seeds, column=by)}<div class="notes small">{notes}</div>'
     )
 
 
@@ -329,7 +362,7 @@ def _made(comparison: Results) -> str:
     tested = [run for method in comparison["methods"] for run in finished(method)]
     data = {f"{part} {digest[:12]}" for run in runs for part, digest in run["data"].items()}
     rows = [
-        ("Code", _each(f"selbo {m['selbo']}" + (f", commit {m['code']}" if m.get("code") else "") for m in made)),
+        ("Code", _each(code_of(m) for m in made)),
         ("Packages", _each(", ".join(f"{key} {m[key]}" for key in packages if m.get(key)) for m in made)),
         ("Machine", _each(f"{m['machine']}, {m['threads']} thread{'s' * (m['threads'] != 1)}" for m in made)),
         ("Finished", times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}"),

@@ -8,7 +8,8 @@ import numpy as np
 from selbo.report.comparison import Results
 from selbo.report.histograms import POINTS_AN_INCH, Array
 from selbo.report.labels import number
-from selbo.report.panels import GUIDE, LEGEND, filled, method_styles, shortened
+from selbo.report.methods import method_styles
+from selbo.report.panels import GUIDE, LEGEND, filled, shortened
 from selbo.report.study_data import finished, interval_edges, labels_of, told_belief
 from selbo.report.style import INK, SMALL_SIZE, TEXT_SIZE, TWO_COLUMNS, new_figure, style, tidy
 
@@ -85,7 +86,7 @@ def _scores(results: Results, names: Sequence[str]) -> "Figure":
     side = min(WIDEST, (TWO_COLUMNS - LEFT - RIGHT - (len(names) - 1) * GAP) / len(names))
     width = LEFT + len(runs) * (side + GAP) - GAP + RIGHT
     height = LEGEND + TITLE + BARS + BETWEEN + side + FOOT
-    colours = method_styles(list(labels.values()))
+    looks = method_styles(labels)
     with style():
         figure = new_figure(width=width, height=height)
         figure.set_layout_engine("none")
@@ -95,7 +96,7 @@ def _scores(results: Results, names: Sequence[str]) -> "Figure":
             left, share = (LEFT + i * (side + GAP)) / width, side / width
             bars = figure.add_axes((left, (FOOT + side + BETWEEN) / height, share, BARS / height))
             plane = figure.add_axes((left, FOOT / height, share, side / height))
-            _histogram(bars, run, colours[labels[name]].colour, label=i == 0)
+            _histogram(bars, run, looks[name].colour, label=i == 0)
             image = _surface(plane, run["map"])
             text = shortened(labels[name], points=(side + GAP - 0.05) * POINTS_AN_INCH / 1.3)
             for shown, above, size, weight in (

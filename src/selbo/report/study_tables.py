@@ -20,7 +20,11 @@ INTERVALS: Final = (
     "Mean ± standard error. Difference: ours less the paper's. Intervals of 95 %: ours from Student's t; the paper's "
     "is its mean ± 1.96 times its published standard error, both taken half of the last printed digit further."
 )
-BOLD: Final = "Bold: the interval does not hold 0. Each interval stands for itself: of many, some miss by chance."
+CHANCE: Final = "Each interval stands for itself: of many, some miss by chance."
+BOLD: Final = f"Bold: the interval does not hold 0. {CHANCE}"
+BEST: Final = " Bold: best of its column; italic: within one standard error of the best."
+"""What marks mean in a table without colours."""
+
 AT_USE: Final = ("use.nll", "use.accuracy", "use.ece")
 DIFFERENCES: Final = (
     *("clean.nll", "clean.accuracy", "clean.ece", "clean.f1_macro", "corrupted.nll", "corrupted.ece"),
@@ -284,15 +288,20 @@ def _title(comparison: Plain) -> str:
 def _head(comparison: Plain, column: str) -> Head:
     place, metric = split(column)
     arrow = " ↓" if metric in LOWER_IS_BETTER else " ↑" if metric in HIGHER_IS_BETTER else ""
-    return Head(f"{metric_label(metric)}{arrow}", _group(place, has_use(comparison)))
+    group = _group(place, has_use(comparison))
+    return Head(f"{metric_label(metric)}{arrow}", "test" if group == "clean" and not _corrupted(comparison) else group)
 
 
 def _places(comparison: Plain) -> str:
     """What was tested, for a title."""
     if not has_use(comparison):
-        corrupted = any(len(run["conditions"]) > 1 for run in _tested(comparison))
-        return "clean and corrupted test sets" if corrupted else "clean test set"
+        return "clean and corrupted test sets" if _corrupted(comparison) else "test set"
     return "place of use" if one_place(comparison) else "place of use, and where labels come from"
+
+
+def _corrupted(comparison: Plain) -> bool:
+    """Whether there are corrupted test sets beside the clean one."""
+    return any(len(run["conditions"]) > 1 for run in _tested(comparison))
 
 
 def _group(place: str, two_places: bool = False) -> str:
@@ -330,7 +339,7 @@ def signed(metric: str, number: float, *, more: int = 0) -> str:
 
 def _reading(results: Plain, methods: Sequence[Plain]) -> str:
     seeds = len(results["seeds"])
-    marks = " Bold: best of its column; italic: within one standard error of the best." if len(methods) > 1 else ""
+    marks = BEST if len(methods) > 1 else ""
     return f"Mean ± standard error over {seeds} seeds.{marks}" if seeds > 1 else f"One seed.{marks}"
 
 

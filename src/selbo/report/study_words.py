@@ -59,12 +59,18 @@ CASES: Final = Words(
     "How far each method is from the reference, case by case; the mean over the seeds.",
     [
         "Blue is better than the reference, red is worse, and the stronger the further; the largest quarter of the "
-        "differences has the strongest colour. A place is white where the 95 % interval of the paired difference holds "
-        "0.",
+        "differences has the strongest colour. A place has no colour where the 95 % interval of the paired difference "
+        "holds 0.",
         "Each interval stands for itself: of so many, some miss by chance. A whole row tells more than one place.",
     ],
     "A table of colours: a row for each method, a column for each case, with the numbers in it.",
 )
+
+
+def _test_set(comparison: Results) -> str:
+    """Clean only where there are corrupted ones beside it."""
+    found = corruptions_of(comparison)
+    return "clean test set" if found.levels or found.kinds else "test set"
 
 
 def _seeds(comparison: Results) -> str:
@@ -118,7 +124,7 @@ def _sweep(comparison: Results) -> Words:
     )
     return Words(
         "How much does the setting matter?",
-        f"Metrics of the clean test set against the {label}; {_seeds(comparison)}.",
+        f"Metrics of the {_test_set(comparison)} against the {label}; {_seeds(comparison)}.",
         [f"Every marker is a method of its own, trained with that value; the axis is logarithmic.{without}"],
         f"Curves against the {label}. " + _numbers(comparison, "nll", point_of("nll")),
     )
@@ -163,13 +169,13 @@ def _recall(comparison: Results) -> Words:
             "A method that answers with frequent classes only has a high accuracy, and curves that fall to zero on the "
             "right. The test set has the same frequencies, so that the points on the right stand for few examples.",
         ],
-        f"Curves over the classes, from frequent to rare. For {names[-1]}, the rarest, on the clean test set, "
+        f"Curves over the classes, from frequent to rare. For {names[-1]}, the rarest, on the {_test_set(comparison)}, "
         + _numbers(comparison, rarest, point_of(rarest)),
     )
 
 
 def _calibration(comparison: Results) -> Words:
-    where = "at the place of use" if has_use(comparison) else "on the clean test set"
+    where = "at the place of use" if has_use(comparison) else f"on the {_test_set(comparison)}"
     return Words(
         "Can the stated confidence be trusted?",
         f"Accuracy against confidence {where}, all seeds together, with the number of predictions below.",

@@ -13,6 +13,7 @@ from selbo.report.comparison import (
     Results,
     Value,
     checked,
+    clean_name,
     family,
     headline,
     metrics_of,
@@ -22,7 +23,7 @@ from selbo.report.comparison import (
     summarise_ood,
 )
 from selbo.report.labels import number
-from selbo.report.panels import METHOD_COLOURS, method_styles
+from selbo.report.methods import METHOD_COLOURS, MethodStyle, method_styles
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,6 +52,9 @@ MARKER_SHAPES: Final = {
     "D": '<path d="M6 .6 11.4 6 6 11.4.6 6z"/>',
     "v": '<path d="M6 11 .8 1.6h10.4z"/>',
     "P": '<path d="M4 1h4v3h3v4H8v3H4V8H1V4h3z"/>',
+    "*": '<path d="M6 .3 7.7 4.2 11.8 4.6 8.7 7.4 9.6 11.6 6 9.4 2.4 11.6 3.3 7.4.2 4.6 4.3 4.2z"/>',
+    "<": '<path d="M1 6 10.4.8v10.4z"/>',
+    ">": '<path d="M11 6 1.6.8v10.4z"/>',
     "X": '<path d="M3.2 .8 6 3.6 8.8.8 11.2 3.2 8.4 6l2.8 2.8-2.4 2.4L6 8.4l-2.8 2.8L.8 8.8 3.6 6 .8 3.2z"/>',
 }
 """The markers of the figures, in a box of 12 by 12."""
@@ -218,28 +222,27 @@ def _caption(results: Results, columns: Sequence[Column]) -> str:
 # --- the page ---
 
 
-def swatch(methods: Sequence[str], method: str) -> str:
+def swatch(look: MethodStyle) -> str:
     """The colour and the marker of a method, as inline SVG."""
-    colour, marker = method_styles(methods)[method]
-    index = METHOD_COLOURS.index(colour)
-    return f'<svg class="swatch m{index}" viewBox="0 0 12 12" aria-hidden="true">{MARKER_SHAPES[marker]}</svg>'
+    css = f"swatch m{METHOD_COLOURS.index(look.colour)}"
+    return f'<svg class="{css}" viewBox="0 0 12 12" aria-hidden="true">{MARKER_SHAPES[look.marker]}</svg>'
 
 
 def headline_table(results: Results) -> str:
     """The short table as HTML, with one group of columns a condition."""
     columns = headline(checked(results))
     noisy = noisiest(results)
-    names = {"clean": "clean test set", "ood": f"against {results.get('ood_name') or 'inputs from elsewhere'}"}
+    names = {"clean": clean_name(results), "ood": f"against {results.get('ood_name') or 'inputs from elsewhere'}"}
     if noisy:
         names["noisy"] = f"{results['corruption']} {number(noisy[1])}"
     return html_table(results, [(names[column.group], column.metric, column.values) for column in columns])
 
 
 def clean_table(results: Results) -> str:
-    """Every metric of the clean test set, and those out of distribution, as HTML."""
+    """Every metric of the test set without corruption, and those out of distribution, as HTML."""
     clean, ood = metrics_of(checked(results), results["clean"]), _ood_metrics(results)
     groups = [
-        ("clean test set", clean, summarise(results, results["clean"], clean)),
+        (clean_name(results), clean, summarise(results, results["clean"], clean)),
         (f"against {results.get('ood_name') or 'inputs from elsewhere'}", ood, summarise_ood(results, ood)),
     ]
     return html_table(
@@ -282,19 +285,52 @@ def _html(results: Results, columns: Sequence[tuple[str, str, str, Mapping[str, 
         for c, (_, head, metric, _) in zip(css, columns, strict=True)
     )
     shown = [texts(metric, [v[m] for m in methods], num_seeds=seeds) for _, _, metric, v in columns]
-    body = []
+    looks, body = method_styles(methods), []
     for i, method in enumerate(methods):
         cells = "".join(
             _cell(values[method], each[i], start=s in starts)
             for s, ((*_, values), each) in enumerate(zip(columns, shown, strict=True))
         )
-        body.append(f'<tr><th scope="row">{swatch(methods, method)}{escape(method)}</th>{cells}</tr>')
+        body.append(f'<tr><th scope="row">{swatch(looks[method])}{escape(method)}</th>{cells}</tr>')
     label = escape("; ".join(groups), quote=True)
     return (
         f'<div class="scroll" role="region" aria-label="Table: {label}" tabindex="0"><table>'
         f'<thead><tr><th scope="col" rowspan="2">method</th>{spans}</tr><tr>{heads}</tr></thead>'
         f"<tbody>{''.join(body)}</tbody></table></div>"
+        f"{legend(marks_of(value for *_, values in columns for value in values.values()), num_seeds=seeds)}"
     )
+
+
+def marks_of(values: Iterable[Value]) -> set[str]:
+    """Marks that stand in a table."""
+    return {"best" if value.best else "close" for value in values if value.best or value.close}
+
+
+def legend(marks: Iterable[str], *, num_seeds: int, column: str = "column") -> str:
+    """What the colours and signs of a table mean, to stand directly below it; empty if there are none.
+
+    Args:
+        marks: Those in the table: ``best``, ``close``, ``better``, ``worse``.
+        num_seeds: Of the means.
+        column: What the best of is marked: a column, or a row.
+    """
+    found = set(marks)
+    value = "mean" if num_seeds > 1 else "value"
+    entries = [
+        ("best", "★", f"best {value} of its {column}"),
+        ("close", "≈", "within one standard error of the best"),
+        ("better", "+", "better: the 95 % interval of the difference leaves out 0"),
+        ("worse", "−", "worse, likewise"),
+    ]
+    if found & {"better", "worse"}:
+        entries = [each for each in entries if each[0] in found] + [("plain", "", "level: the interval holds 0")]
+        found.add("plain")
+    shown = [
+        f'<span><span class="chip {name}" aria-hidden="true">{sign}</span> {meaning}</span>'
+        for name, sign, meaning in entries
+        if name in found
+    ]
+    return f'<p class="legend">{"".join(shown)}</p>' if shown else ""
 
 
 def _arrow(metric: str) -> str:

@@ -62,3 +62,59 @@ def test_a_belief_has_a_label_a_region() -> None:
     assert len(belief["regions"]) == len(belief["s0"]) == 3
     assert belief["concentration"] == 70.0
     assert sum(belief["s0"]) == pytest.approx(1)
+
+
+LABELS = torch.tensor([0, 1, 2, 0])
+
+
+def test_scores_by_class_hold_counts_shares_and_intervals() -> None:
+    found = json.loads(json.dumps(outcomes.by_class(prediction(ROWS), LABELS, ["a", "b", "c"])))
+    a, b, c = found["per_class"]
+    assert {key: a[key] for key in ("class", "rows", "predicted", "correct", "recall")} == {
+        "class": "a",
+        "rows": 2,
+        "predicted": 3,
+        "correct": 2,
+        "recall": 1.0,
+    }
+    assert a["precision"] == pytest.approx(2 / 3)
+    assert (b["recall"], b["precision"], b["precision_interval"]) == (0.0, None, None)
+    assert c["recall_interval"] == pytest.approx([0.2065, 1.0], abs=1e-4)
+    assert found["confusion"] == [
+        {"true": "a", "predicted": "a", "rows": 2},
+        {"true": "b", "predicted": "a", "rows": 1},
+        {"true": "c", "predicted": "c", "rows": 1},
+    ]
+
+
+def by_class(*counts: tuple[str, int, int]) -> dict[str, list[dict[str, object]]]:
+    """Class, rows and those that are right."""
+    return {
+        "per_class": [
+            {"class": name, "rows": rows, "correct": right, "recall": right / rows if rows else None}
+            for name, rows, right in counts
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("right", "confidence", "said"),
+    [
+        ((95, 85), 0.9, ["Right on 90.0 % of the 200 test rows (95 % interval 85.1 to 93.4 %), better than", "agrees"]),
+        (
+            (60, 40),
+            0.9,
+            ["Right on 50.0 %", "no clear difference from always answering “no”, which is right on 50.0 %"],
+        ),
+        ((60, 40), 0.9, ["Its mean confidence, 90.0 %, is too high: it is overconfident."]),
+        ((5, 5), 0.9, ["Right on 5.0 %", "worse than always answering “no”"]),
+        ((95, 85), 0.7, ["too low: it is underconfident", "The class recognised least is “yes”: 85 of 100 rows."]),
+    ],
+)
+def test_the_takeaway_says_how_good_it_is_whichever_way(
+    right: tuple[int, int], confidence: float, said: list[str]
+) -> None:
+    found = by_class(("no", 100, right[0]), ("yes", 100, right[1]), ("never", 0, 0))
+    text = outcomes.takeaway_of(found, most_frequent="no", confidence=confidence)
+    for part in said:
+        assert part in text

@@ -9,7 +9,7 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from selbo.report import panels
+from selbo.report import methods
 
 SIGHT = {
     "normal": np.eye(3),
@@ -39,9 +39,9 @@ def cielab(rgb: np.ndarray) -> np.ndarray:
 def test_colours_of_methods_are_told_apart(scheme: int, paper: str, apart: float) -> None:
     css = resources.files("selbo.report").joinpath("page.css").read_text(encoding="utf-8")
     assert re.findall(r"--paper: (#\w+)", css)[scheme] == paper
-    colours = [re.findall(rf"--m{i}: (#\w+)", css)[scheme] for i in range(len(panels.METHOD_COLOURS))]
+    colours = [re.findall(rf"--m{i}: (#\w+)", css)[scheme] for i in range(len(methods.METHOD_COLOURS))]
     if scheme == 0:
-        assert colours == list(panels.METHOD_COLOURS)
+        assert colours == list(methods.METHOD_COLOURS)
     rgb, (behind,) = linear(colours), linear([paper]) @ XYZ[1]
     lightness = rgb @ XYZ[1]
     contrast = (np.maximum(lightness, behind) + 0.05) / (np.minimum(lightness, behind) + 0.05)

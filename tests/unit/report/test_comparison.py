@@ -294,10 +294,12 @@ def test_axis_from_labels(regions: list[str], labels: list[str], ends: list[floa
     assert len(axis.positions) == len(labels)
 
 
-def test_styles_differ_beyond_the_colours() -> None:
-    styles = panels.method_styles([str(i) for i in range(14)])
-    assert len(set(styles.values())) == 14
-    assert {style.marker for style in styles.values()} == set(tables.MARKER_SHAPES)
+def test_an_axis_of_scores_says_which_class_they_are_of() -> None:
+    score, confidence = ["0–.5", ".5–1"], ["≤ .5", "> .5"]
+    assert panels.axis_of(score, ["no", "yes"])[0].title == "probability of class yes"
+    assert panels.axis_of(score, ["class 0", "class 1"])[0].title == "probability of class 1"
+    assert panels.axis_of(score, [""])[0].title == "probability of class 1"  # the names are not known
+    assert panels.axis_of(confidence, ["no", "yes"])[0].title == "largest predicted probability"
 
 
 # --- the console ---

@@ -119,7 +119,7 @@ def test_files(tmp_path: Path) -> None:
     assert [row["ahead"] for row in rows] == ["0", "1", "0", "0"]
     for name in ("selbo.md", "selbo.tex"):
         text = written[name].read_text(encoding="utf-8")
-        assert text.index("all cases") < text.index("clean test set")
+        assert text.index("all cases") < text.index(": test set")
     few = write_tables(study([comparison(four())]), tmp_path)
     assert "selbo-overview.csv" not in {path.name for path in few}
 

@@ -20,7 +20,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from selbo.report import curves, page, panels, style
+from selbo.report import curves, page, style
+from selbo.report.methods import method_styles
+from selbo.report.takeaway import takeaway
 
 Results = dict[str, Any]
 
@@ -265,6 +267,29 @@ def test_sections_without_data_are_left_out() -> None:
     assert f"<dt>NLL</dt><dd>{nll:.3f}</dd>" in text
 
 
+def test_a_test_set_is_clean_only_beside_corrupted_ones(html: str) -> None:
+    assert "clean test set" in html
+    text = page.render_page(fake_training())
+    assert "on the test set" in text
+    assert "clean test set" not in text
+
+
+def test_the_takeaway_stands_on_top(results: Results, html: str) -> None:
+    top = html[html.index("<header>") : html.index("</header>")]
+    assert top.index("<h1>") < top.index('class="conclusion"') < top.index('class="lede"')
+    assert takeaway(results).splitlines()[0] in top
+    given = page.render_page(fake_training() | {"takeaway": "Best & only.\n\n- one\n- <two>"})
+    assert "<p>Best &amp; only.</p>\n<ul><li>one</li><li>&lt;two&gt;</li></ul>" in given
+
+
+def test_coloured_tables_have_a_legend_right_below(html: str) -> None:
+    tables = re.findall(r'<table>(.*?)</table></div>(<p class="legend">.*?</p>)?', html, re.DOTALL)
+    assert len(tables) == 5  # the short one, all metrics, three of the curves
+    for body, key in tables:
+        assert set(re.findall(r'<td class="(best|close)\b', body)) == set(re.findall(r'class="chip (\w+)"', key))
+        assert "best mean of its column" in key
+
+
 @pytest.mark.parametrize("key", ["histogram", "reliability", "entropy"])
 def test_a_figure_without_data_is_refused_and_not_listed(results: Results, key: str) -> None:
     without = copy.deepcopy(results)
@@ -434,14 +459,15 @@ def named(axes: Axes) -> list[str]:
 def test_histograms_are_means_over_the_seeds(results: Results) -> None:
     figure = curves.belief_histograms(results)
     s0 = np.array(results["belief"]["s0"])
-    for axes, method, colour in zip(figure.axes, METHODS, panels.METHOD_COLOURS[: len(METHODS)], strict=True):
+    looks = method_styles(METHODS)
+    for axes, method in zip(figure.axes, METHODS, strict=True):
         given = np.array([run["histogram"] for run in results["runs"] if run["method"] == method])
         drawn = {c.get_label(): [bar.get_height() for bar in c] for c in axes.containers}
         np.testing.assert_allclose(drawn["predictions"], given.mean(0), rtol=1e-12)
         np.testing.assert_array_equal(drawn["belief s₀"], s0)
         away = np.abs(given - s0).sum(1) / 2
         assert named(axes)[:2] == [method, f"distance {away.mean():.3f} ± {away.std(ddof=1) / math.sqrt(3):.3f}"]
-        assert {matplotlib.colors.to_hex(bar.get_facecolor()) for bar in axes.containers[0]} == {colour}
+        assert {matplotlib.colors.to_hex(bar.get_facecolor()) for bar in axes.containers[0]} == {looks[method].colour}
 
 
 def test_reliability_pools_the_seeds_by_count() -> None:

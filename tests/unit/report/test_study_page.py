@@ -13,7 +13,7 @@ import matplotlib
 import pytest
 import study_fakes as fakes
 
-from selbo.report import study_page, study_tables
+from selbo.report import study_page, study_tables, takeaway
 from selbo.report.study_figures import FIGURES
 from selbo.report.study_words import FIGURE_WORDS, TRACK_WORDS
 
@@ -120,7 +120,35 @@ def test_clear_differences_say_whether_they_are_gains() -> None:
     source = study_page.render_study_page(results)
     for kind in ("better", "worse"):
         assert source.count(f'<td class="{kind}"><span class="hidden">{kind}</span>') == marks.count(kind)
-    assert "Blue: better; red: worse." in source
+    legends = source.count('<span class="chip better" aria-hidden="true">')
+    assert legends == sum(
+        any(entry.mark == "better" for row in table.rows for entry in row)
+        for comparison in results["comparisons"]
+        for table in study_tables.tables_of(results, comparison)
+    )
+    assert "Bold:" not in source  # the legend says it, in colour
+
+
+def test_every_coloured_table_has_its_legend_right_below() -> None:
+    results = both_tracks(fakes.four)
+    source = study_page.render_study_page(results)
+    tables = re.findall(r"<table>(.*?)</table></div>(<p class=\"legend\">.*?</p>)?", source, re.DOTALL)
+    coloured = [(set(re.findall(r'<td class="(best|close|better|worse)\b', body)), key) for body, key in tables]
+    assert {frozenset(marks) for marks, _ in coloured} > {frozenset()}
+    for marks, key in coloured:
+        assert set(re.findall(r'class="chip (\w+)"', key)) - {"plain"} == marks
+
+
+def test_the_conclusion_and_the_versions_stand_on_top() -> None:
+    results = both_tracks(fakes.four)
+    source = study_page.render_study_page(results)
+    head = source[source.index("<header>") : source.index("</header>")]
+    assert head.index("<h1>") < head.index('class="conclusion study"')
+    for name, text in takeaway.study_takeaways(results):
+        assert f"<strong>{escape(name[0].upper() + name[1:])}. </strong>{escape(text)}" in head
+    assert "Runs: selbo 0.1.0, commit 0123456789ab. This page: selbo " in head
+    results["generated"] = True
+    assert 'class="conclusion' not in study_page.render_study_page(results)
 
 
 def test_titles_are_escaped(source: str) -> None:

@@ -115,7 +115,8 @@ def test_a_title_says_what_was_tested() -> None:
         for run in method["runs"]:
             if "conditions" in run:
                 run["conditions"] = {"clean": run["conditions"]["clean"]}
-    assert tables(results)["scores"].title.endswith(": clean test set")
+    assert tables(results)["scores"].title.endswith(": test set")
+    assert {head.group for head in tables(results)["scores"].heads} == {"", "test"}
 
 
 @pytest.mark.parametrize(
