@@ -130,6 +130,7 @@ def metrics_of(task, val, test):
     temperature = tabular.fitted_temperature(val, task.val[1])
     return {
         "rows": {"val": len(task.val[1])},
+        "warnings": [],
         **tabular.scores(test, task.test[1], temperature),
         **tabular.belief_checks(task, SETTINGS, {"val": val, "test": test}),
         "validation": tabular.validation_facts(task, val),
