@@ -232,9 +232,8 @@ class GraphEngine:
             at += 1
         if self.plan.augment is not None:
             inputs = crop_and_flip(inputs)
-        loss, row = self.evaluate(
-            channels_last(inputs), labels, unlabelled, weights, step=self.counters[0], steps=self.steps
-        )
+        when = self.counters[0], self.steps
+        loss, row = self.evaluate(channels_last(inputs), labels, unlabelled, weights, when)
         loss.backward()
         self.plan.optimizer.step()
         self.rows.index_copy_(0, self.counters[2:3], row.unsqueeze(0))
@@ -246,9 +245,7 @@ class GraphEngine:
         labels: Tensor,
         unlabelled: list[Tensor],
         weights: Tensor | None,
-        *,
-        step: Tensor,
-        steps: Tensor,
+        when: tuple[Tensor, Tensor],
     ) -> tuple[Tensor, Tensor]:
         plan = self.plan
         assigned = None if self.unlabelled is None else Assigned(tuple(unlabelled), self.unlabelled.which)
@@ -260,8 +257,8 @@ class GraphEngine:
                 plan.num_samples,
                 unlabelled=assigned,
                 weights=weights,
-                step=step,
-                steps=steps,
+                step=when[0],
+                steps=when[1],
             )
             return terms.loss, torch.stack([value.double() for value in terms.named().values()])
 

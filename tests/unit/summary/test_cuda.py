@@ -66,6 +66,7 @@ def test_a_captured_graph_replays_the_term_and_its_gradient(name, options):
 def test_nothing_waits_for_the_device(name):
     summary = selbo.SummaryLikelihood(PARTITIONS[name](), selbo.Uniform(), 100.0).cuda()
     log_probs = batches(summary.partition)[0].cuda().requires_grad_()
+    summary(log_probs)  # the first batch, whose values are looked at
     torch.cuda.set_sync_debug_mode("error")
     try:
         summary(log_probs).sum().backward()
