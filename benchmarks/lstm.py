@@ -1,4 +1,4 @@
-"""An LSTM on sentences of SST-2 with the summary term: from the first step, labels first, or after half of the steps."""
+"""An LSTM on sentences of SST-2, with the summary term from the first step, labels first, or in the second half."""
 
 import argparse
 from collections import Counter
