@@ -47,7 +47,8 @@ def temperature(log_probs: Array, labels: Array, *, bounds: tuple[float, float] 
 
     Example:
         >>> logits = torch.tensor([[4.0, 0.0], [4.0, 0.0], [4.0, 0.0], [4.0, 0.0]])
-        >>> temperature(logits, torch.tensor([0, 0, 0, 1]))  # right three times in four: 4 / log 3
+        >>> # right three times in four: 4 / log 3
+        >>> temperature(logits, torch.tensor([0, 0, 0, 1]))
         3.6410
     """
     low, high = _check_bounds(bounds)
