@@ -43,7 +43,8 @@ def histogram_of(
         >>> from selbo.summary.partitions import ClassRegions
         >>> summary = SummaryLikelihood(ClassRegions(3), Uniform())
         >>> generator = torch.Generator().manual_seed(0)
-        >>> f"{histogram_of(nn.Flatten(), summary, torch.zeros(4, 3), generator=generator).distance:.3f}"
+        >>> seen = histogram_of(nn.Flatten(), summary, torch.zeros(4, 3), generator=generator)
+        >>> f"{seen.distance:.3f}"
         '0.000'
     """
     where = next((each.device for each in model.parameters()), inputs.device)

@@ -61,7 +61,10 @@ class SummaryLoss:
         >>> from selbo.summary.partitions import ScoreBins
         >>> summary = SummaryLikelihood(ScoreBins.equal(5), Beta(2, 2), concentration=50.0)
         >>> loss = SummaryLoss(summary, num_data=200, steps=0)
-        >>> logits, labels = torch.tensor([[0.0, 1.0], [0.5, 0.0], [0.0, 0.2]]), torch.tensor([1, 0, 0])
+        >>> logits, labels = (
+        ...     torch.tensor([[0.0, 1.0], [0.5, 0.0], [0.0, 0.2]]),
+        ...     torch.tensor([1, 0, 0]),
+        ... )
         >>> by_hand = F.cross_entropy(logits, labels) - summary(logits.log_softmax(-1)) / 200
         >>> torch.testing.assert_close(loss({"logits": logits}, labels), by_hand)
     """

@@ -136,11 +136,14 @@ def check_belief(
     Example:
         >>> import torch, selbo
         >>> belief = selbo.expect(accuracy=0.9, class_fractions=[0.5, 0.5])
-        >>> summary = selbo.SummaryLikelihood(selbo.ScoreBins.equal(10), belief, concentration=100.0)
-        >>> (verdict,) = check_belief(summary, torch.arange(200) % 10 // 9)  # one in ten is of class 1
+        >>> summary = selbo.SummaryLikelihood(
+        ...     selbo.ScoreBins.equal(10), belief, concentration=100.0
+        ... )
+        >>> # one in ten is of class 1
+        >>> (verdict,) = check_belief(summary, torch.arange(200) % 10 // 9)
         >>> print(verdict)
-        class fractions: contradicted by 200 labels (claimed .500 .500, found .900 .100; p = 2.3e-33, log Bayes factor
-        -70.7)
+        class fractions: contradicted by 200 labels (claimed .500 .500, found .900 .100;
+        p = 2.3e-33, log Bayes factor -70.7)
     """
     if not isinstance(summary, SummaryLikelihood):
         raise ValueError(f"`summary` must be a selbo.SummaryLikelihood, but got {type(summary).__name__}")

@@ -83,7 +83,9 @@ def predict(
         >>> from selbo.nn import to_bayesian
         >>> with torch.random.fork_rng():
         ...     bnn = to_bayesian(nn.Linear(4, 3))
-        >>> prediction = predict(bnn, torch.ones(5, 4), 16, generator=torch.Generator().manual_seed(0))
+        >>> prediction = predict(
+        ...     bnn, torch.ones(5, 4), 16, generator=torch.Generator().manual_seed(0)
+        ... )
         >>> prediction.probs.shape, bool((prediction.mutual_information >= 0).all())
         (torch.Size([5, 3]), True)
     """

@@ -67,7 +67,9 @@ def reliability(probs: Array, labels: Array, *, num_bins: int = 10, validate: bo
 
     Example:
         >>> diagram = reliability(
-        ...     torch.tensor([[0.1, 0.9], [0.3, 0.7], [0.2, 0.8]]), torch.tensor([1, 0, 1]), num_bins=4
+        ...     torch.tensor([[0.1, 0.9], [0.3, 0.7], [0.2, 0.8]]),
+        ...     torch.tensor([1, 0, 1]),
+        ...     num_bins=4,
         ... )
         >>> diagram.counts, diagram.accuracies
         ((0, 0, 1, 2), (None, None, 0.0, 1.0))
@@ -98,7 +100,8 @@ def ece(probs: Array, labels: Array, *, num_bins: int = 10, validate: bool = Tru
         Between 0 and 1.
 
     Example:
-        >>> ece(torch.tensor([[0.1, 0.9], [0.3, 0.7], [0.2, 0.8]]), torch.tensor([1, 0, 1]))  # (.1 + .7 + .2) / 3
+        >>> # (.1 + .7 + .2) / 3
+        >>> ece(torch.tensor([[0.1, 0.9], [0.3, 0.7], [0.2, 0.8]]), torch.tensor([1, 0, 1]))
         0.3333
     """
     confidences, hits, dtype = _top_label(probs, labels, validate)
@@ -154,7 +157,8 @@ def classwise_ece(probs: Array, labels: Array, *, num_bins: int = 10, validate: 
         Between 0 and 1.
 
     Example:
-        >>> classwise_ece(torch.tensor([[0.7, 0.2, 0.1]]), torch.tensor([0]))  # (.3 + .2 + .1) / 3
+        >>> # (.3 + .2 + .1) / 3
+        >>> classwise_ece(torch.tensor([[0.7, 0.2, 0.1]]), torch.tensor([0]))
         0.2
     """
     rows = probs_table(probs, validate=validate)

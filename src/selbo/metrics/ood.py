@@ -49,7 +49,8 @@ def ood_auroc(in_scores: Array, out_scores: Array) -> float:
         Between 0 and 1, one half for scores that say nothing.
 
     Example:
-        >>> ood_auroc(torch.tensor([0.1, 0.3]), torch.tensor([0.2, 0.3, 1.0]))  # 4 pairs and 1/2 of 6
+        >>> # 4 pairs and 1/2 of 6
+        >>> ood_auroc(torch.tensor([0.1, 0.3]), torch.tensor([0.2, 0.3, 1.0]))
         0.75
     """
     inside, outside = _both(in_scores, out_scores)
@@ -71,7 +72,8 @@ def aupr(in_scores: Array, out_scores: Array, *, positive: str) -> float:
         Between 0 and 1.
 
     Example:
-        >>> aupr(torch.tensor([0.1, 0.3]), torch.tensor([0.2, 0.4]), positive="out")  # 1/2 + 1/2 * 2/3
+        >>> # 1/2 + 1/2 * 2/3
+        >>> aupr(torch.tensor([0.1, 0.3]), torch.tensor([0.2, 0.4]), positive="out")
         0.8333
     """
     inside, outside = _both(in_scores, out_scores)
@@ -95,7 +97,10 @@ def fpr_at_tpr(in_scores: Array, out_scores: Array, *, tpr: float = 0.95) -> flo
         Between 0 and 1.
 
     Example:
-        >>> fpr_at_tpr(torch.tensor([0.1, 0.2, 0.3, 0.9]), torch.tensor([0.2, 0.4, 1.0]), tpr=0.75)  # up to 0.3
+        >>> # up to 0.3
+        >>> fpr_at_tpr(
+        ...     torch.tensor([0.1, 0.2, 0.3, 0.9]), torch.tensor([0.2, 0.4, 1.0]), tpr=0.75
+        ... )
         0.3333
     """
     inside, outside = _both(in_scores, out_scores)

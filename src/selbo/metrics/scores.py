@@ -51,7 +51,8 @@ def nll_from_log_probs(log_probs: Array, labels: Array, *, validate: bool = True
         At least 0; infinite only if a label has log-probability -inf.
 
     Example:
-        >>> nll_from_log_probs(torch.tensor([[0.0, -2000.0]]), torch.tensor([1]))  # exp(-2000) would be 0
+        >>> # exp(-2000) would be 0
+        >>> nll_from_log_probs(torch.tensor([[0.0, -2000.0]]), torch.tensor([1]))
         2000.0
     """
     rows = log_probs_table(log_probs, validate=validate)
@@ -150,7 +151,8 @@ def f1_macro(scores: Array, labels: Array, *, validate: bool = True) -> float:
         Between 0 and 1.
 
     Example:
-        >>> f1_macro(torch.eye(3)[[0, 0, 0, 0]], torch.tensor([0, 0, 0, 1]))  # 6/7 and 0; class 2 is left out
+        >>> # 6/7 and 0; class 2 is left out
+        >>> f1_macro(torch.eye(3)[[0, 0, 0, 0]], torch.tensor([0, 0, 0, 1]))
         0.4286
     """
     present = [value for value in f1_per_class(scores, labels, validate=validate) if value is not None]
@@ -221,7 +223,8 @@ def binary_auroc(positives: Tensor, negatives: Tensor) -> float:
         Between 0 and 1, exact but for the last division.
 
     Example:
-        >>> binary_auroc(torch.tensor([3.0, 1.0]), torch.tensor([1.0, 0.0, 2.0]))  # 3 pairs, and 1 + 1/2
+        >>> # 3 pairs, and 1 + 1/2
+        >>> binary_auroc(torch.tensor([3.0, 1.0]), torch.tensor([1.0, 0.0, 2.0]))
         0.75
     """
     ordered = positives.double().sort().values

@@ -47,7 +47,8 @@ def expected_entropy(probs: Tensor | None = None, *, log_probs: Tensor | None = 
         Shape (..., B), in nats, between 0 and the entropy of the mean.
 
     Example:
-        >>> expected_entropy(torch.tensor([[[0.5, 0.5]], [[1.0, 0.0]]]))  # two draws of one prediction
+        >>> # two draws of one prediction
+        >>> expected_entropy(torch.tensor([[[0.5, 0.5]], [[1.0, 0.0]]]))
         tensor([0.3466])
     """
     given, is_log = _one_of(probs, log_probs, validate, draws=True)

@@ -58,7 +58,9 @@ def to_bayesian(
     Example:
         >>> import torch
         >>> with torch.random.fork_rng():
-        ...     net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+        ...     net = nn.Sequential(
+        ...         nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)
+        ...     )
         >>> bnn = to_bayesian(net, prior_std="fan_in", only="3")
         >>> print(describe(bnn))
         layer                                    kind                 Bayesian  deterministic

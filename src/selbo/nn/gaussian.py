@@ -113,7 +113,9 @@ def spreads_once(bnn: nn.Module) -> "SpreadsOnce":
         ...     bnn = to_bayesian(nn.Linear(4, 3))
         >>> generator = torch.Generator().manual_seed(0)
         >>> with spreads_once(bnn):
-        ...     logits = forward_samples(bnn, torch.ones(5, 4), num_samples=2, generator=generator)
+        ...     logits = forward_samples(
+        ...         bnn, torch.ones(5, 4), num_samples=2, generator=generator
+        ...     )
         ...     kl = kl_divergence(bnn)
         >>> (logits.square().mean() + kl).backward()
     """

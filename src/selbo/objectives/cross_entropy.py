@@ -16,7 +16,8 @@ class CrossEntropy(WithSummaries):
     Example:
         >>> import torch
         >>> inputs, labels = torch.zeros(4, 3), torch.tensor([0, 1, 1, 0])
-        >>> CrossEntropy(num_data=100)(torch.nn.Flatten(), inputs, labels).loss  # three equal logits: log 3
+        >>> # three equal logits: log 3
+        >>> CrossEntropy(num_data=100)(torch.nn.Flatten(), inputs, labels).loss
         tensor(1.0986)
     """
 

@@ -22,7 +22,9 @@ class ELBO(Objective):
         ...     bnn = to_bayesian(torch.nn.Linear(4, 3))
         >>> generator = torch.Generator().manual_seed(0)
         >>> objective = ELBO(num_data=100)
-        >>> terms = objective(bnn, torch.ones(8, 4), torch.arange(8) % 3, num_samples=2, generator=generator)
+        >>> terms = objective(
+        ...     bnn, torch.ones(8, 4), torch.arange(8) % 3, num_samples=2, generator=generator
+        ... )
         >>> bool(terms.elbo == terms.log_likelihood - terms.kl)
         True
     """

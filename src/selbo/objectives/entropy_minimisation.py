@@ -26,7 +26,8 @@ class EntropyMinimisation(Objective):
     Example:
         >>> import torch
         >>> flat, labels = torch.zeros(4, 2), torch.tensor([0, 1, 1, 0])
-        >>> EntropyMinimisation(num_data=100)(torch.nn.Flatten(), flat, labels).log_summary  # 100 times log 2
+        >>> # 100 times log 2
+        >>> EntropyMinimisation(num_data=100)(torch.nn.Flatten(), flat, labels).log_summary
         tensor(-69.3147)
     """
 

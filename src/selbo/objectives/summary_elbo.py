@@ -29,11 +29,17 @@ class SummaryELBO(WithSummaries):
         >>> import torch, selbo
         >>> with torch.random.fork_rng():
         ...     bnn = selbo.to_bayesian(torch.nn.Linear(4, 2))
-        >>> summary = selbo.SummaryLikelihood(selbo.ScoreBins.equal(5), selbo.expect(accuracy=0.9))
+        >>> summary = selbo.SummaryLikelihood(
+        ...     selbo.ScoreBins.equal(5), selbo.expect(accuracy=0.9)
+        ... )
         >>> objective = SummaryELBO(summary, num_data=100)
         >>> generator = torch.Generator().manual_seed(0)
-        >>> terms = objective(bnn, torch.ones(8, 4), torch.arange(8) % 2, num_samples=2, generator=generator)
-        >>> torch.testing.assert_close(terms.elbo, terms.log_likelihood - terms.kl + terms.log_summary)
+        >>> terms = objective(
+        ...     bnn, torch.ones(8, 4), torch.arange(8) % 2, num_samples=2, generator=generator
+        ... )
+        >>> torch.testing.assert_close(
+        ...     terms.elbo, terms.log_likelihood - terms.kl + terms.log_summary
+        ... )
     """
 
     for_plain = False

@@ -235,7 +235,9 @@ def summary_against_histogram(
 
     Example:
         >>> bins = ScoreBins.equal(4)
-        >>> figure = summary_against_histogram(bins, Beta(2, 2).masses(bins), [0.4, 0.1, 0.1, 0.4])
+        >>> figure = summary_against_histogram(
+        ...     bins, Beta(2, 2).masses(bins), [0.4, 0.1, 0.1, 0.4]
+        ... )
         >>> [text.get_text() for text in figure.legends[0].get_texts()]
         ['belief s₀', 'network, TV .488']
     """

@@ -112,7 +112,10 @@ def fitted_title(title: str, *, width: float) -> str:
     """What an axis shows, in as few words as fit into its width in inches.
 
     Example:
-        >>> fitted_title(CONFIDENCE_TITLE, width=1.3), fitted_title("probability of class hornbeam", width=1.3)
+        >>> (
+        ...     fitted_title(CONFIDENCE_TITLE, width=1.3),
+        ...     fitted_title("probability of class hornbeam", width=1.3),
+        ... )
         ('largest probability', 'probability of clas…')
     """
     room = int(width * POINTS_AN_INCH / (CHARACTER * TEXT_SIZE / SMALL_SIZE))

@@ -154,8 +154,8 @@ def region_axis(partition: Partition, class_names: Sequence[str] | None = None) 
 
     Example:
         >>> region_axis(ScoreBins([0.25, 0.5]))
-        RegionAxis(positions=[0.0, 1.0, 2.0, 3.0], labels=['0', '.25', '.5', '1'], title='probability of class 1',
-                   ordered=True)
+        RegionAxis(positions=[0.0, 1.0, 2.0, 3.0], labels=['0', '.25', '.5', '1'],
+                   title='probability of class 1', ordered=True)
     """
     regions = partition.num_regions
     names = class_labels(partition.num_classes, class_names)

@@ -93,8 +93,10 @@ def method_styles(methods: Iterable[str]) -> dict[str, MethodStyle]:
     Example:
         >>> method_styles(["plain", "ELBO"])["ELBO"]
         MethodStyle(colour='#93420c', marker='s', line='-')
-        >>> method_styles(["Summary ELBO"])["Summary ELBO"] == method_styles(["summary"])["summary"]
-        True
+        >>> method_styles(["summary"])["summary"]
+        MethodStyle(colour='#2a63d4', marker='o', line='-')
+        >>> method_styles(["Summary ELBO"])["Summary ELBO"]
+        MethodStyle(colour='#2a63d4', marker='o', line='-')
     """
     names, found = list(dict.fromkeys(methods)), dict[str, MethodStyle]()
     for name in sorted(names, key=lambda name: (_key(name) not in _LOOKS, name)):

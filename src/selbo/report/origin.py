@@ -9,7 +9,12 @@ def provenance(results: Plain, comparison: Plain) -> str:
     """One line: seeds, runs, code, machines and dates.
 
     Example:
-        >>> made = {"selbo": "0.1.0", "code": None, "machine": "x86_64", "time": "2026-01-02T03:04:05Z"}
+        >>> made = {
+        ...     "selbo": "0.1.0",
+        ...     "code": None,
+        ...     "machine": "x86_64",
+        ...     "time": "2026-01-02T03:04:05Z",
+        ... }
         >>> method = {"runs": [{"status": "finished", "made_by": made}, None]}
         >>> provenance({"seeds": [0, 1]}, {"methods": [method]})
         'Seeds 0–1; 1 of 2 runs, 1 missing; selbo 0.1.0; on x86_64; 2026-01-02.'
@@ -42,8 +47,10 @@ def code_of(made: Plain) -> str:
     """Version and commit of the code of a run, as far as they are known.
 
     Example:
-        >>> code_of({"selbo": "0.1.0", "code": "0123abc"}), code_of({"selbo": "0+unknown", "code": "0123abc"})
-        ('selbo 0.1.0, commit 0123abc', 'selbo, commit 0123abc')
+        >>> code_of({"selbo": "0.1.0", "code": "0123abc"})
+        'selbo 0.1.0, commit 0123abc'
+        >>> code_of({"selbo": "0+unknown", "code": "0123abc"})
+        'selbo, commit 0123abc'
     """
     version = "selbo" if "unknown" in made["selbo"] and made.get("code") else f"selbo {made['selbo']}"
     return f"{version}, commit {made['code']}" if made.get("code") else version

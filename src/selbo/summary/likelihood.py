@@ -195,7 +195,8 @@ class SummaryLikelihood(PreciseModule):
         >>> summary = SummaryLikelihood(ScoreBins.equal(5), Beta(2, 2), concentration=100.0)
         >>> scores = torch.linspace(0.05, 0.95, 64)
         >>> log_probs = torch.stack([1 - scores, scores], -1).log()
-        >>> summary(log_probs) > summary(log_probs.flip(0)[:8])  # eight extreme scores are no Beta(2, 2)
+        >>> # eight extreme scores are no Beta(2, 2)
+        >>> summary(log_probs) > summary(log_probs.flip(0)[:8])
         tensor(True)
     """
 
@@ -265,7 +266,9 @@ class SummaryLikelihood(PreciseModule):
         Example:
             >>> from selbo.summary.elicitation import expect
             >>> from selbo.summary.partitions import ScoreBins
-            >>> SummaryLikelihood.for_data(ScoreBins.equal(10), expect(accuracy=0.9), 300).concentration
+            >>> SummaryLikelihood.for_data(
+            ...     ScoreBins.equal(10), expect(accuracy=0.9), 300
+            ... ).concentration
             tensor(300., dtype=torch.float64)
         """
         count = checks.whole("num_data", num_data, at_least=1)
@@ -283,7 +286,9 @@ class SummaryLikelihood(PreciseModule):
         Example:
             >>> from selbo.summary.elicitation import expect
             >>> from selbo.summary.partitions import ScoreBins
-            >>> claims = SummaryLikelihood(ScoreBins([0.1, 0.5, 0.9]), expect(accuracy=0.9), 500.0).describe()
+            >>> claims = SummaryLikelihood(
+            ...     ScoreBins([0.1, 0.5, 0.9]), expect(accuracy=0.9), 500.0
+            ... ).describe()
             >>> claims.accuracy, claims.fractions[1], claims.confidence[0]
             ((0.9000, 0.9000), (0.5000, 0.5000), (0.9, 1.0, 0.6773))
         """

@@ -165,7 +165,9 @@ class CornerShells(Partition):
         >>> shells = CornerShells(3)
         >>> shells.num_regions
         7
-        >>> shells.assign(torch.tensor([[0.96, 0.03, 0.01], [0.05, 0.05, 0.9], [0.5, 0.3, 0.2]]).log())
+        >>> shells.assign(
+        ...     torch.tensor([[0.96, 0.03, 0.01], [0.05, 0.05, 0.9], [0.5, 0.3, 0.2]]).log()
+        ... )
         tensor([0, 5, 6])
     """
 

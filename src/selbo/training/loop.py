@@ -131,7 +131,13 @@ def fit(
         >>> inputs = torch.randn(64, 4, generator=generator)
         >>> labels = (inputs[:, 0] > 0).long()
         >>> network = selbo.models.MLP((4, 8, 2), generator=generator)
-        >>> result = fit(network, selbo.CrossEntropy(num_data=64), (inputs, labels), steps=50, batch_size=32)
+        >>> result = fit(
+        ...     network,
+        ...     selbo.CrossEntropy(num_data=64),
+        ...     (inputs, labels),
+        ...     steps=50,
+        ...     batch_size=32,
+        ... )
         >>> bool(result.curve[-1, 0] < result.curve[0, 0])
         True
     """
