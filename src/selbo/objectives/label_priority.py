@@ -35,7 +35,10 @@ def labels_first(step: int | Tensor | None, steps: int | Tensor | None) -> float
 
     In between it grows linearly. Multiply the term by it in a training loop of your own::
 
-        loss = F.nll_loss(log_probs, labels) - selbo.labels_first(step, steps) * summary(log_probs) / num_data
+        loss = (
+            F.nll_loss(log_probs, labels)
+            - selbo.labels_first(step, steps) * summary(log_probs) / num_data
+        )
 
     Args:
         step: Number of steps taken so far, from 0; a tensor inside a compiled or captured step.

@@ -153,7 +153,10 @@ def summaries_for(
 
     Example:
         >>> rare = [0.5, *([0.5 / 29] * 29)]
-        >>> [len(each.s0) for each in summaries_for(rare, stated=True, accuracy=0.8, concentration=10.0)]
+        >>> [
+        ...     len(each.s0)
+        ...     for each in summaries_for(rare, stated=True, accuracy=0.8, concentration=10.0)
+        ... ]
         [5, 30]
     """
     first = summary_for(
