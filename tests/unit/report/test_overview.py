@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib import colormaps
@@ -13,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from study_fakes import Results, broken, comparison, four, method, place_study, study
 
+from selbo.report import page
 from selbo.report.cases import cases_figure
 from selbo.report.overview import overview
 from selbo.report.study_figures import write_figures
@@ -215,3 +217,22 @@ def test_a_figure_of_few_cases_is_refused_and_not_written(tmp_path: Path) -> Non
     assert not [path for path in write_figures(few, tmp_path) if path.name.startswith("cases")]
     names = {path.name for path in write_figures(shuffled(), tmp_path)}
     assert {"cases-selbo.png", "cases-selbo.svg"} <= names
+
+
+def test_text_on_a_colour_does_not_change_with_the_paper() -> None:
+    """Colours of the theme turn light on dark paper, where those of the cells stay; a legend says what they mean."""
+    figure = cases_figure(shuffled(), "selbo")
+    drawn = [(patch.get_facecolor(), text.get_color()) for patch, text in zip(*_cells(figure), strict=True)]
+    coloured = [text for face, text in drawn if to_hex(face) != "#ffffff"]
+    assert coloured
+    assert not set(coloured) & set(page.THEME)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "better",
+        "worse",
+        "level: 95 % interval holds 0",
+    ]
+
+
+def _cells(figure: Figure) -> tuple[list[Any], list[Any]]:
+    (axes,) = figure.axes
+    return list(axes.patches), list(axes.texts)
