@@ -28,6 +28,9 @@ from selbo.training.schedules import Schedule
 CHECKED_EXAMPLES: Final = 2048
 """Labelled examples that the trained network is compared with a constant answer on."""
 
+CHECKED_FROM: Final = 50
+"""Steps from which on it is: in fewer, labels are not fitted, whatever is believed."""
+
 LOOK_EVERY_S: Final = 0.5
 """How often the loop looks up from its steps, to move the progress bar and to see whether a checkpoint is due."""
 
@@ -57,7 +60,8 @@ class FitResult:
         checkpoint: The file that holds the run, if there is one.
         terms: Names of the columns of ``curve``.
         earlier_seconds: How much of ``seconds`` was spent in earlier sessions.
-        label_check: Accuracy on labelled training examples beside that of a constant answer, if there is a summary.
+        label_check: Accuracy on labelled training examples beside that of a constant answer, if there is a summary
+            and steps enough to fit labels (50).
     """
 
     steps: int
@@ -201,7 +205,7 @@ class Run:
     def _check_labels(self) -> LabelCheck | None:
         """Whether the network does what labels say, where a belief might have had it otherwise; in one process."""
         plan = self.plan
-        if not plan.objective.has_summary or plan.rank > 0:
+        if not plan.objective.has_summary or plan.rank > 0 or self.steps < CHECKED_FROM:
             return None
         inputs, labels, *weights = self.batches.sample(CHECKED_EXAMPLES)
         with plan.autocast():

@@ -21,8 +21,6 @@ from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Reci
 from selbo.objectives import ELBO, SummaryELBO
 from selbo.training import fit
 
-pytestmark = pytest.mark.filterwarnings("ignore:the network is correct on")  # of a few steps
-
 DATA = DataSpec(
     "sst",
     generated=True,

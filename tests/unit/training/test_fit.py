@@ -100,7 +100,6 @@ def test_the_curve_holds_the_terms_and_warm_up_is_by_step():
     assert (log_summary != 0).all()
 
 
-@pytest.mark.filterwarnings("ignore:the network is correct on")  # of a few steps
 def test_the_summary_is_about_unlabelled_inputs_if_there_are_any():
     far = 50 * torch.randn(33, FEATURES, generator=torch.Generator().manual_seed(0))
 
