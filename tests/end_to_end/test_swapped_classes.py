@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import selbo
+from selbo.elicit.answer import answer
 from selbo.experiments import tabular
 from selbo.experiments.settings import Settings
 from selbo.objectives.methods import summary_for
@@ -66,18 +68,23 @@ def test_fit(case, times):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_loop_of_ones_own(case):
-    """The line of the README, on a network without a posterior."""
+def test_the_exported_snippet_in_a_loop_of_ones_own(case):
+    """What the elicitation page writes, on a network without a posterior."""
+    fractions = CASES[case]
+    stated = {"source": "expect", "classes": len(fractions), "accuracy": ACCURACY[case], "fractions": list(fractions)}
+    stated |= {"num_labels": LABELS, "concentration": TIMES[-1] * LABELS}
+    stated |= {"regions": "equal" if len(fractions) == 2 else "shells"}
+    snippet: dict[str, Any] = {}
+    exec(answer("belief", stated)["copies"]["python"]["text"], snippet)
+    assert snippet["summary"].concentration.item() == TIMES[-1] * LABELS
     right = {}
     for seed in SEEDS:
         inputs, labels = clouds(case, seed)
-        summary = summary_for(CASES[case], accuracy=ACCURACY[case], concentration=TIMES[-1] * LABELS)
         network = selbo.models.MLP((3, 16, len(CASES[case])), generator=torch.Generator().manual_seed(seed))
         optimizer = torch.optim.Adam(network.parameters(), lr=0.015)
         for step in range(100):
             log_probs = network(inputs).log_softmax(-1)
-            loss = nn.functional.nll_loss(log_probs, labels)
-            loss = loss - selbo.labels_first(step, 100) * summary(log_probs) / LABELS
+            loss = nn.functional.nll_loss(log_probs, labels) - snippet["summary_term"](log_probs, step, 100)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
