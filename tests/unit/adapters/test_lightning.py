@@ -127,7 +127,14 @@ def test_a_bayesian_network_with_its_objective(pl, board, tmp_path):
 
         def training_step(self, batch, batch_idx):
             noise = generator_for(0, "noise", self.global_step, device=self.device)  # the same in all processes
-            terms = self.objective(self.network, *batch, num_samples=3, generator=noise, step=self.global_step)
+            terms = self.objective(
+                self.network,
+                *batch,
+                num_samples=3,
+                generator=noise,
+                step=self.global_step,
+                steps=self.trainer.estimated_stepping_batches,
+            )
             self.values.append(terms.log_summary.item())
             self.log_dict(terms.named())
             return terms.loss
