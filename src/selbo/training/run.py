@@ -208,15 +208,19 @@ class Run:
         if not plan.objective.has_summary or plan.rank > 0 or self.steps < CHECKED_FROM:
             return None
         inputs, labels, *weights = self.batches.sample(CHECKED_EXAMPLES)
+        return check_labels(self._predict(inputs, "label check"), labels, *weights)
+
+    def _predict(self, inputs: Tensor, *purpose: object) -> Tensor:
+        """Log-probabilities of the network as it is now, shape (B, K); their noise is derived from the purpose."""
+        plan = self.plan
         with plan.autocast():
-            log_probs = predictive_log_probs(
+            return predictive_log_probs(
                 plan.model,
                 channels_last(inputs) if plan.device.type == "cuda" else inputs,
                 num_samples=self.val_samples,
                 objective=plan.objective,
-                generator=torch.Generator(plan.device).manual_seed(derive(plan.seed, "label check")),
+                generator=torch.Generator(plan.device).manual_seed(derive(plan.seed, *purpose)),
             )
-        return check_labels(log_probs, labels, *weights)
 
     # --- one stretch of steps ---
 
@@ -272,15 +276,7 @@ class Run:
         plan = self.plan
         assert self.validation is not None
         inputs, labels, *weights = self.validation
-        generator = torch.Generator(plan.device).manual_seed(derive(plan.seed, "validation", self.step))
-        with plan.autocast():
-            log_probs = predictive_log_probs(
-                plan.model,
-                channels_last(inputs) if plan.device.type == "cuda" else inputs,
-                num_samples=self.val_samples,
-                objective=plan.objective,
-                generator=generator,
-            )
+        log_probs = self._predict(inputs, "validation", self.step)
         by_row = log_prob_of_labels(log_probs.unsqueeze(0), labels)
         if weights:
             by_row = by_row * (weights[0] / weights[0].mean())
