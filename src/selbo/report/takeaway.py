@@ -125,12 +125,12 @@ def _of_focus(results: Results, focus: str, places: Mapping[str, str]) -> list[s
             others = {method: mean for method, mean in means.items() if method != focus}
             if focus not in means or not others:
                 continue
-            rival = _best(others, metric)
-            found = difference(results, condition, metric, focus, rival)
+            baseline = _best(others, metric)
+            found = difference(results, condition, metric, focus, baseline)
             label = metric_label(metric, unit=False)
             verdicts[label] = verdict(metric, found)
-            ours, theirs = (_shown(metric, each) for each in (means[focus], means[rival]))
-            long.append(f"- {label} {where}: {ours} against {theirs} of {rival}, {shown_difference(metric, found)}")
+            ours, theirs = (_shown(metric, each) for each in (means[focus], means[baseline]))
+            long.append(f"- {label} {where}: {ours} against {theirs} of {baseline}, {shown_difference(metric, found)}")
         if verdicts:
             short.append(f"{where} it is {_by_metric(verdicts)}")
     if not short:
@@ -192,7 +192,7 @@ def _of_track(results: Plain, track: str) -> str:
     for column in ("use.nll", "clean.nll", "corrupted.nll"):
         there = [each for each in cases if studies.measured(each, column)]
         if column == "clean.nll" and any(has_use(each) for each in there):
-            continue  # what counts there is the place of use
+            continue  # what counts there is the target domain
         if there:
             sentences.append(_of_column(there, column, seeds=len(results["seeds"])))
     agreed = _agreement(cases)
@@ -215,7 +215,7 @@ def _column(cases: Sequence[Plain], column: str) -> str:
     """What a column is called: clean only where there are corrupted test sets beside it."""
     place, metric = split(column)
     corrupted = any(studies.measured(each, f"corrupted.{metric}") for each in cases)
-    names = {"use": " at the place of use", "corrupted": " on corrupted test sets"}
+    names = {"use": " on the target domain", "corrupted": " on corrupted test sets"}
     return metric_label(metric) + names.get(place, " on the clean test set" if corrupted else " on the test set")
 
 
