@@ -19,6 +19,7 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PATIENCE = 60.0
+GONE = ("navigated or closed", "context was destroyed", "Cannot find context")
 KEYS = {
     "Tab": ("Tab", 9, ""),
     "Enter": ("Enter", 13, "\r"),
@@ -37,6 +38,10 @@ def find() -> str | None:
     """The browser: SELBO_TEST_BROWSER, or the first of the usual names that is installed."""
     named = os.environ.get("SELBO_TEST_BROWSER")
     return named or next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+class DocumentGoneError(Exception):
+    """The document that was asked made way for another one before it answered."""
 
 
 class Browser:
@@ -72,6 +77,8 @@ class Browser:
         while left:
             left = left[os.write(self.to, left) :]
         answer = mine.get(timeout=PATIENCE)
+        if any(words in answer.get("error", {}).get("message", "") for words in GONE):
+            raise DocumentGoneError(method)
         assert "error" not in answer, (method, answer)
         return answer["result"]
 
@@ -100,11 +107,17 @@ class Browser:
         return found["result"].get("value")
 
     def until(self, condition: str, seconds: float = PATIENCE) -> None:
-        """Wait for a condition of the page."""
+        """Wait for a condition of the page, which may be opening another document meanwhile."""
         end = time.monotonic() + seconds
-        while not self.js(f"Boolean({condition})"):
+        while not self._holds(condition):
             assert time.monotonic() < end, f"never true: {condition}"
             time.sleep(0.05)
+
+    def _holds(self, condition: str) -> bool:
+        try:
+            return self.js(f"Boolean({condition})")
+        except DocumentGoneError:
+            return False
 
     def press(self, key: str) -> None:
         """Press and release a key."""
