@@ -10,8 +10,10 @@ log-probabilities but no logits; it can be scaled all the same.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -107,6 +109,70 @@ def _bracket(slope: Callable[[float], float]) -> tuple[float, float]:
     while slope(end) * at_one > 0:
         end *= 2
     return math.exp(min(end, 0.0)), math.exp(max(end, 0.0))
+
+
+@dataclass(frozen=True)
+class BiasCorrection:
+    """A temperature and an offset for each class: bias-corrected temperature scaling.
+
+    Attributes:
+        temperature: Of all classes.
+        biases: What is added to the log-probability of each class after that; they sum to 0.
+    """
+
+    temperature: float
+    biases: tuple[float, ...]
+
+    def scale(self, log_probs: Tensor) -> Tensor:
+        """Corrected log-probabilities, log softmax(log_probs / T + b), of the same shape and type."""
+        biases = torch.tensor(self.biases, dtype=torch.float64, device=log_probs.device)
+        return (log_probs.double() / self.temperature + biases).log_softmax(-1).to(log_probs)
+
+
+def bias_corrected_temperature(
+    log_probs: Array, labels: Array, *, prior_strength: float = PRIOR_STRENGTH
+) -> BiasCorrection:
+    r"""Fit a temperature and an offset for each class, $\mathrm{softmax}(x / T + b)$ (Alexandari et al., ICML 2020).
+
+    Predictions corrected like this have the class fractions of the labels on average, which estimates of class
+    fractions elsewhere rely on (`selbo.evaluation.shift.estimate_by_em`). As in `temperature`, $1/T$ has a gamma prior;
+    offsets have a normal one of precision $c / 4$, which is what $c$ labels of two equally probable classes know.
+
+    Args:
+        log_probs: Log-probabilities or logits, shape (B, K); finite.
+        labels: Classes, shape (B,), of data that the network was not trained on.
+        prior_strength: c, above 0.
+
+    Example:
+        >>> even = torch.tensor([[0.5, 0.5]]).log().expand(1000, 2)
+        >>> found = bias_corrected_temperature(even, torch.tensor([0] * 9 + [1]).repeat(100))
+        >>> found.scale(even[:1]).exp()
+        tensor([[0.8961, 0.1039]])
+    """
+    from scipy.optimize import minimize
+
+    strength = checks.positive("prior_strength", prior_strength)
+    rows = table("log_probs", log_probs)
+    classes = labels_of(labels, rows)
+    if not bool(rows.isfinite().all()):
+        raise ValueError("`log_probs` must be finite, but some are not")
+    logits = rows.double().log_softmax(-1).numpy()
+    count = logits.shape[1]
+    of_label = np.eye(count)[classes.numpy()]
+
+    def objective(values: np.ndarray) -> tuple[float, np.ndarray]:
+        inverse, biases = math.exp(values[0]), values[1:]
+        scores = logits * inverse + biases
+        scores = scores - scores.max(1, keepdims=True)
+        scores = scores - np.log(np.exp(scores).sum(1, keepdims=True))
+        rest = np.exp(scores) - of_label
+        loss = -(scores * of_label).sum() + strength * (inverse - 1 - values[0]) + strength / 8 * biases @ biases
+        by_inverse = (rest * logits).sum() * inverse + strength * (inverse - 1)
+        return float(loss), np.concatenate([[by_inverse], rest.sum(0) + strength / 4 * biases])
+
+    found = minimize(objective, np.zeros(1 + count), jac=True, method="L-BFGS-B", options={"ftol": 1e-14, "gtol": 1e-9})
+    biases = found.x[1:] - found.x[1:].mean()
+    return BiasCorrection(math.exp(-found.x[0]), tuple(biases.tolist()))
 
 
 def scale(log_probs: Array, temperature: float) -> Tensor:

@@ -22,6 +22,7 @@ from selbo.objectives import (
     Evidential,
     ExpectationRegularisation,
     IndependentSummary,
+    LabelShift,
     LabelSmoothing,
     Objective,
     SummaryELBO,
@@ -77,7 +78,16 @@ def told_of(data: DataSpec | str, num_classes: int) -> Told:
     """What is known of a data set: where labels come from elsewhere, of the place of use."""
     case = DataSpec(data) if isinstance(data, str) else data
     known = tuple(KNOWN_FRACTIONS.get(case.name, {}).values()) or (1 / num_classes,) * num_classes
-    return Told(case.use_fractions or known, case.use_accuracy, case.label_fractions or known)
+    stated = _shifted(case.use_fractions or known, case.fractions_off)
+    return Told(stated, case.use_accuracy, case.label_fractions or known)
+
+
+def _shifted(fractions: tuple[float, ...], by: float) -> tuple[float, ...]:
+    """Class fractions with class 0 so much more frequent; the other classes give it in proportion."""
+    if not by:
+        return fractions
+    first = fractions[0] + by
+    return (first, *(share * (1 - first) / (1 - fractions[0]) for share in fractions[1:]))
 
 
 def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes: int, seed: int) -> nn.Module:
@@ -204,8 +214,7 @@ def _fractions(inner: str | None, told: Told, num_classes: int, text: str) -> li
         return list(told.elsewhere)
     numbers = _numbers(inner, text)
     if len(numbers) == 1 and inner[0] in "+-":
-        first = told.fractions[0] + numbers[0]
-        return [first, *(share * (1 - first) / (1 - told.fractions[0]) for share in told.fractions[1:])]
+        return list(_shifted(told.fractions, numbers[0]))
     if len(numbers) != num_classes:
         raise ValueError(f"`belief` must have one fraction a class, {num_classes} of them, but got {text!r}")
     return numbers
@@ -230,41 +239,69 @@ def summary_of(
     )
 
 
+def label_shift_of(recipe: Recipe, labels: Tensor, *, num_classes: int, data: DataSpec | str) -> LabelShift | None:
+    """From the class fractions of the labels to those that are stated of the place of use, if a recipe asks for it."""
+    if not recipe.label_shift:
+        return None
+    return LabelShift.from_labels(labels, told_of(data, num_classes).fractions)
+
+
 def objective_of(
-    recipe: Recipe, *, num_data: int, num_classes: int, data: DataSpec | str, earlier: Tensor | None = None
+    recipe: Recipe,
+    *,
+    num_data: int,
+    num_classes: int,
+    data: DataSpec | str,
+    earlier: Tensor | None = None,
+    shift: LabelShift | None = None,
 ) -> Objective:
     """What is maximised; of a method that is not a network, what reads its answers as logits."""
     weight, reduction = recipe.kl_weight, recipe.kl_reduction
     match recipe.objective:
         case "elbo":
-            return ELBO(num_data, kl_weight=weight, kl_reduction=reduction)
+            return ELBO(num_data, kl_weight=weight, kl_reduction=reduction, label_shift=shift)
         case "label_smoothing":
             return LabelSmoothing(recipe.epsilon, num_data, kl_weight=weight, kl_reduction=reduction)
         case "evidential":
             return Evidential(num_data, activation=recipe.activation, annealing_steps=recipe.annealing_steps)
         case "entropy_minimisation" | "expectation_regularisation":
-            return _on_unlabelled(recipe, num_data, told_of(data, num_classes))
+            return _on_unlabelled(recipe, num_data, told_of(data, num_classes), shift)
         case "independent_summary":
             belief = belief_of(recipe.belief, num_classes, data=data)
             return IndependentSummary(belief, num_data, kl_weight=weight, kl_reduction=reduction)
     summary = None
     if recipe.partition:
         summary = summary_of(recipe, num_data=num_data, num_classes=num_classes, data=data, earlier=earlier)
-    return _with_summary(recipe, num_data, summary)
+    return _with_summary(recipe, num_data, summary, shift)
 
 
-def _with_summary(recipe: Recipe, num_data: int, summary: SummaryLikelihood | None) -> Objective:
+def _with_summary(
+    recipe: Recipe, num_data: int, summary: SummaryLikelihood | None, shift: LabelShift | None
+) -> Objective:
     """An objective that may have a summary, or must."""
-    warmup = recipe.summary_warmup
+    warmup = _warmup(recipe)
     if recipe.objective != "summary_elbo":
-        return CrossEntropy(num_data, summary, summary_warmup=warmup)
+        return CrossEntropy(num_data, summary, summary_warmup=warmup, label_shift=shift)
     assert summary is not None
     weight, reduction = recipe.kl_weight, recipe.kl_reduction
-    return SummaryELBO(summary, num_data, kl_weight=weight, kl_reduction=reduction, summary_warmup=warmup)
+    return SummaryELBO(
+        summary, num_data, kl_weight=weight, kl_reduction=reduction, summary_warmup=warmup, label_shift=shift
+    )
 
 
-def _on_unlabelled(recipe: Recipe, num_data: int, told: Told) -> Objective:
+def _warmup(recipe: Recipe) -> int | None:
+    return None if recipe.summary_warmup < 0 else recipe.summary_warmup
+
+
+def _on_unlabelled(recipe: Recipe, num_data: int, told: Told, shift: LabelShift | None) -> Objective:
     """An objective with a term on unlabelled inputs that is not a summary."""
     if recipe.objective == "entropy_minimisation":
         return EntropyMinimisation(num_data, recipe.unlabelled_weight)
-    return ExpectationRegularisation(told.fractions, num_data, recipe.unlabelled_weight)
+    return ExpectationRegularisation(
+        told.fractions,
+        num_data,
+        recipe.unlabelled_weight,
+        warmup=_warmup(recipe),
+        kl_weight=recipe.kl_weight,
+        label_shift=shift,
+    )

@@ -47,18 +47,30 @@ def paper_values(study: str, variant: str) -> dict[str, Any]:
 def from_toml(content: Mapping[str, Any], *, where: str = "study") -> Study:
     """A study from the content of a TOML file; a key that is not known is an error.
 
-    It may take the tracks of another file, ``tracks_of``, ``leave_out`` some of their methods, by name, and choose some
-    methods' settings from other ``grids``.
+    It may take the tracks of another file, ``tracks_of``, ``leave_out`` some of their methods, by name, and have
+    another ``evaluation``.
     """
-    known = {"name", "title", "paper", "seeds", "first_seed", "variants", "tracks", "tracks_of", "leave_out", "grids"}
+    known = {
+        "name",
+        "title",
+        "paper",
+        "seeds",
+        "first_seed",
+        "variants",
+        "tracks",
+        "tracks_of",
+        "leave_out",
+        "evaluation",
+    }
     _only(content, known, where)
     variants = tuple(_variant(each, f"{where}: variants") for each in content["variants"])
     tables = _toml(content["tracks_of"])["tracks"] if "tracks_of" in content else content["tracks"]
     tracks = tuple(_track(name, each, f"{where}: tracks.{name}") for name, each in tables.items())
     if left := tuple(content.get("leave_out", ())):
         tracks = tuple(_without(track, left) for track in tracks)
-    if grids := content.get("grids", {}):
-        tracks = tuple(_with_grids(track, grids, f"{where}: grids") for track in tracks)
+    if evaluation := content.get("evaluation"):
+        made = _made(EvaluationSpec, evaluation, f"{where}: evaluation")
+        tracks = tuple(replace(track, evaluation=made) for track in tracks)
     return Study(
         content["name"],
         content["title"],
@@ -83,6 +95,7 @@ def _variant(content: Mapping[str, Any], where: str) -> Variant:
         _made(ModelSpec, content["model"], f"{where}.model"),
         tuple(changes),
         tuple(checks.one_of(f"{where}: tracks", each, TRACKS) for each in content.get("tracks", ())),
+        checks.whole(f"{where}: tuning_seeds", content.get("tuning_seeds", 0), at_least=0),
     )
 
 
@@ -110,23 +123,6 @@ def _without(track: Track, names: tuple[str, ...]) -> Track:
     if gone := sorted(needed & set(names)):
         raise ValueError(f"`leave_out` must not name {gone[0]!r}, which others are compared with or chosen by")
     return replace(track, methods=methods)
-
-
-def _with_grids(track: Track, grids: Mapping[str, Any], where: str) -> Track:
-    """A track some of whose methods choose from other settings."""
-    for name in grids:
-        checks.one_of("grids", name, [method.name for method in track.methods])
-    return replace(
-        track,
-        methods=tuple(
-            _choosing(each, _grid(grids[each.name], f"{where}.{each.name}")) if each.name in grids else each
-            for each in track.methods
-        ),
-    )
-
-
-def _choosing(method: Method, grid: Grid) -> Method:
-    return replace(method, grid=grid, recipe=replace(method.recipe, **{key: values[0] for key, values in grid}))
 
 
 def _grid(content: Mapping[str, Any], where: str) -> Grid:

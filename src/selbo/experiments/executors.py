@@ -35,6 +35,7 @@ _in_the_code = attrgetter(
     "summary_warmup",
     "unlabelled_inputs",
     "unlabelled_weight",
+    "label_shift",
 )
 """Of a recipe: the rest, such as weight decay, the weight of the KL, belief and concentration, is given to the code."""
 

@@ -62,7 +62,10 @@ def places_of(data: DataSpec, train: LabelledData, val: LabelledData, test: Labe
     order = torch.randperm(len(train), generator=generator_for(seed, "labelled"))
     labelled = order[draw_rows(train.labels[order], data.label_fractions, data.labels, exactly=True)]
     rest = order[~torch.isin(order, labelled)]
-    pool = rest[draw_rows(train.labels[rest], data.use_fractions, data.unlabelled)]
+    if data.random_pool:
+        pool = rest[random_rows(train.labels[rest], data.use_fractions, data.unlabelled, seed=seed)]
+    else:
+        pool = rest[draw_rows(train.labels[rest], data.use_fractions, data.unlabelled)]
     return Places(
         train=train.rows(labelled, name=f"{train.name}, {len(labelled)} labelled with seed {seed}"),
         val=_part(val, data.label_fractions, data.val_size, seed=seed),
@@ -108,6 +111,25 @@ def draw_rows(labels: Tensor, fractions: Sequence[float], size: int, *, exactly:
         raise ValueError(f"`labels` must be at most {most}, which have the class fractions asked for, but got {size}")
     if counts is None:
         return torch.arange(min(size or most, most))
+    chosen = [(labels == k).nonzero().squeeze(1)[:count] for k, count in enumerate(counts)]
+    return torch.cat(chosen).sort().values
+
+
+def random_rows(labels: Tensor, fractions: Sequence[float], size: int, *, seed: int) -> Tensor:
+    """Rows of classes that are drawn one by one with these probabilities, in their order; each row at most once.
+
+    Args:
+        labels: In random order.
+        fractions: Probabilities of the classes; positive.
+        size: How many rows; if 0, or if there are not so many of a class, as many as there surely are.
+        seed: Of the draws.
+    """
+    sizes = torch.bincount(labels, minlength=len(fractions))
+    most = int(min(float(n) / share for n, share in zip(sizes.tolist(), fractions, strict=True)))
+    draws = torch.multinomial(
+        torch.tensor(fractions), min(size or most, most), replacement=True, generator=generator_for(seed, "pool")
+    )
+    counts = torch.bincount(draws, minlength=len(fractions)).minimum(sizes).tolist()
     chosen = [(labels == k).nonzero().squeeze(1)[:count] for k, count in enumerate(counts)]
     return torch.cat(chosen).sort().values
 

@@ -1,5 +1,6 @@
 """The runs of a study: those that settings are chosen by, and those that are reported."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -26,13 +27,23 @@ def tuning_jobs(study: Study, tracks: Sequence[str]) -> Iterator[Job]:
         candidates = method.candidates()
         if len(candidates) > 1:
             for recipe in candidates:
-                yield Job(variant.name, track.name, method.name, tuning_spec(variant, track, recipe))
+                for spec in tuning_specs(variant, track, recipe):
+                    yield Job(variant.name, track.name, method.name, spec)
 
 
-def tuning_spec(variant: Variant, track: Track, recipe: Recipe) -> RunSpec:
-    """A run that looks at validation data only, at all of them."""
+def tuning_specs(variant: Variant, track: Track, recipe: Recipe) -> list[RunSpec]:
+    """Runs that look at validation data only: on as many seeds as the variant says, or one with all validation data."""
     evaluation = EvaluationSpec(draws=track.evaluation.draws, test=False)
-    return RunSpec(replace(variant.data, val_size=0), variant.model, recipe, evaluation, TUNING_SEED)
+    data = variant.data if variant.tuning_seeds else replace(variant.data, val_size=0)
+    seeds = range(TUNING_SEED, TUNING_SEED + max(1, variant.tuning_seeds))
+    return [RunSpec(data, variant.model, recipe, evaluation, seed) for seed in seeds]
+
+
+def tuned_nll(variant: Variant, track: Track, recipe: Recipe, val_nll: Mapping[str, float | None]) -> float | None:
+    """Mean validation NLL of a recipe over its tuning runs; None if one of them diverged or is missing."""
+    found = [val_nll.get(spec.id) for spec in tuning_specs(variant, track, recipe)]
+    known = [nll for nll in found if nll is not None]
+    return math.fsum(known) / len(known) if len(known) == len(found) else None
 
 
 def final_jobs(
@@ -62,7 +73,7 @@ def chosen(variant: Variant, track: Track, method: Method, val_nll: Mapping[str,
     candidates = method.candidates()
     if len(candidates) == 1:
         return candidates[0]
-    found = {recipe: val_nll.get(tuning_spec(variant, track, recipe).id) for recipe in candidates}
+    found = {recipe: tuned_nll(variant, track, recipe, val_nll) for recipe in candidates}
     usable = {recipe: nll for recipe, nll in found.items() if nll is not None}
     return min(usable, key=usable.__getitem__) if usable else candidates[0]
 

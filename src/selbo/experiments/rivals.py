@@ -10,13 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from selbo.data.dataset import LabelledData
+from selbo.evaluation.calibrate import bias_corrected_temperature
 from selbo.evaluation.predict import Prediction
 from selbo.evaluation.shift import correct_prior, estimate_by_confusion, estimate_by_em
 from selbo.experiments.run_spec import Recipe
 from selbo.metrics.uncertainty import entropy
+from selbo.objectives import LabelShift
 
 LEAST_PROBABILITY: Final = 1e-3
 """Of a class, in answers of scikit-learn: some are certain, and a single wrong one would have no finite NLL."""
+
+LEAST_LOG_PROB: Final = -100.0
+"""Log-probabilities below it count as this where a bias correction is fitted: a class may have none at all."""
 
 MOST_ITERATIONS: Final = 1000
 
@@ -41,7 +46,7 @@ class Correction:
     """Predictions for the place of use, corrected by the ratio of the class fractions.
 
     Args:
-        how: ``known``, ``em`` or ``bbse``.
+        how: ``known``, ``em``, ``em-bcts`` or ``bbse``.
         train: The labelled examples.
         known: Class fractions at the place of use.
         unlabelled: What the network says of the unlabelled inputs; called if it is needed.
@@ -59,24 +64,38 @@ class Correction:
         val: Prediction,
         val_labels: Tensor,
     ) -> None:
-        counts = torch.tensor(train.class_counts).double().clamp(min=0.5)  # a class without a label is not impossible
-        self.before = tuple((counts / counts.sum()).tolist())
+        self.before = LabelShift.from_labels(train.labels, known).before
         self.how, self.known, self.val, self.val_labels = how, known, val, val_labels
         self.unlabelled = None if how == "known" else unlabelled()
+        self.bias_correction = None
+        if how == "em-bcts":
+            self.bias_correction = bias_corrected_temperature(val.log_probs.clamp(min=LEAST_LOG_PROB), val_labels)
 
     def __call__(self, prediction: Prediction, scaled: Callable[[Prediction], Prediction]) -> Corrected:
-        """Corrected predictions; ``scaled`` brings all of them to a temperature first."""
+        """Corrected predictions; ``scaled`` brings all of them to a temperature first, unless the way has its own."""
+        if self.bias_correction is not None:
+            scaled = self._without_bias
         after = self._fractions(scaled)
-        log_probs = correct_prior(scaled(prediction).log_probs, self.before, after)
-        total, doubt = entropy(log_probs=log_probs), prediction.mutual_information
-        return Corrected(Prediction(log_probs.exp(), log_probs, total, (total - doubt).clamp(min=0), doubt), after)
+        return Corrected(
+            with_log_probs(prediction, correct_prior(scaled(prediction).log_probs, self.before, after)), after
+        )
+
+    def _without_bias(self, prediction: Prediction) -> Prediction:
+        assert self.bias_correction is not None
+        return with_log_probs(prediction, self.bias_correction.scale(prediction.log_probs.clamp(min=LEAST_LOG_PROB)))
 
     def _fractions(self, scaled: Callable[[Prediction], Prediction]) -> tuple[float, ...]:
         if self.unlabelled is None:
             return self.known
-        if self.how == "em":
-            return estimate_by_em(scaled(self.unlabelled).log_probs, self.before)
-        return estimate_by_confusion(self.unlabelled.log_probs, self.val.log_probs, self.val_labels)
+        if self.how == "bbse":
+            return estimate_by_confusion(self.unlabelled.log_probs, self.val.log_probs, self.val_labels)
+        return estimate_by_em(scaled(self.unlabelled).log_probs, self.before)
+
+
+def with_log_probs(prediction: Prediction, log_probs: Tensor) -> Prediction:
+    """A prediction with other probabilities, and the same doubt about the weights."""
+    total, doubt = entropy(log_probs=log_probs), prediction.mutual_information
+    return Prediction(log_probs.exp(), log_probs, total, (total - doubt).clamp(min=0), doubt)
 
 
 # --- predictions as labels ---

@@ -38,6 +38,8 @@ ADDED_LATER: Final = {
         "unlabelled",
         "val_size",
         "standardised",
+        "fractions_off",
+        "random_pool",
     ),
     "recipe": (
         "summary_inputs",
@@ -52,13 +54,15 @@ ADDED_LATER: Final = {
         "clamping",
         "inverse_penalty",
         "eval_every",
+        "label_shift",
     ),
+    "evaluation": ("items",),
 }
 """Fields that came after results had been published: at their defaults they do not enter the hash of a run, so that it
 stays what it was."""
 
 SUMMARY_INPUTS: Final = ("train", "val", "use")
-CORRECTIONS: Final = ("", "known", "em", "bbse")
+CORRECTIONS: Final = ("", "known", "em", "em-bcts", "bbse")
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,10 @@ class DataSpec:
         unlabelled: Number of inputs of the place of use, without labels; as many as there are if 0.
         val_size: Number of validation examples, drawn with the seed; all if 0, as in runs that settings are chosen by.
         standardised: Whether features are brought to mean 0 and spread 1 over the training part, which needs no label.
+        fractions_off: How much more frequent class 0 is said to be at the place of use than it is; the other classes
+            give it in proportion.
+        random_pool: Whether unlabelled inputs are drawn one by one from the classes, so that their fractions are only
+            about those at the place of use, and not in exact numbers.
     """
 
     name: str
@@ -97,6 +105,8 @@ class DataSpec:
     unlabelled: int = 0
     val_size: int = 0
     standardised: bool = False
+    fractions_off: float = 0.0
+    random_pool: bool = False
 
     def __post_init__(self) -> None:
         for name in ("label_fractions", "use_fractions"):
@@ -159,18 +169,20 @@ class Recipe:
         members: Networks of an ensemble.
         summary_inputs: What the summary speaks of: ``train``, the training inputs; ``val``, those of the validation
             set, without their labels; or ``use``, unlabelled ones of the place of use.
-        summary_warmup: Steps over which the summary term grows in.
+        summary_warmup: Steps over which the summary term grows in; -1 to wait for the labels (`selbo.labels_first`).
         pretraining: Steps of training without the summary, before all others.
         unlabelled_inputs: How many of the unlabelled inputs are looked at; all if 0.
         unlabelled_weight: Of the term on unlabelled inputs, in entropy minimisation and expectation regularisation.
         correction: Of predictions at the place of use, by the ratio of class fractions: ``known`` ones, or estimated
-            by ``em`` or ``bbse``; see `selbo.evaluation.shift`.
+            by ``em``, ``em-bcts`` (after bias-corrected temperature scaling) or ``bbse``; see `selbo.evaluation.shift`.
         rounds: Of self-training: the network is trained anew with its own predictions for unlabelled inputs as labels.
         threshold: Confidence from which a prediction becomes a label.
         neighbours: Of label spreading; a Gaussian kernel if 0.
         clamping: Of label spreading, how far labels may change.
         inverse_penalty: Of logistic regression, C.
         eval_every: Steps between validations; as `selbo.fit` chooses if 0.
+        label_shift: Whether labels are taken for labels of a place with other class fractions (`selbo.LabelShift`), so
+            that the network answers for the place of use.
     """
 
     objective: str
@@ -213,6 +225,7 @@ class Recipe:
     clamping: float = 0.2
     inverse_penalty: float = 1.0
     eval_every: int = 0
+    label_shift: bool = False
 
     def __post_init__(self) -> None:
         checks.one_of("objective", self.objective, OBJECTIVES)
@@ -225,6 +238,11 @@ class Recipe:
             raise ValueError(f"`partition` and `belief` belong together, but got {self.partition!r}, {self.belief!r}")
         if self.objective in {"summary_elbo", "independent_summary"} and not self.belief:
             raise ValueError(f"`belief` must be given for the objective {self.objective!r}")
+
+    @property
+    def told(self) -> bool:
+        """Whether training is told anything of the place of use."""
+        return bool(self.belief) or self.label_shift or self.objective == "expectation_regularisation"
 
     @property
     def believes(self) -> bool:
@@ -247,6 +265,7 @@ class EvaluationSpec:
         ood: Names of foreign sets.
         ood_if_present: Names of more of them, which are used where they are in the store.
         scores: Whether the scores of all test examples are kept, with a map of the test set in two dimensions.
+        items: Whether the negative log-probability of every test label at the place of use is kept.
     """
 
     draws: int = 128
@@ -259,6 +278,7 @@ class EvaluationSpec:
     ood: tuple[str, ...] = ()
     ood_if_present: tuple[str, ...] = ()
     scores: bool = False
+    items: bool = False
 
     def __post_init__(self) -> None:
         checks.one_of("suite", self.suite, SUITES)
@@ -277,7 +297,8 @@ class RunSpec:
     @cached_property
     def training(self) -> Hashable:
         """What its networks come from: runs that agree in it, such as those that differ in a correction, share them."""
-        return self.data, self.model, replace(self.recipe, correction=""), self.seed
+        data = self.data if self.recipe.told else replace(self.data, fractions_off=0.0)
+        return data, self.model, replace(self.recipe, correction=""), self.seed
 
     @property
     def id(self) -> str:

@@ -277,7 +277,7 @@ def gather(folder: Path) -> dict[str, Any]:
             specs = [RunSpec(variant.data, variant.model, recipe, track.evaluation, seed) for seed in seeds]
             names = [name for name, _ in method.grid]
             like = track.method(method.chosen_with) if method.chosen_with else method
-            tried = [plan.tuning_spec(variant, track, each) for each in method.candidates()] if names else []
+            tried = method.candidates() if names else []
             methods.append(
                 {
                     "name": method.name,
@@ -286,7 +286,10 @@ def gather(folder: Path) -> dict[str, Any]:
                     "chosen": {name: getattr(recipe, name) for name, _ in like.grid},
                     "chosen_with": like.title if method.chosen_with else "",
                     "tried": [
-                        {**{name: getattr(each.recipe, name) for name in names}, "val_nll": nll.get(each.id)}
+                        {
+                            **{name: getattr(each, name) for name in names},
+                            "val_nll": plan.tuned_nll(variant, track, each, nll),
+                        }
                         for each in tried
                     ],
                     "recipe": asdict(recipe),

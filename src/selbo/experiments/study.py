@@ -53,6 +53,8 @@ class Variant:
         model: The network.
         changes: Settings that differ here, by track (``published``) or by track and method (``published.elbo``).
         tracks: Names of the tracks that it is part of; all if empty.
+        tuning_seeds: Number of seeds that settings are chosen on, each with a validation set as large as in the runs
+            that are reported; 0 for one seed and all validation data.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Variant:
     model: ModelSpec
     changes: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
     tracks: tuple[str, ...] = ()
+    tuning_seeds: int = 0
 
     def adapted(self, track: "Track", method: Method) -> Method:
         """A method with the settings that it has here."""

@@ -57,13 +57,21 @@ class Evaluation:
     ) -> None:
         self.spec, self.task, self.members, self.device, self.earlier = spec, task, members, device, earlier
         self.temperature: float | None = None
+        self.shift = build.label_shift_of(
+            spec.recipe, task.train.labels, num_classes=task.train.num_classes, data=spec.data
+        )
+        self.correction: rivals.Correction | None = None
 
     def predict(self, data: LabelledData, draws: int) -> Prediction:
-        """What the networks say of a set, on the CPU."""
+        """What the networks say of a set where labels come from, on the CPU."""
         return self.predict_inputs(data.to(self.device).network_inputs(), draws)
 
     def predict_inputs(self, inputs: Tensor, draws: int) -> Prediction:
-        """What the networks say of inputs that are on their device, on the CPU; in the precision of training."""
+        """What the networks say of inputs that are on their device, on the CPU; in the precision of training.
+
+        Networks that were trained with a label shift answer for the place of use; they are asked here what they would
+        say where labels come from, and corrected for the place of use like all others that know its class fractions.
+        """
         at_a_time = VECTORS_AT_A_TIME if inputs.ndim == 2 else IMAGES_AT_A_TIME
         network = self.spec.recipe.objective not in rivals.SCIKIT_LEARN
         compiled = network and self.spec.model.name in LARGE and torch.device(self.device).type == "cuda"
@@ -85,7 +93,8 @@ class Evaluation:
             if bool(found.log_probs.isnan().any()):
                 raise Diverged("the predictions are not numbers")
             predictions.append(Prediction(*(each.cpu() for each in vars(found).values())))
-        return predictions[0] if len(predictions) == 1 else mixture(predictions)
+        found = predictions[0] if len(predictions) == 1 else mixture(predictions)
+        return found if self.shift is None else rivals.with_log_probs(found, self.shift.to_labels(found.log_probs))
 
     def everything(self) -> dict[str, Any]:
         """All that was asked for."""
@@ -97,7 +106,8 @@ class Evaluation:
             "temperature": self.temperature,
         }
         if self.task.use is not None:
-            found["val"]["nll_at_use"] = self._nll_at_use(on_val)
+            self.correction = self._correction(on_val)
+            found["val"]["nll_at_use"] = self._nll_at_use(self._for_use(on_val).prediction)
         if not evaluation.test:
             return found
         clean = self.predict(self.task.test, evaluation.draws)
@@ -105,7 +115,7 @@ class Evaluation:
         conditions = {"clean": self._condition(clean, labels, level=0.0)}
         shown = clean
         if self.task.use is not None:
-            shown, conditions[USE] = self._at_use(self.task.use, on_val)
+            shown, conditions[USE] = self._at_use(self.task.use)
             labels = self.task.use.labels
         draws = evaluation.corrupted_draws or evaluation.draws
         for condition, seen in self._corrupted(draws):
@@ -143,24 +153,42 @@ class Evaluation:
             found["scaled"] = scaled["metrics"]
         return found
 
-    def _at_use(self, use: LabelledData, on_val: Prediction) -> tuple[Prediction, dict[str, Any]]:
-        """Predictions at the place of use, corrected if the recipe says so, and their metrics."""
-        draws, recipe = self.spec.evaluation.draws, self.spec.recipe
-        seen = self.predict(use, draws)
-        if not recipe.correction:
-            return seen, self._condition(seen, use.labels, level=None)
-        correction = rivals.Correction(
-            recipe.correction,
+    def _correction(self, on_val: Prediction) -> rivals.Correction | None:
+        """How predictions are corrected for the place of use, if they are."""
+        how = self.spec.recipe.correction or ("known" if self.shift else "")
+        if not how:
+            return None
+        return rivals.Correction(
+            how,
             train=self.task.train,
-            known=build.told_of(self.spec.data, use.num_classes).fractions,
-            unlabelled=lambda: self.predict(unlabelled_of(self.task), draws),
+            known=build.told_of(self.spec.data, self.task.train.num_classes).fractions,
+            unlabelled=lambda: self.predict(unlabelled_of(self.task), self.spec.evaluation.draws),
             val=on_val,
             val_labels=self.task.val.labels,
         )
-        plain = correction(seen, lambda each: each)
-        found = outcomes.condition(plain.prediction, use.labels) | {"fractions": list(plain.fractions)}
-        if (temperature := self.temperature) is not None:
-            scaled = correction(seen, lambda each: at_temperature(each, temperature))
+
+    def _for_use(self, prediction: Prediction, temperature: float | None = None) -> rivals.Corrected:
+        """Predictions for the place of use, at a temperature if one is given."""
+
+        def scaled(each: Prediction) -> Prediction:
+            return each if temperature is None else at_temperature(each, temperature)
+
+        if self.correction is None:
+            return rivals.Corrected(scaled(prediction), ())
+        return self.correction(prediction, scaled)
+
+    def _at_use(self, use: LabelledData) -> tuple[Prediction, dict[str, Any]]:
+        """Predictions at the place of use, corrected if the recipe says so, and their metrics."""
+        seen = self.predict(use, self.spec.evaluation.draws)
+        plain = self._for_use(seen)
+        found = outcomes.condition(plain.prediction, use.labels)
+        if plain.fractions:
+            found["fractions"] = list(plain.fractions)
+        if self.spec.evaluation.items:
+            nll = -log_prob_of_labels(plain.prediction.log_probs.double()[None], use.labels)[0]
+            found["items"] = [round(each, 4) for each in nll.tolist()]
+        if self.temperature is not None:
+            scaled = self._for_use(seen, self.temperature)
             found["scaled"] = outcomes.condition(scaled.prediction, use.labels)["metrics"]
         return plain.prediction, found
 

@@ -8,6 +8,7 @@ from selbo.objectives.evidential import Evidential
 from selbo.objectives.expectation_regularisation import ExpectationRegularisation
 from selbo.objectives.independent_summary import IndependentSummary
 from selbo.objectives.label_priority import LabelCheck, labels_first
+from selbo.objectives.label_shift import LabelShift
 from selbo.objectives.label_smoothing import LabelSmoothing
 from selbo.objectives.summary_elbo import SummaryELBO
 
@@ -19,6 +20,7 @@ __all__ = [
     "ExpectationRegularisation",
     "IndependentSummary",
     "LabelCheck",
+    "LabelShift",
     "LabelSmoothing",
     "Objective",
     "SummaryELBO",

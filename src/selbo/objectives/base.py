@@ -12,6 +12,7 @@ from selbo.nn.draws import ESTIMATORS, forward_samples, tensor_answer
 from selbo.nn.gaussian import REDUCTIONS, SpreadsOnce, gaussians, kl_divergence
 from selbo.numerics import result_dtype
 from selbo.objectives.label_priority import labels_first
+from selbo.objectives.label_shift import LabelShift
 from selbo.objectives.unlabelled import Assigned, Unlabelled, assign, join
 
 TERMS: Final = ("loss", "log_likelihood", "kl", "log_summary")
@@ -89,11 +90,14 @@ class Objective(nn.Module):
         summary_warmup: Number of steps over which that factor grows; 0 for none. If not given, the term waits for the
             labels: see `labels_first`.
         estimator: How a Bayesian network draws, see `forward_samples`.
+        label_shift: Class fractions where labels come from and at the place of use, if these differ; the network then
+            answers for the place of use.
     """
 
     for_bayesian: ClassVar[bool] = True
     for_plain: ClassVar[bool] = True
     kl_factor: Tensor
+    label_ratios: Tensor | None
 
     def __init__(
         self,
@@ -105,6 +109,7 @@ class Objective(nn.Module):
         summary_weight: float = 1.0,
         summary_warmup: int | None = None,
         estimator: str = "shared",
+        label_shift: LabelShift | None = None,
     ) -> None:
         super().__init__()
         self.num_data = checks.whole("num_data", num_data, at_least=1)
@@ -117,6 +122,9 @@ class Objective(nn.Module):
             checks.whole("summary_warmup", summary_warmup, at_least=0)
         self.summary_warmup = summary_warmup
         self.estimator = checks.one_of("estimator", estimator, ESTIMATORS)
+        self.label_shift = label_shift
+        ratios = None if label_shift is None else label_shift.log_ratios
+        self.register_buffer("label_ratios", ratios, persistent=False)
 
     @property
     def kl_weight(self) -> float:
@@ -213,9 +221,20 @@ class Objective(nn.Module):
         """Log-probabilities that the network's outputs stand for: (..., K) -> (..., K)."""
         return logits.log_softmax(-1)
 
+    def to_labels(self, log_probs: Tensor) -> Tensor:
+        """What the network says at the place that labels come from: the same, without a label shift: (..., K)."""
+        if self.label_ratios is None:
+            return log_probs
+        if log_probs.shape[-1] != len(self.label_ratios):
+            raise ValueError(
+                f"`label_shift` must hold one fraction a class, {log_probs.shape[-1]} of them, but holds "
+                f"{len(self.label_ratios)}"
+            )
+        return (log_probs + self.label_ratios.to(log_probs)).log_softmax(-1)
+
     def _log_likelihood(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Worth of each label, its log-probability unless an objective knows better: (S, B, K), (B,) -> (S, B)."""
-        return log_prob_of_labels(logits.log_softmax(-1), labels)
+        return log_prob_of_labels(self.to_labels(logits.log_softmax(-1)), labels)
 
     def _views(
         self, labelled: Tensor, weights: Tensor | None, others: Sequence[Tensor], which: Sequence[int | None]
@@ -268,6 +287,7 @@ class Objective(nn.Module):
         shown += [f"summary_weight={self.summary_weight:g}"] if self.summary_weight != 1 else []
         shown += [f"summary_warmup={self.summary_warmup}"] if self.summary_warmup is not None else []
         shown += [f"estimator={self.estimator!r}"] if self.estimator != "shared" else []
+        shown += [f"label_shift={self.label_shift}"] if self.label_shift is not None else []
         return ", ".join(shown)
 
 

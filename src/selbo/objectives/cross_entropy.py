@@ -1,5 +1,6 @@
 """The plain network, and the plain network that knows what its predictions should look like."""
 
+from selbo.objectives.label_shift import LabelShift
 from selbo.objectives.summaries import Summaries, WithSummaries
 
 
@@ -12,6 +13,7 @@ class CrossEntropy(WithSummaries):
         summary_weight: Factor of its term.
         summary_warmup: Number of steps over which that factor grows; 0 for none. If not given, the term waits for the
             labels: see `labels_first`.
+        label_shift: Class fractions where labels come from and at the place of use, if these differ: a `LabelShift`.
 
     Example:
         >>> import torch
@@ -30,5 +32,8 @@ class CrossEntropy(WithSummaries):
         *,
         summary_weight: float = 1.0,
         summary_warmup: int | None = None,
+        label_shift: LabelShift | None = None,
     ) -> None:
-        super().__init__(summary, num_data, summary_weight=summary_weight, summary_warmup=summary_warmup)
+        super().__init__(
+            summary, num_data, summary_weight=summary_weight, summary_warmup=summary_warmup, label_shift=label_shift
+        )

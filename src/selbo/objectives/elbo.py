@@ -1,6 +1,7 @@
 """Variational inference: the evidence lower bound of a Bayesian network."""
 
 from selbo.objectives.base import Objective
+from selbo.objectives.label_shift import LabelShift
 
 
 class ELBO(Objective):
@@ -14,6 +15,7 @@ class ELBO(Objective):
         kl_reduction: ``"sum"``, or ``"published"`` for the quantity of the authors' code (see `kl_divergence`).
         kl_warmup: Number of steps over which the factor of the KL grows; 0 for none.
         estimator: How the network draws, see `forward_samples`.
+        label_shift: Class fractions where labels come from and at the place of use, if these differ: a `LabelShift`.
 
     Example:
         >>> import torch
@@ -39,7 +41,13 @@ class ELBO(Objective):
         kl_reduction: str = "sum",
         kl_warmup: int = 0,
         estimator: str = "shared",
+        label_shift: LabelShift | None = None,
     ) -> None:
         super().__init__(
-            num_data, kl_weight=kl_weight, kl_reduction=kl_reduction, kl_warmup=kl_warmup, estimator=estimator
+            num_data,
+            kl_weight=kl_weight,
+            kl_reduction=kl_reduction,
+            kl_warmup=kl_warmup,
+            estimator=estimator,
+            label_shift=label_shift,
         )

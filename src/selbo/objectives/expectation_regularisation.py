@@ -10,6 +10,7 @@ from torch import Tensor
 from selbo import checks
 from selbo.numerics import PreciseModule
 from selbo.objectives.base import Objective, View
+from selbo.objectives.label_shift import LabelShift
 
 NAME: Final = "fractions"
 
@@ -29,7 +30,10 @@ class ExpectationRegularisation(PreciseModule, Objective):
         num_data: N, the number of training examples.
         weight: $\lambda$; the fractions count like so many times all labels.
         temperature: Below 1 predictions are counted more as decisions than as probabilities.
-        warmup: Number of steps over which the term grows in; 0 for none.
+        warmup: Number of steps over which the term grows in; 0 for none. If None, it waits for the labels: see
+            `labels_first`.
+        kl_weight: Factor of the KL divergence of a Bayesian network.
+        label_shift: Class fractions where labels come from and at the place of use, if these differ: a `LabelShift`.
 
     Example:
         >>> flat, labels = torch.zeros(4, 2), torch.tensor([0, 1, 1, 0])
@@ -38,7 +42,6 @@ class ExpectationRegularisation(PreciseModule, Objective):
         True
     """
 
-    for_bayesian = False
     fractions: Tensor
 
     def __init__(
@@ -48,9 +51,13 @@ class ExpectationRegularisation(PreciseModule, Objective):
         weight: float = 1.0,
         *,
         temperature: float = 1.0,
-        warmup: int = 0,
+        warmup: int | None = 0,
+        kl_weight: float = 1.0,
+        label_shift: LabelShift | None = None,
     ) -> None:
-        super().__init__(num_data, summary_weight=weight, summary_warmup=warmup)
+        super().__init__(
+            num_data, summary_weight=weight, summary_warmup=warmup, kl_weight=kl_weight, label_shift=label_shift
+        )
         self.temperature = checks.positive("temperature", temperature)
         stated = torch.tensor(checks.simplex("fractions", fractions), dtype=torch.float64)
         self.register_buffer("fractions", stated, persistent=False)

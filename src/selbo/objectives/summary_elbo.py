@@ -1,5 +1,6 @@
 """The Summary ELBO: labels, weights, and what the predictions should look like."""
 
+from selbo.objectives.label_shift import LabelShift
 from selbo.objectives.summaries import Summaries, WithSummaries
 
 
@@ -24,6 +25,7 @@ class SummaryELBO(WithSummaries):
         estimator: How the network draws. All but ``"shared"`` give each input weights of its own and change the
             summary term (docs/networks.md has numbers); they are refused unless the next argument says so.
         accept_approximation: Take such an estimator nevertheless.
+        label_shift: Class fractions where labels come from and at the place of use, if these differ: a `LabelShift`.
 
     Example:
         >>> import torch, selbo
@@ -56,6 +58,7 @@ class SummaryELBO(WithSummaries):
         summary_warmup: int | None = None,
         estimator: str = "shared",
         accept_approximation: bool = False,
+        label_shift: LabelShift | None = None,
     ) -> None:
         super().__init__(
             summary,
@@ -66,6 +69,7 @@ class SummaryELBO(WithSummaries):
             summary_weight=summary_weight,
             summary_warmup=summary_warmup,
             estimator=estimator,
+            label_shift=label_shift,
         )
         if not self.summaries:
             raise ValueError(
