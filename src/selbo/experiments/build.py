@@ -226,9 +226,12 @@ def summary_of(
     """The summary of a recipe that has one."""
     published = recipe.partition.endswith("-published")
     binary = published and num_classes == 2
+    belief = belief_of(recipe.belief, num_classes, data=data, earlier=earlier)
+    if recipe.fraction_uncertainty and isinstance(belief, Masses):
+        belief = Masses(belief.values, uncertainty=recipe.fraction_uncertainty)
     return SummaryLikelihood(
         partition_of(recipe.partition, num_classes),
-        belief_of(recipe.belief, num_classes, data=data, earlier=earlier),
+        belief,
         recipe.concentration * (num_data if recipe.per_example else 1),
         overrule_labels=True,  # as the study says
         form=recipe.form,

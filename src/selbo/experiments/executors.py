@@ -36,6 +36,7 @@ _in_the_code = attrgetter(
     "unlabelled_inputs",
     "unlabelled_weight",
     "label_shift",
+    "fraction_uncertainty",
 )
 """Of a recipe: the rest, such as weight decay, the weight of the KL, belief and concentration, is given to the code."""
 

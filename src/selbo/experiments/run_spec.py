@@ -55,6 +55,7 @@ ADDED_LATER: Final = {
         "inverse_penalty",
         "eval_every",
         "label_shift",
+        "fraction_uncertainty",
     ),
     "evaluation": ("items",),
 }
@@ -183,6 +184,7 @@ class Recipe:
         eval_every: Steps between validations; as `selbo.fit` chooses if 0.
         label_shift: Whether labels are taken for labels of a place with other class fractions (`selbo.LabelShift`), so
             that the network answers for the place of use.
+        fraction_uncertainty: How far class fractions of the belief ``fractions`` may be off.
     """
 
     objective: str
@@ -226,6 +228,7 @@ class Recipe:
     inverse_penalty: float = 1.0
     eval_every: int = 0
     label_shift: bool = False
+    fraction_uncertainty: float = 0.0
 
     def __post_init__(self) -> None:
         checks.one_of("objective", self.objective, OBJECTIVES)

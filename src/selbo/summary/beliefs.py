@@ -143,14 +143,19 @@ class Masses(Belief):
 
     Args:
         values: Positive numbers that sum to one.
+        uncertainty: How far each of them may be off: with .05, a mass of .5 stands for any from .45 to .55, and a
+            summary with this belief does not prefer one of these to another.
 
     Example:
         >>> Masses([0.2, 0.3, 0.5]).masses(ScoreBins([0.1, 0.9]))
         tensor([0.2000, 0.3000, 0.5000], dtype=torch.float64)
     """
 
-    def __init__(self, values: Sequence[float]) -> None:
+    def __init__(self, values: Sequence[float], *, uncertainty: float = 0.0) -> None:
         self.values = checks.simplex("values", values)
+        if checks.non_negative("uncertainty", uncertainty) >= 1:
+            raise ValueError(f"`uncertainty` must be a number from 0 to below 1, but got {uncertainty!r}")
+        self.uncertainty = uncertainty
 
     def _masses(self, partition: Partition) -> Array:
         if len(self.values) != partition.num_regions:
@@ -161,7 +166,8 @@ class Masses(Belief):
         return np.array(self.values)
 
     def __repr__(self) -> str:
-        return f"Masses({_short(self.values)})"
+        give_or_take = f", uncertainty={self.uncertainty:g}" if self.uncertainty else ""
+        return f"Masses({_short(self.values)}{give_or_take})"
 
 
 class Empirical(Belief):

@@ -17,7 +17,7 @@ from selbo.numerics import (
     widen,
     working_dtype,
 )
-from selbo.summary.beliefs import Belief
+from selbo.summary.beliefs import Belief, Masses
 from selbo.summary.claims import Claims, claims_of
 from selbo.summary.partitions import Partition
 
@@ -82,7 +82,7 @@ def dirichlet_process_log_prob(
 
     Args:
         histogram: Region masses of the predictions, shape (..., R), on the simplex.
-        s0: Region masses of the summary, shape (R,), strictly positive, on the simplex.
+        s0: Region masses of the summary, shape (R,) or that of ``histogram``, strictly positive, on the simplex.
         concentration: Trust in the summary, in pseudo-observations; greater than 0.
         pseudo_count: Added to each Dirichlet parameter; the authors' code has 1e-4.
         validate: Check the values of the tensors too, not only their shapes; waits for the device.
@@ -103,7 +103,7 @@ def dirichlet_process_log_prob(
     total = parameters.sum(-1, keepdim=True)
     kl = (parameters * (parameters / (total * s)).log()).sum(-1)  # alpha KL(h | s0), Eq. (3)
     deficit = log_gamma_deficit(torch.cat([parameters, total], -1))
-    return (deficit[..., :-1].sum(-1) - deficit[..., -1] - s.log().sum() - kl).to(result_dtype(histogram))
+    return (deficit[..., :-1].sum(-1) - deficit[..., -1] - s.log().sum(-1) - kl).to(result_dtype(histogram))
 
 
 def multinomial_log_prob(
@@ -117,7 +117,7 @@ def multinomial_log_prob(
 
     Args:
         histogram: Region masses of the predictions, shape (..., R), on the simplex.
-        s0: Region masses of the summary, shape (R,), on the simplex.
+        s0: Region masses of the summary, shape (R,) or that of ``histogram``, on the simplex.
         concentration: Number of pseudo-observations; greater than 0.
         validate: Check the values of the tensors too, not only their shapes; waits for the device.
 
@@ -133,12 +133,38 @@ def multinomial_log_prob(
     return (alpha * (s * h.clamp(min=MULTINOMIAL_FLOOR).log()).sum(-1)).to(result_dtype(histogram))
 
 
+def nearest_masses(histogram: Tensor, s0: Tensor, uncertainty: float) -> Tensor:
+    """Region masses within an uncertainty of s0 that are near a histogram; the histogram itself if it is within.
+
+    Each mass is brought into its range. What the masses then lack to a sum of one, or have too much, is shared out in
+    proportion to the room that each has in its range. No mass falls below a tenth of what is stated.
+
+    Args:
+        histogram: Shape (..., R), on the simplex.
+        s0: Shape (R,), on the simplex.
+        uncertainty: How far each mass may be from that in s0.
+
+    Example:
+        >>> half = torch.tensor([0.5, 0.5])
+        >>> nearest_masses(torch.tensor([[0.7, 0.3], [0.52, 0.48]]), half, 0.05)
+        tensor([[0.5500, 0.4500],
+                [0.5200, 0.4800]])
+    """
+    stated = s0.to(histogram)
+    low, high = torch.maximum(stated - uncertainty, 0.1 * stated), (stated + uncertainty).clamp(max=1.0)
+    inside = torch.minimum(torch.maximum(histogram, low), high)
+    lack = 1 - inside.sum(-1, keepdim=True)
+    room = torch.where(lack > 0, high - inside, inside - low)
+    total = room.sum(-1, keepdim=True)
+    return inside + lack * room / total.clamp(min=torch.finfo(total.dtype).tiny)
+
+
 def _prepare(
     histogram: Tensor, s0: Tensor, concentration: float | Tensor, validate: bool
 ) -> tuple[Tensor, Tensor, float | Tensor]:
     checks.floating("histogram", histogram)
     checks.floating("s0", s0)
-    if histogram.ndim < 1 or s0.shape != histogram.shape[-1:]:
+    if histogram.ndim < 1 or s0.shape not in (histogram.shape[-1:], histogram.shape):
         raise ValueError(
             f"`s0` must have one mass a region of `histogram`, but got shapes {tuple(s0.shape)} "
             f"and {tuple(histogram.shape)}"
@@ -334,10 +360,13 @@ class SummaryLikelihood(PreciseModule):
         return normalise_counts(counts, floor=self.histogram_floor)
 
     def _log_prob(self, histogram: Tensor) -> Tensor:
+        s0 = self.s0
+        if isinstance(self.belief, Masses) and self.belief.uncertainty:
+            s0 = nearest_masses(histogram.detach(), s0, self.belief.uncertainty)
         if self.form == "multinomial":
-            return multinomial_log_prob(histogram, s0=self.s0, concentration=self._alpha(histogram))
+            return multinomial_log_prob(histogram, s0=s0, concentration=self._alpha(histogram))
         return dirichlet_process_log_prob(
-            histogram, s0=self.s0, concentration=self._alpha(histogram), pseudo_count=self.pseudo_count
+            histogram, s0=s0, concentration=self._alpha(histogram), pseudo_count=self.pseudo_count
         )
 
     def _alpha(self, histogram: Tensor) -> Tensor:
