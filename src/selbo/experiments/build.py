@@ -1,7 +1,7 @@
 """From the words of a study to the things of the library: network, partition, belief, objective."""
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -89,7 +89,7 @@ def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes
     elif model.name == "vgg11":
         network = VGG11(num_classes, width=model.width, generator=generator)
     else:
-        small = {"lenet": LeNet, "convnet": ConvNet}
+        small = {"lenet": LeNet, "convnet": partial(ConvNet, padded=True), "convnet-published": ConvNet}
         network = small[checks.one_of("model", model.name, small)](num_classes, generator=generator)
     if not recipe.bayesian:
         return network
@@ -241,7 +241,12 @@ def objective_of(
         case "label_smoothing":
             return LabelSmoothing(recipe.epsilon, num_data, kl_weight=weight, kl_reduction=reduction)
         case "evidential":
-            return Evidential(num_data, activation=recipe.activation, annealing_steps=recipe.annealing_steps)
+            return Evidential(
+                num_data,
+                activation=recipe.activation,
+                annealing_steps=recipe.annealing_steps,
+                annealing_every=recipe.annealing_every or None,
+            )
         case "entropy_minimisation" | "expectation_regularisation":
             return _on_unlabelled(recipe, num_data, told_of(data, num_classes))
         case "independent_summary":

@@ -27,18 +27,21 @@ OBJECTIVES: Final = (
 STARTS: Final = ("network", "published", "relative")
 SUITES: Final = ("", "noise", "mnist-c", "cifar10-c", "cifar10-im-c")
 
+TWO_PLACES: Final = (
+    "labels",
+    "label_fractions",
+    "use_fractions",
+    "use_noise",
+    "use_corruption",
+    "use_accuracy",
+    "unlabelled",
+    "val_size",
+    "standardised",
+)
+"""Fields of data with a place of use."""
+
 ADDED_LATER: Final = {
-    "data": (
-        "labels",
-        "label_fractions",
-        "use_fractions",
-        "use_noise",
-        "use_corruption",
-        "use_accuracy",
-        "unlabelled",
-        "val_size",
-        "standardised",
-    ),
+    "data": (*TWO_PLACES, "normalised"),
     "recipe": (
         "summary_inputs",
         "summary_warmup",
@@ -52,6 +55,7 @@ ADDED_LATER: Final = {
         "clamping",
         "inverse_penalty",
         "eval_every",
+        "annealing_every",
     ),
 }
 """Fields that came after results had been published: at their defaults they do not enter the hash of a run, so that it
@@ -82,6 +86,8 @@ class DataSpec:
         unlabelled: Number of inputs of the place of use, without labels; as many as there are if 0.
         val_size: Number of validation examples, drawn with the seed; all if 0, as in runs that settings are chosen by.
         standardised: Whether features are brought to mean 0 and spread 1 over the training part, which needs no label.
+        normalised: Whether pixels are normalised by mean and standard deviation of the training images; if not, bytes
+            are divided by 255 and nothing else, in all sets that the network sees.
     """
 
     name: str
@@ -97,22 +103,24 @@ class DataSpec:
     unlabelled: int = 0
     val_size: int = 0
     standardised: bool = False
+    normalised: bool = True
 
     def __post_init__(self) -> None:
         for name in ("label_fractions", "use_fractions"):
             if getattr(self, name):
                 checks.simplex(name, getattr(self, name))
-        elsewhere = any(getattr(self, name) != getattr(DataSpec, name) for name in ADDED_LATER["data"])
+        elsewhere = any(getattr(self, name) != getattr(DataSpec, name) for name in TWO_PLACES)
         if elsewhere and not self.labels:
             raise ValueError("`labels` must be given for data with a place of use, but is 0")
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The network of a run: ``mlp``, ``lenet``, ``convnet`` or ``vgg11``.
+    """The network of a run.
 
     Attributes:
-        name: Which.
+        name: ``mlp``, ``lenet``, ``vgg11``, ``convnet-published``, the authors' ConvNet, or ``convnet``, the same with
+            padding in all convolutions.
         hidden: Hidden units of an MLP.
         width: Factor of the channels of VGG11.
     """
@@ -148,6 +156,7 @@ class Recipe:
         kl_reduction: ``sum``, or ``published``.
         epsilon: Of label smoothing.
         annealing_steps: Over which the divergence of evidential learning grows.
+        annealing_every: Steps between two rises of its weight, such as those of an epoch; if 0, it rises at every step.
         activation: Of evidential learning.
         partition: Where the summary looks; see `selbo.experiments.build.partition_of`.
         belief: What it says; see `selbo.experiments.build.belief_of`.
@@ -213,6 +222,7 @@ class Recipe:
     clamping: float = 0.2
     inverse_penalty: float = 1.0
     eval_every: int = 0
+    annealing_every: int = 0
 
     def __post_init__(self) -> None:
         checks.one_of("objective", self.objective, OBJECTIVES)

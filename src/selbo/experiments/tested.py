@@ -174,8 +174,14 @@ class Evaluation:
         return found if math.isfinite(found) else None
 
     def _foreign(self, clean: Prediction, name: str, data: LabelledData) -> dict[str, Any]:
-        foreign = self.predict(data, self.spec.evaluation.corrupted_draws or self.spec.evaluation.draws)
-        found = {"name": data.name, "entropy": outcomes.entropies(clean, foreign), **_apart(clean, foreign)}
+        draws = self.spec.evaluation.draws  # as many as for the clean test set: the entropy of a mean grows with them
+        foreign = self.predict(data, draws)
+        found = {
+            "name": data.name,
+            "draws": {"in": draws, "out": draws},
+            "entropy": outcomes.entropies(clean, foreign),
+            **_apart(clean, foreign),
+        }
         if self.temperature is not None:
             found["scaled"] = _apart(at_temperature(clean, self.temperature), at_temperature(foreign, self.temperature))
         return found

@@ -233,6 +233,8 @@ def test_a_field_that_came_later_leaves_the_identity_of_earlier_runs_alone() -> 
         ("recipe", {"clamping": 0.5}),
         ("recipe", {"inverse_penalty": 3.0}),
         ("recipe", {"eval_every": 3}),
+        ("recipe", {"annealing_every": 3}),
+        ("data", {"normalised": False}),
     ],
 )
 def test_what_came_later_enters_the_identity_where_it_is_used(part: str, changes: dict[str, Any]) -> None:
