@@ -29,8 +29,8 @@ def sample_notes(comparison: Plain, columns: Iterable[str]) -> list[str]:
     if "ood" in places and any("draws" not in found for found in _foreign(comparison)):
         # of runs before both numbers were the same, which do not say how many there were
         notes.append(
-            f"Bayesian networks predicted OOD inputs with {fewer} weight samples and the test set with {samples}; fewer "
-            f"samples lower the entropy. New runs use {samples} for both."
+            f"Bayesian networks predicted OOD inputs with {fewer} weight samples and the test set with {samples}; "
+            f"fewer samples lower the entropy. New runs use {samples} for both."
         )
     return notes
 
