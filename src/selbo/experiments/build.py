@@ -1,6 +1,7 @@
 """From the words of a study to the things of the library: network, partition, belief, objective."""
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
@@ -66,11 +67,13 @@ class Told(NamedTuple):
         fractions: Of each class.
         accuracy: Share of the cases that can be decided; 0 if nothing is said of it.
         elsewhere: Class fractions of the place that labels come from.
+        counts: Number of training labels of each class; nothing is known of them if empty.
     """
 
     fractions: tuple[float, ...]
     accuracy: float = 0.0
     elsewhere: tuple[float, ...] = ()
+    counts: tuple[int, ...] = ()
 
 
 def told_of(data: DataSpec | str, num_classes: int) -> Told:
@@ -129,7 +132,14 @@ def partition_of(name: str, num_classes: int) -> Partition:
     return ConfidenceBins(edges, num_classes)
 
 
-def belief_of(text: str, num_classes: int, *, data: DataSpec | str = "", earlier: Tensor | None = None) -> Belief:
+def belief_of(
+    text: str,
+    num_classes: int,
+    *,
+    data: DataSpec | str = "",
+    counts: Sequence[int] = (),
+    earlier: Tensor | None = None,
+) -> Belief:
     """A belief by name.
 
     ``uniform``; ``beta(a, b)``; ``expect(accuracy)``, with the class fractions that are known of the data, at the place
@@ -138,20 +148,22 @@ def belief_of(text: str, num_classes: int, *, data: DataSpec | str = "", earlier
 
     An accuracy may be ``use``, what is stated of the place of use, or so much more or less, as ``use-0.05``. Other
     fractions stand in ``fractions(...)``, and in ``expect(accuracy; ...)`` behind the accuracy: one number a class;
-    ``train``, those of the place that labels come from; or how much more frequent class 0 is said to be than it is, as
-    ``+0.1``, which the other classes give in proportion.
+    ``train``, those of the place that labels come from; ``counts``, those of the training labels as counted, which the
+    paper's code has for rare classes; or how much more frequent class 0 is said to be than it is, as ``+0.1``, which
+    the other classes give in proportion.
 
     Args:
         text: The words.
         num_classes: K.
         data: The data, or their name: what a user is told of them.
+        counts: Number of training labels of each class, for ``counts``.
         earlier: Log-probabilities that an earlier model gave, for ``empirical``.
     """
     found = BELIEF.fullmatch(text.replace(" ", ""))
     if found is None:
         raise ValueError(f"`belief` must be such as uniform, beta(1,1), expect(0.9) or fractions, but got {text!r}")
     kind, inner, behind = found.groups()
-    told = told_of(data, num_classes)
+    told = told_of(data, num_classes)._replace(counts=tuple(counts))
     if kind == "expect":
         return _expected(_accuracy(inner or "", told, text), tuple(_fractions(behind, told, num_classes, text)))
     if behind is not None:
@@ -202,6 +214,10 @@ def _fractions(inner: str | None, told: Told, num_classes: int, text: str) -> li
         return list(told.fractions)
     if inner == "train":
         return list(told.elsewhere)
+    if inner == "counts":
+        if len(told.counts) != num_classes:
+            raise ValueError(f"`belief` is {text!r}, but the training labels are not there to be counted")
+        return [count / sum(told.counts) for count in told.counts]
     numbers = _numbers(inner, text)
     if len(numbers) == 1 and inner[0] in "+-":
         first = told.fractions[0] + numbers[0]
@@ -212,14 +228,20 @@ def _fractions(inner: str | None, told: Told, num_classes: int, text: str) -> li
 
 
 def summary_of(
-    recipe: Recipe, *, num_data: int, num_classes: int, data: DataSpec | str, earlier: Tensor | None = None
+    recipe: Recipe,
+    *,
+    num_data: int,
+    num_classes: int,
+    data: DataSpec | str,
+    counts: Sequence[int] = (),
+    earlier: Tensor | None = None,
 ) -> SummaryLikelihood:
     """The summary of a recipe that has one."""
     published = recipe.partition.endswith("-published")
     binary = published and num_classes == 2
     return SummaryLikelihood(
         partition_of(recipe.partition, num_classes),
-        belief_of(recipe.belief, num_classes, data=data, earlier=earlier),
+        belief_of(recipe.belief, num_classes, data=data, counts=counts, earlier=earlier),
         recipe.concentration * (num_data if recipe.per_example else 1),
         overrule_labels=True,  # as the study says
         form=recipe.form,
@@ -231,7 +253,13 @@ def summary_of(
 
 
 def objective_of(
-    recipe: Recipe, *, num_data: int, num_classes: int, data: DataSpec | str, earlier: Tensor | None = None
+    recipe: Recipe,
+    *,
+    num_data: int,
+    num_classes: int,
+    data: DataSpec | str,
+    counts: Sequence[int] = (),
+    earlier: Tensor | None = None,
 ) -> Objective:
     """What is maximised; of a method that is not a network, what reads its answers as logits."""
     weight, reduction = recipe.kl_weight, recipe.kl_reduction
@@ -250,11 +278,13 @@ def objective_of(
         case "entropy_minimisation" | "expectation_regularisation":
             return _on_unlabelled(recipe, num_data, told_of(data, num_classes))
         case "independent_summary":
-            belief = belief_of(recipe.belief, num_classes, data=data)
+            belief = belief_of(recipe.belief, num_classes, data=data, counts=counts)
             return IndependentSummary(belief, num_data, kl_weight=weight, kl_reduction=reduction)
     summary = None
     if recipe.partition:
-        summary = summary_of(recipe, num_data=num_data, num_classes=num_classes, data=data, earlier=earlier)
+        summary = summary_of(
+            recipe, num_data=num_data, num_classes=num_classes, data=data, counts=counts, earlier=earlier
+        )
     return _with_summary(recipe, num_data, summary)
 
 

@@ -174,7 +174,12 @@ def _fitted(
     inputs, labels = train
     network = build.network_of(spec.model, recipe, input_size=inputs[0].numel(), num_classes=num_classes, seed=seed)
     objective = build.objective_of(
-        recipe, num_data=len(labels), num_classes=num_classes, data=spec.data, earlier=earlier
+        recipe,
+        num_data=len(labels),
+        num_classes=num_classes,
+        data=spec.data,
+        counts=task.train.class_counts,
+        earlier=earlier,
     )
     selects = recipe.select != "last" or recipe.schedule == "plateau"
     there = None

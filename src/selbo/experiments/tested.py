@@ -199,6 +199,7 @@ class Evaluation:
             num_data=len(self.task.train),
             num_classes=count,
             data=self.spec.data,
+            counts=self.task.train.class_counts,
             earlier=self.earlier,
         )
         return {

@@ -212,6 +212,17 @@ def test_a_summary_keeps_its_belief() -> None:
 # --- ensembles ---
 
 
+def test_a_belief_may_be_counted_in_the_training_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = replace(SUMMARY, partition="classes-published", belief="fractions(counts)")
+    task = tasks.task_of(SPEC.data, SPEC.evaluation, seed=0)
+    few = replace(task, train=task.train.rows([0, 1, 2, 4, *range(6, 30, 2)]))  # class 1 is rare
+    monkeypatch.setattr(execute, "task_of", lambda *_, **__: few)
+    counts = few.train.class_counts
+    assert counts[0] > 3 * counts[1] > 0
+    found = execute.carry_out(replace(SPEC, recipe=recipe))
+    assert found["histogram"]["belief"]["s0"] == pytest.approx([count / sum(counts) for count in counts])
+
+
 def test_an_ensemble_is_the_mean_of_its_members() -> None:
     spec = replace(SPEC, recipe=replace(RECIPE, members=3))
     task = tasks.task_of(DATA, EVALUATION, seed=0)
