@@ -57,6 +57,7 @@ ADDED_LATER: Final = {
         "eval_every",
         "annealing_every",
     ),
+    "evaluation": ("both_columns",),
 }
 """Fields that came after results had been published: at their defaults they do not enter the hash of a run, so that it
 stays what it was."""
@@ -257,6 +258,8 @@ class EvaluationSpec:
         ood: Names of foreign sets.
         ood_if_present: Names of more of them, which are used where they are in the store.
         scores: Whether the scores of all test examples are kept, with a map of the test set in two dimensions.
+        both_columns: Whether the AUROC of two classes is the mean of both columns, as in the paper's code, and not that
+            of class 1.
     """
 
     draws: int = 128
@@ -269,6 +272,7 @@ class EvaluationSpec:
     ood: tuple[str, ...] = ()
     ood_if_present: tuple[str, ...] = ()
     scores: bool = False
+    both_columns: bool = False
 
     def __post_init__(self) -> None:
         checks.one_of("suite", self.suite, SUITES)

@@ -137,11 +137,14 @@ class Evaluation:
 
     def _condition(self, prediction: Prediction, labels: Tensor, *, level: float | None) -> dict[str, Any]:
         """Metrics as predicted and, under ``scaled``, with the temperature of the validation data."""
-        found = outcomes.condition(prediction, labels, level=level)
+        found = self._measured(prediction, labels, level=level)
         if self.temperature is not None:
-            scaled = outcomes.condition(at_temperature(prediction, self.temperature), labels, level=level)
+            scaled = self._measured(at_temperature(prediction, self.temperature), labels, level=level)
             found["scaled"] = scaled["metrics"]
         return found
+
+    def _measured(self, prediction: Prediction, labels: Tensor, *, level: float | None = None) -> dict[str, Any]:
+        return outcomes.condition(prediction, labels, level=level, both_columns=self.spec.evaluation.both_columns)
 
     def _at_use(self, use: LabelledData, on_val: Prediction) -> tuple[Prediction, dict[str, Any]]:
         """Predictions at the place of use, corrected if the recipe says so, and their metrics."""
@@ -158,10 +161,10 @@ class Evaluation:
             val_labels=self.task.val.labels,
         )
         plain = correction(seen, lambda each: each)
-        found = outcomes.condition(plain.prediction, use.labels) | {"fractions": list(plain.fractions)}
+        found = self._measured(plain.prediction, use.labels) | {"fractions": list(plain.fractions)}
         if (temperature := self.temperature) is not None:
             scaled = correction(seen, lambda each: at_temperature(each, temperature))
-            found["scaled"] = outcomes.condition(scaled.prediction, use.labels)["metrics"]
+            found["scaled"] = self._measured(scaled.prediction, use.labels)["metrics"]
         return plain.prediction, found
 
     def _nll_at_use(self, on_val: Prediction) -> float | None:

@@ -17,7 +17,7 @@ import torch
 from selbo.data import MissingData, mnist, sst
 from selbo.data.dataset import LabelledData
 from selbo.evaluation.predict import Prediction, mixture, predict
-from selbo.experiments import execute, executors, kept, plan, provenance, runner, tasks, tested, workers
+from selbo.experiments import execute, executors, kept, outcomes, plan, provenance, runner, tasks, tested, workers
 from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.experiments.store import Store
 from selbo.models import MLP
@@ -112,6 +112,22 @@ def test_foreign_inputs_have_as_many_draws_as_clean_ones(monkeypatch: pytest.Mon
     found = execute.carry_out(replace(SPEC, evaluation=replace(EVALUATION, draws=5, corrupted_draws=2)))
     assert seen == {"noise": {2}, "others": {5}}
     assert found["ood"]["fashion"]["draws"] == {"in": 5, "out": 5}
+
+
+def test_a_run_may_average_both_columns_of_two_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, asked = outcomes.auroc, list[bool]()
+
+    def spy(*args: Any, both_columns: bool) -> float | None:
+        asked.append(both_columns)
+        return 0.25 if both_columns else real(*args)
+
+    monkeypatch.setattr(outcomes, "auroc", spy)
+    found = execute.carry_out(replace(SPEC, evaluation=replace(EVALUATION, both_columns=True)))
+    for condition in (found["val"], *found["conditions"].values()):
+        assert condition["metrics"]["auroc"] == condition["scaled"]["auroc"] == 0.25
+    asked.clear()
+    execute.carry_out(SPEC)
+    assert not asked
 
 
 @pytest.mark.parametrize("official", [False, True])

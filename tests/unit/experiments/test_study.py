@@ -235,6 +235,7 @@ def test_a_field_that_came_later_leaves_the_identity_of_earlier_runs_alone() -> 
         ("recipe", {"eval_every": 3}),
         ("recipe", {"annealing_every": 3}),
         ("data", {"normalised": False}),
+        ("evaluation", {"both_columns": True}),
     ],
 )
 def test_what_came_later_enters_the_identity_where_it_is_used(part: str, changes: dict[str, Any]) -> None:
