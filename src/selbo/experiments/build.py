@@ -1,7 +1,7 @@
 """From the words of a study to the things of the library: network, partition, belief, objective."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
@@ -92,7 +92,11 @@ def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes
     elif model.name == "vgg11":
         network = VGG11(num_classes, width=model.width, generator=generator)
     else:
-        small = {"lenet": LeNet, "convnet": partial(ConvNet, padded=True), "convnet-published": ConvNet}
+        small: dict[str, Callable[..., nn.Module]] = {
+            "lenet": LeNet,
+            "convnet": partial(ConvNet, padded=True),
+            "convnet-published": ConvNet,
+        }
         network = small[checks.one_of("model", model.name, small)](num_classes, generator=generator)
     if not recipe.bayesian:
         return network
