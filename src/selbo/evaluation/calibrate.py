@@ -147,7 +147,7 @@ def bias_corrected_temperature(
         >>> even = torch.tensor([[0.5, 0.5]]).log().expand(1000, 2)
         >>> found = bias_corrected_temperature(even, torch.tensor([0] * 9 + [1]).repeat(100))
         >>> found.scale(even[:1]).exp()
-        tensor([[0.8961, 0.1039]])
+        tensor([[0.8978, 0.1022]])
     """
     from scipy.optimize import minimize
 

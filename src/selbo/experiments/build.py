@@ -1,7 +1,8 @@
 """From the words of a study to the things of the library: network, partition, belief, objective."""
 
 import re
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -67,11 +68,13 @@ class Told(NamedTuple):
         fractions: Of each class.
         accuracy: Share of the cases that can be decided; 0 if nothing is said of it.
         elsewhere: Class fractions of the place that labels come from.
+        counts: Number of training labels of each class; nothing is known of them if empty.
     """
 
     fractions: tuple[float, ...]
     accuracy: float = 0.0
     elsewhere: tuple[float, ...] = ()
+    counts: tuple[int, ...] = ()
 
 
 def told_of(data: DataSpec | str, num_classes: int) -> Told:
@@ -99,7 +102,11 @@ def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes
     elif model.name == "vgg11":
         network = VGG11(num_classes, width=model.width, generator=generator)
     else:
-        small = {"lenet": LeNet, "convnet": ConvNet}
+        small: dict[str, Callable[..., nn.Module]] = {
+            "lenet": LeNet,
+            "convnet": partial(ConvNet, padded=True),
+            "convnet-published": ConvNet,
+        }
         network = small[checks.one_of("model", model.name, small)](num_classes, generator=generator)
     if not recipe.bayesian:
         return network
@@ -139,7 +146,14 @@ def partition_of(name: str, num_classes: int) -> Partition:
     return ConfidenceBins(edges, num_classes)
 
 
-def belief_of(text: str, num_classes: int, *, data: DataSpec | str = "", earlier: Tensor | None = None) -> Belief:
+def belief_of(
+    text: str,
+    num_classes: int,
+    *,
+    data: DataSpec | str = "",
+    counts: Sequence[int] = (),
+    earlier: Tensor | None = None,
+) -> Belief:
     """A belief by name.
 
     ``uniform``; ``beta(a, b)``; ``expect(accuracy)``, with the class fractions that are known of the data, at the place
@@ -148,20 +162,22 @@ def belief_of(text: str, num_classes: int, *, data: DataSpec | str = "", earlier
 
     An accuracy may be ``use``, what is stated of the place of use, or so much more or less, as ``use-0.05``. Other
     fractions stand in ``fractions(...)``, and in ``expect(accuracy; ...)`` behind the accuracy: one number a class;
-    ``train``, those of the place that labels come from; or how much more frequent class 0 is said to be than it is, as
-    ``+0.1``, which the other classes give in proportion.
+    ``train``, those of the place that labels come from; ``counts``, those of the training labels as counted, which the
+    paper's code has for rare classes; or how much more frequent class 0 is said to be than it is, as ``+0.1``, which
+    the other classes give in proportion.
 
     Args:
         text: The words.
         num_classes: K.
         data: The data, or their name: what a user is told of them.
+        counts: Number of training labels of each class, for ``counts``.
         earlier: Log-probabilities that an earlier model gave, for ``empirical``.
     """
     found = BELIEF.fullmatch(text.replace(" ", ""))
     if found is None:
         raise ValueError(f"`belief` must be such as uniform, beta(1,1), expect(0.9) or fractions, but got {text!r}")
     kind, inner, behind = found.groups()
-    told = told_of(data, num_classes)
+    told = told_of(data, num_classes)._replace(counts=tuple(counts))
     if kind == "expect":
         return _expected(_accuracy(inner or "", told, text), tuple(_fractions(behind, told, num_classes, text)))
     if behind is not None:
@@ -212,6 +228,10 @@ def _fractions(inner: str | None, told: Told, num_classes: int, text: str) -> li
         return list(told.fractions)
     if inner == "train":
         return list(told.elsewhere)
+    if inner == "counts":
+        if len(told.counts) != num_classes:
+            raise ValueError(f"`belief` is {text!r}, but the training labels are not there to be counted")
+        return [count / sum(told.counts) for count in told.counts]
     numbers = _numbers(inner, text)
     if len(numbers) == 1 and inner[0] in "+-":
         return list(_shifted(told.fractions, numbers[0]))
@@ -221,12 +241,18 @@ def _fractions(inner: str | None, told: Told, num_classes: int, text: str) -> li
 
 
 def summary_of(
-    recipe: Recipe, *, num_data: int, num_classes: int, data: DataSpec | str, earlier: Tensor | None = None
+    recipe: Recipe,
+    *,
+    num_data: int,
+    num_classes: int,
+    data: DataSpec | str,
+    counts: Sequence[int] = (),
+    earlier: Tensor | None = None,
 ) -> SummaryLikelihood:
     """The summary of a recipe that has one."""
     published = recipe.partition.endswith("-published")
     binary = published and num_classes == 2
-    belief = belief_of(recipe.belief, num_classes, data=data, earlier=earlier)
+    belief = belief_of(recipe.belief, num_classes, data=data, counts=counts, earlier=earlier)
     if recipe.fraction_uncertainty and isinstance(belief, Masses):
         belief = Masses(belief.values, uncertainty=recipe.fraction_uncertainty)
     return SummaryLikelihood(
@@ -255,6 +281,7 @@ def objective_of(
     num_data: int,
     num_classes: int,
     data: DataSpec | str,
+    counts: Sequence[int] = (),
     earlier: Tensor | None = None,
     shift: LabelShift | None = None,
 ) -> Objective:
@@ -266,15 +293,22 @@ def objective_of(
         case "label_smoothing":
             return LabelSmoothing(recipe.epsilon, num_data, kl_weight=weight, kl_reduction=reduction)
         case "evidential":
-            return Evidential(num_data, activation=recipe.activation, annealing_steps=recipe.annealing_steps)
+            return Evidential(
+                num_data,
+                activation=recipe.activation,
+                annealing_steps=recipe.annealing_steps,
+                annealing_every=recipe.annealing_every or None,
+            )
         case "entropy_minimisation" | "expectation_regularisation":
             return _on_unlabelled(recipe, num_data, told_of(data, num_classes), shift)
         case "independent_summary":
-            belief = belief_of(recipe.belief, num_classes, data=data)
+            belief = belief_of(recipe.belief, num_classes, data=data, counts=counts)
             return IndependentSummary(belief, num_data, kl_weight=weight, kl_reduction=reduction)
     summary = None
     if recipe.partition:
-        summary = summary_of(recipe, num_data=num_data, num_classes=num_classes, data=data, earlier=earlier)
+        summary = summary_of(
+            recipe, num_data=num_data, num_classes=num_classes, data=data, counts=counts, earlier=earlier
+        )
     return _with_summary(recipe, num_data, summary, shift)
 
 

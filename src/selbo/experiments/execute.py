@@ -178,6 +178,7 @@ def _fitted(
         num_data=len(labels),
         num_classes=num_classes,
         data=spec.data,
+        counts=task.train.class_counts,
         earlier=earlier,
         shift=build.label_shift_of(recipe, labels, num_classes=num_classes, data=spec.data),
     )

@@ -26,6 +26,7 @@ _in_the_code = attrgetter(
     "kl_reduction",
     "epsilon",
     "annealing_steps",
+    "annealing_every",
     "activation",
     "partition",
     "form",

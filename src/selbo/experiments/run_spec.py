@@ -27,20 +27,23 @@ OBJECTIVES: Final = (
 STARTS: Final = ("network", "published", "relative")
 SUITES: Final = ("", "noise", "mnist-c", "cifar10-c", "cifar10-im-c")
 
+TWO_PLACES: Final = (
+    "labels",
+    "label_fractions",
+    "use_fractions",
+    "use_noise",
+    "use_corruption",
+    "use_accuracy",
+    "unlabelled",
+    "val_size",
+    "standardised",
+    "fractions_off",
+    "random_pool",
+)
+"""Fields of data with a place of use."""
+
 ADDED_LATER: Final = {
-    "data": (
-        "labels",
-        "label_fractions",
-        "use_fractions",
-        "use_noise",
-        "use_corruption",
-        "use_accuracy",
-        "unlabelled",
-        "val_size",
-        "standardised",
-        "fractions_off",
-        "random_pool",
-    ),
+    "data": (*TWO_PLACES, "normalised"),
     "recipe": (
         "summary_inputs",
         "summary_warmup",
@@ -54,10 +57,11 @@ ADDED_LATER: Final = {
         "clamping",
         "inverse_penalty",
         "eval_every",
+        "annealing_every",
         "label_shift",
         "fraction_uncertainty",
     ),
-    "evaluation": ("items",),
+    "evaluation": ("both_columns", "items"),
 }
 """Fields that came after results had been published: at their defaults they do not enter the hash of a run, so that it
 stays what it was."""
@@ -91,6 +95,8 @@ class DataSpec:
             give it in proportion.
         random_pool: Whether unlabelled inputs are drawn one by one from the classes, so that their fractions are only
             about those at the place of use, and not in exact numbers.
+        normalised: Whether pixels are normalised by mean and standard deviation of the training images; if not, bytes
+            are divided by 255 and nothing else, in all sets that the network sees.
     """
 
     name: str
@@ -108,22 +114,24 @@ class DataSpec:
     standardised: bool = False
     fractions_off: float = 0.0
     random_pool: bool = False
+    normalised: bool = True
 
     def __post_init__(self) -> None:
         for name in ("label_fractions", "use_fractions"):
             if getattr(self, name):
                 checks.simplex(name, getattr(self, name))
-        elsewhere = any(getattr(self, name) != getattr(DataSpec, name) for name in ADDED_LATER["data"])
+        elsewhere = any(getattr(self, name) != getattr(DataSpec, name) for name in TWO_PLACES)
         if elsewhere and not self.labels:
             raise ValueError("`labels` must be given for data with a place of use, but is 0")
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The network of a run: ``mlp``, ``lenet``, ``convnet`` or ``vgg11``.
+    """The network of a run.
 
     Attributes:
-        name: Which.
+        name: ``mlp``, ``lenet``, ``vgg11``, ``convnet-published``, the authors' ConvNet, or ``convnet``, the same with
+            padding in all convolutions.
         hidden: Hidden units of an MLP.
         width: Factor of the channels of VGG11.
     """
@@ -159,6 +167,7 @@ class Recipe:
         kl_reduction: ``sum``, or ``published``.
         epsilon: Of label smoothing.
         annealing_steps: Over which the divergence of evidential learning grows.
+        annealing_every: Steps between two rises of its weight, such as those of an epoch; if 0, it rises at every step.
         activation: Of evidential learning.
         partition: Where the summary looks; see `selbo.experiments.build.partition_of`.
         belief: What it says; see `selbo.experiments.build.belief_of`.
@@ -229,6 +238,7 @@ class Recipe:
     eval_every: int = 0
     label_shift: bool = False
     fraction_uncertainty: float = 0.0
+    annealing_every: int = 0
 
     def __post_init__(self) -> None:
         checks.one_of("objective", self.objective, OBJECTIVES)
@@ -269,6 +279,8 @@ class EvaluationSpec:
         ood_if_present: Names of more of them, which are used where they are in the store.
         scores: Whether the scores of all test examples are kept, with a map of the test set in two dimensions.
         items: Whether the negative log-probability of every test label at the place of use is kept.
+        both_columns: Whether the AUROC of two classes is the mean of both columns, as in the paper's code, and not that
+            of class 1.
     """
 
     draws: int = 128
@@ -282,6 +294,7 @@ class EvaluationSpec:
     ood_if_present: tuple[str, ...] = ()
     scores: bool = False
     items: bool = False
+    both_columns: bool = False
 
     def __post_init__(self) -> None:
         checks.one_of("suite", self.suite, SUITES)

@@ -147,11 +147,14 @@ class Evaluation:
 
     def _condition(self, prediction: Prediction, labels: Tensor, *, level: float | None) -> dict[str, Any]:
         """Metrics as predicted and, under ``scaled``, with the temperature of the validation data."""
-        found = outcomes.condition(prediction, labels, level=level)
+        found = self._measured(prediction, labels, level=level)
         if self.temperature is not None:
-            scaled = outcomes.condition(at_temperature(prediction, self.temperature), labels, level=level)
+            scaled = self._measured(at_temperature(prediction, self.temperature), labels, level=level)
             found["scaled"] = scaled["metrics"]
         return found
+
+    def _measured(self, prediction: Prediction, labels: Tensor, *, level: float | None = None) -> dict[str, Any]:
+        return outcomes.condition(prediction, labels, level=level, both_columns=self.spec.evaluation.both_columns)
 
     def _correction(self, on_val: Prediction) -> rivals.Correction | None:
         """How predictions are corrected for the place of use, if they are."""
@@ -181,7 +184,7 @@ class Evaluation:
         """Predictions at the place of use, corrected if the recipe says so, and their metrics."""
         seen = self.predict(use, self.spec.evaluation.draws)
         plain = self._for_use(seen)
-        found = outcomes.condition(plain.prediction, use.labels)
+        found = self._measured(plain.prediction, use.labels)
         if plain.fractions:
             found["fractions"] = list(plain.fractions)
         if self.spec.evaluation.items:
@@ -189,7 +192,7 @@ class Evaluation:
             found["items"] = [round(each, 4) for each in nll.tolist()]
         if self.temperature is not None:
             scaled = self._for_use(seen, self.temperature)
-            found["scaled"] = outcomes.condition(scaled.prediction, use.labels)["metrics"]
+            found["scaled"] = self._measured(scaled.prediction, use.labels)["metrics"]
         return plain.prediction, found
 
     def _nll_at_use(self, on_val: Prediction) -> float | None:
@@ -202,8 +205,14 @@ class Evaluation:
         return found if math.isfinite(found) else None
 
     def _foreign(self, clean: Prediction, name: str, data: LabelledData) -> dict[str, Any]:
-        foreign = self.predict(data, self.spec.evaluation.corrupted_draws or self.spec.evaluation.draws)
-        found = {"name": data.name, "entropy": outcomes.entropies(clean, foreign), **_apart(clean, foreign)}
+        draws = self.spec.evaluation.draws  # as many as for the clean test set: the entropy of a mean grows with them
+        foreign = self.predict(data, draws)
+        found = {
+            "name": data.name,
+            "draws": {"in": draws, "out": draws},
+            "entropy": outcomes.entropies(clean, foreign),
+            **_apart(clean, foreign),
+        }
         if self.temperature is not None:
             found["scaled"] = _apart(at_temperature(clean, self.temperature), at_temperature(foreign, self.temperature))
         return found
@@ -221,6 +230,7 @@ class Evaluation:
             num_data=len(self.task.train),
             num_classes=count,
             data=self.spec.data,
+            counts=self.task.train.class_counts,
             earlier=self.earlier,
         )
         return {

@@ -12,12 +12,14 @@ class ConvNet(nn.Module):
     """Five convolutions with batch normalisation, the larger of the paper's two networks for binary MNIST.
 
     Inputs have shape (B, 1, 28, 28), the output is logits, shape (B, K). The 3 x 3 convolutions have 16, 16, 64, 64 and
-    64 channels, are padded by 1, and are each followed by BatchNorm and ReLU; then 1024-128-128-K. The paper does not
-    say where it pools. Here a max-pooling by 2, rounded up, follows the second, fourth and fifth convolution, so that
-    the maps measure 28, 14, 7 and 4.
+    64 channels, and each is followed by BatchNorm and ReLU; then 1024-128-128-K. As in the authors' code, the first
+    four convolutions have no padding and the last is padded by 1, and max-pooling by 2 follows the second and the
+    fifth, so that the maps measure 26, 24, 12 (pooled), 10, 8, 8 and 4 (pooled).
 
     Args:
         num_classes: K, at least 2.
+        padded: Pad all convolutions by 1 and pool, rounded up, after the second, fourth and fifth: 28, 14, 7 and 4.
+            This is not the authors' network, although all weights have the same shapes.
         generator: Source of the initial weights; without one, torch's global state.
 
     Example:
@@ -26,20 +28,20 @@ class ConvNet(nn.Module):
         torch.Size([3, 2])
     """
 
-    def __init__(self, num_classes: int = 2, *, generator: torch.Generator | None = None) -> None:
+    def __init__(self, num_classes: int = 2, *, padded: bool = False, generator: torch.Generator | None = None) -> None:
         super().__init__()
         self.num_classes = checks.whole("num_classes", num_classes, at_least=2)
         layers: list[nn.Module] = []
         in_channels = 1
-        # Rounding up leaves 1024 features, which agrees with the network of the paper's code: there the KL summed over
-        # weights is 14 600 times the one averaged in each tensor, and that is the number of weights over 16 tensors.
-        for out_channels, pooled in ((16, False), (16, True), (64, False), (64, True), (64, True)):
+        pooled = (2, 4, 5) if padded else (2, 5)
+        for number, out_channels in enumerate((16, 16, 64, 64, 64), start=1):
+            padding = 1 if padded or number == 5 else 0
             layers += [
-                convolution(in_channels, out_channels, 3, padding=1, generator=generator),
+                convolution(in_channels, out_channels, 3, padding=padding, generator=generator),
                 nn.BatchNorm2d(out_channels),
                 nn.ReLU(),
             ]
-            if pooled:
+            if number in pooled:
                 layers.append(nn.MaxPool2d(2, ceil_mode=True))
             in_channels = out_channels
         self.features = nn.Sequential(*layers)

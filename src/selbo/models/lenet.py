@@ -33,8 +33,8 @@ class LeNet(nn.Module):
     """LeNet-5 with ReLU and max-pooling, the smaller of the paper's two networks for binary MNIST.
 
     Inputs have shape (B, 1, 28, 28), the output is logits, shape (B, K). Two 5 x 5 convolutions have 6 and 16 channels
-    and no padding, so that the maps measure 24, 12 (pooled), 8 and 4 (pooled); then 256-120-84-K. The paper is silent
-    about padding; without it the number of weights fits what is known of the authors' code.
+    and no padding, as in the authors' code, so that the maps measure 24, 12 (pooled), 8 and 4 (pooled); then
+    256-120-84-K.
 
     Args:
         num_classes: K, at least 2.

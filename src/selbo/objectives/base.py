@@ -200,11 +200,14 @@ class Objective(nn.Module):
             kl=kl,
             log_summary=sum(log_summaries[1:], log_summaries[0]) if log_summaries else logits.new_zeros(()),
             num_data=self.num_data,
-            kl_weight=(self.kl_factor if torch.compiler.is_compiling() else self.kl_weight)
-            * warm_up(step, self.kl_warmup),
+            kl_weight=(self.kl_factor if torch.compiler.is_compiling() else self.kl_weight) * self._kl_growth(step),
             summary_weight=self.summary_weight * self._summary_growth(step, steps),
             log_summaries=dict(zip(self.summary_names, log_summaries, strict=True)),
         )
+
+    def _kl_growth(self, step: int | Tensor | None) -> float | Tensor:
+        """How much of its weight the divergence has at a step."""
+        return warm_up(step, self.kl_warmup)
 
     def _summary_growth(self, step: int | Tensor | None, steps: int | Tensor | None) -> float | Tensor:
         """How much of its weight the summary term has at a step."""

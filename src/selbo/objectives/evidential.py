@@ -30,8 +30,10 @@ class Evidential(Objective):
             \alpha_y$, the negative logarithm of the marginal likelihood.
         activation: ``"softplus"``; ``"relu"``, theirs, has no gradient where an output is negative; ``"exp"``.
         kl_weight: Factor of the divergence once it has grown.
-        annealing_steps: Number of *steps* over which it grows (the authors of the Summary ELBO counted epochs, so that
-            it hardly grew at all).
+        annealing_steps: Number of *steps* over which it grows.
+        annealing_every: Number of steps between two rises of its factor. With that of an epoch, the factor is the
+            fraction of the annealing epochs that are complete, from 0 in the first one, as in the code of the Summary
+            ELBO's authors. If not given, the factor rises at every step, from ``1 / annealing_steps`` at the first.
     """
 
     for_bayesian = False
@@ -44,10 +46,14 @@ class Evidential(Objective):
         activation: str = "softplus",
         kl_weight: float = 1.0,
         annealing_steps: int = 1000,
+        annealing_every: int | None = None,
     ) -> None:
         super().__init__(num_data, kl_weight=kl_weight, kl_warmup=annealing_steps)
         self.loss = checks.one_of("loss", loss, LOSSES)
         self.activation = checks.one_of("activation", activation, ACTIVATIONS)
+        if annealing_every is not None:
+            checks.whole("annealing_every", annealing_every, at_least=1)
+        self.annealing_every = annealing_every
 
     def alpha(self, logits: Tensor) -> Tensor:
         """Parameters of the Dirichlet distribution that the outputs stand for: (..., K) -> (..., K), at least 1."""
@@ -63,12 +69,19 @@ class Evidential(Objective):
     def _log_likelihood(self, logits: Tensor, labels: Tensor) -> Tensor:
         return -expected_loss(self.alpha(logits), labels, loss=self.loss)
 
+    def _kl_growth(self, step: int | Tensor | None) -> float | Tensor:
+        if self.annealing_every is None or step is None or self.kl_warmup == 0:
+            return super()._kl_growth(step)
+        done = step // self.annealing_every / (self.kl_warmup / self.annealing_every)
+        return done.clamp(max=1.0) if isinstance(done, Tensor) else min(1.0, done)
+
     def _kl(self, model: nn.Module, logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         return self._over_data(misleading_evidence(self.alpha(logits), labels), weights)
 
     def extra_repr(self) -> str:
         """Settings, for ``print``."""
-        return f"loss={self.loss!r}, activation={self.activation!r}, {super().extra_repr()}"
+        every = "" if self.annealing_every is None else f", annealing_every={self.annealing_every}"
+        return f"loss={self.loss!r}, activation={self.activation!r}, {super().extra_repr()}{every}"
 
 
 def expected_loss(alpha: Tensor, labels: Tensor, *, loss: str) -> Tensor:

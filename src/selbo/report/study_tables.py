@@ -8,6 +8,7 @@ from selbo.report import studies
 from selbo.report.comparison import HIGHER_IS_BETTER, LOWER_IS_BETTER, Column, direction
 from selbo.report.origin import provenance
 from selbo.report.places import has_use, one_place
+from selbo.report.sample_notes import sample_notes
 from selbo.report.studies import Cell, Difference, Plain, split
 from selbo.report.tables import is_percent, metric_label, rich_table, shown_cells, texts
 
@@ -114,7 +115,7 @@ def _scores(results: Plain, comparison: Plain, scaled: bool) -> Iterator[Table]:
             [Head("method"), *(_head(comparison, column) for column in columns)],
             [[Entry(method["title"]), *(each[i] for each in entries)] for i, method in enumerate(methods)],
             "l" + "r" * len(columns),
-            [_reading(results, methods), *notes, *below(results, comparison)],
+            [_reading(results, methods), *notes, *sample_notes(comparison, columns), *below(results, comparison)],
             raw,
         )
 
@@ -144,6 +145,7 @@ def _recalls(results: Plain, comparison: Plain, place: str) -> Table:
         "l" + "r" * (2 + len(methods)),
         [
             f"{_reading(results, methods).replace('column', 'row')} Per cent. With few examples a recall says little.",
+            *sample_notes(comparison, [f"{place}.recall"]),
             *below(results, comparison),
         ],
         raw,
@@ -211,7 +213,7 @@ def _pairs(results: Plain, comparison: Plain, pairs: Sequence[_Pair], *, name: s
         [Head("rival" if name == "rivals" else "method"), *(_head(comparison, column) for column in columns)],
         [[Entry(each.title), *(_difference(column, each.found(column)) for column in columns)] for each in pairs],
         "l" + "r" * len(columns),
-        [note, BOLD, *below(results, comparison)],
+        [note, BOLD, *sample_notes(comparison, columns), *below(results, comparison)],
         [
             each.place | {"column": column} | _raw(each.found(column))
             for column in studies.all_columns(comparison)
@@ -248,7 +250,8 @@ def _paper(results: Plain, comparison: Plain) -> Table:
                 | {"difference": found.difference, "overlap": found.overlap, "reason": reason, "caveat": caveat}
             )
     heads = [Head(label) for label in ("method", "measure", "paper", "ours", "difference", "intervals overlap")]
-    notes = [INTERVALS, *(f"[{number}] {text}" for text, number in numbered.items()), *below(results, comparison)]
+    notes = [INTERVALS, *(f"[{number}] {text}" for text, number in numbered.items())]
+    notes += [*sample_notes(comparison, [each["column"] for each in raw]), *below(results, comparison)]
     return Table("paper", f"{_title(comparison)}: the paper's values and ours", heads, rows, "llrrrl", notes, raw)
 
 

@@ -181,3 +181,15 @@ def test_vectors_tell_the_classes_apart(real_data: RealData) -> None:
     assert distances.isfinite().all()
     accuracy = (distances.argmin(1) == test.labels).float().mean().item()
     assert accuracy > 0.8  # .882 with all-mpnet-base-v2; .5 if labels and rows did not match
+
+
+def test_the_standard_deviation_of_embeddings(real_data: RealData) -> None:
+    """Of which docs/deviations.md speaks: noise of standard deviation 1 is large beside it."""
+    real_data.needs(SST)
+    found = [each for each in embeddings.available() if "all-mpnet-base-v2" in each.encoder]
+    if not found:
+        pytest.skip("the store holds no embeddings of sst by all-mpnet-base-v2")
+    spread = sst.sst("train", embedding=found[0].path.name).inputs.std(0).mean().item()
+    assert spread == pytest.approx(0.085, abs=5e-4)
+    for gamma, ratio in ((0.1, 0.76), (0.5, 0.085)):
+        assert (1 - gamma) * spread / gamma == pytest.approx(ratio, abs=5e-3)

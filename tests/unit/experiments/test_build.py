@@ -191,7 +191,13 @@ def test_the_published_histogram_has_its_constants() -> None:
 
 @pytest.mark.parametrize(
     ("model", "size"),
-    [(MLP, 3), (ModelSpec("lenet"), 784), (ModelSpec("convnet"), 784), (ModelSpec("vgg11", width=0.02), 0)],
+    [
+        (MLP, 3),
+        (ModelSpec("lenet"), 784),
+        (ModelSpec("convnet"), 784),
+        (ModelSpec("convnet-published"), 784),
+        (ModelSpec("vgg11", width=0.02), 0),
+    ],
 )
 def test_networks_depend_on_their_seed_alone(model: ModelSpec, size: int) -> None:
     def weights(seed: int) -> torch.Tensor:
@@ -200,6 +206,20 @@ def test_networks_depend_on_their_seed_alone(model: ModelSpec, size: int) -> Non
 
     assert torch.equal(weights(3), weights(3))
     assert not torch.equal(weights(3), weights(4))
+
+
+def test_counted_fractions_are_those_of_the_training_labels() -> None:
+    found = build.belief_of("fractions(counts)", 3, data="cifar10-im", counts=(6, 3, 1))
+    assert isinstance(found, Masses)
+    assert found.masses(ClassRegions(3)).tolist() == pytest.approx([0.6, 0.3, 0.1])
+    with pytest.raises(ValueError, match="the training labels are not there to be counted"):
+        build.belief_of("fractions(counts)", 3, data="cifar10-im")
+
+
+@pytest.mark.parametrize(("name", "paddings"), [("convnet", [1, 1, 1, 1, 1]), ("convnet-published", [0, 0, 0, 0, 1])])
+def test_the_two_convnets(name: str, paddings: list[int]) -> None:
+    net = build.network_of(ModelSpec(name), Recipe("cross_entropy"), input_size=784, num_classes=2, seed=0)
+    assert [each.padding[0] for each in net.modules() if isinstance(each, torch.nn.Conv2d)] == paddings
 
 
 def test_published_start(seed: int) -> None:

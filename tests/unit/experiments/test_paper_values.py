@@ -20,7 +20,7 @@ corrupted and OOD; plain networks, clean and OOD."""
 
 def rows() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
     for study in catalogue.names():
-        for variant in catalogue.load(study).variants:
+        for variant, _ in catalogue.load(study).comparisons(["published"]):
             for method, row in catalogue.paper_values(study, variant.name).items():
                 if method != "caveat":
                     yield study, variant.name, method, row

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 import torch
 
-from selbo.data import MissingData, sst
+from selbo.data import MissingData, mnist, sst
+from selbo.data.dataset import LabelledData
 from selbo.evaluation.predict import Prediction, mixture, predict
-from selbo.experiments import execute, executors, kept, plan, provenance, runner, tasks, tested, workers
+from selbo.experiments import execute, executors, kept, outcomes, plan, provenance, runner, tasks, tested, workers
 from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.experiments.store import Store
 from selbo.models import MLP
@@ -98,6 +99,71 @@ def test_temperature_is_that_of_the_validation_data(result: dict[str, Any]) -> N
     assert result["val"]["scaled"]["nll"] <= result["val"]["metrics"]["nll"] + 1e-9
 
 
+def test_foreign_inputs_have_as_many_draws_as_clean_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, set[int]] = {}
+    real = tested.Evaluation.predict_inputs
+
+    def spy(self: tested.Evaluation, inputs: torch.Tensor, draws: int) -> Prediction:
+        shown = "noise" if len(inputs) == 2 * tasks.SMOKE_TEST else "others"
+        seen.setdefault(shown, set()).add(draws)
+        return real(self, inputs, draws)
+
+    monkeypatch.setattr(tested.Evaluation, "predict_inputs", spy)
+    found = execute.carry_out(replace(SPEC, evaluation=replace(EVALUATION, draws=5, corrupted_draws=2)))
+    assert seen == {"noise": {2}, "others": {5}}
+    assert found["ood"]["fashion"]["draws"] == {"in": 5, "out": 5}
+
+
+def test_a_run_may_average_both_columns_of_two_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, asked = outcomes.auroc, list[bool]()
+
+    def spy(*args: Any, both_columns: bool) -> float | None:
+        asked.append(both_columns)
+        return 0.25 if both_columns else real(*args)
+
+    monkeypatch.setattr(outcomes, "auroc", spy)
+    found = execute.carry_out(replace(SPEC, evaluation=replace(EVALUATION, both_columns=True)))
+    for condition in (found["val"], *found["conditions"].values()):
+        assert condition["metrics"]["auroc"] == condition["scaled"]["auroc"] == 0.25
+    asked.clear()
+    execute.carry_out(SPEC)
+    assert not asked
+
+
+@pytest.mark.parametrize("official", [False, True])
+def test_pixels_that_are_not_normalised(official: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = tasks.generated("mnist35", "test", seed=0)
+    usual = replace(images, normalisation=mnist.NORMALISATION)
+    monkeypatch.setattr(tasks.mnist, "mnist35", lambda *_, **__: usual)
+    monkeypatch.setattr(tasks.mnist, "mnist35_c", lambda *_, **__: usual)
+    monkeypatch.setattr(tasks.catalogue, "load", lambda *_, **__: usual)
+    monkeypatch.setattr(tasks.store, "present", lambda *_: official)
+    monkeypatch.setattr(tasks, "kept", lambda *_: images.inputs)
+    asked = EvaluationSpec(suite="mnist-c", corruptions=("fog",), ood=("fashion",))
+    for normalised, low in ((True, -0.1307 / 0.3081), (False, 0.0)):
+        task = tasks.task_of(DataSpec("mnist35", train_size=977, normalised=normalised), asked, seed=91)
+        sets = [task.train, task.val, task.test, task.foreign["fashion"], *(each.data for each in task.corrupted())]
+        assert len(sets) == 5
+        for each in sets:
+            assert each.network_inputs().aminmax().min.item() == pytest.approx(low, abs=2e-2)
+            assert (each.network_inputs().aminmax().max.item() <= 1) == (not normalised)
+    tasks._part.cache_clear()
+    tasks._foreign.cache_clear()
+
+
+def test_pixels_that_are_not_normalised_at_a_place_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = replace(tasks.generated("mnist35", "train", seed=0), normalisation=mnist.NORMALISATION)
+    monkeypatch.setattr(tasks, "_read_part", lambda *_: usual)
+    data = DataSpec("mnist35", generated=True, labels=17, unlabelled=16, use_corruption="fog")
+    for normalised, expected in ((True, mnist.NORMALISATION), (False, None)):
+        task = tasks.task_of(replace(data, normalised=normalised), EvaluationSpec(), seed=91)
+        sets = [each for each in vars(task).values() if isinstance(each, LabelledData)]
+        assert len(sets) == 5
+        assert {each.normalisation for each in sets} == {expected}
+    tasks._part.cache_clear()
+    tasks._two_places.cache_clear()
+
+
 def test_a_map_of_the_test_set() -> None:
     found = execute.carry_out(replace(SPEC, evaluation=replace(EVALUATION, suite="", scores=True)))
     assert len(found["map"]["places"]) == len(found["map"]["scores"]) == tasks.SMOKE_TEST
@@ -160,6 +226,17 @@ def test_a_summary_keeps_its_belief() -> None:
 
 
 # --- ensembles ---
+
+
+def test_a_belief_may_be_counted_in_the_training_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = replace(SUMMARY, partition="classes-published", belief="fractions(counts)")
+    task = tasks.task_of(SPEC.data, SPEC.evaluation, seed=0)
+    few = replace(task, train=task.train.rows([0, 1, 2, 4, *range(6, 30, 2)]))  # class 1 is rare
+    monkeypatch.setattr(execute, "task_of", lambda *_, **__: few)
+    counts = few.train.class_counts
+    assert counts[0] > 3 * counts[1] > 0
+    found = execute.carry_out(replace(SPEC, recipe=recipe))
+    assert found["histogram"]["belief"]["s0"] == pytest.approx([count / sum(counts) for count in counts])
 
 
 def test_an_ensemble_is_the_mean_of_its_members() -> None:

@@ -17,6 +17,7 @@ SMALL = {
     "lenet, 5 classes": (lambda **kwargs: LeNet(5, **kwargs), (1, 28, 28), 5),
     "convnet": (ConvNet, (1, 28, 28), 2),
     "convnet, 5 classes": (lambda **kwargs: ConvNet(5, **kwargs), (1, 28, 28), 5),
+    "convnet, padded": (lambda **kwargs: ConvNet(padded=True, **kwargs), (1, 28, 28), 2),
 }
 ALL = {**SMALL, "vgg11": (VGG11, (3, 32, 32), 10)}
 
@@ -111,13 +112,20 @@ def test_convolutions_of_the_image_networks(vgg):
         return [(c.out_channels, *c.kernel_size, *c.padding) for c in convolutions]
 
     assert channels(LeNet(generator=generator())) == [(6, 5, 5, 0, 0), (16, 5, 5, 0, 0)]
-    assert channels(ConvNet(generator=generator())) == [(c, 3, 3, 1, 1) for c in (16, 16, 64, 64, 64)]
+    authors = [(16, 0), (16, 0), (64, 0), (64, 0), (64, 1)]
+    assert channels(ConvNet(generator=generator())) == [(c, 3, 3, p, p) for c, p in authors]
+    assert channels(ConvNet(padded=True, generator=generator())) == [(c, 3, 3, 1, 1) for c, _ in authors]
     assert channels(vgg) == [(c, 3, 3, 1, 1) for c in (64, 128, 256, 256, 512, 512, 512, 512)]
 
 
 @pytest.mark.parametrize(
     ("name", "sizes"),
-    [("lenet", [24, 12, 8, 4]), ("convnet", [28, 28, 14, 14, 14, 7, 7, 4]), ("vgg11", [])],
+    [
+        ("lenet", [24, 12, 8, 4]),
+        ("convnet", [26, 24, 12, 10, 8, 8, 4]),
+        ("convnet, padded", [28, 28, 14, 14, 14, 7, 7, 4]),
+        ("vgg11", []),
+    ],
 )
 def test_maps_shrink_as_documented(name, sizes, vgg):
     build, shape, _ = ALL[name]
@@ -131,6 +139,14 @@ def test_maps_shrink_as_documented(name, sizes, vgg):
             if isinstance(layer, nn.Conv2d | nn.MaxPool2d):
                 seen.append(maps.shape[-1])
     assert seen == (sizes or [32, 16, 16, 8, 8, 8, 4, 4, 4, 2, 2, 2, 1])
+
+
+def test_padding_changes_no_weight_but_the_answer():
+    ours, padded = ConvNet(generator=generator()).eval(), ConvNet(padded=True, generator=generator()).eval()
+    for one, other in zip(ours.state_dict().values(), padded.state_dict().values(), strict=True):
+        assert torch.equal(one, other)
+    inputs = images(3, (1, 28, 28))
+    assert (ours(inputs) - padded(inputs)).abs().max() > 1e-3
 
 
 def test_every_convolution_of_convnet_and_vgg_is_normalised(vgg):

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from selbo.evaluation.predict import predict
-from selbo.nn import compiled, to_bayesian
+from selbo.models import ConvNet
+from selbo.nn import compiled, forward_samples, stacked, to_bayesian
 from selbo.objectives import Evidential
 
 DRAWS = 3
@@ -148,6 +149,23 @@ def test_images_lie_channels_last() -> None:
     assert compiled.channels_last(images()).is_contiguous(memory_format=torch.channels_last)
     vectors = torch.ones(3, 2)
     assert compiled.channels_last(vectors) is vectors
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_convolutional_networks_keep_images_channels_last(padded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BatchNorm of a GPU is slow in the other layout; on an ARM convolutions have a way of their own."""
+    monkeypatch.setattr(stacked, "IS_ARM", False)
+    monkeypatch.setattr(stacked, "SMALL_CONVOLUTION", 0)
+    net = to_bayesian(ConvNet(2, padded=padded, generator=noise())).to(memory_format=torch.channels_last)
+    seen: list[bool] = []
+    for each in net.modules():
+        if isinstance(each, nn.BatchNorm2d | nn.MaxPool2d):
+            each.register_forward_pre_hook(
+                lambda _, given: seen.append(given[0].is_contiguous(memory_format=torch.channels_last))
+            )
+    given = compiled.channels_last(torch.rand(6, 1, 28, 28, generator=noise()))
+    forward_samples(net, given, DRAWS, generator=noise())
+    assert seen == [True] * (8 if padded else 7)
 
 
 # --- a compiler that fails ---

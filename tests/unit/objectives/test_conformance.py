@@ -423,6 +423,23 @@ def test_warm_up_is_a_ramp() -> None:
     close(warm_up(torch.arange(5), 3), torch.tensor([1 / 3, 2 / 3, 1.0, 1.0, 1.0]), rtol=1e-6, atol=0.0)
 
 
+@pytest.mark.parametrize("as_tensor", [False, True])
+def test_evidence_is_annealed_by_epochs_as_in_the_authors_code(as_tensor: bool) -> None:
+    """28 steps an epoch and ten epochs: min(1, epoch / 10), and 0 in the first epoch."""
+    stairs, ramp = Evidential(9, annealing_steps=280, annealing_every=28), Evidential(9, annealing_steps=280)
+    none, net, labels = Evidential(9, annealing_steps=0, annealing_every=28), plain_net(), torch.arange(BATCH) % 3
+
+    def weight(objective: Evidential, step: int | None) -> float:
+        at = torch.tensor(step) if as_tensor and step is not None else step
+        return float(objective(net, inputs(), labels, step=at).kl_weight)
+
+    steps = range(320)
+    assert [weight(stairs, step) for step in steps] == pytest.approx([min(1, (step // 28) / 10) for step in steps])
+    assert [weight(ramp, step) for step in steps] == pytest.approx([min(1, (step + 1) / 280) for step in steps])
+    assert weight(stairs, None) == weight(none, 0) == 1.0
+    assert "annealing_every=28" in repr(stairs)
+
+
 # --- what is refused ---
 
 
@@ -535,6 +552,8 @@ def test_bad_evidence_is_refused() -> None:
         Evidential(9, activation="tanh")
     with pytest.raises(ValueError, match=r"`kl_warmup` must be a whole number of at least 0, but got -1"):
         Evidential(9, annealing_steps=-1)
+    with pytest.raises(ValueError, match=r"`annealing_every` must be a whole number of at least 1, but got 0"):
+        Evidential(9, annealing_every=0)
 
 
 @pytest.mark.parametrize("estimator", ["local", "flipout"])

@@ -108,6 +108,33 @@ def test_the_table_of_scores() -> None:
     assert "Seeds 0–2; 9 runs, 1 diverged; selbo 0.1.0; on x86_64; 2026-01-02." in table.notes
 
 
+@pytest.mark.parametrize(
+    ("evaluation", "noted"),
+    [
+        ({"draws": 128, "corrupted_draws": 8}, True),
+        ({"draws": 128, "corrupted_draws": 128}, False),
+        ({"draws": 128, "corrupted_draws": 0}, False),
+    ],
+)
+def test_other_numbers_of_samples_are_told(evaluation: Plain, noted: bool) -> None:
+    corrupted = "Bayesian networks predict corrupted inputs with 8 weight samples, clean ones with 128."
+    results = small(evaluation=evaluation, paper=PAPER, classes={"a": 0.5}, focus="summary")
+    for method in results["comparisons"][0]["methods"]:
+        for run in method["runs"]:
+            for condition in run.get("conditions", {}).values():
+                condition["recall"] = [0.9]
+            run["sizes"] = {"test": 10}
+    names = {name for name, table in tables(results).items() if corrupted in table.notes}
+    assert names == ({"scores", "recall-corrupted", "differences", "rivals", "paper"} if noted else set())
+    ood = {name for name, table in tables(results).items() if any("OOD inputs with 8" in each for each in table.notes)}
+    assert ood == ({"ood", "paper"} if noted else set())
+    for method in results["comparisons"][0]["methods"]:
+        for run in method["runs"]:
+            for found in run.get("ood", {}).values():
+                found["draws"] = {"in": 128, "out": 128}
+    assert not any("OOD inputs with" in note for table in tables(results).values() for note in table.notes)
+
+
 def test_a_title_says_what_was_tested() -> None:
     results = small()
     assert tables(results)["scores"].title.endswith(": clean and corrupted test sets")

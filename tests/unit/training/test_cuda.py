@@ -14,7 +14,7 @@ from torch import Tensor
 from selbo.evaluation.predict import predict
 from selbo.models import MLP, ConvNet
 from selbo.nn import to_bayesian
-from selbo.objectives import ELBO, CrossEntropy, SummaryELBO
+from selbo.objectives import ELBO, CrossEntropy, Evidential, SummaryELBO
 from selbo.summary.beliefs import Masses, Uniform
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import ClassRegions, ConfidenceBins
@@ -108,6 +108,18 @@ def test_a_convolutional_network_resumes(tmp_path: Path, precision: str) -> None
     generator = torch.Generator("cuda").manual_seed(0)
     found = predict(model, images.cuda(), 4, precision=precision, generator=generator)
     assert found.probs.isfinite().all()
+
+
+@pytest.mark.parametrize("engine", ["captured", "graph"])
+def test_evidence_is_annealed_in_the_graph_as_in_eager_steps(engine: str) -> None:
+    objective = Evidential(300, annealing_steps=40, annealing_every=8)
+    one = train(mlp(), objective, engine=engine)
+    two = train(mlp(), objective, engine="eager")
+    assert "CUDA graph" in one.engine
+    torch.testing.assert_close(one.curve, two.curve, rtol=1e-3, atol=1e-4)
+    loss, log_likelihood, kl = one.curve[:, 0], one.curve[:, 1], one.curve[:, 2]
+    stairs = torch.tensor([min(1, (step // 8) / 5) for step in range(60)], dtype=one.curve.dtype)
+    torch.testing.assert_close(loss, (stairs * kl - log_likelihood) / 300, rtol=1e-4, atol=1e-5)
 
 
 def test_unlabelled_inputs_in_the_graph() -> None:
