@@ -51,7 +51,7 @@ def from_toml(content: Mapping[str, Any], *, where: str = "study") -> Study:
     methods' settings from other ``grids``.
     """
     known = {"name", "title", "paper", "seeds", "first_seed", "variants", "tracks", "tracks_of", "leave_out", "grids"}
-    _only(content, known, where)
+    _only(content, known | {"paper_noise"}, where)
     variants = tuple(_variant(each, f"{where}: variants") for each in content["variants"])
     tables = _toml(content["tracks_of"])["tracks"] if "tracks_of" in content else content["tracks"]
     tracks = tuple(_track(name, each, f"{where}: tracks.{name}") for name, each in tables.items())
@@ -67,6 +67,7 @@ def from_toml(content: Mapping[str, Any], *, where: str = "study") -> Study:
         tracks,
         checks.whole(f"{where}: seeds", content.get("seeds", 5), at_least=1),
         checks.whole(f"{where}: first_seed", content.get("first_seed", 0), at_least=0),
+        paper_noise=checks.non_negative(f"{where}: paper_noise", content.get("paper_noise", 0.0)),
     )
 
 
