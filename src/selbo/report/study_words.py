@@ -140,7 +140,7 @@ def _corruption(comparison: Results) -> Words:
             "Metrics against the noise that was added to the test inputs",
             "From left to right the inputs get worse; the first points are the clean test set."
             + (
-                f" The paper shows noise up to {comparison['paper_noise']:g}; what lies beyond is shaded."
+                f" The paper shows noise up to {comparison['paper_noise']:g}; what lies beyond is grey."
                 if len(corrupted_places(comparison)) > 1
                 else ""
             ),
