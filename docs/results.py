@@ -4,7 +4,8 @@ For each study a page with all tables, `docs/results/STUDY.md`, and the figures 
 `docs/results.md`, `docs/comparison.md` and `README.md` the tables between the marks
 `<!-- table STUDY VARIANT TRACK NAME -->` and `<!-- end -->`. With a fifth word, such as `NLL,ECE`, only the columns
 stay whose names begin with one of these. Between `<!-- overview STUDY TRACK -->` and `<!-- end -->` stand all cases of
-a study at a glance, between `<!-- times -->` and `<!-- end -->` how long everything took.
+a study at a glance; between `<!-- overlaps -->`, `<!-- repeats -->` or `<!-- times -->` and `<!-- end -->` how many
+numbers agree with the paper's, what was run twice, and how long everything took.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from selbo.experiments import runner
+from selbo.report import studies as statistics
 from selbo.report import style
 from selbo.report.cases import cases_figure
 from selbo.report.overview import overview, tracks_with_cases
 from selbo.report.study_figures import FIGURES, available
-from selbo.report.study_tables import TRACKS, Table, tables_of
+from selbo.report.study_tables import TRACKS, Table, signed, tables_of
 from selbo.report.table_files import markdown
 
 ROOT = Path(__file__).parent.parent
@@ -35,7 +37,19 @@ PICTURES = ("scores", "independent", "sweep", "corruption", "recall")
 
 MARKED = re.compile(r"(<!-- table (\S+) (\S+) (\S+) (\S+)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 OVERVIEW = re.compile(r"(<!-- overview (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-TIMES = re.compile(r"(<!-- times -->\n).*?(<!-- end -->)", re.DOTALL)
+WHOLE = re.compile(r"(<!-- (overlaps|repeats|times) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+EXCHANGED = {"lenet-1000": "lenet-8000", "lenet-8000": "lenet-1000"}
+"""Variants of `mnist35` whose clean rows are probably exchanged in the paper."""
+
+OF_A_SUMMARY = (
+    *("partition", "belief", "concentration", "per_example", "form", "pool_draws", "ema_decay"),
+    *("summary_inputs", "summary_warmup"),
+)
+"""Settings that do nothing where there is no belief."""
+
+WITHOUT_SUMMARY = ("elbo", "label_smoothing", "evidential")
+"""Objectives that look at no belief."""
 
 
 @cache
@@ -65,8 +79,90 @@ def refreshed(text: str) -> str:
         assert made is not None
         return f"{head}\n{markdown(made)}\n{tail}"
 
+    made = {"overlaps": overlaps, "repeats": repeats, "times": times}
     with_tables = OVERVIEW.sub(glance, MARKED.sub(table, text))
-    return TIMES.sub(lambda match: f"{match[1]}\n{times()}\n{match[2]}", with_tables)
+    return WHOLE.sub(lambda match: f"{match[1]}\n{made[match[2]]()}\n{match[3]}", with_tables)
+
+
+def overlaps() -> str:
+    """How many of the paper's values overlap with ours, case by case, with evidential learning counted by itself."""
+    lines = ["| study | case | overlap | EDL | EDL runs at chance |", "| :--- | :--- | ---: | ---: | ---: |"]
+    for study in studies():
+        cases = {each["variant"]: each for each in gathered(study)["comparisons"] if each["track"] == "published"}
+        lines += [
+            f"| `{study}` | {case['title']} | {_agreement(case)} |"
+            for case in cases.values()
+            if any(each is not None for each in statistics.overlaps(case))
+        ]
+        for variant, case in cases.items():
+            if study == "mnist35" and variant in EXCHANGED:
+                other = with_clean_rows_of(case["paper"], cases[EXCHANGED[variant]]["paper"])
+                lines.append(f"| `{study}` | {case['title']}, clean rows exchanged | {_agreement(case, other)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _agreement(case: dict[str, Any], paper: dict[str, Any] | None = None) -> str:
+    found = [statistics.overlaps(case, evidential=alone, paper=paper) for alone in (False, True)]
+    known = [[each for each in part if each is not None] for part in found]
+    counts = [f"{sum(part)} of {len(part)}" if part else "–" for part in known]
+    apart = [method for method in case["methods"] if statistics.is_evidential(method)]
+    runs = sum(len(method["runs"]) for method in apart)
+    return " | ".join([*counts, f"{sum(map(statistics.one_class_runs, apart))} of {runs}" if runs else "–"])
+
+
+def with_clean_rows_of(paper: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """What the paper reports of one case, with the values on the clean test set of another."""
+    made = dict[str, Any]()
+    for method, found in paper.items():
+        if isinstance(found, dict):
+            clean = {key: number for key, number in other[method]["values"].items() if key.startswith("clean.")}
+            made[method] = found | {"values": found["values"] | clean}
+    return made
+
+
+def repeated() -> list[tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]]]]:
+    """Methods that two studies trained alike: same data, network and recipe, and at least one seed in common."""
+    seen: dict[str, tuple[str, dict[str, Any]]] = {}
+    found = []
+    for study in studies():
+        for comparison in gathered(study)["comparisons"]:
+            for method in comparison["methods"]:
+                key = training_of(comparison["data"], comparison["model"], method["recipe"])
+                first = seen.setdefault(key, (study, method))
+                if first[0] != study and shared_seeds(first[1], method):
+                    found.append((first, (study, method)))
+    return found
+
+
+def training_of(data: dict[str, Any], model: dict[str, Any], recipe: dict[str, Any]) -> str:
+    """What a network comes from, but for the seed, as one text."""
+    believes = recipe["belief"] and recipe["objective"] not in WITHOUT_SUMMARY
+    ours = {key: value for key, value in recipe.items() if believes or key not in OF_A_SUMMARY}
+    return json.dumps([data, model, ours], sort_keys=True)
+
+
+def shared_seeds(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Runs of two methods with the same seed."""
+    theirs = {run["spec"]["seed"]: run for run in second["runs"] if run}
+    return [(run, theirs[run["spec"]["seed"]]) for run in first["runs"] if run and run["spec"]["seed"] in theirs]
+
+
+def repeats() -> str:
+    """What was run twice, with the clean NLL of both."""
+    lines = [
+        "| method | study A | study B | seeds | clean NLL, A | clean NLL, B | B less A |",
+        "| :--- | :--- | :--- | ---: | ---: | ---: | ---: |",
+    ]
+    for (study, method), (again, other) in repeated():
+        pairs = shared_seeds(method, other)
+        ones, twos = ({"runs": [pair[i] for pair in pairs]} for i in (0, 1))
+        both = [f"{statistics.cell(each, 'clean.nll').mean:.3f}" for each in (ones, twos)]
+        gap = statistics.paired(twos, ones, "clean.nll")
+        ends = [signed("nll", number) for number in (gap.mean, gap.low, gap.high) if number is not None]
+        names = " / ".join(dict.fromkeys((method["title"], other["title"])))
+        cells = (names, f"`{study}`", f"`{again}`", str(len(pairs)), *both, f"{ends[0]} [{ends[1]}, {ends[2]}]")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def times() -> str:

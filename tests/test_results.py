@@ -1,8 +1,10 @@
 """The pages of results say what the files in `results/` say."""
 
 import json
+import re
 import sys
 from collections import defaultdict
+from dataclasses import fields
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,6 +16,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 
 import results  # noqa: E402
 from selbo.experiments import plan, runner  # noqa: E402
+from selbo.experiments.run_spec import DataSpec, ModelSpec, Recipe  # noqa: E402
 from selbo.experiments.store import Store  # noqa: E402
 from selbo.report import studies  # noqa: E402
 
@@ -23,11 +26,11 @@ PAGES = {path.stem: path.read_text(encoding="utf-8") for path in results.PAGES}
 @pytest.mark.parametrize("page", PAGES)
 def test_tables_of_a_page_are_those_of_the_results(page: str) -> None:
     text = PAGES[page]
-    tables, glances, times = (each.findall(text) for each in (results.MARKED, results.OVERVIEW, results.TIMES))
+    tables, glances, whole = (each.findall(text) for each in (results.MARKED, results.OVERVIEW, results.WHOLE))
     assert text.count("<!-- table ") == len(tables) > 0
     assert text.count("<!-- overview ") == len(glances)
-    assert text.count("<!-- times -->") == len(times) == (page == "results")
-    assert text.count("<!-- end -->") == len(tables) + len(glances) + len(times)
+    assert [name for _, name, _ in whole] == (["overlaps", "repeats", "times"] if page == "results" else [])
+    assert text.count("<!-- end -->") == len(tables) + len(glances) + len(whole)
     assert results.refreshed(text) == text, "run `python docs/results.py`"
 
 
@@ -86,6 +89,9 @@ def test_every_file_is_a_run_of_the_study_as_it_stands(study: str) -> None:
     assert not files - {job.spec.id for job in jobs}
 
 
+PAPER_NOISE = "corrupted ≤ 0.5"
+"""Noise on sentences as far as the paper shows it."""
+
 STATED = [
     ("cifar10 vgg11 selbo", "clean.nll", False, "README.md", "−.163, interval −.182 to −.144"),
     ("cifar10 vgg11 selbo", "clean.accuracy", False, "docs/claims.md", "+.6, +.2 to +1.1"),
@@ -113,6 +119,49 @@ STATED = [
     ("cifar10-prior vgg11 selbo summary elbo", "corrupted.nll", False, "docs/claims.md", "−.079, −.134 to −.025"),
     ("cifar10-prior vgg11 selbo summary elbo", "corrupted.ece", False, "docs/claims.md", "−2.4, −3.6 to −1.2"),
     ("cifar10-prior vgg11 selbo elbo cifar10 elbo", "clean.nll", False, "docs/results.md", "−.021, −.033 to −.008"),
+    ("cifar10 vgg11 selbo summary elbo", "corrupted.ece", True, "README.md", "−.2 points, −.9 to +.5"),
+    ("cifar10 vgg11 selbo summary elbo", "corrupted.nll", True, "README.md", "−.043, −.074 to −.012"),
+    ("cifar10 vgg11 selbo summary ensemble", "corrupted.nll", True, "docs/results.md", "−.036, −.053 to −.019"),
+    ("cifar10 vgg11 selbo summary ensemble", "corrupted.ece", True, "docs/results.md", "−.5 points, −1.2 to +.1"),
+    ("sst mlp selbo expect-equal evidential", f"{PAPER_NOISE}.nll", False, "docs/claims.md", "−.088, −.112 to −.065"),
+    ("sst mlp selbo expect-equal evidential", "corrupted.nll", False, "docs/claims.md", "+.111, +.069 to +.154"),
+    (
+        "sst mlp selbo evidential expect-equal",
+        f"{PAPER_NOISE}.nll",
+        False,
+        "docs/comparison.md",
+        "+.088, +.065 to +.112",
+    ),
+    ("sst mlp selbo expect-equal evidential", f"{PAPER_NOISE}.ece", False, "docs/claims.md", "−5.8, −6.7 to −5.0"),
+    ("sst mlp selbo expect-equal evidential", f"{PAPER_NOISE}.accuracy", False, "docs/claims.md", "+3.4, +2.8 to +3.9"),
+    ("sst mlp selbo expect-equal elbo", f"{PAPER_NOISE}.nll", False, "docs/claims.md", "−.032, −.036 to −.028"),
+    ("sst mlp selbo expect-equal elbo", f"{PAPER_NOISE}.nll", False, "docs/results.md", "−.032, −.036 to −.028"),
+    (
+        "sst mlp selbo expect-equal uniform-equal",
+        f"{PAPER_NOISE}.nll",
+        False,
+        "docs/claims.md",
+        "−.190, −.249 to −.130",
+    ),
+    ("sst mlp published uniform-equal elbo", "corrupted.ece", False, "docs/claims.md", "−3.8, −7.2 to −.3"),
+    (
+        "sst mlp published auto-equal uniform-equal",
+        f"{PAPER_NOISE}.ece",
+        False,
+        "docs/claims.md",
+        "+5.5, −2.6 to +13.6",
+    ),
+    (
+        "sst mlp published auto-unequal uniform-unequal",
+        f"{PAPER_NOISE}.ece",
+        False,
+        "docs/claims.md",
+        "+5.4, +.8 to +9.9",
+    ),
+    ("sst mlp published uniform-equal evidential", f"{PAPER_NOISE}.ece", False, "docs/claims.md", "+1.1, −6.1 to +8.2"),
+    ("ablation-sst mlp selbo none base", f"{PAPER_NOISE}.nll", False, "docs/claims.md", "−.001, −.010 to +.008"),
+    ("ablation-sst mlp selbo none base", "corrupted.nll", False, "docs/claims.md", "+.007, −.027 to +.040"),
+    ("ablation-sst mlp selbo uniform base", f"{PAPER_NOISE}.nll", False, "docs/claims.md", "−.062, −.077 to −.047"),
     (
         "cifar10-prior vgg11 selbo summary cifar10 summary",
         "clean.nll",
@@ -152,8 +201,19 @@ def test_differences_in_sentences_are_those_of_the_results(
     digits, factor = (3, 1) if column.endswith("nll") else (1, 100)
     shown = [f"{factor * each:+.{digits}f}".replace("-", "−") for each in found[:4] if each is not None]
     mean, low, high = (each[0] + each[1:].removeprefix("0") for each in (shown[0], *shown[2:]))
-    assert text.replace("interval ", "") == f"{mean}, {low} to {high}"
-    assert text in " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    assert re.sub("interval | points", "", text) == f"{mean}, {low} to {high}"
+    assert spelled(text) in spelled((ROOT / page).read_text(encoding="utf-8"))
+
+
+def spelled(text: str) -> str:
+    """A text without what changes from sentence to sentence: line breaks, units, and brackets around an interval."""
+    flat = re.sub(r"(?:percentage )?points|interval ", " ", " ".join(text.split()))
+    return re.sub(r"[(),]", " ", re.sub(r"\s+", " ", flat)).replace("  ", " ").replace("  ", " ")
+
+
+def test_a_sentence_with_another_number_is_not_the_same() -> None:
+    assert spelled("−.032 (−.036 to −.028)") == spelled("−.032,\ninterval −.036 to −.028 ").rstrip() + " "
+    assert spelled("−.5 percentage points, −1.2 to +.1") != spelled("−.5 points, −1.3 to +.1")
 
 
 def test_the_table_of_settings_tried_is_that_of_the_results() -> None:
@@ -202,3 +262,120 @@ def test_sentences_about_single_corruptions(study: str) -> None:
     assert {name: sum(nll[name][kind] < ours[kind] for kind in ours) for name in rivals} == rivals
     said = sentence.format(**{name: f"{each['gaussian_noise']:.2f}" for name, each in nll.items()})
     assert said in " ".join(PAGES["results"].split())
+
+
+OTHER_CORRUPTIONS = 14
+"""Corruptions that are neither noise nor glass blur."""
+
+
+def without_noise(run: dict[str, Any], part: str) -> float:
+    """NLL over the corruptions that are neither noise nor glass blur."""
+    kinds = {name: name.rpartition(" ")[0] for name in run["conditions"] if name != "clean"}
+    kept = [name for name, kind in kinds.items() if "noise" not in kind and kind != "glass_blur"]
+    assert len({kinds[name] for name in kept}) == OTHER_CORRUPTIONS
+    return fmean(run["conditions"][name][part]["nll"] for name in kept)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/results.md", "docs/comparison.md", "docs/claims.md"])
+def test_where_the_ensemble_is_ahead_of_the_summary_elbo(page: str) -> None:
+    methods = methods_of("cifar10", "vgg11", "selbo")
+    said = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    shown = {}
+    for part in ("metrics", "scaled"):
+        pairs = zip(methods["summary"]["runs"], methods["ensemble"]["runs"], strict=True)
+        found = studies.difference_of([without_noise(a, part) - without_noise(b, part) for a, b in pairs], seeds=5)
+        assert found.low is not None
+        assert found.low > 0
+        shown[part] = [f"{number:.3f}"[1:] for number in (found.mean, found.low, found.high) if number is not None]
+    as_predicted = "by {} ({} to {}".format(*shown["metrics"])
+    assert as_predicted in said
+    if page == "docs/results.md":
+        assert "with temperature scaling on both by {} ({} to {})".format(*shown["scaled"]) in said
+
+
+def test_what_the_pages_say_of_single_corruptions_by_interval() -> None:
+    methods = methods_of("cifar10", "vgg11", "selbo")
+    kinds = {name.rpartition(" ")[0] for name in methods["elbo"]["runs"][0]["conditions"]} - {""}
+    counts = {"ahead": 0, "level": 0, "behind": 0}
+    for kind in kinds:
+        columns = [f"{kind} {strength}.nll" for strength in range(1, 6)]
+        pairs = zip(methods["summary"]["runs"], methods["elbo"]["runs"], strict=True)
+        gaps = [fmean((studies.value(a, c) or 0) - (studies.value(b, c) or 0) for c in columns) for a, b in pairs]
+        found = studies.difference_of(gaps, seeds=5)
+        counts["level" if not found.clear else "ahead" if (found.mean or 0) < 0 else "behind"] += 1
+    assert counts == {"ahead": 9, "level": 10, "behind": 0}
+    assert "by its interval it is ahead under 9 and level under 10" in " ".join(PAGES["results"].split())
+
+
+@pytest.mark.parametrize(
+    ("study", "variant", "sentence"),
+    [
+        ("cifar10", "vgg11", "of its {} numbers for ELBO and S-ELBO {} overlap with ours"),
+        ("cifar10-im", "vgg11", "of its {} numbers for ELBO and S-ELBO {} overlap with ours"),
+    ],
+)
+def test_overlaps_in_sentences_leave_out_evidential_learning(study: str, variant: str, sentence: str) -> None:
+    (case,) = (
+        each
+        for each in results.gathered(study)["comparisons"]
+        if (each["variant"], each["track"]) == (variant, "published")
+    )
+    assert any(studies.is_evidential(method) for method in case["methods"])
+    found = [each for each in studies.overlaps(case) if each is not None]
+    assert sentence.format(len(found), sum(found)) in " ".join(PAGES["results"].split())
+
+
+def test_clean_rows_are_exchanged_and_others_stay() -> None:
+    paper = {"caveat": "c", "a": {"values": {"clean.nll": [1, 0], "ood.x.auroc": [2, 0]}, "not_comparable": {}}}
+    other = {"a": {"values": {"clean.nll": [3, 0], "ood.x.auroc": [4, 0]}}}
+    made = {"a": {"values": {"clean.nll": [3, 0], "ood.x.auroc": [2, 0]}, "not_comparable": {}}}
+    assert results.with_clean_rows_of(paper, other) == made
+
+
+# --- what was run twice ---
+
+
+def test_every_run_that_two_studies_share_is_in_the_table_of_repeats() -> None:
+    """Read from the files: same data, network, recipe and seed, whatever it was tested on."""
+    seen = defaultdict[str, set[str]](set)
+    for path in (ROOT / "results").glob("*/runs/*.json"):
+        spec = json.loads(path.read_text(encoding="utf-8"))["spec"]
+        parts = []
+        for part, kind in (("data", DataSpec), ("model", ModelSpec), ("recipe", Recipe)):
+            whole = {each.name: each.default for each in fields(kind)} | spec[part]
+            if part == "recipe" and (not whole["belief"] or whole["objective"] in results.WITHOUT_SUMMARY):
+                whole = {key: value for key, value in whole.items() if key not in results.OF_A_SUMMARY}
+            parts.append(whole)
+        seen[json.dumps([*parts, spec["seed"]], sort_keys=True)].add(path.parts[-3])
+    shared = {frozenset(found) for found in seen.values() if len(found) > 1}
+    assert shared == {frozenset((first[0], second[0])) for first, second in results.repeated()}
+    listed = results.repeats()
+    assert all(f"| `{a}` | `{b}` |" in listed for a, b in (sorted(each) for each in shared))
+
+
+def test_a_recipe_is_the_same_but_for_what_an_objective_does_not_look_at() -> None:
+    recipe = {"objective": "elbo", "belief": "", "concentration": 0.1, "kl_weight": 0.5}
+    key = results.training_of({"name": "d"}, {"name": "m"}, recipe)
+    assert key == results.training_of({"name": "d"}, {"name": "m"}, recipe | {"belief": "b", "concentration": 9.0})
+    assert key != results.training_of({"name": "d"}, {"name": "m"}, recipe | {"kl_weight": 0.1})
+    assert key != results.training_of({"name": "d"}, {"name": "n"}, recipe)
+    told = recipe | {"objective": "summary_elbo", "belief": "b"}
+    assert results.training_of({}, {}, told) != results.training_of({}, {}, told | {"concentration": 9.0})
+
+
+def test_a_comparison_that_was_run_twice_is_quoted_twice_and_pooled() -> None:
+    gaps = dict[str, list[float]]()
+    for study, (ours, none) in {"ablation": ("base", "none"), "alpha": ("alpha-0.1", "none")}.items():
+        methods = methods_of(study, "vgg11", "selbo")
+        pairs = zip(methods[ours]["runs"], methods[none]["runs"], strict=True)
+        gaps[study] = [(studies.value(a, "clean.nll") or 0) - (studies.value(b, "clean.nll") or 0) for a, b in pairs]
+    gaps["pooled"] = gaps["ablation"] + gaps["alpha"]
+    said = " ".join(PAGES["results"].split())
+    for each in gaps.values():
+        found = studies.difference_of(each, seeds=len(each))
+        shown = [f"{number:+.3f}" for number in (found.mean, found.low, found.high) if number is not None]
+        mean, low, high = (number.replace("-", "−").replace("0.", ".") for number in shown)
+        assert said.count(f"{mean} ({low} to {high})") >= 1
+    for line in PAGES["results"].split("\n- ")[1:]:
+        if line.startswith("**What makes the difference on CIFAR-10"):
+            assert all(number in line for number in ("−.040", "−.022", ".031")), "one study alone"

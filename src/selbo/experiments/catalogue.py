@@ -61,6 +61,7 @@ def from_toml(content: Mapping[str, Any], *, where: str = "study") -> Study:
         "tracks_of",
         "leave_out",
         "evaluation",
+        "paper_noise",
     }
     _only(content, known, where)
     variants = tuple(_variant(each, f"{where}: variants") for each in content["variants"])
@@ -79,6 +80,7 @@ def from_toml(content: Mapping[str, Any], *, where: str = "study") -> Study:
         tracks,
         checks.whole(f"{where}: seeds", content.get("seeds", 5), at_least=1),
         checks.whole(f"{where}: first_seed", content.get("first_seed", 0), at_least=0),
+        paper_noise=checks.non_negative(f"{where}: paper_noise", content.get("paper_noise", 0.0)),
     )
 
 

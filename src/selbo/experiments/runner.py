@@ -303,6 +303,7 @@ def gather(folder: Path) -> dict[str, Any]:
                 "track": track.name,
                 "reference": track.reference,
                 "focus": track.focus,
+                "paper_noise": study.paper_noise,
                 "paper": catalogue.paper_values(study.name, variant.name) if track.name == "published" else {},
                 "data": asdict(variant.data),
                 "classes": KNOWN_FRACTIONS.get(variant.data.name, {}),

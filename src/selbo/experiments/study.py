@@ -108,6 +108,7 @@ class Study:
         seeds: How many, unless the user says otherwise.
         first_seed: Where they begin; above those that were looked at while the study was made.
         generated: Whether its data are tiny ones, made on the spot.
+        paper_noise: The strongest noise that the paper shows, where more was measured; 0 if that does not apply.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Study:
     seeds: int = 5
     first_seed: int = 0
     generated: bool = False
+    paper_noise: float = 0.0
 
     def seed_range(self, count: int) -> range:
         """So many seeds of runs that are reported."""

@@ -1,9 +1,9 @@
 """Statistics of a study: means over seeds with what is missing, paired differences, and the paper's values beside ours.
 
 A study is plain data: comparisons, each with methods, each with one run a seed. A column is named by what was tested
-and by a metric: ``clean.nll``, ``corrupted.nll`` (the mean over all corrupted conditions of a run), ``fog 3.nll`` (one
-condition), ``use.nll`` (at the place of use), ``ood.svhn.auroc``. No run is dropped: a value from fewer runs than there
-are seeds says why.
+and by a metric: ``clean.nll``, ``corrupted.nll`` (the mean over all corrupted conditions of a run), ``corrupted ≤
+0.5.nll`` (over those up to this level of noise), ``fog 3.nll`` (one condition), ``use.nll`` (at the place of use),
+``ood.svhn.auroc``. No run is dropped: a value from fewer runs than there are seeds says why.
 """
 
 import math
@@ -24,6 +24,13 @@ AT_USE: Final = ("nll", "accuracy", "ece", "f1_macro")
 
 RECALL: Final = "recall "
 """What the metrics of single classes begin with; the number of the class follows."""
+
+CORRUPTED_PLACE: Final = "corrupted"
+UP_TO: Final = f"{CORRUPTED_PLACE} ≤ "
+"""Places that are means: over all corrupted conditions, and over those up to a level, which follows."""
+
+EVIDENTIAL: Final = "evidential"
+"""The objective that is counted by itself beside the paper; see `overlaps`."""
 
 LEVEL: Final = 0.95
 """Of all intervals."""
@@ -137,7 +144,7 @@ def columns_of(comparison: Plain) -> list[str]:
     foreign = list(dict.fromkeys(name for run in _ended(comparison) for name in run.get("ood") or {}))
     wanted = [
         *(f"clean.{metric}" for metric in (*CLEAN, *rare)),
-        *(f"corrupted.{metric}" for metric in (*CORRUPTED, *rare)),
+        *(f"{place}.{metric}" for place in corrupted_places(comparison) for metric in (*CORRUPTED, *rare)),
         *(f"ood.{name}.{metric}" for name in foreign for metric in FOREIGN),
     ]
     if has_use(comparison):
@@ -154,7 +161,7 @@ def all_columns(comparison: Plain) -> list[str]:
         for condition in run.get("conditions", {}).values()
         for name in condition["metrics"]
     )
-    places = ("clean", "use", "corrupted")
+    places = ("clean", "use", *corrupted_places(comparison))
     others = [f"{place}.{metric}" for place in places for metric in metrics if metric != "num_examples"]
     foreign = dict.fromkeys(
         f"ood.{name}.{metric}"
@@ -165,6 +172,37 @@ def all_columns(comparison: Plain) -> list[str]:
     )
     shown = columns_of(comparison)
     return [*shown, *(each for each in (*others, *foreign) if each not in shown and measured(comparison, each))]
+
+
+def noise_levels(comparison: Plain) -> list[float]:
+    """Levels of noise that any run was tested at, without the clean test set."""
+    found = {
+        entry.get("level")
+        for run in _ended(comparison)
+        for name, entry in run.get("conditions", {}).items()
+        if name not in {"clean", "use"}
+    }
+    return sorted(level for level in found if level is not None)
+
+
+def corrupted_places(comparison: Plain) -> tuple[str, ...]:
+    """Means over corrupted conditions that tables show: over all, and before it up to the noise that the paper shows.
+
+    The paper's range, ``paper_noise``, stands by itself only where more was measured.
+    """
+    levels, top = noise_levels(comparison), comparison.get("paper_noise") or 0.0
+    return (f"{UP_TO}{top:g}", CORRUPTED_PLACE) if levels and 0 < top < levels[-1] else (CORRUPTED_PLACE,)
+
+
+def whole_range(column: str) -> str:
+    """The column of the mean over all corrupted conditions for one up to a level; any other as it is.
+
+    Example:
+        >>> whole_range("corrupted ≤ 0.5.nll"), whole_range("clean.nll")
+        ('corrupted.nll', 'clean.nll')
+    """
+    place, metric = split(column)
+    return f"{CORRUPTED_PLACE}.{metric}" if place.startswith(UP_TO) else column
 
 
 def split(column: str) -> tuple[str, str]:
@@ -196,9 +234,12 @@ def value(run: Plain | None, column: str, scaled: bool = False) -> float | None:
     if place.startswith("ood."):
         found = (run.get("ood") or {}).get(place.removeprefix("ood.")) or {}
         return _finite((found.get("scaled") or {} if scaled else found).get(metric))
-    if place != "corrupted":
+    if place != CORRUPTED_PLACE and not place.startswith(UP_TO):
         return _measure(conditions.get(place) or {}, part, metric)
     corrupted = [each for name, each in conditions.items() if name not in {"clean", "use"}]
+    if place != CORRUPTED_PLACE:
+        top = float(place.removeprefix(UP_TO))
+        corrupted = [each for each in corrupted if each.get("level") is not None and each["level"] <= top]
     numbers = [_measure(each, part, metric) for each in corrupted]
     known = [number for number in numbers if number is not None]
     return math.fsum(known) / len(known) if known and len(known) == len(numbers) else None
@@ -250,10 +291,21 @@ def cells(comparison: Plain, column: str, scaled: bool = False) -> dict[str, Cel
     A method with a run that is missing or diverged cannot be the best: a mean over the runs that went well is not
     comparable.
     """
-    found = {method["name"]: cell(method, column, scaled=scaled) for method in comparison["methods"]}
+    return mean_cells(comparison, [column], scaled)
+
+
+def mean_cells(comparison: Plain, columns: Sequence[str], scaled: bool = False) -> dict[str, Cell]:
+    """The mean of some columns of one metric, of all methods, the best marked; a run needs a value in every one."""
+
+    def mean(run: Plain) -> float | None:
+        numbers = [value(run, column, scaled=scaled) for column in columns]
+        known = [number for number in numbers if number is not None]
+        return math.fsum(known) / len(known) if known and len(known) == len(numbers) else None
+
+    found = {method["name"]: _cell(method["runs"], mean) for method in comparison["methods"]}
     seeds = max((each.seeds for each in found.values()), default=0)
     values = {name: each.value for name, each in found.items()}
-    judged = marked(values, sign=direction(split(column)[1]), num_seeds=seeds)
+    judged = marked(values, sign=direction(split(columns[0])[1]), num_seeds=seeds)
     return {name: each._replace(best=judged[name].best, close=judged[name].close) for name, each in found.items()}
 
 
@@ -371,6 +423,40 @@ def against_paper(ours: Cell, paper: tuple[float, float], reason: str | None = N
         return AgainstPaper(difference, None, "one run has no interval")
     low, high = _around(mean, NORMAL_QUANTILE * (error + ROUNDING) + ROUNDING)
     return AgainstPaper(difference, ours.interval[0] <= high and low <= ours.interval[1])
+
+
+def overlaps(comparison: Plain, *, evidential: bool = False, paper: Plain | None = None) -> list[bool | None]:
+    """For each value of the paper whether the intervals overlap; None where that cannot be said.
+
+    Evidential learning is left out, or counted by itself: some of its runs die, and an interval over such runs is so
+    wide that it overlaps with nearly anything.
+
+    Args:
+        comparison: Of a study.
+        evidential: Whether to count evidential learning alone, in the place of all others.
+        paper: Values of the paper by method, if not those of the comparison.
+    """
+    told = comparison if paper is None else {**comparison, "paper": paper}
+    found = []
+    for method in comparison["methods"]:
+        if is_evidential(method) == evidential:
+            for column in (told.get("paper") or {}).get(method["name"], {}).get("values", {}):
+                theirs = published(told, method["name"], column)
+                assert theirs is not None
+                barred = not_comparable(told, method["name"], column)
+                found.append(against_paper(cell(method, column), theirs, barred).overlap)
+    return found
+
+
+def is_evidential(method: Plain) -> bool:
+    """Whether a method is evidential learning."""
+    return bool(method.get("recipe", {}).get("objective") == EVIDENTIAL)
+
+
+def one_class_runs(method: Plain) -> int:
+    """How many runs of a method call every clean test input the same class, and so end at chance accuracy."""
+    recalls = [run["conditions"]["clean"].get("recall") or [] for run in method["runs"] if run and "conditions" in run]
+    return sum(sum(bool(each) for each in recall) == 1 for recall in recalls)
 
 
 # --- what was tried ---

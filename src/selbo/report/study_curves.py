@@ -172,6 +172,9 @@ def _by_level(comparison: Results, metrics: Sequence[str], found: Corruptions) -
             _lines(axes, comparison, metric, {level: [name] for level, name in found.levels.items()})
             axes.set_xticks(list(found.levels), [number(level) for level in found.levels])
             axes.set_xlabel("noise level")
+            if 0 < (top := comparison.get("paper_noise") or 0.0) < (most := max(found.levels)):
+                axes.axvspan(top, most, color=PALE, alpha=0.6, linewidth=0, zorder=0)
+                axes.set_xlabel("noise level (grey: not in the paper)")
         legend.draw(figure, _drawn(comparison, labels, line=True))
     return figure
 

@@ -34,7 +34,7 @@ FIRST: Final = ("scores", "recall", "ood", "paper", "differences", "rivals")
 LAST: Final = "settings"
 """Tables that stand open, in this order, and the one after the figures; all others are folded."""
 
-MARKED: Final = ("scores", "recall", "ood", "overview")
+MARKED: Final = ("scores", "recall", "corruptions", "ood", "overview")
 """Tables, with or without temperature scaling, in which a mark means the best of a column."""
 
 
@@ -236,7 +236,7 @@ def _table(comparison: Results, table: Table, hidden: Iterable[str]) -> str:
             first = f"{swatch(looks[name])}{first}{small}"
         cells = "".join(_cell(e, side, marked) for e, side in zip(row[1:], table.align[1:], strict=True))
         body.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
-    by = "row" if table.name.startswith("recall") else "column"
+    by = "row" if table.name.startswith(("recall", "corruptions")) else "column"
     marks = {entry.mark for row in table.rows for entry in row} & {
         *(("best", "close") if marked else ()),
         "better",

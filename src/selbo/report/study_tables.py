@@ -5,11 +5,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from selbo.report import studies
-from selbo.report.comparison import HIGHER_IS_BETTER, LOWER_IS_BETTER, Column, direction
+from selbo.report.comparison import HIGHER_IS_BETTER, LOWER_IS_BETTER, Column, Value, direction
 from selbo.report.origin import provenance
 from selbo.report.places import has_use, one_place
 from selbo.report.sample_notes import sample_notes
 from selbo.report.studies import Cell, Difference, Plain, split
+from selbo.report.study_data import corruptions_of
 from selbo.report.tables import is_percent, metric_label, rich_table, shown_cells, texts
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def tables_of(results: Plain, comparison: Plain) -> list[Table]:
     ways = (False, True) if comparison["track"] == "selbo" else (False,)
     made = [table for scaled in ways for table in _scores(results, comparison, scaled)]
     made += [_recalls(results, comparison, place) for place in ("clean", "corrupted") if comparison.get("classes")]
+    made += [_by_corruption(results, comparison)]
     made += [_differences(results, comparison, scaled) for scaled in ways]
     if comparison.get("focus") and not has_use(comparison):  # places of use have an overview for that
         made.append(_rivals(results, comparison, ways))
@@ -152,6 +154,30 @@ def _recalls(results: Plain, comparison: Plain, place: str) -> Table:
     )
 
 
+def _by_corruption(results: Plain, comparison: Plain) -> Table:
+    """NLL under each corruption, a row each, as the mean over its strengths; empty if there is one kind or none."""
+    methods, kinds = comparison["methods"], corruptions_of(comparison).kinds
+    rows, raw = [], []
+    for kind, conditions in (kinds if len(kinds) > 1 else {}).items():
+        found = studies.mean_cells(comparison, [f"{each}.nll" for each in conditions])
+        rows.append([Entry(kind.replace("_", " ")), *_entries("nll", list(found.values()), precise=False)])
+        raw += [
+            _place(results, comparison, method) | {"column": f"{kind}.nll", "conditions": len(conditions)} | _raw(each)
+            for method, each in found.items()
+        ]
+    strengths = max((len(each) for each in kinds.values()), default=0)
+    mean = f" Mean over {strengths} strengths of a run." if strengths > 1 else ""
+    return Table(
+        "corruptions",
+        f"{_title(comparison)}: NLL by corruption",
+        [Head("corruption"), *(Head(method["title"]) for method in methods)],
+        rows,
+        "l" + "r" * len(methods),
+        [f"{_reading(results, methods).replace('column', 'row')}{mean}", *below(results, comparison)],
+        raw,
+    )
+
+
 def _differences(results: Plain, comparison: Plain, scaled: bool) -> Table:
     """All other methods less the reference."""
     others = [each for each in comparison["methods"] if each["name"] != comparison["reference"]]
@@ -206,14 +232,14 @@ class _Pair(NamedTuple):
 
 
 def _pairs(results: Plain, comparison: Plain, pairs: Sequence[_Pair], *, name: str, title: str, note: str) -> Table:
-    columns = [column for column in studies.columns_of(comparison) if column in DIFFERENCES]
+    columns = [each for each in studies.columns_of(comparison) if studies.whole_range(each) in DIFFERENCES]
     return Table(
         name,
         f"{_title(comparison)}: {title}",
         [Head("rival" if name == "rivals" else "method"), *(_head(comparison, column) for column in columns)],
         [[Entry(each.title), *(_difference(column, each.found(column)) for column in columns)] for each in pairs],
         "l" + "r" * len(columns),
-        [note, BOLD, *sample_notes(comparison, columns), *below(results, comparison)],
+        [note, BOLD, *_noise_ranges(comparison), *sample_notes(comparison, columns), *below(results, comparison)],
         [
             each.place | {"column": column} | _raw(each.found(column))
             for column in studies.all_columns(comparison)
@@ -250,7 +276,7 @@ def _paper(results: Plain, comparison: Plain) -> Table:
                 | {"difference": found.difference, "overlap": found.overlap, "reason": reason, "caveat": caveat}
             )
     heads = [Head(label) for label in ("method", "measure", "paper", "ours", "difference", "intervals overlap")]
-    notes = [INTERVALS, *(f"[{number}] {text}" for text, number in numbered.items())]
+    notes = [INTERVALS, *(f"[{number}] {text}" for text, number in numbered.items()), *_overlap_note(comparison)]
     notes += [*sample_notes(comparison, [each["column"] for each in raw]), *below(results, comparison)]
     return Table("paper", f"{_title(comparison)}: the paper's values and ours", heads, rows, "llrrrl", notes, raw)
 
@@ -291,7 +317,7 @@ def _title(comparison: Plain) -> str:
 def _head(comparison: Plain, column: str) -> Head:
     place, metric = split(column)
     arrow = " ↓" if metric in LOWER_IS_BETTER else " ↑" if metric in HIGHER_IS_BETTER else ""
-    group = _group(place, has_use(comparison))
+    group = _range_name(comparison, place) or _group(place, has_use(comparison))
     return Head(f"{metric_label(metric)}{arrow}", "test" if group == "clean" and not _corrupted(comparison) else group)
 
 
@@ -346,7 +372,44 @@ def _reading(results: Plain, methods: Sequence[Plain]) -> str:
     return f"Mean ± standard error over {seeds} seeds.{marks}" if seeds > 1 else f"One seed.{marks}"
 
 
+def _range_name(comparison: Plain, place: str) -> str:
+    """What the two ranges of noise are called where tables have both; else nothing."""
+    if len(studies.corrupted_places(comparison)) < 2 or not place.startswith(studies.CORRUPTED_PLACE):
+        return ""
+    top = comparison["paper_noise"] if place.startswith(studies.UP_TO) else studies.noise_levels(comparison)[-1]
+    return f"noise ≤ {top:g}"
+
+
+def _noise_ranges(comparison: Plain) -> list[str]:
+    """How the two ranges of noise differ, where there are two."""
+    if len(studies.corrupted_places(comparison)) < 2:
+        return []
+    levels, top = studies.noise_levels(comparison), comparison["paper_noise"]
+    few = sum(level <= top for level in levels)
+    return [
+        f"Noise ≤ {top:g}, the range that the paper shows: mean over {few} strengths of a run; ≤ {levels[-1]:g}: over "
+        f"all {len(levels)}."
+    ]
+
+
+def _overlap_note(comparison: Plain) -> list[str]:
+    """How many intervals overlap, with evidential learning counted by itself."""
+    found = [each for each in studies.overlaps(comparison) if each is not None]
+    apart = [each for each in studies.overlaps(comparison, evidential=True) if each is not None]
+    if not found:
+        return []
+    told = f"Intervals overlap for {sum(found)} of {len(found)} values that can be compared"
+    if not apart:
+        return [f"{told}."]
+    methods = [method for method in comparison["methods"] if studies.is_evidential(method)]
+    dead, runs = sum(map(studies.one_class_runs, methods)), sum(len(method["runs"]) for method in methods)
+    why = f"; {dead} of {runs} runs predict one class only, and so wide an interval overlaps with nearly anything"
+    return [f"{told}, evidential learning left out (there {sum(apart)} of {len(apart)}{why if dead else ''})."]
+
+
 def _conditions(comparison: Plain) -> list[str]:
+    if ranges := _noise_ranges(comparison):
+        return ranges
     counts = {len(run["conditions"]) - 1 for run in _tested(comparison)}
     return [f"Corrupted: mean over {max(counts)} conditions of a run."] if counts and max(counts) > 1 else []
 
@@ -399,8 +462,14 @@ def _named(settings: Mapping[str, Iterable[Any]]) -> str:
 def console(comparison: Plain, results: Plain, *, width: int = 80) -> "RichTable":
     """The main numbers for a terminal; the best of a column is bold and has a star, a mean over fewer runs a dagger."""
     wanted = AT_USE if has_use(comparison) else CONSOLE
-    found = {name: studies.cells(comparison, name) for name in studies.columns_of(comparison) if name in wanted}
-    columns = [Column(*split(name), {key: cell.value for key, cell in each.items()}) for name, each in found.items()]
+    names = [each for each in studies.columns_of(comparison) if studies.whole_range(each) in wanted]
+    if len(studies.corrupted_places(comparison)) > 1:  # a terminal is narrow: of the whole range the NLL alone
+        names = [each for each in names if each != "corrupted.ece"]
+    found = {name: studies.cells(comparison, name) for name in names}
+    columns = [
+        Column(_range_name(comparison, split(name)[0]) or split(name)[0], split(name)[1], _values(each))
+        for name, each in found.items()
+    ]
     titles = {method["name"]: method["title"] for method in comparison["methods"]}
     lines = []
     for column, each in zip(columns, found.values(), strict=True):
@@ -409,3 +478,7 @@ def console(comparison: Plain, results: Plain, *, width: int = 80) -> "RichTable
     few = dict.fromkeys(f"† {titles[m]}: {c.note}." for each in found.values() for m, c in each.items() if c.note)
     caption = " ".join([f"{_reading(results, ())} * best of its column.", *few, *below(results, comparison)])
     return rich_table(list(titles.values()), columns, lines, title=_title(comparison), caption=caption, width=width)
+
+
+def _values(cells: Mapping[str, Cell]) -> dict[str, Value]:
+    return {method: cell.value for method, cell in cells.items()}

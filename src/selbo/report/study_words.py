@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from selbo.report.comparison import Results
 from selbo.report.places import has_use
-from selbo.report.studies import recall
+from selbo.report.studies import corrupted_places, recall
 from selbo.report.study_curves import METRICS
 from selbo.report.study_data import CLEAN, USE, Point, corruptions_of, finished, point, scale_of, sweep_of, titles_of
 from selbo.report.tables import metric_label
@@ -138,7 +138,12 @@ def _corruption(comparison: Results) -> Words:
     if found.levels:
         under, reading = (
             "Metrics against the noise that was added to the test inputs",
-            "From left to right the inputs get worse; the first points are the clean test set.",
+            "From left to right the inputs get worse; the first points are the clean test set."
+            + (
+                f" The paper shows noise up to {comparison['paper_noise']:g}; what lies beyond is grey."
+                if len(corrupted_places(comparison)) > 1
+                else ""
+            ),
         )
     else:
         under, reading = (

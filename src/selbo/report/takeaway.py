@@ -189,7 +189,8 @@ def study_takeaways(results: Plain) -> list[tuple[str, str]]:
 def _of_track(results: Plain, track: str) -> str:
     cases = [each for each in results["comparisons"] if each["track"] == track]
     sentences = []
-    for column in ("use.nll", "clean.nll", "corrupted.nll"):
+    corrupted = [f"{place}.nll" for place in studies.corrupted_places(cases[0])] if cases else []
+    for column in ("use.nll", "clean.nll", *corrupted):
         there = [each for each in cases if studies.measured(each, column)]
         if column == "clean.nll" and any(has_use(each) for each in there):
             continue  # what counts there is the target domain
@@ -216,6 +217,12 @@ def _column(cases: Sequence[Plain], column: str) -> str:
     place, metric = split(column)
     corrupted = any(studies.measured(each, f"corrupted.{metric}") for each in cases)
     names = {"use": " on the target domain", "corrupted": " on corrupted test sets"}
+    if len(ranges := studies.corrupted_places(cases[0])) > 1:
+        top, most = cases[0]["paper_noise"], studies.noise_levels(cases[0])[-1]
+        names |= {
+            ranges[0]: f" under noise up to {top:g}, as in the paper",
+            "corrupted": f" under noise up to {most:g}",
+        }
     return metric_label(metric) + names.get(place, " on the clean test set" if corrupted else " on the test set")
 
 
@@ -303,18 +310,13 @@ def _variants_sentence(cases: Sequence[Plain], column: str) -> str:
 
 def _agreement(cases: Sequence[Plain]) -> str:
     """How many values of the paper lie within reach of ours."""
-    overlaps = []
-    for case in cases:
-        for name, method in _methods(case).items():
-            for column in (case.get("paper") or {}).get(name, {}).get("values", {}):
-                theirs = studies.published(case, name, column)
-                barred = studies.not_comparable(case, name, column)
-                if theirs is not None:
-                    overlaps.append(studies.against_paper(studies.cell(method, column), theirs, barred).overlap)
+    overlaps = [each for case in cases for each in studies.overlaps(case)]
     comparable = [each for each in overlaps if each is not None]
     if not comparable:
         return ""
+    apart = any(studies.overlaps(case, evidential=True) for case in cases)
+    less = ", evidential learning left out" if apart else ""
     return (
-        f"Of {len(overlaps)} values of the paper, {len(comparable)} can be compared; with {sum(comparable)} of these "
-        "our 95 % intervals overlap."
+        f"Of {len(overlaps)} values of the paper{less}, {len(comparable)} can be compared; with {sum(comparable)} of "
+        "these our 95 % intervals overlap."
     )

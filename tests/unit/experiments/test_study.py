@@ -107,6 +107,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("tracks.selbo.reference", "nobody", "`reference` must be one of"),
         ("tracks.selbo.focus", "nobody", "`focus` must be one of"),
         ("tracks.ours", {}, "`track` must be one of"),
+        ("paper_noise", -0.5, "paper_noise` must be a finite number of at least 0"),
     ],
 )
 def test_what_is_not_known_is_an_error(path: str, value: Any, message: str) -> None:

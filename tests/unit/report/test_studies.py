@@ -59,6 +59,49 @@ def test_a_value_is_found_by_the_name_of_its_column() -> None:
     assert scaled == [0.25, 1.0, 2.0, 0.8]
 
 
+def noisy(*levels: float, **more: Any) -> Plain:
+    """A comparison with one run, whose NLL under noise is ten times the square of its level."""
+    found = run(0.5)
+    del found["conditions"]["fog 3"], found["conditions"]["noise 0.1"]
+    for level in levels:
+        measured = {"nll": 10 * level**2, "accuracy": 1 - level}
+        found["conditions"][f"noise {level:g}"] = {"level": level, "metrics": measured, "scaled": {"nll": level}}
+    return comparison(method("a", found), **more)
+
+
+def test_noise_has_two_ranges_where_more_was_measured_than_the_paper_shows() -> None:
+    found = noisy(0.1, 0.5, 0.6, 1.0, paper_noise=0.5)
+    assert studies.noise_levels(found) == [0.1, 0.5, 0.6, 1.0]
+    assert studies.corrupted_places(found) == ("corrupted ≤ 0.5", "corrupted")
+    (one,) = found["methods"][0]["runs"]
+    assert studies.value(one, "corrupted ≤ 0.5.nll") == pytest.approx((0.1 + 2.5) / 2)
+    assert studies.value(one, "corrupted ≤ 0.5.nll", scaled=True) == pytest.approx(0.3)
+    assert studies.value(one, "corrupted.nll") == pytest.approx((0.1 + 2.5 + 3.6 + 10) / 4)
+    places = ("corrupted ≤ 0.5", "corrupted")
+    shown = [f"{place}.{metric}" for place in places for metric in ("nll", "accuracy")]
+    assert studies.columns_of(found)[2:6] == shown
+    one["conditions"]["noise 0.1"]["metrics"]["nll"] = None
+    assert studies.value(one, "corrupted ≤ 0.5.nll") is None
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        noisy(0.1, 0.5, 1.0),
+        noisy(0.1, 0.5, 1.0, paper_noise=0.0),
+        noisy(0.1, 0.5, paper_noise=0.5),
+        noisy(paper_noise=0.5),
+        comparison(method("a", None, DIVERGED), paper_noise=0.5),
+    ],
+)
+def test_noise_has_one_range_elsewhere(found: Plain) -> None:
+    assert studies.corrupted_places(found) == ("corrupted",)
+
+
+def test_corruptions_without_a_level_are_in_no_range_of_noise() -> None:
+    assert studies.value(run(0.5), "corrupted ≤ 0.5.nll") == 4.0
+
+
 @pytest.mark.parametrize(
     ("broken", "column", "scaled"),
     [
@@ -229,6 +272,25 @@ def test_a_printed_zero_is_a_rounded_one() -> None:
     exact = Cell(0.99995, 1e-6, 5, 5)
     assert studies.against_paper(exact, (1.000, 0.000)).overlap is True
     assert studies.against_paper(exact._replace(mean=0.9980), (1.000, 0.000)).overlap is False
+
+
+def test_evidential_learning_is_counted_by_itself() -> None:
+    values = {"values": {"clean.nll": [0.6, 0.01], "clean.accuracy": [0.9, 0.001]}}
+    both = [method(name, run(0.5), run(0.7)) for name in ("a", "b")]
+    both[1]["recipe"] = {"objective": "evidential"}
+    found = comparison(*both, paper={"a": values, "b": {"values": {"clean.nll": [0.6, 0.01]}}})
+    assert studies.overlaps(found) == [True, False]
+    assert studies.overlaps(found, evidential=True) == [True]
+    other = {"a": {"values": {"clean.nll": [9.0, 0.01]}, "not_comparable": {}}}
+    assert studies.overlaps(found, paper=other) == [False]
+    assert studies.overlaps(found, paper={"a": other["a"] | {"not_comparable": {"all": "because"}}}) == [None]
+
+
+def test_runs_that_predict_one_class_are_at_chance() -> None:
+    runs = [run(0.5) for _ in range(3)]
+    for each, recall in zip(runs, ([1.0, 0.0], [0.0, 0.9], [0.5, 0.1]), strict=True):
+        each["conditions"]["clean"]["recall"] = recall
+    assert studies.one_class_runs(method("a", *runs, None, DIVERGED, run(0.5))) == 2
 
 
 def test_what_cannot_be_compared_says_why() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Iterator
@@ -134,6 +135,24 @@ def test_noise_is_drawn_as_curves() -> None:
     assert y == pytest.approx([0.41, 0.51, 0.91])
     assert line(accuracy, "ELBO")[1] == pytest.approx([90, 87, 75])
     assert legend_of(figure) == ["ELBO", "LS (ε = 0.1) & <more>", "Summary ELBO", SHELLS]
+
+
+def test_noise_beyond_the_paper_is_grey() -> None:
+    comparison = fakes.comparison(fakes.four(suite="noise"))
+    for top, shaded in ((0.1, True), (0.5, False), (0.0, False)):
+        figure = study_curves.corruption_figure(comparison | {"paper_noise": top}, "nll")
+        (axes,) = figure.axes
+        assert inside(figure)
+        assert ("grey: not in the paper" in axes.get_xlabel()) == shaded
+        spans = [patch.get_x() for patch in axes.patches]
+        assert spans == ([0.1] if shaded else [])
+
+
+def test_labels_of_noise_axes_do_not_touch() -> None:
+    figure = study_curves.corruption_figure(fakes.comparison(fakes.four(suite="noise")) | {"paper_noise": 0.1})
+    figure.canvas.draw()
+    boxes = [axes.xaxis.label.get_window_extent() for axes in figure.axes]
+    assert all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes))
 
 
 def test_the_band_is_one_standard_error() -> None:

@@ -135,6 +135,48 @@ def test_other_numbers_of_samples_are_told(evaluation: Plain, noted: bool) -> No
     assert not any("OOD inputs with" in note for table in tables(results).values() for note in table.notes)
 
 
+def test_a_table_with_the_noise_of_the_paper_has_the_whole_range_beside_it() -> None:
+    results = small("selbo", paper_noise=0.5, focus="summary")
+    for each in results["comparisons"][0]["methods"]:
+        for m, made in enumerate(each["runs"]):
+            if made and made["status"] == "finished":
+                made["conditions"]["noise 0.4"] = made["conditions"].pop("fog 1") | {"level": 0.4}
+                made["conditions"]["noise 0.9"] = made["conditions"].pop("fog 2") | {"level": 0.9}
+                for condition in list(made["conditions"].values())[1:]:
+                    condition["metrics"] = condition["metrics"] | {"nll": condition["level"] + 0.01 * m}
+    found = tables(results)
+    note = "Noise ≤ 0.5, the range that the paper shows: mean over 1 strengths of a run; ≤ 0.9: over all 2."
+    for name in ("scores", "scores-temperature", "differences", "differences-temperature", "rivals"):
+        groups = [head.group for head in found[name].heads[1:]]
+        assert list(dict.fromkeys(groups)) == ["clean", "noise ≤ 0.5", "noise ≤ 0.9"], name
+        assert groups.count("noise ≤ 0.5") == groups.count("noise ≤ 0.9")
+        assert note in found[name].notes
+    assert column(found["scores"], "NLL ↓", "noise ≤ 0.5")[0].text == "0.410 ± 0.006"
+    assert column(found["scores"], "NLL ↓", "noise ≤ 0.9")[0].text == "0.660 ± 0.006"
+    assert {row["column"] for row in found["scores"].raw} >= {"corrupted ≤ 0.5.nll", "corrupted.nll"}
+    text = printed(results)
+    assert [each.strip() for each in text.splitlines()[1].split("noise")[1:]] == ["≤ 0.5", "≤ 0.5", "≤ 0.9"]
+
+
+def test_a_row_for_each_corruption() -> None:
+    results = small()
+    assert "corruptions" not in tables(results), "there is one kind"
+    for m, each in enumerate(results["comparisons"][0]["methods"]):
+        for made in each["runs"]:
+            if made["status"] == "finished":
+                for s in (1, 2):
+                    snow = {"nll": 1.0 - 0.25 * m + 0.5 * s, "accuracy": 0.5, "ece": 0.1}
+                    made["conditions"][f"light_snow {s}"] = {"level": None, "metrics": snow, "scaled": snow}
+    table = tables(results)["corruptions"]
+    assert [head.label for head in table.heads] == ["corruption", "ELBO", "S_ELBO & 50 %", "a | b"]
+    assert [entry.text for entry in table.rows[0]][:2] == ["fog", "2.000 ± 0.000"]
+    assert table.rows[1][:3] == [Entry("light snow"), Entry("1.750 ± 0.000"), Entry("1.500 ± 0.000", "best")]
+    assert table.rows[1][3].mark == "", "a run of it diverged"
+    assert "best of its row" in table.notes[0]
+    assert "Mean over 2 strengths of a run." in table.notes[0]
+    assert table.raw[0] | {"method": "elbo", "column": "fog.nll", "conditions": 2, "mean": 2.0} == table.raw[0]
+
+
 def test_a_title_says_what_was_tested() -> None:
     results = small()
     assert tables(results)["scores"].title.endswith(": clean and corrupted test sets")
@@ -267,6 +309,20 @@ def test_the_table_of_the_paper() -> None:
         "Exchanged.",
         "1 of 3 diverged",
     ]
+
+
+def test_overlaps_are_counted_without_evidential_learning() -> None:
+    paper = {"elbo": PAPER["elbo"], "summary": {"values": {"clean.nll": [0.288, 0.002]}}}
+    results = small(paper=paper)
+    note = "Intervals overlap for 2 of 3 values that can be compared"
+    assert f"{note}." in tables(results)["paper"].notes
+    edl = results["comparisons"][0]["methods"][1]
+    edl["recipe"] = {"objective": "evidential"}
+    note = "Intervals overlap for 1 of 2 values that can be compared, evidential learning left out (there 1 of 1"
+    assert f"{note})." in tables(results)["paper"].notes
+    edl["runs"][0]["conditions"]["clean"]["recall"] = [0.0, 1.0]
+    why = "1 of 3 runs predict one class only, and so wide an interval overlaps with nearly anything"
+    assert f"{note}; {why})." in tables(results)["paper"].notes
 
 
 def test_without_a_caveat_nothing_is_marked() -> None:

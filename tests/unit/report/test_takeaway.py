@@ -146,6 +146,27 @@ def test_the_track_of_the_paper_says_how_many_values_agree() -> None:
     ((track, text),) = takeaway.study_takeaways(results)
     assert track == "settings of the paper's code"
     assert text.endswith("Of 3 values of the paper, 2 can be compared; with 1 of these our 95 % intervals overlap.")
+    edl = {"values": {"clean.nll": [0.8, 0.01]}, "not_comparable": {}}
+    results["comparisons"][0]["methods"][1]["recipe"]["objective"] = "evidential"
+    results["comparisons"][0]["paper"]["summary"] = edl
+    ((_, text),) = takeaway.study_takeaways(results)
+    assert text.endswith(
+        "Of 2 values of the paper, evidential learning left out, 2 can be compared; with 1 of these our 95 % intervals "
+        "overlap."
+    )
+
+
+def test_noise_within_the_range_of_the_paper_has_a_sentence_of_its_own() -> None:
+    results = study(0.5, 0.4)
+    results["comparisons"][0]["paper_noise"] = 0.5
+    for method, harm in zip(results["comparisons"][0]["methods"], (0.1, 0.3), strict=True):
+        for seed, run in enumerate(method["runs"]):
+            for level, nll in ((0.5, 1 - harm), (0.9, 1 + 10 * harm)):
+                measured = {"level": level, "metrics": {"nll": nll + 0.1 * seed + 0.001 * seed * harm}}
+                run["conditions"][f"noise {level}"] = measured
+    ((_, text),) = takeaway.study_takeaways(results)
+    assert "NLL under noise up to 0.5, as in the paper: Summary ELBO is ahead of ELBO, difference −0.200" in text
+    assert "NLL under noise up to 0.9: Summary ELBO is behind ELBO, difference +0.9" in text
 
 
 def test_many_names_are_cut() -> None:
