@@ -74,7 +74,8 @@ def _kinds_of_method(method: Method) -> set[object]:
     told = {
         name: NUMBER.sub("0", value) if isinstance(value, str) else bool(value) for name, value in vars(recipe).items()
     }
-    return {*told.items(), (recipe.objective, bool(recipe.partition), bool(recipe.rounds))}
+    with_ = bool(recipe.partition), bool(recipe.rounds), bool(recipe.summary_warmup)
+    return {*told.items(), (recipe.objective, *with_)}
 
 
 def _one_of_each_kind(track: Track) -> Track:

@@ -17,11 +17,12 @@ KNOWN: Final = (
     # blue: the Summary ELBO with a stated belief
     (
         *("summary summary-elbo base", "fractions", "summary-train train", "expect-equal", "expect-unequal"),
-        *("auto-equal", "auto-unequal", "beta-5"),
+        *("auto-equal fractions-0.3", "auto-unequal fractions-1", "beta-5 uncertain-0.1", "uncertain-0.05"),
+        *("unadjusted-3",),
     ),
     # brown: the ELBO, and widths of the prior
     (
-        *("elbo none", "elbo-known", "elbo-em", "elbo-bbse prior-0.02", "prior-0.05 prior-0.2", "prior-0.1"),
+        *("elbo none", "elbo-known", "elbo-em elbo-em-bcts", "elbo-bbse prior-0.02", "prior-0.05 prior-0.2", "prior-0.1"),
         *("prior-0.25", "prior-0.5", "prior-1 prior-1.0", "prior-2"),
     ),
     # green: label smoothing, self-training; forms of the histogram, stated fractions
@@ -42,11 +43,14 @@ KNOWN: Final = (
     ),
     # purple: the plain network; numbers of inputs, weights of the KL divergence
     (
-        *("plain", "plain-known", "plain-em", "plain-bbse", "kl-0.01 inputs-100", "kl-0.03 inputs-300"),
+        *("plain", "plain-known", "plain-em plain-em-bcts", "plain-bbse", "kl-0.01 inputs-100", "kl-0.03 inputs-300"),
         *("kl-0.1 inputs-1000", "kl-0.3", "kl-1.0"),
     ),
     # amber: plain + summary, expectation regularisation; other forms of the summary
-    ("plain-summary", "expectation", "multinomial warm-up", "ema pretrained", "val-inputs", "independent-5"),
+    (
+        *("plain-summary", "expectation", "multinomial warm-up expectation-shift", "ema pretrained expectation-bayes"),
+        *("val-inputs plain-fractions", "independent-5"),
+    ),
     # maroon: temperature scaling; beliefs that say little
     ("plain-temperature", "uniform uniform-equal", "uniform-unequal", "confidence"),
 )
