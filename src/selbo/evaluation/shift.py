@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from selbo import checks
+from selbo.objectives import LabelShift
 
 LEAST_FRACTION: Final = 1e-3
 """Of a class, in an estimate: none is declared impossible, because a single case of it would have no finite NLL."""
@@ -35,8 +36,9 @@ def correct_prior(log_probs: Tensor, before: Sequence[float], after: Sequence[fl
         >>> correct_prior(torch.tensor([[0.9, 0.1]]).log(), [0.9, 0.1], [0.5, 0.5]).exp()
         tensor([[0.5000, 0.5000]])
     """
-    ratios = _fractions("after", after, log_probs) / _fractions("before", before, log_probs)
-    return (log_probs.double() + ratios.log()).log_softmax(-1).to(log_probs)
+    for name, fractions in (("after", after), ("before", before)):
+        _fractions(name, fractions, log_probs)
+    return LabelShift(before, after).to_use(log_probs.double()).to(log_probs)
 
 
 def estimate_by_em(log_probs: Tensor, before: Sequence[float]) -> tuple[float, ...]:

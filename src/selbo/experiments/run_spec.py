@@ -191,8 +191,8 @@ class Recipe:
         clamping: Of label spreading, how far labels may change.
         inverse_penalty: Of logistic regression, C.
         eval_every: Steps between validations; as `selbo.fit` chooses if 0.
-        label_shift: Whether labels are taken for labels of a place with other class fractions (`selbo.LabelShift`), so
-            that the network answers for the place of use.
+        label_shift: Whether summaries, and then the predictions at the place of use, are corrected for the class
+            fractions there (`selbo.LabelShift`).
         fraction_uncertainty: How far class fractions of the belief ``fractions`` may be off.
     """
 

@@ -57,21 +57,14 @@ class Evaluation:
     ) -> None:
         self.spec, self.task, self.members, self.device, self.earlier = spec, task, members, device, earlier
         self.temperature: float | None = None
-        self.shift = build.label_shift_of(
-            spec.recipe, task.train.labels, num_classes=task.train.num_classes, data=spec.data
-        )
         self.correction: rivals.Correction | None = None
 
     def predict(self, data: LabelledData, draws: int) -> Prediction:
-        """What the networks say of a set where labels come from, on the CPU."""
+        """What the networks say of a set, on the CPU."""
         return self.predict_inputs(data.to(self.device).network_inputs(), draws)
 
     def predict_inputs(self, inputs: Tensor, draws: int) -> Prediction:
-        """What the networks say of inputs that are on their device, on the CPU; in the precision of training.
-
-        Networks that were trained with a label shift answer for the place of use; they are asked here what they would
-        say where labels come from, and corrected for the place of use like all others that know its class fractions.
-        """
+        """What the networks say of inputs that are on their device, on the CPU; in the precision of training."""
         at_a_time = VECTORS_AT_A_TIME if inputs.ndim == 2 else IMAGES_AT_A_TIME
         network = self.spec.recipe.objective not in rivals.SCIKIT_LEARN
         compiled = network and self.spec.model.name in LARGE and torch.device(self.device).type == "cuda"
@@ -93,8 +86,7 @@ class Evaluation:
             if bool(found.log_probs.isnan().any()):
                 raise Diverged("the predictions are not numbers")
             predictions.append(Prediction(*(each.cpu() for each in vars(found).values())))
-        found = predictions[0] if len(predictions) == 1 else mixture(predictions)
-        return found if self.shift is None else rivals.with_log_probs(found, self.shift.to_labels(found.log_probs))
+        return predictions[0] if len(predictions) == 1 else mixture(predictions)
 
     def everything(self) -> dict[str, Any]:
         """All that was asked for."""
@@ -158,7 +150,7 @@ class Evaluation:
 
     def _correction(self, on_val: Prediction) -> rivals.Correction | None:
         """How predictions are corrected for the place of use, if they are."""
-        how = self.spec.recipe.correction or ("known" if self.shift else "")
+        how = self.spec.recipe.correction or ("known" if self.spec.recipe.label_shift else "")
         if not how:
             return None
         return rivals.Correction(

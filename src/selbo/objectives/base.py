@@ -12,7 +12,7 @@ from selbo.nn.draws import ESTIMATORS, forward_samples, tensor_answer
 from selbo.nn.gaussian import REDUCTIONS, SpreadsOnce, gaussians, kl_divergence
 from selbo.numerics import result_dtype
 from selbo.objectives.label_priority import labels_first
-from selbo.objectives.label_shift import LabelShift
+from selbo.objectives.label_shift import LabelShift, shifted
 from selbo.objectives.unlabelled import Assigned, Unlabelled, assign, join
 
 TERMS: Final = ("loss", "log_likelihood", "kl", "log_summary")
@@ -90,8 +90,8 @@ class Objective(nn.Module):
         summary_warmup: Number of steps over which that factor grows; 0 for none. If not given, the term waits for the
             labels: see `labels_first`.
         estimator: How a Bayesian network draws, see `forward_samples`.
-        label_shift: Class fractions where labels come from and at the place of use, if these differ; the network then
-            answers for the place of use.
+        label_shift: Class fractions where labels come from and at the place of use, if these differ: summaries see the
+            predictions for unlabelled inputs corrected by them.
     """
 
     for_bayesian: ClassVar[bool] = True
@@ -224,20 +224,9 @@ class Objective(nn.Module):
         """Log-probabilities that the network's outputs stand for: (..., K) -> (..., K)."""
         return logits.log_softmax(-1)
 
-    def to_labels(self, log_probs: Tensor) -> Tensor:
-        """What the network says at the place that labels come from: the same, without a label shift: (..., K)."""
-        if self.label_ratios is None:
-            return log_probs
-        if log_probs.shape[-1] != len(self.label_ratios):
-            raise ValueError(
-                f"`label_shift` must hold one fraction a class, {log_probs.shape[-1]} of them, but holds "
-                f"{len(self.label_ratios)}"
-            )
-        return (log_probs + self.label_ratios.to(log_probs)).log_softmax(-1)
-
     def _log_likelihood(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Worth of each label, its log-probability unless an objective knows better: (S, B, K), (B,) -> (S, B)."""
-        return log_prob_of_labels(self.to_labels(logits.log_softmax(-1)), labels)
+        return log_prob_of_labels(logits.log_softmax(-1), labels)
 
     def _views(
         self, labelled: Tensor, weights: Tensor | None, others: Sequence[Tensor], which: Sequence[int | None]
@@ -249,9 +238,13 @@ class Objective(nn.Module):
                 found[each] = (
                     View(self.log_probs(labelled), weights)
                     if each is None
-                    else View(self.log_probs(others[each]), None)
+                    else View(self._at_use(self.log_probs(others[each])), None)
                 )
         return [found[each] for each in which]
+
+    def _at_use(self, log_probs: Tensor) -> Tensor:
+        """Predictions for unlabelled inputs, corrected for the place of use if labels come from another one."""
+        return log_probs if self.label_ratios is None else shifted(log_probs, self.label_ratios)
 
     def _log_summaries(self, views: Sequence[View]) -> list[Tensor]:
         """Worth of each summary, mean over draws, from what it looks at."""

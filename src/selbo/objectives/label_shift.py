@@ -15,11 +15,12 @@ class LabelShift:
 
     If inputs of a class look alike in both places, the two posteriors differ by the ratio of the fractions,
 
-    $$p_\text{labels}(k \mid x) \propto p_\text{use}(k \mid x) \, \pi_k / \pi'_k .$$
+    $$p_\text{use}(k \mid x) \propto p_\text{labels}(k \mid x) \, \pi'_k / \pi_k .$$
 
-    An objective with a label shift trains a network that answers for the place of use: its log-probabilities are
-    brought to the place of the labels before they are compared with labels (logit adjustment; Menon et al., 2021). So
-    labels of a 90:10 screening and a belief about a 50:50 clinic do not contradict each other.
+    An objective with a label shift trains a network as usual, for the place that the labels come from, and shows its
+    summaries the predictions for unlabelled inputs as they would be at the place of use. So labels of a screening with
+    10 % ill people and a belief about a clinic with 50 % do not contradict each other. Correct the predictions of the
+    trained network with `to_use`.
 
     Attributes:
         before: $\pi$, fraction of each class among the labels; positive, summing to one.
@@ -27,8 +28,8 @@ class LabelShift:
 
     Example:
         >>> shift = LabelShift(before=[0.9, 0.1], after=[0.5, 0.5])
-        >>> shift.to_labels(torch.tensor([[0.5, 0.5]]).log()).exp()
-        tensor([[0.9000, 0.1000]])
+        >>> shift.to_use(torch.tensor([[0.9, 0.1]]).log()).exp()
+        tensor([[0.5000, 0.5000]])
     """
 
     before: Sequence[float]
@@ -64,14 +65,22 @@ class LabelShift:
 
     @property
     def log_ratios(self) -> Tensor:
-        """Logarithm of before / after, shape (K,), in float64."""
+        """Logarithm of after / before, shape (K,), in float64."""
         before, after = (torch.tensor(each, dtype=torch.float64) for each in (self.before, self.after))
-        return before.log() - after.log()
-
-    def to_labels(self, log_probs: Tensor) -> Tensor:
-        """Log-probabilities of the place of use, brought to the place that the labels come from: (..., K)."""
-        return (log_probs + self.log_ratios.to(log_probs)).log_softmax(-1)
+        return after.log() - before.log()
 
     def to_use(self, log_probs: Tensor) -> Tensor:
-        """The inverse of `to_labels`."""
-        return (log_probs - self.log_ratios.to(log_probs)).log_softmax(-1)
+        """Log-probabilities of the place that labels come from, corrected for the place of use: (..., K) -> (..., K).
+
+        Correct the mean over weight samples, and not every sample: in trials that gave a lower NLL.
+        """
+        return shifted(log_probs, self.log_ratios)
+
+
+def shifted(log_probs: Tensor, log_ratios: Tensor) -> Tensor:
+    """Log-probabilities with the odds of the classes multiplied by ratios: (..., K), (K,) -> (..., K)."""
+    if log_probs.shape[-1] != len(log_ratios):
+        raise ValueError(
+            f"a label shift must hold one fraction a class, {log_probs.shape[-1]} of them, but holds {len(log_ratios)}"
+        )
+    return (log_probs + log_ratios.to(log_probs)).log_softmax(-1)

@@ -22,7 +22,14 @@ KNOWN: Final = (
     ),
     # brown: the ELBO, and widths of the prior
     (
-        *("elbo none", "elbo-known", "elbo-em elbo-em-bcts", "elbo-bbse prior-0.02", "prior-0.05 prior-0.2", "prior-0.1"),
+        *(
+            "elbo none",
+            "elbo-known",
+            "elbo-em elbo-em-bcts",
+            "elbo-bbse prior-0.02",
+            "prior-0.05 prior-0.2",
+            "prior-0.1",
+        ),
         *("prior-0.25", "prior-0.5", "prior-1 prior-1.0", "prior-2"),
     ),
     # green: label smoothing, self-training; forms of the histogram, stated fractions

@@ -211,17 +211,16 @@ class Run:
         return check_labels(self._predict(inputs, "label check"), labels, *weights)
 
     def _predict(self, inputs: Tensor, *purpose: object) -> Tensor:
-        """Log-probabilities at the place of the labels, shape (B, K); their noise is derived from the purpose."""
+        """Log-probabilities of the network as it is now, shape (B, K); their noise is derived from the purpose."""
         plan = self.plan
         with plan.autocast():
-            found = predictive_log_probs(
+            return predictive_log_probs(
                 plan.model,
                 channels_last(inputs) if plan.device.type == "cuda" else inputs,
                 num_samples=self.val_samples,
                 objective=plan.objective,
                 generator=torch.Generator(plan.device).manual_seed(derive(plan.seed, *purpose)),
             )
-        return plan.objective.to_labels(found)
 
     # --- one stretch of steps ---
 

@@ -260,3 +260,43 @@ def test_bad_options_are_refused():
         scale(torch.zeros(3, 1), 2.0)
     with pytest.raises(ValueError, match="`log_probs` must be a floating-point tensor"):
         scale(torch.zeros(3, 2, dtype=torch.long), 2.0)
+
+
+class TestBiasCorrection:
+    """A temperature and an offset for each class."""
+
+    def data(self, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        generator = torch.Generator().manual_seed(0)
+        true = torch.randn(count, 3, generator=generator, dtype=torch.float64).mul(2).log_softmax(-1)
+        labels = torch.multinomial(true.exp(), 1, generator=generator).squeeze(1)
+        spoilt = ((true - torch.tensor([0.7, -0.2, -0.5]).double()) * 2).log_softmax(-1)
+        return true, spoilt, labels
+
+    def test_what_was_spoilt_is_found_with_many_labels(self) -> None:
+        true, spoilt, labels = self.data(20000)
+        found = calibrate.bias_corrected_temperature(spoilt, labels)
+        assert found.temperature == pytest.approx(2.0, rel=0.05)
+        assert found.biases == pytest.approx((0.7, -0.2, -0.5), abs=0.06)
+        assert sum(found.biases) == pytest.approx(0.0, abs=1e-9)
+        assert (found.scale(spoilt).exp() - true.exp()).abs().max() < 0.05
+
+    def test_corrected_predictions_have_the_fractions_of_the_labels(self) -> None:
+        _, spoilt, labels = self.data(2000)
+        found = calibrate.bias_corrected_temperature(spoilt, labels, prior_strength=1e-6)
+        fractions = torch.bincount(labels, minlength=3) / len(labels)
+        torch.testing.assert_close(found.scale(spoilt).exp().mean(0), fractions.double(), atol=1e-5, rtol=0)
+
+    def test_few_labels_move_little_and_never_to_infinity(self) -> None:
+        sure = torch.tensor([[0.99, 0.01]]).log()
+        found = calibrate.bias_corrected_temperature(sure.expand(3, 2), torch.zeros(3, dtype=torch.long))
+        assert 0.8 < found.temperature < 1.2
+        assert max(map(abs, found.biases)) < 0.1
+        all_one = calibrate.bias_corrected_temperature(sure.expand(3, 2), torch.ones(3, dtype=torch.long))
+        assert all(map(math.isfinite, (all_one.temperature, *all_one.biases)))
+        assert all_one.biases[1] > 0
+
+    def test_what_does_not_fit_is_told(self) -> None:
+        with pytest.raises(ValueError, match="finite"):
+            calibrate.bias_corrected_temperature(torch.tensor([[0.0, -torch.inf]]), torch.tensor([0]))
+        with pytest.raises(ValueError, match="prior_strength"):
+            calibrate.bias_corrected_temperature(torch.zeros(1, 2), torch.tensor([0]), prior_strength=0.0)

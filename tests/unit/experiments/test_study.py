@@ -380,11 +380,14 @@ def test_seeds_that_are_reported_begin_where_the_study_says(small: Study) -> Non
 
 
 FIRST_SEEDS = {
-    "deployment": 40,
-    "deployment-mnist35": 40,
-    "deployment-small": 40,
+    "deployment": 20,
+    "deployment-mnist35": 20,
+    "deployment-small": 20,
     "deployment-cifar10": 20,
     "deployment-ablation": 10,
+    "shift-sst": 40,
+    "shift-mnist35": 40,
+    "shift-tables": 40,
     "wrong-fractions": 50,
     "primary-shift": 120,
 }

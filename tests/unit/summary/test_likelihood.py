@@ -11,7 +11,7 @@ from torch.distributions import Dirichlet, Multinomial
 
 import selbo
 from selbo.summary import likelihood
-from selbo.summary.likelihood import dirichlet_process_log_prob, multinomial_log_prob
+from selbo.summary.likelihood import dirichlet_process_log_prob, multinomial_log_prob, nearest_masses
 
 H = torch.tensor([0.3, 0.7], dtype=torch.float64)
 S0 = torch.tensor([0.2, 0.8], dtype=torch.float64)
@@ -511,3 +511,46 @@ class TestBadInput:
             call(torch.tensor([math.nan, math.nan]), S0)
         with pytest.raises(ValueError, match=r"`concentration` must be a finite number greater than 0, but got -1\.0"):
             call(H, S0, torch.tensor(-1.0))
+
+
+class TestUncertainMasses:
+    """Masses that may be off by a stated amount."""
+
+    @pytest.mark.parametrize("uncertainty", [0.01, 0.05, 0.3])
+    @pytest.mark.parametrize("count", [2, 3, 10])
+    def test_the_nearest_masses_lie_in_their_ranges(self, count: int, uncertainty: float) -> None:
+        generator = torch.Generator().manual_seed(count)
+        stated = torch.rand(count, generator=generator, dtype=torch.float64) + 0.05
+        stated = stated / stated.sum()
+        histograms = torch.rand(500, count, generator=generator, dtype=torch.float64) ** 3 + 1e-6
+        histograms = histograms / histograms.sum(-1, keepdim=True)
+        found = nearest_masses(histograms, stated, uncertainty)
+        torch.testing.assert_close(found.sum(-1), torch.ones(500, dtype=torch.float64))
+        assert ((found - stated).abs() <= uncertainty + 1e-12).all()
+        assert (found >= 0.1 * stated - 1e-12).all()
+        inside = ((histograms - stated).abs() <= uncertainty).all(-1) & (histograms >= 0.1 * stated).all(-1)
+        torch.testing.assert_close(found[inside], histograms[inside])
+
+    @pytest.mark.parametrize("form", ["dirichlet", "multinomial"])
+    def test_there_is_no_pull_within_the_range_and_the_pull_of_its_edge_outside(self, form: str) -> None:
+        partition = selbo.ClassRegions(2)
+        uncertain = selbo.SummaryLikelihood(partition, selbo.Masses([0.5, 0.5], uncertainty=0.1), 300.0, form=form)
+        edge = selbo.SummaryLikelihood(partition, selbo.Masses([0.6, 0.4]), 300.0, form=form)
+
+        def pull(summary: selbo.SummaryLikelihood, share: float) -> float:
+            logit = torch.tensor(math.log(share / (1 - share)), dtype=torch.float64, requires_grad=True)
+            summary(torch.stack([logit, logit.new_zeros(())]).log_softmax(-1)[None]).backward()
+            assert logit.grad is not None
+            return logit.grad.item()
+
+        exact = abs(pull(selbo.SummaryLikelihood(partition, selbo.Masses([0.5, 0.5]), 300.0, form=form), 0.58))
+        for share in (0.42, 0.5, 0.58):
+            assert abs(pull(uncertain, share)) < 0.01 * exact
+        assert pull(uncertain, 0.75) == pytest.approx(pull(edge, 0.75))
+        assert pull(uncertain, 0.75) < 0
+
+    def test_what_is_no_uncertainty_is_refused(self) -> None:
+        for wrong in (-0.1, 1.0):
+            with pytest.raises(ValueError, match="uncertainty"):
+                selbo.Masses([0.5, 0.5], uncertainty=wrong)
+        assert repr(selbo.Masses([0.5, 0.5], uncertainty=0.05)) == "Masses([0.5, 0.5], uncertainty=0.05)"
