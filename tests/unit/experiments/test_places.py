@@ -147,3 +147,14 @@ def test_small_sets_are_split_anew_with_every_seed(name: str) -> None:
     one, other = (tasks.task_of(data, EvaluationSpec(), seed=seed) for seed in (0, 1))
     assert len(one.test) == len(other.test) > 100
     assert one.test.checksum != other.test.checksum
+
+
+def test_a_pool_may_be_drawn_one_by_one() -> None:
+    pools = [places.places_of(replace(CASE, random_pool=True), *PARTS, seed=seed) for seed in range(40)]
+    counts = torch.tensor([each.unlabelled.class_counts for each in pools]).double()
+    assert (counts.sum(1) == 60).all()
+    assert counts[:, 0].mean().item() == pytest.approx(30, abs=3 * 3.9 / 40**0.5)
+    assert 2.5 < counts[:, 0].std().item() < 5.5, "binomial: the square root of 15"
+    exact = places.places_of(CASE, *PARTS, seed=0)
+    assert names(pools[0].train) == names(exact.train)
+    assert not names(pools[0].train) & names(pools[0].unlabelled)

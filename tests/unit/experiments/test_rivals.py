@@ -14,9 +14,10 @@ from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from torch.nn.functional import nll_loss
 
 from selbo.data.dataset import LabelledData
+from selbo.evaluation.calibrate import bias_corrected_temperature
 from selbo.evaluation.predict import Prediction, predict
 from selbo.evaluation.shift import correct_prior, estimate_by_confusion, estimate_by_em
-from selbo.experiments import execute, rivals, runner, tasks, tested
+from selbo.experiments import build, execute, rivals, runner, tasks, tested
 from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.objectives import ELBO, SummaryELBO
 from selbo.training import fit
@@ -271,3 +272,49 @@ def test_answers_are_never_certain_and_never_empty() -> None:
     least = rivals.LEAST_PROBABILITY
     torch.testing.assert_close(probs[0], torch.tensor([1.0, least, least]) / (1 + 2 * least))
     torch.testing.assert_close(probs[1], torch.full((3,), 1 / 3))
+
+
+# --- what is told of the place of use ---
+
+
+def test_settings_are_chosen_by_predictions_as_they_are_reported() -> None:
+    plain = execute.carry_out(SPEC)
+    known = execute.carry_out(replace(SPEC, recipe=replace(RECIPE, correction="known")))
+    assert plain["val"]["metrics"] == known["val"]["metrics"], "of the place that labels come from"
+    there = task()
+    corrected = correct_prior(log_probs(there.val), (0.8, 0.2), DATA.use_fractions)
+    by_class = [nll_loss(corrected[there.val.labels == k], there.val.labels[there.val.labels == k]) for k in (0, 1)]
+    expected = sum(share * nll.item() for share, nll in zip(DATA.use_fractions, by_class, strict=True))
+    assert known["val"]["nll_at_use"] == pytest.approx(expected, rel=1e-3)
+    assert known["val"]["nll_at_use"] != pytest.approx(plain["val"]["nll_at_use"], rel=1e-3)
+
+
+def test_em_after_a_bias_correction_needs_no_other_temperature() -> None:
+    found = execute.carry_out(replace(SPEC, recipe=replace(RECIPE, correction="em-bcts")))["conditions"]["use"]
+    there = task()
+    assert there.use is not None
+    calibrated = bias_corrected_temperature(log_probs(there.val), there.val.labels)
+    after = estimate_by_em(calibrated.scale(log_probs(there.unlabelled)), (0.8, 0.2))
+    assert found["fractions"] == pytest.approx(after, abs=1e-4)
+    corrected = correct_prior(calibrated.scale(log_probs(there.use)), (0.8, 0.2), after)
+    assert found["metrics"]["nll"] == pytest.approx(nll_loss(corrected, there.use.labels).item(), rel=1e-3)
+    assert found["scaled"] == found["metrics"]
+
+
+def test_a_wrong_statement_reaches_all_who_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute, "_MEMORY", execute._Memory())
+    wrong = replace(DATA, fractions_off=0.1)
+    stated = (DATA.use_fractions[0] + 0.1, DATA.use_fractions[1] - 0.1)
+    assert build.told_of(wrong, 2).fractions == pytest.approx(stated)
+    known = replace(SPEC, recipe=replace(RECIPE, correction="known"))
+    found = execute.carry_out(replace(known, data=wrong))["conditions"]["use"]
+    assert found["fractions"] == pytest.approx(stated)
+    assert replace(known, data=wrong).training == known.training, "the network is not told"
+    shift = replace(SPEC, recipe=replace(RECIPE, label_shift=True))
+    assert replace(shift, data=wrong).training != shift.training
+
+
+def test_the_likelihood_of_every_test_example_is_kept_on_request() -> None:
+    found = execute.carry_out(replace(SPEC, evaluation=replace(SPEC.evaluation, items=True)))["conditions"]["use"]
+    assert sum(found["items"]) / len(found["items"]) == pytest.approx(found["metrics"]["nll"], abs=1e-4)
+    assert "items" not in execute.carry_out(SPEC)["conditions"]["use"]

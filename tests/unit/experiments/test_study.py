@@ -385,10 +385,10 @@ FIRST_SEEDS = {
     "deployment-small": 20,
     "deployment-cifar10": 20,
     "deployment-ablation": 10,
-    "shift-sst": 40,
-    "shift-mnist35": 40,
-    "shift-tables": 40,
-    "wrong-fractions": 50,
+    "shift-sst": 60,
+    "shift-mnist35": 60,
+    "shift-tables": 60,
+    "wrong-fractions": 60,
     "primary-shift": 120,
 }
 """Where seeds do not begin at 0, because test scores of earlier ones had been seen."""
