@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from scipy.stats import ttest_rel
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
@@ -379,3 +380,39 @@ def test_a_comparison_that_was_run_twice_is_quoted_twice_and_pooled() -> None:
     for line in PAGES["results"].split("\n- ")[1:]:
         if line.startswith("**What makes the difference on CIFAR-10"):
             assert all(number in line for number in ("−.040", "−.022", ".031")), "one study alone"
+
+
+# --- cases counted in the README ---
+
+PLACES_OF_USE = ("deployment", "deployment-mnist35", "deployment-small", "deployment-cifar10")
+
+
+def ahead_and_behind(against: str, scores: str, *, holm: bool = False) -> str:
+    """In how many cases class fractions are ahead and behind, by a paired t-test at 5 %."""
+    found = []
+    for study in PLACES_OF_USE:
+        for case in results.gathered(study)["comparisons"]:
+            runs = {method["name"]: method["runs"] for method in case["methods"]}
+            pairs = [[run["conditions"]["use"][scores]["nll"] for run in runs[name]] for name in ("fractions", against)]
+            test = ttest_rel(*pairs)
+            found.append((test.pvalue, test.statistic < 0))
+    found.sort()
+    clear = 0
+    while clear < len(found) and found[clear][0] < 0.05 / (len(found) - clear):
+        clear += 1
+    chosen = found[:clear] if holm else [each for each in found if each[0] < 0.05]
+    return f"{sum(better for _, better in chosen)}, {sum(not better for _, better in chosen)}"
+
+
+@pytest.mark.parametrize(
+    ("against", "words"),
+    [("elbo", "the same network without a belief (ELBO)"), ("plain-known", "corrected by the same fractions")],
+)
+def test_cases_are_counted_as_the_readme_says(against: str, words: str) -> None:
+    (row,) = (line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if words in line)
+    shown = re.findall(r"(\d+), (?:behind in )?(\d+)", row)
+    assert [", ".join(each) for each in shown] == [
+        ahead_and_behind(against, "metrics"),
+        ahead_and_behind(against, "scaled"),
+        ahead_and_behind(against, "metrics", holm=True),
+    ]
