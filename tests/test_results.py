@@ -20,6 +20,7 @@ from selbo.experiments import plan, runner  # noqa: E402
 from selbo.experiments.run_spec import DataSpec, ModelSpec, Recipe  # noqa: E402
 from selbo.experiments.store import Store  # noqa: E402
 from selbo.report import studies  # noqa: E402
+from selbo.report.bootstrap import holm as holm_rejects  # noqa: E402
 
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in results.PAGES}
 
@@ -396,11 +397,8 @@ def ahead_and_behind(against: str, scores: str, *, holm: bool = False) -> str:
             pairs = [[run["conditions"]["use"][scores]["nll"] for run in runs[name]] for name in ("fractions", against)]
             test = ttest_rel(*pairs)
             found.append((test.pvalue, test.statistic < 0))
-    found.sort()
-    clear = 0
-    while clear < len(found) and found[clear][0] < 0.05 / (len(found) - clear):
-        clear += 1
-    chosen = found[:clear] if holm else [each for each in found if each[0] < 0.05]
+    kept = holm_rejects([p_value for p_value, _ in found]) if holm else [p_value < 0.05 for p_value, _ in found]
+    chosen = [each for each, clear in zip(found, kept, strict=True) if clear]
     return f"{sum(better for _, better in chosen)}, {sum(not better for _, better in chosen)}"
 
 
