@@ -479,12 +479,18 @@ def test_it_is_a_public_name() -> None:
 
 
 def test_a_belief_that_outweighs_the_labels_is_met_by_their_classes(seed: int) -> None:
-    """Labels come first: if the summary did, whatever the first weights point to would become sure."""
-    X, y = blobs(60, classes=2, seed=seed)
-    settings = {"accuracy": 0.95, "concentration": 1000.0, "steps": 200, "learning_rate": 0.01, "random_state": seed}
-    fitted = quick(**settings, overrule_labels=True).fit(X[:30], y[:30])
-    assert fitted.concentration_ == 1000
-    assert fitted.score(X[:30], y[:30]) > 0.6, "swapped classes are below one half; seeds 1 to 99 have .67 or more"
+    """Labels come first: if the summary did, whatever the first weights point to would become sure.
+
+    Of three sets: a belief that outweighs 30 labels by so much sometimes leaves the most frequent class alone.
+    """
+    scores = []
+    for each in (seed, seed + 100, seed + 200):
+        X, y = blobs(60, classes=2, seed=each)
+        settings = {"accuracy": 0.95, "concentration": 1000.0, "steps": 200, "learning_rate": 0.01}
+        fitted = quick(**settings, overrule_labels=True, random_state=each).fit(X[:30], y[:30])
+        assert fitted.concentration_ == 1000
+        scores.append(fitted.score(X[:30], y[:30]))
+    assert np.mean(scores) > 0.75
 
 
 def test_a_concentration_above_the_number_of_labels_is_lowered() -> None:
