@@ -247,6 +247,22 @@ def test_what_came_later_enters_the_identity_where_it_is_used(part: str, changes
     assert set(changes) <= set(ADDED_LATER[part])
 
 
+def test_the_published_track_of_threes_and_fives_is_the_authors_set_up() -> None:
+    study = catalogue.load("mnist35")
+    ours = {variant.name: variant for variant, _ in study.comparisons(["selbo"])}
+    for variant, track in study.comparisons(["published"]):
+        net = variant.name.partition("-")[0]
+        assert variant.model.name == {"lenet": "lenet", "convnet": "convnet-published"}[net]
+        assert not variant.data.normalised
+        assert (track.evaluation.draws, track.evaluation.corrupted_draws) == (128, 0)
+        assert track.evaluation.both_columns
+        epoch = -(-variant.data.train_size // 256)  # the authors keep the last batch
+        recipe = variant.adapted(track, track.method("evidential")).recipe
+        assert (recipe.annealing_every, recipe.annealing_steps) == (epoch, 10 * epoch)
+        assert ours[variant.name].model.name == net
+        assert ours[variant.name].data == replace(variant.data, normalised=True)
+
+
 # --- runs ---
 
 
