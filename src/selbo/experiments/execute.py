@@ -9,13 +9,14 @@ from typing import Any, Final
 
 from torch import Tensor
 
+from selbo.data.dataset import LabelledData
 from selbo.evaluation.predict import at_temperature
-from selbo.experiments import build, rivals
+from selbo.experiments import adaptation, build, rivals
 from selbo.experiments.provenance import made_by
 from selbo.experiments.run_spec import RUN_FORMAT, RunSpec
 from selbo.experiments.tasks import Task, task_of
 from selbo.experiments.tested import LARGE, Evaluation, Member, temperature_of, unlabelled_of
-from selbo.seeding import derive
+from selbo.seeding import derive, generator_for
 from selbo.training import Diverged, FitResult, fit
 
 SMALL_RUNS_ON_A_GPU: Final = 14
@@ -104,7 +105,10 @@ _MEMORY: Final = _Memory()
 
 
 def _members(spec: RunSpec, task: Task, saved: _Checkpoints, *, device: str, earlier: Tensor | None) -> list[Member]:
-    """Its trained networks. Those of the run before serve again if this one differs in its correction alone."""
+    """Its trained networks, adapted if the recipe says so.
+
+    Those of the run before serve again if this one differs in its correction alone.
+    """
     training = (spec.training, device)
     if task.use is not None and training == _MEMORY.training:
         return _MEMORY.members
@@ -112,9 +116,20 @@ def _members(spec: RunSpec, task: Task, saved: _Checkpoints, *, device: str, ear
     members = [
         _trained(spec, task, saved, device=device, member=i, earlier=earlier) for i in range(spec.recipe.members)
     ]
+    if spec.recipe.adaptation:
+        inputs = _pool(spec, task).to(device).network_inputs()
+        for i, (network, objective) in enumerate(members):
+            order = generator_for(spec.seed, "adaptation", i)
+            adaptation.adapt(network, inputs, spec.recipe, objective=objective, generator=order)
     if task.use is not None:
         _MEMORY.training, _MEMORY.members = training, members
     return members
+
+
+def _pool(spec: RunSpec, task: Task) -> LabelledData:
+    """The unlabelled inputs that a recipe looks at."""
+    there = unlabelled_of(task)
+    return there.rows(range(min(spec.recipe.unlabelled_inputs or len(there), len(there))))
 
 
 def _earlier(spec: RunSpec, task: Task, saved: _Checkpoints, *, device: str) -> Tensor:
@@ -173,6 +188,9 @@ def _fitted(
     num_classes = task.train.num_classes
     inputs, labels = train
     network = build.network_of(spec.model, recipe, input_size=inputs[0].numel(), num_classes=num_classes, seed=seed)
+    if recipe.adaptation:  # an error before training, not after it
+        adaptation.batchnorm_layers(network)
+        unlabelled_of(task)
     objective = build.objective_of(
         recipe,
         num_data=len(labels),
@@ -187,8 +205,7 @@ def _fitted(
     if recipe.summary_inputs == "val":
         there = task.val
     elif recipe.summary_inputs == "use" or recipe.objective in rivals.ON_UNLABELLED:
-        there = unlabelled_of(task)
-        there = there.rows(range(min(recipe.unlabelled_inputs or len(there), len(there))))
+        there = _pool(spec, task)
     stages = [(objective, recipe.steps, there)]
     if recipe.pretraining:
         without = replace(

@@ -60,6 +60,9 @@ ADDED_LATER: Final = {
         "annealing_every",
         "label_shift",
         "fraction_uncertainty",
+        "adaptation",
+        "adaptation_rate",
+        "adaptation_epochs",
     ),
     "evaluation": ("both_columns", "items"),
 }
@@ -68,6 +71,7 @@ stays what it was."""
 
 SUMMARY_INPUTS: Final = ("train", "val", "use")
 CORRECTIONS: Final = ("", "known", "em", "em-bcts", "bbse")
+ADAPTATIONS: Final = ("", "batchnorm", "tent")
 
 
 @dataclass(frozen=True)
@@ -194,6 +198,14 @@ class Recipe:
         label_shift: Whether summaries, and then the predictions at the place of use, are corrected for the class
             fractions there (`selbo.LabelShift`).
         fraction_uncertainty: How far class fractions of the belief ``fractions`` may be off.
+        adaptation: Of the trained network to unlabelled inputs of the target domain: ``batchnorm``, the statistics of
+            BatchNorm are estimated on them; ``tent``, its scales and shifts are trained as well, to minimise the
+            entropy of predictions (`selbo.experiments.adaptation`). For deterministic networks with BatchNorm. All
+            predictions are those of the adapted network. There are no labels of the target domain, so settings are
+            chosen as those of all methods: by its validation NLL in the source domain, classes weighted to their
+            fractions in the target domain.
+        adaptation_rate: Learning rate of ``tent``.
+        adaptation_epochs: Passes of ``tent`` over the unlabelled inputs.
     """
 
     objective: str
@@ -239,14 +251,24 @@ class Recipe:
     label_shift: bool = False
     fraction_uncertainty: float = 0.0
     annealing_every: int = 0
+    adaptation: str = ""
+    adaptation_rate: float = 1e-3
+    adaptation_epochs: int = 1
 
     def __post_init__(self) -> None:
         checks.one_of("objective", self.objective, OBJECTIVES)
         checks.one_of("correction", self.correction, CORRECTIONS)
+        checks.one_of("adaptation", self.adaptation, ADAPTATIONS)
+        checks.positive("adaptation_rate", self.adaptation_rate)
+        checks.whole("adaptation_epochs", self.adaptation_epochs, at_least=1)
         checks.one_of("summary_inputs", self.summary_inputs, SUMMARY_INPUTS)
         checks.one_of("start", self.start, STARTS)
         if self.objective in {"elbo", "summary_elbo", "independent_summary"} and not self.bayesian:
             raise ValueError(f"`bayesian` must be true for the objective {self.objective!r}, but is not")
+        if self.adaptation and self.bayesian:
+            raise ValueError(
+                f"`adaptation` is for deterministic networks, but got {self.adaptation!r} for a Bayesian one"
+            )
         if bool(self.partition) != bool(self.belief):
             raise ValueError(f"`partition` and `belief` belong together, but got {self.partition!r}, {self.belief!r}")
         if self.objective in {"summary_elbo", "independent_summary"} and not self.belief:
