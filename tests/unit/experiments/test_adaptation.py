@@ -284,7 +284,7 @@ def test_an_adaptation_goes_with_a_correction(recipe: Recipe, monkeypatch: pytes
 
 
 def test_adapted_and_other_networks_are_not_confused() -> None:
-    recipes = [RECIPE, TENT, replace(RECIPE, adaptation="")]
+    recipes = [replace(TENT, adaptation=each) for each in ("batchnorm", "tent", "")]
     one_by_one = [execute.carry_out(replace(SPEC, recipe=recipe)) for recipe in recipes]
     assert len({found["conditions"]["use"]["metrics"]["nll"] for found in one_by_one}) == 3
 
