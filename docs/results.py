@@ -3,9 +3,10 @@
 For each study a page with all tables, `docs/results/STUDY.md`, and the figures that stand in the documentation; and in
 `docs/results.md`, `docs/comparison.md` and `README.md` the tables between the marks
 `<!-- table STUDY VARIANT TRACK NAME -->` and `<!-- end -->`. With a fifth word, such as `NLL,ECE`, only the columns
-stay whose names begin with one of these. Between `<!-- overview STUDY TRACK -->` and `<!-- end -->` stand all cases of
-a study at a glance; between `<!-- overlaps -->`, `<!-- repeats -->` or `<!-- times -->` and `<!-- end -->` how many
-numbers agree with the paper's, what was run twice, and how long everything took.
+stay whose names begin with one of these. Between `<!-- overview STUDY TRACK -->`, `<!-- primary STUDY TRACK -->` or
+`<!-- wrong-fractions STUDY TRACK -->` and `<!-- end -->` stands a table over all cases of a study; between
+`<!-- overlaps -->`, `<!-- repeats -->` or `<!-- times -->` and `<!-- end -->` how many numbers agree with the paper's,
+what was run twice, and how long everything took.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from selbo.experiments import runner
+from selbo.experiments.store import Store, studies_in
 from selbo.report import studies as statistics
 from selbo.report import style
 from selbo.report.cases import cases_figure
-from selbo.report.overview import overview, tracks_with_cases
+from selbo.report.overview import tables_over_cases, tracks_with_cases
 from selbo.report.study_figures import FIGURES, available
+from selbo.report.study_outcomes import stated_exactly
 from selbo.report.study_tables import TRACKS, Table, signed, tables_of
 from selbo.report.table_files import markdown
 
@@ -36,7 +39,7 @@ PICTURES = ("scores", "independent", "sweep", "corruption", "recall")
 """Figures that stand in the pages; the HTML report of a study has all of them."""
 
 MARKED = re.compile(r"(<!-- table (\S+) (\S+) (\S+) (\S+)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
-OVERVIEW = re.compile(r"(<!-- overview (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+OVERVIEW = re.compile(r"(<!-- (overview|primary|wrong-fractions) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 WHOLE = re.compile(r"(<!-- (overlaps|repeats|times) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 EXCHANGED = {"lenet-1000": "lenet-8000", "lenet-8000": "lenet-1000"}
@@ -60,7 +63,7 @@ def gathered(study: str) -> dict[str, Any]:
 
 def studies() -> list[str]:
     """Names of the studies that have results, in the order of their files."""
-    return sorted(path.parent.name for path in (ROOT / "results").glob(f"*/{runner.MANIFEST}"))
+    return [folder.name for folder in studies_in(ROOT / "results")]
 
 
 def refreshed(text: str) -> str:
@@ -74,9 +77,8 @@ def refreshed(text: str) -> str:
         return f"{head}\n{markdown(made if words is None else narrowed(made, words.split(',')))}\n{tail}"
 
     def glance(match: re.Match[str]) -> str:
-        head, study, track, tail = match.groups()
-        made = overview(gathered(study), track)
-        assert made is not None
+        head, name, study, track, tail = match.groups()
+        (made,) = (each for each in tables_over_cases(gathered(study), track) if each.name == name)
         return f"{head}\n{markdown(made)}\n{tail}"
 
     made = {"overlaps": overlaps, "repeats": repeats, "times": times}
@@ -170,8 +172,7 @@ def times() -> str:
     lines = ["| study | machine | runs | time |", "| :--- | :--- | ---: | ---: |"]
     for study in studies():
         spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        for path in (ROOT / "results" / study / "runs").glob("*.json"):
-            run = json.loads(path.read_text(encoding="utf-8"))
+        for run in Store(ROOT / "results" / study).all():
             begin = datetime.fromisoformat(run["made_by"]["time"].replace("Z", "+00:00")).timestamp()
             spans[run["made_by"]["machine"]].append((begin, begin + run["seconds"]["all"]))
         for machine, found in sorted(spans.items()):
@@ -211,10 +212,10 @@ def full_page(study: str) -> str:
     for track in dict.fromkeys(each["track"] for each in found["comparisons"]):
         title = TRACKS[track]
         parts.append(f"## {title[0].upper()}{title[1:]}\n")
-        if (glance := overview(found, track)) is not None:
-            parts.append(f"### {glance.title}\n\n{markdown(glance)}")
-            parts.append(f"![{glance.title}](../images/results/{study}-cases-{track}.png)\n")
-        for comparison in (each for each in found["comparisons"] if each["track"] == track):
+        parts += [f"### {table.title}\n\n{markdown(table)}" for table in tables_over_cases(found, track)]
+        if track in tracks_with_cases(found):
+            parts.append(f"![{found['title']}, {title}: all cases](../images/results/{study}-cases-{track}.png)\n")
+        for comparison in (each for each in found["comparisons"] if each["track"] == track and stated_exactly(each)):
             parts += [f"### {table.title}\n\n{markdown(table)}" for table in tables_of(found, comparison)]
             parts += [
                 f"![{comparison['title']}, {title}: {kind}](../images/results/{name}.png)\n"

@@ -213,7 +213,7 @@ def place_study(*, noise: float = 0.5) -> Results:
         "use_accuracy": 0.88,
         "val_size": 20,
     }
-    found = study([comparison(four(suite="use"))], name="deployment")
+    found = study([comparison(four(suite="use"))], name="shift-sst")
     found["comparisons"][0]["data"] = data
     for each in found["comparisons"][0]["methods"]:
         for made in each["runs"]:

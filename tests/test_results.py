@@ -80,15 +80,15 @@ def test_full_pages_are_those_of_the_results(study: str) -> None:
 @pytest.mark.parametrize("study", results.studies())
 def test_every_file_is_a_run_of_the_study_as_it_stands(study: str) -> None:
     folder = ROOT / "results" / study
-    manifest = runner.read_manifest(folder)
-    found, tracks, store = runner.study_of(study), manifest["tracks"], Store(folder)
+    store = Store(folder)
+    manifest = store.manifest()
+    found, tracks = runner.study_of(study), manifest["tracks"]
     jobs = [
         *plan.tuning_jobs(found, tracks),
         *plan.final_jobs(found, tracks, found.seed_range(manifest["seeds"]), runner.val_nll(store, found, tracks)),
     ]
-    files = {path.stem for path in store.runs.glob("*.json")}
-    assert files
-    assert not files - {job.spec.id for job in jobs}
+    assert store.ids()
+    assert not store.ids() - {job.spec.id for job in jobs}
 
 
 PAPER_NOISE = "corrupted ≤ 0.5"

@@ -97,6 +97,13 @@ def test_reports_of_one_study_and_of_two_at_a_time(tmp_path: Path) -> None:
         assert "2 studies" in seen
         assert "tables, figures" not in seen  # of two at a time there is one bar
     assert page == (folder / "report.html").read_bytes() == (tmp_path / "sst-twin" / "report.html").read_bytes()
+    packed = selbo("report", str(folder), "--pack")
+    assert (packed.returncode, packed.stderr) == (0, "")
+    assert packed.stdout == f"{folder}.jsonl.xz: {len(list((tmp_path / 'sst-twin' / 'runs').glob('*.json')))} runs\n"
+    assert not (folder / "runs").exists()
+    (folder / "report.html").unlink()
+    assert selbo("report", str(tmp_path)).stdout == both.stdout  # one packed, one not
+    assert page == (folder / "report.html").read_bytes()
     (broken,) = list((tmp_path / "sst-twin" / "runs").glob("*.json"))[:1]
     broken.write_text("{")
     refused = selbo("report", str(tmp_path))

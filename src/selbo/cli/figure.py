@@ -80,11 +80,12 @@ def without_results(name: str) -> "dict[str, Callable[[], Figure]]":
 def from_results(name: str, results: Path) -> "dict[str, Callable[[], Figure]]":
     """One figure for each comparison of a study that has what it needs."""
     from selbo.experiments import runner
+    from selbo.experiments.store import Store
     from selbo.report.study_figures import FIGURES, available
 
     kind, study = OF_THE_PAPER[name]
     folder = results / study
-    if not (folder / runner.MANIFEST).exists():
+    if not Store(folder).exists():
         raise ValueError(
             f"figure {name} is drawn from the study {study}, which is not in '{results}': "
             f"'selbo reproduce {study} --out {results}' carries it out"

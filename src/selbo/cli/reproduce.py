@@ -131,23 +131,31 @@ def report(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder of a study, or of several.", show_default=False)
     ],
+    pack: Annotated[
+        bool, typer.Option("--pack", help="Put the runs of each study into one file instead, and write no report.")
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Write tables, figures and the report again, from results alone; nothing is trained.
 
-    Of several studies one a core is written at a time.
+    Several studies are written at once, one per core. With --pack the runs of results/sst become results/sst.jsonl.xz,
+    which every command reads like the folder.
 
     Example: selbo report results/sst
     """
-    from selbo.experiments import runner
+    from selbo.experiments.store import MANIFEST, Store, studies_in
     from selbo.experiments.workers import pool_of
 
-    if (folder / runner.MANIFEST).exists():
-        found = [folder]
-    else:
-        found = sorted(path.parent for path in folder.glob(f"*/{runner.MANIFEST}"))
+    found = studies_in(folder)
     if not found:
-        raise ValueError(f"DIR must be a folder of selbo reproduce, but '{folder}' holds no {runner.MANIFEST}")
+        raise ValueError(f"DIR must be a folder of selbo reproduce, but '{folder}' holds no {MANIFEST}")
+    if pack:
+        with progress_bar(len(found)) as told:
+            for store in map(Store, found):
+                told(store.folder.name, 0)
+                console().print(f"{store.packed}: {store.pack()} runs", soft_wrap=True)
+                told(store.folder.name, 1)
+        return
     parts: list[Any] = []
     if len(found) == 1:
         with waiting(WRITING.format(found[0].name)):

@@ -1,6 +1,5 @@
 """A study carried out: what is missing runs, settings are chosen on validation data, and all seeds are reported."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,10 +16,7 @@ from selbo.experiments.run_spec import RunSpec
 from selbo.experiments.store import Store
 from selbo.experiments.study import Study
 from selbo.experiments.tasks import generated_sets, require
-from selbo.files import replacing
 
-MANIFEST: Final = "study.json"
-FORMAT: Final = "selbo-study-1"
 SETS: Final = "corrupted sets"
 
 
@@ -91,7 +87,7 @@ def reproduce(
     reported = study.seed_range(count)
     later = [job.spec for job in plan.final_jobs(study, chosen, reported, {})]
     run.need(tuning, later)
-    _write_manifest(folder, study, chosen, count)
+    _write_manifest(store, study, chosen, count)
     if helpers:
         run.sets([spec for spec in tuning if spec.data.labels], helpers)
     run.all(tuning, also=len(later))
@@ -219,41 +215,16 @@ def _nll_to_choose_by(val: dict[str, Any]) -> float | None:
     return nll
 
 
-def _write_manifest(folder: Path, study: Study, tracks: Sequence[str], seeds: int) -> None:
+def _write_manifest(store: Store, study: Study, tracks: Sequence[str], seeds: int) -> None:
     """What is in a folder; tracks that were asked for earlier stay."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / MANIFEST
-    earlier = read_manifest(folder) if path.exists() else None
-    if earlier is not None:
+    if store.exists():
+        earlier = store.manifest()
         if (earlier["study"], earlier["generated"]) != (study.name, study.generated):
             what = "a trial of " if earlier["generated"] else ""
-            raise ValueError(f"'{folder}' holds {what}the study {earlier['study']!r}: choose another folder")
+            raise ValueError(f"'{store.folder}' holds {what}the study {earlier['study']!r}: choose another folder")
         tracks = [name for name in (track.name for track in study.tracks) if name in {*tracks, *earlier["tracks"]}]
         seeds = max(seeds, earlier["seeds"])
-    content = {
-        "format": FORMAT,
-        "study": study.name,
-        "generated": study.generated,
-        "tracks": list(tracks),
-        "seeds": seeds,
-    }
-    with replacing(path) as unfinished:
-        unfinished.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """What is in a folder of results.
-
-    Raises:
-        ValueError: If it is not one.
-    """
-    try:
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"'{folder}' is not a folder of selbo reproduce: {MANIFEST} cannot be read") from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise ValueError(f"'{folder}' is not a folder of selbo reproduce: {MANIFEST} has another format")
-    return found
+    store.write_manifest({"study": study.name, "generated": study.generated, "tracks": list(tracks), "seeds": seeds})
 
 
 def gather(folder: Path) -> dict[str, Any]:
@@ -265,8 +236,9 @@ def gather(folder: Path) -> dict[str, Any]:
         chosen settings (and the method that they were chosen with, if it is another), tuning runs, and ``runs`` by
         seed.
     """
-    manifest = read_manifest(folder)
-    study, store = study_of(manifest["study"], trial=manifest["generated"]), Store(folder)
+    store = Store(folder)
+    manifest = store.manifest()
+    study = study_of(manifest["study"], trial=manifest["generated"])
     seeds = study.seed_range(manifest["seeds"])
     nll = val_nll(store, study, manifest["tracks"])
     comparisons = []

@@ -58,8 +58,8 @@ KNOWN: Final = (
         *("plain-summary", "expectation", "multinomial warm-up expectation-shift", "ema pretrained expectation-bayes"),
         *("val-inputs plain-fractions", "independent-5"),
     ),
-    # maroon: temperature scaling; beliefs that say little
-    ("plain-temperature", "uniform uniform-equal", "uniform-unequal", "confidence"),
+    # maroon: temperature scaling; beliefs that say little; networks adapted by BatchNorm
+    ("plain-temperature", "uniform uniform-equal batchnorm", "uniform-unequal batchnorm-known", "confidence tent"),
 )
 """Methods of the demonstration, of the commands and of the studies: one row per colour, one place per marker.
 

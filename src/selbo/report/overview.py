@@ -7,6 +7,7 @@ from selbo.report import studies
 from selbo.report.comparison import direction, mean_and_error
 from selbo.report.places import has_use
 from selbo.report.studies import Difference, Plain, split
+from selbo.report.study_outcomes import cost_of_wrong_fractions, primary_outcome, stated_exactly
 from selbo.report.study_tables import TRACKS, Entry, Head, Table, below, signed
 from selbo.report.tables import metric_label
 
@@ -80,12 +81,19 @@ def overview(results: Plain, track: str) -> Table | None:
     )
 
 
+def tables_over_cases(results: Plain, track: str) -> list[Table]:
+    """All tables of a track that are about several cases at once."""
+    made = (build(results, track) for build in (primary_outcome, cost_of_wrong_fractions, overview))
+    return [table for table in made if table is not None]
+
+
 def cases_of(results: Plain, track: str) -> tuple[list[Plain], str]:
     """The comparisons of a track that have results, none if they are few, and the column to hold them by.
 
-    That is the NLL at the place of use, or on the clean test set if there is no other place.
+    That is the NLL at the place of use, or on the clean test set if there is no other place. Cases that differ only in
+    what is stated about them count once, as stated exactly.
     """
-    cases = [each for each in results["comparisons"] if each["track"] == track]
+    cases = [each for each in results["comparisons"] if each["track"] == track and stated_exactly(each)]
     column = "use.nll" if all(has_use(each) for each in cases) else "clean.nll"
     cases = [each for each in cases if studies.measured(each, column)]
     return cases if len(cases) >= FEWEST else [], column

@@ -13,7 +13,7 @@ from selbo.report.comparison import Results
 from selbo.report.labels import duration
 from selbo.report.methods import method_styles
 from selbo.report.origin import code_of, provenance
-from selbo.report.overview import overview, tracks_with_cases
+from selbo.report.overview import tables_over_cases, tracks_with_cases
 from selbo.report.page import WIDE, inline_svg, resource, write_html
 from selbo.report.study_data import finished, labels_of, ood_sets, titles_of
 from selbo.report.study_figures import FIGURES, available
@@ -136,14 +136,13 @@ def _navigation(comparisons: Sequence[Results]) -> str:
 def _overviews(results: Results) -> Iterator[str]:
     """A section for each track with many cases."""
     for track in tracks_with_cases(results):
-        table = overview(results, track)
-        assert table is not None
         first = next(each for each in results["comparisons"] if each["track"] == track)
+        tables = "".join(_table(first, table, [TRIAL]) for table in tables_over_cases(results, track))
         drawn = _plot(cases_figure(results, track), name=slug("cases", track), label=CASES.spoken)
         yield (
             f'<section class="comparison" id="{slug("overview", track)}">\n'
             f'<p class="track {track}">{escape(TRACKS[track])}</p>\n<h2>All cases</h2>\n'
-            f"{_table(first, table, [TRIAL])}\n<h3>{escape(CASES.title)}</h3>{_read(CASES, drawn)}\n</section>"
+            f"{tables}\n<h3>{escape(CASES.title)}</h3>{_read(CASES, drawn)}\n</section>"
         )
 
 

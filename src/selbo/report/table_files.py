@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from selbo.files import replacing
-from selbo.report.overview import overview
+from selbo.report.overview import tables_over_cases
 from selbo.report.studies import Plain
 from selbo.report.study_tables import TRACKS, Table, tables_of
 
@@ -78,8 +78,7 @@ def write_tables(results: Plain, folder: Path) -> list[Path]:
     for track in dict.fromkeys(each["track"] for each in results["comparisons"]):
         mine = [each for each in results["comparisons"] if each["track"] == track]
         made = [(each["variant"], table) for each in mine for table in tables_of(results, each)]
-        if (glance := overview(results, track)) is not None:
-            made.insert(0, ("all", glance))
+        made = [*(("all", table) for table in tables_over_cases(results, track)), *made]
         title = f"# {results['title']}: {TRACKS[track]}\n\nIn the paper: {results['paper']}.\n".translate(MARKDOWN)
         parts = [f"## {table.title.translate(MARKDOWN)}\n\n{markdown(table)}" for _, table in made]
         contents[f"{track}.md"] = "\n".join([title, *parts])

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from selbo.experiments import adaptation, catalogue, execute, tasks
 from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
+from selbo.experiments.store import Store
 from selbo.models import MLP, VGG11, ConvNet
 from selbo.objectives import CrossEntropy, Evidential
 
@@ -303,11 +304,10 @@ def test_no_adaptation_looks_at_the_labels_of_the_target_domain(monkeypatch: pyt
 
 
 def test_stored_runs_have_the_identity_of_their_settings() -> None:
-    folder = Path(__file__).parents[3] / "results" / "deployment-cifar10" / "runs"
-    files = sorted(folder.glob("*.json"))
-    assert files
-    for file in files:
-        stored = json.loads(file.read_text(encoding="utf-8"))["spec"]
+    runs = list(Store(Path(__file__).parents[3] / "results" / "deployment-cifar10").all())
+    assert runs
+    for run in runs:
+        stored = run["spec"]
         parts = {
             name: catalogue._made(kind, stored[name], name)
             for name, kind in (
@@ -317,4 +317,4 @@ def test_stored_runs_have_the_identity_of_their_settings() -> None:
                 ("evaluation", EvaluationSpec),
             )
         }
-        assert RunSpec(**parts, seed=stored["seed"]).id == file.stem  # type: ignore[arg-type]
+        assert RunSpec(**parts, seed=stored["seed"]).id == run["id"]  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import math
 import random
 import time
@@ -19,7 +20,7 @@ from selbo.data.dataset import LabelledData
 from selbo.evaluation.predict import Prediction, mixture, predict
 from selbo.experiments import execute, executors, kept, outcomes, plan, provenance, runner, tasks, tested, workers
 from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
-from selbo.experiments.store import Store
+from selbo.experiments.store import Store, studies_in
 from selbo.models import MLP
 from selbo.nn import to_bayesian
 from selbo.summary.beliefs import Empirical
@@ -312,6 +313,85 @@ def test_a_file_that_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
     store.path(SPEC.id).write_text(text)
     with pytest.raises(ValueError, match="remove it, and the run is done again"):
         store.read(SPEC)
+
+
+# --- packed into one file ---
+
+STUDY = {"study": "sst", "generated": False, "tracks": ["selbo"], "seeds": 2}
+
+
+def test_a_packed_study_is_read_like_its_folder(tmp_path: Path, result: dict[str, Any]) -> None:
+    store = Store(tmp_path / "sst")
+    store.write_manifest(STUDY)
+    other = {**result, "id": "0" * len(SPEC.id), "status": "diverged"}
+    store.write(result)
+    store.write(other)
+    before = store.manifest()
+    assert store.pack() == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["sst.jsonl.xz"]
+    for read in (store, Store(tmp_path / "sst")):
+        assert read.exists()
+        assert read.manifest() == before
+        assert read.has(SPEC)
+        assert read.read(SPEC) == json.loads(json.dumps(result))
+        assert [each["id"] for each in read.all()] == [other["id"], SPEC.id]
+    assert studies_in(tmp_path) == studies_in(tmp_path / "sst") == studies_in(store.packed) == [tmp_path / "sst"]
+    lines = lzma.decompress(store.packed.read_bytes()).decode().splitlines()
+    assert json.loads(lines[0]) == before
+    assert [json.loads(line)["id"] for line in lines[1:]] == [other["id"], SPEC.id]
+
+
+def test_a_run_in_the_folder_is_newer_than_the_packed_one(tmp_path: Path, result: dict[str, Any]) -> None:
+    store = Store(tmp_path / "sst")
+    store.write_manifest(STUDY)
+    store.write(result)
+    store.pack()
+    again = Store(tmp_path / "sst")
+    again.write({**result, "status": "again"})
+    found = again.read(SPEC)
+    assert found is not None
+    assert found["status"] == "again"
+    again.write_manifest({**STUDY, "seeds": 5})
+    assert again.pack() == 1
+    found = again.read(SPEC)
+    assert found is not None
+    assert (found["status"], again.manifest()["seeds"]) == ("again", 5)
+
+
+def test_packing_keeps_checkpoints_and_loses_no_run(
+    tmp_path: Path, result: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(tmp_path / "sst")
+    store.write_manifest(STUDY)
+    store.write(result)
+    store.unfinished(SPEC, "cpu").mkdir(parents=True)
+    with monkeypatch.context() as broken:
+        broken.setattr(lzma, "decompress", lambda _: b"")
+        with pytest.raises(ValueError, match="could not be written"):
+            store.pack()
+    assert store.path(SPEC.id).exists()
+    assert not store.packed.exists()
+    store.pack()
+    assert store.unfinished(SPEC, "cpu").exists()
+    assert not store.runs.exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (b"no archive", "cannot be read"),
+        (lzma.compress(b'{"format":"selbo-study-1"}\n{"id":"a"}\n')[:-8], "cannot be read"),
+        (lzma.compress(b""), "cannot be read: it is empty"),
+        (lzma.compress(b'{"format":"selbo-study-1"}\n{"id":"a"}\n'), "is damaged"),
+        (lzma.compress(b'{"format":"selbo-study-1"}\n{"format":"other","id":"a"}\n'), "is damaged: 1 lines"),
+        (lzma.compress(b'{"format":"selbo-study-1"}\n[]\n'), "is damaged"),
+    ],
+)
+def test_a_packed_file_that_is_damaged_is_named(tmp_path: Path, content: bytes, match: str) -> None:
+    store = Store(tmp_path / "sst")
+    store.packed.write_bytes(content)
+    with pytest.raises(ValueError, match=match):
+        store.has(SPEC)
 
 
 # --- executors ---

@@ -336,11 +336,11 @@ def test_settings_are_chosen_with_all_validation_data(small: Study) -> None:
 
 
 def test_tracks_of_another_study_less_some_methods() -> None:
-    content = {key: value for key, value in SMALL.items() if key != "tracks"} | {"tracks_of": "deployment"}
+    content = {key: value for key, value in SMALL.items() if key != "tracks"} | {"tracks_of": "shift-sst"}
     content = copy.deepcopy(content)
     content["variants"][1].pop("changes")
     every = catalogue.from_toml(content).tracks[0]
-    assert every == catalogue.load("deployment").tracks[0]
+    assert every == catalogue.load("shift-sst").tracks[0]
     fewer = catalogue.from_toml({**content, "leave_out": ["plain-bbse", "entropy"]}).tracks[0]
     left = [method.name for method in every.methods if method.name not in {"plain-bbse", "entropy"}]
     assert [method.name for method in fewer.methods] == left
@@ -359,14 +359,14 @@ def test_tracks_of_another_study_less_some_methods() -> None:
 
 
 def test_a_trial_has_one_case_of_each_kind() -> None:
-    trial = smoke(catalogue.load("deployment"))
+    trial = smoke(catalogue.load("shift-sst"))
     assert [variant.name for variant in trial.variants] == ["shift-90-50-300", "noise-1000"]
-    small_sets = smoke(catalogue.load("deployment-small"))
+    small_sets = smoke(catalogue.load("shift-tables"))
     assert {variant.data.name for variant in small_sets.variants} == {"digits", "breast-cancer"}
     assert all(variant.data.labels <= 16 for variant in (*trial.variants, *small_sets.variants))
 
 
-PLACES = [name for name in catalogue.names() if name.startswith("deployment")]
+PLACES = [name for name in catalogue.names() if name.startswith(("deployment", "shift"))]
 
 
 @pytest.mark.parametrize("name", PLACES)
@@ -403,9 +403,6 @@ def test_seeds_that_are_reported_begin_where_the_study_says(small: Study) -> Non
 
 
 FIRST_SEEDS = {
-    "deployment": 20,
-    "deployment-mnist35": 20,
-    "deployment-small": 20,
     "deployment-cifar10": 20,
     "deployment-ablation": 10,
     "shift-sst": 60,
