@@ -184,7 +184,7 @@ def test_random_states() -> None:
 
 def test_no_random_state_is_another_one_each_time() -> None:
     X, y = blobs(30)
-    one, two = (quick(random_state=None).fit(X, y) for _ in range(2))  # global states: tests/conftest.py
+    one, two = (quick(random_state=None).fit(X, y) for _ in range(2))  # global states: conftest.py
     assert one._seed != two._seed
     np.testing.assert_array_equal(one.predict_proba(X), one.predict_proba(X))
 
