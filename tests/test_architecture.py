@@ -23,7 +23,7 @@ LAYERS = (
     {"objectives"},
     {"training", "evaluation"},
     {"estimator", "report", "adapters"},
-    {"experiments", "elicit"},
+    {"experiments", "elicit", "tabular"},
     {"cli"},
     {"__main__"},
 )

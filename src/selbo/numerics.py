@@ -4,7 +4,9 @@ import math
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 LOG_PROB_FLOOR: Final = -1e4
@@ -24,6 +26,9 @@ HALF_LOG_2PI: Final = 0.5 * math.log(2.0 * math.pi)
 STIRLING_FROM: Final = 1000.0
 """Where Stirling's series takes over from log-gamma: its third term is below 1e-18 there, and log-gamma, of the order
 of 1e4, is still exact to 1e-12."""
+
+CONSTANT: Final = 1e-12
+"""A standard deviation that is smaller, relative to the largest value, is rounding."""
 
 
 def log_gamma_deficit(x: Tensor) -> Tensor:
@@ -118,3 +123,19 @@ class _KeepPrecision:
         except TypeError:  # the device has no float64
             return self.fn(tensor.float())
         return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
+
+
+def mean_and_std(values: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> tuple[float, float] | None:
+    """Mean and standard deviation to standardise a column with, or None if it has one value only.
+
+    Args:
+        values: The column, shape (rows,).
+        weights: How many times each row counts, shape (rows,); once if not given.
+    """
+    largest = float(np.abs(values).max())
+    if largest == 0:
+        return None
+    scaled = values / largest  # squares of large numbers are no numbers
+    mean = float(np.average(scaled, weights=weights))
+    std = float(np.sqrt(np.average(np.square(scaled - mean), weights=weights)))
+    return None if std < CONSTANT else (largest * mean, largest * std)

@@ -162,7 +162,7 @@ def test_the_processes_of_a_study_that_is_killed_end_with_it(tmp_path: Path) -> 
 
 
 def test_a_run_that_fails_is_told_and_the_others_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from selbo.experiments import outcomes
+    from selbo.report import outcomes
 
     study, calls = runner.study_of("scores", trial=True), 0
     real = outcomes.map_of

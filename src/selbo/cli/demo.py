@@ -48,8 +48,8 @@ def demo(
 
 def refuse_other(folder: Path) -> None:
     """Stop if a folder holds something that the demonstration did not make."""
-    from selbo.data.table import listed
     from selbo.experiments.demo import made_here
+    from selbo.tabular.table import listed
 
     if not folder.is_dir():
         return

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from selbo.data.splits import stratified_split
 from selbo.estimator.rows import Rows, few_threads
 from selbo.estimator.settings import check_settings, class_fractions, doubts
+from selbo.estimator.splits import stratified_split
 from selbo.evaluation.contradiction import check_accuracy, shortfall
 from selbo.evaluation.predict import Prediction
 from selbo.evaluation.predict import predict as posterior_predict

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from selbo.data.digits import NUM_CLASSES, NoisyDigits, noisy_digits
 from selbo.evaluation import calibrate
 from selbo.evaluation.predict import Prediction, at_temperature, predict
-from selbo.experiments import outcomes
 from selbo.experiments.workers import pool_of
 from selbo.models import MLP
 from selbo.nn import to_bayesian
 from selbo.objectives import ELBO, CrossEntropy, Evidential, LabelSmoothing, Objective, SummaryELBO
+from selbo.report import outcomes
 from selbo.report.takeaway import takeaway
 from selbo.summary.beliefs import Belief
 from selbo.summary.elicitation import expect

@@ -11,11 +11,12 @@ from selbo.data.dataset import LabelledData
 from selbo.evaluation import calibrate
 from selbo.evaluation.evaluate import evaluate_ood
 from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
-from selbo.experiments import build, outcomes, rivals
+from selbo.experiments import build, rivals
 from selbo.experiments.run_spec import RunSpec
 from selbo.experiments.tasks import Condition, Task
 from selbo.objectives import Objective
 from selbo.objectives.base import log_prob_of_labels
+from selbo.report import outcomes
 from selbo.seeding import generator_for
 from selbo.summary.partitions import ConfidenceBins, Partition, ScoreBins
 from selbo.training import Diverged

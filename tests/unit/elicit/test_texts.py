@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from selbo.cli.app import app
 from selbo.elicit.answer import answer
-from selbo.experiments.settings import Settings, belief_of
 from selbo.summary.likelihood import SummaryLikelihood
+from selbo.tabular.settings import Settings, belief_of
 
 TWO_NUMBERS = [
     {"classes": classes, "accuracy": 0.83, "fractions": fractions, "regions": regions, "concentration": 2.5}
@@ -210,7 +210,7 @@ def test_the_command_is_parsed_and_gives_the_same_summary(
         asked["settings"] = settings
         raise ValueError("far enough")
 
-    monkeypatch.setattr("selbo.experiments.tabular.identity_of", keep)
+    monkeypatch.setattr("selbo.tabular.workflow.identity_of", keep)
     program, *arguments = shlex.split(copy["text"])
     assert program == "selbo"
     result = CliRunner().invoke(app, arguments)

@@ -17,11 +17,12 @@ import torch
 from selbo.data import MissingData, mnist, sst
 from selbo.data.dataset import LabelledData
 from selbo.evaluation.predict import Prediction, mixture, predict
-from selbo.experiments import execute, executors, kept, outcomes, plan, provenance, runner, tasks, tested, workers
+from selbo.experiments import execute, executors, kept, plan, provenance, runner, tasks, tested, workers
 from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.experiments.store import Store
 from selbo.models import MLP
 from selbo.nn import to_bayesian
+from selbo.report import outcomes
 from selbo.summary.beliefs import Empirical
 from selbo.summary.partitions import ScoreBins
 from selbo.training import checkpoint, fit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from selbo.experiments.settings import Settings, above_labels, belief_of, order_fractions, read_named_fractions
+from selbo.tabular.settings import Settings, above_labels, belief_of, order_fractions, read_named_fractions
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from selbo.data.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names
 from selbo.data.splits import split
-from selbo.data.table import read_table
 from selbo.evaluation import calibrate, check_belief
 from selbo.evaluation.contradiction import shortfall
 from selbo.evaluation.predict import Prediction, at_temperature
-from selbo.experiments import outcomes, trained
-from selbo.experiments.settings import Settings, above_labels, belief_of, below_guessing
 from selbo.objectives.methods import INIT_STD, objective_for
+from selbo.report import outcomes
 from selbo.summary.likelihood import SummaryLikelihood
+from selbo.tabular import saved_model
+from selbo.tabular.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names
+from selbo.tabular.settings import Settings, above_labels, belief_of, below_guessing
+from selbo.tabular.table import read_table
 from selbo.training import fit
 
 CHECKPOINT_SECONDS: Final = 5.0
@@ -77,7 +78,7 @@ def identity_of(data: Path, settings: Settings, unlabelled: Path | None = None) 
     for file in files.values():
         if not file.is_file():
             read_table(file)  # says what is wrong
-    return {**settings.to_json(), **{name: trained.digest(file) for name, file in files.items()}}
+    return {**settings.to_json(), **{name: saved_model.digest(file) for name, file in files.items()}}
 
 
 def prepare(data: Path, settings: Settings, unlabelled: Path | None = None) -> Task:
@@ -155,9 +156,9 @@ def train(
         What ``metrics.json`` holds.
     """
     if replace:
-        trained.clear(folder)
-    trained.remove_unfinished(folder)
-    trained.write_json(folder / trained.SETTINGS, {"format": trained.SETTINGS_FORMAT, "settings": identity})
+        saved_model.clear(folder)
+    saved_model.remove_unfinished(folder)
+    saved_model.write_json(folder / saved_model.SETTINGS, {"format": saved_model.SETTINGS_FORMAT, "settings": identity})
     num_train = len(task.train[1])
     description = {
         "widths": [task.preprocessing.num_features, *settings.hidden, task.num_classes],
@@ -166,7 +167,7 @@ def train(
         "init_std": INIT_STD,
         "seed": settings.seed,
     }
-    network = trained.make_network(description)
+    network = saved_model.make_network(description)
     assert settings.method is not None
     objective = objective_for(
         settings.method,
@@ -188,22 +189,22 @@ def train(
             learning_rate=settings.learning_rate,
             seed=settings.seed,
             device=device,
-            checkpoint=folder / trained.CHECKPOINT,
+            checkpoint=folder / saved_model.CHECKPOINT,
             checkpoint_every=CHECKPOINT_SECONDS,
-            log=folder / trained.LOG,
+            log=folder / saved_model.LOG,
             progress=progress,
         )
     check = result.label_check
     begin = time.perf_counter()
     predicted = {
-        part: trained.predict_on_host(network, inputs, objective, draws=settings.draws, seed=settings.seed)
+        part: saved_model.predict_on_host(network, inputs, objective, draws=settings.draws, seed=settings.seed)
         for part, inputs in (("val", task.val[0]), ("test", task.test[0]), ("unlabelled", task.unlabelled))
         if inputs is not None
     }
     elsewhere = {} if task.unlabelled is None else {"unlabelled": len(task.unlabelled)}
     temperature = fitted_temperature(predicted["val"], task.val[1])
     metrics = {
-        "format": trained.METRICS_FORMAT,
+        "format": saved_model.METRICS_FORMAT,
         **scores(predicted["test"], task.test[1], temperature),
         **outcomes.by_class(predicted["test"], task.test[1], task.preprocessing.classes),
         "rows": {"train": num_train, "val": len(task.val[1]), "test": len(task.test[1]), **elsewhere},
@@ -222,7 +223,7 @@ def train(
         seconds = result.seconds + time.perf_counter() - begin
         write_page(results_of(task, settings, predicted, metrics, seconds=seconds), path)
 
-    trained.write_model(
+    saved_model.write_model(
         folder,
         network=network,
         description=description,
@@ -296,12 +297,12 @@ def scores(prediction: Prediction, labels: Tensor, temperature: float | None) ->
     }
 
 
-def evaluate(model: trained.Trained, data: Path, *, draws: int, seed: int) -> tuple[dict[str, Any], list[str]]:
+def evaluate(model: saved_model.Trained, data: Path, *, draws: int, seed: int) -> tuple[dict[str, Any], list[str]]:
     """Metrics of a model on a table with labels, and what a user should be told about it."""
     table = read_table(data, columns=(*model.preprocessing.columns, model.preprocessing.target))
     labels = torch.from_numpy(model.preprocessing.labels(table))
     inputs, notes = model.preprocessing.transform(table)
-    if trained.digest(data) == model.manifest["data"]["sha256"]:
+    if saved_model.digest(data) == model.manifest["data"]["sha256"]:
         notes.append("this is the file that the model was trained on: these metrics flatter it")
     prediction = model.predict(inputs, draws=draws, seed=seed)
     classes = list(model.preprocessing.classes)

@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from selbo import checks
-from selbo.data.preprocessing import FORMAT as PREPROCESSING_FORMAT
-from selbo.data.preprocessing import Preprocessing
-from selbo.data.table import listed
 from selbo.evaluation.predict import Prediction, predict
 from selbo.files import replacing
 from selbo.models import MLP
 from selbo.nn import storage, to_bayesian
 from selbo.objectives import Evidential, Objective
 from selbo.objectives.methods import METHODS
+from selbo.tabular.preprocessing import FORMAT as PREPROCESSING_FORMAT
+from selbo.tabular.preprocessing import Preprocessing
+from selbo.tabular.table import listed
 from selbo.training import checkpoint
 from selbo.version import __version__
 

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from selbo import checks
-from selbo.data.table import listed, nearest
 from selbo.objectives import methods
 from selbo.objectives.methods import METHODS, Method, summaries_for, trust_for
 from selbo.summary.likelihood import SummaryLikelihood
+from selbo.tabular.table import listed, nearest
 
 
 @dataclass(frozen=True)

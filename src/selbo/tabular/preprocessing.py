@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selbo import checks
-from selbo.data.spelling import first_odd, has_comma, is_missing, why_not_numbers
-from selbo.data.table import Column, Numbers, Table, listed, nearest
+from selbo.numerics import mean_and_std
+from selbo.tabular.spelling import first_odd, has_comma, is_missing, why_not_numbers
+from selbo.tabular.table import Column, Numbers, Table, listed, nearest
 
 FORMAT: Final = "selbo-preprocessing-1"
 
@@ -33,9 +34,6 @@ MOST_WHOLE: Final = 50
 
 WHOLE_SHARE: Final = 0.1
 """A target of whole numbers with more than fifty of them is a quantity if there is more than one for every ten rows."""
-
-CONSTANT: Final = 1e-12
-"""A standard deviation that is smaller, relative to the largest value, is rounding."""
 
 
 @dataclass(frozen=True)
@@ -341,22 +339,6 @@ def fit_preprocessing(
 def _number_input(name: str, values: Numbers) -> NumberInput | None:
     found = mean_and_std(values)
     return None if found is None else NumberInput(name, *found)
-
-
-def mean_and_std(values: Numbers, weights: Numbers | None = None) -> tuple[float, float] | None:
-    """Mean and standard deviation to standardise a column with, or None if it has one value only.
-
-    Args:
-        values: The column, shape (rows,).
-        weights: How many times each row counts, shape (rows,); once if not given.
-    """
-    largest = float(np.abs(values).max())
-    if largest == 0:
-        return None
-    scaled = values / largest  # squares of large numbers are no numbers
-    mean = float(np.average(scaled, weights=weights))
-    std = float(np.sqrt(np.average(np.square(scaled - mean), weights=weights)))
-    return None if std < CONSTANT else (largest * mean, largest * std)
 
 
 def _categories(name: str, column: Column, rows: NDArray[np.int64]) -> CategoryInput | None:

@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from selbo.data import table as module
-from selbo.data.preprocessing import (
+from selbo.data.splits import split
+from selbo.tabular import table as module
+from selbo.tabular.preprocessing import (
     CategoryInput,
     NumberInput,
     Preprocessing,
@@ -19,8 +20,7 @@ from selbo.data.preprocessing import (
     fit_preprocessing,
     label_names,
 )
-from selbo.data.splits import split
-from selbo.data.table import Table, read_table
+from selbo.tabular.table import Table, read_table
 
 ALL = np.arange
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from selbo.data.table import MISSING_WORDS
+from selbo.tabular.table import MISSING_WORDS
 
 WITH_COMMA: Final = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?")
 """Digits with commas or points between them; a number in some countries, if there is a comma."""

@@ -1,13 +1,11 @@
-"""Rows that are held out class by class, and the standardisation of a column."""
+"""Rows that are held out class by class."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
-from selbo.data.preprocessing import mean_and_std
-from selbo.data.splits import stratified_split
+from selbo.estimator.splits import stratified_split
 
 
 def test_every_class_has_its_share_and_keeps_a_row(seed: int) -> None:
@@ -37,14 +35,3 @@ def test_what_cannot_be_split() -> None:
         stratified_split(torch.tensor([0, 1, 2]), 0.5, seed=0)
     with pytest.raises(ValueError, match="`fraction` must lie strictly between 0 and 1"):
         stratified_split(torch.tensor([0, 0]), 1.0, seed=0)
-
-
-def test_mean_and_std_count_a_row_as_often_as_its_weight_says() -> None:
-    values, counts = np.array([3.0, -1e200, 5e199, 7.0]), np.array([2, 1, 3, 0])
-    repeated = mean_and_std(values.repeat(counts))
-    assert mean_and_std(values, counts.astype(float)) == pytest.approx(repeated, rel=1e-12)
-    assert mean_and_std(values) != pytest.approx(repeated, rel=1e-3)
-    small = np.array([1.0, 2.0, 4.0])
-    assert mean_and_std(small) == pytest.approx((small.mean(), small.std()), rel=1e-12)
-    assert mean_and_std(np.full(5, 0.1)) is None
-    assert mean_and_std(np.zeros(5)) is None

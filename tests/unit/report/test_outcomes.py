@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from selbo.evaluation.predict import Prediction
-from selbo.experiments import outcomes
+from selbo.report import outcomes
 from selbo.summary.beliefs import Uniform
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import ConfidenceBins

@@ -11,11 +11,12 @@ import torch
 from scipy import stats
 
 import selbo
-from selbo.data.preprocessing import Preprocessing
 from selbo.evaluation.contradiction import LEVEL, check_accuracy, check_likelihood, shortfall
 from selbo.evaluation.predict import Prediction, at_temperature
-from selbo.experiments import outcomes, tabular
-from selbo.experiments.settings import Settings
+from selbo.report import outcomes
+from selbo.tabular import workflow
+from selbo.tabular.preprocessing import Preprocessing
+from selbo.tabular.settings import Settings
 
 PREPROCESSING = Preprocessing(target="ill", classes=("no", "yes"), numeric_target=False, inputs=())
 
@@ -27,10 +28,10 @@ def prediction_of(probs: np.ndarray) -> Prediction:
     return Prediction(table, table.log(), zeros, zeros, zeros)
 
 
-def task_of(val, test, *, accuracy=0.9, fractions=(0.5, 0.5), train=(50, 50), **others) -> tabular.Task:
+def task_of(val, test, *, accuracy=0.9, fractions=(0.5, 0.5), train=(50, 50), **others) -> workflow.Task:
     labels = {"val": torch.as_tensor(val), "test": torch.as_tensor(test)}
     belief = selbo.expect(accuracy, list(fractions))
-    return tabular.Task(
+    return workflow.Task(
         name="patients.csv",
         preprocessing=PREPROCESSING,
         train=(torch.zeros(sum(train), 1), torch.repeat_interleave(torch.arange(2), torch.tensor(train))),
@@ -56,7 +57,7 @@ def answers(generator, count, reached):
 def checked(generator, *, stated, reached, sizes=(40, 80), **others):
     (val, seen_val), (test, seen_test) = (answers(generator, size, reached) for size in sizes)
     task = task_of(val, test, accuracy=stated, **others)
-    return tabular.belief_checks(task, SETTINGS, {"val": seen_val, "test": seen_test})
+    return workflow.belief_checks(task, SETTINGS, {"val": seen_val, "test": seen_test})
 
 
 # --- a belief that is too bold ---
@@ -127,13 +128,13 @@ def test_other_contradictions_stay_what_they_were(seed):
 
 
 def metrics_of(task, val, test):
-    temperature = tabular.fitted_temperature(val, task.val[1])
+    temperature = workflow.fitted_temperature(val, task.val[1])
     return {
         "rows": {"val": len(task.val[1])},
         "warnings": [],
-        **tabular.scores(test, task.test[1], temperature),
-        **tabular.belief_checks(task, SETTINGS, {"val": val, "test": test}),
-        "validation": tabular.validation_facts(task, val),
+        **workflow.scores(test, task.test[1], temperature),
+        **workflow.belief_checks(task, SETTINGS, {"val": val, "test": test}),
+        "validation": workflow.validation_facts(task, val),
     }
 
 
@@ -143,7 +144,7 @@ def told(labels, probs, *, train=(50, 50)):
     assert found["calibrated"]["nll"] == pytest.approx(
         outcomes.metrics_of(at_temperature(prediction_of(probs), found["temperature"]), task.test[1])["nll"]
     )
-    return found, tabular.in_words(found).split(" Temperature scaling on")[0]
+    return found, workflow.in_words(found).split(" Temperature scaling on")[0]
 
 
 LABELS = np.arange(60) % 3 // 2  # one in three is of class 1
@@ -186,13 +187,13 @@ def test_nothing_odd_is_not_spoken_of():
     probs = np.where(LABELS == 1, 0.8, 0.2)
     probs[:6] = 1 - probs[:6]
     found, _ = told(LABELS, probs)
-    assert tabular.in_words(found).startswith("Temperature scaling on the 60 validation rows (T = ")
+    assert workflow.in_words(found).startswith("Temperature scaling on the 60 validation rows (T = ")
 
 
 def test_warnings_come_before_all_that():
     found, _ = told(LABELS, np.where(np.arange(60) % 3 == 0, 1 - LABELS, LABELS) * 0.6 + 0.2)
     found["contradictions"] = ["class fractions: contradicted"]
-    words = tabular.in_words({**found, "shortfall": "too few"})
+    words = workflow.in_words({**found, "shortfall": "too few"})
     assert words.startswith(
         "Warning: the held-out rows contradict what was stated, if it was about such rows: class fractions: "
         "contradicted. Warning: too few. "

@@ -17,8 +17,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from selbo.data.preprocessing import CategoryInput, NumberInput, Preprocessing
-from selbo.experiments import trained
+from selbo.tabular import saved_model
+from selbo.tabular.preprocessing import CategoryInput, NumberInput, Preprocessing
 
 KINDS = [True, False]
 PREPROCESSING = Preprocessing(
@@ -34,13 +34,13 @@ def write(folder: Path, *, bayesian: bool) -> Path:
     """A folder as `selbo train` leaves it, with an untrained network."""
     folder.mkdir()
     description = {"widths": [3, 5, 4, 3], "bayesian": bayesian, "prior_std": 0.2, "init_std": 0.03, "seed": 0}
-    trained.write_json(folder / trained.SETTINGS, {"format": trained.SETTINGS_FORMAT, "settings": {}})
-    trained.write_model(
+    saved_model.write_json(folder / saved_model.SETTINGS, {"format": saved_model.SETTINGS_FORMAT, "settings": {}})
+    saved_model.write_model(
         folder,
-        network=trained.make_network(description),
+        network=saved_model.make_network(description),
         description=description,
         preprocessing=PREPROCESSING,
-        metrics={"format": trained.METRICS_FORMAT},
+        metrics={"format": saved_model.METRICS_FORMAT},
         write_report=lambda path: path.write_text("report", encoding="utf-8"),
         facts={
             "method": "summary_elbo" if bayesian else "evidential",
@@ -77,18 +77,18 @@ def store(folder: Path, name: str, found: object) -> None:
 
 
 def agree(folder: Path) -> None:
-    manifest = content(folder, trained.MANIFEST)
+    manifest = content(folder, saved_model.MANIFEST)
     if isinstance(manifest, dict) and isinstance(sums := manifest.get("sha256"), dict):
-        sums |= {name: trained.digest(folder / name) for name in sums if name in trained.SUMMED}
-        (folder / trained.MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+        sums |= {name: saved_model.digest(folder / name) for name in sums if name in saved_model.SUMMED}
+        (folder / saved_model.MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
 
 
 def use(folder: Path) -> None:
     """Load a model and predict two rows."""
-    model = trained.load(folder)
+    model = saved_model.load(folder)
     _ = model.temperature, model.manifest["data"]["sha256"]
     prediction = model.predict(np.zeros((2, 3), dtype=np.float32), draws=2, seed=0)
-    columns = trained.as_columns(prediction, model.preprocessing.classes)
+    columns = saved_model.as_columns(prediction, model.preprocessing.classes)
     assert len(columns["predicted_class"]) == 2
 
 
@@ -123,18 +123,18 @@ def changed(found: Any, path: tuple[str | int, ...], value: object) -> Any:
 
 
 HARMLESS = {  # what prediction does not need, and what may be another: a name, a number above 0, truth
-    trained.MANIFEST: {
+    saved_model.MANIFEST: {
         *("selbo", "target", "belief", "unlabelled", "data.name", "data.sha256"),
         *("method", "num_train", "temperature", "network.prior_std", "network.init_std", "network.seed"),
     },
-    trained.PREPROCESSING: {
+    saved_model.PREPROCESSING: {
         *("target", "numeric_target", "left_out", "left_out.0"),
         *("inputs.0.name", "inputs.0.mean", "inputs.0.std", "inputs.1.name", "inputs.1.values.0", "inputs.1.values.1"),
     },
 }
 
 
-@pytest.mark.parametrize("name", [trained.MANIFEST, trained.PREPROCESSING])
+@pytest.mark.parametrize("name", [saved_model.MANIFEST, saved_model.PREPROCESSING])
 def test_no_change_to_an_entry_is_more_than_a_sentence(folder: Path, name: str) -> None:
     before, tried, accepted = content(folder, name), 0, set()
     for path in places(before):
@@ -144,7 +144,7 @@ def test_no_change_to_an_entry_is_more_than_a_sentence(folder: Path, name: str) 
                 continue
             tried += 1
             (folder / name).write_text(json.dumps(found), encoding="utf-8")
-            if name != trained.MANIFEST:
+            if name != saved_model.MANIFEST:
                 agree(folder)
             try:
                 use(folder)
@@ -160,27 +160,27 @@ def test_no_change_to_an_entry_is_more_than_a_sentence(folder: Path, name: str) 
 @pytest.mark.parametrize(
     ("name", "key"),
     [
-        *((trained.MANIFEST, key) for key in ("network", "method", "num_train", "classes", "temperature", "data")),
-        *((trained.MANIFEST, key) for key in ("network.seed", "network.widths", "sha256", "data.sha256")),
-        *((trained.PREPROCESSING, key) for key in ("target", "classes", "numeric_target", "inputs", "left_out")),
+        *((saved_model.MANIFEST, key) for key in ("network", "method", "num_train", "classes", "temperature", "data")),
+        *((saved_model.MANIFEST, key) for key in ("network.seed", "network.widths", "sha256", "data.sha256")),
+        *((saved_model.PREPROCESSING, key) for key in ("target", "classes", "numeric_target", "inputs", "left_out")),
     ],
 )
 def test_a_missing_entry_is_named(folder: Path, name: str, key: str) -> None:
     (folder / name).write_text(json.dumps(changed(content(folder, name), tuple(key.split(".")), GONE)))
-    if name != trained.MANIFEST:
+    if name != saved_model.MANIFEST:
         agree(folder)
     with pytest.raises(ValueError, match=rf"{name}' is damaged: `{key}`"):
-        trained.load(folder)
+        saved_model.load(folder)
 
 
-@pytest.mark.parametrize("name", [trained.MANIFEST, trained.PREPROCESSING])
+@pytest.mark.parametrize("name", [saved_model.MANIFEST, saved_model.PREPROCESSING])
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"text"', "{}", "[" * 100_000, '{"format": 1}', "\x00\xff"])
 def test_other_content_is_refused(folder: Path, name: str, text: str) -> None:
     (folder / name).write_text(text, encoding="latin-1")
-    if name != trained.MANIFEST:
+    if name != saved_model.MANIFEST:
         agree(folder)
     with pytest.raises(ValueError, match=rf"{name}' (cannot be read|is not a file of selbo)"):
-        trained.load(folder)
+        saved_model.load(folder)
 
 
 # --- the weights ---
@@ -196,33 +196,33 @@ def test_no_network_is_built_that_the_file_does_not_hold(
     def never(*_: object) -> None:
         pytest.fail("a network was built")
 
-    manifest = content(folder, trained.MANIFEST)
+    manifest = content(folder, saved_model.MANIFEST)
     manifest["network"]["widths"] = widths
-    store(folder, trained.MANIFEST, manifest)
-    monkeypatch.setattr(trained, "make_network", never)
+    store(folder, saved_model.MANIFEST, manifest)
+    monkeypatch.setattr(saved_model, "make_network", never)
     with pytest.raises(ValueError, match=r"model\.safetensors' does not hold the network that model\.json describes"):
-        trained.load(folder)
+        saved_model.load(folder)
 
 
 def test_a_network_of_the_other_kind_is_refused(folder: Path) -> None:
-    manifest = content(folder, trained.MANIFEST)
+    manifest = content(folder, saved_model.MANIFEST)
     manifest["network"]["bayesian"] = not manifest["network"]["bayesian"]
-    store(folder, trained.MANIFEST, manifest)
+    store(folder, saved_model.MANIFEST, manifest)
     with pytest.raises(ValueError, match="does not hold the network"):
-        trained.load(folder)
+        saved_model.load(folder)
 
 
 def test_more_inputs_than_the_network_has_are_refused(folder: Path) -> None:
-    found = content(folder, trained.PREPROCESSING)
+    found = content(folder, saved_model.PREPROCESSING)
     found["inputs"][1]["values"].append("south")
-    store(folder, trained.PREPROCESSING, found)
+    store(folder, saved_model.PREPROCESSING, found)
     with pytest.raises(ValueError, match="of different models"):
-        trained.load(folder)
+        saved_model.load(folder)
 
 
 @pytest.mark.parametrize("fault", ["missing", "added", "shape", "no header", "empty", "text"])
 def test_other_weights_are_refused(folder: Path, fault: str) -> None:
-    file = folder / trained.WEIGHTS
+    file = folder / saved_model.WEIGHTS
     tensors = load_file(file)
     name = next(iter(tensors))
     if fault == "missing":
@@ -236,29 +236,29 @@ def test_other_weights_are_refused(folder: Path, fault: str) -> None:
     else:
         save_file(tensors, file)
     agree(folder)
-    if fault == "no header" and not content(folder, trained.MANIFEST)["network"]["bayesian"]:
+    if fault == "no header" and not content(folder, saved_model.MANIFEST)["network"]["bayesian"]:
         use(folder)
         return
     with pytest.raises(ValueError, match=r"model\.safetensors'"):
-        trained.load(folder)
+        saved_model.load(folder)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
-@pytest.mark.parametrize("name", [trained.MANIFEST, *trained.SUMMED])
+@pytest.mark.parametrize("name", [saved_model.MANIFEST, *saved_model.SUMMED])
 def test_a_pipe_is_not_waited_for(folder: Path, name: str) -> None:
     (folder / name).unlink()
     os.mkfifo(folder / name)
     with pytest.raises(ValueError, match=f"{name}' (is not a file|was changed)"):
-        trained.load(folder)
+        saved_model.load(folder)
 
 
 @pytest.mark.parametrize("sums", [5, None, [], {"../../secret": "0"}, {"/dev/zero": "0"}])
 def test_checksums_are_of_our_files_alone(folder: Path, sums: object) -> None:
-    manifest = content(folder, trained.MANIFEST)
-    (folder / trained.MANIFEST).write_text(json.dumps({**manifest, "sha256": sums}), encoding="utf-8")
-    assert not trained.is_complete(folder)
+    manifest = content(folder, saved_model.MANIFEST)
+    (folder / saved_model.MANIFEST).write_text(json.dumps({**manifest, "sha256": sums}), encoding="utf-8")
+    assert not saved_model.is_complete(folder)
     with pytest.raises(ValueError, match="`sha256` must hold the checksums of"):
-        trained.load(folder)
+        saved_model.load(folder)
 
 
 # --- one writer at a time ---
@@ -266,7 +266,7 @@ def test_checksums_are_of_our_files_alone(folder: Path, sums: object) -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from selbo.experiments.trained import sole_writer
+from selbo.tabular.saved_model import sole_writer
 with sole_writer(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -279,28 +279,31 @@ def test_a_folder_has_one_writer_until_it_ends_in_whatever_way(tmp_path: Path) -
         try:
             assert other.stdout is not None
             assert other.stdout.readline() == "held\n"
-            with pytest.raises(ValueError, match="another selbo train is writing to"), trained.sole_writer(tmp_path):
+            with (
+                pytest.raises(ValueError, match="another selbo train is writing to"),
+                saved_model.sole_writer(tmp_path),
+            ):
                 pytest.fail("two at once")
         finally:
             other.kill()
-    with trained.sole_writer(tmp_path):
+    with saved_model.sole_writer(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []  # nor what the killed one left
 
 
 def test_a_writer_that_fails_leaves_no_lock(tmp_path: Path) -> None:
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="diverged"), trained.sole_writer(tmp_path):
+        with pytest.raises(RuntimeError, match="diverged"), saved_model.sole_writer(tmp_path):
             raise RuntimeError("diverged")
         assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_to_needs_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)
-    with trained.sole_writer(tmp_path):
+    with saved_model.sole_writer(tmp_path):
         assert list(tmp_path.iterdir()) == []
 
 
 def test_the_lock_is_nobody_elses_entry(tmp_path: Path) -> None:
-    (tmp_path / trained.LOCK).touch()  # as a killed process leaves it
-    assert trained.state_of(tmp_path, {}, overwrite=False) == "new"
+    (tmp_path / saved_model.LOCK).touch()  # as a killed process leaves it
+    assert saved_model.state_of(tmp_path, {}, overwrite=False) == "new"
