@@ -23,7 +23,7 @@ LAYERS = (
     {"objectives"},
     {"training", "evaluation"},
     {"estimator", "report", "adapters"},
-    {"experiments", "elicit", "tabular"},
+    {"demo", "experiments", "elicit", "tabular"},
     {"cli"},
     {"__main__"},
 )

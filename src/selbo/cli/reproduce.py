@@ -140,7 +140,7 @@ def report(
     Example: selbo report results/sst
     """
     from selbo.experiments import runner
-    from selbo.experiments.workers import pool_of
+    from selbo.training.processes import pool_of
 
     if (folder / runner.MANIFEST).exists():
         found = [folder]

@@ -3,7 +3,6 @@
 from selbo.data.catalogue import SETS, load
 from selbo.data.cifar import as_cifar, corrupted_sets
 from selbo.data.dataset import LabelledData, Normalisation
-from selbo.data.digits import NoisyDigits, noisy_digits
 from selbo.data.embeddings import embed_sst, import_embeddings
 from selbo.data.imbalance import class_fractions, geometric_ratios, imbalanced, imbalanced_indices
 from selbo.data.sentences import sst_sentences
@@ -14,7 +13,6 @@ __all__ = [
     "SETS",
     "LabelledData",
     "MissingData",
-    "NoisyDigits",
     "Normalisation",
     "as_cifar",
     "class_fractions",
@@ -25,7 +23,6 @@ __all__ = [
     "imbalanced_indices",
     "import_embeddings",
     "load",
-    "noisy_digits",
     "sst_sentences",
     "with_noise",
 ]

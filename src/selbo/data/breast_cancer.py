@@ -6,7 +6,7 @@ import torch
 
 from selbo import checks
 from selbo.data.dataset import LabelledData
-from selbo.data.digits import PART_SHARE, sklearn_datasets
+from selbo.data.digits import PART_SHARE
 from selbo.data.splits import PARTS, split
 
 CLASSES: Final = ("benign", "malignant")
@@ -24,7 +24,9 @@ def breast_cancer(part: str, *, seed: int = 0) -> LabelledData:
         Features (N, 30) of type float32, as measured, in units of their own; class 1 is malignant.
     """
     checks.one_of("part", part, PARTS)
-    features, benign = sklearn_datasets("the tumours come").load_breast_cancer(return_X_y=True)
+    from sklearn.datasets import load_breast_cancer
+
+    features, benign = load_breast_cancer(return_X_y=True)
     labels = 1 - benign
     rows = getattr(split(labels, test_fraction=PART_SHARE, val_fraction=PART_SHARE, seed=seed), part)
     return LabelledData(

@@ -13,7 +13,7 @@ import torch
 from selbo.experiments.execute import carry_out
 from selbo.experiments.run_spec import RunSpec
 from selbo.experiments.store import Store
-from selbo.experiments.workers import pool_of
+from selbo.training.processes import pool_of
 
 EXECUTORS: Final = ("processes", "here", "ray")
 

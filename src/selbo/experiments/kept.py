@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from selbo.data import corruptions, store
-from selbo.experiments.workers import pool_of
 from selbo.files import replacing
+from selbo.training.processes import pool_of
 
 FOLDER: Final = "generated"
 

@@ -17,7 +17,7 @@ import torch
 from selbo.data import MissingData, mnist, sst
 from selbo.data.dataset import LabelledData
 from selbo.evaluation.predict import Prediction, mixture, predict
-from selbo.experiments import execute, executors, kept, plan, provenance, runner, tasks, tested, workers
+from selbo.experiments import execute, executors, kept, plan, provenance, runner, tasks, tested
 from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.experiments.store import Store
 from selbo.models import MLP
@@ -25,7 +25,7 @@ from selbo.nn import to_bayesian
 from selbo.report import outcomes
 from selbo.summary.beliefs import Empirical
 from selbo.summary.partitions import ScoreBins
-from selbo.training import checkpoint, fit
+from selbo.training import checkpoint, fit, processes
 from small_sets import SmallSet
 
 DATA = DataSpec("sst", generated=True)
@@ -458,7 +458,7 @@ def test_a_process_whose_run_failed_is_not_used_again(tmp_path: Path, monkeypatc
     made: list[ProcessPoolExecutor] = []
 
     def counted(count: int) -> ProcessPoolExecutor:
-        made.append(workers.pool_of(count))
+        made.append(processes.pool_of(count))
         return made[-1]
 
     monkeypatch.setattr(executors, "pool_of", counted)

@@ -12,7 +12,8 @@ import study_fakes as fakes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from selbo.experiments import catalogue, demo
+from selbo.demo import comparison
+from selbo.experiments import catalogue
 from selbo.objectives.methods import METHODS
 from selbo.report import curves, study_curves, study_data, study_figures, study_page, summary_against_histogram, tables
 from selbo.report.methods import KNOWN, METHOD_COLOURS, METHOD_MARKERS, method_styles
@@ -20,7 +21,7 @@ from selbo.summary.partitions import ScoreBins
 
 
 def comparisons() -> Iterator[tuple[str, list[str]]]:
-    yield "demonstration", [method.name for method in demo.METHODS]
+    yield "demonstration", [method.name for method in comparison.METHODS]
     yield "command", [method.title for method in METHODS.values()]
     for name in catalogue.names():
         study = catalogue.load(name)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from selbo.experiments import workers
+from selbo.training import processes
 
 OWNER = """
 import time
-from selbo.experiments.workers import pool_of
+from selbo.training.processes import pool_of
 
 if __name__ == "__main__":
     pool = pool_of(2)
@@ -53,5 +53,5 @@ def test_a_pool_ends_with_its_owner(how: str, tmp_path: Path) -> None:
 
 def test_a_process_that_nobody_started_is_left_alone() -> None:
     before = threading.active_count()
-    workers.end_with_parent()
+    processes.end_with_parent()
     assert threading.active_count() == before

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from selbo.data.digits import NUM_CLASSES, NoisyDigits, noisy_digits
+from selbo.data.digits import NUM_CLASSES
+from selbo.demo.digits import NoisyDigits, noisy_digits
 from selbo.evaluation import calibrate
 from selbo.evaluation.predict import Prediction, at_temperature, predict
-from selbo.experiments.workers import pool_of
 from selbo.models import MLP
 from selbo.nn import to_bayesian
 from selbo.objectives import ELBO, CrossEntropy, Evidential, LabelSmoothing, Objective, SummaryELBO
@@ -26,6 +26,7 @@ from selbo.summary.elicitation import expect
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import ConfidenceBins
 from selbo.training import fit
+from selbo.training.processes import pool_of
 
 ACCURACY: Final = 0.85
 """What we say of the task: about six of seven of these noisy digits can be read. (Networks of this kind reach it on the
