@@ -20,7 +20,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from selbo.experiments import runner
 from selbo.report import studies as statistics
 from selbo.report import style
 from selbo.report.cases import cases_figure
@@ -28,6 +27,7 @@ from selbo.report.overview import overview, tracks_with_cases
 from selbo.report.study_figures import FIGURES, available
 from selbo.report.study_tables import TRACKS, Table, signed, tables_of
 from selbo.report.table_files import markdown
+from selbo_lab.schedule import runner
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -23,7 +23,7 @@ LAYERS = (
     {"objectives"},
     {"training", "evaluation"},
     {"estimator", "report", "adapters"},
-    {"demo", "experiments", "elicit", "tabular"},
+    {"demo", "elicit", "tabular"},
     {"cli"},
     {"__main__"},
 )
@@ -118,7 +118,7 @@ def test_the_checker_reports(tmp_path: Path, module: str, source: str, complaint
         ),
         ("summary/likelihood.py", "import selbo.numerics\nfrom selbo.summary.partitions import Partition"),
         ("data/corruptions/blur.py", "from ..store import path\nfrom . import noise\nfrom ...checks import f"),
-        ("cli/main.py", "from selbo import experiments, summary, numerics"),
+        ("cli/main.py", "from selbo import tabular, summary, numerics"),
     ],
 )
 def test_the_checker_accepts(tmp_path: Path, module: str, source: str) -> None:

@@ -79,8 +79,8 @@ def without_results(name: str) -> "dict[str, Callable[[], Figure]]":
 
 def from_results(name: str, results: Path) -> "dict[str, Callable[[], Figure]]":
     """One figure for each comparison of a study that has what it needs."""
-    from selbo.experiments import runner
     from selbo.report.study_figures import FIGURES, available
+    from selbo_lab.schedule import runner
 
     kind, study = OF_THE_PAPER[name]
     folder = results / study

@@ -12,8 +12,8 @@ from selbo.cli.options import Debug, Device, device_of
 from selbo.cli.output import console, cores, note, progress_bar, waiting, writable_folder
 
 if TYPE_CHECKING:
-    from selbo.experiments.runner import Progress
-    from selbo.experiments.study import Study
+    from selbo_lab.schedule.runner import Progress
+    from selbo_lab.studies.study import Study
 
 EVERYTHING = "all"
 """In the place of a name: all studies."""
@@ -49,14 +49,15 @@ def reproduce(
 
     Example: selbo reproduce sst --track selbo
     """
-    from selbo.experiments import catalogue, runner
-    from selbo.experiments.executors import EXECUTORS, package_of_ray
-    from selbo.experiments.study import TRACKS
+    from selbo_lab.schedule import runner
+    from selbo_lab.schedule.executors import EXECUTORS, package_of_ray
+    from selbo_lab.studies import reader
+    from selbo_lab.studies.study import TRACKS
 
-    chosen = catalogue.names() if names == [EVERYTHING] else names
+    chosen = reader.names() if names == [EVERYTHING] else names
     for name in chosen:
-        if name not in catalogue.names():
-            raise ValueError(f"NAME must be one of {', '.join(catalogue.names())} or {EVERYTHING}, but got {name!r}")
+        if name not in reader.names():
+            raise ValueError(f"NAME must be one of {', '.join(reader.names())} or {EVERYTHING}, but got {name!r}")
     if track not in (*TRACKS, "both"):
         raise ValueError(f"`--track` must be published, selbo or both, but got {track!r}")
     if executor not in EXECUTORS:
@@ -96,8 +97,8 @@ def reproduce(
 
 def at_a_time(device: str, models: list[str]) -> int:
     """Runs at a time: one a core on a CPU; on a GPU as many as docs/performance.md found to be fastest."""
-    from selbo.experiments.execute import LARGE_RUNS_ON_A_GPU, SMALL_RUNS_ON_A_GPU
-    from selbo.experiments.tested import LARGE
+    from selbo_lab.run.evaluate import LARGE
+    from selbo_lab.run.execute import LARGE_RUNS_ON_A_GPU, SMALL_RUNS_ON_A_GPU
 
     if not device.startswith("cuda"):
         return cores()
@@ -113,13 +114,13 @@ def list_studies(debug: Debug = False) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from selbo.experiments import catalogue, plan
+    from selbo_lab.studies import plan, reader
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for title in ("name", "what", "of the paper", "runs"):
         table.add_column(title, no_wrap=title == "name", justify="right" if title == "runs" else "left")
-    for name in catalogue.names():
-        study = catalogue.load(name)
+    for name in reader.names():
+        study = reader.load(name)
         tracks = [each.name for each in study.tracks]
         tuning = len(list(plan.tuning_jobs(study, tracks)))
         final = len(list(plan.final_jobs(study, tracks, study.seed_range(study.seeds), {})))
@@ -139,8 +140,8 @@ def report(
 
     Example: selbo report results/sst
     """
-    from selbo.experiments import runner
     from selbo.training.processes import pool_of
+    from selbo_lab.schedule import runner
 
     if (folder / runner.MANIFEST).exists():
         found = [folder]
@@ -170,7 +171,7 @@ def show(parts: Iterable[Any]) -> None:
 
 def written_again(folder: Path) -> list[Any]:
     """The same as `written`, from a folder of results."""
-    from selbo.experiments import runner
+    from selbo_lab.schedule import runner
 
     return written(runner.gather(folder), folder)
 

@@ -40,7 +40,7 @@ def cases_figure(results: Plain, track: str) -> "Figure":
     leaves out 0, and else white. The colour is strongest for the largest quarter of these differences.
 
     Args:
-        results: Of a study, as `selbo.experiments.runner.gather` gives them.
+        results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
         track: ``published`` or ``selbo``; it must have an `selbo.report.overview.overview`.
     """
     cases, column = cases_of(results, track)

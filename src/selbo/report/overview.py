@@ -18,7 +18,7 @@ def overview(results: Plain, track: str) -> Table | None:
     """A row for each method, over all cases of a track; None if there are few cases, or none with results.
 
     Args:
-        results: Of a study, as `selbo.experiments.runner.gather` gives them.
+        results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
         track: ``published`` or ``selbo``.
     """
     cases, column = cases_of(results, track)

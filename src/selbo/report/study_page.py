@@ -42,7 +42,7 @@ def write_study_page(results: Results, path: str | os.PathLike[str]) -> Path:
     """Write the report of a study as a single HTML file, whole or not at all.
 
     Args:
-        results: Of a study, as `selbo.experiments.runner.gather` gives them.
+        results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
         path: Where to; its folder is made if it is not there.
 
     Returns:

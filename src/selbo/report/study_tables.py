@@ -81,7 +81,7 @@ def tables_of(results: Plain, comparison: Plain) -> list[Table]:
     Temperature scaling has tables of its own, with marks of their own, in the track ``selbo``.
 
     Args:
-        results: Of a study, as `selbo.experiments.runner.gather` gives them.
+        results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
         comparison: One of its ``comparisons``.
     """
     ways = (False, True) if comparison["track"] == "selbo" else (False,)

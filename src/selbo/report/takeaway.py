@@ -179,7 +179,7 @@ def study_takeaways(results: Plain) -> list[tuple[str, str]]:
     """For each track of a study with results: what it is called, and its conclusion.
 
     Args:
-        results: Of a study, as `selbo.experiments.runner.gather` gives them.
+        results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
     """
     tracks = dict.fromkeys(each["track"] for each in results["comparisons"])
     found = [(TRACKS[track], _of_track(results, track)) for track in tracks]

@@ -8,23 +8,23 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import study_fakes as fakes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+import study_fakes as fakes
 from selbo.demo import comparison
-from selbo.experiments import catalogue
 from selbo.objectives.methods import METHODS
 from selbo.report import curves, study_curves, study_data, study_figures, study_page, summary_against_histogram, tables
 from selbo.report.methods import KNOWN, METHOD_COLOURS, METHOD_MARKERS, method_styles
 from selbo.summary.partitions import ScoreBins
+from selbo_lab.studies import reader
 
 
 def comparisons() -> Iterator[tuple[str, list[str]]]:
     yield "demonstration", [method.name for method in comparison.METHODS]
     yield "command", [method.title for method in METHODS.values()]
-    for name in catalogue.names():
-        study = catalogue.load(name)
+    for name in reader.names():
+        study = reader.load(name)
         for variant, track in study.comparisons([track.name for track in study.tracks]):
             yield f"{name} {variant.name} {track.name}", [method.name for method in track.methods]
 

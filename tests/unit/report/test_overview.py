@@ -12,7 +12,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from study_fakes import Results, broken, comparison, four, method, place_study, study
 
 from selbo.report import page
 from selbo.report.cases import cases_figure
@@ -21,6 +20,7 @@ from selbo.report.study_figures import write_figures
 from selbo.report.study_page import render_study_page
 from selbo.report.study_tables import Entry
 from selbo.report.table_files import write_tables
+from study_fakes import Results, broken, comparison, four, method, place_study, study
 
 
 def shuffled(*, places: bool = False) -> Results:

@@ -6,13 +6,13 @@ import contextlib
 import io
 
 import pytest
-from study_fakes import comparison, four, place_study
 
 from selbo.report import studies, study_page, study_tables
 from selbo.report.places import has_use, one_place
 from selbo.report.study_data import corruptions_of
 from selbo.report.study_figures import available
 from selbo.report.study_words import FIGURE_WORDS
+from study_fakes import comparison, four, place_study
 
 with contextlib.suppress(ModuleNotFoundError):
     import rich.console  # here, because importing rich draws from the global `random`, which is watched around tests

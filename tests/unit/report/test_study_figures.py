@@ -12,13 +12,13 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pytest
-import study_fakes as fakes
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
+import study_fakes as fakes
 from selbo.report import study_curves, study_data, study_figures, study_scores, style
 
 Results = dict[str, Any]

@@ -11,8 +11,8 @@ from typing import Any
 
 import matplotlib
 import pytest
-import study_fakes as fakes
 
+import study_fakes as fakes
 from selbo.report import study_page, study_tables, takeaway
 from selbo.report.study_figures import FIGURES
 from selbo.report.study_words import FIGURE_WORDS, TRACK_WORDS

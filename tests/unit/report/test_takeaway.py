@@ -6,8 +6,8 @@ import copy
 from typing import Any
 
 import pytest
-import study_fakes as fakes
 
+import study_fakes as fakes
 from selbo.report import studies, takeaway
 
 Results = dict[str, Any]

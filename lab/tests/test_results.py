@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_rel
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
 
 import results  # noqa: E402
-from selbo.experiments import plan, runner  # noqa: E402
-from selbo.experiments.run_spec import DataSpec, ModelSpec, Recipe  # noqa: E402
-from selbo.experiments.store import Store  # noqa: E402
 from selbo.report import studies  # noqa: E402
 from selbo.report.bootstrap import holm as holm_rejects  # noqa: E402
+from selbo_lab.run.result_store import Store  # noqa: E402
+from selbo_lab.schedule import runner  # noqa: E402
+from selbo_lab.studies import plan  # noqa: E402
+from selbo_lab.studies.run_spec import DataSpec, ModelSpec, Recipe  # noqa: E402
 
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in results.PAGES}
 

@@ -17,9 +17,10 @@ import pytest
 
 from selbo.cli.main import main
 from selbo.data import MissingData
-from selbo.experiments import catalogue, plan, runner
-from selbo.experiments.run_spec import DataSpec, EvaluationSpec
-from selbo.experiments.study import TRACKS
+from selbo_lab.schedule import runner
+from selbo_lab.studies import plan, reader
+from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec
+from selbo_lab.studies.study import TRACKS
 
 
 def command(*arguments: str) -> list[str]:
@@ -263,5 +264,5 @@ def test_data_of_runs_that_are_there_are_not_asked_for(tmp_path: Path, monkeypat
 def test_the_list_fits_a_terminal() -> None:
     found = selbo("list")
     assert found.returncode == 0
-    assert all(name in found.stdout for name in catalogue.names())
+    assert all(name in found.stdout for name in reader.names())
     assert max(map(len, found.stdout.splitlines())) <= 80

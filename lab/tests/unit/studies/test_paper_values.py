@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from selbo.experiments import catalogue
 from selbo.report import studies
+from selbo_lab.studies import reader
 
 PUBLISHED = {"sst": 1, "mnist35": 4, "cifar10": 1, "cifar10-im": 1, "sgd": 4}
 """Studies with a table in the paper, and how many variants each has there."""
@@ -19,18 +19,18 @@ corrupted and OOD; plain networks, clean and OOD."""
 
 
 def rows() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
-    for study in catalogue.names():
-        for variant, _ in catalogue.load(study).comparisons(["published"]):
-            for method, row in catalogue.paper_values(study, variant.name).items():
+    for study in reader.names():
+        for variant, _ in reader.load(study).comparisons(["published"]):
+            for method, row in reader.paper_values(study, variant.name).items():
                 if method != "caveat":
                     yield study, variant.name, method, row
 
 
 def test_every_key_is_one_of_the_catalogue() -> None:
-    paper = catalogue._toml("paper")
+    paper = reader._toml("paper")
     assert {study: len(variants) for study, variants in paper.items()} == PUBLISHED
     for study, variants in paper.items():
-        spec = catalogue.load(study)
+        spec = reader.load(study)
         assert set(variants) == {variant.name for variant in spec.variants}
         methods = {method.name for method in spec.track("published").methods}
         for variant, found in variants.items():
@@ -42,7 +42,7 @@ def test_every_column_is_one_that_runs_have() -> None:
     apart = {"entropy_in", "entropy_out", "entropy_difference"}
     for study, _, _, row in rows():
         assert set(row) <= {"values", "not_comparable"}
-        evaluation = catalogue.load(study).track("published").evaluation
+        evaluation = reader.load(study).track("published").evaluation
         for column, numbers in row["values"].items():
             place, metric = studies.split(column)
             if place.startswith("ood."):
@@ -103,12 +103,12 @@ def test_differences_of_entropies_are_those_of_the_printed_entropies() -> None:
 def test_values_are_those_that_are_printed(
     study: str, variant: str, method: str, column: str, printed: tuple[float, float]
 ) -> None:
-    assert studies.published({"paper": catalogue.paper_values(study, variant)}, method, column) == printed
+    assert studies.published({"paper": reader.paper_values(study, variant)}, method, column) == printed
 
 
 def test_rows_that_measure_something_else_say_so() -> None:
     for study, variant, method, _ in rows():
-        paper = {"paper": catalogue.paper_values(study, variant)}
+        paper = {"paper": reader.paper_values(study, variant)}
         barred = {
             part: studies.not_comparable(paper, method, f"{part}.nll") is not None
             for part in ("clean", "corrupted", "ood")
@@ -122,7 +122,7 @@ def test_rows_that_measure_something_else_say_so() -> None:
 def test_caveats_are_sentences() -> None:
     with_caveat = {
         (study, variant): found["caveat"]
-        for study, variants in catalogue._toml("paper").items()
+        for study, variants in reader._toml("paper").items()
         for variant, found in variants.items()
         if "caveat" in found
     }

@@ -13,9 +13,9 @@ from selbo.data.dataset import LabelledData
 from selbo.evaluation.calibrate import bias_corrected_temperature
 from selbo.evaluation.predict import Prediction
 from selbo.evaluation.shift import correct_prior, estimate_by_confusion, estimate_by_em
-from selbo.experiments.run_spec import Recipe
 from selbo.metrics.uncertainty import entropy
 from selbo.objectives import LabelShift
+from selbo_lab.studies.run_spec import Recipe
 
 LEAST_PROBABILITY: Final = 1e-3
 """Of a class, in answers of scikit-learn: some are certain, and a single wrong one would have no finite NLL."""

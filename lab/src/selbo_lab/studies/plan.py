@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from selbo.experiments.run_spec import EvaluationSpec, Recipe, RunSpec
-from selbo.experiments.study import Method, Study, Track, Variant
+from selbo_lab.studies.run_spec import EvaluationSpec, Recipe, RunSpec
+from selbo_lab.studies.study import Method, Study, Track, Variant
 
 TUNING_SEED: Final = 1000
 """Of the runs that settings are chosen by; none of the runs that are reported has it."""

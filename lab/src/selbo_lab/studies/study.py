@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe
+from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe
 
 TRACKS: Final = ("published", "selbo")
 

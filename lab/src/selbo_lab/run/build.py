@@ -12,7 +12,6 @@ from selbo import checks
 from selbo.data.cifar import IMBALANCE
 from selbo.data.cifar_files import CLASSES
 from selbo.data.imbalance import class_fractions
-from selbo.experiments.run_spec import DataSpec, ModelSpec, Recipe
 from selbo.models import MLP, VGG11, ConvNet, LeNet
 from selbo.nn import to_bayesian
 from selbo.nn.gaussian import Relative, gaussians
@@ -34,6 +33,7 @@ from selbo.summary.edges import PUBLISHED_SLOPE
 from selbo.summary.elicitation import expect
 from selbo.summary.likelihood import PUBLISHED_HISTOGRAM_FLOOR, PUBLISHED_PSEUDO_COUNT, SummaryLikelihood
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
+from selbo_lab.studies.run_spec import DataSpec, ModelSpec, Recipe
 
 EQUAL_EDGES: Final = tuple(i / 10 for i in range(1, 10))
 UNEQUAL_EDGES: Final = (0.01, 0.05, 0.10, 0.90, 0.95, 0.99)

@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from selbo.experiments.provenance import code_version
-from selbo.experiments.run_spec import RUN_FORMAT, RunSpec
 from selbo.files import replacing
+from selbo_lab.run.provenance import code_version
+from selbo_lab.studies.run_spec import RUN_FORMAT, RunSpec
 
 RUNS: Final = "runs"
 UNFINISHED: Final = "unfinished"

@@ -14,10 +14,10 @@ from selbo.data.corruptions import cifar as cifar_corruptions
 from selbo.data.corruptions import mnist as mnist_corruptions
 from selbo.data.dataset import LabelledData
 from selbo.data.imbalance import imbalanced_indices
-from selbo.experiments.kept import Making, kept
-from selbo.experiments.places import corrupted_parts, places_of
-from selbo.experiments.run_spec import DataSpec, EvaluationSpec
 from selbo.seeding import generator_for
+from selbo_lab.run.corrupted_cache import Making, kept
+from selbo_lab.run.domains import corrupted_parts, places_of
+from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec
 
 NOISE_SEED: Final = 0
 CORRUPTION_SEED: Final = 0

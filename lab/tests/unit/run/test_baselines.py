@@ -17,10 +17,11 @@ from selbo.data.dataset import LabelledData
 from selbo.evaluation.calibrate import bias_corrected_temperature
 from selbo.evaluation.predict import Prediction, predict
 from selbo.evaluation.shift import correct_prior, estimate_by_confusion, estimate_by_em
-from selbo.experiments import build, execute, rivals, runner, tasks, tested
-from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo.objectives import ELBO, SummaryELBO
 from selbo.training import fit
+from selbo_lab.run import baselines, build, evaluate, execute, tasks
+from selbo_lab.schedule import runner
+from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 
 DATA = DataSpec(
     "sst",
@@ -171,7 +172,7 @@ def test_corrected_predictions_are_those_of_the_same_network(monkeypatch: pytest
     made: list[RunSpec] = []
     really = execute._trained
 
-    def counted(spec: RunSpec, *args: Any, **options: Any) -> tested.Member:
+    def counted(spec: RunSpec, *args: Any, **options: Any) -> evaluate.Member:
         made.append(spec)
         return really(spec, *args, **options)
 
@@ -214,7 +215,7 @@ def test_em_starts_from_the_training_labels() -> None:
     zeros = torch.zeros(50, dtype=torch.float64)
     seen = Prediction(log_probs.exp(), log_probs, zeros, zeros, zeros)
     train = task().train
-    correction = rivals.Correction(
+    correction = baselines.Correction(
         "em", train=train, known=(0.5, 0.5), unlabelled=lambda: seen, val=seen, val_labels=torch.zeros(50).long()
     )
     found = correction(seen, lambda each: each)
@@ -230,7 +231,7 @@ def test_sure_predictions_become_labels() -> None:
     train = torch.zeros(2, 3), torch.tensor([1, 0])
     unlabelled = torch.arange(12.0).reshape(4, 3)
     probs = torch.tensor([[0.9, 0.1], [0.45, 0.55], [0.2, 0.8], [0.79, 0.21]])
-    inputs, labels = rivals.with_pseudo_labels(train, unlabelled, probs.log(), 0.795)
+    inputs, labels = baselines.with_pseudo_labels(train, unlabelled, probs.log(), 0.795)
     assert labels.tolist() == [1, 0, 0, 1]
     assert torch.equal(inputs, torch.cat([train[0], unlabelled[[0, 2]]]))
 
@@ -243,7 +244,7 @@ def test_methods_of_scikit_learn_are_what_it_computes(name: str) -> None:
     there = task()
     assert there.unlabelled is not None
     recipe = Recipe(name, neighbours=3, clamping=0.3, inverse_penalty=0.5, threshold=0.8, rounds=4)
-    found = rivals.scikit_learn(recipe, there.train, there.unlabelled)
+    found = baselines.scikit_learn(recipe, there.train, there.unlabelled)
     inputs = np.concatenate([there.train.inputs.numpy(), there.unlabelled.inputs.numpy()])
     labels = np.concatenate([there.train.labels.numpy(), -np.ones(24, dtype=int)])
     if name == "label_spreading":
@@ -268,8 +269,8 @@ class Silent:
 
 
 def test_answers_are_never_certain_and_never_empty() -> None:
-    probs = rivals.Answers(Silent(), 3)(torch.zeros(2, 4)).exp()
-    least = rivals.LEAST_PROBABILITY
+    probs = baselines.Answers(Silent(), 3)(torch.zeros(2, 4)).exp()
+    least = baselines.LEAST_PROBABILITY
     torch.testing.assert_close(probs[0], torch.tensor([1.0, least, least]) / (1 + 2 * least))
     torch.testing.assert_close(probs[1], torch.full((3,), 1 / 3))
 

@@ -10,13 +10,13 @@ from typing import Any, Final
 from torch import Tensor
 
 from selbo.evaluation.predict import at_temperature
-from selbo.experiments import build, rivals
-from selbo.experiments.provenance import made_by
-from selbo.experiments.run_spec import RUN_FORMAT, RunSpec
-from selbo.experiments.tasks import Task, task_of
-from selbo.experiments.tested import LARGE, Evaluation, Member, temperature_of, unlabelled_of
 from selbo.seeding import derive
 from selbo.training import Diverged, FitResult, fit
+from selbo_lab.run import baselines, build
+from selbo_lab.run.evaluate import LARGE, Evaluation, Member, temperature_of, unlabelled_of
+from selbo_lab.run.provenance import made_by
+from selbo_lab.run.tasks import Task, task_of
+from selbo_lab.studies.run_spec import RUN_FORMAT, RunSpec
 
 SMALL_RUNS_ON_A_GPU: Final = 14
 """Runs of other networks on one GPU at a time, if there are cores for them (docs/performance.md)."""
@@ -140,18 +140,18 @@ def _trained(
     name: str = "member",
 ) -> Member:
     recipe = spec.recipe
-    if recipe.objective in rivals.SCIKIT_LEARN:
+    if recipe.objective in baselines.SCIKIT_LEARN:
         objective = build.objective_of(
             recipe, num_data=len(task.train), num_classes=task.train.num_classes, data=spec.data
         )
-        return Member(rivals.scikit_learn(recipe, task.train, unlabelled_of(task)), objective)
+        return Member(baselines.scikit_learn(recipe, task.train, unlabelled_of(task)), objective)
     train = task.train.to(device).tensors()
     fitted = partial(_fitted, spec, task, saved or _Checkpoints(None), device=device, member=member, earlier=earlier)
     found = fitted(train, name=f"{name}-{member}")
     for number in range(recipe.rounds):
         inputs = unlabelled_of(task).to(device).network_inputs()
         seen = Evaluation(spec, task, [found], device).predict_inputs(inputs, spec.evaluation.draws)
-        more = rivals.with_pseudo_labels(train, inputs, seen.log_probs, recipe.threshold)
+        more = baselines.with_pseudo_labels(train, inputs, seen.log_probs, recipe.threshold)
         found = fitted(more, name=f"{name}-{member}-round-{number}")
     return found
 
@@ -186,7 +186,7 @@ def _fitted(
     there = None
     if recipe.summary_inputs == "val":
         there = task.val
-    elif recipe.summary_inputs == "use" or recipe.objective in rivals.ON_UNLABELLED:
+    elif recipe.summary_inputs == "use" or recipe.objective in baselines.ON_UNLABELLED:
         there = unlabelled_of(task)
         there = there.rows(range(min(recipe.unlabelled_inputs or len(there), len(there))))
     stages = [(objective, recipe.steps, there)]

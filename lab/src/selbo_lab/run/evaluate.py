@@ -11,15 +11,15 @@ from selbo.data.dataset import LabelledData
 from selbo.evaluation import calibrate
 from selbo.evaluation.evaluate import evaluate_ood
 from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
-from selbo.experiments import build, rivals
-from selbo.experiments.run_spec import RunSpec
-from selbo.experiments.tasks import Condition, Task
 from selbo.objectives import Objective
 from selbo.objectives.base import log_prob_of_labels
 from selbo.report import outcomes
 from selbo.seeding import generator_for
 from selbo.summary.partitions import ConfidenceBins, Partition, ScoreBins
 from selbo.training import Diverged
+from selbo_lab.run import baselines, build
+from selbo_lab.run.tasks import Condition, Task
+from selbo_lab.studies.run_spec import RunSpec
 
 IMAGES_AT_A_TIME: Final = 4096
 VECTORS_AT_A_TIME: Final = 1 << 15
@@ -58,7 +58,7 @@ class Evaluation:
     ) -> None:
         self.spec, self.task, self.members, self.device, self.earlier = spec, task, members, device, earlier
         self.temperature: float | None = None
-        self.correction: rivals.Correction | None = None
+        self.correction: baselines.Correction | None = None
 
     def predict(self, data: LabelledData, draws: int) -> Prediction:
         """What the networks say of a set, on the CPU."""
@@ -67,7 +67,7 @@ class Evaluation:
     def predict_inputs(self, inputs: Tensor, draws: int) -> Prediction:
         """What the networks say of inputs that are on their device, on the CPU; in the precision of training."""
         at_a_time = VECTORS_AT_A_TIME if inputs.ndim == 2 else IMAGES_AT_A_TIME
-        network = self.spec.recipe.objective not in rivals.SCIKIT_LEARN
+        network = self.spec.recipe.objective not in baselines.SCIKIT_LEARN
         compiled = network and self.spec.model.name in LARGE and torch.device(self.device).type == "cuda"
         if compiled:
             at_a_time = min(COMPILED_AT_A_TIME, len(self.task.test))
@@ -149,12 +149,12 @@ class Evaluation:
     def _measured(self, prediction: Prediction, labels: Tensor, *, level: float | None = None) -> dict[str, Any]:
         return outcomes.condition(prediction, labels, level=level, both_columns=self.spec.evaluation.both_columns)
 
-    def _correction(self, on_val: Prediction) -> rivals.Correction | None:
+    def _correction(self, on_val: Prediction) -> baselines.Correction | None:
         """How predictions are corrected for the place of use, if they are."""
         how = self.spec.recipe.correction or ("known" if self.spec.recipe.label_shift else "")
         if not how:
             return None
-        return rivals.Correction(
+        return baselines.Correction(
             how,
             train=self.task.train,
             known=build.told_of(self.spec.data, self.task.train.num_classes).fractions,
@@ -163,14 +163,14 @@ class Evaluation:
             val_labels=self.task.val.labels,
         )
 
-    def _for_use(self, prediction: Prediction, temperature: float | None = None) -> rivals.Corrected:
+    def _for_use(self, prediction: Prediction, temperature: float | None = None) -> baselines.Corrected:
         """Predictions for the place of use, at a temperature if one is given."""
 
         def scaled(each: Prediction) -> Prediction:
             return each if temperature is None else at_temperature(each, temperature)
 
         if self.correction is None:
-            return rivals.Corrected(scaled(prediction), ())
+            return baselines.Corrected(scaled(prediction), ())
         return self.correction(prediction, scaled)
 
     def _at_use(self, use: LabelledData) -> tuple[Prediction, dict[str, Any]]:

@@ -5,12 +5,13 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
-from importlib import resources
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 from selbo import checks
-from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe
-from selbo.experiments.study import TRACKS, Grid, Method, Study, Track, Variant
+from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe
+from selbo_lab.studies.study import TRACKS, Grid, Method, Study, Track, Variant
 
 SpecT = TypeVar("SpecT")
 
@@ -33,9 +34,15 @@ def _toml(name: str) -> dict[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
-    text = resources.files("selbo.experiments").joinpath(f"specs/{name}.toml").read_text("utf-8")
-    content: dict[str, Any] = tomllib.loads(text)
+    content: dict[str, Any] = tomllib.loads((_folder() / f"{name}.toml").read_text("utf-8"))
     return content
+
+
+@cache
+def _folder() -> Path:
+    """Where the studies are: beside this file in an installed package, in `lab/studies` in a source tree."""
+    here = Path(__file__).parent
+    return here if (here / "studies.toml").exists() else here.parents[2] / "studies"
 
 
 def paper_values(study: str, variant: str) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from selbo.data.corruptions import cifar as cifar_corruptions
 from selbo.data.corruptions import mnist as mnist_corruptions
 from selbo.data.dataset import LabelledData
 from selbo.data.sst import with_noise
-from selbo.experiments.kept import kept
-from selbo.experiments.run_spec import DataSpec
 from selbo.seeding import generator_for
+from selbo_lab.run.corrupted_cache import kept
+from selbo_lab.studies.run_spec import DataSpec
 
 NOISE_SEED: Final = 0
 CORRUPTION_SEED: Final = 0

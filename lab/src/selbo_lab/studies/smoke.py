@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from selbo.experiments.run_spec import DataSpec, EvaluationSpec
-from selbo.experiments.study import Method, Study, Track
+from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec
+from selbo_lab.studies.study import Method, Study, Track
 
 T = TypeVar("T")
 

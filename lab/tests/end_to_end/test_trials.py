@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from selbo.experiments import catalogue, runner
+from selbo_lab.schedule import runner
+from selbo_lab.studies import reader
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", reader.names())
 def test_every_study_runs_in_a_trial(name: str, tmp_path: Path) -> None:
     study = runner.study_of(name, trial=True)
     seeds = study.seeds if name == "sst" else 1  # one study shows that there may be several

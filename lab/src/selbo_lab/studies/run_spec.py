@@ -75,7 +75,7 @@ class DataSpec:
     """The data of a run.
 
     With ``labels`` there are two places: labels come from one, and the network is used in another, of which there are
-    inputs without labels (`selbo.experiments.places`).
+    inputs without labels (`selbo_lab.run.domains`).
 
     Attributes:
         name: Of a set in `selbo.data.catalogue`.
@@ -169,8 +169,8 @@ class Recipe:
         annealing_steps: Over which the divergence of evidential learning grows.
         annealing_every: Steps between two rises of its weight, such as those of an epoch; if 0, it rises at every step.
         activation: Of evidential learning.
-        partition: Where the summary looks; see `selbo.experiments.build.partition_of`.
-        belief: What it says; see `selbo.experiments.build.belief_of`.
+        partition: Where the summary looks; see `selbo_lab.run.build.partition_of`.
+        belief: What it says; see `selbo_lab.run.build.belief_of`.
         concentration: Trust in it, in pseudo-observations.
         per_example: Whether ``concentration`` is a multiple of the number of training examples.
         form: ``dirichlet`` or ``multinomial``.

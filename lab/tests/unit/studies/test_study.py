@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from selbo.experiments import build, catalogue, plan, runner, tasks
-from selbo.experiments.run_spec import ADDED_LATER, DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
-from selbo.experiments.smoke import smoke
-from selbo.experiments.study import TRACKS, Study
 from selbo.training.loop import VALIDATIONS
+from selbo_lab.run import build, tasks
+from selbo_lab.schedule import runner
+from selbo_lab.studies import plan, reader
+from selbo_lab.studies.run_spec import ADDED_LATER, DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
+from selbo_lab.studies.smoke import smoke
+from selbo_lab.studies.study import TRACKS, Study
 
 tomllib = pytest.importorskip("tomllib")
 
@@ -69,7 +70,7 @@ METHODS_TO_RUN = [{"name": "elbo", "title": "ELBO", "objective": "elbo"}]
 
 @pytest.fixture
 def small() -> Study:
-    return catalogue.from_toml(SMALL)
+    return reader.from_toml(SMALL)
 
 
 # --- reading ---
@@ -112,7 +113,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 )
 def test_what_is_not_known_is_an_error(path: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        catalogue.from_toml(changed(path, value))
+        reader.from_toml(changed(path, value))
 
 
 def test_whole_numbers_are_floats_where_floats_are_meant(small: Study) -> None:
@@ -122,17 +123,17 @@ def test_whole_numbers_are_floats_where_floats_are_meant(small: Study) -> None:
 
 
 def test_all_studies_can_be_read_and_named() -> None:
-    files = {path.name for path in resources.files("selbo.experiments").joinpath("specs").iterdir()}
-    assert files == {f"{name}.toml" for name in (*catalogue.names(), "studies", "paper")}
-    for name in catalogue.names():
-        assert catalogue.load(name).name == name
+    files = {path.name for path in reader._folder().glob("*.toml")}
+    assert files == {f"{name}.toml" for name in (*reader.names(), "studies", "paper")}
+    for name in reader.names():
+        assert reader.load(name).name == name
     with pytest.raises(ValueError, match="`study` must be one of"):
-        catalogue.load("cifar100")
+        reader.load("cifar100")
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", reader.names())
 def test_every_study_is_sound(name: str) -> None:
-    study = catalogue.load(name)
+    study = reader.load(name)
     for track in study.tracks:
         assert track.name in TRACKS
         for method in track.methods:
@@ -143,9 +144,9 @@ def test_every_study_is_sound(name: str) -> None:
                     build.objective_of(recipe, num_data=100, num_classes=classes, data=variant.data, earlier=earlier)
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", reader.names())
 def test_methods_of_our_track_have_the_same_budget(name: str) -> None:
-    study = catalogue.load(name)
+    study = reader.load(name)
     budgets = {
         len(method.candidates())
         for track in study.tracks
@@ -156,16 +157,16 @@ def test_methods_of_our_track_have_the_same_budget(name: str) -> None:
     assert len(budgets) <= 1
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", reader.names())
 def test_the_published_track_chooses_nothing(name: str) -> None:
-    for track in catalogue.load(name).tracks:
+    for track in reader.load(name).tracks:
         if track.name == "published":
             assert all(len(method.candidates()) == 1 for method in track.methods)
 
 
 def test_a_learning_rate_that_waits_is_looked_at_every_epoch() -> None:
     """As in the paper's code, whose patience is one of epochs, whatever the length of the run."""
-    study, epoch = catalogue.load("sgd"), 45_000 // 256
+    study, epoch = reader.load("sgd"), 45_000 // 256
     for variant, track in study.comparisons(["published"]):
         for method in track.methods:
             (recipe,) = variant.adapted(track, method).candidates()
@@ -176,13 +177,13 @@ def test_a_learning_rate_that_waits_is_looked_at_every_epoch() -> None:
 def test_a_variant_may_be_part_of_some_tracks_only(small: Study) -> None:
     content = copy.deepcopy(SMALL)
     content["variants"][1]["tracks"] = ["published"]
-    found = catalogue.from_toml(content)
+    found = reader.from_toml(content)
     assert [(variant.name, track.name) for variant, track in found.comparisons(TRACKS)] == [("a", "selbo")]
     assert {job.variant for job in plan.tuning_jobs(found, TRACKS)} == {"a"}
     assert {job.variant for job in plan.tuning_jobs(small, TRACKS)} == {"a", "b"}
     content["variants"][1]["tracks"] = ["ours"]
     with pytest.raises(ValueError, match="tracks"):
-        catalogue.from_toml(content)
+        reader.from_toml(content)
 
 
 # --- identity ---
@@ -248,7 +249,7 @@ def test_what_came_later_enters_the_identity_where_it_is_used(part: str, changes
 
 
 def test_the_published_track_of_threes_and_fives_is_the_authors_set_up() -> None:
-    study = catalogue.load("mnist35")
+    study = reader.load("mnist35")
     ours = {variant.name: variant for variant, _ in study.comparisons(["selbo"])}
     for variant, track in study.comparisons(["published"]):
         net = variant.name.partition("-")[0]
@@ -332,9 +333,9 @@ def test_tracks_of_another_study_less_some_methods() -> None:
     content = {key: value for key, value in SMALL.items() if key != "tracks"} | {"tracks_of": "deployment"}
     content = copy.deepcopy(content)
     content["variants"][1].pop("changes")
-    every = catalogue.from_toml(content).tracks[0]
-    assert every == catalogue.load("deployment").tracks[0]
-    fewer = catalogue.from_toml({**content, "leave_out": ["plain-bbse", "entropy"]}).tracks[0]
+    every = reader.from_toml(content).tracks[0]
+    assert every == reader.load("deployment").tracks[0]
+    fewer = reader.from_toml({**content, "leave_out": ["plain-bbse", "entropy"]}).tracks[0]
     left = [method.name for method in every.methods if method.name not in {"plain-bbse", "entropy"}]
     assert [method.name for method in fewer.methods] == left
     for name, message in (
@@ -343,28 +344,28 @@ def test_tracks_of_another_study_less_some_methods() -> None:
         ("fractions", "must not name 'fractions'"),
     ):
         with pytest.raises(ValueError, match=message):
-            catalogue.from_toml({**content, "leave_out": [name]})
-    other = catalogue.from_toml({**content, "evaluation": {"draws": 7, "items": True}}).tracks[0]
+            reader.from_toml({**content, "leave_out": [name]})
+    other = reader.from_toml({**content, "evaluation": {"draws": 7, "items": True}}).tracks[0]
     assert (other.evaluation.draws, other.evaluation.items) == (7, True)
     assert other.methods == every.methods
     with pytest.raises(ValueError, match="unknown key 'draw'"):
-        catalogue.from_toml({**content, "evaluation": {"draw": 7}})
+        reader.from_toml({**content, "evaluation": {"draw": 7}})
 
 
 def test_a_trial_has_one_case_of_each_kind() -> None:
-    trial = smoke(catalogue.load("deployment"))
+    trial = smoke(reader.load("deployment"))
     assert [variant.name for variant in trial.variants] == ["shift-90-50-300", "noise-1000"]
-    small_sets = smoke(catalogue.load("deployment-small"))
+    small_sets = smoke(reader.load("deployment-small"))
     assert {variant.data.name for variant in small_sets.variants} == {"digits", "breast-cancer"}
     assert all(variant.data.labels <= 16 for variant in (*trial.variants, *small_sets.variants))
 
 
-PLACES = [name for name in catalogue.names() if name.startswith("deployment")]
+PLACES = [name for name in reader.names() if name.startswith("deployment")]
 
 
 @pytest.mark.parametrize("name", PLACES)
 def test_a_trial_leaves_out_no_kind_of_method(name: str) -> None:
-    whole, trial = (study.tracks[0].methods for study in (catalogue.load(name), smoke(catalogue.load(name))))
+    whole, trial = (study.tracks[0].methods for study in (reader.load(name), smoke(reader.load(name))))
     for setting in ("objective", "correction", "bayesian", "partition", "summary_inputs"):
         assert {getattr(each.recipe, setting) for each in trial} == {getattr(each.recipe, setting) for each in whole}
     for setting in ("rounds", "pretraining", "summary_warmup", "unlabelled_inputs"):
@@ -372,7 +373,7 @@ def test_a_trial_leaves_out_no_kind_of_method(name: str) -> None:
         assert {(o, u) for o, u in used if u} == {
             (each.recipe.objective, True) for each in whole if getattr(each.recipe, setting)
         }
-    focus = smoke(catalogue.load(name)).tracks[0].focus
+    focus = smoke(reader.load(name)).tracks[0].focus
     assert not focus or focus in {each.name for each in trial}
     with_summary = {(each.recipe.objective, bool(each.recipe.partition)) for each in whole}
     assert {(each.recipe.objective, bool(each.recipe.partition)) for each in trial} == with_summary
@@ -390,9 +391,9 @@ def test_a_trial_of_one_place_keeps_all_methods(small: Study) -> None:
 
 def test_seeds_that_are_reported_begin_where_the_study_says(small: Study) -> None:
     assert list(small.seed_range(3)) == [0, 1, 2]
-    assert list(catalogue.from_toml({**SMALL, "first_seed": 4}).seed_range(2)) == [4, 5]
+    assert list(reader.from_toml({**SMALL, "first_seed": 4}).seed_range(2)) == [4, 5]
     with pytest.raises(ValueError, match="first_seed` must be a whole number"):
-        catalogue.from_toml({**SMALL, "first_seed": -1})
+        reader.from_toml({**SMALL, "first_seed": -1})
 
 
 FIRST_SEEDS = {
@@ -410,9 +411,9 @@ FIRST_SEEDS = {
 """Where seeds do not begin at 0, because test scores of earlier ones had been seen."""
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", reader.names())
 def test_seeds_that_were_looked_at_are_not_reported(name: str) -> None:
-    study = catalogue.load(name)
+    study = reader.load(name)
     assert study.first_seed == FIRST_SEEDS.get(name, 0)
     assert plan.TUNING_SEED not in study.seed_range(study.seeds)
     assert smoke(study).first_seed == study.first_seed
@@ -421,7 +422,7 @@ def test_seeds_that_were_looked_at_are_not_reported(name: str) -> None:
 def test_runs_and_results_have_the_seeds_of_the_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = {**copy.deepcopy(SMALL), "first_seed": 4}
     content["variants"], content["tracks"]["selbo"]["methods"] = content["variants"][:1], METHODS_TO_RUN
-    study = smoke(catalogue.from_toml(content))
+    study = smoke(reader.from_toml(content))
     monkeypatch.setattr(runner, "study_of", lambda name, trial: study)
     results = runner.reproduce(study, tmp_path, seeds=2, executor="here")
     assert results["seeds"] == [4, 5]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from selbo.experiments import build
-from selbo.experiments.run_spec import DataSpec, ModelSpec, Recipe
 from selbo.nn.gaussian import gaussians
 from selbo.objectives import (
     ELBO,
@@ -21,6 +19,8 @@ from selbo.objectives import (
 from selbo.summary.beliefs import Beta, Masses, Uniform
 from selbo.summary.elicitation import expect
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
+from selbo_lab.run import build
+from selbo_lab.studies.run_spec import DataSpec, ModelSpec, Recipe
 
 MLP = ModelSpec("mlp", hidden=(5,))
 

@@ -17,15 +17,17 @@ import torch
 from selbo.data import MissingData, mnist, sst
 from selbo.data.dataset import LabelledData
 from selbo.evaluation.predict import Prediction, mixture, predict
-from selbo.experiments import execute, executors, kept, plan, provenance, runner, tasks, tested
-from selbo.experiments.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
-from selbo.experiments.store import Store
 from selbo.models import MLP
 from selbo.nn import to_bayesian
 from selbo.report import outcomes
 from selbo.summary.beliefs import Empirical
 from selbo.summary.partitions import ScoreBins
 from selbo.training import checkpoint, fit, processes
+from selbo_lab.run import corrupted_cache, evaluate, execute, provenance, tasks
+from selbo_lab.run.result_store import Store
+from selbo_lab.schedule import executors, runner
+from selbo_lab.studies import plan
+from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from small_sets import SmallSet
 
 DATA = DataSpec("sst", generated=True)
@@ -102,14 +104,14 @@ def test_temperature_is_that_of_the_validation_data(result: dict[str, Any]) -> N
 
 def test_foreign_inputs_have_as_many_draws_as_clean_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, set[int]] = {}
-    real = tested.Evaluation.predict_inputs
+    real = evaluate.Evaluation.predict_inputs
 
-    def spy(self: tested.Evaluation, inputs: torch.Tensor, draws: int) -> Prediction:
+    def spy(self: evaluate.Evaluation, inputs: torch.Tensor, draws: int) -> Prediction:
         shown = "noise" if len(inputs) == 2 * tasks.SMOKE_TEST else "others"
         seen.setdefault(shown, set()).add(draws)
         return real(self, inputs, draws)
 
-    monkeypatch.setattr(tested.Evaluation, "predict_inputs", spy)
+    monkeypatch.setattr(evaluate.Evaluation, "predict_inputs", spy)
     found = execute.carry_out(replace(SPEC, evaluation=replace(EVALUATION, draws=5, corrupted_draws=2)))
     assert seen == {"noise": {2}, "others": {5}}
     assert found["ood"]["fashion"]["draws"] == {"in": 5, "out": 5}
@@ -489,12 +491,12 @@ def test_a_generated_set_is_made_once(tmp_path: Path, monkeypatch: pytest.Monkey
         calls.append(1)
         return torch.arange(12, dtype=torch.uint8).reshape(3, 4)
 
-    first, again = kept.kept("a set", make), kept.kept("a set", make)
+    first, again = corrupted_cache.kept("a set", make), corrupted_cache.kept("a set", make)
     assert torch.equal(first, again)
     assert torch.equal(first, torch.arange(12, dtype=torch.uint8).reshape(3, 4))
     assert len(calls) == 1
-    monkeypatch.setattr(kept, "version", lambda: "another")
-    kept.kept("a set", make)
+    monkeypatch.setattr(corrupted_cache, "version", lambda: "another")
+    corrupted_cache.kept("a set", make)
     assert len(calls) == 2
 
 
@@ -505,8 +507,8 @@ def test_a_set_that_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: p
         raise RuntimeError("no luck")
 
     with pytest.raises(RuntimeError, match="no luck"):
-        kept.kept("a set", fails)
-    assert not list((tmp_path / kept.FOLDER).glob("[!.]*"))
+        corrupted_cache.kept("a set", fails)
+    assert not list((tmp_path / corrupted_cache.FOLDER).glob("[!.]*"))
 
 
 # --- sets that are made before a study ---
@@ -518,28 +520,28 @@ def test_missing_sets_are_made_in_processes_as_they_would_be_here(
     sets = [SmallSet(name) for name in ("a", "b", "c")]
     for folder in ("here", "there"):
         monkeypatch.setenv("SELBO_DATA", str(tmp_path / folder))
-        kept.kept("a", lambda: torch.zeros(2, dtype=torch.uint8))  # is there, and is left alone
+        corrupted_cache.kept("a", lambda: torch.zeros(2, dtype=torch.uint8))  # is there, and is left alone
         if folder == "here":
             with executors.threads(1):
                 for each in sets:
-                    kept.kept(each.name, each.make)
+                    corrupted_cache.kept(each.name, each.make)
     told: list[tuple[int, int]] = []
-    kept.make_missing([*sets, sets[1]], processes=2, told=lambda *counts: told.append(counts))
+    corrupted_cache.make_missing([*sets, sets[1]], processes=2, told=lambda *counts: told.append(counts))
     assert told == [(0, 2), (1, 2), (2, 2)]
     here, there = (
-        {path.name: path.read_bytes() for path in (tmp_path / folder / kept.FOLDER).glob("[!.]*")}
+        {path.name: path.read_bytes() for path in (tmp_path / folder / corrupted_cache.FOLDER).glob("[!.]*")}
         for folder in ("here", "there")
     )
     assert here == there
     assert len(here) == 3
-    kept.make_missing(sets, processes=2, told=lambda *counts: told.append(counts))
+    corrupted_cache.make_missing(sets, processes=2, told=lambda *counts: told.append(counts))
     assert len(told) == 3  # nothing was left to do
 
 
 def test_a_set_that_fails_in_a_process_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SELBO_DATA", str(tmp_path))
     with pytest.raises(RuntimeError, match="no luck"):
-        kept.make_missing([SmallSet("a", fails=True)], processes=1, told=lambda *_: None)
+        corrupted_cache.make_missing([SmallSet("a", fails=True)], processes=1, told=lambda *_: None)
 
 
 def test_which_sets_a_study_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -692,8 +694,8 @@ def test_long_runs_start_first(tmp_path: Path) -> None:
     [
         ("vgg11", "cuda", "compiled", tasks.SMOKE_TEST),  # no more than there are
         ("vgg11", "cuda:1", "compiled", tasks.SMOKE_TEST),
-        ("vgg11", "cpu", "eager", tested.IMAGES_AT_A_TIME),
-        ("lenet", "cuda", "eager", tested.IMAGES_AT_A_TIME),
+        ("vgg11", "cpu", "eager", evaluate.IMAGES_AT_A_TIME),
+        ("lenet", "cuda", "eager", evaluate.IMAGES_AT_A_TIME),
     ],
 )
 def test_large_networks_on_a_gpu_predict_by_compiled_code(
@@ -705,13 +707,13 @@ def test_large_networks_on_a_gpu_predict_by_compiled_code(
         seen.update(settings, draws=draws)
         return Prediction(*(torch.zeros(len(inputs), 10) for _ in range(5)))
 
-    monkeypatch.setattr(tested, "predict", instead)
-    monkeypatch.setattr(tested, "generator_for", lambda *_, **__: None)
+    monkeypatch.setattr(evaluate, "predict", instead)
+    monkeypatch.setattr(evaluate, "generator_for", lambda *_, **__: None)
     recipe = replace(RECIPE, precision="bf16")
     spec = RunSpec(DataSpec("cifar10", generated=True), ModelSpec(model), recipe, EvaluationSpec(draws=3), 0)
     task = tasks.task_of(spec.data, spec.evaluation, seed=0)
-    member = tested.Member(torch.nn.Identity(), None)  # type: ignore[arg-type]
-    tested.Evaluation(spec, task, [member], device).predict_inputs(torch.zeros(4, 3, 32, 32), 3)
+    member = evaluate.Member(torch.nn.Identity(), None)  # type: ignore[arg-type]
+    evaluate.Evaluation(spec, task, [member], device).predict_inputs(torch.zeros(4, 3, 32, 32), 3)
     assert (seen["engine"], seen["batch_size"]) == (engine, at_a_time)
     assert (seen["precision"], seen["draws"]) == ("bf16", 3)
 

@@ -9,15 +9,15 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from selbo import checks
-from selbo.experiments import catalogue, plan, smoke
-from selbo.experiments.build import KNOWN_FRACTIONS
-from selbo.experiments.executors import BY_NAME, Done, Work
-from selbo.experiments.kept import make_missing
-from selbo.experiments.run_spec import RunSpec
-from selbo.experiments.store import Store
-from selbo.experiments.study import Study
-from selbo.experiments.tasks import generated_sets, require
 from selbo.files import replacing
+from selbo_lab.run.build import KNOWN_FRACTIONS
+from selbo_lab.run.corrupted_cache import make_missing
+from selbo_lab.run.result_store import Store
+from selbo_lab.run.tasks import generated_sets, require
+from selbo_lab.schedule.executors import BY_NAME, Done, Work
+from selbo_lab.studies import plan, reader, smoke
+from selbo_lab.studies.run_spec import RunSpec
+from selbo_lab.studies.study import Study
 
 MANIFEST: Final = "study.json"
 FORMAT: Final = "selbo-study-1"
@@ -44,7 +44,7 @@ class Failed(RuntimeError):  # noqa: N818  (reads as a sentence)
 
 def study_of(name: str, *, trial: bool = False) -> Study:
     """A study by name; for a trial, with tiny data."""
-    found = catalogue.load(name)
+    found = reader.load(name)
     return smoke.smoke(found) if trial else found
 
 
@@ -304,7 +304,7 @@ def gather(folder: Path) -> dict[str, Any]:
                 "reference": track.reference,
                 "focus": track.focus,
                 "paper_noise": study.paper_noise,
-                "paper": catalogue.paper_values(study.name, variant.name) if track.name == "published" else {},
+                "paper": reader.paper_values(study.name, variant.name) if track.name == "published" else {},
                 "data": asdict(variant.data),
                 "classes": KNOWN_FRACTIONS.get(variant.data.name, {}),
                 "model": asdict(variant.model),

@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from selbo.experiments.execute import carry_out
-from selbo.experiments.run_spec import RunSpec
-from selbo.experiments.store import Store
 from selbo.training.processes import pool_of
+from selbo_lab.run.execute import carry_out
+from selbo_lab.run.result_store import Store
+from selbo_lab.studies.run_spec import RunSpec
 
 EXECUTORS: Final = ("processes", "here", "ray")
 
