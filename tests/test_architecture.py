@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "selbo"
 # From the bottom up. A module may import lower layers and its own package; never its siblings, never upwards.
 LAYERS = (
     {"checks", "files", "numerics", "seeding", "version"},
-    {"summary", "nn", "models", "metrics", "data"},
+    {"summary", "nn", "models", "metrics"},
     {"objectives"},
     {"training", "evaluation"},
     {"estimator", "report", "adapters"},
@@ -96,7 +96,7 @@ def test_there_is_no_utils_module() -> None:
         ("summary/likelihood.py", "from .. import SummaryELBO", "package root"),
         ("summary/likelihood.py", "import selbo", "package root"),
         ("checks.py", "from .numerics import TINY", "'numerics' .* beside it"),
-        ("data/corruptions/blur.py", "from ...models.mlp import MLP", "'models' .* beside it"),
+        ("models/images/vgg.py", "from ...metrics.scores import brier", "'metrics' .* beside it"),
         ("novelty.py", "", "'novelty' has no layer"),
     ],
 )
@@ -117,7 +117,7 @@ def test_the_checker_reports(tmp_path: Path, module: str, source: str, complaint
             "import torch\nfrom ..checks import f\nfrom . import partitions\nfrom .beliefs import g",
         ),
         ("summary/likelihood.py", "import selbo.numerics\nfrom selbo.summary.partitions import Partition"),
-        ("data/corruptions/blur.py", "from ..store import path\nfrom . import noise\nfrom ...checks import f"),
+        ("models/images/vgg.py", "from ..mlp import MLP\nfrom . import noise\nfrom ...checks import f"),
         ("cli/main.py", "from selbo import tabular, summary, numerics"),
     ],
 )
@@ -249,10 +249,11 @@ def test_every_public_name_is_what_it_is_for_type_checkers() -> None:
 
 def test_modules_can_be_asked_for_and_what_does_not_exist_cannot() -> None:
     code = (
-        "import selbo; print(selbo.data.__name__, selbo.summary.beliefs.Beta is selbo.Beta, hasattr(selbo, 'nothing'))"
+        "import selbo; print(selbo.models.__name__, selbo.summary.beliefs.Beta is selbo.Beta, "
+        "hasattr(selbo, 'nothing'))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["selbo.data", "True", "False"]
+    assert run.stdout.split() == ["selbo.models", "True", "False"]
     with pytest.raises(AttributeError, match=r"^module 'selbo' has no attribute 'nothing'$"):
         _ = selbo.nothing
 

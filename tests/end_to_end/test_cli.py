@@ -25,9 +25,9 @@ import torch
 from sklearn.datasets import load_breast_cancer, load_iris
 
 from selbo.cli.main import main
-from selbo.data.splits import split
 from selbo.elicit.answer import answer
 from selbo.tabular import workflow
+from selbo.tabular.splits import split
 
 ROWS = 120
 LEFT = ["metrics.json", "model.json", "model.safetensors", "preprocessing.json", "report.html", "settings.json"]

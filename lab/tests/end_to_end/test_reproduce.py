@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from selbo.cli.main import main
-from selbo.data import MissingData
+from selbo_lab.data import MissingData
 from selbo_lab.schedule import runner
 from selbo_lab.studies import plan, reader
 from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec
@@ -163,10 +163,10 @@ def test_the_processes_of_a_study_that_is_killed_end_with_it(tmp_path: Path) -> 
 
 
 def test_a_run_that_fails_is_told_and_the_others_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from selbo.report import outcomes
+    from selbo_lab.run import evaluate
 
     study, calls = runner.study_of("scores", trial=True), 0
-    real = outcomes.map_of
+    real = evaluate.map_of
 
     def fails_once(*given: object) -> object:
         nonlocal calls
@@ -175,7 +175,7 @@ def test_a_run_that_fails_is_told_and_the_others_are_kept(tmp_path: Path, monkey
             raise RuntimeError("out of luck")
         return real(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(outcomes, "map_of", fails_once)
+    monkeypatch.setattr(evaluate, "map_of", fails_once)
     with pytest.raises(runner.Failed, match=r"1 of 10 runs failed, the first, \w+, with RuntimeError: out of luck"):
         runner.reproduce(study, tmp_path, executor="here")
     assert len(times(tmp_path)) == 9

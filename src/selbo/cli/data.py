@@ -15,9 +15,9 @@ from selbo.cli.output import console, note
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from selbo.data.catalogue import DataSet
-    from selbo.data.download import Progress
-    from selbo.data.store import Source
+    from selbo_lab.data.catalogue import DataSet
+    from selbo_lab.data.download import Progress
+    from selbo_lab.data.store import Source
 
 NOT_RIGHT = 2
 """Exit code of `verify` if a file is wrong."""
@@ -49,8 +49,8 @@ def list_sets(debug: Debug = False) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from selbo.data import store
-    from selbo.data.catalogue import SETS
+    from selbo_lab.data import store
+    from selbo_lab.data.catalogue import SETS
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for title in ("name", "what", "state", "download"):
@@ -71,8 +71,8 @@ def get(names: Names, debug: Debug = False) -> None:
 
     Example: selbo data get mnist35 fashion
     """
-    from selbo.data import acquire, store
-    from selbo.data.catalogue import sources_of
+    from selbo_lab.data import acquire, store
+    from selbo_lab.data.catalogue import sources_of
 
     wanted = {name: [each for each in sources_of(name) if not left_out(each, name)] for name in names}
     screen = console()
@@ -109,8 +109,8 @@ def import_files(
 
     Example: selbo data import cifar10 cifar-10-binary.tar.gz
     """
-    from selbo.data import store
-    from selbo.data.catalogue import import_set, sources_of
+    from selbo_lab.data import store
+    from selbo_lab.data.catalogue import import_set, sources_of
 
     taken = import_set(name, path, encoder=encoder)
     screen = console()
@@ -136,8 +136,8 @@ def verify(
 
     Example: selbo data verify cifar10
     """
-    from selbo.data import store
-    from selbo.data.catalogue import SOURCES, sources_of
+    from selbo_lab.data import store
+    from selbo_lab.data.catalogue import SOURCES, sources_of
 
     there = {name for name, source in SOURCES.items() if len(store.missing(source)) < len(source.files)}
     asked = {
@@ -176,8 +176,8 @@ def embed(
 
     Example: selbo data embed sst --model sentence-transformers/all-mpnet-base-v2
     """
-    from selbo.data import embeddings, store
-    from selbo.data.catalogue import SOURCES
+    from selbo_lab.data import embeddings, store
+    from selbo_lab.data.catalogue import SOURCES
 
     if name != "sst":
         raise ValueError(f"only sst has sentences to embed, but got {name!r}")
@@ -209,7 +209,7 @@ def card(
 
     Example: selbo data card mnist35 --part test
     """
-    from selbo.data.catalogue import SETS, load, sources_of
+    from selbo_lab.data.catalogue import SETS, load, sources_of
 
     sources_of(name)
     if name not in SETS:
@@ -224,16 +224,16 @@ def card(
 
 def left_out(source: "Source", name: str) -> bool:
     """Whether a source is only published files of what a set can generate, neither asked for by name nor there."""
-    from selbo.data import store
-    from selbo.data.catalogue import SETS
+    from selbo_lab.data import store
+    from selbo_lab.data.catalogue import SETS
 
     return name in SETS and source in SETS[name].optional and source.name != name and not store.present(source)
 
 
 def state(each: "DataSet") -> str:
     """Whether a data set can be loaded, and from what."""
-    from selbo.data import embeddings, store
-    from selbo.data.sentences import SST
+    from selbo_lab.data import embeddings, store
+    from selbo_lab.data.sentences import SST
 
     if not each.sources:
         return "embedded"
@@ -253,15 +253,15 @@ def state(each: "DataSet") -> str:
 
 def to_download(each: "DataSet") -> str:
     """How much has to be downloaded before a data set can be loaded."""
-    from selbo.data import store
+    from selbo_lab.data import store
 
     return ", ".join(size_of(source) or "?" for source in each.sources if not store.present(source)) or "-"
 
 
 def size_of(source: "Source") -> str:
     """Size of what there is to download; empty if it is not known."""
-    from selbo.data import store
-    from selbo.data.digests import readable
+    from selbo_lab.data import store
+    from selbo_lab.data.digests import readable
 
     size = store.download_size(source)
     return readable(size) if size else ""
@@ -269,8 +269,8 @@ def size_of(source: "Source") -> str:
 
 def show(screen: "Console", name: str, sources: "list[Source]") -> None:
     """Where the files of a data set are, and its card if it can be made quickly."""
-    from selbo.data import store
-    from selbo.data.catalogue import SETS, load
+    from selbo_lab.data import store
+    from selbo_lab.data.catalogue import SETS, load
 
     for source in sources:
         screen.print(f"{source.title}: {store.folder(source)}", soft_wrap=True)

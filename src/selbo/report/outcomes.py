@@ -11,7 +11,6 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from selbo.data.dataset import LabelledData
 from selbo.evaluation.evaluate import evaluate, evaluate_ood
 from selbo.evaluation.predict import Prediction
 from selbo.metrics.calibration import reliability
@@ -23,9 +22,6 @@ from selbo.summary.partitions import Partition
 from selbo.version import __version__
 
 ENTROPY_BINS: Final = 24
-
-SCORE_BINS: Final = 50
-"""Of the histogram of scores that is kept."""
 
 
 def metrics_of(prediction: Prediction, labels: Tensor) -> dict[str, Any]:
@@ -127,39 +123,6 @@ def entropies(inside: Prediction, outside: Prediction | None) -> dict[str, Any]:
 def ood_of(inside: Prediction, outside: Prediction) -> dict[str, float]:
     """How well entropy tells the two apart."""
     return evaluate_ood(inside.entropy, outside.entropy)
-
-
-def score_histogram(prediction: Prediction) -> list[int]:
-    """How many scores fall in each of fifty bins: probabilities of class 1 of two, else the largest ones."""
-    probs = prediction.probs
-    scores = probs[:, 1] if probs.shape[-1] == 2 else probs.amax(-1)
-    places = (scores.double() * SCORE_BINS).long().clamp(0, SCORE_BINS - 1)
-    return [int(n) for n in torch.bincount(places, minlength=SCORE_BINS)]
-
-
-def map_of(test: LabelledData, prediction: Prediction) -> dict[str, Any]:
-    """The test set in two dimensions, with the score of each example: what a decision surface is drawn from."""
-    places = _places(test.checksum, test)
-    scores = prediction.probs[:, 1] if prediction.probs.shape[-1] == 2 else prediction.probs.amax(-1)
-    return {
-        "places": [[round(x, 2), round(y, 2)] for x, y in places],
-        "scores": [round(score, 4) for score in scores.tolist()],
-        "labels": test.labels.tolist(),
-    }
-
-
-_PLACES: dict[str, list[list[float]]] = {}
-
-
-def _places(checksum: str, test: LabelledData) -> list[list[float]]:
-    if checksum not in _PLACES:
-        from sklearn.manifold import TSNE
-
-        flat = test.network_inputs().flatten(1).numpy()
-        perplexity = min(30.0, (len(flat) - 1) / 4)
-        found = TSNE(init="pca", perplexity=perplexity, random_state=0, n_jobs=1).fit_transform(flat)
-        _PLACES[checksum] = found.tolist()
-    return _PLACES[checksum]
 
 
 def belief_of(summary: SummaryLikelihood, words: str, class_names: Sequence[str] | None = None) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from selbo.data.splits import split
 from selbo.evaluation import calibrate, check_belief
 from selbo.evaluation.contradiction import shortfall
 from selbo.evaluation.predict import Prediction, at_temperature
@@ -20,6 +19,7 @@ from selbo.summary.likelihood import SummaryLikelihood
 from selbo.tabular import saved_model
 from selbo.tabular.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names
 from selbo.tabular.settings import Settings, above_labels, belief_of, below_guessing
+from selbo.tabular.splits import split
 from selbo.tabular.table import read_table
 from selbo.training import fit
 

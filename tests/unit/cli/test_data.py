@@ -17,10 +17,10 @@ from unit.data.tiny import ARCHIVE, FILES, IDX, served, tiny, tree, write
 from selbo.cli import data as command
 from selbo.cli import main as entry
 from selbo.cli.app import app
-from selbo.data import catalogue, embeddings, store
-from selbo.data.catalogue import DataSet
-from selbo.data.dataset import LabelledData
-from selbo.data.store import RawFile
+from selbo_lab.data import catalogue, embeddings, store
+from selbo_lab.data.catalogue import DataSet
+from selbo_lab.data.dataset import LabelledData
+from selbo_lab.data.store import RawFile
 
 STORED = {f"tiny/{name}": content for name, content in FILES.items()}
 COMMANDS = {

@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-from selbo.data.splits import split
 from selbo.tabular import table as module
 from selbo.tabular.preprocessing import (
     CategoryInput,
@@ -20,6 +19,7 @@ from selbo.tabular.preprocessing import (
     fit_preprocessing,
     label_names,
 )
+from selbo.tabular.splits import split
 from selbo.tabular.table import Table, read_table
 
 ALL = np.arange

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from selbo.data.dataset import LabelledData
 from selbo.evaluation.calibrate import bias_corrected_temperature
 from selbo.evaluation.predict import Prediction
 from selbo.evaluation.shift import correct_prior, estimate_by_confusion, estimate_by_em
 from selbo.metrics.uncertainty import entropy
 from selbo.objectives import LabelShift
+from selbo_lab.data.dataset import LabelledData
 from selbo_lab.studies.run_spec import Recipe
 
 LEAST_PROBABILITY: Final = 1e-3

@@ -9,9 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from selbo import checks
-from selbo.data.cifar import IMBALANCE
-from selbo.data.cifar_files import CLASSES
-from selbo.data.imbalance import class_fractions
 from selbo.models import MLP, VGG11, ConvNet, LeNet
 from selbo.nn import to_bayesian
 from selbo.nn.gaussian import Relative, gaussians
@@ -33,6 +30,9 @@ from selbo.summary.edges import PUBLISHED_SLOPE
 from selbo.summary.elicitation import expect
 from selbo.summary.likelihood import PUBLISHED_HISTOGRAM_FLOOR, PUBLISHED_PSEUDO_COUNT, SummaryLikelihood
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
+from selbo_lab.data.cifar import IMBALANCE
+from selbo_lab.data.cifar_files import CLASSES
+from selbo_lab.data.imbalance import class_fractions
 from selbo_lab.studies.run_spec import DataSpec, ModelSpec, Recipe
 
 EQUAL_EDGES: Final = tuple(i / 10 for i in range(1, 10))

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from selbo.data import catalogue
-from selbo.data.corruptions import cifar as cifar_corruptions
-from selbo.data.corruptions import mnist as mnist_corruptions
-from selbo.data.dataset import LabelledData
-from selbo.data.sst import with_noise
 from selbo.seeding import generator_for
+from selbo_lab.data import catalogue
+from selbo_lab.data.corruptions import cifar as cifar_corruptions
+from selbo_lab.data.corruptions import mnist as mnist_corruptions
+from selbo_lab.data.dataset import LabelledData
+from selbo_lab.data.sst import with_noise
 from selbo_lab.run.corrupted_cache import kept
 from selbo_lab.studies.run_spec import DataSpec
 

@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from selbo.data.dataset import LabelledData
 from selbo.evaluation import calibrate
 from selbo.evaluation.evaluate import evaluate_ood
 from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
@@ -17,7 +16,9 @@ from selbo.report import outcomes
 from selbo.seeding import generator_for
 from selbo.summary.partitions import ConfidenceBins, Partition, ScoreBins
 from selbo.training import Diverged
+from selbo_lab.data.dataset import LabelledData
 from selbo_lab.run import baselines, build
+from selbo_lab.run.scores import map_of, score_histogram
 from selbo_lab.run.tasks import Condition, Task
 from selbo_lab.studies.run_spec import RunSpec
 
@@ -118,10 +119,10 @@ class Evaluation:
             "ood": {name: self._foreign(clean, name, data) for name, data in self.task.foreign.items()},
             "histogram": self._histogram(shown),
             "reliability": outcomes.reliability_of(shown, labels),
-            "score_histogram": outcomes.score_histogram(shown),
+            "score_histogram": score_histogram(shown),
         }
         if evaluation.scores:
-            found["map"] = outcomes.map_of(self.task.test, clean)
+            found["map"] = map_of(self.task.test, clean)
         return found
 
     def _corrupted(self, draws: int) -> Iterator[tuple[Condition, Prediction]]:

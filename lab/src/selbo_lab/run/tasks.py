@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from selbo.data import catalogue, cifar, mnist, sst, store
-from selbo.data.cifar_files import CIFAR10_C
-from selbo.data.corruptions import cifar as cifar_corruptions
-from selbo.data.corruptions import mnist as mnist_corruptions
-from selbo.data.dataset import LabelledData
-from selbo.data.imbalance import imbalanced_indices
 from selbo.seeding import generator_for
+from selbo_lab.data import catalogue, cifar, mnist, sst, store
+from selbo_lab.data.cifar_files import CIFAR10_C
+from selbo_lab.data.corruptions import cifar as cifar_corruptions
+from selbo_lab.data.corruptions import mnist as mnist_corruptions
+from selbo_lab.data.dataset import LabelledData
+from selbo_lab.data.imbalance import imbalanced_indices
 from selbo_lab.run.corrupted_cache import Making, kept
 from selbo_lab.run.domains import corrupted_parts, places_of
 from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec

@@ -78,7 +78,7 @@ class DataSpec:
     inputs without labels (`selbo_lab.run.domains`).
 
     Attributes:
-        name: Of a set in `selbo.data.catalogue`.
+        name: Of a set in `selbo_lab.data.catalogue`.
         train_size: Number of training examples, drawn with the seed of the run; all if 0.
         encoder: Of sentences; the one in the store if empty.
         generated: Tiny data of the same shape, made on the spot, in the place of the real ones.

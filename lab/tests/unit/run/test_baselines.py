@@ -13,12 +13,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from torch.nn.functional import nll_loss
 
-from selbo.data.dataset import LabelledData
 from selbo.evaluation.calibrate import bias_corrected_temperature
 from selbo.evaluation.predict import Prediction, predict
 from selbo.evaluation.shift import correct_prior, estimate_by_confusion, estimate_by_em
 from selbo.objectives import ELBO, SummaryELBO
 from selbo.training import fit
+from selbo_lab.data.dataset import LabelledData
 from selbo_lab.run import baselines, build, evaluate, execute, tasks
 from selbo_lab.schedule import runner
 from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from selbo.data.dataset import LabelledData
+from selbo_lab.data.dataset import LabelledData
 from selbo_lab.run import domains, tasks
 from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec
 

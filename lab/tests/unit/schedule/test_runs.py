@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 import torch
 
-from selbo.data import MissingData, mnist, sst
-from selbo.data.dataset import LabelledData
 from selbo.evaluation.predict import Prediction, mixture, predict
 from selbo.models import MLP
 from selbo.nn import to_bayesian
@@ -23,6 +21,8 @@ from selbo.report import outcomes
 from selbo.summary.beliefs import Empirical
 from selbo.summary.partitions import ScoreBins
 from selbo.training import checkpoint, fit, processes
+from selbo_lab.data import MissingData, mnist, sst
+from selbo_lab.data.dataset import LabelledData
 from selbo_lab.run import corrupted_cache, evaluate, execute, provenance, tasks
 from selbo_lab.run.result_store import Store
 from selbo_lab.schedule import executors, runner
