@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from selbo.report import style
+from selbo.plots import style
 from selbo_lab.data import load
 from selbo_lab.data.corruptions import cifar, mnist
 

@@ -18,7 +18,7 @@ from sklearn.datasets import load_digits
 import selbo
 from selbo.adapters.logger import SummaryLogger
 from selbo.adapters.mlflow import MLflow
-from selbo.report import summary_against_histogram
+from selbo.plots import summary_against_histogram
 
 
 def main() -> None:

@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
 
 import results  # noqa: E402
-from selbo.report import studies  # noqa: E402
-from selbo.report.bootstrap import holm as holm_rejects  # noqa: E402
+from selbo.report import differences  # noqa: E402
+from selbo_lab.report import studies  # noqa: E402
+from selbo_lab.report.bootstrap import holm as holm_rejects  # noqa: E402
 from selbo_lab.run.result_store import Store  # noqa: E402
 from selbo_lab.schedule import runner  # noqa: E402
 from selbo_lab.studies import plan  # noqa: E402
@@ -286,7 +287,7 @@ def test_where_the_ensemble_is_ahead_of_the_summary_elbo(page: str) -> None:
     shown = {}
     for part in ("metrics", "scaled"):
         pairs = zip(methods["summary"]["runs"], methods["ensemble"]["runs"], strict=True)
-        found = studies.difference_of([without_noise(a, part) - without_noise(b, part) for a, b in pairs], seeds=5)
+        found = differences.difference_of([without_noise(a, part) - without_noise(b, part) for a, b in pairs], seeds=5)
         assert found.low is not None
         assert found.low > 0
         shown[part] = [f"{number:.3f}"[1:] for number in (found.mean, found.low, found.high) if number is not None]
@@ -304,7 +305,7 @@ def test_what_the_pages_say_of_single_corruptions_by_interval() -> None:
         columns = [f"{kind} {strength}.nll" for strength in range(1, 6)]
         pairs = zip(methods["summary"]["runs"], methods["elbo"]["runs"], strict=True)
         gaps = [fmean((studies.value(a, c) or 0) - (studies.value(b, c) or 0) for c in columns) for a, b in pairs]
-        found = studies.difference_of(gaps, seeds=5)
+        found = differences.difference_of(gaps, seeds=5)
         counts["level" if not found.clear else "ahead" if (found.mean or 0) < 0 else "behind"] += 1
     assert counts == {"ahead": 9, "level": 10, "behind": 0}
     assert "by its interval it is ahead under 9 and level under 10" in " ".join(PAGES["results"].split())
@@ -375,7 +376,7 @@ def test_a_comparison_that_was_run_twice_is_quoted_twice_and_pooled() -> None:
     gaps["pooled"] = gaps["ablation"] + gaps["alpha"]
     said = " ".join(PAGES["results"].split())
     for each in gaps.values():
-        found = studies.difference_of(each, seeds=len(each))
+        found = differences.difference_of(each, seeds=len(each))
         shown = [f"{number:+.3f}" for number in (found.mean, found.low, found.high) if number is not None]
         mean, low, high = (number.replace("-", "−").replace("0.", ".") for number in shown)
         assert said.count(f"{mean} ({low} to {high})") >= 1

@@ -101,7 +101,7 @@ def test_temperature_changes_confidence_and_nothing_else(folder: Path) -> None:
 
 
 def test_the_conclusion_follows_the_numbers(folder: Path) -> None:
-    """Its cases are in tests/unit/report/test_takeaway.py."""
+    """Its cases are in lab/tests/unit/report/test_study_takeaway.py."""
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     told = results.pop("takeaway")
     assert told == takeaway(results)

@@ -29,7 +29,7 @@ class SummaryCallback(Callback):
     Args:
         every_n_steps: Batches between two points of a curve; ``log_every_n_steps`` of the trainer if not given.
         gather: Sum over processes; see `SummaryWatch`.
-        draw: Makes a figure of what was seen, for instance with `selbo.report.summary_against_histogram`.
+        draw: Makes a figure of what was seen, for instance with `selbo.plots.summary_against_histogram`.
         boards: Where to put histograms besides the loggers of the trainer.
     """
 

@@ -68,7 +68,7 @@ class SummaryLogger:
         inputs: Whose predictions are looked at, for instance those of the validation set; shape (B, ...).
         objective: See `histogram_of`.
         num_samples: Weight draws for the histogram.
-        draw: Makes a figure of what was seen, for instance with `selbo.report.summary_against_histogram`.
+        draw: Makes a figure of what was seen, for instance with `selbo.plots.summary_against_histogram`.
         every: Records between histograms.
         seed: Of the weight draws.
     """

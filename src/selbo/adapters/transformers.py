@@ -133,7 +133,7 @@ class SummaryCallback(TrainerCallback):
     Args:
         trainer: Whose ``compute_loss_func`` is a `SummaryLoss`.
         boards: Where to put the histogram, e.g. `selbo.adapters.mlflow.MLflow`; from the first process only.
-        draw: Makes a figure of what was seen, for instance with `selbo.report.summary_against_histogram`.
+        draw: Makes a figure of what was seen, for instance with `selbo.plots.summary_against_histogram`.
     """
 
     def __init__(self, trainer: Any, *, boards: Iterable[Board] = (), draw: Draw | None = None) -> None:

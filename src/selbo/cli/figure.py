@@ -53,7 +53,7 @@ def figure(
 
     Example: selbo figure 2 --out figures
     """
-    from selbo.report import style
+    from selbo.plots import style
 
     known = [*OF_THE_PAPER, *WITHOUT_RESULTS]
     if name not in known:
@@ -69,7 +69,7 @@ def without_results(name: str) -> "dict[str, Callable[[], Figure]]":
     """Figures that show the method itself."""
     import torch
 
-    from selbo.report import figures
+    from selbo.plots import figures
 
     if name == "2":
         return {"figure-2": figures.belief_on_simplex}
@@ -79,7 +79,7 @@ def without_results(name: str) -> "dict[str, Callable[[], Figure]]":
 
 def from_results(name: str, results: Path) -> "dict[str, Callable[[], Figure]]":
     """One figure for each comparison of a study that has what it needs."""
-    from selbo.report.study_figures import FIGURES, available
+    from selbo_lab.report.study_figures import FIGURES, available
     from selbo_lab.schedule import runner
 
     kind, study = OF_THE_PAPER[name]

@@ -178,7 +178,7 @@ def written_again(folder: Path) -> list[Any]:
 
 def written(results: dict[str, Any], folder: Path) -> list[Any]:
     """Write everything that is made from results; returns what is to be printed: the main tables, where the page is."""
-    from selbo.report import study_figures, study_page, study_tables, table_files
+    from selbo_lab.report import study_figures, study_page, study_tables, table_files
 
     table_files.write_tables(results, folder / "tables")
     study_figures.write_figures(results, folder / "figures")

@@ -8,7 +8,7 @@ from selbo.elicit.state import RefusedError, State, belief_of, labels_of, partit
 from selbo.elicit.texts import copies_of
 from selbo.elicit.uploads import count_scores, read_counts
 from selbo.elicit.words import claims_of
-from selbo.report.labels import belief_label, region_axis
+from selbo.plots.labels import belief_label, region_axis
 from selbo.summary.beliefs import Belief, Dirichlet, Masses
 from selbo.summary.partitions import Partition
 

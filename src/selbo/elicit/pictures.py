@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from selbo.report.draws import dirichlet_draws
-from selbo.report.labels import percent, region_labels, shell_labels
-from selbo.report.simplex import DENSITY_LIMITS, HEIGHT, boundaries, from_plane, log_density, to_plane
+from selbo.plots.draws import dirichlet_draws
+from selbo.plots.labels import percent, region_labels, shell_labels
+from selbo.plots.simplex import DENSITY_LIMITS, HEIGHT, boundaries, from_plane, log_density, to_plane
 from selbo.seeding import generator_for
 from selbo.summary.beliefs import Belief, Beta, Dirichlet, Uniform, dirichlet_masses
 from selbo.summary.dirichlet import max_tails

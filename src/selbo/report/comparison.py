@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from selbo import checks
-from selbo.report.histograms import masses
+from selbo.plots.histograms import masses
 
 Results = Mapping[str, Any]
 

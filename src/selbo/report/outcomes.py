@@ -16,7 +16,7 @@ from selbo.evaluation.predict import Prediction
 from selbo.metrics.calibration import reliability
 from selbo.metrics.classwise import confusion, per_class, wilson_interval
 from selbo.metrics.scores import auroc
-from selbo.report.labels import region_labels
+from selbo.plots.labels import region_labels
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import Partition
 from selbo.version import __version__

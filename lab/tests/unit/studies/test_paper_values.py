@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from selbo.report import studies
+from selbo_lab.report import studies
 from selbo_lab.studies import reader
 
 PUBLISHED = {"sst": 1, "mnist35": 4, "cifar10": 1, "cifar10-im": 1, "sgd": 4}
