@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from selbo.demo.digits import NoisyDigits, noisy_digits
+from selbo.demo.digits import NUM_CLASSES, NoisyDigits, noisy_digits
 from selbo.evaluation import calibrate
 from selbo.evaluation.predict import Prediction, at_temperature, predict
 from selbo.models import MLP
@@ -26,7 +26,6 @@ from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import ConfidenceBins
 from selbo.training import fit
 from selbo.training.processes import pool_of
-from selbo_lab.data.digits import NUM_CLASSES
 
 ACCURACY: Final = 0.85
 """What we say of the task: about six of seven of these noisy digits can be read. (Networks of this kind reach it on the

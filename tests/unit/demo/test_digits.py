@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from selbo.demo.digits import LEVELS, NOISE, PHOTOGRAPH_PATCHES, RARITY, noisy_digits, thin_out
-from selbo_lab.data.digits import NUM_CLASSES
+from selbo.demo.digits import LEVELS, NOISE, NUM_CLASSES, PHOTOGRAPH_PATCHES, RARITY, noisy_digits, thin_out
 
 
 def test_parts_have_the_sizes_asked_for_and_share_the_rarity() -> None:

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from unit.data.servers import Behaviour, serving
 from unit.data.tiny import ARCHIVE, FILES, IDX, served, tiny, tree, write
 
-from selbo.cli import data as command
 from selbo.cli import main as entry
 from selbo.cli.app import app
+from selbo_lab.cli import data as command
 from selbo_lab.data import catalogue, embeddings, store
 from selbo_lab.data.catalogue import DataSet
 from selbo_lab.data.dataset import LabelledData

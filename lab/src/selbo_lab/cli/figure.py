@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from selbo.cli.options import Debug
-from selbo.cli.output import console, writable_folder
+from selbo.cli import Debug, console, writable_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selbo.cli.options import Debug, Device, device_of
-from selbo.cli.output import console, note
+from selbo.cli import Debug, Device, console, device_of, note
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selbo.cli.options import Debug, Device, device_of
-from selbo.cli.output import console, cores, note, progress_bar, waiting, writable_folder
+from selbo.cli import Debug, Device, console, cores, device_of, note, progress_bar, waiting, writable_folder
 
 if TYPE_CHECKING:
     from selbo_lab.schedule.runner import Progress
