@@ -20,17 +20,17 @@ EXTRAS_coverage := [test]
 EXTRAS_check := [dev]
 EXTRAS_docs  := [docs]
 EXTRAS_bench :=
-EXTRAS_adapters := [lightning,mlflow,tensorboard,test,transformers]
+EXTRAS_integrations := [lightning,mlflow,tensorboard,test,transformers]
 LAB_test     := -e ./lab
 LAB_coverage := -e ./lab
 LAB_check    := -e ./lab
 LAB_docs     := -e ./lab
 LAB_bench    := -e ./lab
-LAB_adapters := -e ./lab
+LAB_integrations := -e ./lab
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo data test coverage check docs bench adapters format clean
+.PHONY: help demo data test coverage check docs bench integrations format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,8 +70,8 @@ docs: $(VENV)/.installed-docs  ## build the documentation into site/
 bench: $(VENV)/.installed-bench  ## run every script in benchmarks/
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-adapters: $(VENV)/.installed-adapters  ## test the adapters with Lightning, transformers, MLflow and TensorBoard themselves
-	$(BIN)/python -m pytest tests/unit/adapters tests/end_to_end/test_adapted_processes.py tests/test_examples.py $(PYTEST_ARGS)
+integrations: $(VENV)/.installed-integrations  ## test with Lightning, transformers, MLflow and TensorBoard themselves
+	$(BIN)/python -m pytest tests/unit/integrations tests/end_to_end/test_adapted_processes.py tests/test_examples.py $(PYTEST_ARGS)
 
 format: $(VENV)/.installed-format  ## format the code and apply the safe lint fixes
 	$(BIN)/ruff format .

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 import selbo
-from selbo.seeding import derive, generator_for
+from selbo.random import derive, generator_for
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.sst import sst, with_noise
 

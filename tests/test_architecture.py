@@ -18,11 +18,11 @@ PACKAGE = Path(__file__).parents[1] / "src" / "selbo"
 
 # From the bottom up. A module may import lower layers and its own package; never its siblings, never upwards.
 LAYERS = (
-    {"checks", "files", "numerics", "seeding", "version"},
+    {"_checks", "_files", "_numerics", "random", "version"},
     {"summary", "nn", "models", "metrics"},
     {"objectives"},
-    {"training", "evaluation"},
-    {"estimator", "plots", "adapters"},
+    {"training", "evaluation", "presets"},
+    {"estimator", "plots", "integrations"},
     {"report"},
     {"demo", "elicit", "tabular"},
     {"cli"},
@@ -96,7 +96,7 @@ def test_there_is_no_utils_module() -> None:
         ("summary/likelihood.py", "from ..metrics.scores import brier", "'metrics' .* beside it"),
         ("summary/likelihood.py", "from .. import SummaryELBO", "package root"),
         ("summary/likelihood.py", "import selbo", "package root"),
-        ("checks.py", "from .numerics import TINY", "'numerics' .* beside it"),
+        ("_checks.py", "from ._numerics import TINY", "'_numerics' .* beside it"),
         ("models/images/vgg.py", "from ...metrics.scores import brier", "'metrics' .* beside it"),
         ("novelty.py", "", "'novelty' has no layer"),
     ],
@@ -115,11 +115,11 @@ def test_the_checker_reports(tmp_path: Path, module: str, source: str, complaint
         ("summary/__init__.py", "from .likelihood import SummaryLikelihood"),
         (
             "summary/likelihood.py",
-            "import torch\nfrom ..checks import f\nfrom . import partitions\nfrom .beliefs import g",
+            "import torch\nfrom .._checks import f\nfrom . import partitions\nfrom .beliefs import g",
         ),
-        ("summary/likelihood.py", "import selbo.numerics\nfrom selbo.summary.partitions import Partition"),
-        ("models/images/vgg.py", "from ..mlp import MLP\nfrom . import noise\nfrom ...checks import f"),
-        ("cli/main.py", "from selbo import tabular, summary, numerics"),
+        ("summary/likelihood.py", "import selbo._numerics\nfrom selbo.summary.partitions import Partition"),
+        ("models/images/vgg.py", "from ..mlp import MLP\nfrom . import noise\nfrom ..._checks import f"),
+        ("cli/main.py", "from selbo import tabular, summary, _numerics"),
     ],
 )
 def test_the_checker_accepts(tmp_path: Path, module: str, source: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selbo.seeding import generator_for
+from selbo.random import generator_for
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import selbo
 from selbo.elicit.answer import answer
-from selbo.objectives.methods import summary_for
+from selbo.presets import summary_for
 from selbo.tabular import workflow
 from selbo.tabular.settings import Settings
 

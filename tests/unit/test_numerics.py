@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from selbo.numerics import mean_and_std
+from selbo._numerics import mean_and_std
 
 
 def test_mean_and_std_count_a_row_as_often_as_its_weight_says() -> None:

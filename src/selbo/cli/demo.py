@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from selbo._files import replacing
 from selbo.cli.options import Debug, Device, Out, Seed, device_of
 from selbo.cli.output import console, cores, progress_bar, writable_folder
-from selbo.files import replacing
 
 
 def demo(

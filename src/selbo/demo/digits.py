@@ -6,7 +6,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from selbo import checks
+from selbo import _checks
 
 NUM_CLASSES: Final = 10
 NOISE: Final = 0.3
@@ -61,8 +61,8 @@ def noisy_digits(seed: int, *, num_train: int = 300, num_val: int = 150) -> Nois
     images, labels = images.float() / GREY_LEVELS, labels.long()
     generator = torch.Generator().manual_seed(seed)
     chosen = thin_out(labels, rarity=RARITY, generator=generator)
-    checks.whole("num_train", num_train, at_least=1)
-    checks.whole("num_val", num_val, at_least=1)
+    _checks.whole("num_train", num_train, at_least=1)
+    _checks.whole("num_val", num_val, at_least=1)
     if num_train + num_val >= len(chosen):
         raise ValueError(
             f"`num_train` and `num_val` must leave test images of {len(chosen)}, but got {num_train} and {num_val}"

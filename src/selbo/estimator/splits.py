@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from selbo import checks
-from selbo.seeding import generator_for
+from selbo import _checks
+from selbo.random import generator_for
 
 
 def stratified_split(labels: Tensor, fraction: float, *, seed: int) -> tuple[Tensor, Tensor]:
@@ -23,8 +23,8 @@ def stratified_split(labels: Tensor, fraction: float, *, seed: int) -> tuple[Ten
         >>> len(kept), len(held_out)
         (4, 3)
     """
-    checks.fraction("fraction", fraction, low=0, high=1)
-    generator = generator_for(checks.whole("seed", seed, at_least=0), "stratified split")
+    _checks.fraction("fraction", fraction, low=0, high=1)
+    generator = generator_for(_checks.whole("seed", seed, at_least=0), "stratified split")
     by_class = [(labels == each).nonzero().squeeze(1) for each in labels.unique()]
     if max(len(rows) for rows in by_class) < 2:
         raise ValueError("at least one class must have 2 rows, one to train on and one to hold out, but none has")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import torch
 
-from selbo import checks
+from selbo import _checks
 from selbo.plots.draws import dirichlet_draws
 from selbo.plots.histograms import (
     POINTS_AN_INCH,
@@ -167,10 +167,10 @@ def dirichlet_process_draws(
     measure = Beta(5, 5) if base is None else base
     if not isinstance(measure, Beta):
         raise ValueError(f"`base` must be a selbo.Beta, whose density can be drawn, but got {base!r}")
-    alphas = [checks.positive("concentrations", alpha) for alpha in concentrations]
+    alphas = [_checks.positive("concentrations", alpha) for alpha in concentrations]
     if not alphas:
         raise ValueError("`concentrations` must hold at least one number, but got none")
-    checks.whole("num_draws", num_draws, at_least=1)
+    _checks.whole("num_draws", num_draws, at_least=1)
     base_masses = measure.masses(ScoreBins.equal(num_bins)).numpy()
     draws = [dirichlet_draws(alpha * base_masses, num_draws, generator=generator) for alpha in alphas]
     with style():

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from selbo import checks
+from selbo import _checks
 from selbo.plots.labels import CONFIDENCE_TITLE, SHORT_CONFIDENCE_TITLE, RegionAxis
 from selbo.plots.style import INK, PALE, PALETTE, SMALL_SIZE, TEXT_SIZE, tidy
 
@@ -45,7 +45,7 @@ def masses(name: str, values: Histogram, *, num_regions: int) -> Array:
     if tuple(given.shape) != (num_regions,):
         raise ValueError(f"`{name}` must hold {num_regions} masses, one a region, but got shape {tuple(given.shape)}")
     floating = given if given.is_floating_point() else given.double()
-    checks.on_simplex(name, floating)
+    _checks.on_simplex(name, floating)
     return np.asarray(floating.double().numpy())
 
 

@@ -98,7 +98,7 @@ def method_styles(methods: Iterable[str]) -> dict[str, MethodStyle]:
     unknown method on colours come again, with other markers and a broken line.
 
     Args:
-        methods: Names, as `selbo.objectives.methods` or a study has them, or as they are shown: ``"summary_elbo"``,
+        methods: Names, as `selbo.presets` or a study has them, or as they are shown: ``"summary_elbo"``,
             ``"summary"`` and ``"Summary ELBO"`` are the same.
 
     Example:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from selbo import checks
-from selbo.files import naming
+from selbo import _checks
+from selbo._files import naming
 from selbo.plots.labels import tick_label
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def style() -> Iterator[None]:
 
 def checked_width(width: float) -> float:
     """A width in inches that leaves room for the text."""
-    if not checks.positive("width", width) >= SMALLEST_WIDTH:
+    if not _checks.positive("width", width) >= SMALLEST_WIDTH:
         raise ValueError(
             f"`width` must be at least {SMALLEST_WIDTH:g} inches, or the text has no room, but got {width!r}"
         )
@@ -140,7 +140,7 @@ def save(
         raise ValueError(f"`name` must be the name of a file, without a folder, but got {name!r}")
     if isinstance(formats, str) or not formats:
         raise ValueError(f"`formats` must be a list of formats such as {list(FORMATS)}, but got {formats!r}")
-    wanted = [checks.one_of("formats", each, FORMATS) for each in formats]
+    wanted = [_checks.one_of("formats", each, FORMATS) for each in formats]
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target, prefix=f".{name}-") as unfinished:

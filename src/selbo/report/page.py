@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from selbo.files import replacing
+from selbo._files import replacing
 from selbo.plots.labels import duration, number
 from selbo.plots.methods import METHOD_COLOURS
 from selbo.plots.panels import GUIDE, axis_of

@@ -5,7 +5,7 @@ from html import escape
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from selbo import checks
+from selbo import _checks
 from selbo.plots.labels import number
 from selbo.plots.methods import METHOD_COLOURS, MethodStyle, method_styles
 from selbo.report.comparison import (
@@ -171,7 +171,7 @@ def rich_table(
         show_edge=False,
     )
     widths = [max(map(len, [*each, c.group, short_label(c.metric)])) for c, each in zip(columns, cells, strict=True)]
-    room = checks.whole("width", width, at_least=40) - sum(1 + w for w in widths)  # one space before each
+    room = _checks.whole("width", width, at_least=40) - sum(1 + w for w in widths)  # one space before each
     table.add_column("\nmethod", width=max(8, min(room, max(map(len, [*names, "method"])))), overflow="fold")
     for column, characters in zip(columns, widths, strict=True):
         table.add_column(

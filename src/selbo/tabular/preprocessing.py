@@ -11,8 +11,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from selbo import checks
-from selbo.numerics import mean_and_std
+from selbo import _checks
+from selbo._numerics import mean_and_std
 from selbo.tabular.spelling import first_odd, has_comma, is_missing, why_not_numbers
 from selbo.tabular.table import Column, Numbers, Table, listed, nearest
 
@@ -167,7 +167,7 @@ def _input_from_json(name: str, data: Any) -> NumberInput | CategoryInput:
         return CategoryInput(data["name"], _names(f"{name}.values", data["values"], at_least=1))
     mean: Any = data.get("mean")
     std: Any = data.get("std")
-    return NumberInput(data["name"], checks.finite(f"{name}.mean", mean), checks.positive(f"{name}.std", std))
+    return NumberInput(data["name"], _checks.finite(f"{name}.mean", mean), _checks.positive(f"{name}.std", std))
 
 
 def _names(name: str, data: Any, *, at_least: int) -> tuple[str, ...]:

@@ -20,13 +20,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from selbo import checks
+from selbo import _checks
+from selbo._files import replacing
 from selbo.evaluation.predict import Prediction, predict
-from selbo.files import replacing
 from selbo.models import MLP
 from selbo.nn import storage, to_bayesian
 from selbo.objectives import Evidential, Objective
-from selbo.objectives.methods import METHODS
+from selbo.presets import METHODS
 from selbo.tabular.preprocessing import FORMAT as PREPROCESSING_FORMAT
 from selbo.tabular.preprocessing import Preprocessing
 from selbo.tabular.table import listed
@@ -385,17 +385,17 @@ def check_manifest(manifest: dict[str, Any]) -> None:
     if not isinstance(network["widths"], list) or len(network["widths"]) < 2:
         raise ValueError("`network.widths` must be a list of at least 2 whole numbers")
     for i, width in enumerate(network["widths"]):
-        checks.whole(f"network.widths[{i}]", width, at_least=1)
+        _checks.whole(f"network.widths[{i}]", width, at_least=1)
     if not isinstance(network["bayesian"], bool):
         raise ValueError("`network.bayesian` must be true or false")
     for name in ("prior_std", "init_std"):
-        checks.positive(f"network.{name}", network[name])
-    if checks.whole("network.seed", network["seed"], at_least=0) > LARGEST_SEED:
+        _checks.positive(f"network.{name}", network[name])
+    if _checks.whole("network.seed", network["seed"], at_least=0) > LARGEST_SEED:
         raise ValueError(f"`network.seed` must be at most {LARGEST_SEED}")
-    checks.one_of("method", manifest["method"], METHODS)
-    checks.whole("num_train", manifest["num_train"], at_least=1)
+    _checks.one_of("method", manifest["method"], METHODS)
+    _checks.whole("num_train", manifest["num_train"], at_least=1)
     if manifest["temperature"] is not None:
-        checks.positive("temperature", manifest["temperature"])
+        _checks.positive("temperature", manifest["temperature"])
     if not isinstance(manifest["sha256"], dict) or sorted(manifest["sha256"]) != sorted(SUMMED):
         raise ValueError(f"`sha256` must hold the checksums of {' and '.join(SUMMED)}")
 

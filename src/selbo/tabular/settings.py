@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from selbo import checks
-from selbo.objectives import methods
-from selbo.objectives.methods import METHODS, Method, summaries_for, trust_for
+from selbo import _checks, presets
+from selbo.presets import METHODS, Method, summaries_for, trust_for
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.tabular.table import listed, nearest
 
@@ -60,13 +59,13 @@ class Settings:
         if self.method is None:
             object.__setattr__(self, "method", "summary_elbo" if self.says_something else "elbo")
         assert self.method is not None
-        checks.one_of("--method", self.method, METHODS)
+        _checks.one_of("--method", self.method, METHODS)
         if METHODS[self.method].believes and not self.says_something:
             raise ValueError(
                 f"`--method {self.method}` needs something to believe: give `--accuracy` or `--class-fractions`"
             )
         if self.concentration is not None:
-            checks.positive("--concentration", self.concentration)
+            _checks.positive("--concentration", self.concentration)
             if not self.says_something:
                 raise ValueError(
                     "`--concentration` is trust in a belief, but none is stated: give `--accuracy` or "
@@ -75,12 +74,12 @@ class Settings:
         if not self.hidden:
             raise ValueError("`--hidden` must hold at least one width, but got none")
         for width in self.hidden:
-            checks.whole("--hidden", width, at_least=1)
+            _checks.whole("--hidden", width, at_least=1)
         for name in ("steps", "batch_size", "draws"):
-            checks.whole(f"--{name.replace('_', '-')}", getattr(self, name), at_least=1)
-        checks.positive("--learning-rate", self.learning_rate)
-        checks.positive("--prior-std", self.prior_std)
-        checks.non_negative("--kl-weight", self.kl_weight)
+            _checks.whole(f"--{name.replace('_', '-')}", getattr(self, name), at_least=1)
+        _checks.positive("--learning-rate", self.learning_rate)
+        _checks.positive("--prior-std", self.prior_std)
+        _checks.non_negative("--kl-weight", self.kl_weight)
 
     @property
     def says_something(self) -> bool:
@@ -159,7 +158,7 @@ def below_guessing(settings: Settings, classes: Sequence[str], *, shares: Sequen
         shares: Share of each class in the training rows, which stand in for fractions that are not stated.
     """
     fractions = list(shares) if settings.class_fractions is None else order_fractions(settings.class_fractions, classes)
-    return "" if settings.accuracy is None else methods.below_guessing(settings.accuracy, fractions, classes)
+    return "" if settings.accuracy is None else presets.below_guessing(settings.accuracy, fractions, classes)
 
 
 def read_named_fractions(given: Sequence[str]) -> dict[str, float]:
@@ -191,7 +190,7 @@ def order_fractions(given: str | Mapping[str, float], classes: Sequence[str]) ->
     if isinstance(given, str):
         return parse_fractions(given, classes)
     _check_names("--class-fraction", given, classes)
-    return list(checks.simplex("--class-fraction", [given[name] for name in classes]))
+    return list(_checks.simplex("--class-fraction", [given[name] for name in classes]))
 
 
 def _check_names(option: str, given: Mapping[str, float], classes: Sequence[str]) -> None:
@@ -224,7 +223,7 @@ def parse_fractions(text: str, classes: Sequence[str]) -> list[float]:
             f"`--class-fractions` must hold {len(classes)} numbers, for the classes {listed(classes)} in this order, "
             f"but got {len(values)}"
         )
-    return list(checks.simplex("--class-fractions", values))
+    return list(_checks.simplex("--class-fractions", values))
 
 
 def _number(text: str) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from selbo import checks
+from selbo import _checks
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ def split(labels: Sequence[Any], *, test_fraction: float, val_fraction: float, s
         >>> len(parts.train), len(parts.val), len(parts.test)
         (6, 3, 3)
     """
-    checks.fraction("test_fraction", test_fraction, low=0, high=1)
-    checks.fraction("val_fraction", val_fraction, low=0, high=1)
+    _checks.fraction("test_fraction", test_fraction, low=0, high=1)
+    _checks.fraction("val_fraction", val_fraction, low=0, high=1)
     if test_fraction + val_fraction >= 1:
         raise ValueError(
             f"`test_fraction` and `val_fraction` must leave rows to train on, but got {test_fraction:g} and "
             f"{val_fraction:g}, together {test_fraction + val_fraction:g}"
         )
-    generator = torch.Generator().manual_seed(checks.whole("seed", seed, at_least=0))
+    generator = torch.Generator().manual_seed(_checks.whole("seed", seed, at_least=0))
     names = np.asarray(labels)
     parts: tuple[list[int], list[int], list[int]] = ([], [], [])
     for name in np.unique(names):

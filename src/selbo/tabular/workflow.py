@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from selbo.evaluation import calibrate, check_belief
-from selbo.evaluation.contradiction import shortfall
+from selbo.evaluation.check_belief import shortfall
 from selbo.evaluation.predict import Prediction, at_temperature
-from selbo.objectives.methods import INIT_STD, objective_for
+from selbo.presets import INIT_STD, objective_for
 from selbo.report import outcomes
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.tabular import saved_model

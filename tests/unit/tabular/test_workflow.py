@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 
 import selbo
-from selbo.evaluation.contradiction import LEVEL, check_accuracy, check_likelihood, shortfall
+from selbo.evaluation.check_belief import LEVEL, check_accuracy, check_likelihood, shortfall
 from selbo.evaluation.predict import Prediction, at_temperature
 from selbo.report import outcomes
 from selbo.tabular import workflow

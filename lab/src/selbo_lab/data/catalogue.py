@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from selbo import checks
+from selbo_lab import checks
 from selbo_lab.data import acquire, breast_cancer, cifar, digits, embeddings, fashion, mnist, sst, store, svhn
 from selbo_lab.data.cifar_files import CIFAR10, CIFAR10_C
 from selbo_lab.data.dataset import LabelledData

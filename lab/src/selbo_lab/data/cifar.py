@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from selbo import checks
+from selbo_lab import checks
 from selbo_lab.data import cifar_files, store
 from selbo_lab.data.cifar_files import CIFAR10, CIFAR10_C, CLASSES, LABELS_FILE, LICENCE, LICENCE_C, c_images_name
 from selbo_lab.data.corruptions import cifar as corruptions

@@ -4,8 +4,8 @@ from typing import Final
 
 import torch
 
-from selbo import checks
 from selbo.tabular.splits import split
+from selbo_lab import checks
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.splits import PARTS
 

@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from selbo import checks
-from selbo.files import replacing
+from selbo_lab import checks
 from selbo_lab.data import store
 from selbo_lab.data.arrays import read_npz
 from selbo_lab.data.sentences import SST, check_counts, sst_sentences
+from selbo_lab.files import replacing
 
 FOLDER: Final = "embeddings"
 

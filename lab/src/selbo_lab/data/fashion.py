@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from selbo import checks
+from selbo_lab import checks
 from selbo_lab.data import mnist, store
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.idx import read_images, read_labels

@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from selbo import checks
-from selbo.seeding import generator_for
+from selbo.random import generator_for
+from selbo_lab import checks
 from selbo_lab.data.dataset import LabelledData
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selbo import checks
+from selbo_lab import checks
 from selbo_lab.data import store
 from selbo_lab.data.arrays import open_npy
 from selbo_lab.data.corruptions import mnist as corruptions

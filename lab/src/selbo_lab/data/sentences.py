@@ -10,11 +10,11 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from selbo import checks
-from selbo.files import replacing
+from selbo_lab import checks
 from selbo_lab.data import store
 from selbo_lab.data.splits import PARTS
 from selbo_lab.data.store import Download, RawFile, Source
+from selbo_lab.files import replacing
 
 CLASSES: Final = ("negative", "positive")
 

@@ -5,8 +5,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from selbo import checks
-from selbo.seeding import generator_for
+from selbo.random import generator_for
+from selbo_lab import checks
 
 PARTS: Final = ("train", "val", "test")
 

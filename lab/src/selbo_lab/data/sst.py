@@ -4,8 +4,8 @@ import os
 
 import torch
 
-from selbo import checks
-from selbo.seeding import generator_for
+from selbo.random import generator_for
+from selbo_lab import checks
 from selbo_lab.data import embeddings
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.sentences import CLASSES, LICENCE, check_counts
@@ -54,7 +54,8 @@ def with_noise(data: LabelledData, weight: float, *, seed: int) -> LabelledData:
         raise ValueError(f"`noise` must be a number from 0 to 1, but got {weight!r}")
     if weight == 0:
         return data
-    checks.floating("data", data.inputs)
+    if not data.inputs.is_floating_point():
+        raise ValueError(f"`data` must be a floating-point tensor, but got dtype {data.inputs.dtype}")
     drawn = torch.randn(data.inputs.shape, generator=generator_for(seed, "noise", data.name), dtype=torch.float32)
     mixed = (1 - weight) * data.inputs + weight * drawn.to(data.inputs)
     return data.with_inputs(

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from selbo import checks
+from selbo_lab import checks
 from selbo_lab.data import cifar, store
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.store import Download, RawFile, Source

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from selbo import checks
+from selbo_lab import checks
 
 SAMPLES: Final = 10_000
 AT_A_TIME: Final = 500

@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from selbo.files import replacing
+from selbo_lab.files import replacing
 from selbo_lab.report.overview import overview
 from selbo_lab.report.studies import Plain
 from selbo_lab.report.study_tables import TRACKS, Table, tables_of

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from selbo.evaluation.calibrate import bias_corrected_temperature
+from selbo.evaluation.label_shift import correct_prior, estimate_by_confusion, estimate_by_em
 from selbo.evaluation.predict import Prediction
-from selbo.evaluation.shift import correct_prior, estimate_by_confusion, estimate_by_em
 from selbo.metrics.uncertainty import entropy
 from selbo.objectives import LabelShift
 from selbo_lab.data.dataset import LabelledData

@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from selbo import checks
 from selbo.models import MLP, VGG11, ConvNet, LeNet
 from selbo.nn import to_bayesian
 from selbo.nn.gaussian import Relative, gaussians
@@ -24,12 +23,13 @@ from selbo.objectives import (
     Objective,
     SummaryELBO,
 )
-from selbo.seeding import generator_for
+from selbo.random import generator_for
+from selbo.summary._edges import PUBLISHED_SLOPE
 from selbo.summary.beliefs import Belief, Beta, Empirical, Masses, Uniform
-from selbo.summary.edges import PUBLISHED_SLOPE
 from selbo.summary.elicitation import expect
 from selbo.summary.likelihood import PUBLISHED_HISTOGRAM_FLOOR, PUBLISHED_PSEUDO_COUNT, SummaryLikelihood
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
+from selbo_lab import checks
 from selbo_lab.data.cifar import IMBALANCE
 from selbo_lab.data.cifar_files import CLASSES
 from selbo_lab.data.imbalance import class_fractions

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from selbo.seeding import generator_for
+from selbo.random import generator_for
 from selbo_lab.data import catalogue
 from selbo_lab.data.corruptions import cifar as cifar_corruptions
 from selbo_lab.data.corruptions import mnist as mnist_corruptions

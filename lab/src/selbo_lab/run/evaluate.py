@@ -11,9 +11,9 @@ from selbo.evaluation import calibrate
 from selbo.evaluation.evaluate import evaluate_ood
 from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
 from selbo.objectives import Objective
-from selbo.objectives.base import log_prob_of_labels
+from selbo.objectives.objective import log_prob_of_labels
+from selbo.random import generator_for
 from selbo.report import outcomes
-from selbo.seeding import generator_for
 from selbo.summary.partitions import ConfidenceBins, Partition, ScoreBins
 from selbo.training import Diverged
 from selbo_lab.data.dataset import LabelledData

@@ -10,7 +10,7 @@ from typing import Any, Final
 from torch import Tensor
 
 from selbo.evaluation.predict import at_temperature
-from selbo.seeding import derive
+from selbo.random import derive
 from selbo.training import Diverged, FitResult, fit
 from selbo_lab.run import baselines, build
 from selbo_lab.run.evaluate import LARGE, Evaluation, Member, temperature_of, unlabelled_of

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from selbo.files import replacing
+from selbo_lab.files import replacing
 from selbo_lab.run.provenance import code_version
 from selbo_lab.studies.run_spec import RUN_FORMAT, RunSpec
 

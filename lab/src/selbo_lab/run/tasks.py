@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from selbo.seeding import generator_for
+from selbo.random import generator_for
 from selbo_lab.data import catalogue, cifar, mnist, sst, store
 from selbo_lab.data.cifar_files import CIFAR10_C
 from selbo_lab.data.corruptions import cifar as cifar_corruptions

@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from selbo import checks
-from selbo.files import replacing
+from selbo_lab import checks
+from selbo_lab.files import replacing
 from selbo_lab.run.build import KNOWN_FRACTIONS
 from selbo_lab.run.corrupted_cache import make_missing
 from selbo_lab.run.result_store import Store

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from selbo import checks
+from selbo_lab import checks
 from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe
 from selbo_lab.studies.study import TRACKS, Grid, Method, Study, Track, Variant
 

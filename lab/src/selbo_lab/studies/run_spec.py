@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Final
 
-from selbo import checks
+from selbo_lab import checks
 
 RUN_FORMAT: Final = "selbo-run-1"
 """Enters the hash of a run: a change of it makes all earlier results those of other runs."""
@@ -184,7 +184,8 @@ class Recipe:
         unlabelled_inputs: How many of the unlabelled inputs are looked at; all if 0.
         unlabelled_weight: Of the term on unlabelled inputs, in entropy minimisation and expectation regularisation.
         correction: Of predictions at the place of use, by the ratio of class fractions: ``known`` ones, or estimated
-            by ``em``, ``em-bcts`` (after bias-corrected temperature scaling) or ``bbse``; see `selbo.evaluation.shift`.
+            by ``em``, ``em-bcts`` (after bias-corrected temperature scaling) or ``bbse``; see
+            `selbo.evaluation.label_shift`.
         rounds: Of self-training: the network is trained anew with its own predictions for unlabelled inputs as labels.
         threshold: Confidence from which a prediction becomes a label.
         neighbours: Of label spreading; a Gaussian kernel if 0.

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 
 import study_fakes as fakes
 from selbo.demo import comparison
-from selbo.objectives.methods import METHODS
 from selbo.plots import summary_against_histogram
 from selbo.plots.methods import KNOWN, METHOD_COLOURS, METHOD_MARKERS, method_styles
+from selbo.presets import METHODS
 from selbo.report import curves, tables
 from selbo.summary.partitions import ScoreBins
 from selbo_lab.report import study_curves, study_data, study_figures, study_page

@@ -14,8 +14,8 @@ from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from torch.nn.functional import nll_loss
 
 from selbo.evaluation.calibrate import bias_corrected_temperature
+from selbo.evaluation.label_shift import correct_prior, estimate_by_confusion, estimate_by_em
 from selbo.evaluation.predict import Prediction, predict
-from selbo.evaluation.shift import correct_prior, estimate_by_confusion, estimate_by_em
 from selbo.objectives import ELBO, SummaryELBO
 from selbo.training import fit
 from selbo_lab.data.dataset import LabelledData

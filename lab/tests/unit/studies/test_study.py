@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from selbo.training.loop import VALIDATIONS
+from selbo.training.fit import VALIDATIONS
 from selbo_lab.run import build, tasks
 from selbo_lab.schedule import runner
 from selbo_lab.studies import plan, reader

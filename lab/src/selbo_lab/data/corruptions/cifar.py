@@ -11,8 +11,8 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from selbo import checks
-from selbo.seeding import generator_for
+from selbo.random import generator_for
+from selbo_lab import checks
 from selbo_lab.data.corruptions import cifar_blur, cifar_digital, cifar_noise, cifar_weather, filters
 
 SEVERITIES: Final = (1, 2, 3, 4, 5)

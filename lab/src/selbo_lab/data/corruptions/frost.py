@@ -7,7 +7,7 @@ from typing import Final
 import torch
 from torch import Generator, Tensor
 
-from selbo.seeding import generator_for
+from selbo.random import generator_for
 
 SIZE: Final = 256
 """Side of a texture; the published photographs are about as large when they are used."""

@@ -11,8 +11,8 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from selbo import checks
-from selbo.seeding import generator_for
+from selbo.random import generator_for
+from selbo_lab import checks
 from selbo_lab.data.corruptions.filters import gaussian_blur, motion_blur, plasma_fractal
 from selbo_lab.data.corruptions.mnist_edges import edges
 from selbo_lab.data.corruptions.mnist_lines import dotted_lines, zigzags

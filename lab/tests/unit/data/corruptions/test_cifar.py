@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from unit.data.conftest import RealData
 
-from selbo.seeding import generator_for
+from selbo.random import generator_for
 from selbo_lab.data import load
 from selbo_lab.data.cifar_files import CIFAR10
 from selbo_lab.data.corruptions import cifar, cifar_blur, cifar_digital, cifar_noise, cifar_weather, frost, jpeg

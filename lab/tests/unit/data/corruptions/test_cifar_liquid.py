@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from selbo.seeding import generator_for
+from selbo.random import generator_for
 from selbo_lab.data.corruptions import liquid
 
 

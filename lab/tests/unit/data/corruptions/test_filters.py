@@ -8,7 +8,7 @@ import torch
 from scipy import ndimage
 from torch import Generator, Tensor
 
-from selbo.seeding import generator_for
+from selbo.random import generator_for
 from selbo_lab.data.corruptions import filters
 
 
