@@ -13,18 +13,24 @@ export NO_MKDOCS_2_WARNING := 1
 # --strict. So does pip, which warns about each archive on some machines.
 quietly = @said=$$($(1) 2>&1) || { status=$$?; printf '%s\n' "$$said" >&2; exit $$status; }
 
-# What each target installs besides the library, as extras of pyproject.toml.
+# What each target installs besides the library, as extras of pyproject.toml; and which ones need the laboratory too.
 EXTRAS_demo  := [cli]
 EXTRAS_test  := [test]
 EXTRAS_coverage := [test]
 EXTRAS_check := [dev]
 EXTRAS_docs  := [docs]
-EXTRAS_bench := [sklearn]
-EXTRAS_adapters := [lightning,mlflow,tensorboard,test,transformers]
+EXTRAS_bench :=
+EXTRAS_integrations := [lightning,mlflow,tensorboard,test,transformers]
+LAB_test     := -e ./lab
+LAB_coverage := -e ./lab
+LAB_check    := -e ./lab
+LAB_docs     := -e ./lab
+LAB_bench    := -e ./lab
+LAB_integrations := -e ./lab
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo data test coverage check docs bench adapters format clean
+.PHONY: help demo data test coverage check docs bench integrations format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,8 +50,8 @@ test: $(VENV)/.installed-test  ## run all tests, then the stochastic ones again 
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report= tests/unit/summary $(PYTEST_ARGS)
 	$(BIN)/coverage report --include='src/selbo/summary/*' --fail-under=95
 	@seed=$$($(BIN)/python -c 'import random; print(random.randint(1, 99))'); \
-	echo "Again with a random seed. To repeat this run: SELBO_TEST_SEEDS=$$seed $(BIN)/python -m pytest tests -m stochastic"; \
-	SELBO_TEST_SEEDS=$$seed $(BIN)/python -m pytest $(PARALLEL) tests -m stochastic -q $(PYTEST_ARGS)
+	echo "Again with a random seed. To repeat this run: SELBO_TEST_SEEDS=$$seed $(BIN)/python -m pytest tests lab/tests -m stochastic"; \
+	SELBO_TEST_SEEDS=$$seed $(BIN)/python -m pytest $(PARALLEL) tests lab/tests -m stochastic -q $(PYTEST_ARGS)
 
 coverage: $(VENV)/.installed-coverage  ## run all tests and say which lines of the library they miss
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term $(PYTEST_ARGS)
@@ -64,8 +70,8 @@ docs: $(VENV)/.installed-docs  ## build the documentation into site/
 bench: $(VENV)/.installed-bench  ## run every script in benchmarks/
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-adapters: $(VENV)/.installed-adapters  ## test the adapters with Lightning, transformers, MLflow and TensorBoard themselves
-	$(BIN)/python -m pytest tests/unit/adapters tests/end_to_end/test_adapted_processes.py tests/test_examples.py $(PYTEST_ARGS)
+integrations: $(VENV)/.installed-integrations  ## test with Lightning, transformers, MLflow and TensorBoard themselves
+	$(BIN)/python -m pytest tests/unit/integrations tests/end_to_end/test_adapted_processes.py tests/test_examples.py $(PYTEST_ARGS)
 
 format: $(VENV)/.installed-format  ## format the code and apply the safe lint fixes
 	$(BIN)/ruff format .
@@ -73,9 +79,9 @@ format: $(VENV)/.installed-format  ## format the code and apply the safe lint fi
 
 clean:  ## remove everything made here, except .venv
 	rm -rf site demo build dist htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache
-	find src tests docs examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests lab docs examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# --- installation: one stamp per target, older than neither pyproject.toml nor constraints.txt ---
+# --- installation: one stamp per target, newer than both pyproject.toml and constraints.txt ---
 
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -84,7 +90,7 @@ $(VENV)/.created:
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.build-tools: $(VENV)/.created pyproject.toml constraints.txt
+$(VENV)/.build-tools: $(VENV)/.created pyproject.toml lab/pyproject.toml constraints.txt
 	$(call quietly,$(PIP) hatchling editables)
 	@touch $@
 
@@ -94,5 +100,5 @@ $(VENV)/.installed-format: $(VENV)/.created constraints.txt
 
 $(VENV)/.installed-%: $(VENV)/.build-tools
 	@echo "Installing selbo$(EXTRAS_$*) into $(VENV), once; the first time takes a few minutes ..."
-	$(call quietly,$(PIP) --no-build-isolation -e '.$(EXTRAS_$*)')
+	$(call quietly,$(PIP) --no-build-isolation $(LAB_$*) -e '.$(EXTRAS_$*)')
 	@touch $@

@@ -15,8 +15,8 @@ import time
 import torch
 from torch import Tensor
 
-from selbo.data.corruptions import cifar
-from selbo.data.corruptions.filters import plasma_fractal
+from selbo_lab.data.corruptions import cifar
+from selbo_lab.data.corruptions.filters import plasma_fractal
 
 RECORD = 1 + 3 * 32 * 32  # a label, then the channels
 

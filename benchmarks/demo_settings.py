@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import torch
 
-from selbo.data.digits import noisy_digits
+from selbo.demo.comparison import METHODS, STEPS, fitted, predicted
+from selbo.demo.digits import noisy_digits
 from selbo.evaluation import evaluate
-from selbo.experiments.demo import METHODS, STEPS, fitted, predicted
 
 
 def main() -> None:

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 import selbo
-from selbo.data.dataset import LabelledData
-from selbo.data.sst import sst, with_noise
-from selbo.seeding import derive, generator_for
+from selbo.random import derive, generator_for
+from selbo_lab.data.dataset import LabelledData
+from selbo_lab.data.sst import sst, with_noise
 
 RATIOS = (0.1, 1.0, 3.0, 10.0, 30.0)
 SEEDS = (1000, 1001, 1002)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 import selbo
-from selbo.objectives.methods import summary_for
+from selbo.presets import summary_for
 
 FRACTIONS = {"balanced": (0.5, 0.5), "90:10": (0.9, 0.1), "three classes": (1 / 3, 1 / 3, 1 / 3)}
 CENTRES = {2: [[0.0, 0.0], [2.6, 1.0]], 3: [[0.0, 0.0], [2.6, 0.0], [0.0, 2.6]]}

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 import selbo
-from selbo.report import figures, histograms, labels, style
-from selbo.report.methods import method_styles
+from selbo.plots import figures, histograms, labels, style
+from selbo.plots.methods import method_styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

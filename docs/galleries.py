@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from selbo.data import load
-from selbo.data.corruptions import cifar, mnist
-from selbo.report import style
+from selbo.plots import style
+from selbo_lab.data import load
+from selbo_lab.data.corruptions import cifar, mnist
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

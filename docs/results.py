@@ -21,16 +21,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from selbo.experiments import runner
-from selbo.experiments.store import Store, studies_in
-from selbo.report import studies as statistics
-from selbo.report import style
-from selbo.report.cases import cases_figure
-from selbo.report.overview import tables_over_cases, tracks_with_cases
-from selbo.report.study_figures import FIGURES, available
-from selbo.report.study_outcomes import stated_exactly
-from selbo.report.study_tables import TRACKS, Table, signed, tables_of
-from selbo.report.table_files import markdown
+from selbo.plots import style
+from selbo.report.tables import signed
+from selbo_lab.report import studies as statistics
+from selbo_lab.report.cases import cases_figure
+from selbo_lab.report.overview import tables_over_cases, tracks_with_cases
+from selbo_lab.report.study_figures import FIGURES, available
+from selbo_lab.report.study_outcomes import stated_exactly
+from selbo_lab.report.study_tables import TRACKS, Table, tables_of
+from selbo_lab.report.table_files import markdown
+from selbo_lab.run.result_store import Store, studies_in
+from selbo_lab.schedule import runner
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import selbo
-from selbo.report import save, summary_against_histogram
+from selbo.plots import save, summary_against_histogram
 
 
 def noisy_digits(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments, set_seed
 
 import selbo
-from selbo.adapters.transformers import SummaryCallback, SummaryLoss
+from selbo.integrations.transformers import SummaryCallback, SummaryLoss
 
 
 class Tumours(Dataset):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import selbo
-from selbo.adapters.lightning import SummaryCallback
+from selbo.integrations.lightning import SummaryCallback
 
 
 class Tumours(lightning.LightningModule):

@@ -16,9 +16,9 @@ import torch
 from sklearn.datasets import load_digits
 
 import selbo
-from selbo.adapters.logger import SummaryLogger
-from selbo.adapters.mlflow import MLflow
-from selbo.report import summary_against_histogram
+from selbo.integrations.mlflow import MLflow
+from selbo.integrations.summary_logger import SummaryLogger
+from selbo.plots import summary_against_histogram
 
 
 def main() -> None:

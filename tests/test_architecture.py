@@ -18,12 +18,13 @@ PACKAGE = Path(__file__).parents[1] / "src" / "selbo"
 
 # From the bottom up. A module may import lower layers and its own package; never its siblings, never upwards.
 LAYERS = (
-    {"checks", "files", "numerics", "seeding", "version"},
-    {"summary", "nn", "models", "metrics", "data"},
+    {"_checks", "_files", "_numerics", "random", "version"},
+    {"summary", "nn", "models", "metrics"},
     {"objectives"},
-    {"training", "evaluation"},
-    {"estimator", "report", "adapters"},
-    {"experiments", "elicit"},
+    {"training", "evaluation", "presets"},
+    {"estimator", "plots", "integrations"},
+    {"report"},
+    {"demo", "elicit", "tabular"},
     {"cli"},
     {"__main__"},
 )
@@ -95,8 +96,8 @@ def test_there_is_no_utils_module() -> None:
         ("summary/likelihood.py", "from ..metrics.scores import brier", "'metrics' .* beside it"),
         ("summary/likelihood.py", "from .. import SummaryELBO", "package root"),
         ("summary/likelihood.py", "import selbo", "package root"),
-        ("checks.py", "from .numerics import TINY", "'numerics' .* beside it"),
-        ("data/corruptions/blur.py", "from ...models.mlp import MLP", "'models' .* beside it"),
+        ("_checks.py", "from ._numerics import TINY", "'_numerics' .* beside it"),
+        ("models/images/vgg.py", "from ...metrics.scores import brier", "'metrics' .* beside it"),
         ("novelty.py", "", "'novelty' has no layer"),
     ],
 )
@@ -114,11 +115,11 @@ def test_the_checker_reports(tmp_path: Path, module: str, source: str, complaint
         ("summary/__init__.py", "from .likelihood import SummaryLikelihood"),
         (
             "summary/likelihood.py",
-            "import torch\nfrom ..checks import f\nfrom . import partitions\nfrom .beliefs import g",
+            "import torch\nfrom .._checks import f\nfrom . import partitions\nfrom .beliefs import g",
         ),
-        ("summary/likelihood.py", "import selbo.numerics\nfrom selbo.summary.partitions import Partition"),
-        ("data/corruptions/blur.py", "from ..store import path\nfrom . import noise\nfrom ...checks import f"),
-        ("cli/main.py", "from selbo import experiments, summary, numerics"),
+        ("summary/likelihood.py", "import selbo._numerics\nfrom selbo.summary.partitions import Partition"),
+        ("models/images/vgg.py", "from ..mlp import MLP\nfrom . import noise\nfrom ..._checks import f"),
+        ("cli/main.py", "from selbo import tabular, summary, _numerics"),
     ],
 )
 def test_the_checker_accepts(tmp_path: Path, module: str, source: str) -> None:
@@ -249,10 +250,11 @@ def test_every_public_name_is_what_it_is_for_type_checkers() -> None:
 
 def test_modules_can_be_asked_for_and_what_does_not_exist_cannot() -> None:
     code = (
-        "import selbo; print(selbo.data.__name__, selbo.summary.beliefs.Beta is selbo.Beta, hasattr(selbo, 'nothing'))"
+        "import selbo; print(selbo.models.__name__, selbo.summary.beliefs.Beta is selbo.Beta, "
+        "hasattr(selbo, 'nothing'))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.split() == ["selbo.data", "True", "False"]
+    assert run.stdout.split() == ["selbo.models", "True", "False"]
     with pytest.raises(AttributeError, match=r"^module 'selbo' has no attribute 'nothing'$"):
         _ = selbo.nothing
 

@@ -28,7 +28,7 @@ def script(path: Path, body: str) -> None:
 def checkout(tmp_path: Path) -> Path:
     """The Makefile beside an environment in which nothing is installed."""
     shutil.copy(MAKEFILE, tmp_path)
-    for name in ("pyproject.toml", "constraints.txt", ".venv/.created"):
+    for name in ("pyproject.toml", "lab/pyproject.toml", "constraints.txt", ".venv/.created"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     for tool in ("ruff", "mypy"):
@@ -51,6 +51,16 @@ def test_pip_is_quiet_if_it_succeeds(checkout: Path) -> None:
     assert done.stdout.endswith("selbo demo --out demo\n")
     asked = (checkout / "asked").read_text(encoding="utf-8").splitlines()
     assert [each.split()[-1] for each in asked] == ["editables", ".[cli]"]
+    assert "lab" not in asked[-1]  # the demonstration needs the library alone
+
+
+def test_tests_need_the_laboratory_too(checkout: Path) -> None:
+    script(checkout / ".venv/bin/python", 'echo "$*" >> asked')
+    script(checkout / ".venv/bin/coverage", "true")
+    done = make(checkout, "test")
+    assert done.returncode == 0, done.stderr
+    asked = (checkout / "asked").read_text(encoding="utf-8").splitlines()
+    assert asked[1].endswith("-e ./lab -e .[test]")
 
 
 @pytest.mark.parametrize(("failing", "stamps"), [("editables", set()), (".[cli]", {".build-tools"})])

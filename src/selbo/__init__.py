@@ -8,7 +8,8 @@ from selbo.version import __version__ as __version__
 if TYPE_CHECKING:
     from selbo import metrics, models
     from selbo.estimator import SummaryClassifier as SummaryClassifier
-    from selbo.evaluation import calibrate, check_belief
+    from selbo.evaluation import calibrate
+    from selbo.evaluation.check_belief import check_belief
     from selbo.evaluation.evaluate import evaluate, evaluate_ood
     from selbo.evaluation.predict import Prediction, predict
     from selbo.nn import forward_samples, kl_divergence, mean_network, to_bayesian
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from selbo.summary.elicitation import expect
     from selbo.summary.likelihood import SummaryLikelihood, dirichlet_process_log_prob
     from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
-    from selbo.training import fit
+    from selbo.training.fit import fit
 
 __all__ = [
     "ELBO",
@@ -66,7 +67,8 @@ __all__ = [
 
 _HOMES = {
     "selbo.estimator": ("SummaryClassifier",),  # needs scikit-learn, and is not in `__all__`
-    "selbo.evaluation": ("calibrate", "check_belief"),
+    "selbo.evaluation": ("calibrate",),
+    "selbo.evaluation.check_belief": ("check_belief",),
     "selbo.evaluation.evaluate": ("evaluate", "evaluate_ood"),
     "selbo.evaluation.predict": ("Prediction", "predict"),
     "selbo.nn": ("forward_samples", "kl_divergence", "mean_network", "to_bayesian"),
@@ -84,7 +86,7 @@ _HOMES = {
     "selbo.summary.elicitation": ("expect",),
     "selbo.summary.likelihood": ("SummaryLikelihood", "dirichlet_process_log_prob"),
     "selbo.summary.partitions": ("ClassRegions", "ConfidenceBins", "CornerShells", "ScoreBins"),
-    "selbo.training": ("fit",),
+    "selbo.training.fit": ("fit",),
 }
 """Where public names come from, as above. They are imported when they are asked for: torch takes seconds, and
 ``selbo --help`` does not need it."""

@@ -51,7 +51,7 @@ def weights(net: nn.Module) -> dict[str, Tensor]:
 
 def plain(rank: int, folder: Path) -> dict[str, Tensor]:
     """A loop with DistributedDataParallel, with one histogram for both processes, and with one for each."""
-    from selbo.adapters.watch import SummaryWatch
+    from selbo.integrations.monitor import SummaryWatch
 
     dist.init_process_group("gloo")
     found = {}
@@ -75,7 +75,7 @@ def lightning(rank: int, folder: Path) -> dict[str, Tensor]:
     """Lightning's own DDP."""
     import lightning.pytorch as pl
 
-    from selbo.adapters.lightning import SummaryCallback
+    from selbo.integrations.lightning import SummaryCallback
 
     class Kept:
         def scalars(self, values: Any, step: int) -> None: ...
@@ -123,7 +123,7 @@ def transformers(rank: int, folder: Path) -> dict[str, Tensor]:
     """The Trainer of Hugging Face, with accumulated gradients and labels that are not known."""
     from transformers import Trainer, TrainingArguments
 
-    from selbo.adapters.transformers import SummaryLoss
+    from selbo.integrations.transformers import SummaryLoss
 
     class Rows(Dataset):
         def __len__(self) -> int:

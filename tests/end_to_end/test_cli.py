@@ -25,9 +25,9 @@ import torch
 from sklearn.datasets import load_breast_cancer, load_iris
 
 from selbo.cli.main import main
-from selbo.data.splits import split
 from selbo.elicit.answer import answer
-from selbo.experiments import tabular
+from selbo.tabular import workflow
+from selbo.tabular.splits import split
 
 ROWS = 120
 LEFT = ["metrics.json", "model.json", "model.safetensors", "preprocessing.json", "report.html", "settings.json"]
@@ -261,7 +261,7 @@ def test_a_finished_folder_is_left_as_it_is(
 ) -> None:
     before = {name: (model / name).stat().st_mtime_ns for name in listing(model)}
     for work in ("prepare", "train"):
-        monkeypatch.setattr(tabular, work, lambda *_, **__: pytest.fail("it does the work again"))
+        monkeypatch.setattr(workflow, work, lambda *_, **__: pytest.fail("it does the work again"))
     shown = selbo(*quick(table, model))
     assert shown.code == 0
     assert "is already trained with these settings" in shown.err
@@ -542,8 +542,8 @@ def test_negative_labels_stay_numbers(selbo: Run, tmp_path: Path) -> None:
 # --- interrupted ---
 
 EAGER = """
-from selbo.experiments import tabular
-tabular.CHECKPOINT_SECONDS = 0.0
+from selbo.tabular import workflow
+workflow.CHECKPOINT_SECONDS = 0.0
 from selbo.cli.main import main
 main()
 """

@@ -14,7 +14,7 @@ import rich.console  # noqa: F401  (importing it draws from `random`: before the
 from typer.testing import CliRunner
 
 from selbo.cli.app import app
-from selbo.experiments import demo
+from selbo.demo import comparison
 from selbo.report.takeaway import takeaway
 
 
@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_table_results_and_page(folder: Path) -> None:
     printed = (folder / "printed.txt").read_text(encoding="utf-8")
-    names = [method.name for method in demo.METHODS]
+    names = [method.name for method in comparison.METHODS]
     assert len(names) == 6
     for name in names:
         assert name.split()[0] in printed
@@ -86,7 +86,7 @@ def test_several_processes_find_the_same(folder: Path, tmp_path: Path) -> None:
         [run for run in json.loads((each / "results.json").read_text(encoding="utf-8"))["runs"] if run["seed"] == 0]
         for each in (tmp_path, folder)
     )
-    assert len(ours) == len(demo.METHODS)
+    assert len(ours) == len(comparison.METHODS)
     for run in (*ours, *theirs):
         del run["seconds"]
     assert ours == theirs
@@ -101,7 +101,7 @@ def test_temperature_changes_confidence_and_nothing_else(folder: Path) -> None:
 
 
 def test_the_conclusion_follows_the_numbers(folder: Path) -> None:
-    """Its cases are in tests/unit/report/test_takeaway.py."""
+    """Its cases are in lab/tests/unit/report/test_study_takeaway.py."""
     results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     told = results.pop("takeaway")
     assert told == takeaway(results)

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 import selbo
 from selbo.elicit.answer import answer
-from selbo.experiments import tabular
-from selbo.experiments.settings import Settings
-from selbo.objectives.methods import summary_for
+from selbo.presets import summary_for
+from selbo.tabular import workflow
+from selbo.tabular.settings import Settings
 
 SEEDS = range(20)
 CASES = {"balanced": (0.5, 0.5), "90:10": (0.9, 0.1), "three classes": (1 / 3, 1 / 3, 1 / 3)}
@@ -121,9 +121,9 @@ def test_command(case, tmp_path, monkeypatch):
         )  # fmt: skip
         folder = tmp_path / f"{seed}"
         folder.mkdir()
-        identity = tabular.identity_of(file, settings)
-        task = tabular.prepare(file, settings)
-        found = tabular.train(task, settings, folder, identity=identity, progress=False)
+        identity = workflow.identity_of(file, settings)
+        task = workflow.prepare(file, settings)
+        found = workflow.train(task, settings, folder, identity=identity, progress=False)
         assert found["warnings"] == []
         right[seed] = found["metrics"]["accuracy"]
     majority = max(CASES[case])

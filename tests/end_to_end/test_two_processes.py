@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from unit.training.toys import blobs
 
 import selbo
-from selbo.seeding import derive
+from selbo.random import derive
 from selbo.training.batches import TensorBatches
 
 

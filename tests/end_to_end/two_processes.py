@@ -119,7 +119,7 @@ def main(folder: Path) -> None:
 
 def interrupted(again: Path, folder: Path, rank: int) -> None:
     """Both processes stop after six steps, and start again."""
-    from selbo.training import run as runs
+    from selbo.training import trainer as runs
 
     save, taken = runs.Run._save, []
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from selbo.summary._dirichlet import largest_entry
 from selbo.summary.beliefs import Beta
-from selbo.summary.dirichlet import largest_entry
 from selbo.summary.elicitation import expect, expected_accuracy
 
 DRAWS = 100_000

@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from selbo import checks
+from selbo import _checks
 
 NOT_NUMBERS = [("two", "'two'"), (None, "None"), ([1.0, 2.0], "[1.0, 2.0]"), (1j, "1j")]
 
 NUMBER_CHECKS: dict[str, Callable[[object], object]] = {
-    "positive": lambda value: checks.positive("rate", value),
-    "non_negative": lambda value: checks.non_negative("rate", value),
-    "fraction": lambda value: checks.fraction("rate", value, low=0.25, high=1),
-    "increasing": lambda value: checks.increasing("rate", [0.1, value], low=0, high=1),
-    "simplex": lambda value: checks.simplex("rate", [0.1, value, 0.2]),
+    "positive": lambda value: _checks.positive("rate", value),
+    "non_negative": lambda value: _checks.non_negative("rate", value),
+    "fraction": lambda value: _checks.fraction("rate", value, low=0.25, high=1),
+    "increasing": lambda value: _checks.increasing("rate", [0.1, value], low=0, high=1),
+    "simplex": lambda value: _checks.simplex("rate", [0.1, value, 0.2]),
 }
 
 
@@ -47,67 +47,67 @@ def test_nan_is_refused(check: str) -> None:
 
 @pytest.mark.parametrize("value", [1e-300, 1, 2.5, torch.tensor(0.5)])
 def test_positive_numbers_pass(value: float) -> None:
-    assert checks.positive("rate", value) == float(value)
-    assert type(checks.positive("rate", value)) is float
+    assert _checks.positive("rate", value) == float(value)
+    assert type(_checks.positive("rate", value)) is float
 
 
 @pytest.mark.parametrize(("value", "shown"), [(0.0, "0.0"), (-0.5, "-0.5"), (math.inf, "inf"), (-math.inf, "-inf")])
 def test_positive_refuses(value: float, shown: str) -> None:
     with refused(f"`rate` must be a finite number greater than 0, but got {shown}"):
-        checks.positive("rate", value)
+        _checks.positive("rate", value)
 
 
 def test_non_negative_numbers_pass() -> None:
-    assert [checks.non_negative("rate", v) for v in (0, 0.0, 3, 1e300)] == [0.0, 0.0, 3.0, 1e300]
+    assert [_checks.non_negative("rate", v) for v in (0, 0.0, 3, 1e300)] == [0.0, 0.0, 3.0, 1e300]
 
 
 @pytest.mark.parametrize(("value", "shown"), [(-1e-9, "-1e-09"), (math.inf, "inf"), (-math.inf, "-inf")])
 def test_non_negative_refuses(value: float, shown: str) -> None:
     with refused(f"`rate` must be a finite number of at least 0, but got {shown}"):
-        checks.non_negative("rate", value)
+        _checks.non_negative("rate", value)
 
 
 def test_fractions_pass() -> None:
-    assert checks.fraction("share", 0.26, low=0.25, high=1) == 0.26
-    assert checks.fraction("share", 0.999, low=0.25, high=1, reason="!") == 0.999
+    assert _checks.fraction("share", 0.26, low=0.25, high=1) == 0.26
+    assert _checks.fraction("share", 0.999, low=0.25, high=1, reason="!") == 0.999
 
 
 @pytest.mark.parametrize("value", [0.25, 1.0, 0.0, -3.0, 1.5, math.inf])
 def test_fraction_refuses_its_ends_and_what_lies_beyond(value: float) -> None:
     with refused(f"`share` must lie strictly between 0.25 and 1, but got {value!r}"):
-        checks.fraction("share", value, low=0.25, high=1)
+        _checks.fraction("share", value, low=0.25, high=1)
     with refused(f"`share` must lie strictly between 0.25 and 1, as any share, but got {value!r}"):
-        checks.fraction("share", value, low=0.25, high=1, reason=", as any share")
+        _checks.fraction("share", value, low=0.25, high=1, reason=", as any share")
 
 
 def test_whole_numbers_pass() -> None:
-    assert checks.whole("count", 2, at_least=2) == 2
-    assert checks.whole("count", 0, at_least=0) == 0
+    assert _checks.whole("count", 2, at_least=2) == 2
+    assert _checks.whole("count", 0, at_least=0) == 0
 
 
 @pytest.mark.parametrize("value", [1, 0, -4, 2.0, 3.5, "3", True, None, math.nan])
 def test_whole_refuses(value: int) -> None:
     with refused(f"`count` must be a whole number of at least 2, but got {value!r}"):
-        checks.whole("count", value, at_least=2)
+        _checks.whole("count", value, at_least=2)
 
 
 def test_true_is_not_the_number_one() -> None:
     with refused("`count` must be a whole number of at least 0, but got True"):
-        checks.whole("count", True, at_least=0)
+        _checks.whole("count", True, at_least=0)
 
 
 def test_choices_pass_and_others_are_refused_with_the_choices_in_order() -> None:
-    assert checks.one_of("form", "b", {"b", "a"}) == "b"
+    assert _checks.one_of("form", "b", {"b", "a"}) == "b"
     with refused("`form` must be one of ['a', 'b', 'c'], but got 'd'"):
-        checks.one_of("form", "d", ("c", "a", "b"))
+        _checks.one_of("form", "d", ("c", "a", "b"))
 
 
 # --- several numbers ---
 
 
 def test_increasing_numbers_pass() -> None:
-    assert checks.increasing("edges", [0.1, 0.5, 0.75], low=0, high=1) == (0.1, 0.5, 0.75)
-    assert checks.increasing("edges", (0.3,), low=0.25, high=1) == (0.3,)
+    assert _checks.increasing("edges", [0.1, 0.5, 0.75], low=0, high=1) == (0.1, 0.5, 0.75)
+    assert _checks.increasing("edges", (0.3,), low=0.25, high=1) == (0.3,)
 
 
 @pytest.mark.parametrize(
@@ -124,15 +124,15 @@ def test_increasing_numbers_pass() -> None:
 )
 def test_increasing_refuses(values: list[float], message: str) -> None:
     with refused(f"`edges` {message}"):
-        checks.increasing("edges", values, low=0.25, high=1)
+        _checks.increasing("edges", values, low=0.25, high=1)
 
 
 def test_a_simplex_passes_and_is_normalised() -> None:
-    assert checks.simplex("masses", [0.25, 0.75]) == (0.25, 0.75)
-    off = checks.simplex("masses", [0.2, 0.3, 0.5000005])
+    assert _checks.simplex("masses", [0.25, 0.75]) == (0.25, 0.75)
+    off = _checks.simplex("masses", [0.2, 0.3, 0.5000005])
     assert off == pytest.approx((0.2 / 1.0000005, 0.3 / 1.0000005, 0.5000005 / 1.0000005), rel=1e-15)
     assert math.fsum(off) == pytest.approx(1, abs=1e-15)
-    assert checks.simplex("masses", [1.0], at_least=1) == (1.0,)
+    assert _checks.simplex("masses", [1.0], at_least=1) == (1.0,)
 
 
 @pytest.mark.parametrize(
@@ -150,12 +150,12 @@ def test_a_simplex_passes_and_is_normalised() -> None:
 )
 def test_simplex_refuses(values: list[float], message: str) -> None:
     with refused(f"`masses` {message}"):
-        checks.simplex("masses", values)
+        _checks.simplex("masses", values)
 
 
 def test_simplex_counts_from_the_number_asked_for() -> None:
     with refused("`masses` must hold at least 4 numbers, but got 3"):
-        checks.simplex("masses", [0.2, 0.3, 0.5], at_least=4)
+        _checks.simplex("masses", [0.2, 0.3, 0.5], at_least=4)
 
 
 # --- tensors ---
@@ -164,7 +164,7 @@ def test_simplex_counts_from_the_number_asked_for() -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 def test_floating_tensors_pass(dtype: torch.dtype) -> None:
     tensor = torch.zeros(2, dtype=dtype)
-    assert checks.floating("inputs", tensor) is tensor
+    assert _checks.floating("inputs", tensor) is tensor
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_floating_tensors_pass(dtype: torch.dtype) -> None:
 )
 def test_floating_refuses(value: Tensor, came: str) -> None:
     with refused(f"`inputs` must be a floating-point tensor, but got {came}"):
-        checks.floating("inputs", value)
+        _checks.floating("inputs", value)
 
 
 def three_classes(dtype: torch.dtype = torch.float64) -> Tensor:
@@ -190,12 +190,12 @@ def three_classes(dtype: torch.dtype = torch.float64) -> Tensor:
 @pytest.mark.parametrize("shape", [(2, 3), (1, 2, 3), (2, 1, 1, 3)])
 def test_log_probabilities_pass_at_every_precision(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     rows = three_classes(dtype).reshape(shape)
-    assert checks.log_probs(rows, num_classes=3, validate=True) is rows
+    assert _checks.log_probs(rows, num_classes=3, validate=True) is rows
 
 
 def test_a_certain_prediction_passes() -> None:
     rows = torch.tensor([[0.0, -math.inf]])
-    assert checks.log_probs(rows, num_classes=2, validate=True) is rows
+    assert _checks.log_probs(rows, num_classes=2, validate=True) is rows
 
 
 @pytest.mark.parametrize("validate", [False, True])
@@ -215,9 +215,9 @@ def test_a_certain_prediction_passes() -> None:
 )
 def test_type_and_shape_of_log_probabilities_are_always_checked(rows: Tensor, message: str, validate: bool) -> None:
     with refused(f"`log_probs` {message}"):
-        checks.log_probs(rows, num_classes=3, validate=validate)
+        _checks.log_probs(rows, num_classes=3, validate=validate)
     with refused(f"`earlier` {message}"):
-        checks.log_probs(rows, num_classes=3, validate=validate, name="earlier")
+        _checks.log_probs(rows, num_classes=3, validate=validate, name="earlier")
 
 
 BAD_VALUES = [
@@ -247,8 +247,8 @@ BAD_VALUES = [
 def test_values_of_log_probabilities_are_checked_on_request(rows: list[list[float]], message: str) -> None:
     tensor = torch.tensor(rows, dtype=torch.float64)
     with refused(f"`log_probs` {message}"):
-        checks.log_probs(tensor, num_classes=2, validate=True)
-    assert checks.log_probs(tensor, num_classes=2, validate=False) is tensor
+        _checks.log_probs(tensor, num_classes=2, validate=True)
+    assert _checks.log_probs(tensor, num_classes=2, validate=False) is tensor
 
 
 @pytest.mark.parametrize(
@@ -266,15 +266,15 @@ def test_rows_may_be_off_by_the_rounding_of_their_precision(
     def rows(gap: float) -> Tensor:
         return torch.tensor([[0.5, 0.5 - gap]], dtype=torch.float64).log().to(dtype)
 
-    checks.log_probs(rows(allowed), num_classes=2, validate=True)
+    _checks.log_probs(rows(allowed), num_classes=2, validate=True)
     with pytest.raises(ValueError, match=r"`log_probs` must lie on the simplex"):
-        checks.log_probs(rows(refused_gap), num_classes=2, validate=True)
+        _checks.log_probs(rows(refused_gap), num_classes=2, validate=True)
 
 
 def test_checking_leaves_the_tensor_alone() -> None:
     rows = three_classes().requires_grad_()
     before = rows.detach().clone()
-    assert checks.log_probs(rows, num_classes=3, validate=True) is rows
+    assert _checks.log_probs(rows, num_classes=3, validate=True) is rows
     assert torch.equal(rows.detach(), before)
     assert rows.requires_grad
 
@@ -283,10 +283,10 @@ def test_checking_leaves_the_tensor_alone() -> None:
 
 
 def test_masses_on_the_simplex_pass() -> None:
-    checks.on_simplex("s0", torch.tensor([[0.0, 1.0], [0.5, 0.5]]))
-    checks.on_simplex("s0", torch.tensor([0.2, 0.8], dtype=torch.float64), strictly_positive=True)
-    checks.on_simplex("s0", torch.tensor([0.2, 0.8 + 5e-5]))  # single precision
-    checks.on_simplex("s0", torch.tensor([0.2, 0.8]).requires_grad_())
+    _checks.on_simplex("s0", torch.tensor([[0.0, 1.0], [0.5, 0.5]]))
+    _checks.on_simplex("s0", torch.tensor([0.2, 0.8], dtype=torch.float64), strictly_positive=True)
+    _checks.on_simplex("s0", torch.tensor([0.2, 0.8 + 5e-5]))  # single precision
+    _checks.on_simplex("s0", torch.tensor([0.2, 0.8]).requires_grad_())
 
 
 @pytest.mark.parametrize(
@@ -303,13 +303,13 @@ def test_masses_on_the_simplex_pass() -> None:
 )
 def test_masses_off_the_simplex_are_refused(masses: list[float], strictly_positive: bool, message: str) -> None:
     with refused(f"`s0` {message}"):
-        checks.on_simplex("s0", torch.tensor(masses, dtype=torch.float64), strictly_positive=strictly_positive)
+        _checks.on_simplex("s0", torch.tensor(masses, dtype=torch.float64), strictly_positive=strictly_positive)
 
 
 def test_masses_in_double_precision_must_sum_to_one_within_a_millionth() -> None:
     masses = torch.tensor([0.2, 0.8 + 5e-5], dtype=torch.float64)
     with refused("`s0` must lie on the simplex: the masses differ from a sum of 1 by up to 5e-05"):
-        checks.on_simplex("s0", masses)
+        _checks.on_simplex("s0", masses)
 
 
 # --- a known fault ---
@@ -317,4 +317,4 @@ def test_masses_in_double_precision_must_sum_to_one_within_a_millionth() -> None
 
 def test_a_whole_number_beyond_float64_is_refused_in_words() -> None:
     with pytest.raises(ValueError, match="`rate` must be"):
-        checks.positive("rate", 10**400)
+        _checks.positive("rate", 10**400)

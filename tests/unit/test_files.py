@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from selbo.files import naming, replacing
+from selbo._files import naming, replacing
 
 
 def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:

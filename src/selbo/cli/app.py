@@ -4,13 +4,11 @@ from typing import Annotated
 
 import typer
 
-from selbo.cli.data import data
 from selbo.cli.demo import demo
 from selbo.cli.elicit import elicit
 from selbo.cli.evaluate import evaluate
-from selbo.cli.figure import figure
+from selbo.cli.laboratory import add_commands
 from selbo.cli.predict import predict
-from selbo.cli.reproduce import list_studies, report, reproduce
 from selbo.cli.train import train
 from selbo.version import __version__
 
@@ -23,16 +21,10 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
-app.command()(elicit)
-app.command()(train)
-app.command()(predict)
-app.command()(evaluate)
-app.command()(reproduce)
-app.command("list")(list_studies)
-app.command()(report)
-app.command()(figure)
-app.add_typer(data)
+OWN = (demo, elicit, train, predict, evaluate)
+for command in OWN:
+    app.command()(command)
+add_commands(app, taken=frozenset(command.__name__ for command in OWN))
 
 
 def _version(wanted: bool) -> None:

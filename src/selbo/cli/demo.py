@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from selbo._files import replacing
 from selbo.cli.options import Debug, Device, Out, Seed, device_of
 from selbo.cli.output import console, cores, progress_bar, writable_folder
-from selbo.files import replacing
 
 
 def demo(
@@ -29,7 +29,7 @@ def demo(
 
     Example: selbo demo --out demo
     """
-    from selbo.experiments.demo import METHODS, RESULTS, compare
+    from selbo.demo.comparison import METHODS, RESULTS, compare
     from selbo.report import console_table, write_page
 
     where = device_of(device)
@@ -48,8 +48,8 @@ def demo(
 
 def refuse_other(folder: Path) -> None:
     """Stop if a folder holds something that the demonstration did not make."""
-    from selbo.data.table import listed
-    from selbo.experiments.demo import made_here
+    from selbo.demo.comparison import made_here
+    from selbo.tabular.table import listed
 
     if not folder.is_dir():
         return

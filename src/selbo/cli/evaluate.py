@@ -25,10 +25,10 @@ def evaluate(
 
     Example: selbo evaluate model other_hospital.csv --json
     """
-    from selbo.experiments import tabular, trained
+    from selbo.tabular import saved_model, workflow
 
-    found = trained.load(model, device=device_of(device))
-    result, notes = tabular.evaluate(found, data, draws=draws, seed=seed)
+    found = saved_model.load(model, device=device_of(device))
+    result, notes = workflow.evaluate(found, data, draws=draws, seed=seed)
     for text in notes:
         note(text)
     if as_json:

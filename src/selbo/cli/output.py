@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from selbo.files import replacing
+from selbo._files import replacing
 
 if TYPE_CHECKING:
     from rich.console import Console

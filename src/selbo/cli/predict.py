@@ -28,12 +28,12 @@ def predict(
 
     Example: selbo predict model new_patients.csv --out predictions.csv
     """
-    from selbo.data.table import listed, read_table
     from selbo.evaluation.predict import at_temperature
-    from selbo.experiments import trained
+    from selbo.tabular import saved_model
+    from selbo.tabular.table import listed, read_table
 
     target = table_target(out, source=data)
-    found = trained.load(model, device=device_of(device))
+    found = saved_model.load(model, device=device_of(device))
     table = read_table(data, columns=found.preprocessing.columns)
     inputs, notes = found.preprocessing.transform(table)
     for text in notes:
@@ -44,7 +44,7 @@ def predict(
     elif calibrated and found.temperature is not None:
         prediction = at_temperature(prediction, found.temperature)
     classes = found.preprocessing.classes
-    write_table(trained.as_columns(prediction, classes), target)
+    write_table(saved_model.as_columns(prediction, classes), target)
     if (target is None or target.suffix.lower() == ".csv") and (risky := formula_like(classes)):
         note(
             f"a spreadsheet may take these classes for formulas: {listed(risky)}; they are written unchanged, to match "

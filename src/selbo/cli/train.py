@@ -9,7 +9,7 @@ from selbo.cli.options import Data, Debug, Device, Draws, Out, Seed, device_of, 
 from selbo.cli.output import console, metrics_table, note, visible, writable_folder
 
 if TYPE_CHECKING:
-    from selbo.experiments.settings import Settings
+    from selbo.tabular.settings import Settings
 
 BELIEF = "What you know"
 NETWORK = "Network and training"
@@ -109,8 +109,8 @@ def train(
 
     Example: selbo train patients.csv --target ill --accuracy 0.9 --class-fractions no=0.8,yes=0.2 --out model
     """
-    from selbo.experiments import tabular, trained
-    from selbo.experiments.settings import Settings, read_named_fractions
+    from selbo.tabular import saved_model, workflow
+    from selbo.tabular.settings import Settings, read_named_fractions
 
     if class_fraction and class_fractions is not None:
         raise ValueError("`--class-fraction` cannot be given together with `--class-fractions`: use one of the two")
@@ -134,23 +134,23 @@ def train(
         seed=seed,
     )
     where = device_of(device)
-    identity = tabular.identity_of(data, settings, unlabelled)
+    identity = workflow.identity_of(data, settings, unlabelled)
     task = None
-    if trained.state_of(out, identity, overwrite=overwrite) != "finished":
-        task = tabular.prepare(data, settings, unlabelled)
+    if saved_model.state_of(out, identity, overwrite=overwrite) != "finished":
+        task = workflow.prepare(data, settings, unlabelled)
         writable_folder(out)
-    with trained.sole_writer(out):
-        state = trained.state_of(out, identity, overwrite=overwrite)  # another process may just have ended
+    with saved_model.sole_writer(out):
+        state = saved_model.state_of(out, identity, overwrite=overwrite)  # another process may just have ended
         if state == "finished":
             note(f"{out} is already trained with these settings; this is what came out")
-            found = trained.finished(out)
+            found = saved_model.finished(out)
         else:
-            task = task or tabular.prepare(data, settings, unlabelled)
+            task = task or workflow.prepare(data, settings, unlabelled)
             for text in task.notes:
                 note(text)
-            if state == "resume" and (out / trained.CHECKPOINT).exists():
+            if state == "resume" and (out / saved_model.CHECKPOINT).exists():
                 note("going on from the checkpoint")
-            found = tabular.train(task, settings, out, identity=identity, device=where, replace=state == "replace")
+            found = workflow.train(task, settings, out, identity=identity, device=where, replace=state == "replace")
     show(found, settings, out)
 
 
@@ -158,7 +158,7 @@ def show(found: dict[str, Any], settings: "Settings", folder: Path) -> None:
     """A short summary of what was trained."""
     from rich.table import Table
 
-    from selbo.experiments import trained
+    from selbo.tabular import saved_model
 
     rows, screen = found["rows"], console()
     classes = ", ".join(map(visible, found["classes"][:8])) + (", ..." if len(found["classes"]) > 8 else "")
@@ -177,4 +177,4 @@ def show(found: dict[str, Any], settings: "Settings", folder: Path) -> None:
         note(f"the held-out rows contradict what was stated, if it was about such rows: {text}")
     if found.get("shortfall") is not None:
         note(found["shortfall"])
-    screen.print(f"Report: {visible(str(folder / trained.REPORT))}", soft_wrap=True)
+    screen.print(f"Report: {visible(str(folder / saved_model.REPORT))}", soft_wrap=True)

@@ -2,13 +2,13 @@
 
 from typing import Any, Final
 
+from selbo.elicit.captions import claims_of
+from selbo.elicit.charts import draws_of, intervals_of, picture_of
 from selbo.elicit.consistency import warnings_of
-from selbo.elicit.pictures import draws_of, intervals_of, picture_of
+from selbo.elicit.export import copies_of
 from selbo.elicit.state import RefusedError, State, belief_of, labels_of, partition_of, read_state
-from selbo.elicit.texts import copies_of
 from selbo.elicit.uploads import count_scores, read_counts
-from selbo.elicit.words import claims_of
-from selbo.report.labels import belief_label, region_axis
+from selbo.plots.labels import belief_label, region_axis
 from selbo.summary.beliefs import Belief, Dirichlet, Masses
 from selbo.summary.partitions import Partition
 

@@ -5,10 +5,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from selbo.elicit.pictures import parameters_of
+from selbo.elicit.captions import amount
+from selbo.elicit.charts import parameters_of
 from selbo.elicit.state import SMALLEST_DRAWN, State, labels_of
-from selbo.elicit.words import amount
-from selbo.objectives.methods import below_guessing
+from selbo.presets import below_guessing
 from selbo.summary.beliefs import Belief
 from selbo.summary.partitions import Partition
 from selbo.summary.ranges import accuracy_range, class_ranges

@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, Final
 
-from selbo.objectives.methods import MOST_TRUST, trust_for
-from selbo.report.labels import edge_labels, region_labels
+from selbo.plots.labels import edge_labels, region_labels
+from selbo.presets import MOST_TRUST, trust_for
 from selbo.summary.beliefs import Belief, Beta, Dirichlet, Masses
 from selbo.summary.elicitation import expect
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins

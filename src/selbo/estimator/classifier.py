@@ -9,17 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from selbo.data.splits import stratified_split
 from selbo.estimator.rows import Rows, few_threads
 from selbo.estimator.settings import check_settings, class_fractions, doubts
-from selbo.evaluation.contradiction import check_accuracy, shortfall
+from selbo.estimator.splits import stratified_split
+from selbo.evaluation.check_belief import check_accuracy, shortfall
 from selbo.evaluation.predict import Prediction
 from selbo.evaluation.predict import predict as posterior_predict
 from selbo.models import MLP
 from selbo.nn import to_bayesian
 from selbo.objectives import Objective
-from selbo.objectives.methods import INIT_STD, METHODS, MOST_TRUST, objective_for, summaries_for, trust_for
-from selbo.seeding import derive, generator_for
+from selbo.presets import INIT_STD, METHODS, MOST_TRUST, objective_for, summaries_for, trust_for
+from selbo.random import derive, generator_for
 from selbo.summary.beliefs import Belief
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import Partition

@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, _check_sample_weight, validate_data
 from torch import Tensor
 
-from selbo.data.preprocessing import mean_and_std
+from selbo._numerics import mean_and_std
 from selbo.estimator.rows import Rows
 
 Numbers = NDArray[np.float64]

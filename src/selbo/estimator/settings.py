@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from selbo import checks
+from selbo import _checks
 from selbo.estimator.rows import Rows
-from selbo.objectives.methods import METHODS, below_guessing
+from selbo.presets import METHODS, below_guessing
 from selbo.summary.partitions import Partition
 
 ROUNDING: Final = 0.005
@@ -18,11 +18,11 @@ ROUNDING: Final = 0.005
 
 def check_settings(told: Any) -> None:
     """Refuse arguments of a `SummaryClassifier` that are wrong whatever the data are."""
-    checks.one_of("method", told.method, METHODS)
+    _checks.one_of("method", told.method, METHODS)
     if isinstance(told.concentration, str):
-        checks.one_of("concentration", told.concentration, ("auto",))
+        _checks.one_of("concentration", told.concentration, ("auto",))
     elif told.concentration is not None:
-        checks.positive("concentration", told.concentration)
+        _checks.positive("concentration", told.concentration)
     if told.belief is not None and (told.accuracy is not None or told.class_fractions is not None):
         raise ValueError("`belief` cannot be given together with `accuracy` or `class_fractions`: choose one")
     if told.partition is not None and not isinstance(told.partition, Partition):
@@ -37,13 +37,13 @@ def check_settings(told: Any) -> None:
     if isinstance(told.hidden, Mapping) or not _is_list(told.hidden):
         raise ValueError(f"`hidden` must be a list of widths such as (128,), but got {told.hidden!r}")
     for width in told.hidden:
-        checks.whole("hidden", width, at_least=1)
+        _checks.whole("hidden", width, at_least=1)
     for name in ("steps", "batch_size", "draws"):
-        checks.whole(name, getattr(told, name), at_least=1)
+        _checks.whole(name, getattr(told, name), at_least=1)
     for name in ("learning_rate", "prior_std"):
-        checks.positive(name, getattr(told, name))
-    checks.non_negative("kl_weight", told.kl_weight)
-    checks.fraction("validation_fraction", told.validation_fraction, low=0, high=1)
+        _checks.positive(name, getattr(told, name))
+    _checks.non_negative("kl_weight", told.kl_weight)
+    _checks.fraction("validation_fraction", told.validation_fraction, low=0, high=1)
     for name in ("early_stopping", "overrule_labels"):
         if not isinstance(getattr(told, name), (bool, np.bool_)):
             raise ValueError(f"`{name}` must be True or False, but got {getattr(told, name)!r}")
@@ -73,14 +73,14 @@ def class_fractions(told: Any, classes: NDArray[Any], rows: Rows) -> list[float]
         given = [given[each] for each in names]
     if len(given) != count:
         raise ValueError(f"`class_fractions` must hold {count} numbers, for {names}, but holds {len(given)}")
-    return list(checks.simplex("class_fractions", given))
+    return list(_checks.simplex("class_fractions", given))
 
 
 def doubts(told: Any, classes: NDArray[Any], fractions: Sequence[float]) -> list[str]:
     """Warnings, a sentence each, on what was stated and cannot be meant, or has no effect."""
     if told.accuracy is None or not METHODS[told.method].believes:
         return []
-    accuracy, count = checks.positive("accuracy", told.accuracy), len(classes)
+    accuracy, count = _checks.positive("accuracy", told.accuracy), len(classes)
     if accuracy <= 1 / count:
         return []  # will be refused
     found = below_guessing(accuracy, fractions, classes.tolist(), tolerance=ROUNDING)

@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selbo import checks
+from selbo import _checks
+from selbo._numerics import result_dtype, widen, working_dtype
 from selbo.metrics.inputs import Array, labels_of, on_host, table
-from selbo.numerics import result_dtype, widen, working_dtype
 
 PRIOR_STRENGTH: Final = 8.0
 """Strength of the prior of the temperature: near T = 1 it is that of a normal distribution of log T with a standard
@@ -75,7 +75,7 @@ def temperature(
         >>> temperature(logits, labels)
         3.0149
     """
-    strength = checks.non_negative("prior_strength", prior_strength)
+    strength = _checks.non_negative("prior_strength", prior_strength)
     if bounds is None and strength == 0:
         bounds = TEMPERATURE_BOUNDS
     rows = table("log_probs", log_probs)
@@ -135,8 +135,9 @@ def bias_corrected_temperature(
     r"""Fit a temperature and an offset for each class, $\mathrm{softmax}(x / T + b)$ (Alexandari et al., ICML 2020).
 
     Predictions corrected like this have the class fractions of the labels on average, which estimates of class
-    fractions elsewhere rely on (`selbo.evaluation.shift.estimate_by_em`). As in `temperature`, $1/T$ has a gamma prior;
-    offsets have a normal one of precision $c / 4$, which is what $c$ labels of two equally probable classes know.
+    fractions elsewhere rely on (`selbo.evaluation.label_shift.estimate_by_em`). As in `temperature`, $1/T$ has a gamma
+    prior; offsets have a normal one of precision $c / 4$, which is what $c$ labels of two equally probable classes
+    know.
 
     Args:
         log_probs: Log-probabilities or logits, shape (B, K); finite.
@@ -151,7 +152,7 @@ def bias_corrected_temperature(
     """
     from scipy.optimize import minimize
 
-    strength = checks.positive("prior_strength", prior_strength)
+    strength = _checks.positive("prior_strength", prior_strength)
     rows = table("log_probs", log_probs)
     classes = labels_of(labels, rows)
     if not bool(rows.isfinite().all()):
@@ -190,10 +191,10 @@ def scale(log_probs: Array, temperature: float) -> Tensor:
         tensor([0.7500, 0.2500])
     """
     given = log_probs if isinstance(log_probs, Tensor) else on_host("log_probs", log_probs)
-    checks.floating("log_probs", given)
+    _checks.floating("log_probs", given)
     if given.ndim < 1 or given.shape[-1] < 2:
         raise ValueError(f"`log_probs` must have shape (..., classes), 2 or more classes, but got {tuple(given.shape)}")
-    divided = widen(given, working_dtype(given)) / checks.positive("temperature", temperature)
+    divided = widen(given, working_dtype(given)) / _checks.positive("temperature", temperature)
     return divided.log_softmax(-1).to(result_dtype(given))
 
 
@@ -223,7 +224,7 @@ def _slope_by_inverse_temperature(rows: Tensor, classes: Tensor) -> Callable[[fl
 
 
 def _check_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
-    low, high = (checks.positive("bounds", bound) for bound in bounds)
+    low, high = (_checks.positive("bounds", bound) for bound in bounds)
     if not low < high:
         raise ValueError(f"`bounds` must be increasing, but got {bounds!r}")
     return low, high

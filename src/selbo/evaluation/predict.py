@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from selbo import checks
+from selbo import _checks
 from selbo.evaluation.calibrate import scale
 from selbo.metrics.uncertainty import dirichlet_expected_entropy, entropy, expected_entropy
 from selbo.objectives import Evidential, Objective
@@ -89,8 +89,8 @@ def predict(
         >>> prediction.probs.shape, bool((prediction.mutual_information >= 0).all())
         (torch.Size([5, 3]), True)
     """
-    checks.one_of("precision", precision, ("bf16", "fp32"))
-    checks.whole("batch_size", batch_size, at_least=1)
+    _checks.one_of("precision", precision, ("bf16", "fp32"))
+    _checks.whole("batch_size", batch_size, at_least=1)
     first = next(iter(model.parameters()), None)
     device = torch.device("cpu") if first is None else first.device
     # compiled code casts weights itself; what it would find in the cache of an eager pass is not for it

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selbo import checks
+from selbo import _checks
 from selbo.metrics.inputs import Array, labels_of, probs_table
 
 
@@ -131,7 +131,7 @@ def adaptive_ece(probs: Array, labels: Array, *, num_bins: int = 10, validate: b
         >>> ece(probs, torch.tensor([1, 1, 0, 0]), num_bins=10)  # one bin holds them all
         0.45
     """
-    num_bins = checks.whole("num_bins", num_bins, at_least=1)
+    num_bins = _checks.whole("num_bins", num_bins, at_least=1)
     confidences, hits, _ = _top_label(probs, labels, validate)
     n = len(confidences)
     ranks = [(m * n + num_bins - 1) // num_bins for m in range(1, num_bins)]  # ceil(m n / M), at least 1
@@ -181,7 +181,7 @@ def _top_label(probs: Array, labels: Array, validate: bool) -> tuple[Tensor, Ten
 
 def _equal_edges(num_bins: int, dtype: torch.dtype) -> Tensor:
     """Interior edges m/M, rounded to a precision and held in float64: shape (M - 1,)."""
-    num_bins = checks.whole("num_bins", num_bins, at_least=1)
+    num_bins = _checks.whole("num_bins", num_bins, at_least=1)
     # a division, because the steps of linspace add up to 0.30000000000000004
     return (torch.arange(1, num_bins, dtype=torch.float64) / num_bins).to(dtype).double()
 

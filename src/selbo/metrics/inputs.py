@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from selbo import checks
+from selbo import _checks
 
 Array: TypeAlias = Tensor | npt.NDArray[Any]
 """A tensor, on any device, or a numpy array; anything that numpy reads as an array will do."""
@@ -30,8 +30,8 @@ def on_host(name: str, values: Array) -> Tensor:
 
 def table(name: str, values: Array) -> Tensor:
     """One row an example, one column a class: shape (B, K), B >= 1, K >= 2, floating point."""
-    tensor = checks.floating(name, on_host(name, values))
-    if tensor.dtype not in checks.ROW_SUM_TOLERANCE:
+    tensor = _checks.floating(name, on_host(name, values))
+    if tensor.dtype not in _checks.ROW_SUM_TOLERANCE:
         raise ValueError(f"`{name}` must have one of the usual precisions, but got dtype {tensor.dtype}")
     if tensor.ndim == 1:
         raise ValueError(
@@ -51,14 +51,14 @@ def probs_table(probs: Array, *, validate: bool = True) -> Tensor:
     """Probabilities of shape (B, K), with ``validate`` on the simplex, to the tolerance of their precision."""
     tensor = table("probs", probs)
     if validate:
-        checks.on_simplex("probs", tensor)
+        _checks.on_simplex("probs", tensor)
     return tensor
 
 
 def log_probs_table(log_probs: Array, *, validate: bool = True) -> Tensor:
     """Log-probabilities of shape (B, K), with ``validate`` on the simplex, to the tolerance of their precision."""
     tensor = table("log_probs", log_probs)
-    return checks.log_probs(tensor, num_classes=tensor.shape[1], validate=validate)
+    return _checks.log_probs(tensor, num_classes=tensor.shape[1], validate=validate)
 
 
 def scores_table(scores: Array, *, validate: bool = True) -> Tensor:
@@ -92,7 +92,7 @@ def labels_of(labels: Array, rows: Tensor, *, validate: bool = True) -> Tensor:
 
 def vector(name: str, values: Array) -> Tensor:
     """Finite numbers of shape (B,), B >= 1, in double precision."""
-    tensor = checks.floating(name, on_host(name, values))
+    tensor = _checks.floating(name, on_host(name, values))
     if tensor.ndim != 1 or len(tensor) == 0:
         raise ValueError(f"`{name}` must be a vector of at least one number, but got shape {tuple(tensor.shape)}")
     _no_nan(name, tensor)

@@ -10,7 +10,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from selbo import checks
+from selbo import _checks
 from selbo.metrics.inputs import Array, vector
 from selbo.metrics.scores import binary_auroc
 
@@ -77,7 +77,7 @@ def aupr(in_scores: Array, out_scores: Array, *, positive: str) -> float:
         0.8333
     """
     inside, outside = _both(in_scores, out_scores)
-    if checks.one_of("positive", positive, SIDES) == "out":
+    if _checks.one_of("positive", positive, SIDES) == "out":
         return _average_precision(outside, inside)
     return _average_precision(-inside, -outside)
 
@@ -104,7 +104,7 @@ def fpr_at_tpr(in_scores: Array, out_scores: Array, *, tpr: float = 0.95) -> flo
         0.3333
     """
     inside, outside = _both(in_scores, out_scores)
-    rate = checks.fraction("tpr", tpr, low=0.0, high=1.0)
+    rate = _checks.fraction("tpr", tpr, low=0.0, high=1.0)
     rank = math.ceil(round(rate * len(inside), 9))  # rounded, because 0.07 * 100 is 7.000000000000001
     threshold = inside.sort().values[max(rank, 1) - 1]
     return (outside <= threshold).double().mean().item()

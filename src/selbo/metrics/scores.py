@@ -13,8 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from selbo._numerics import result_dtype
 from selbo.metrics.inputs import Array, labels_of, log_probs_table, probs_table, scores_table
-from selbo.numerics import result_dtype
 
 
 def nll(probs: Array, labels: Array, *, validate: bool = True) -> float:

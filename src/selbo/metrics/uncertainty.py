@@ -12,8 +12,8 @@ All are in nats and differentiable, stay on the device, and are computed in doub
 import torch
 from torch import Tensor
 
-from selbo import checks
-from selbo.numerics import LOG_PROB_FLOOR, result_dtype, widen, working_dtype
+from selbo import _checks
+from selbo._numerics import LOG_PROB_FLOOR, result_dtype, widen, working_dtype
 
 
 def entropy(probs: Tensor | None = None, *, log_probs: Tensor | None = None, validate: bool = True) -> Tensor:
@@ -137,7 +137,7 @@ def _dirichlet_expected_entropy(a: Tensor) -> Tensor:
 
 
 def _concentrations(alpha: Tensor, validate: bool) -> Tensor:
-    checks.floating("alpha", alpha)
+    _checks.floating("alpha", alpha)
     if alpha.ndim < 1 or alpha.shape[-1] < 2:
         raise ValueError(f"`alpha` must have shape (..., classes), 2 or more classes, but got {tuple(alpha.shape)}")
     if validate and not ((alpha > 0) & (alpha < torch.inf)).all():
@@ -152,7 +152,7 @@ def _one_of(probs: Tensor | None, log_probs: Tensor | None, validate: bool, *, d
         raise ValueError(f"one of `probs` and `log_probs` must be given, but got {came}")
     name, given = ("probs", probs) if log_probs is None else ("log_probs", log_probs)
     assert given is not None
-    checks.floating(name, given)
+    _checks.floating(name, given)
     wanted = "(..., draws, examples, classes)" if draws else "(..., classes)"
     if given.ndim < (3 if draws else 1) or given.shape[-1] < 2:
         raise ValueError(f"`{name}` must have shape {wanted}, 2 or more classes, but got {tuple(given.shape)}")
@@ -160,9 +160,9 @@ def _one_of(probs: Tensor | None, log_probs: Tensor | None, validate: bool, *, d
         raise ValueError(f"`{name}` must hold at least one draw, but got shape {tuple(given.shape)}")
     if validate and given.numel() > 0:
         if log_probs is None:
-            checks.on_simplex(name, given)
+            _checks.on_simplex(name, given)
         else:
-            checks.log_probs(torch.atleast_2d(given), num_classes=given.shape[-1], validate=True)
+            _checks.log_probs(torch.atleast_2d(given), num_classes=given.shape[-1], validate=True)
     return widen(given, working_dtype(given)), log_probs is not None
 
 

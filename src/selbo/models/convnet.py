@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from selbo import checks
+from selbo import _checks
 from selbo.models.lenet import IMAGE_SHAPE, convolution
 from selbo.models.mlp import MLP
 
@@ -30,7 +30,7 @@ class ConvNet(nn.Module):
 
     def __init__(self, num_classes: int = 2, *, padded: bool = False, generator: torch.Generator | None = None) -> None:
         super().__init__()
-        self.num_classes = checks.whole("num_classes", num_classes, at_least=2)
+        self.num_classes = _checks.whole("num_classes", num_classes, at_least=2)
         layers: list[nn.Module] = []
         in_channels = 1
         pooled = (2, 4, 5) if padded else (2, 5)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from selbo import checks
+from selbo import _checks
 from selbo.models.mlp import MLP, draw_uniform
 
 IMAGE_SHAPE = (1, 28, 28)
@@ -48,7 +48,7 @@ class LeNet(nn.Module):
 
     def __init__(self, num_classes: int = 2, *, generator: torch.Generator | None = None) -> None:
         super().__init__()
-        self.num_classes = checks.whole("num_classes", num_classes, at_least=2)
+        self.num_classes = _checks.whole("num_classes", num_classes, at_least=2)
         self.features = nn.Sequential(
             convolution(1, 6, 5, padding=0, generator=generator),
             nn.ReLU(),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from selbo import checks
+from selbo import _checks
 
 
 def linear(in_features: int, out_features: int, *, generator: torch.Generator | None = None) -> nn.Linear:
@@ -60,9 +60,9 @@ class MLP(nn.Module):
         super().__init__()
         if not isinstance(widths, Sequence) or len(widths) < 2:
             raise ValueError(f"`widths` must hold at least 2 numbers, of the input and the output, but got {widths!r}")
-        self.widths = tuple(checks.whole(f"widths[{i}]", width, at_least=1) for i, width in enumerate(widths))
+        self.widths = tuple(_checks.whole(f"widths[{i}]", width, at_least=1) for i, width in enumerate(widths))
         if dropout != 0:
-            checks.fraction("dropout", dropout, low=0, high=1, reason=", or be 0 for none")
+            _checks.fraction("dropout", dropout, low=0, high=1, reason=", or be 0 for none")
         *hidden, last = itertools.pairwise(self.widths)
         layers: list[nn.Module] = []
         for pair in hidden:

@@ -5,7 +5,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from selbo import checks
+from selbo import _checks
 
 STAGES: Final = ((64,), (128,), (256, 256), (512, 512), (512, 512))
 """Channels of the convolutions before each max-pooling; five of them take 32 pixels to one."""
@@ -44,8 +44,8 @@ class VGG11(nn.Module):
 
     def __init__(self, num_classes: int = 10, *, width: float = 1.0, generator: torch.Generator | None = None) -> None:
         super().__init__()
-        self.num_classes = checks.whole("num_classes", num_classes, at_least=2)
-        factor = checks.positive("width", width)
+        self.num_classes = _checks.whole("num_classes", num_classes, at_least=2)
+        factor = _checks.positive("width", width)
         layers: list[nn.Module] = []
         in_channels = IMAGE_SHAPE[0]
         for stage in STAGES:

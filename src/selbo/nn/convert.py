@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from selbo import checks
+from selbo import _checks as checks
 from selbo.nn.gaussian import GaussianParameter, Relative, gaussians, initial_std, prior_std_of, require_gaussians
 from selbo.nn.layers import SUPPORTED, TRANSPOSED, VariationalLayer
 

@@ -5,7 +5,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from selbo import checks
+from selbo import _checks as checks
 from selbo.nn.convert import check_bayesian, variational_layers
 from selbo.nn.gaussian import GaussianParameter, SpreadsOnce, draw_noise, split_noise
 from selbo.nn.layers import Rows, in_backward

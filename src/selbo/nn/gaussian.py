@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from selbo import checks
+from selbo import _checks as checks
 from selbo.nn.noise import standard_normal
 
 REDUCTIONS: Final = ("sum", "published")

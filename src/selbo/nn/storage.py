@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from torch import Tensor, nn
 
-from selbo.files import replacing
+from selbo._files import replacing
 from selbo.nn.convert import variational_layers
 from selbo.nn.gaussian import require_gaussians
 

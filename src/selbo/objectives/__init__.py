@@ -1,6 +1,5 @@
 """What is trained: one criterion a file, each a sum of named terms over the data set."""
 
-from selbo.objectives.base import Objective, Terms
 from selbo.objectives.cross_entropy import CrossEntropy
 from selbo.objectives.elbo import ELBO
 from selbo.objectives.entropy_minimisation import EntropyMinimisation
@@ -10,6 +9,7 @@ from selbo.objectives.independent_summary import IndependentSummary
 from selbo.objectives.label_priority import LabelCheck, labels_first
 from selbo.objectives.label_shift import LabelShift
 from selbo.objectives.label_smoothing import LabelSmoothing
+from selbo.objectives.objective import Objective, Terms
 from selbo.objectives.summary_elbo import SummaryELBO
 
 __all__ = [

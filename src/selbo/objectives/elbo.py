@@ -1,7 +1,7 @@
 """Variational inference: the evidence lower bound of a Bayesian network."""
 
-from selbo.objectives.base import Objective
 from selbo.objectives.label_shift import LabelShift
+from selbo.objectives.objective import Objective
 
 
 class ELBO(Objective):

@@ -5,7 +5,7 @@ from typing import Final
 
 from torch import Tensor
 
-from selbo.objectives.base import Objective, View
+from selbo.objectives.objective import Objective, View
 
 NAME: Final = "entropy"
 

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from selbo import checks
-from selbo.numerics import result_dtype, working_dtype
-from selbo.objectives.base import Objective
+from selbo import _checks
+from selbo._numerics import result_dtype, working_dtype
+from selbo.objectives.objective import Objective
 
 LOSSES: Final = ("mean_square", "cross_entropy", "log_marginal")
 ACTIVATIONS: Final = ("softplus", "relu", "exp")
@@ -49,10 +49,10 @@ class Evidential(Objective):
         annealing_every: int | None = None,
     ) -> None:
         super().__init__(num_data, kl_weight=kl_weight, kl_warmup=annealing_steps)
-        self.loss = checks.one_of("loss", loss, LOSSES)
-        self.activation = checks.one_of("activation", activation, ACTIVATIONS)
+        self.loss = _checks.one_of("loss", loss, LOSSES)
+        self.activation = _checks.one_of("activation", activation, ACTIVATIONS)
         if annealing_every is not None:
-            checks.whole("annealing_every", annealing_every, at_least=1)
+            _checks.whole("annealing_every", annealing_every, at_least=1)
         self.annealing_every = annealing_every
 
     def alpha(self, logits: Tensor) -> Tensor:

@@ -7,10 +7,10 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from selbo import checks
-from selbo.numerics import PreciseModule
-from selbo.objectives.base import Objective, View
+from selbo import _checks
+from selbo._numerics import PreciseModule
 from selbo.objectives.label_shift import LabelShift
+from selbo.objectives.objective import Objective, View
 
 NAME: Final = "fractions"
 
@@ -58,8 +58,8 @@ class ExpectationRegularisation(PreciseModule, Objective):
         super().__init__(
             num_data, summary_weight=weight, summary_warmup=warmup, kl_weight=kl_weight, label_shift=label_shift
         )
-        self.temperature = checks.positive("temperature", temperature)
-        stated = torch.tensor(checks.simplex("fractions", fractions), dtype=torch.float64)
+        self.temperature = _checks.positive("temperature", temperature)
+        stated = torch.tensor(_checks.simplex("fractions", fractions), dtype=torch.float64)
         self.register_buffer("fractions", stated, persistent=False)
 
     @property

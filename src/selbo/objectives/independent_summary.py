@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from selbo.numerics import LOG_PROB_FLOOR, PreciseModule
-from selbo.objectives.base import Objective, View
+from selbo._numerics import LOG_PROB_FLOOR, PreciseModule
+from selbo.objectives.objective import Objective, View
 from selbo.summary.beliefs import Belief, Beta, Dirichlet, Uniform
 
 

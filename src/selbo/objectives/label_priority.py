@@ -17,7 +17,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from selbo import checks
+from selbo import _checks
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION, SummaryLikelihood
 
 LABELS_ALONE: Final = 0.25
@@ -136,7 +136,7 @@ def check_labels(log_probs: Tensor, labels: Tensor, weights: Tensor | None = Non
         >>> check_labels(swapped, torch.tensor([0] * 6 + [1] * 4)).below_majority
         True
     """
-    checks.floating("log_probs", log_probs)
+    _checks.floating("log_probs", log_probs)
     each = torch.ones(len(labels), dtype=torch.float64) if weights is None else weights.detach().double().cpu()
     classes = labels.long().cpu()
     total = each.sum()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from selbo import checks
+from selbo import _checks
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class LabelShift:
 
     def __post_init__(self) -> None:
         for name in ("before", "after"):
-            object.__setattr__(self, name, checks.simplex(name, getattr(self, name)))
+            object.__setattr__(self, name, _checks.simplex(name, getattr(self, name)))
         if len(self.before) != len(self.after):
             raise ValueError(
                 f"`before` and `after` must hold one fraction a class each, but hold {len(self.before)} and "

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from selbo import checks
-from selbo.objectives.base import Objective, log_prob_of_labels
+from selbo import _checks
+from selbo.objectives.objective import Objective, log_prob_of_labels
 
 
 class LabelSmoothing(Objective):
@@ -34,7 +34,7 @@ class LabelSmoothing(Objective):
         super().__init__(
             num_data, kl_weight=kl_weight, kl_reduction=kl_reduction, kl_warmup=kl_warmup, estimator=estimator
         )
-        self.epsilon = checks.non_negative("epsilon", epsilon)
+        self.epsilon = _checks.non_negative("epsilon", epsilon)
         if self.epsilon >= 1:
             raise ValueError(f"`epsilon` must be a share of at least 0 and below 1, but got {epsilon!r}")
 

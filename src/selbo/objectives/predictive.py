@@ -9,10 +9,10 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
-from selbo import checks
+from selbo import _checks
 from selbo.nn.compiled import compiled_logits
 from selbo.nn.gaussian import gaussians
-from selbo.objectives.base import Objective, as_logits, draw_logits
+from selbo.objectives.objective import Objective, as_logits, draw_logits
 
 ENGINES: Final = ("eager", "compiled")
 
@@ -65,10 +65,10 @@ def logits_by_draw(
         rows: Inputs that compiled code takes at a time, shorter blocks being filled up; those of the first block if not
             given.
     """
-    checks.whole("num_samples", num_samples, at_least=1)
-    checks.one_of("engine", engine, ENGINES)
+    _checks.whole("num_samples", num_samples, at_least=1)
+    _checks.one_of("engine", engine, ENGINES)
     if chunk_size is not None:
-        checks.whole("chunk_size", chunk_size, at_least=1)
+        _checks.whole("chunk_size", chunk_size, at_least=1)
     weights = sum(each.mean.numel() for each in gaussians(model))
     state = None
     for block in blocks:
@@ -120,7 +120,7 @@ def predictive_log_probs(
         generator: Where the noise comes from.
         batch_size: Number of inputs at a time.
     """
-    blocks = inputs.split(checks.whole("batch_size", batch_size, at_least=1))
+    blocks = inputs.split(_checks.whole("batch_size", batch_size, at_least=1))
     with torch.no_grad(), evaluation_mode(model):
         by_block = logits_by_draw(model, blocks, num_samples=num_samples, generator=generator)
         return torch.cat([mean_over_draws(log_probs_of(logits, objective)) for logits in by_block])

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias, cast
 
 from torch import Tensor, nn
 
-from selbo.objectives.base import Objective, View
+from selbo.objectives.objective import Objective, View
 from selbo.summary.likelihood import SummaryLikelihood
 
 Summaries: TypeAlias = SummaryLikelihood | Sequence[SummaryLikelihood]

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from selbo import checks
-from selbo.report.histograms import masses
+from selbo import _checks
+from selbo.plots.histograms import masses
 
 Results = Mapping[str, Any]
 
@@ -96,7 +96,7 @@ def summarise(results: Results, condition: str, metrics: Sequence[str] = HEADLIN
         One row a method, in the order of ``methods``.
     """
     known = [name for name, _ in conditions(checked(results))]
-    checks.one_of("condition", condition, known)
+    _checks.one_of("condition", condition, known)
 
     def value(run: Results, metric: str) -> float | None:
         found = run["conditions"].get(condition, {"metrics": {}})["metrics"].get(metric)
@@ -241,7 +241,7 @@ def checked(results: Results) -> Results:
         if results.get(key) is not None:
             _text(key, results[key])
     methods = _names("methods", _need(results, "methods"))
-    seeds = [checks.whole("seeds", seed, at_least=0) for seed in _list("seeds", _need(results, "seeds"))]
+    seeds = [_checks.whole("seeds", seed, at_least=0) for seed in _list("seeds", _need(results, "seeds"))]
     if not methods or not seeds or len(set(methods)) < len(methods) or len(set(seeds)) < len(seeds):
         raise ValueError(
             f"`methods` and `seeds` must each hold different entries, at least one, but got {methods}, {seeds}"
@@ -250,7 +250,7 @@ def checked(results: Results) -> Results:
     made_by = _mapping("made_by", _need(results, "made_by"))
     for key in ("command", "selbo", "python", "torch", "machine"):
         _text(f"made_by.{key}", _need(made_by, key, "made_by"))
-    checks.non_negative("made_by.seconds", _need(made_by, "seconds", "made_by"))
+    _checks.non_negative("made_by.seconds", _need(made_by, "seconds", "made_by"))
     num_regions = _check_belief(results["belief"]) if results.get("belief") is not None else None
     runs = _list("runs", _need(results, "runs"))
     for i, run in enumerate(runs):
@@ -266,8 +266,8 @@ def checked(results: Results) -> Results:
 
 def _check_task(task: Results) -> None:
     for key in ("num_train", "num_test"):
-        checks.whole(f"task.{key}", _need(task, key, "task"), at_least=1)
-    classes = checks.whole("task.num_classes", _need(task, "num_classes", "task"), at_least=2)
+        _checks.whole(f"task.{key}", _need(task, key, "task"), at_least=1)
+    classes = _checks.whole("task.num_classes", _need(task, "num_classes", "task"), at_least=2)
     for key, entries in (
         ("class_names", _names("task.class_names", _need(task, "class_names", "task"))),
         ("class_counts", _list("task.class_counts", _need(task, "class_counts", "task"))),
@@ -275,7 +275,7 @@ def _check_task(task: Results) -> None:
         if len(entries) != classes:
             raise ValueError(f"`task.{key}` must hold {classes} entries, one a class, but got {len(entries)}")
     for count in task["class_counts"]:
-        checks.whole("task.class_counts", count, at_least=0)
+        _checks.whole("task.class_counts", count, at_least=0)
 
 
 def _check_belief(belief: Any) -> int:
@@ -284,7 +284,7 @@ def _check_belief(belief: Any) -> int:
         _text(f"belief.{key}", _need(belief, key, "belief"))
     regions = _names("belief.regions", _need(belief, "regions", "belief"))
     masses("belief.s0", _list("belief.s0", _need(belief, "s0", "belief")), num_regions=len(regions))
-    checks.positive("belief.concentration", _need(belief, "concentration", "belief"))
+    _checks.positive("belief.concentration", _need(belief, "concentration", "belief"))
     return len(regions)
 
 
@@ -301,7 +301,7 @@ def _check_run(name: str, run: Results, *, results: Results, num_regions: int | 
         _check_metrics(f"{where}.metrics", _need(entry, "metrics", where))
     if run.get("ood") is not None:
         _check_metrics(f"{name}.ood", run["ood"])
-    checks.non_negative(f"{name}.seconds", _need(run, "seconds", name))
+    _checks.non_negative(f"{name}.seconds", _need(run, "seconds", name))
     if run.get("histogram") is not None:
         if num_regions is None:
             raise ValueError(f"`{name}.histogram` must be None where `belief` is None, but got {run['histogram']!r}")
@@ -328,7 +328,7 @@ def _check_classes(name: str, run: Results, *, classes: Sequence[str]) -> None:
         raise ValueError(f"`{name}.per_class` must hold one entry per class, in their order, but has {found}")
     for each in scores:
         for key in ("rows", "predicted", "correct"):
-            checks.whole(f"{name}.per_class.{key}", _need(each, key, f"{name}.per_class"), at_least=0)
+            _checks.whole(f"{name}.per_class.{key}", _need(each, key, f"{name}.per_class"), at_least=0)
         for key in ("recall", "precision"):
             if _need(each, key, f"{name}.per_class") is not None:
                 ends = _list(f"{name}.per_class.{key}_interval", _need(each, f"{key}_interval", f"{name}.per_class"))
@@ -341,7 +341,7 @@ def _check_classes(name: str, run: Results, *, classes: Sequence[str]) -> None:
         for key in ("true", "predicted"):
             if _need(_mapping(f"{name}.confusion", pair), key, f"{name}.confusion") not in classes:
                 raise ValueError(f"`{name}.confusion.{key}` must be one of {list(classes)}, but got {pair[key]!r}")
-        checks.whole(f"{name}.confusion.rows", _need(pair, "rows", f"{name}.confusion"), at_least=1)
+        _checks.whole(f"{name}.confusion.rows", _need(pair, "rows", f"{name}.confusion"), at_least=1)
 
 
 def _check_reliability(name: str, bins: Results) -> None:
@@ -425,4 +425,4 @@ def _finite(name: str, value: Any) -> float:
 
 
 def _counts(name: str, values: Any) -> list[int]:
-    return [checks.whole(name, value, at_least=0) for value in _list(name, values)]
+    return [_checks.whole(name, value, at_least=0) for value in _list(name, values)]

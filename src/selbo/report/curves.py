@@ -9,6 +9,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from selbo.plots.histograms import (
+    BELIEF,
+    POINTS_AN_INCH,
+    Array,
+    compare,
+    label_width,
+    legend_entries,
+    stand_upright,
+    total_variation,
+)
+from selbo.plots.labels import number, tick_label
+from selbo.plots.methods import MethodStyle, method_styles
+from selbo.plots.panels import FOOT, GUIDE, SIDE_BY_SIDE, Grid, LineEnd, axis_of, filled, names_at_ends, plus_minus
+from selbo.plots.style import INK, PALE, SMALL_SIZE, TWO_COLUMNS, checked_width, new_figure, style, tidy
 from selbo.report.comparison import (
     Results,
     Row,
@@ -20,30 +34,6 @@ from selbo.report.comparison import (
     summarise,
     summarise_ood,
 )
-from selbo.report.histograms import (
-    BELIEF,
-    POINTS_AN_INCH,
-    Array,
-    compare,
-    label_width,
-    legend_entries,
-    stand_upright,
-    total_variation,
-)
-from selbo.report.labels import number, tick_label
-from selbo.report.methods import MethodStyle, method_styles
-from selbo.report.panels import (
-    FOOT,
-    GUIDE,
-    SIDE_BY_SIDE,
-    Grid,
-    LineEnd,
-    axis_of,
-    filled,
-    names_at_ends,
-    plus_minus,
-)
-from selbo.report.style import INK, PALE, SMALL_SIZE, TWO_COLUMNS, checked_width, new_figure, style, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

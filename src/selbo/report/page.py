@@ -12,7 +12,11 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from selbo.files import replacing
+from selbo._files import replacing
+from selbo.plots.labels import duration, number
+from selbo.plots.methods import METHOD_COLOURS
+from selbo.plots.panels import GUIDE, axis_of
+from selbo.plots.style import INK, ONE_COLUMN, PALE, TWO_COLUMNS, style
 from selbo.report.class_tables import MOST_IN_MATRIX, class_table, confusion_table
 from selbo.report.comparison import (
     Results,
@@ -27,10 +31,6 @@ from selbo.report.comparison import (
     summarise_ood,
 )
 from selbo.report.curves import COMPARISON_FIGURES, CURVES, available, distances
-from selbo.report.labels import duration, number
-from selbo.report.methods import METHOD_COLOURS
-from selbo.report.panels import GUIDE, axis_of
-from selbo.report.style import INK, ONE_COLUMN, PALE, TWO_COLUMNS, style
 from selbo.report.tables import clean_table, headline_table, level_table, metric_label, shown_value, texts
 from selbo.report.takeaway import takeaway
 
@@ -87,11 +87,10 @@ def render_page(results: Results) -> str:
     checked(results)
     figures = (_figure_section(results, name) for name in available(results))
     parts = [_result(results), *_class_sections(results), *figures, _made(results)]
-    return Template(resource("page.html")).substitute(
+    return fill_page(
         version=escape(results["made_by"]["selbo"], quote=True),
         title=escape(results["title"]),
         takeaway=_conclusion(takeaway(results)),
-        style=resource("page.css").strip(),
         description=_paragraphs(results["description"], css="lede"),
         facts=_facts(results),
         belief=_belief(results),
@@ -99,8 +98,18 @@ def render_page(results: Results) -> str:
     )
 
 
-def resource(name: str) -> str:
-    """A file beside this one."""
+def fill_page(*, style: str = "", **parts: str) -> str:
+    """The HTML of a page, from its parts.
+
+    Args:
+        style: More rules, after those that every page has.
+        parts: What stands in `page.html`, by name, as HTML.
+    """
+    rules = "\n".join(filter(None, [_resource("page.css").strip(), style]))
+    return Template(_resource("page.html")).substitute(style=rules, **parts)
+
+
+def _resource(name: str) -> str:
     return files("selbo.report").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -5,7 +5,9 @@ from html import escape
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from selbo import checks
+from selbo import _checks
+from selbo.plots.labels import number
+from selbo.plots.methods import METHOD_COLOURS, MethodStyle, method_styles
 from selbo.report.comparison import (
     HIGHER_IS_BETTER,
     LOWER_IS_BETTER,
@@ -22,8 +24,6 @@ from selbo.report.comparison import (
     summarise,
     summarise_ood,
 )
-from selbo.report.labels import number
-from selbo.report.methods import METHOD_COLOURS, MethodStyle, method_styles
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -82,6 +82,13 @@ def metric_label(metric: str, *, unit: bool = True) -> str:
 def is_percent(metric: str) -> bool:
     """Whether a metric, or that of a class, is shown in per cent."""
     return family(metric) in PERCENT
+
+
+def signed(metric: str, number: float, *, more: int = 0) -> str:
+    """A difference of a metric, with its sign, in the unit of the metric; ``more`` digits than a table of means has."""
+    scale, digits = (100.0, 1) if is_percent(metric) else (1.0, 3)
+    text = f"{scale * number:+.{digits + more}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", "−")
 
 
 def texts(metric: str, values: Sequence[Value], *, num_seeds: int, precise: bool = True) -> list[Text]:
@@ -164,7 +171,7 @@ def rich_table(
         show_edge=False,
     )
     widths = [max(map(len, [*each, c.group, short_label(c.metric)])) for c, each in zip(columns, cells, strict=True)]
-    room = checks.whole("width", width, at_least=40) - sum(1 + w for w in widths)  # one space before each
+    room = _checks.whole("width", width, at_least=40) - sum(1 + w for w in widths)  # one space before each
     table.add_column("\nmethod", width=max(8, min(room, max(map(len, [*names, "method"])))), overflow="fold")
     for column, characters in zip(columns, widths, strict=True):
         table.add_column(

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selbo import checks
-from selbo.summary.dirichlet import Array, beta_tails, centre_mass, largest_entry, max_tails
+from selbo import _checks
+from selbo.summary._dirichlet import Array, beta_tails, centre_mass, largest_entry, max_tails
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
 
 SMALLEST_MASS: Final = 1e-300
@@ -81,7 +81,7 @@ class Dirichlet(Belief):
     def __init__(self, concentration: Sequence[float]) -> None:
         if len(concentration) < 2:
             raise ValueError(f"`concentration` must hold at least 2 numbers, but got {len(concentration)}")
-        self.concentration = tuple(checks.positive("concentration", a) for a in concentration)
+        self.concentration = tuple(_checks.positive("concentration", a) for a in concentration)
 
     def _masses(self, partition: Partition) -> Array:
         if len(self.concentration) != partition.num_classes:
@@ -108,8 +108,8 @@ class Beta(Belief):
     """
 
     def __init__(self, a: float, b: float) -> None:
-        self.a = checks.positive("a", a)
-        self.b = checks.positive("b", b)
+        self.a = _checks.positive("a", a)
+        self.b = _checks.positive("b", b)
 
     def _masses(self, partition: Partition) -> Array:
         if partition.num_classes != 2:
@@ -152,8 +152,8 @@ class Masses(Belief):
     """
 
     def __init__(self, values: Sequence[float], *, uncertainty: float = 0.0) -> None:
-        self.values = checks.simplex("values", values)
-        if checks.non_negative("uncertainty", uncertainty) >= 1:
+        self.values = _checks.simplex("values", values)
+        if _checks.non_negative("uncertainty", uncertainty) >= 1:
             raise ValueError(f"`uncertainty` must be a number from 0 to below 1, but got {uncertainty!r}")
         self.uncertainty = uncertainty
 
@@ -188,9 +188,9 @@ class Empirical(Belief):
     """
 
     def __init__(self, log_probs: Tensor, *, smoothing: float = EMPIRICAL_SMOOTHING) -> None:
-        self.smoothing = checks.positive("smoothing", smoothing)
-        num_classes = log_probs.shape[-1] if checks.floating("log_probs", log_probs).ndim else 0
-        checks.log_probs(log_probs, num_classes=num_classes, validate=True)
+        self.smoothing = _checks.positive("smoothing", smoothing)
+        num_classes = log_probs.shape[-1] if _checks.floating("log_probs", log_probs).ndim else 0
+        _checks.log_probs(log_probs, num_classes=num_classes, validate=True)
         self.log_probs = log_probs.detach().cpu().clone()
 
     def _masses(self, partition: Partition) -> Array:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from selbo import checks
+from selbo import _checks
+from selbo.summary._dirichlet import Array, LargestEntry, largest_entry
 from selbo.summary.beliefs import Belief, Beta, Dirichlet, Empirical, Uniform
-from selbo.summary.dirichlet import Array, LargestEntry, largest_entry
 from selbo.summary.partitions import Partition
 from selbo.summary.ranges import (
     SAME_EDGE,
@@ -112,8 +112,8 @@ def claims_of(
         level: Probability of the ranges.
     """
     if num_inputs is not None:
-        checks.whole("num_inputs", num_inputs, at_least=1)
-    checks.fraction("level", level, low=0.0, high=1.0)
+        _checks.whole("num_inputs", num_inputs, at_least=1)
+    _checks.fraction("level", level, low=0.0, high=1.0)
     known = _largest_entry(belief, partition.num_classes)
     bands = _bands(partition, masses)
     ranges = [_range(mass, concentration, num_inputs, level) for mass in masses]

@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from selbo import checks
+from selbo import _checks
+from selbo.summary._dirichlet import Array, expected_accuracy, gamma_tables, largest_entry, log_gamma_cdf, log_integrand
 from selbo.summary.beliefs import Beta, Dirichlet
-from selbo.summary.dirichlet import Array, expected_accuracy, gamma_tables, largest_entry, log_gamma_cdf, log_integrand
 
 RESIDUAL: Final = 1e-8
 """Largest error of the fractions and the accuracy of the belief that `expect` returns."""
@@ -65,7 +65,7 @@ def expect(
     """
     fractions = _fractions(class_fractions, num_classes)
     reason = f", which is what {len(fractions)} classes can reach (1/K by guessing, 1 without any error)"
-    checks.fraction("accuracy", accuracy, low=1 / len(fractions), high=1.0, reason=reason)
+    _checks.fraction("accuracy", accuracy, low=1 / len(fractions), high=1.0, reason=reason)
     belief: Beta | Dirichlet
     if len(fractions) == 2:
         belief = Beta(*_solve_beta(accuracy, *fractions))
@@ -77,9 +77,9 @@ def expect(
 
 def _fractions(class_fractions: Sequence[float] | None, num_classes: int | None) -> tuple[float, ...]:
     if class_fractions is None:
-        count = checks.whole("num_classes", 2 if num_classes is None else num_classes, at_least=2)
+        count = _checks.whole("num_classes", 2 if num_classes is None else num_classes, at_least=2)
         return (1 / count,) * count
-    fractions = checks.simplex("class_fractions", class_fractions)
+    fractions = _checks.simplex("class_fractions", class_fractions)
     if num_classes is not None and num_classes != len(fractions):
         raise ValueError(
             f"`num_classes` must be the number of `class_fractions`, {len(fractions)}, but got {num_classes}"

@@ -6,8 +6,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from selbo import checks
-from selbo.numerics import (
+from selbo import _checks
+from selbo._numerics import (
     DIRICHLET_FLOOR,
     MULTINOMIAL_FLOOR,
     PreciseModule,
@@ -97,7 +97,7 @@ def dirichlet_process_log_prob(
     """
     h, s, alpha = _prepare(histogram, s0, concentration, validate)
     parameters = alpha * h
-    if checks.non_negative("pseudo_count", pseudo_count) > 0:
+    if _checks.non_negative("pseudo_count", pseudo_count) > 0:
         parameters = parameters + pseudo_count
     parameters = parameters.clamp(min=DIRICHLET_FLOOR)
     total = parameters.sum(-1, keepdim=True)
@@ -162,18 +162,18 @@ def nearest_masses(histogram: Tensor, s0: Tensor, uncertainty: float) -> Tensor:
 def _prepare(
     histogram: Tensor, s0: Tensor, concentration: float | Tensor, validate: bool
 ) -> tuple[Tensor, Tensor, float | Tensor]:
-    checks.floating("histogram", histogram)
-    checks.floating("s0", s0)
+    _checks.floating("histogram", histogram)
+    _checks.floating("s0", s0)
     if histogram.ndim < 1 or s0.shape not in (histogram.shape[-1:], histogram.shape):
         raise ValueError(
             f"`s0` must have one mass a region of `histogram`, but got shapes {tuple(s0.shape)} "
             f"and {tuple(histogram.shape)}"
         )
-    alpha = concentration if isinstance(concentration, Tensor) else checks.positive("concentration", concentration)
+    alpha = concentration if isinstance(concentration, Tensor) else _checks.positive("concentration", concentration)
     if validate:
-        checks.on_simplex("histogram", histogram)
-        checks.on_simplex("s0", s0, strictly_positive=True)
-        checks.positive("concentration", float(alpha))
+        _checks.on_simplex("histogram", histogram)
+        _checks.on_simplex("s0", s0, strictly_positive=True)
+        _checks.positive("concentration", float(alpha))
     dtype = working_dtype(histogram)
     return widen(histogram, dtype), s0.to(device=histogram.device, dtype=dtype), alpha
 
@@ -256,11 +256,11 @@ class SummaryLikelihood(PreciseModule):
             raise ValueError(f"`belief` must be a belief such as selbo.Beta or selbo.Masses, but got {belief!r}")
         self.name = name
         self.partition = partition
-        self.form = checks.one_of("form", form, FORMS)
+        self.form = _checks.one_of("form", form, FORMS)
         self.pool_draws = pool_draws
-        self.ema_decay = None if ema_decay is None else checks.fraction("ema_decay", ema_decay, low=0.0, high=1.0)
-        self.pseudo_count = checks.non_negative("pseudo_count", pseudo_count)
-        self.histogram_floor = checks.non_negative("histogram_floor", histogram_floor)
+        self.ema_decay = None if ema_decay is None else _checks.fraction("ema_decay", ema_decay, low=0.0, high=1.0)
+        self.pseudo_count = _checks.non_negative("pseudo_count", pseudo_count)
+        self.histogram_floor = _checks.non_negative("histogram_floor", histogram_floor)
         self.reduce_counts = reduce_counts
         self.validate = validate
         self.overrule_labels = overrule_labels
@@ -268,7 +268,7 @@ class SummaryLikelihood(PreciseModule):
         self.belief = belief
         s0 = belief.masses(partition)
         self.register_buffer("s0", s0)
-        alpha = checks.positive("concentration", concentration)
+        alpha = _checks.positive("concentration", concentration)
         self.register_buffer("concentration", torch.tensor(alpha, dtype=torch.float64))
         if self.ema_decay is not None:
             self.register_buffer("average", torch.zeros_like(s0))
@@ -297,8 +297,8 @@ class SummaryLikelihood(PreciseModule):
             ... ).concentration
             tensor(300., dtype=torch.float64)
         """
-        count = checks.whole("num_data", num_data, at_least=1)
-        options.setdefault("overrule_labels", checks.positive("trust", trust) > 1)
+        count = _checks.whole("num_data", num_data, at_least=1)
+        options.setdefault("overrule_labels", _checks.positive("trust", trust) > 1)
         return cls(partition, belief, trust * count, **options)
 
     def describe(self, num_inputs: int | None = None, *, level: float = 0.95) -> Claims:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from selbo import checks
-from selbo.numerics import LOG_PROB_FLOOR, PreciseModule, result_dtype, widen
-from selbo.summary.edges import (
+from selbo import _checks
+from selbo._numerics import LOG_PROB_FLOOR, PreciseModule, result_dtype, widen
+from selbo.summary._edges import (
     PUBLISHED_SLOPE,
     Edges,
     binary_log_odds,
@@ -55,12 +55,12 @@ class Partition(PreciseModule, ABC):
         buffers = [module.slope_factor for module in self.modules() if isinstance(module, Edges)]
         if not buffers:
             raise ValueError(f"`set_slope_factor` needs a partition with edges, but {type(self).__name__} has none")
-        value = slope_factor if isinstance(slope_factor, Tensor) else checks.positive("slope_factor", slope_factor)
+        value = slope_factor if isinstance(slope_factor, Tensor) else _checks.positive("slope_factor", slope_factor)
         for buffer in buffers:
             buffer.fill_(value)
 
     def _prepare(self, log_probs: Tensor, validate: bool) -> Tensor:
-        checks.log_probs(log_probs, num_classes=self.num_classes, validate=validate)
+        _checks.log_probs(log_probs, num_classes=self.num_classes, validate=validate)
         return widen(log_probs, result_dtype(log_probs)).clamp(min=LOG_PROB_FLOOR)
 
     @abstractmethod
@@ -108,7 +108,7 @@ class ScoreBins(Partition):
         super().__init__()
         if closed and slope is None:
             raise ValueError("`closed` bins need one `slope` for all edges, as in the paper, but got slope=None")
-        inner = checks.increasing("edges", edges, low=0, high=1)
+        inner = _checks.increasing("edges", edges, low=0, high=1)
         self.num_classes = 2
         self.num_regions = len(inner) + 1
         self.closed = closed
@@ -122,7 +122,7 @@ class ScoreBins(Partition):
             >>> ScoreBins.equal(4).edges.values
             (0.25, 0.5, 0.75)
         """
-        checks.whole("num_bins", num_bins, at_least=2)
+        _checks.whole("num_bins", num_bins, at_least=2)
         return cls([i / num_bins for i in range(1, num_bins)], space=space, slope_factor=slope_factor)
 
     @classmethod
@@ -181,8 +181,8 @@ class CornerShells(Partition):
         slope: float | None = None,
     ) -> None:
         super().__init__()
-        self.num_classes = checks.whole("num_classes", num_classes, at_least=2)
-        levels = checks.increasing("thresholds", thresholds, low=0, high=1)
+        self.num_classes = _checks.whole("num_classes", num_classes, at_least=2)
+        levels = _checks.increasing("thresholds", thresholds, low=0, high=1)
         if levels[0] < 0.5:
             raise ValueError(f"`thresholds` must be at least 0.5, or the shells would overlap, but got {list(levels)}")
         self.num_regions = len(levels) * num_classes + 1
@@ -224,9 +224,9 @@ class ClassRegions(Partition):
 
     def __init__(self, num_classes: int, temperature: float = 1.0) -> None:
         super().__init__()
-        self.num_classes = checks.whole("num_classes", num_classes, at_least=2)
+        self.num_classes = _checks.whole("num_classes", num_classes, at_least=2)
         self.num_regions = num_classes
-        self.temperature = checks.positive("temperature", temperature)
+        self.temperature = _checks.positive("temperature", temperature)
 
     def _memberships(self, log_probs: Tensor) -> Tensor:
         return torch.softmax(log_probs / self.temperature, dim=-1)
@@ -259,8 +259,8 @@ class ConfidenceBins(Partition):
         self, edges: Sequence[float], num_classes: int, *, space: str = "logit", slope_factor: float | None = None
     ) -> None:
         super().__init__()
-        self.num_classes = checks.whole("num_classes", num_classes, at_least=2)
-        inner = checks.increasing("edges", edges, low=1 / num_classes, high=1)
+        self.num_classes = _checks.whole("num_classes", num_classes, at_least=2)
+        inner = _checks.increasing("edges", edges, low=1 / num_classes, high=1)
         self.num_regions = len(inner) + 1
         self.edges = Edges(inner, lower=1 / num_classes, space=space, slope_factor=slope_factor)
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from selbo.summary.dirichlet import Array
+from selbo.summary._dirichlet import Array
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
 
 SAME_EDGE: Final = 1e-9

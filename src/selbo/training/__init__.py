@@ -1,6 +1,6 @@
 """Training: `fit` takes a network, an objective and data, and can be stopped and started again anywhere."""
 
-from selbo.training.loop import fit
-from selbo.training.run import Diverged, FitResult
+from selbo.training.fit import fit
+from selbo.training.trainer import Diverged, FitResult
 
 __all__ = ["Diverged", "FitResult", "fit"]

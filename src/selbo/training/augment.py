@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from selbo import checks
+from selbo import _checks
 
 
 def crop_and_flip(images: Tensor, *, padding: int = 4, generator: torch.Generator | None = None) -> Tensor:
@@ -20,7 +20,7 @@ def crop_and_flip(images: Tensor, *, padding: int = 4, generator: torch.Generato
     """
     if images.ndim != 4:
         raise ValueError(f"`augment` needs images of shape (B, C, H, W), but got {tuple(images.shape)}")
-    checks.whole("padding", padding, at_least=0)
+    _checks.whole("padding", padding, at_least=0)
     count, channels, height, width = images.shape
     device = images.device
     shifts = torch.randint(2 * padding + 1, (2, count, 1), generator=generator, device=device)

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, TensorDataset
 
-from selbo import checks
-from selbo.objectives.base import check_batch, check_weights
+from selbo import _checks
+from selbo.objectives.objective import check_batch, check_weights
 from selbo.objectives.unlabelled import Assigned
-from selbo.seeding import derive, generator_for
+from selbo.random import derive, generator_for
 
 Data: TypeAlias = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | Dataset[Any] | DataLoader[Any]
 
@@ -276,7 +276,7 @@ def make_batches(
     data: Data, *, batch_size: int, device: torch.device, seed: int, whole_only: bool, shard: tuple[int, int] = (0, 1)
 ) -> TensorBatches | LoaderBatches:
     """Batches from what a user passes as ``train``."""
-    checks.whole("batch_size", batch_size, at_least=1)
+    _checks.whole("batch_size", batch_size, at_least=1)
     tensors = as_tensors("train", data)
     if tensors is not None:
         inputs, labels, *weights = (each.to(device) for each in tensors)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from selbo.files import replacing
+from selbo._files import replacing
 from selbo.nn.gaussian import gaussians
 
 FORMAT: Final = "selbo-checkpoint-2"

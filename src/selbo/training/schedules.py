@@ -3,7 +3,7 @@
 import math
 from typing import Any, Final
 
-from selbo import checks
+from selbo import _checks
 
 SCHEDULES: Final = ("constant", "cosine", "plateau")
 PLATEAU_FACTOR: Final = 0.5
@@ -21,8 +21,8 @@ class Schedule:
     """
 
     def __init__(self, kind: str, *, rate: float, steps: int) -> None:
-        self.kind = checks.one_of("schedule", kind, SCHEDULES)
-        self.rate, self.steps = checks.positive("learning_rate", rate), steps
+        self.kind = _checks.one_of("schedule", kind, SCHEDULES)
+        self.rate, self.steps = _checks.positive("learning_rate", rate), steps
         self.state: dict[str, Any] = {"factor": 1.0, "best": None, "bad": 0}
 
     def rate_at(self, step: int) -> float:

@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from selbo.cli import main as entry
-from selbo.cli import output, reproduce
+from selbo.cli import output
 from selbo.cli.app import app
 from selbo.cli.options import device_of, widths
 from selbo.version import __version__
@@ -108,9 +108,6 @@ def test_errors_are_one_sentence_without_a_traceback(
     ("where", "arguments", "goes_on"),
     [
         ("train.device_of", ["train", "a.csv", "--target", "a", "--out", "m"], True),
-        ("reproduce.device_of", ["reproduce", "sst"], True),
-        ("data.left_out", ["data", "get", "mnist"], True),
-        ("data.state", ["data", "list"], False),
         ("evaluate.device_of", ["evaluate", "m", "a.csv"], False),
         ("predict.device_of", ["predict", "m", "a.csv"], False),
         ("demo.device_of", ["demo", "--out", "d"], False),
@@ -257,20 +254,3 @@ def test_metrics_without_a_temperature_have_one_column() -> None:
     assert "0.123" in shown
     assert "12.3" in shown
     assert "AUROC, %" in shown
-
-
-@pytest.mark.parametrize(
-    ("device", "models", "cores", "expected"),
-    [
-        ("cpu", ["vgg11"], 5, 5),
-        ("cuda", ["mlp", "lenet"], 40, 14),
-        ("cuda", ["lenet"], 6, 6),
-        ("cuda:1", ["lenet", "vgg11"], 40, 3),
-        ("cuda", ["vgg11"], 2, 2),
-    ],
-)
-def test_runs_at_a_time(
-    device: str, models: list[str], cores: int, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reproduce, "cores", lambda: cores)
-    assert reproduce.at_a_time(device, models) == expected

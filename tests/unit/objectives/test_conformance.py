@@ -35,7 +35,7 @@ from selbo.objectives import (
     LabelSmoothing,
     SummaryELBO,
 )
-from selbo.objectives.base import warm_up
+from selbo.objectives.objective import warm_up
 
 EXACT = {"rtol": 1e-11, "atol": 1e-11}
 PARTS = ("log_likelihood", "kl", "log_summary")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import selbo
-from selbo.evaluation.shift import correct_prior
+from selbo.evaluation.label_shift import correct_prior
 from selbo.objectives import ExpectationRegularisation, LabelShift
 
 SHIFT = LabelShift(before=[0.9, 0.1], after=[0.5, 0.5])

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from selbo.report import comparison, panels, tables
+from selbo.plots import panels
+from selbo.report import comparison, tables
 from selbo.report.comparison import Value
 
 with contextlib.suppress(ModuleNotFoundError):

@@ -20,8 +20,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from selbo.report import curves, page, style
-from selbo.report.methods import method_styles
+from selbo.plots import style
+from selbo.plots.methods import method_styles
+from selbo.report import curves, page
 from selbo.report.takeaway import takeaway
 
 Results = dict[str, Any]

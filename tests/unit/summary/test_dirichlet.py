@@ -12,7 +12,7 @@ import pytest
 from scipy import integrate, special, stats
 
 from references import beta_mass, relative_error, win_against_two
-from selbo.summary.dirichlet import (
+from selbo.summary._dirichlet import (
     Tails,
     beta_tails,
     centre_mass,

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import selbo
-from selbo.summary import edges
+from selbo.summary import _edges
 
 PARTITIONS = {
     "bins, logit": lambda: selbo.ScoreBins([0.1, 0.35, 0.9]),
@@ -125,7 +125,7 @@ class TestLogOdds:
     def test_against_many_digits(self):
         """Also where 1 - p has no digits left in float32: log(1 - p) comes from the other classes."""
         logits = torch.tensor([[0.0, 30.0, -2.0], [1.0, 1.5, 0.0], [-60.0, 40.0, 3.0]], dtype=torch.float32)
-        got = edges.log_odds(logits.log_softmax(-1))
+        got = _edges.log_odds(logits.log_softmax(-1))
         with mpmath.workdps(60):
             for row, values in zip(logits.tolist(), got.tolist(), strict=True):
                 weights = [mpmath.e ** mpmath.mpf(x) for x in row]
@@ -135,11 +135,11 @@ class TestLogOdds:
 
     def test_of_the_predicted_class(self):
         log_probs = random_log_probs(50, 5)
-        torch.testing.assert_close(edges.top_log_odds(log_probs), edges.log_odds(log_probs).amax(-1))
+        torch.testing.assert_close(_edges.top_log_odds(log_probs), _edges.log_odds(log_probs).amax(-1))
 
     def test_two_classes_are_one_number(self):
         log_probs = random_log_probs(50, 2)
-        torch.testing.assert_close(edges.log_odds(log_probs)[:, 1], edges.binary_log_odds(log_probs))
+        torch.testing.assert_close(_edges.log_odds(log_probs)[:, 1], _edges.binary_log_odds(log_probs))
 
 
 class TestScoreBins:

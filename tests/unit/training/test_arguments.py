@@ -7,8 +7,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from unit.training.toys import blobs, network, states_equal, summary
 
 import selbo
-from selbo.training import Diverged, loop
-from selbo.training.engine import Engine, Plan, make_optimizer
+from selbo.training import Diverged
+from selbo.training.engines import Engine, Plan, make_optimizer
+from selbo.training.fit import _device
 
 TRAIN = blobs(32)
 
@@ -94,7 +95,7 @@ def test_a_graph_that_cannot_be_had_gives_way_to_eager_steps_where_it_stood(monk
     optimizer = make_optimizer("sgd", parameters, rate=0.1, momentum=0.0, weight_decay=0.0, on_graph=False)
     objective = selbo.CrossEntropy(num_data=32)
     plan = Plan(net, objective, optimizer, 1, "fp32", None, 0, 100, torch.device("cpu"), parameters=parameters)
-    from selbo.training import engine as engines
+    from selbo.training import engines
     from selbo.training.batches import TensorBatches
 
     batches = TensorBatches(*TRAIN, batch_size=8, seed=0)
@@ -134,11 +135,11 @@ def test_a_graph_that_cannot_be_had_gives_way_to_eager_steps_where_it_stood(monk
 def test_under_torchrun_each_process_has_a_device_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setenv("LOCAL_RANK", "3")
-    assert loop._device("cuda") == torch.device("cuda", 3)
-    assert loop._device("cuda:1") == torch.device("cuda", 1)
-    assert loop._device("cpu") == torch.device("cpu")
+    assert _device("cuda") == torch.device("cuda", 3)
+    assert _device("cuda:1") == torch.device("cuda", 1)
+    assert _device("cpu") == torch.device("cpu")
     monkeypatch.delenv("LOCAL_RANK")
-    assert loop._device("cuda") == torch.device("cuda")
+    assert _device("cuda") == torch.device("cuda")
 
 
 def test_weight_decay_is_for_plain_networks():

@@ -19,7 +19,7 @@ from selbo.summary.beliefs import Masses, Uniform
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import ClassRegions, ConfidenceBins
 from selbo.training import FitResult, fit
-from selbo.training.engine import GraphEngine
+from selbo.training.engines import GraphEngine
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

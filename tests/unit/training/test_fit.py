@@ -11,11 +11,11 @@ from unit.training.toys import FEATURES, Rows, blobs, network, states_equal, sum
 
 import selbo
 from selbo.objectives.predictive import predictive_log_probs
-from selbo.seeding import derive
+from selbo.random import derive
 from selbo.training import Diverged
 from selbo.training import checkpoint as files
 from selbo.training.batches import TensorBatches
-from selbo.training.run import f1
+from selbo.training.trainer import f1
 
 N = 60
 TRAIN, VAL = blobs(N), blobs(41, seed=1)

@@ -8,10 +8,10 @@ from unit.training.toys import FEATURES, blobs, network, summary
 
 import selbo
 from selbo.objectives.unlabelled import Assigned
-from selbo.seeding import derive
-from selbo.training import engine as engines
+from selbo.random import derive
+from selbo.training import engines
 from selbo.training.batches import TensorBatches, UnlabelledBatches
-from selbo.training.engine import EagerEngine, GraphEngine, Plan, make_optimizer
+from selbo.training.engines import EagerEngine, GraphEngine, Plan, make_optimizer
 
 N = 24
 TRAIN = blobs(N)

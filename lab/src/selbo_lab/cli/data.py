@@ -1,0 +1,309 @@
+"""`selbo data`: which data sets there are; get, import and verify their files."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from selbo.cli import Debug, Device, console, device_of, note
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from selbo_lab.data.catalogue import DataSet
+    from selbo_lab.data.download import Progress
+    from selbo_lab.data.store import Source
+
+NOT_RIGHT = 2
+"""Exit code of `verify` if a file is wrong."""
+
+DETAIL = 23
+"""Letters that are shown of the digest of a file that is right: the method and 16 digits."""
+
+data = typer.Typer(
+    name="data",
+    help="List, get, import and verify the data sets of the paper.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Of a data set, as in selbo data list.", show_default=False)]
+Names = Annotated[
+    list[str], typer.Argument(metavar="NAME...", help="Of data sets, as in selbo data list.", show_default=False)
+]
+
+
+@data.command("list")
+def list_sets(debug: Debug = False) -> None:
+    """Show the data sets, and which of them are in the store.
+
+    The store is a folder: the environment variable SELBO_DATA, or the cache folder of the user.
+
+    Example: selbo data list
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from selbo_lab.data import store
+    from selbo_lab.data.catalogue import SETS
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for title in ("name", "what", "state", "download"):
+        table.add_column(title, no_wrap=title != "what", justify="right" if title == "download" else "left")
+    for each in SETS.values():
+        table.add_row(each.name, each.title, state(each), to_download(each))
+    screen = console()
+    screen.print(table)
+    screen.print(f"Store: {store.root()}", soft_wrap=True)
+
+
+@data.command()
+def get(names: Names, debug: Debug = False) -> None:
+    """Download what is missing of data sets.
+
+    Files are checked by their digest. A download that was interrupted goes on where it stopped. Corrupted sets are
+    generated from the set they belong to; the published files come with mnist-c and cifar10-c.
+
+    Example: selbo data get mnist35 fashion
+    """
+    from selbo_lab.data import acquire, store
+    from selbo_lab.data.catalogue import sources_of
+
+    wanted = {name: [each for each in sources_of(name) if not left_out(each, name)] for name in names}
+    screen = console()
+    for name, sources in wanted.items():
+        for source in sources:
+            if store.present(source):
+                continue
+            size = size_of(source)
+            note(f"downloading {source.name}" + (f", {size}" if size else ""))
+            with bars() as progress:
+                acquire.get(source, progress=progress)
+        show(screen, name, sources)
+        for source in sources_of(name):
+            if source not in sources and not store.present(source):
+                size = size_of(source)
+                files = "the published files" + (f", {size}" if size else "")
+                note(f"{name} is generated; 'selbo data get {source.name}' downloads {files}")
+
+
+@data.command("import")
+def import_files(
+    name: Name,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Folder, archive or file.", show_default=False)],
+    encoder: Annotated[
+        str | None, typer.Option("--encoder", help="What made the embeddings in an NPZ file that does not say it.")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Take files that you already have.
+
+    PATH is a folder with files of the original names, at any depth; an archive of them (tar, tar.gz, tar.xz, zip); or
+    one such file. For sst also an NPZ file with embeddings. Everything is verified by content, and copied: your own
+    files stay as they are.
+
+    Example: selbo data import cifar10 cifar-10-binary.tar.gz
+    """
+    from selbo_lab.data import store
+    from selbo_lab.data.catalogue import import_set, sources_of
+
+    taken = import_set(name, path, encoder=encoder)
+    screen = console()
+    screen.print(f"Taken: {', '.join(taken)}", soft_wrap=True)
+    sources = [each for each in sources_of(name) if store.missing(each) != tuple(raw.name for raw in each.files)]
+    show(screen, name, sources)
+    for source in sources:
+        if lacking := store.missing(source):
+            note(f"{source.name} still lacks {store.enumerated(lacking)}")
+
+
+@data.command()
+def verify(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME...]", help="Of data sets; all that are in the store if none is given."),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Compare files in the store with their digests, and look into them.
+
+    The exit code is 2 if a file is wrong. A missing file is shown, and is no fault: parts of a set can be used alone.
+
+    Example: selbo data verify cifar10
+    """
+    from selbo_lab.data import store
+    from selbo_lab.data.catalogue import SOURCES, sources_of
+
+    there = {name for name, source in SOURCES.items() if len(store.missing(source)) < len(source.files)}
+    asked = {
+        each.name: each for name in names or sorted(there) for each in sources_of(name) if not left_out(each, name)
+    }
+    screen = console()
+    if not asked:
+        screen.print("There is nothing to verify.")
+    wrong = 0
+    for source in asked.values():
+        if source.name not in there:
+            raise store.MissingData(store.what_to_type(source))
+        for verdict in store.verify(source):
+            detail = verdict.detail if verdict.state == "wrong" else verdict.detail[:DETAIL]
+            screen.print(f"{verdict.state:<8}{source.name}/{verdict.name}  {detail}".rstrip(), soft_wrap=True)
+            wrong += verdict.state == "wrong"
+    if wrong:
+        note(f"{wrong} files are wrong: delete them, then get or import them again")
+        raise typer.Exit(NOT_RIGHT)
+
+
+@data.command()
+def embed(
+    name: Annotated[str, typer.Argument(metavar="sst", help="Only sst has sentences.", show_default=False)],
+    model: Annotated[
+        str,
+        typer.Option("--model", help="Folder or hub name of a model for sentence-transformers.", show_default=False),
+    ],
+    batch_size: Annotated[int, typer.Option("--batch-size", help="Sentences at once.", min=1)] = 64,
+    device: Device = "auto",
+    debug: Debug = False,
+) -> None:
+    """Turn the sentences of sst into vectors.
+
+    Needs the package sentence-transformers. What was embedded before is not embedded again.
+
+    Example: selbo data embed sst --model sentence-transformers/all-mpnet-base-v2
+    """
+    from selbo_lab.data import embeddings, store
+    from selbo_lab.data.catalogue import SOURCES
+
+    if name != "sst":
+        raise ValueError(f"only sst has sentences to embed, but got {name!r}")
+    if not store.present(SOURCES["sst"]):
+        raise store.MissingData(store.what_to_type(SOURCES["sst"]))
+    with bars("sentences") as progress:
+        told = 0
+
+        def count(done: int, total: int) -> None:
+            nonlocal told
+            progress("embedding", done - told, total)
+            told = done
+
+        path = embeddings.embed_sst(model, batch_size=batch_size, device=device_of(device), progress=count)
+    console().print(f"Embeddings: {path}", soft_wrap=True)
+
+
+@data.command()
+def card(
+    name: Name,
+    part: Annotated[str | None, typer.Option("--part", help="train, val or test; the first there is.")] = None,
+    corruption: Annotated[str | None, typer.Option("--corruption", help="Of a corrupted set.")] = None,
+    severity: Annotated[int | None, typer.Option("--severity", help="Of a corruption, 1 to 5.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Of the split or of the corruption.", min=0)] = None,
+    embedding: Annotated[str | None, typer.Option("--embedding", help="Encoder of sst, if there are several.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Show sizes, class counts, source and licence of a part of a data set.
+
+    Example: selbo data card mnist35 --part test
+    """
+    from selbo_lab.data.catalogue import SETS, load, sources_of
+
+    sources_of(name)
+    if name not in SETS:
+        raise ValueError(f"{name} is a name of raw files: a card is of a data set, one of {list(SETS)}")
+    given = {"corruption": corruption, "severity": severity, "seed": seed, "embedding": embedding}
+    options: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    console().print(load(name, part or SETS[name].parts[0], **options).card(), soft_wrap=True)
+
+
+# --- what is shown ---
+
+
+def left_out(source: "Source", name: str) -> bool:
+    """Whether a source is only published files of what a set can generate, neither asked for by name nor there."""
+    from selbo_lab.data import store
+    from selbo_lab.data.catalogue import SETS
+
+    return name in SETS and source in SETS[name].optional and source.name != name and not store.present(source)
+
+
+def state(each: "DataSet") -> str:
+    """Whether a data set can be loaded, and from what."""
+    from selbo_lab.data import embeddings, store
+    from selbo_lab.data.sentences import SST
+
+    if not each.sources:
+        return "embedded"
+    files = sum(len(source.files) for source in each.sources)
+    lacking = [source for source in each.sources if not store.present(source)]
+    absent = sum(len(store.missing(source)) for source in lacking)
+    if each.sources == (SST,) and (embeddings.available() or not lacking):
+        return "in the store" if embeddings.available() else "not embedded"
+    if each.optional:
+        if lacking:
+            return f"needs {lacking[0].name}"
+        return "published files" if all(map(store.present, each.optional)) else "generated"
+    if not lacking:
+        return "in the store"
+    return "not here" if absent == files else f"{files - absent} of {files} files"
+
+
+def to_download(each: "DataSet") -> str:
+    """How much has to be downloaded before a data set can be loaded."""
+    from selbo_lab.data import store
+
+    return ", ".join(size_of(source) or "?" for source in each.sources if not store.present(source)) or "-"
+
+
+def size_of(source: "Source") -> str:
+    """Size of what there is to download; empty if it is not known."""
+    from selbo_lab.data import store
+    from selbo_lab.data.digests import readable
+
+    size = store.download_size(source)
+    return readable(size) if size else ""
+
+
+def show(screen: "Console", name: str, sources: "list[Source]") -> None:
+    """Where the files of a data set are, and its card if it can be made quickly."""
+    from selbo_lab.data import store
+    from selbo_lab.data.catalogue import SETS, load
+
+    for source in sources:
+        screen.print(f"{source.title}: {store.folder(source)}", soft_wrap=True)
+    if not sources:
+        screen.print(f"{name} comes with scikit-learn: there is nothing to get", soft_wrap=True)
+    if name not in SETS or "corruption" in SETS[name].options:
+        for source in sources:
+            screen.print(fill(source.licence, 80, initial_indent="  licence   ", subsequent_indent=" " * 12))
+        return
+    try:
+        screen.print(load(name, "test").card(), soft_wrap=True)
+    except (store.MissingData, ValueError) as error:  # some files are not there, or there are several embeddings
+        note(str(error))
+
+
+@contextmanager
+def bars(unit: str = "") -> "Iterator[Progress]":
+    """Bars on the error stream if that is a terminal, one a label; yields what counts bytes, or another unit."""
+    if not sys.stderr.isatty():
+        yield lambda _label, _advance, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    amounts = (
+        [TextColumn("{task.completed} of {task.total} " + unit)] if unit else [DownloadColumn(), TransferSpeedColumn()]
+    )
+    columns = (TextColumn("{task.description:<24.24}"), BarColumn(bar_width=16), *amounts, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        tasks: dict[str, Any] = {}
+
+        def advance(label: str, amount: int, total: int | None) -> None:
+            if label not in tasks:
+                tasks[label] = progress.add_task(label, total=total)
+            progress.update(tasks[label], advance=amount, total=total)
+
+        yield advance

@@ -1,0 +1,229 @@
+"""`selbo reproduce`, `selbo list`, `selbo report`: the studies of the paper, carried out and put into tables."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from selbo.cli import Debug, Device, console, cores, device_of, note, progress_bar, waiting, writable_folder
+
+if TYPE_CHECKING:
+    from selbo_lab.schedule.runner import Progress
+    from selbo_lab.studies.study import Study
+
+EVERYTHING = "all"
+"""In the place of a name: all studies."""
+
+WRITING = "{}: tables, figures and the report"
+
+Results = Annotated[Path, typer.Option("--out", help="Folder for the results; each study has its own in it.")]
+
+
+def reproduce(
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Of studies, as in selbo list; or all.", show_default=False)
+    ],
+    track: Annotated[
+        str, typer.Option("--track", help="published (settings of the paper's code), selbo (ours), or both.")
+    ] = "both",
+    seeds: Annotated[
+        int, typer.Option("--seeds", help="How many seeds; as many as the study says if 0.", min=0, show_default=False)
+    ] = 0,
+    smoke: Annotated[bool, typer.Option("--smoke", help="A trial in seconds, on tiny generated data.")] = False,
+    executor: Annotated[
+        str, typer.Option("--executor", help="Who runs: processes, here (one after another), or ray.")
+    ] = "processes",
+    jobs: Annotated[int, typer.Option("--jobs", help="Runs at a time; chosen if 0.", min=0, show_default=False)] = 0,
+    out: Results = Path("results"),
+    device: Device = "auto",
+    debug: Debug = False,
+) -> None:
+    """Carry out studies of the paper: every run that is missing, then tables, figures and a report.
+
+    Settings are chosen on validation data, with the same budget for every method of our track; then every method runs
+    with all seeds. What is finished is kept: stop it when you like, and the same command goes on.
+
+    Example: selbo reproduce sst --track selbo
+    """
+    from selbo_lab.schedule import runner
+    from selbo_lab.schedule.executors import EXECUTORS, package_of_ray
+    from selbo_lab.studies import reader
+    from selbo_lab.studies.study import TRACKS
+
+    chosen = reader.names() if names == [EVERYTHING] else names
+    for name in chosen:
+        if name not in reader.names():
+            raise ValueError(f"NAME must be one of {', '.join(reader.names())} or {EVERYTHING}, but got {name!r}")
+    if track not in (*TRACKS, "both"):
+        raise ValueError(f"`--track` must be published, selbo or both, but got {track!r}")
+    if executor not in EXECUTORS:
+        raise ValueError(f"`--executor` must be one of {', '.join(EXECUTORS)}, but got {executor!r}")
+    if executor == "ray":
+        package_of_ray()
+    where = device_of(device)
+    studies: list[tuple[Study, Path, list[str]]] = []
+    for name in chosen:
+        study = runner.study_of(name, trial=smoke)
+        known = [each.name for each in study.tracks]
+        wanted = known if track == "both" else [each for each in known if each == track]
+        if not wanted:
+            note(f"{name} has no track {track}")
+            continue
+        folder = out / (f"{name}-smoke" if smoke else name)
+        runner.require_data(study, folder, tracks=wanted, seeds=seeds or None, executor=executor)
+        studies.append((study, folder, wanted))
+    for study, folder, wanted in studies:  # only now, when none of them lacks data, is anything written
+        writable_folder(folder)
+        with live(study.name) as listener:
+            results = runner.reproduce(
+                study,
+                folder,
+                tracks=wanted,
+                seeds=seeds or None,
+                executor=executor,
+                jobs=jobs or at_a_time(where, [each.model.name for each in study.variants]),
+                device=where,
+                helpers=cores() if executor == "processes" else 0,
+                listener=listener,
+            )
+        with waiting(WRITING.format(folder.name)):
+            parts = written(results, folder)
+        show(parts)
+
+
+def at_a_time(device: str, models: list[str]) -> int:
+    """Runs at a time: one a core on a CPU; on a GPU as many as docs/performance.md found to be fastest."""
+    from selbo_lab.run.evaluate import LARGE
+    from selbo_lab.run.execute import LARGE_RUNS_ON_A_GPU, SMALL_RUNS_ON_A_GPU
+
+    if not device.startswith("cuda"):
+        return cores()
+    at_most = LARGE_RUNS_ON_A_GPU if any(model in LARGE for model in models) else SMALL_RUNS_ON_A_GPU
+    return min(cores(), at_most)
+
+
+def list_studies(debug: Debug = False) -> None:
+    """Show the studies, and which tables and figures of the paper they make.
+
+    Example: selbo list
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from selbo_lab.studies import plan, reader
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for title in ("name", "what", "of the paper", "runs"):
+        table.add_column(title, no_wrap=title == "name", justify="right" if title == "runs" else "left")
+    for name in reader.names():
+        study = reader.load(name)
+        tracks = [each.name for each in study.tracks]
+        tuning = len(list(plan.tuning_jobs(study, tracks)))
+        final = len(list(plan.final_jobs(study, tracks, study.seed_range(study.seeds), {})))
+        table.add_row(name, study.title, study.paper, str(tuning + final))
+    console().print(table)
+
+
+def report(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of a study, or of several.", show_default=False)
+    ],
+    pack: Annotated[
+        bool, typer.Option("--pack", help="Put the runs of each study into one file instead, and write no report.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Write tables, figures and the report again, from results alone; nothing is trained.
+
+    Several studies are written at once, one per core. With --pack the runs of results/sst become results/sst.jsonl.xz,
+    which every command reads like the folder.
+
+    Example: selbo report results/sst
+    """
+    from selbo.training.processes import pool_of
+    from selbo_lab.run.result_store import MANIFEST, Store, studies_in
+
+    found = studies_in(folder)
+    if not found:
+        raise ValueError(f"DIR must be a folder of selbo reproduce, but '{folder}' holds no {MANIFEST}")
+    if pack:
+        with progress_bar(len(found)) as told:
+            for store in map(Store, found):
+                told(store.folder.name, 0)
+                console().print(f"{store.packed}: {store.pack()} runs", soft_wrap=True)
+                told(store.folder.name, 1)
+        return
+    parts: list[Any] = []
+    if len(found) == 1:
+        with waiting(WRITING.format(found[0].name)):
+            parts = written_again(found[0])
+    else:
+        with progress_bar(len(found)) as told, pool_of(min(cores(), len(found))) as pool:
+            told(f"{len(found)} studies", 0)
+            for each in pool.map(written_again, found):
+                parts += each
+                told(f"{len(found)} studies", 1)
+    show(parts)
+
+
+def show(parts: Iterable[Any]) -> None:
+    """Print tables and lines; a line is never broken, so that the path in it can be copied."""
+    screen = console()
+    for part in parts:
+        screen.print(part, soft_wrap=isinstance(part, str))
+
+
+def written_again(folder: Path) -> list[Any]:
+    """The same as `written`, from a folder of results."""
+    from selbo_lab.schedule import runner
+
+    return written(runner.gather(folder), folder)
+
+
+def written(results: dict[str, Any], folder: Path) -> list[Any]:
+    """Write everything that is made from results; returns what is to be printed: the main tables, where the page is."""
+    from selbo_lab.report import study_figures, study_page, study_tables, table_files
+
+    table_files.write_tables(results, folder / "tables")
+    study_figures.write_figures(results, folder / "figures")
+    page = study_page.write_study_page(results, folder / "report.html")
+    shown: list[Any] = []
+    for comparison in results["comparisons"]:
+        if any(run is not None for method in comparison["methods"] for run in method["runs"]):
+            shown.append(study_tables.console(comparison, results))
+        else:
+            shown.append(f"{comparison['title']}, {comparison['track']}: no runs yet")
+    return [*shown, f"Report: {page}"]
+
+
+@contextmanager
+def live(name: str) -> Iterator[Callable[["Progress"], None]]:
+    """What is done, running and failed, and the time that is left: on the error stream, if that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=16),
+        TextColumn("{task.completed:.0f}/{task.total:.0f} done, {task.fields[running]} running"),
+        TextColumn("{task.fields[failed]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=None, running=0, failed="")
+
+        def told(progress: "Progress") -> None:
+            failed = f"{progress.failed} failed" if progress.failed else ""
+            what = name if progress.of == "runs" else f"{name}, {progress.of}"
+            done, total, running = progress.done, progress.total, progress.running
+            bar.update(task, description=what, completed=done, total=total, running=running, failed=failed)
+
+        yield told

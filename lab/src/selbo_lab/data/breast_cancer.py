@@ -1,0 +1,40 @@
+"""Tumours described by thirty numbers, benign or malignant, which come with scikit-learn."""
+
+from typing import Final
+
+import torch
+
+from selbo.tabular.splits import split
+from selbo_lab import checks
+from selbo_lab.data.dataset import LabelledData
+from selbo_lab.data.digits import PART_SHARE
+from selbo_lab.data.splits import PARTS
+
+CLASSES: Final = ("benign", "malignant")
+LICENCE: Final = "CC BY 4.0 (W. Wolberg, O. Mangasarian, N. Street and W. Street), as the UCI repository states"
+
+
+def breast_cancer(part: str, *, seed: int = 0) -> LabelledData:
+    """The 569 tumours: of each class three fifths to train on, a fifth to validate, a fifth to test.
+
+    Args:
+        part: "train", "val" or "test".
+        seed: Of the parts; the same for all methods that are compared.
+
+    Returns:
+        Features (N, 30) of type float32, as measured, in units of their own; class 1 is malignant.
+    """
+    checks.one_of("part", part, PARTS)
+    from sklearn.datasets import load_breast_cancer
+
+    features, benign = load_breast_cancer(return_X_y=True)
+    labels = 1 - benign
+    rows = getattr(split(labels, test_fraction=PART_SHARE, val_fraction=PART_SHARE, seed=seed), part)
+    return LabelledData(
+        name=f"breast-cancer {part}, split with seed {seed}",
+        inputs=torch.tensor(features[rows]).float(),
+        labels=torch.tensor(labels[rows]).long(),
+        class_names=CLASSES,
+        source="scikit-learn, load_breast_cancer: UCI's Breast Cancer Wisconsin (Diagnostic)",
+        licence=LICENCE,
+    )

@@ -1,0 +1,197 @@
+"""All data sets by name: what a user loads, and the raw files it is made from."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from selbo_lab import checks
+from selbo_lab.data import acquire, breast_cancer, cifar, digits, embeddings, fashion, mnist, sst, store, svhn
+from selbo_lab.data.cifar_files import CIFAR10, CIFAR10_C
+from selbo_lab.data.dataset import LabelledData
+from selbo_lab.data.sentences import SST
+from selbo_lab.data.splits import PARTS
+from selbo_lab.data.store import Source
+
+SOURCES: Final[dict[str, Source]] = {
+    source.name: source for source in (mnist.MNIST, mnist.MNIST_C, fashion.FASHION, CIFAR10, CIFAR10_C, svhn.SVHN, SST)
+}
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What a user loads.
+
+    Attributes:
+        name: By which it is loaded.
+        title: What it is, in one line.
+        parts: Those it has.
+        loader: Takes the part and options, or options alone where there is only a corrupted test part.
+        sources: Raw files it cannot do without.
+        optional: Raw files it uses if they are there.
+        licence: What is known about the terms of use.
+    """
+
+    name: str
+    title: str
+    parts: tuple[str, ...]
+    loader: Callable[..., LabelledData]
+    sources: tuple[Source, ...]
+    optional: tuple[Source, ...] = ()
+    licence: str = ""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Names of what `load` takes besides the part."""
+        return tuple(name for name in inspect.signature(self.loader).parameters if name != "part")
+
+    @property
+    def present(self) -> bool:
+        """Whether the raw files it cannot do without are in the store."""
+        return all(store.present(source) for source in self.sources)
+
+
+def _set(
+    name: str,
+    title: str,
+    parts: tuple[str, ...],
+    loader: Callable[..., LabelledData],
+    *sources: Source,
+    optional: tuple[Source, ...] = (),
+    licence: str = "",
+) -> DataSet:
+    stated = licence or "; ".join(f"{each.name}: {each.licence}" for each in (*sources, *optional))
+    return DataSet(name, title, parts, loader, sources, optional, stated)
+
+
+SETS: Final[dict[str, DataSet]] = {
+    each.name: each
+    for each in (
+        _set(
+            "digits",
+            "handwritten digits of 8 x 8 pixels, which come with scikit-learn",
+            PARTS,
+            digits.digits,
+            licence=digits.LICENCE,
+        ),
+        _set(
+            "breast-cancer",
+            "tumours described by 30 numbers, which come with scikit-learn",
+            PARTS,
+            breast_cancer.breast_cancer,
+            licence=breast_cancer.LICENCE,
+        ),
+        _set("mnist", "handwritten digits, unlike CIFAR-10", ("test",), mnist.mnist, mnist.MNIST),
+        _set("mnist35", "fives against threes of MNIST", PARTS, mnist.mnist35, mnist.MNIST),
+        _set(
+            "mnist35-c",
+            "its test part with 15 corruptions",
+            ("test",),
+            mnist.mnist35_c,
+            mnist.MNIST,
+            optional=(mnist.MNIST_C,),
+        ),
+        _set("fashion", "articles of clothing, unlike digits", ("test",), fashion.fashion, fashion.FASHION),
+        _set("cifar10", "photographs in ten classes", PARTS, cifar.cifar10, CIFAR10),
+        _set(
+            "cifar10-c",
+            "its test part with 19 corruptions at 5 severities",
+            ("test",),
+            cifar.cifar10_c,
+            CIFAR10,
+            optional=(CIFAR10_C,),
+        ),
+        _set("cifar10-im", "CIFAR-10 with rare classes", PARTS, cifar.cifar10_im, CIFAR10),
+        _set(
+            "cifar10-im-c",
+            "its test part with 19 corruptions at 5 severities",
+            ("test",),
+            cifar.cifar10_im_c,
+            CIFAR10,
+            optional=(CIFAR10_C,),
+        ),
+        _set("svhn", "house numbers, unlike CIFAR-10", ("test",), svhn.svhn, svhn.SVHN),
+        _set("sst", "sentences of film reviews, embedded", PARTS, sst.sst, SST),
+    )
+}
+
+
+def load(name: str, part: str = "train", **options: Any) -> LabelledData:
+    """A part of a data set, from the raw files in the store.
+
+    Args:
+        name: One of `SETS`.
+        part: "train", "val" or "test"; sets that are only for testing have the last alone.
+        **options: What the set takes besides, such as ``seed``, ``train_size``, ``corruption`` and ``severity``.
+
+    Returns:
+        Inputs and labels, and what a user should know about them.
+
+    Raises:
+        MissingData: The raw files are not in the store; the sentence says what to type.
+
+    Example:
+        >>> load("digits", "test", seed=0)
+        <LabelledData digits test, split with seed 0: 359 examples, 10 classes>
+    """
+    chosen = SETS[checks.one_of("name", name, SETS)]
+    if part not in chosen.parts:
+        raise ValueError(f"`part` of {name} must be one of {list(chosen.parts)}, but got {part!r}")
+    if unknown := [option for option in options if option not in chosen.options]:
+        raise ValueError(f"{name} takes the options {list(chosen.options)}, but got {unknown[0]!r}")
+    parameters = inspect.signature(chosen.loader).parameters
+    needed = [key for key in chosen.options if parameters[key].default is inspect.Parameter.empty]
+    if missing := [key for key in needed if key not in options]:
+        raise ValueError(f"{name} needs the option {missing[0]!r}, but got {sorted(options)}")
+    given = {"part": part, **options} if "part" in parameters else options
+    return chosen.loader(**given)
+
+
+def sources_of(name: str) -> tuple[Source, ...]:
+    """Raw files by the name of a set, optional ones included, or of a source.
+
+    Raises:
+        ValueError: If there is neither.
+    """
+    if name in SETS:
+        return (*SETS[name].sources, *SETS[name].optional)
+    return (SOURCES[checks.one_of("name", name, {*SETS, *SOURCES})],)
+
+
+def import_set(name: str, path: Path | str, *, encoder: str | None = None) -> list[str]:
+    """Take files that the user has into the store, verified by content.
+
+    Args:
+        name: Of a set or of a source. Of a corrupted set the official files are meant.
+        path: A folder, an archive or a file; for ``sst`` also an NPZ file of embeddings, or a folder that holds some.
+        encoder: What made the embeddings, if their file does not say.
+
+    Returns:
+        Names of what was taken.
+
+    Raises:
+        ValueError: If there is nothing to take, or something is not what it should be.
+    """
+    given = Path(path).expanduser()
+    sources = sources_of(name)
+    if not sources:
+        raise ValueError(f"{name} comes with scikit-learn: there is nothing to import")
+    vectors = _embeddings_in(given) if sources[-1] is SST else []
+    if encoder is not None and not vectors:
+        raise ValueError(f"`encoder` is for an NPZ file of embeddings of sst, but got {str(path)!r} for {name}")
+    taken: list[str] = []
+    if not vectors or (given.is_dir() and _holds_sentences(given)):
+        taken += acquire.import_from(sources[-1], given)
+    for each in vectors:
+        taken.append(f"{embeddings.FOLDER}/{embeddings.import_embeddings(each, encoder=encoder).name}")
+    return taken
+
+
+def _embeddings_in(path: Path) -> list[Path]:
+    return sorted(path.glob("*.npz")) if path.is_dir() else [path] if path.suffix == ".npz" else []
+
+
+def _holds_sentences(folder: Path) -> bool:
+    names = {raw.name for raw in SST.files} | {PurePosixPath(each.url).name for each in SST.downloads}
+    return any(file.name in names for file in folder.rglob("*"))

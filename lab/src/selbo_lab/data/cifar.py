@@ -1,0 +1,225 @@
+"""CIFAR-10, whole or with rare classes, and its test part with the corruptions of CIFAR-10-C, official or generated."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from selbo_lab import checks
+from selbo_lab.data import cifar_files, store
+from selbo_lab.data.cifar_files import CIFAR10, CIFAR10_C, CLASSES, LABELS_FILE, LICENCE, LICENCE_C, c_images_name
+from selbo_lab.data.corruptions import cifar as corruptions
+from selbo_lab.data.dataset import LabelledData, Normalisation
+from selbo_lab.data.imbalance import geometric_ratios, imbalanced
+from selbo_lab.data.splits import ORIGINS, PARTS, random_split
+
+VALIDATION_SIZE: Final = 5_000
+
+SPLIT_SEED: Final = 42
+"""Of the validation part, as in the paper's experiments."""
+
+NORMALISATION: Final = Normalisation(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
+"""Mean and standard deviation of the pixels of the 50 000 training images, by channel."""
+
+IMBALANCE: Final = geometric_ratios(len(CLASSES))
+"""What is left of each class in the imbalanced version: 1, 1/2, 1/4, …, 1/256, 1/256."""
+
+
+def cifar10(part: str, *, seed: int = SPLIT_SEED) -> LabelledData:
+    """CIFAR-10: 45 000 images to train on, 5 000 to validate, 10 000 to test.
+
+    Args:
+        part: "train", "val" or "test".
+        seed: Of the choice of validation images; the default is that of the paper's experiments.
+
+    Returns:
+        Images (N, 3, 32, 32) of bytes.
+    """
+    checks.one_of("part", part, PARTS)
+    names = (cifar_files.TEST_FILE,) if part == "test" else cifar_files.TRAIN_FILES
+    batches = [cifar_files.read_batch(store.locate(CIFAR10, name)) for name in names]
+    images, labels = (torch.cat(tensors) for tensors in zip(*batches, strict=True))
+    name = f"cifar10 {part}"
+    if part != "test":
+        train, val = random_split(len(labels), VALIDATION_SIZE, seed=seed)
+        rows = train if part == "train" else val
+        images, labels = images[rows], labels[rows]
+        name += f", split with seed {seed}"
+    return LabelledData(
+        name=name,
+        inputs=images,
+        labels=labels,
+        class_names=CLASSES,
+        source="CIFAR-10, binary version",
+        licence=LICENCE,
+        normalisation=NORMALISATION,
+    )
+
+
+def cifar10_im(part: str, *, seed: int = SPLIT_SEED) -> LabelledData:
+    """CIFAR-10 with rare classes: each is half as frequent as the one before it, and the last two are equally rare.
+
+    Every part is thinned out by itself, the first images of each class staying: 9003 to train on, 997 to validate and
+    2000 to test, with the default seed. `selbo_lab.data.class_fractions(IMBALANCE)` gives the fractions of the classes
+    as knowledge to build a belief from.
+
+    Args:
+        part: "train", "val" or "test".
+        seed: Of the choice of validation images, before.
+
+    Returns:
+        Images (N, 3, 32, 32) of bytes.
+    """
+    whole = cifar10(part, seed=seed)
+    return replace(imbalanced(whole, IMBALANCE), name=whole.name.replace("cifar10", "cifar10-im", 1))
+
+
+# --- corrupted ---
+
+
+def cifar10_c(
+    corruption: str, severity: int, *, seed: int = 0, origin: str = "auto", device: torch.device | str = "cpu"
+) -> LabelledData:
+    """CIFAR-10's test part with a corruption.
+
+    Args:
+        corruption: One of the nineteen.
+        severity: From 1 to 5.
+        seed: Of the corruption, where it is generated.
+        origin: "official" reads the published files, "generated" corrupts CIFAR-10's test images here, and "auto" reads
+            the published file of this corruption if it is in the store, and generates it if not.
+        device: Where it is generated and where it is to be.
+
+    Returns:
+        Images (10 000, 3, 32, 32) of bytes, in the order of CIFAR-10's test part; the source says which of the two they
+        are.
+    """
+    official = _is_official(corruption, severity, origin)
+    if official:
+        return _official(corruption, severity).to(device)
+    return _generated(cifar10("test").to(device), corruption, severity, seed)
+
+
+def cifar10_im_c(
+    corruption: str, severity: int, *, seed: int = 0, origin: str = "auto", device: torch.device | str = "cpu"
+) -> LabelledData:
+    """The test part of `cifar10_im` with a corruption.
+
+    All test images are corrupted, and of these the same rows stay as of the clean ones, with their labels.
+
+    Args:
+        corruption: One of the nineteen.
+        severity: From 1 to 5.
+        seed: Of the corruption, where it is generated.
+        origin: As for `cifar10_c`.
+        device: Where it is generated and where it is to be.
+
+    Returns:
+        Images (2000, 3, 32, 32) of bytes.
+    """
+    return _thinned(cifar10_c(corruption, severity, seed=seed, origin=origin, device=device))
+
+
+def corrupted_sets(
+    names: Sequence[str] | None = None,
+    severities: Sequence[int] | None = None,
+    *,
+    imbalance: bool = False,
+    seed: int = 0,
+    origin: str = "auto",
+    device: torch.device | str = "cpu",
+) -> Iterator[tuple[str, int, LabelledData]]:
+    """Corrupted test sets one after the other; only one is held in memory.
+
+    Args:
+        names: Corruptions; None takes all nineteen.
+        severities: None takes all five.
+        imbalance: Whether to thin each out as `cifar10_im_c` does.
+        seed: Of the corruptions, where they are generated.
+        origin: As for `cifar10_c`.
+        device: Where they are generated and where they are to be.
+
+    Yields:
+        Corruption, severity and the set.
+    """
+    chosen = [
+        (name, severity, _is_official(name, severity, origin))
+        for name in (corruptions.CORRUPTIONS if names is None else names)
+        for severity in (corruptions.SEVERITIES if severities is None else severities)
+    ]
+    clean = None if all(official for *_, official in chosen) else cifar10("test").to(device)
+    for name, severity, official in chosen:
+        if official or clean is None:
+            data = _official(name, severity).to(device)
+        else:
+            data = _generated(clean, name, severity, seed)
+        yield name, severity, (_thinned(data) if imbalance else data)
+        del data  # before the next one is made
+
+
+def _is_official(corruption: str, severity: int, origin: str) -> bool:
+    checks.one_of("corruption", corruption, corruptions.CORRUPTIONS)
+    checks.one_of("origin", origin, ORIGINS)
+    if severity not in corruptions.SEVERITIES:
+        raise ValueError(f"`severity` must be one of {list(corruptions.SEVERITIES)}, but got {severity!r}")
+    files = [c_images_name(corruption), LABELS_FILE]
+    return origin == "official" or (origin == "auto" and store.present(CIFAR10_C, files))
+
+
+def _official(corruption: str, severity: int) -> LabelledData:
+    stored = cifar_files.open_c_images(store.locate(CIFAR10_C, c_images_name(corruption)))
+    start = cifar_files.RECORDS * (severity - 1)
+    images = torch.from_numpy(np.array(stored[start : start + cifar_files.RECORDS]))
+    return LabelledData(
+        name=f"cifar10-c {corruption} {severity}",
+        inputs=images.permute(0, 3, 1, 2).contiguous(),
+        labels=cifar_files.read_c_labels(store.locate(CIFAR10_C, LABELS_FILE)),
+        class_names=CLASSES,
+        source=f"CIFAR-10-C, official files, {corruption} at severity {severity}",
+        licence=LICENCE_C,
+        normalisation=NORMALISATION,
+    )
+
+
+def _generated(clean: LabelledData, corruption: str, severity: int, seed: int) -> LabelledData:
+    return clean.with_inputs(
+        corruptions.corrupt(clean.inputs, corruption, severity, seed=seed),
+        name=f"cifar10-c {corruption} {severity}, generated with seed {seed}",
+        source=f"{clean.source}; {corruption} of CIFAR-10-C at severity {severity} generated by selbo, not the "
+        "official files",
+    )
+
+
+def _thinned(data: LabelledData) -> LabelledData:
+    return replace(imbalanced(data, IMBALANCE), name=data.name.replace("cifar10-c", "cifar10-im-c", 1))
+
+
+# --- a stand-in ---
+
+
+def as_cifar(data: LabelledData) -> LabelledData:
+    """Grey images of 28 x 28 pixels in the form of CIFAR-10's, to show to networks trained on those.
+
+    They get a border of two black pixels and three equal channels. A stand-in where SVHN is not at hand; name and
+    source say what it is, as the numbers cannot be compared with those for house numbers.
+
+    Args:
+        data: MNIST or FashionMNIST, images (N, 1, 28, 28) of bytes.
+
+    Returns:
+        Images (N, 3, 32, 32) of bytes, normalised as CIFAR-10 is.
+    """
+    if tuple(data.inputs.shape[1:]) != (1, 28, 28):
+        raise ValueError(f"`data` must hold images of shape (1, 28, 28), but got {tuple(data.inputs.shape[1:])}")
+    return LabelledData(
+        name=f"{data.name}, as cifar",
+        inputs=F.pad(data.inputs, (2, 2, 2, 2)).repeat(1, 3, 1, 1),
+        labels=data.labels,
+        class_names=data.class_names,
+        source=f"{data.source}; padded to 32 x 32 pixels and repeated over three channels",
+        licence=data.licence,
+        normalisation=NORMALISATION,
+    )

@@ -1,0 +1,42 @@
+"""Parts of a data set, drawn by index with a seed."""
+
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from selbo.random import generator_for
+from selbo_lab import checks
+
+PARTS: Final = ("train", "val", "test")
+
+ORIGINS: Final = ("auto", "official", "generated")
+"""Where corrupted images come from; the first takes official files where they are in the store."""
+
+
+def random_split(count: int, held_out: int, *, seed: int) -> tuple[Tensor, Tensor]:
+    """Rows to train on and rows held out, in random order, as ``torch.utils.data.random_split`` draws them.
+
+    The numbers come from ``torch.Generator().manual_seed(seed)`` on the CPU, not from a derived seed, so that published
+    splits that name a seed are met exactly.
+
+    Args:
+        count: Number of rows.
+        held_out: How many of them are held out.
+        seed: Of the order.
+    """
+    generator = torch.Generator().manual_seed(checks.whole("seed", seed, at_least=0))
+    order = torch.randperm(count, generator=generator)
+    return order[: count - held_out], order[count - held_out :]
+
+
+def draw(rows: Tensor, size: int | None, *, seed: int, purpose: str) -> Tensor:
+    """Some of the rows in random order, or all; a smaller draw with the same seed is the beginning of a larger one.
+
+    Raises:
+        ValueError: If there are not so many.
+    """
+    if size is not None and checks.whole("train_size", size, at_least=1) > len(rows):
+        raise ValueError(f"`train_size` must be at most {len(rows)}, but got {size}")
+    order = torch.randperm(len(rows), generator=generator_for(seed, purpose))
+    return rows[order[:size]]

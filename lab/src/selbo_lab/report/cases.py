@@ -1,0 +1,144 @@
+"""A figure of all cases of a study: where each method helps, where it harms, and where nothing can be told."""
+
+from typing import TYPE_CHECKING, Final
+
+from selbo.plots.style import INK, PALE, SMALL_SIZE, TWO_COLUMNS, new_figure, style
+from selbo.report.comparison import direction
+from selbo.report.differences import Difference
+from selbo.report.tables import metric_label, signed
+from selbo_lab.report.overview import cases_of, differences
+from selbo_lab.report.studies import Plain, split
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ROW: Final = 0.19
+LINE: Final = 0.14
+LETTER: Final = 0.064
+HEADS: Final = 0.36
+"""Inches: height of a row and of a line of text, width of a bold letter, height of title and column heads."""
+
+GREY: Final = "#8a8a8a"
+STRONG_FROM: Final = 0.75
+"""Share of the clear differences that are smaller than those with the strongest colour."""
+
+WHITE_FROM: Final = 0.6
+"""Share of the strongest colour from which text on it is white."""
+
+BLACK: Final = "#111111"
+WHITE: Final = "#fefefe"
+"""Text on a colour, which is the same on light and on dark paper; `INK` and pure white change with the paper."""
+
+MEANINGS: Final = ((0.75, "better"), (-0.75, "worse"), (0.0, "level: 95 % interval holds 0"))
+"""Of the legend: shares of the strongest colour, and what they mean."""
+
+
+def cases_figure(results: Plain, track: str) -> "Figure":
+    """A row for each method, a column for each case: how far it is from the reference.
+
+    A place is blue where the method is better and red where it is worse, if the 95 % interval of the paired difference
+    leaves out 0, and else white. The colour is strongest for the largest quarter of these differences.
+
+    Args:
+        results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
+        track: ``published`` or ``selbo``; it must have an `selbo_lab.report.overview.overview`.
+    """
+    cases, column = cases_of(results, track)
+    if not cases:
+        raise ValueError(f"`track` must have several cases with results, but {track!r} of {results['study']!r} has not")
+    reference, focus = cases[0]["reference"], cases[0].get("focus")
+    methods = [method for method in cases[0]["methods"] if method["name"] != reference]
+    rows = [differences(cases, method["name"], reference, column) for method in methods]
+    (title,) = (method["title"] for method in cases[0]["methods"] if method["name"] == reference)
+    strongest = _strongest(rows)
+    with style():
+        from matplotlib.patches import Rectangle
+
+        low, high = LINE * (len(cases) + 0.5), ROW * len(rows)
+        width, height = TWO_COLUMNS, HEADS + high + low
+        names = LETTER * max(len(method["title"]) for method in methods)
+        figure = new_figure(width=width, height=height)
+        figure.set_layout_engine("none")
+        axes = figure.add_axes((names / width, low / height, 1 - names / width, high / height))
+        for i, row in enumerate(rows):
+            for j, found in enumerate(row):
+                colour, ink = _look(found, column, strongest)
+                axes.add_patch(Rectangle((j, i), 1, 1, facecolor=colour, edgecolor=PALE, linewidth=0.6))
+                axes.text(j + 0.5, i + 0.5, _text(found, column), ha="center", va="center", color=ink, size=SMALL_SIZE)
+        axes.set_xlim(0, len(cases))
+        axes.set_ylim(len(rows), 0)
+        axes.set_yticks([i + 0.5 for i in range(len(rows))], [method["title"] for method in methods], size=SMALL_SIZE)
+        axes.xaxis.tick_top()
+        axes.set_xticks([j + 0.5 for j in range(len(cases))], [str(j + 1) for j in range(len(cases))], size=SMALL_SIZE)
+        for label, method in zip(axes.get_yticklabels(), methods, strict=True):
+            label.set_fontweight("bold" if method["name"] == focus else "normal")
+        axes.tick_params(length=0, pad=3, colors=INK)
+        axes.spines[:].set_visible(False)
+        place = " at the place of use" if column.startswith("use") else ""
+        figure.text(0.0, 1.0, f"{metric_label(split(column)[1])}{place}, less that of {title}", ha="left", va="top")
+        _legend(figure)
+        for j, text in enumerate(_short([case["title"] for case in cases])):
+            line = 1 - (HEADS + high + LINE * (j + 0.9)) / height
+            figure.text(0.03, line, f"{j + 1}", ha="right", size=SMALL_SIZE)
+            figure.text(0.045, line, text, ha="left", size=SMALL_SIZE)
+    return figure
+
+
+def _strongest(rows: list[list[Difference]]) -> float:
+    """The difference from which colours are at their strongest: few that are huge must not make all others pale."""
+    clear = sorted(abs(each.mean or 0.0) for row in rows for each in row if each.clear)
+    return clear[int(STRONG_FROM * (len(clear) - 1))] if clear else 1.0
+
+
+def _look(found: Difference, column: str, strongest: float) -> tuple[str, str]:
+    """Colours of a place and of its text."""
+    if not found.clear or found.mean is None:
+        return "#ffffff", GREY
+    share = max(-1.0, min(1.0, direction(split(column)[1]) * found.mean / strongest))
+    return _colour(share), WHITE if abs(share) > WHITE_FROM else BLACK
+
+
+def _colour(share: float) -> str:
+    """Blue for a gain, red for a loss, as strong as a share from -1 to 1."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    return to_hex(colormaps["RdBu"](0.5 + 0.5 * share))
+
+
+def _legend(figure: "Figure") -> None:
+    """What the colours mean, at the upper right."""
+    from matplotlib.patches import Patch
+
+    faces = [_colour(share) if share else "#ffffff" for share, _ in MEANINGS]
+    handles = [Patch(facecolor=face, edgecolor=PALE, linewidth=0.6) for face in faces]
+    figure.legend(
+        handles,
+        [meaning for _, meaning in MEANINGS],
+        loc="upper right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=len(MEANINGS),
+        borderpad=0,
+        borderaxespad=0,
+        handlelength=1.2,
+        handleheight=0.9,
+    )
+
+
+def _text(found: Difference, column: str) -> str:
+    if found.mean is None:
+        return "–"
+    text = signed(split(column)[1], found.mean)
+    return text.replace("0.", ".", 1) if text[1:3] == "0." else text
+
+
+def _short(titles: list[str]) -> list[str]:
+    """Titles without what stands before the colon, if that is the same in all.
+
+    Example:
+        >>> _short(["SST-2, MLP: 20 labels", "SST-2, MLP: 50 labels"])
+        ['20 labels', '50 labels']
+    """
+    parts = [title.partition(": ") for title in titles]
+    alike = len({head for head, _, _ in parts}) == 1 and all(tail for _, _, tail in parts)
+    return [tail for _, _, tail in parts] if alike else titles

@@ -1,0 +1,254 @@
+"""What the page of a study says about its tracks, and around its figures."""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from selbo.report.comparison import Results
+from selbo.report.tables import metric_label
+from selbo_lab.report.studies import corrupted_places, recall
+from selbo_lab.report.study_curves import METRICS
+from selbo_lab.report.study_data import (
+    CLEAN,
+    USE,
+    Point,
+    corruptions_of,
+    finished,
+    point,
+    scale_of,
+    sweep_of,
+    titles_of,
+)
+from selbo_lab.report.target_domain import has_use
+
+TRACK_WORDS: Final = {
+    "published": (
+        "The settings of the paper's code, to be held against the paper's numbers. Errors of that code were not "
+        "repeated: where one of them changes a number, the table says that the two cannot be compared."
+    ),
+    "selbo": (
+        "Our own settings. They differ from the paper's in more than one way, so that these numbers are to be compared "
+        "with each other, not with the paper's."
+    ),
+}
+
+
+def track_words(comparison: Results) -> str:
+    """What a track is, and how settings were chosen."""
+    tried = {len(method["tried"]) for method in comparison["methods"] if method["tried"]}
+    how = ""
+    if tried:
+        count = str(*tried) if len(tried) == 1 else f"{min(tried)} to {max(tried)}"
+        how = f" Of the {count} settings tried for a method, the one with the lowest validation NLL was taken."
+    return TRACK_WORDS[comparison["track"]] + how + (_place_words(comparison) if has_use(comparison) else "")
+
+
+def _place_words(comparison: Results) -> str:
+    """What the two places are, and which labels were used for what."""
+    data = comparison["data"]
+    told = f" It was stated that {100 * data['use_accuracy']:g} % of the cases at use can be decided."
+    few = f" {data['val_size']} of them" if data["val_size"] else " all of them"
+    return (
+        f"{told if data['use_accuracy'] else ''} Validation data are of the place that labels come from. Settings were "
+        "chosen on a seed of its own by all of them, each class weighted by its fraction at the place of use; in the "
+        f"runs reported here,{few} served temperature scaling and BBSE. Unlabelled inputs of the place of use are "
+        "training examples without their labels; test examples are in no other part."
+    )
+
+
+class Words(NamedTuple):
+    """What stands around a figure: a title, a line below it, how to read it, and what it shows, for who cannot see."""
+
+    title: str
+    under: str
+    reading: list[str]
+    spoken: str
+
+
+CASES: Final = Words(
+    "Where each method helps, and where it harms",
+    "How far each method is from the reference, case by case; the mean over the seeds.",
+    [
+        "Blue is better than the reference, red is worse, and the stronger the further; the largest quarter of the "
+        "differences has the strongest colour. A place has no colour where the 95 % interval of the paired difference "
+        "holds 0.",
+        "Each interval stands for itself: of so many, some miss by chance. A whole row tells more than one place.",
+    ],
+    "A table of colours: a row for each method, a column for each case, with the numbers in it.",
+)
+
+
+def _test_set(comparison: Results) -> str:
+    """Clean only where there are corrupted ones beside it."""
+    found = corruptions_of(comparison)
+    return "clean test set" if found.levels or found.kinds else "test set"
+
+
+def _seeds(comparison: Results) -> str:
+    most = max(len(method["runs"]) for method in comparison["methods"])
+    return f"mean over {most} seeds, with one standard error to either side" if most > 1 else "one seed"
+
+
+def _numbers(comparison: Results, metric: str, found: Callable[[Results], Point]) -> str:
+    titles, scale = titles_of(comparison), scale_of(metric)
+    means = [
+        f"{titles[method['name']]} {scale * found(method).mean:.3g}"
+        for method in comparison["methods"]
+        if found(method).runs
+    ]
+    return f"{metric_label(metric)}: {', '.join(means)}." if means else ""
+
+
+def _scores(comparison: Results) -> Words:
+    return Words(
+        "What a belief does to the scores",
+        "Histograms of the test scores above, and the scores over a map of the test set below; one training each.",
+        [
+            "The score is the probability of class 1. The line is the belief s₀, spread over the same bins: where the "
+            "bars follow it, the scores look as they were told to. Every histogram has a scale of its own.",
+            "The map places similar inputs side by side (t-SNE). Between the examples, the colour is a mean of the "
+            "nearest scores: pale where the network is undecided.",
+        ],
+        "Histograms of scores against the belief and decision surfaces, one a method. "
+        + _numbers(comparison, "nll", point_of("nll")),
+    )
+
+
+def _independent(comparison: Results) -> Words:
+    return Words(
+        "Every score by itself, or all of them together",
+        "The same belief, Beta(5, 5), as a density at every single score, and as a Dirichlet process over all.",
+        [
+            "The density at every single score is largest when all of them lie where the belief is densest. The "
+            "Dirichlet process compares the whole histogram with the line, and asks for its spread as well.",
+        ],
+        "Histograms of scores and decision surfaces of two methods with the same belief. "
+        + _numbers(comparison, "nll", point_of("nll")),
+    )
+
+
+def _sweep(comparison: Results) -> Words:
+    sweep = sweep_of(comparison)
+    label = sweep.label if sweep else "a setting"
+    without = (
+        " A broken line is the method without it, with a band of one standard error." if sweep and sweep.without else ""
+    )
+    return Words(
+        "How much does the setting matter?",
+        f"Metrics of the {_test_set(comparison)} against the {label}; {_seeds(comparison)}.",
+        [f"Every marker is a method of its own, trained with that value; the axis is logarithmic.{without}"],
+        f"Curves against the {label}. " + _numbers(comparison, "nll", point_of("nll")),
+    )
+
+
+def _corruption(comparison: Results) -> Words:
+    found = corruptions_of(comparison)
+    conditions = [name for name in found.levels.values() if name != CLEAN]
+    conditions += [name for names in found.kinds.values() for name in names]
+    numbers = " ".join(_numbers(comparison, m, lambda method, m=m: point(method, m, conditions)) for m in METRICS)  # type: ignore[misc]
+    if found.levels:
+        under, reading = (
+            "Metrics against the noise that was added to the test inputs",
+            "From left to right the inputs get worse; the first points are the clean test set."
+            + (
+                f" The paper shows noise up to {comparison['paper_noise']:g}; what lies beyond is grey."
+                if len(corrupted_places(comparison)) > 1
+                else ""
+            ),
+        )
+    else:
+        under, reading = (
+            "A row a kind of corruption, the clean test set and the mean over all kinds on top",
+            "In a row the methods stand one below the other, in the order of the legend; lines to the sides are one "
+            "standard error."
+            + (" A row is the mean over severities, a curve below the mean over kinds." if found.severities else ""),
+        )
+    return Words(
+        "What happens when the inputs get worse?",
+        f"{under}; {_seeds(comparison)}.",
+        [
+            reading,
+            "Accuracy has to fall. A method that knows when it does not know becomes less confident too: its ECE stays "
+            "low, and its NLL rises slowly. A broken line is there to tell methods of the same colour apart.",
+        ],
+        f"Metrics under corruption, one marker a method. Mean over all corrupted conditions: {numbers}",
+    )
+
+
+def _recall(comparison: Results) -> Words:
+    names = list(comparison["classes"])
+    rarest = recall(len(names) - 1)
+    return Words(
+        "Are rare classes found?",
+        f"What part of each class is recognised, from the most frequent one to the rarest; {_seeds(comparison)}.",
+        [
+            "A method that answers with frequent classes only has a high accuracy, and curves that fall to zero on the "
+            "right. The test set has the same frequencies, so that the points on the right stand for few examples.",
+        ],
+        f"Curves over the classes, from frequent to rare. For {names[-1]}, the rarest, on the {_test_set(comparison)}, "
+        + _numbers(comparison, rarest, point_of(rarest)),
+    )
+
+
+def _calibration(comparison: Results) -> Words:
+    where = "at the place of use" if has_use(comparison) else f"on the {_test_set(comparison)}"
+    return Words(
+        "Can the stated confidence be trusted?",
+        f"Accuracy against confidence {where}, all seeds together, with the number of predictions below.",
+        [
+            "Of all predictions made with a confidence of 80 %, 80 % should be right: then the marker lies on the "
+            "diagonal. Below it a method is over-confident, above it under-confident. A hollow marker stands for fewer "
+            "than 30 predictions a run, and says little.",
+        ],
+        "Reliability diagrams, one a method. "
+        + _numbers(comparison, "ece", lambda method: point(method, "ece", [USE if has_use(comparison) else CLEAN])),
+    )
+
+
+def _ood(comparison: Results) -> Words:
+    return Words(
+        "Does it notice inputs that belong to no class?",
+        "Entropy of the predictions for the test set (filled) and for inputs from elsewhere (line), as shares of each.",
+        [
+            "The inputs of the line belong to none of the classes: their entropy should be high, and that of the test "
+            "set low. AUROC is the chance that an input of the line has the higher entropy of a pair, one from each. A "
+            "bar that leaves the panel has its height written beside it.",
+        ],
+        "Histograms of entropy, one panel a method, for the test set against",
+    )
+
+
+def _belief(comparison: Results) -> Words:
+    told = {
+        run["histogram"]["belief"]["words"]
+        for method in comparison["methods"]
+        for run in finished(method)
+        if (run.get("histogram") or {}).get("belief")
+    }
+    return Words(
+        "Do the predictions look like the belief?",
+        "Where test predictions fall, region by region, against the belief s₀ that the method was told.",
+        [
+            "A pale bar with a cap is the belief: the share of all predictions that should fall into a region. The "
+            "coloured bar is the share that does, as a mean over the seeds. The distance over a panel is the share "
+            "that would have to move (total variation).",
+            f"Beliefs: {', '.join(sorted(told))}.",
+        ],
+        "Bars of region masses against the belief, one panel a method.",
+    )
+
+
+def point_of(metric: str) -> Callable[[Results], Point]:
+    """A metric of a method on the clean test set."""
+    return lambda method: point(method, metric)
+
+
+FIGURE_WORDS: Final[dict[str, Callable[[Results], Words]]] = {
+    "scores": _scores,
+    "independent": _independent,
+    "sweep": _sweep,
+    "corruption": _corruption,
+    "recall": _recall,
+    "calibration": _calibration,
+    "ood": _ood,
+    "belief": _belief,
+}

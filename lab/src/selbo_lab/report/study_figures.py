@@ -1,0 +1,166 @@
+"""Figures of a study, each drawn from its gathered results alone, and written as PNG and SVG."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from selbo.plots.histograms import BELIEF, compare, legend_entries, total_variation
+from selbo.plots.methods import method_styles
+from selbo.plots.panels import FOOT, GUIDE, Grid, axis_of, filled, plus_minus
+from selbo.plots.style import TWO_COLUMNS, save, style
+from selbo.report.comparison import Results, mean_and_error
+from selbo.report.curves import entropy_histograms, reliability_diagrams
+from selbo_lab.report.cases import cases_figure
+from selbo_lab.report.overview import tracks_with_cases
+from selbo_lab.report.study_curves import (
+    corruption_figure,
+    has_corruption,
+    has_recall,
+    has_sweep,
+    recall_figure,
+    sweep_figure,
+)
+from selbo_lab.report.study_data import as_comparison, class_names_in, finished, labels_of, ood_sets, told_belief
+from selbo_lab.report.study_scores import AGAINST, EFFECT, has_scores, independent_figure, scores_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS: Final = ("png", "svg")
+"""What figures of a study are written as."""
+
+OWN_AXIS: Final = 0.3
+"""Inches below a panel that has an axis of its own."""
+
+
+# --- calibration and entropy ---
+
+
+def calibration_figure(comparison: Results) -> "Figure":
+    """Reliability diagrams, pooled over the seeds, one a method; see `selbo.report.curves.reliability_diagrams`."""
+    return reliability_diagrams(as_comparison(comparison))
+
+
+def ood_figure(comparison: Results, ood: str | None = None) -> "Figure":
+    """Entropy of predictions for the test set and for inputs from elsewhere, one panel a method.
+
+    Args:
+        comparison: Of a study.
+        ood: Which inputs; the first set if not given.
+    """
+    return entropy_histograms(as_comparison(comparison, ood=ood))
+
+
+# --- beliefs ---
+
+
+def belief_figure(comparison: Results) -> "Figure":
+    """Where predictions fall against s0, region by region; one panel a method that was told a belief.
+
+    Returns:
+        A figure with one axes a method; the number over a panel is the total variation distance to s0.
+    """
+    told = _told(comparison)
+    if not told:
+        raise ValueError("`comparison` must have a method with a belief and a finished run, but has none")
+    labels = labels_of(comparison)
+    looks = method_styles(labels)
+    with style():
+        grid = Grid(len(told), width=TWO_COLUMNS, height=1.2, foot=FOOT)
+        grid.step += OWN_AXIS  # regions differ from method to method
+        grid.height += OWN_AXIS * (grid.rows - 1)
+        grid.figure.set_size_inches(grid.width, grid.height)
+        panels = [grid.place(i) for i in range(len(told))]
+        for i, (axes, (name, runs)) in enumerate(zip(panels, told.items(), strict=True)):
+            belief = runs[0]["histogram"]["belief"]
+            s0 = np.asarray(belief["s0"], dtype=np.float64)
+            masses = [np.asarray(run["histogram"]["masses"], dtype=np.float64) for run in runs]
+            axis, ends = axis_of(belief["regions"], class_names_in(belief["regions"]))
+            shown, colours = {"predictions": np.asarray(np.mean(masses, axis=0))}, [looks[name].colour]
+            compare(axes, s0, shown, colours=colours, axis=axis, width=grid.panel)
+            for end in ends:
+                axes.axvline(end, color=GUIDE, linewidth=0.6, linestyle=(0, (1, 2)), zorder=0.4)
+            away = mean_and_error([total_variation(s0, each) for each in masses])
+            grid.name(axes, labels[name], f"distance {plus_minus(*away, digits=3)}")
+            if grid.first(i):
+                axes.set_ylabel("mass")
+        grid.legend({BELIEF: legend_entries(panels[0])[0][0], "predictions": filled()})
+    return grid.figure
+
+
+def _told(comparison: Results) -> dict[str, list[Results]]:
+    runs = {method["name"]: [run for run in finished(method) if told_belief(run)] for method in comparison["methods"]}
+    return {name: each for name, each in runs.items() if each}
+
+
+# --- all of a study ---
+
+
+class StudyFigure(NamedTuple):
+    """A figure of one comparison.
+
+    Attributes:
+        draw: The figure of a comparison.
+        has: Whether a comparison has the data.
+        study: The only study that has them; None if any may.
+    """
+
+    draw: Callable[..., "Figure"]
+    has: Callable[[Results], bool]
+    study: str | None = None
+
+
+def _has_reliability(comparison: Results) -> bool:
+    return any(run.get("reliability") for method in comparison["methods"] for run in finished(method))
+
+
+def _has_score_figure(names: Sequence[str]) -> Callable[[Results], bool]:
+    return lambda comparison: has_scores(comparison, names)
+
+
+FIGURES: Final[dict[str, StudyFigure]] = {
+    "scores": StudyFigure(scores_figure, _has_score_figure(EFFECT), "scores"),
+    "independent": StudyFigure(independent_figure, _has_score_figure(AGAINST), "scores"),
+    "sweep": StudyFigure(sweep_figure, has_sweep),
+    "corruption": StudyFigure(corruption_figure, has_corruption),
+    "recall": StudyFigure(recall_figure, has_recall),
+    "calibration": StudyFigure(calibration_figure, _has_reliability),
+    "ood": StudyFigure(ood_figure, lambda comparison: bool(ood_sets(comparison))),
+    "belief": StudyFigure(belief_figure, lambda comparison: bool(_told(comparison))),
+}
+"""Figures of a comparison by name, in the order of the page."""
+
+
+def available(results: Results, comparison: Results) -> list[str]:
+    """Names of the figures for which a comparison has data."""
+    return [
+        name for name, figure in FIGURES.items() if figure.study in {None, results["study"]} and figure.has(comparison)
+    ]
+
+
+def write_figures(results: Results, folder: str | os.PathLike[str]) -> list[Path]:
+    """Draw every figure for which there is data, as PNG and SVG.
+
+    Args:
+        results: Of a study.
+        folder: Where to; made if it is not there.
+
+    Returns:
+        The paths written: ``corruption-VARIANT-TRACK.png`` and so on, for inputs from elsewhere with their name behind;
+        ``cases-TRACK.png`` for all cases together.
+    """
+    written: list[Path] = []
+    for track in tracks_with_cases(results):
+        written += save(cases_figure(results, track), folder, f"cases-{track}", formats=FORMATS)
+    for comparison in results["comparisons"]:
+        end = f"{comparison['variant']}-{comparison['track']}"
+        for name in available(results, comparison):
+            if name != "ood":
+                written += save(FIGURES[name].draw(comparison), folder, f"{name}-{end}", formats=FORMATS)
+                continue
+            for each in ood_sets(comparison):
+                written += save(ood_figure(comparison, each), folder, f"{name}-{end}-{each}", formats=FORMATS)
+    return written

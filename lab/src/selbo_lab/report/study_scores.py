@@ -1,0 +1,218 @@
+"""What a belief does to the scores of two classes: histogram against s0, decision surface; the paper's Figures 1, 3."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from selbo.plots.histograms import POINTS_AN_INCH, Array
+from selbo.plots.labels import number
+from selbo.plots.methods import method_styles
+from selbo.plots.panels import GUIDE, LEGEND, filled, shortened
+from selbo.plots.style import INK, SMALL_SIZE, TEXT_SIZE, TWO_COLUMNS, new_figure, style, tidy
+from selbo.report.comparison import Results
+from selbo_lab.report.study_data import finished, interval_edges, labels_of, told_belief
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
+
+EFFECT: Final = ("none", "beta-0.1", "beta-1", "beta-5")
+AGAINST: Final = ("independent-5", "beta-5")
+"""Methods of the study ``scores`` in the paper's Figure 1 and in its Figure 3."""
+
+SURFACE: Final = "RdBu_r"
+"""Blue at 0, white where a score is undecided, red at 1; safe for colour-blind readers."""
+
+STRENGTH: Final = 0.65
+"""Share of that colour; the rest is white."""
+
+CLASS_MARKERS: Final = (("o", "#ffffff", INK), ("^", INK, INK))
+"""Marker, face and rim of the examples of class 0 and of class 1: apart by shape and by lightness on any colour."""
+
+CELLS: Final = 120
+"""Of a decision surface, to a side."""
+
+NEIGHBOURS: Final = 15
+"""Examples whose scores are averaged at a place of the surface."""
+
+LEFT: Final = 0.46
+RIGHT: Final = 0.62
+GAP: Final = 0.3
+TITLE: Final = 0.38
+BARS: Final = 1.1
+BETWEEN: Final = 0.5
+FOOT: Final = 0.14
+WIDEST: Final = 1.9
+"""Inches: margins, space between panels, text over them, the histograms, the space below them, the widest panel."""
+
+
+def scores_figure(results: Results) -> "Figure":
+    """Scores under no belief and under three: histograms with s0 on top, decision surfaces below.
+
+    Args:
+        results: Of the study ``scores``, or one comparison of it.
+
+    Returns:
+        A figure with two axes a method that has a finished run, and a colour bar.
+    """
+    return _scores(results, EFFECT)
+
+
+def independent_figure(results: Results) -> "Figure":
+    """The same for a belief about every single score, and for the Dirichlet process with the same belief."""
+    return _scores(results, AGAINST)
+
+
+def has_scores(comparison: Results, names: Sequence[str]) -> bool:
+    """Whether the methods are there, and one of them has scores."""
+    methods = {method["name"]: method for method in comparison["methods"]}
+    return set(names) <= set(methods) and any(_first(methods[name]) for name in names)
+
+
+def _first(method: Results) -> Results | None:
+    """The first run with a map: one training is shown, not a mean of surfaces."""
+    return next((run for run in finished(method) if run.get("map") and run.get("score_histogram")), None)
+
+
+def _scores(results: Results, names: Sequence[str]) -> "Figure":
+    comparison = next((c for c in results.get("comparisons", [results]) if has_scores(c, names)), None)
+    if comparison is None:
+        raise ValueError(f"`results` must have scores of the methods {list(names)}, but has none")
+    labels = labels_of(comparison)
+    methods = {method["name"]: method for method in comparison["methods"]}
+    runs = {name: run for name in names if (run := _first(methods[name])) is not None}
+    side = min(WIDEST, (TWO_COLUMNS - LEFT - RIGHT - (len(names) - 1) * GAP) / len(names))
+    width = LEFT + len(runs) * (side + GAP) - GAP + RIGHT
+    height = LEGEND + TITLE + BARS + BETWEEN + side + FOOT
+    looks = method_styles(labels)
+    with style():
+        figure = new_figure(width=width, height=height)
+        figure.set_layout_engine("none")
+        figure.set_dpi(200)  # of what is an image inside a drawing
+        image: Any = None
+        for i, (name, run) in enumerate(runs.items()):
+            left, share = (LEFT + i * (side + GAP)) / width, side / width
+            bars = figure.add_axes((left, (FOOT + side + BETWEEN) / height, share, BARS / height))
+            plane = figure.add_axes((left, FOOT / height, share, side / height))
+            _histogram(bars, run, looks[name].colour, label=i == 0)
+            image = _surface(plane, run["map"])
+            text = shortened(labels[name], points=(side + GAP - 0.05) * POINTS_AN_INCH / 1.3)
+            for shown, above, size, weight in (
+                (text, 13.5, TEXT_SIZE, "bold"),
+                (_note(run), 4.0, SMALL_SIZE, "normal"),
+            ):
+                bars.annotate(
+                    shown,
+                    xy=(0, 1),
+                    xytext=(0, above),
+                    xycoords="axes fraction",
+                    textcoords="offset points",
+                    fontsize=size,
+                    fontweight=weight,
+                    color=INK,
+                    parse_math=False,
+                )
+        edge = (LEFT + len(runs) * (side + GAP) - GAP + 0.1) / width
+        scale = figure.add_axes((edge, FOOT / height, 0.09 / width, side / height))
+        bar = figure.colorbar(image, cax=scale, ticks=[0, 0.5, 1], format=lambda value, _: number(value))
+        bar.set_label("score", fontsize=TEXT_SIZE, labelpad=2)
+        bar.outline.set_linewidth(0.6)
+        scale.tick_params(labelsize=SMALL_SIZE, length=2.5, width=0.6, color=INK, labelcolor=INK)
+        _legend(figure, side=LEFT / width)
+    return figure
+
+
+def _note(run: Results) -> str:
+    nll = run["conditions"]["clean"]["metrics"].get("nll")
+    return "" if nll is None else f"NLL {nll:.3f}"
+
+
+def _histogram(axes: "Axes", run: Results, colour: str, *, label: bool) -> None:
+    """Shares of the scores in equal bins, and what s0 gives the same bins."""
+    counts = np.asarray(run["score_histogram"], dtype=np.float64)
+    edges = np.linspace(0, 1, len(counts) + 1)
+    shares = counts / max(counts.sum(), 1.0)
+    axes.stairs(shares, edges, fill=True, color=colour, alpha=0.75, linewidth=0, label="scores")
+    top = shares.max()
+    belief = told_belief(run)
+    regions = None if belief is None else interval_edges(belief["regions"])
+    if belief is not None and regions is not None:
+        expected = np.asarray(belief["s0"]) / np.diff(regions) / len(counts)
+        axes.stairs(expected, regions, baseline=None, color=INK, linewidth=0.9, label="belief s₀")
+        top = max(top, expected.max())
+    tidy(axes)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1.08 * top)
+    axes.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
+    axes.locator_params(axis="y", nbins=4)
+    axes.set_xlabel("score", labelpad=1)
+    if label:
+        axes.set_ylabel("share of test set")
+
+
+def _surface(axes: "Axes", drawn: Results) -> Any:
+    """Scores over the plane as a smooth background, with the examples on top."""
+    places = np.asarray(drawn["places"], dtype=np.float64)
+    scores, classes = np.asarray(drawn["scores"], dtype=np.float64), np.asarray(drawn["labels"])
+    low, high = places.min(0), places.max(0)
+    rim = 0.04 * np.maximum(high - low, 1e-9)
+    low, high = low - rim, high + rim
+    extent = (low[0], high[0], low[1], high[1])
+    grid = smooth(places, scores, low=low, high=high)
+    image = axes.imshow(grid, extent=extent, origin="lower", cmap=_pale(), vmin=0, vmax=1, aspect="auto")
+    size = float(np.clip(3000 / len(places), 1.6, 14.0))
+    for k, (marker, face, edge) in enumerate(CLASS_MARKERS):
+        x, y = places[classes == k].T
+        axes.scatter(x, y, s=size, marker=marker, c=face, edgecolors=edge, linewidths=0.25, rasterized=True)
+    axes.set(xlim=extent[:2], ylim=extent[2:], xticks=[], yticks=[])
+    for spine in axes.spines.values():
+        spine.set_color(GUIDE)
+    return image
+
+
+def _pale() -> "Colormap":
+    """The colours of the surface mixed with white, whatever it stands on, so that the examples show."""
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    return ListedColormap(STRENGTH * colormaps[SURFACE](np.linspace(0, 1, 256)) + 1 - STRENGTH)
+
+
+def smooth(places: Array, scores: Array, *, low: Array, high: Array, cells: int = CELLS) -> Array:
+    """Scores on a grid: the mean of the nearest examples, weighted by a bell as wide as they are apart.
+
+    Args:
+        places: Of the examples, shape (B, 2).
+        scores: Shape (B,).
+        low: Lower left corner of the grid, shape (2,).
+        high: Upper right corner, shape (2,).
+        cells: To a side.
+
+    Returns:
+        Shape (cells, cells), from low to high along both axes, the second coordinate first.
+    """
+    from scipy.spatial import cKDTree
+
+    ticks = [np.linspace(low[d], high[d], 2 * cells + 1)[1::2] for d in (0, 1)]
+    x, y = np.meshgrid(*ticks)
+    count = min(NEIGHBOURS, len(places))
+    found = cKDTree(places).query(np.stack([x, y], axis=-1), k=list(range(1, count + 1)))
+    away, nearest = np.asarray(found[0]), np.asarray(found[1])
+    wide = np.maximum(away.mean(-1, keepdims=True), 1e-12)
+    weights = np.exp(-0.5 * ((away - away[..., :1]) / wide) ** 2 * 4)
+    return np.asarray((weights * scores[nearest]).sum(-1) / weights.sum(-1))
+
+
+def _legend(figure: "Figure", *, side: float) -> None:
+    from matplotlib.lines import Line2D
+
+    dot: dict[str, Any] = {"linestyle": "none", "markersize": 3.6, "markeredgewidth": 0.6}
+    classes = {
+        name: Line2D([], [], marker=marker, markerfacecolor=face, markeredgecolor=INK, **dot)
+        for name, (marker, face, _) in zip(("example of class 0", "of class 1"), CLASS_MARKERS, strict=True)
+    }
+    entries = {"scores": filled(), "belief s₀": Line2D([], [], color=INK, linewidth=0.9), **classes}
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (side, 1.0), "borderpad": 0, "ncols": len(entries)}
+    figure.legend(list(entries.values()), list(entries), **place)

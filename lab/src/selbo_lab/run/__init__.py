@@ -1,0 +1,1 @@
+"""One run of a study: the data, the network, its training and its evaluation, as one JSON file."""

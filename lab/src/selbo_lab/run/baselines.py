@@ -1,0 +1,171 @@
+"""Methods that a belief about the place of use is held against, and what they need besides an objective."""
+
+import random
+import warnings
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from selbo.evaluation.calibrate import bias_corrected_temperature
+from selbo.evaluation.label_shift import correct_prior, estimate_by_confusion, estimate_by_em
+from selbo.evaluation.predict import Prediction
+from selbo.metrics.uncertainty import entropy
+from selbo.objectives import LabelShift
+from selbo_lab.data.dataset import LabelledData
+from selbo_lab.studies.run_spec import Recipe
+
+LEAST_PROBABILITY: Final = 1e-3
+"""Of a class, in answers of scikit-learn: some are certain, and a single wrong one would have no finite NLL."""
+
+LEAST_LOG_PROB: Final = -100.0
+"""Log-probabilities below it count as this where a bias correction is fitted: a class may have none at all."""
+
+MOST_ITERATIONS: Final = 1000
+
+SCIKIT_LEARN: Final = ("label_spreading", "logistic_self_training")
+"""Objectives that are methods of scikit-learn, and train no network."""
+
+ON_UNLABELLED: Final = ("entropy_minimisation", "expectation_regularisation")
+"""Objectives with a term on unlabelled inputs that is not a summary."""
+
+
+# --- class fractions that differ ---
+
+
+class Corrected(NamedTuple):
+    """Predictions for the place of use, and the class fractions that they were corrected by."""
+
+    prediction: Prediction
+    fractions: tuple[float, ...]
+
+
+class Correction:
+    """Predictions for the place of use, corrected by the ratio of the class fractions.
+
+    Args:
+        how: ``known``, ``em``, ``em-bcts`` or ``bbse``.
+        train: The labelled examples.
+        known: Class fractions at the place of use.
+        unlabelled: What the network says of the unlabelled inputs; called if it is needed.
+        val: What it says of the validation data.
+        val_labels: Their labels.
+    """
+
+    def __init__(
+        self,
+        how: str,
+        *,
+        train: LabelledData,
+        known: tuple[float, ...],
+        unlabelled: Callable[[], Prediction],
+        val: Prediction,
+        val_labels: Tensor,
+    ) -> None:
+        self.before = LabelShift.from_labels(train.labels, known).before
+        self.how, self.known, self.val, self.val_labels = how, known, val, val_labels
+        self.unlabelled = None if how == "known" else unlabelled()
+        self.bias_correction = None
+        if how == "em-bcts":
+            self.bias_correction = bias_corrected_temperature(val.log_probs.clamp(min=LEAST_LOG_PROB), val_labels)
+
+    def __call__(self, prediction: Prediction, scaled: Callable[[Prediction], Prediction]) -> Corrected:
+        """Corrected predictions; ``scaled`` brings all of them to a temperature first, unless the way has its own."""
+        if self.bias_correction is not None:
+            scaled = self._without_bias
+        after = self._fractions(scaled)
+        return Corrected(
+            with_log_probs(prediction, correct_prior(scaled(prediction).log_probs, self.before, after)), after
+        )
+
+    def _without_bias(self, prediction: Prediction) -> Prediction:
+        assert self.bias_correction is not None
+        return with_log_probs(prediction, self.bias_correction.scale(prediction.log_probs.clamp(min=LEAST_LOG_PROB)))
+
+    def _fractions(self, scaled: Callable[[Prediction], Prediction]) -> tuple[float, ...]:
+        if self.unlabelled is None:
+            return self.known
+        if self.how == "bbse":
+            return estimate_by_confusion(self.unlabelled.log_probs, self.val.log_probs, self.val_labels)
+        return estimate_by_em(scaled(self.unlabelled).log_probs, self.before)
+
+
+def with_log_probs(prediction: Prediction, log_probs: Tensor) -> Prediction:
+    """A prediction with other probabilities, and the same doubt about the weights."""
+    total, doubt = entropy(log_probs=log_probs), prediction.mutual_information
+    return Prediction(log_probs.exp(), log_probs, total, (total - doubt).clamp(min=0), doubt)
+
+
+# --- predictions as labels ---
+
+
+def with_pseudo_labels(
+    train: tuple[Tensor, Tensor], unlabelled: Tensor, log_probs: Tensor, threshold: float
+) -> tuple[Tensor, Tensor]:
+    """Training examples, and unlabelled inputs with the predicted class where the prediction is sure enough.
+
+    Args:
+        train: Inputs and labels.
+        unlabelled: Inputs (U, ...).
+        log_probs: What is predicted for them, (U, K).
+        threshold: Smallest probability of a class that counts as a label.
+    """
+    confidence, classes = log_probs.max(-1)
+    sure = confidence.exp() >= threshold
+    inputs, labels = train
+    where = sure.to(unlabelled.device)
+    return torch.cat([inputs, unlabelled[where]]), torch.cat([labels, classes[sure].to(labels)])
+
+
+# --- scikit-learn ---
+
+
+class Answers(nn.Module):
+    """A classifier of scikit-learn as a network whose logits are the logarithms of its probabilities.
+
+    Args:
+        classifier: A fitted one.
+        num_classes: K; a class that it has not seen has the least probability.
+    """
+
+    def __init__(self, classifier: Any, num_classes: int) -> None:
+        super().__init__()
+        self.classifier, self.num_classes = classifier, num_classes
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits, (B, K), on the device of the inputs."""
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of rows that no neighbour reaches
+            found = self.classifier.predict_proba(inputs.flatten(1).cpu().numpy())
+        probs = np.zeros((len(inputs), self.num_classes))
+        probs[:, self.classifier.classes_] = found
+        probs[~np.isfinite(probs).all(-1)] = 1 / self.num_classes
+        probs = probs.clip(LEAST_PROBABILITY)
+        return torch.from_numpy(np.log(probs / probs.sum(-1, keepdims=True))).to(inputs)
+
+
+def scikit_learn(recipe: Recipe, train: LabelledData, unlabelled: LabelledData) -> Answers:
+    """A method of scikit-learn, fitted to labelled examples and unlabelled inputs; on one core, as a run is."""
+    before = random.getstate()  # which the imports draw from
+    try:
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
+        from threadpoolctl import threadpool_limits
+    except ImportError as error:
+        raise ValueError("this method needs scikit-learn: pip install 'selbo[cli]'") from error
+    finally:
+        random.setstate(before)
+    if recipe.objective == "label_spreading":
+        kernel = {"kernel": "knn", "n_neighbors": recipe.neighbours} if recipe.neighbours else {"kernel": "rbf"}
+        method = LabelSpreading(**kernel, alpha=recipe.clamping, max_iter=MOST_ITERATIONS)
+    else:
+        plain = LogisticRegression(C=recipe.inverse_penalty, max_iter=MOST_ITERATIONS)
+        method = SelfTrainingClassifier(plain, threshold=recipe.threshold, max_iter=max(1, recipe.rounds))
+    inputs = torch.cat([each.network_inputs().flatten(1) for each in (train, unlabelled)]).numpy()
+    labels = torch.cat([train.labels, torch.full((len(unlabelled),), -1)]).numpy()
+    with threadpool_limits(1), np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of steps that were not enough
+        method.fit(inputs, labels)
+    return Answers(method, train.num_classes)

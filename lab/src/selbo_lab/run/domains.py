@@ -1,0 +1,207 @@
+"""Two places: labels come from one, a network is used in another, of which there are inputs without labels.
+
+All parts are drawn from those of one data set: the labelled examples and the unlabelled inputs from its training part,
+none of them in both, and both test sets from its test part. What is drawn depends on the data and the seed alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+from selbo.random import generator_for
+from selbo_lab.data import catalogue
+from selbo_lab.data.corruptions import cifar as cifar_corruptions
+from selbo_lab.data.corruptions import mnist as mnist_corruptions
+from selbo_lab.data.dataset import LabelledData
+from selbo_lab.data.sst import with_noise
+from selbo_lab.run.corrupted_cache import kept
+from selbo_lab.studies.run_spec import DataSpec
+
+NOISE_SEED: Final = 0
+CORRUPTION_SEED: Final = 0
+TEST_SEED: Final = 0
+"""Of noise, corruptions and the choice of test examples: the same for all methods and all seeds of a run."""
+
+SMALLEST_SPREAD: Final = 1e-3
+"""Features that hardly vary are divided by it, not by their own spread."""
+
+
+class Places(NamedTuple):
+    """Parts of the two places.
+
+    Attributes:
+        train: Labelled examples of the training place.
+        val: Validation examples of the training place.
+        test: Test examples of the training place.
+        use: Test examples of the place of use.
+        unlabelled: Inputs of the place of use; their labels are there, but nothing may look at them.
+    """
+
+    train: LabelledData
+    val: LabelledData
+    test: LabelledData
+    use: LabelledData
+    unlabelled: LabelledData
+
+
+def places_of(data: DataSpec, train: LabelledData, val: LabelledData, test: LabelledData, *, seed: int) -> Places:
+    """The parts of a case.
+
+    Args:
+        data: What the case is.
+        train: The whole training part of the set.
+        val: Its validation part.
+        test: Its test part.
+        seed: Of the labelled examples, the unlabelled inputs and the validation examples.
+    """
+    if data.standardised:
+        train, val, test = (_standardised(each, by=train) for each in (train, val, test))
+    order = torch.randperm(len(train), generator=generator_for(seed, "labelled"))
+    labelled = order[draw_rows(train.labels[order], data.label_fractions, data.labels, exactly=True)]
+    rest = order[~torch.isin(order, labelled)]
+    if data.random_pool:
+        pool = rest[random_rows(train.labels[rest], data.use_fractions, data.unlabelled, seed=seed)]
+    else:
+        pool = rest[draw_rows(train.labels[rest], data.use_fractions, data.unlabelled)]
+    return Places(
+        train=train.rows(labelled, name=f"{train.name}, {len(labelled)} labelled with seed {seed}"),
+        val=_part(val, data.label_fractions, data.val_size, seed=seed),
+        test=_part(test, data.label_fractions, 0, seed=TEST_SEED),
+        use=_part(at_use(data, test, "test"), data.use_fractions, 0, seed=TEST_SEED),
+        unlabelled=at_use(data, train, "train").rows(pool, name=f"{train.name}, {len(pool)} without labels"),
+    )
+
+
+def _part(data: LabelledData, fractions: Sequence[float], size: int, *, seed: int) -> LabelledData:
+    order = torch.randperm(len(data), generator=generator_for(seed, "part", len(data)))
+    rows = order[draw_rows(data.labels[order], fractions, size)]
+    return data.rows(rows.sort().values)
+
+
+# --- class fractions ---
+
+
+def draw_rows(labels: Tensor, fractions: Sequence[float], size: int, *, exactly: bool = False) -> Tensor:
+    """The first rows that have the fractions asked for, in their order.
+
+    Args:
+        labels: In random order.
+        fractions: Of the classes; as they come if empty.
+        size: How many rows; if 0, or if there are not so many, the most that have these fractions.
+        exactly: Whether fewer than ``size`` are an error.
+    """
+    if not fractions:
+        most = len(labels)
+        counts = None
+    else:
+        sizes = torch.bincount(labels, minlength=len(fractions))
+        if len(sizes) > len(fractions):
+            raise ValueError(f"fractions must be given for {len(sizes)} classes, but got {len(fractions)}")
+        most = int(min(float(n) / share for n, share in zip(sizes.tolist(), fractions, strict=True)) + 1e-9)
+        counts = counts_of(fractions, min(size or most, most))
+        while any(
+            count > n for count, n in zip(counts, sizes.tolist(), strict=True)
+        ):  # rounded up beyond what is there
+            most -= 1
+            counts = counts_of(fractions, min(size or most, most))
+    if exactly and size > most:
+        raise ValueError(f"`labels` must be at most {most}, which have the class fractions asked for, but got {size}")
+    if counts is None:
+        return torch.arange(min(size or most, most))
+    chosen = [(labels == k).nonzero().squeeze(1)[:count] for k, count in enumerate(counts)]
+    return torch.cat(chosen).sort().values
+
+
+def random_rows(labels: Tensor, fractions: Sequence[float], size: int, *, seed: int) -> Tensor:
+    """Rows of classes that are drawn one by one with these probabilities, in their order; each row at most once.
+
+    Args:
+        labels: In random order.
+        fractions: Probabilities of the classes; positive.
+        size: How many rows; if 0, or if there are not so many of a class, as many as there surely are.
+        seed: Of the draws.
+    """
+    sizes = torch.bincount(labels, minlength=len(fractions))
+    most = int(min(float(n) / share for n, share in zip(sizes.tolist(), fractions, strict=True)))
+    draws = torch.multinomial(
+        torch.tensor(fractions), min(size or most, most), replacement=True, generator=generator_for(seed, "pool")
+    )
+    counts = torch.bincount(draws, minlength=len(fractions)).minimum(sizes).tolist()
+    chosen = [(labels == k).nonzero().squeeze(1)[:count] for k, count in enumerate(counts)]
+    return torch.cat(chosen).sort().values
+
+
+def counts_of(fractions: Sequence[float], size: int) -> list[int]:
+    """Whole numbers in these proportions that sum to ``size``: rounded down, then up where most was cut off.
+
+    Example:
+        >>> counts_of([0.9, 0.1], 25), counts_of([0.5, 0.3, 0.2], 4)
+        ([23, 2], [2, 1, 1])
+    """
+    exact = [size * share for share in fractions]
+    counts = [int(each + 1e-9) for each in exact]
+    order = sorted(range(len(exact)), key=lambda k: counts[k] - exact[k])
+    for k in order[: size - sum(counts)]:
+        counts[k] += 1
+    return counts
+
+
+# --- inputs at the place of use ---
+
+
+def at_use(data: DataSpec, part: LabelledData, name: str) -> LabelledData:
+    """A whole part as it looks at the place of use; ``name`` says which part it is."""
+    if data.use_noise:
+        return with_noise(part, data.use_noise, seed=NOISE_SEED)
+    if not data.use_corruption:
+        return part
+    made = CorruptedPart(data.name, name, data.use_corruption)
+    images = made.corrupted(part.inputs) if data.generated else kept(made.name, made.make)
+    return part.with_inputs(images, name=f"{part.name}, {data.use_corruption}")
+
+
+@dataclass(frozen=True)
+class CorruptedPart:
+    """A part of a set of images, all of it corrupted by the programs of selbo: training and test images alike.
+
+    Attributes:
+        data: Name of the set.
+        part: ``train`` or ``test``.
+        corruption: With its severity behind it, where it has one.
+    """
+
+    data: str
+    part: str
+    corruption: str
+
+    @property
+    def name(self) -> str:
+        """What decides its images."""
+        return f"{self.data}-{self.part}-{self.corruption.replace(' ', '-')}-{CORRUPTION_SEED}"
+
+    def make(self) -> Tensor:
+        """The images, made anew."""
+        return self.corrupted(catalogue.load(self.data, self.part).inputs)
+
+    def corrupted(self, images: Tensor) -> Tensor:
+        """Images as they look at the place of use."""
+        kind, _, severity = self.corruption.partition(" ")
+        if severity:
+            return cifar_corruptions.corrupt(images, kind, int(severity), seed=CORRUPTION_SEED)
+        return mnist_corruptions.corrupt(images, kind, seed=CORRUPTION_SEED)
+
+
+def corrupted_parts(data: DataSpec) -> list[CorruptedPart]:
+    """The corrupted parts that a run of a case needs."""
+    if data.generated or not data.use_corruption:
+        return []
+    return [CorruptedPart(data.name, part, data.use_corruption) for part in ("train", "test")]
+
+
+def _standardised(data: LabelledData, *, by: LabelledData) -> LabelledData:
+    """Each feature less its mean over another part, in units of its spread there."""
+    spread = by.inputs.std(0).clamp(min=SMALLEST_SPREAD)
+    return data.with_inputs((data.inputs - by.inputs.mean(0)) / spread, name=f"{data.name}, standardised")

@@ -1,0 +1,254 @@
+"""A trained network, or an ensemble of them, tested: what it says, and how good that is, as plain data."""
+
+import math
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from selbo.evaluation import calibrate
+from selbo.evaluation.evaluate import evaluate_ood
+from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
+from selbo.objectives import Objective
+from selbo.objectives.objective import log_prob_of_labels
+from selbo.random import generator_for
+from selbo.report import outcomes
+from selbo.summary.partitions import ConfidenceBins, Partition, ScoreBins
+from selbo.training import Diverged
+from selbo_lab.data.dataset import LabelledData
+from selbo_lab.run import baselines, build
+from selbo_lab.run.scores import map_of, score_histogram
+from selbo_lab.run.tasks import Condition, Task
+from selbo_lab.studies.run_spec import RunSpec
+
+IMAGES_AT_A_TIME: Final = 4096
+VECTORS_AT_A_TIME: Final = 1 << 15
+"""Inputs of a prediction at a time: the weights are drawn once for all of them."""
+
+COMPILED_AT_A_TIME: Final = 5000
+"""The same for compiled networks, which take one number only: it divides CIFAR-10's validation and test sets."""
+
+LARGE: Final = ("vgg11",)
+"""Networks that are worth compiling."""
+
+USE: Final = "use"
+"""The condition of tests at the place of use, where that is another one than the place that labels come from."""
+
+
+class Member(NamedTuple):
+    """A trained network, and what it was trained with."""
+
+    network: nn.Module
+    objective: Objective
+
+
+class Evaluation:
+    """A trained network, or an ensemble of them, tested.
+
+    Args:
+        spec: What is asked.
+        task: The data.
+        members: The networks.
+        device: Where they are.
+        earlier: What an earlier model said, if that was the belief.
+    """
+
+    def __init__(
+        self, spec: RunSpec, task: Task, members: list[Member], device: str, earlier: Tensor | None = None
+    ) -> None:
+        self.spec, self.task, self.members, self.device, self.earlier = spec, task, members, device, earlier
+        self.temperature: float | None = None
+        self.correction: baselines.Correction | None = None
+
+    def predict(self, data: LabelledData, draws: int) -> Prediction:
+        """What the networks say of a set, on the CPU."""
+        return self.predict_inputs(data.to(self.device).network_inputs(), draws)
+
+    def predict_inputs(self, inputs: Tensor, draws: int) -> Prediction:
+        """What the networks say of inputs that are on their device, on the CPU; in the precision of training."""
+        at_a_time = VECTORS_AT_A_TIME if inputs.ndim == 2 else IMAGES_AT_A_TIME
+        network = self.spec.recipe.objective not in baselines.SCIKIT_LEARN
+        compiled = network and self.spec.model.name in LARGE and torch.device(self.device).type == "cuda"
+        if compiled:
+            at_a_time = min(COMPILED_AT_A_TIME, len(self.task.test))
+        predictions = []
+        for i, member in enumerate(self.members):
+            noise = generator_for(self.spec.seed, "prediction", i, device=self.device)
+            found = predict(
+                member.network,
+                inputs,
+                draws,
+                objective=member.objective,
+                generator=noise,
+                batch_size=at_a_time,
+                precision=self.spec.recipe.precision,
+                engine="compiled" if compiled else "eager",
+            )
+            if bool(found.log_probs.isnan().any()):
+                raise Diverged("the predictions are not numbers")
+            predictions.append(Prediction(*(each.cpu() for each in vars(found).values())))
+        return predictions[0] if len(predictions) == 1 else mixture(predictions)
+
+    def everything(self) -> dict[str, Any]:
+        """All that was asked for."""
+        evaluation = self.spec.evaluation
+        on_val = self.predict(self.task.val, evaluation.draws)
+        self.temperature = temperature_of(on_val, self.task.val.labels)
+        found: dict[str, Any] = {
+            "val": self._condition(on_val, self.task.val.labels, level=None),
+            "temperature": self.temperature,
+        }
+        if self.task.use is not None:
+            self.correction = self._correction(on_val)
+            found["val"]["nll_at_use"] = self._nll_at_use(self._for_use(on_val).prediction)
+        if not evaluation.test:
+            return found
+        clean = self.predict(self.task.test, evaluation.draws)
+        labels = self.task.test.labels
+        conditions = {"clean": self._condition(clean, labels, level=0.0)}
+        shown = clean
+        if self.task.use is not None:
+            shown, conditions[USE] = self._at_use(self.task.use)
+            labels = self.task.use.labels
+        draws = evaluation.corrupted_draws or evaluation.draws
+        for condition, seen in self._corrupted(draws):
+            conditions[condition.name] = self._condition(seen, condition.data.labels, level=condition.level)
+        found |= {
+            "conditions": conditions,
+            "ood": {name: self._foreign(clean, name, data) for name, data in self.task.foreign.items()},
+            "histogram": self._histogram(shown),
+            "reliability": outcomes.reliability_of(shown, labels),
+            "score_histogram": score_histogram(shown),
+        }
+        if evaluation.scores:
+            found["map"] = map_of(self.task.test, clean)
+        return found
+
+    def _corrupted(self, draws: int) -> Iterator[tuple[Condition, Prediction]]:
+        """Predictions for the corrupted sets: for sets of vectors, which are small, all in one pass."""
+        if self.task.test.inputs.ndim > 2:
+            for condition in self.task.corrupted():
+                yield condition, self.predict(condition.data, draws)
+            return
+        together = list(self.task.corrupted())
+        if together:
+            inputs = torch.cat([each.data.to(self.device).network_inputs() for each in together])
+            found = self.predict_inputs(inputs, draws)
+            sizes = [len(each.data) for each in together]
+            parts = zip(*(values.split(sizes) for values in vars(found).values()), strict=True)
+            yield from zip(together, (Prediction(*part) for part in parts), strict=True)
+
+    def _condition(self, prediction: Prediction, labels: Tensor, *, level: float | None) -> dict[str, Any]:
+        """Metrics as predicted and, under ``scaled``, with the temperature of the validation data."""
+        found = self._measured(prediction, labels, level=level)
+        if self.temperature is not None:
+            scaled = self._measured(at_temperature(prediction, self.temperature), labels, level=level)
+            found["scaled"] = scaled["metrics"]
+        return found
+
+    def _measured(self, prediction: Prediction, labels: Tensor, *, level: float | None = None) -> dict[str, Any]:
+        return outcomes.condition(prediction, labels, level=level, both_columns=self.spec.evaluation.both_columns)
+
+    def _correction(self, on_val: Prediction) -> baselines.Correction | None:
+        """How predictions are corrected for the place of use, if they are."""
+        how = self.spec.recipe.correction or ("known" if self.spec.recipe.label_shift else "")
+        if not how:
+            return None
+        return baselines.Correction(
+            how,
+            train=self.task.train,
+            known=build.told_of(self.spec.data, self.task.train.num_classes).fractions,
+            unlabelled=lambda: self.predict(unlabelled_of(self.task), self.spec.evaluation.draws),
+            val=on_val,
+            val_labels=self.task.val.labels,
+        )
+
+    def _for_use(self, prediction: Prediction, temperature: float | None = None) -> baselines.Corrected:
+        """Predictions for the place of use, at a temperature if one is given."""
+
+        def scaled(each: Prediction) -> Prediction:
+            return each if temperature is None else at_temperature(each, temperature)
+
+        if self.correction is None:
+            return baselines.Corrected(scaled(prediction), ())
+        return self.correction(prediction, scaled)
+
+    def _at_use(self, use: LabelledData) -> tuple[Prediction, dict[str, Any]]:
+        """Predictions at the place of use, corrected if the recipe says so, and their metrics."""
+        seen = self.predict(use, self.spec.evaluation.draws)
+        plain = self._for_use(seen)
+        found = self._measured(plain.prediction, use.labels)
+        if plain.fractions:
+            found["fractions"] = list(plain.fractions)
+        if self.spec.evaluation.items:
+            nll = -log_prob_of_labels(plain.prediction.log_probs.double()[None], use.labels)[0]
+            found["items"] = [round(each, 4) for each in nll.tolist()]
+        if self.temperature is not None:
+            scaled = self._for_use(seen, self.temperature)
+            found["scaled"] = self._measured(scaled.prediction, use.labels)["metrics"]
+        return plain.prediction, found
+
+    def _nll_at_use(self, on_val: Prediction) -> float | None:
+        """Validation NLL with every class as frequent as at the place of use; None if it is not finite."""
+        val, fractions = self.task.val, build.told_of(self.spec.data, self.task.val.num_classes).fractions
+        nll = -log_prob_of_labels(on_val.log_probs.double()[None], val.labels)[0]
+        by_class = [nll[val.labels == k].mean().item() for k in range(len(fractions)) if val.class_counts[k]]
+        there = [share for share, count in zip(fractions, val.class_counts, strict=True) if count]
+        found = math.fsum(share * each for share, each in zip(there, by_class, strict=True)) / math.fsum(there)
+        return found if math.isfinite(found) else None
+
+    def _foreign(self, clean: Prediction, name: str, data: LabelledData) -> dict[str, Any]:
+        draws = self.spec.evaluation.draws  # as many as for the clean test set: the entropy of a mean grows with them
+        foreign = self.predict(data, draws)
+        found = {
+            "name": data.name,
+            "draws": {"in": draws, "out": draws},
+            "entropy": outcomes.entropies(clean, foreign),
+            **_apart(clean, foreign),
+        }
+        if self.temperature is not None:
+            found["scaled"] = _apart(at_temperature(clean, self.temperature), at_temperature(foreign, self.temperature))
+        return found
+
+    def _histogram(self, clean: Prediction) -> dict[str, Any]:
+        """Shares of the test predictions by region, beside what was believed."""
+        recipe, count = self.spec.recipe, clean.probs.shape[-1]
+        if not recipe.believes:
+            partition: Partition = (
+                ScoreBins(build.EQUAL_EDGES) if count == 2 else ConfidenceBins(build.CONFIDENCE_EDGES, count)
+            )
+            return {"belief": None, "masses": outcomes.region_masses(clean, partition)}
+        summary = build.summary_of(
+            recipe,
+            num_data=len(self.task.train),
+            num_classes=count,
+            data=self.spec.data,
+            counts=self.task.train.class_counts,
+            earlier=self.earlier,
+        )
+        return {
+            "belief": outcomes.belief_of(summary, f"{recipe.belief} over {recipe.partition}"),
+            "masses": outcomes.region_masses(clean, summary.partition),
+        }
+
+
+def temperature_of(prediction: Prediction, labels: Tensor) -> float | None:
+    """The temperature that suits predictions best; None if there is none."""
+    try:
+        return calibrate.temperature(prediction.log_probs, labels)
+    except ValueError:  # a label without any probability
+        return None
+
+
+def _apart(inside: Prediction, outside: Prediction) -> dict[str, float]:
+    """How far the entropies of known and foreign inputs are apart."""
+    means = {"entropy_in": inside.entropy.mean().item(), "entropy_out": outside.entropy.mean().item()}
+    return {**means, **evaluate_ood(inside.entropy, outside.entropy)}
+
+
+def unlabelled_of(task: Task) -> LabelledData:
+    """Inputs of the place of use, or a sentence that there are none."""
+    if task.unlabelled is None:
+        raise ValueError("`data` must have a place of use for a method that looks at its inputs, but has none")
+    return task.unlabelled

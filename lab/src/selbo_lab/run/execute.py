@@ -1,0 +1,246 @@
+"""One run: train, test, and put what was found into plain data."""
+
+import time
+from collections.abc import Hashable
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from torch import Tensor
+
+from selbo.evaluation.predict import at_temperature
+from selbo.random import derive, generator_for
+from selbo.training import Diverged, FitResult, fit
+from selbo_lab.data.dataset import LabelledData
+from selbo_lab.run import adaptation, baselines, build
+from selbo_lab.run.evaluate import LARGE, Evaluation, Member, temperature_of, unlabelled_of
+from selbo_lab.run.provenance import made_by
+from selbo_lab.run.tasks import Task, task_of
+from selbo_lab.studies.run_spec import RUN_FORMAT, RunSpec
+
+SMALL_RUNS_ON_A_GPU: Final = 14
+"""Runs of other networks on one GPU at a time, if there are cores for them (docs/performance.md)."""
+
+LARGE_RUNS_ON_A_GPU: Final = 3
+"""Runs of large networks on one GPU at a time (docs/performance.md)."""
+
+CHECKPOINT_EVERY_S: Final = 120.0
+"""Seconds between checkpoints: no more is lost of a run that is cut off, and short runs write none."""
+
+EARLIER: Final = "earlier"
+"""Name of the network that an empirical belief comes from."""
+
+
+@dataclass
+class _Checkpoints:
+    """Checkpoints of a run, one for each network that it trains, and what was done before it went on, if it did.
+
+    Attributes:
+        folder: Where they are; None for no checkpoints.
+        resumed_from: Steps that networks went on from.
+        seconds: Training before that.
+    """
+
+    folder: Path | None
+    resumed_from: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def path(self, name: str) -> Path | None:
+        return None if self.folder is None else self.folder / name
+
+    def note(self, name: str, done: FitResult) -> None:
+        if done.resumed_from:
+            self.resumed_from[name] = done.resumed_from
+            self.seconds += done.earlier_seconds
+
+
+def carry_out(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None = None) -> dict[str, Any]:
+    """Train and test; a run that diverges is a result too, which says so.
+
+    Args:
+        spec: What to do.
+        device: Where.
+        unfinished: Folder for checkpoints, from which a run that was cut off goes on; none are written if not given.
+
+    Returns:
+        Plain data, ready for JSON.
+    """
+    begin = time.perf_counter()
+    task = task_of(spec.data, spec.evaluation, seed=spec.seed)
+    parts = {part: getattr(task, part) for part in ("train", "val", "test", "use", "unlabelled")}
+    result: dict[str, Any] = {
+        "format": RUN_FORMAT,
+        "id": spec.id,
+        "spec": asdict(spec),
+        "data": {part: data.checksum for part, data in parts.items() if data is not None},
+        "sizes": {part: len(data) for part, data in parts.items() if data is not None},
+        "made_by": made_by(device),
+    }
+    saved = _Checkpoints(unfinished)
+    try:
+        earlier = _earlier(spec, task, saved, device=device) if spec.recipe.belief == "empirical" else None
+        members = _members(spec, task, saved, device=device, earlier=earlier)
+        trained = time.perf_counter()
+        found = Evaluation(spec, task, members, device, earlier).everything()
+    except Diverged as error:
+        what = str(error).partition(";")[0]  # and not which checkpoint is good: it goes when the result is there
+        return {**result, "status": "diverged", "error": what, "seconds": {"all": time.perf_counter() - begin}}
+    seconds = {"training": trained - begin, "evaluation": time.perf_counter() - trained}
+    if saved.resumed_from:
+        result["resumed_from"] = saved.resumed_from
+        seconds["earlier"] = saved.seconds
+    return {**result, "status": "finished", **found, "seconds": {"all": time.perf_counter() - begin, **seconds}}
+
+
+@dataclass
+class _Memory:
+    """The networks of the last run that had a place of use."""
+
+    training: Hashable = None
+    members: list[Member] = field(default_factory=list)
+
+
+_MEMORY: Final = _Memory()
+
+
+def _members(spec: RunSpec, task: Task, saved: _Checkpoints, *, device: str, earlier: Tensor | None) -> list[Member]:
+    """Its trained networks, adapted if the recipe says so.
+
+    Those of the run before serve again if this one differs in its correction alone.
+    """
+    training = (spec.training, device)
+    if task.use is not None and training == _MEMORY.training:
+        return _MEMORY.members
+    _MEMORY.training, _MEMORY.members = None, []  # no longer needed when the next ones are trained
+    members = [
+        _trained(spec, task, saved, device=device, member=i, earlier=earlier) for i in range(spec.recipe.members)
+    ]
+    if spec.recipe.adaptation:
+        inputs = _pool(spec, task).to(device).network_inputs()
+        for i, (network, objective) in enumerate(members):
+            order = generator_for(spec.seed, "adaptation", i)
+            adaptation.adapt(network, inputs, spec.recipe, objective=objective, generator=order)
+    if task.use is not None:
+        _MEMORY.training, _MEMORY.members = training, members
+    return members
+
+
+def _pool(spec: RunSpec, task: Task) -> LabelledData:
+    """The unlabelled inputs that a recipe looks at."""
+    there = unlabelled_of(task)
+    return there.rows(range(min(spec.recipe.unlabelled_inputs or len(there), len(there))))
+
+
+def _earlier(spec: RunSpec, task: Task, saved: _Checkpoints, *, device: str) -> Tensor:
+    """What a plain network of the same seed says of the validation inputs, at the temperature that suits it best."""
+    plain = replace(
+        spec.recipe, objective="cross_entropy", bayesian=False, partition="", belief="", summary_inputs="train"
+    )
+    before = replace(spec, recipe=plain)
+    network = _trained(before, task, saved, device=device, member=0, name=EARLIER)
+    on_val = Evaluation(before, task, [network], device).predict(task.val, draws=1)
+    temperature = temperature_of(on_val, task.val.labels)
+    return on_val.log_probs if temperature is None else at_temperature(on_val, temperature).log_probs
+
+
+def _trained(
+    spec: RunSpec,
+    task: Task,
+    saved: _Checkpoints | None = None,
+    *,
+    device: str,
+    member: int,
+    earlier: Tensor | None = None,
+    name: str = "member",
+) -> Member:
+    recipe = spec.recipe
+    if recipe.objective in baselines.SCIKIT_LEARN:
+        objective = build.objective_of(
+            recipe, num_data=len(task.train), num_classes=task.train.num_classes, data=spec.data
+        )
+        return Member(baselines.scikit_learn(recipe, task.train, unlabelled_of(task)), objective)
+    train = task.train.to(device).tensors()
+    fitted = partial(_fitted, spec, task, saved or _Checkpoints(None), device=device, member=member, earlier=earlier)
+    found = fitted(train, name=f"{name}-{member}")
+    for number in range(recipe.rounds):
+        inputs = unlabelled_of(task).to(device).network_inputs()
+        seen = Evaluation(spec, task, [found], device).predict_inputs(inputs, spec.evaluation.draws)
+        more = baselines.with_pseudo_labels(train, inputs, seen.log_probs, recipe.threshold)
+        found = fitted(more, name=f"{name}-{member}-round-{number}")
+    return found
+
+
+def _fitted(
+    spec: RunSpec,
+    task: Task,
+    saved: _Checkpoints,
+    train: tuple[Tensor, Tensor],
+    *,
+    device: str,
+    member: int,
+    earlier: Tensor | None,
+    name: str,
+) -> Member:
+    """A network trained on these examples; first without its summary, if the recipe says so."""
+    recipe = spec.recipe
+    seed = spec.seed if member == 0 else derive(spec.seed, "member", member) % (1 << 31)
+    num_classes = task.train.num_classes
+    inputs, labels = train
+    network = build.network_of(spec.model, recipe, input_size=inputs[0].numel(), num_classes=num_classes, seed=seed)
+    if recipe.adaptation:  # an error before training, not after it
+        adaptation.batchnorm_layers(network)
+        unlabelled_of(task)
+    objective = build.objective_of(
+        recipe,
+        num_data=len(labels),
+        num_classes=num_classes,
+        data=spec.data,
+        counts=task.train.class_counts,
+        earlier=earlier,
+        shift=build.label_shift_of(recipe, labels, num_classes=num_classes, data=spec.data),
+    )
+    selects = recipe.select != "last" or recipe.schedule == "plateau"
+    there = None
+    if recipe.summary_inputs == "val":
+        there = task.val
+    elif recipe.summary_inputs == "use" or recipe.objective in baselines.ON_UNLABELLED:
+        there = _pool(spec, task)
+    stages = [(objective, recipe.steps, there)]
+    if recipe.pretraining:
+        without = replace(
+            recipe, objective="elbo" if recipe.bayesian else "cross_entropy", partition="", belief="", pretraining=0
+        )
+        before = build.objective_of(without, num_data=len(labels), num_classes=num_classes, data=spec.data)
+        stages.insert(0, (before, recipe.pretraining, None))
+    # with more to train after it a network is kept at its end, too
+    more = recipe.members > 1 or recipe.rounds > 0 or len(stages) > 1 or name.startswith(EARLIER)
+    for number, (maximised, steps, unlabelled) in enumerate(stages):
+        stage = f"{name}-stage-{number}"
+        done = fit(
+            network,
+            maximised,
+            (inputs, labels),
+            task.val.tensors() if selects else None,
+            unlabelled=None if unlabelled is None else unlabelled.to(device).network_inputs(),
+            steps=steps,
+            batch_size=recipe.batch_size,
+            num_samples=recipe.draws if recipe.bayesian else 1,
+            optimizer=recipe.optimizer,
+            learning_rate=recipe.learning_rate,
+            schedule=recipe.schedule,
+            weight_decay=recipe.weight_decay,
+            augment=recipe.augment or None,
+            select=recipe.select,
+            eval_every=recipe.eval_every or None,
+            precision=recipe.precision,
+            engine="auto" if spec.model.name in LARGE else "captured",
+            seed=seed,
+            device=device,
+            checkpoint=saved.path(stage),
+            checkpoint_every=CHECKPOINT_EVERY_S,
+            checkpoint_end=more,
+            progress=False,
+        )
+        saved.note(stage, done)
+    return Member(network, objective)

@@ -1,0 +1,196 @@
+"""Where the results of a study are: one JSON file per run while it is running, one file per study when it is packed."""
+
+import json
+import lzma
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from selbo_lab.files import replacing
+from selbo_lab.run.provenance import code_version
+from selbo_lab.studies.run_spec import RUN_FORMAT, RunSpec
+
+RUNS: Final = "runs"
+MANIFEST: Final = "study.json"
+FORMAT: Final = "selbo-study-1"
+PACKED: Final = ".jsonl.xz"
+"""End of the name of a packed study: the manifest in its first line, then one run per line, sorted by id."""
+UNFINISHED: Final = "unfinished"
+"""Folder of checkpoints, each run with one of its own that is gone when its result is there."""
+
+
+class Store:
+    """Results in a folder, in the packed file beside it, or in both; a run in the folder is the newer one.
+
+    Args:
+        folder: Where; it need not exist. The packed file has its name, with ``.jsonl.xz`` at the end.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.runs = folder / RUNS
+        self.packed = folder.with_name(folder.name + PACKED)
+
+    def path(self, run_id: str) -> Path:
+        """File of a run that is not packed."""
+        return self.runs / f"{run_id}.json"
+
+    def ids(self) -> set[str]:
+        """Runs whose results are there."""
+        return {path.stem for path in self.runs.glob("*.json")} | self._lines.keys()
+
+    def has(self, spec: RunSpec) -> bool:
+        """Whether the result of a run is there."""
+        return self.path(spec.id).is_file() or spec.id in self._lines
+
+    def write(self, result: dict[str, Any]) -> None:
+        """Keep a result, whole or not at all."""
+        self.runs.mkdir(parents=True, exist_ok=True)
+        with replacing(self.path(result["id"])) as unfinished:
+            unfinished.write_text(_line(result), encoding="utf-8")
+
+    def unfinished(self, spec: RunSpec, device: str) -> Path:
+        """Folder for the checkpoints of a run; other code, or another kind of device, does not go on with them."""
+        return self.folder / UNFINISHED / f"{spec.id}-{code_version()}-{device.partition(':')[0]}"
+
+    def forget_unfinished(self, spec: RunSpec) -> None:
+        """Remove the checkpoints of a run, whoever wrote them."""
+        for folder in (self.folder / UNFINISHED).glob(f"{spec.id}-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # others are at work there
+            (self.folder / UNFINISHED).rmdir()
+
+    def read(self, spec: RunSpec) -> dict[str, Any] | None:
+        """The result of a run, if it is there.
+
+        Raises:
+            ValueError: If the file is not the result of that run.
+        """
+        return self.read_id(spec.id)
+
+    def read_id(self, run_id: str) -> dict[str, Any] | None:
+        """The result of a run by its id, if it is there.
+
+        Raises:
+            ValueError: If the file is not the result of that run.
+        """
+        path = self.path(run_id)
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            line = self._lines.get(run_id)
+            return None if line is None else json.loads(line)
+        except (OSError, ValueError) as error:
+            raise ValueError(
+                f"{os.fspath(path)!r} cannot be read: {error}; remove it, and the run is done again"
+            ) from error
+        if not isinstance(found, dict) or found.get("format") != RUN_FORMAT or found.get("id") != run_id:
+            raise ValueError(
+                f"{os.fspath(path)!r} is not the result of run {run_id}; remove it, and the run is done again"
+            )
+        return found
+
+    def all(self) -> Iterator[dict[str, Any]]:
+        """All results, by id."""
+        for run_id in sorted(self.ids()):
+            found = self.read_id(run_id)
+            assert found is not None
+            yield found
+
+    # --- what the study is ---
+
+    def exists(self) -> bool:
+        """Whether a study is there."""
+        return (self.folder / MANIFEST).exists() or self.packed.exists()
+
+    def manifest(self) -> dict[str, Any]:
+        """Name, tracks and seeds of the study.
+
+        Raises:
+            ValueError: If there is none.
+        """
+        path = self.folder / MANIFEST
+        try:
+            text = self._packed_text[0] if self.packed.exists() and not path.exists() else path.read_text("utf-8")
+            found = json.loads(text)
+        except (OSError, json.JSONDecodeError) as error:
+            raise ValueError(
+                f"'{self.folder}' is not a folder of selbo reproduce: {MANIFEST} cannot be read"
+            ) from error
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise ValueError(f"'{self.folder}' is not a folder of selbo reproduce: {MANIFEST} has another format")
+        return found
+
+    def write_manifest(self, content: dict[str, Any]) -> None:
+        """Keep what the study is."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with replacing(self.folder / MANIFEST) as unfinished:
+            unfinished.write_text(json.dumps({"format": FORMAT, **content}, indent=1) + "\n", encoding="utf-8")
+
+    # --- packed ---
+
+    def pack(self) -> int:
+        """Put all results into one file and remove those of single runs; returns their number.
+
+        Checkpoints of unfinished runs stay. If the packed file does not hold what was to be packed, nothing is removed.
+        """
+        content = [_line(self.manifest()), *(_line(result) for result in self.all())]
+        with replacing(self.packed) as unfinished:
+            unfinished.write_bytes(lzma.compress("".join(content).encode(), preset=9 | lzma.PRESET_EXTREME))
+            if lzma.decompress(unfinished.read_bytes()) != "".join(content).encode():
+                raise ValueError(f"{os.fspath(self.packed)!r} could not be written as it should be")
+        shutil.rmtree(self.runs, ignore_errors=True)
+        (self.folder / MANIFEST).unlink(missing_ok=True)
+        with suppress(OSError):  # a report or checkpoints are there
+            self.folder.rmdir()
+        for cached in ("_packed_text", "_lines"):
+            self.__dict__.pop(cached, None)
+        return len(content) - 1
+
+    @cached_property
+    def _packed_text(self) -> list[str]:
+        try:
+            with lzma.open(self.packed, "rt", encoding="utf-8") as file:
+                found = file.read().splitlines()
+        except FileNotFoundError:
+            return []
+        except (OSError, EOFError, lzma.LZMAError, UnicodeDecodeError) as error:
+            raise ValueError(f"{os.fspath(self.packed)!r} cannot be read: {error}") from error
+        if not found:
+            raise ValueError(f"{os.fspath(self.packed)!r} cannot be read: it is empty")
+        return found
+
+    @cached_property
+    def _lines(self) -> dict[str, str]:
+        """Runs of the packed file, by id, as they stand there."""
+        try:
+            runs = [(line, json.loads(line)) for line in self._packed_text[1:]]
+            strange = [content for _, content in runs if content["format"] != RUN_FORMAT]
+            found = {content["id"]: line for line, content in runs}
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{os.fspath(self.packed)!r} is damaged: {error}") from error
+        if strange:
+            raise ValueError(f"{os.fspath(self.packed)!r} is damaged: {len(strange)} lines are not runs")
+        return found
+
+
+def studies_in(folder: Path) -> list[Path]:
+    """Folders of the studies at a path, packed or not: the path itself, or what it holds.
+
+    A packed file stands for the folder that it was packed from.
+    """
+    if folder.name.endswith(PACKED) and folder.exists():
+        folder = folder.with_name(folder.name.removesuffix(PACKED))
+    if Store(folder).exists():
+        return [folder]
+    names = {path.parent.name for path in folder.glob(f"*/{MANIFEST}")}
+    names |= {path.name.removesuffix(PACKED) for path in folder.glob(f"*{PACKED}")}
+    return [folder / name for name in sorted(names)]
+
+
+def _line(content: dict[str, Any]) -> str:
+    return json.dumps(content, allow_nan=False, separators=(",", ":")) + "\n"

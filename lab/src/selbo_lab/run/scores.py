@@ -1,0 +1,44 @@
+"""The scores of a test set as they are kept with a run: their histogram, and a map of the examples."""
+
+from typing import Any, Final
+
+import torch
+
+from selbo.evaluation.predict import Prediction
+from selbo_lab.data.dataset import LabelledData
+
+SCORE_BINS: Final = 50
+"""Of the histogram of scores that is kept."""
+
+
+def score_histogram(prediction: Prediction) -> list[int]:
+    """How many scores fall in each of fifty bins: probabilities of class 1 of two, else the largest ones."""
+    probs = prediction.probs
+    scores = probs[:, 1] if probs.shape[-1] == 2 else probs.amax(-1)
+    places = (scores.double() * SCORE_BINS).long().clamp(0, SCORE_BINS - 1)
+    return [int(n) for n in torch.bincount(places, minlength=SCORE_BINS)]
+
+
+def map_of(test: LabelledData, prediction: Prediction) -> dict[str, Any]:
+    """The test set in two dimensions, with the score of each example: what a decision surface is drawn from."""
+    places = _places(test.checksum, test)
+    scores = prediction.probs[:, 1] if prediction.probs.shape[-1] == 2 else prediction.probs.amax(-1)
+    return {
+        "places": [[round(x, 2), round(y, 2)] for x, y in places],
+        "scores": [round(score, 4) for score in scores.tolist()],
+        "labels": test.labels.tolist(),
+    }
+
+
+_PLACES: dict[str, list[list[float]]] = {}
+
+
+def _places(checksum: str, test: LabelledData) -> list[list[float]]:
+    if checksum not in _PLACES:
+        from sklearn.manifold import TSNE
+
+        flat = test.network_inputs().flatten(1).numpy()
+        perplexity = min(30.0, (len(flat) - 1) / 4)
+        found = TSNE(init="pca", perplexity=perplexity, random_state=0, n_jobs=1).fit_transform(flat)
+        _PLACES[checksum] = found.tolist()
+    return _PLACES[checksum]

@@ -1,0 +1,273 @@
+"""What a run is trained and tested on: parts, corrupted test sets one at a time, and foreign inputs."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+from selbo.random import generator_for
+from selbo_lab.data import catalogue, cifar, mnist, sst, store
+from selbo_lab.data.cifar_files import CIFAR10_C
+from selbo_lab.data.corruptions import cifar as cifar_corruptions
+from selbo_lab.data.corruptions import mnist as mnist_corruptions
+from selbo_lab.data.dataset import LabelledData
+from selbo_lab.data.imbalance import imbalanced_indices
+from selbo_lab.run.corrupted_cache import Making, kept
+from selbo_lab.run.domains import corrupted_parts, places_of
+from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec
+
+NOISE_SEED: Final = 0
+CORRUPTION_SEED: Final = 0
+"""Corrupted sets are the same for all methods and all seeds of a run."""
+
+SMOKE_TRAIN: Final = 64
+SMOKE_TEST: Final = 32
+SHAPES: Final = {
+    "sst": (768,),
+    "mnist35": (1, 28, 28),
+    "cifar10": (3, 32, 32),
+    "cifar10-im": (3, 32, 32),
+    "digits": (64,),
+    "breast-cancer": (30,),
+}
+"""Of the inputs of the sets that studies train on."""
+
+TEN_CLASSES: Final = ("cifar10", "cifar10-im", "digits")
+"""Those of them with ten classes; the others have two."""
+
+SPLIT_BY_SEED: Final = ("digits", "breast-cancer")
+"""Small sets, whose parts are drawn anew with every seed where there are two places."""
+
+
+class Condition(NamedTuple):
+    """A corrupted test set: its name, its place on the axis of corruption if there is one, and its examples."""
+
+    name: str
+    level: float | None
+    data: LabelledData
+
+
+@dataclass(frozen=True)
+class Task:
+    """The data of a run, on the CPU.
+
+    Attributes:
+        train: To train on.
+        val: To choose by.
+        test: To test on.
+        corrupted: Corrupted test sets, made one at a time.
+        foreign: Inputs from elsewhere, by name.
+        use: To test on at the place of use, if that is another one than where labels come from.
+        unlabelled: Inputs of the place of use.
+    """
+
+    train: LabelledData
+    val: LabelledData
+    test: LabelledData
+    corrupted: Callable[[], Iterator[Condition]]
+    foreign: dict[str, LabelledData]
+    use: LabelledData | None = None
+    unlabelled: LabelledData | None = None
+
+
+def task_of(data: DataSpec, evaluation: EvaluationSpec, *, seed: int) -> Task:
+    """The data of a run; what was drawn of them depends on the data and the seed, never on the method."""
+    if data.labels:
+        return _two_places(data, seed)
+    drawn = data.generated or data.name == "mnist35"  # the parts of other sets are the same for all seeds
+    parts = {part: _part(data, part, seed if drawn else 0) for part in ("train", "val", "test")}
+    names = [*evaluation.ood, *(name for name in evaluation.ood_if_present if data.generated or _present(name))]
+    foreign = {name: _foreign(name, data) for name in names} if evaluation.test else {}
+    return Task(**parts, corrupted=lambda: corrupted_sets(data, evaluation, parts["test"]), foreign=foreign)
+
+
+def require(data: DataSpec, evaluation: EvaluationSpec) -> None:
+    """Nothing, if the raw files that a run cannot do without are in the store.
+
+    Raises:
+        MissingData: Some are not; the sentence says what to type.
+    """
+    if data.generated:
+        return
+    names = [data.name, *(evaluation.ood if evaluation.test else ())]
+    if data.name == "sst":  # any embeddings of it will do
+        _part(data, "test", 0)
+        del names[0]
+    for source in dict.fromkeys(source for name in names for source in catalogue.SETS[name].sources):
+        if not store.present(source):
+            raise store.MissingData(store.what_to_type(source))
+
+
+@lru_cache(maxsize=8)
+def _two_places(data: DataSpec, seed: int) -> Task:
+    whole = DataSpec(data.name, encoder=data.encoder, generated=data.generated, normalised=data.normalised)
+    split = seed if data.name in SPLIT_BY_SEED or data.generated else 0
+    parts = places_of(data, *(_part(whole, part, split) for part in ("train", "val", "test")), seed=seed)
+    return Task(**parts._asdict(), corrupted=lambda: iter(()), foreign={})
+
+
+@lru_cache(maxsize=8)
+def _part(data: DataSpec, part: str, seed: int) -> LabelledData:
+    return _as_asked(data, _read_part(data, part, seed))
+
+
+def _as_asked(data: DataSpec, found: LabelledData) -> LabelledData:
+    """A set, with its pixels only divided by 255 if the run says so."""
+    return found if data.normalised else replace(found, normalisation=None)
+
+
+def _read_part(data: DataSpec, part: str, seed: int) -> LabelledData:
+    if data.generated:
+        return generated(data.name, part, seed=seed if part == "train" else 0)
+    if data.name == "mnist35":
+        return mnist.mnist35(part, train_size=data.train_size or None, seed=seed)
+    if data.name == "sst":
+        return sst.sst(part, embedding=data.encoder or None)
+    if data.name in SPLIT_BY_SEED:
+        return catalogue.load(data.name, part, seed=seed)
+    return catalogue.load(data.name, part)
+
+
+def _present(name: str) -> bool:
+    return catalogue.SETS[name].present
+
+
+@lru_cache(maxsize=4)
+def _foreign(name: str, data: DataSpec) -> LabelledData:
+    return _as_asked(data, _read_foreign(name, data))
+
+
+def _read_foreign(name: str, data: DataSpec) -> LabelledData:
+    if data.generated:
+        return generated(data.name, "foreign", seed=0)
+    if name in {"mnist", "fashion"} and data.name.startswith("cifar10"):
+        return cifar.as_cifar(catalogue.load(name, "test"))
+    return catalogue.load(name, "test")
+
+
+@dataclass(frozen=True)
+class GeneratedSet:
+    """A corrupted set that is generated here.
+
+    Attributes:
+        suite: ``mnist-c`` or ``cifar10-c``; the imbalanced suite has rows of the latter.
+        corruption: Its name.
+        severity: Of CIFAR-10's corruptions.
+    """
+
+    suite: str
+    corruption: str
+    severity: int = 0
+
+    @property
+    def name(self) -> str:
+        """What decides its images."""
+        if self.suite == "mnist-c":
+            return f"mnist35-c-{self.corruption}-{CORRUPTION_SEED}"
+        return f"cifar10-c-{self.corruption}-{self.severity}-{CORRUPTION_SEED}"
+
+    def make(self) -> Tensor:
+        """The images, made anew."""
+        if self.suite == "mnist-c":
+            return mnist.mnist35_c(self.corruption, seed=CORRUPTION_SEED, origin="generated").inputs
+        return cifar.cifar10_c(self.corruption, self.severity, seed=CORRUPTION_SEED, origin="generated").inputs
+
+    def images(self) -> Tensor:
+        """The images as they are kept, made if they are not."""
+        return kept(self.name, self.make)
+
+
+def generated_sets(data: DataSpec, evaluation: EvaluationSpec) -> Sequence[Making]:
+    """The corrupted sets of images that a run will have generated, if they are not kept yet; none that are official."""
+    if data.labels:
+        return corrupted_parts(data)
+    if data.generated or not evaluation.test:
+        return []
+    if evaluation.suite == "mnist-c" and not store.present(mnist.MNIST_C):
+        return [GeneratedSet("mnist-c", name) for name in evaluation.corruptions or mnist_corruptions.CORRUPTIONS]
+    if evaluation.suite in {"cifar10-c", "cifar10-im-c"} and not store.present(CIFAR10_C):
+        return [
+            GeneratedSet("cifar10-c", name, severity)
+            for name in evaluation.corruptions or cifar_corruptions.CORRUPTIONS
+            for severity in evaluation.severities or cifar_corruptions.SEVERITIES
+        ]
+    return []
+
+
+def corrupted_sets(data: DataSpec, evaluation: EvaluationSpec, test: LabelledData) -> Iterator[Condition]:
+    """The corrupted test sets of a suite; none if no test data are looked at."""
+    if not evaluation.test or not evaluation.suite:
+        return
+    if evaluation.suite == "noise":
+        for level in evaluation.levels:
+            yield Condition(f"noise {level:g}", level, sst.with_noise(test, level, seed=NOISE_SEED))
+    elif evaluation.suite == "mnist-c":
+        for name in evaluation.corruptions or mnist_corruptions.CORRUPTIONS:
+            yield Condition(name, None, _corrupted_mnist(data, name, test))
+    else:
+        for name in evaluation.corruptions or cifar_corruptions.CORRUPTIONS:
+            for severity in evaluation.severities or cifar_corruptions.SEVERITIES:
+                yield Condition(f"{name} {severity}", None, _corrupted_cifar(data, name, severity, test))
+
+
+def _corrupted_mnist(data: DataSpec, name: str, test: LabelledData) -> LabelledData:
+    if data.generated:
+        return _corrupted_trial(test, name, 0)
+    if store.present(mnist.MNIST_C):
+        return _as_asked(data, mnist.mnist35_c(name, origin="official"))
+    made = GeneratedSet("mnist-c", name).images()
+    return test.with_inputs(made, name=f"{test.name}, {name}", source=f"{test.source}; {name} generated by selbo")
+
+
+def _corrupted_cifar(data: DataSpec, name: str, severity: int, test: LabelledData) -> LabelledData:
+    if data.generated:
+        return _corrupted_trial(test, name, severity)
+    rare = data.name == "cifar10-im"
+    if store.present(CIFAR10_C):
+        return _as_asked(data, (cifar.cifar10_im_c if rare else cifar.cifar10_c)(name, severity, origin="official"))
+    made = GeneratedSet("cifar10-c", name, severity).images()
+    rows = _rare_rows() if rare else slice(None)
+    where = f"{name} {severity}"
+    return test.with_inputs(
+        made[rows], name=f"{test.name}, {where}", source=f"{test.source}; {where} generated by selbo"
+    )
+
+
+@cache
+def _rare_rows() -> Tensor:
+    """Rows of CIFAR-10's test part that its imbalanced variant has."""
+    return imbalanced_indices(catalogue.load("cifar10", "test").labels, cifar.IMBALANCE)
+
+
+@lru_cache(maxsize=32)
+def _corrupted_trial(test: LabelledData, name: str, severity: int) -> LabelledData:
+    if severity:
+        changed = cifar_corruptions.corrupt(test.inputs, name, severity, seed=CORRUPTION_SEED)
+    else:
+        changed = mnist_corruptions.corrupt(test.inputs, name, seed=CORRUPTION_SEED)
+    return test.with_inputs(changed, name=f"{test.name}, {name} {severity or ''}".rstrip())
+
+
+def generated(name: str, part: str, *, seed: int) -> LabelledData:
+    """Tiny data of the shape of a set: classes that can just be told apart."""
+    shape = SHAPES[name]
+    num_classes = 10 if name in TEN_CLASSES else 2
+    count = SMOKE_TRAIN if part == "train" else SMOKE_TEST
+    generator = generator_for(seed, "generated", name, part)
+    labels = torch.arange(count) % num_classes
+    centres = torch.rand((num_classes, *shape), generator=generator_for(0, "generated", name))
+    values = (0.5 * centres[labels] + 0.5 * torch.rand((count, *shape), generator=generator)).clamp(0, 1)
+    if part == "foreign":
+        values = 1 - values
+    inputs = values if len(shape) == 1 else (255 * values).to(torch.uint8)
+    return LabelledData(
+        name=f"generated data in the shape of {name}, {part}",
+        inputs=inputs,
+        labels=labels,
+        class_names=tuple(str(k) for k in range(num_classes)),
+        source="random numbers, for a trial of the machinery",
+        licence="none needed",
+    )

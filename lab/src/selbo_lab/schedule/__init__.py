@@ -1,0 +1,1 @@
+"""Which runs of a study are missing, and which process runs them."""

@@ -1,0 +1,206 @@
+"""Who carries runs out: this process, processes of this machine, or a Ray cluster; the results are the same."""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import torch
+
+from selbo.training.processes import pool_of
+from selbo_lab.run.execute import carry_out
+from selbo_lab.run.result_store import Store
+from selbo_lab.studies.run_spec import RunSpec
+
+EXECUTORS: Final = ("processes", "here", "ray")
+
+_in_the_code = attrgetter(
+    "objective",
+    "batch_size",
+    "draws",
+    "precision",
+    "bayesian",
+    "kl_reduction",
+    "epsilon",
+    "annealing_steps",
+    "annealing_every",
+    "activation",
+    "partition",
+    "form",
+    "pool_draws",
+    "ema_decay",
+    "summary_inputs",
+    "summary_warmup",
+    "unlabelled_inputs",
+    "unlabelled_weight",
+    "label_shift",
+    "fraction_uncertainty",
+)
+"""Of a recipe: the rest, such as weight decay, the weight of the KL, belief and concentration, is given to the code."""
+
+
+class Work(NamedTuple):
+    """A run, where its result goes, and with what it is carried out: a device, and threads of the processor."""
+
+    spec: RunSpec
+    folder: str
+    device: str
+    threads: int = 1
+
+
+class Done(NamedTuple):
+    """How a run ended: ``finished``, ``diverged``, or ``failed`` with an error."""
+
+    run_id: str
+    status: str
+    error: str | None
+    seconds: float
+
+
+OnStart = Callable[[RunSpec], object]
+OnDone = Callable[[RunSpec, Done], object]
+
+
+def do(work: Work) -> Done:
+    """Carry a run out and keep its result; an error that is not a divergence is told, and nothing is kept.
+
+    What is interrupted or killed leaves its checkpoint, and goes on from there.
+    """
+    store = Store(Path(work.folder))
+    try:
+        with threads(work.threads):
+            result = carry_out(work.spec, device=work.device, unfinished=store.unfinished(work.spec, work.device))
+        store.write(result)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except Exception as error:
+        store.forget_unfinished(work.spec)
+        return Done(work.spec.id, "failed", f"{type(error).__name__}: {error}", 0.0)
+    store.forget_unfinished(work.spec)
+    return Done(work.spec.id, result["status"], result.get("error"), result["seconds"]["all"])
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many threads for a run.
+
+    On a CPU it is always one, so that results do not depend on how many runs there are at a time.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def here(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) -> None:
+    """One run after another, in this process."""
+    for work in works:
+        on_start(work.spec)
+        on_done(work.spec, do(work))
+
+
+def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDone) -> None:
+    """Several runs at a time, each in one of some processes.
+
+    A process that is free takes a run like the one it had last, because what was trained or compiled for that serves
+    again. One whose run failed is not used again: what is broken in it, such as a GPU's context, would break all runs
+    after it.
+    """
+    waiting = list(works)
+    with ExitStack() as stack:
+
+        def new() -> ProcessPoolExecutor:
+            return stack.enter_context(pool_of(1))
+
+        free = [new() for _ in range(min(jobs, max(1, len(works))))]
+        last: dict[ProcessPoolExecutor, RunSpec] = {}
+        running: dict[Any, tuple[ProcessPoolExecutor, Work]] = {}
+        while waiting or running:
+            while waiting and free:
+                process = free.pop(0)
+                work = waiting.pop(next_for(last.pop(process, None), waiting, last.values()))
+                last[process] = work.spec
+                on_start(work.spec)
+                running[process.submit(do, work)] = process, work
+            ended, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in ended:
+                process, work = running.pop(future)
+                try:
+                    done = future.result()
+                except BrokenProcessPool as error:
+                    raise RuntimeError(
+                        "a process was killed, perhaps for memory: what was finished is kept; give the same command "
+                        "again, with fewer --jobs"
+                    ) from error
+                if done.status == "failed":
+                    last.pop(process)
+                    process.shutdown(wait=False)
+                    process = new()
+                free.append(process)
+                on_done(work.spec, done)
+
+
+def next_for(own: RunSpec | None, waiting: Sequence[Work], others: Iterable[RunSpec]) -> int:
+    """Place of the run that a process takes after its own, while others are busy with theirs.
+
+    Best is one with the same networks, and worst one whose networks another process is training; then one with the same
+    compiled code; then one whose code no other process has; then the first.
+    """
+    own_code = None if own is None else code_of(own)
+    busy = list(others)
+    trainings, codes = {spec.training for spec in busy}, {code_of(spec) for spec in busy}
+
+    def rank(place: int) -> tuple[bool, ...]:
+        spec = waiting[place].spec
+        code, training = code_of(spec), spec.training
+        return own is None or training != own.training, training in trainings, code != own_code, code in codes
+
+    return min(range(len(waiting)), key=rank)
+
+
+def code_of(spec: RunSpec) -> Hashable:
+    """What a compiled step is made for: runs that agree in it share the code."""
+    return spec.data, spec.model, _in_the_code(spec.recipe)
+
+
+def package_of_ray() -> Any:
+    """The package, or a sentence that says how to get it."""
+    try:
+        import ray as cluster
+    except ModuleNotFoundError as error:
+        raise ValueError("the executor 'ray' needs the package ray: pip install 'selbo[sweep]'") from error
+    return cluster
+
+
+def ray(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) -> None:
+    """Runs on a Ray cluster: the one that is running, or one on this machine.
+
+    The folder of the results must be seen by all machines.
+    """
+    cluster = package_of_ray()
+    cluster.init(ignore_reinit_error=True, log_to_driver=False)
+    try:
+        remote = cluster.remote(do)
+        running = {}
+        for work in works:
+            gpus = 1 if work.device.startswith("cuda") else 0
+            running[remote.options(num_cpus=1, num_gpus=gpus).remote(work)] = work
+            on_start(work.spec)
+        while running:
+            ended, _ = cluster.wait(list(running), num_returns=1)
+            work = running.pop(ended[0])
+            on_done(work.spec, cluster.get(ended[0]))
+    finally:
+        cluster.shutdown()
+
+
+BY_NAME: Final[dict[str, Callable[[Sequence[Work], int, OnStart, OnDone], None]]] = {
+    "here": here,
+    "processes": processes,
+    "ray": ray,
+}

@@ -1,0 +1,294 @@
+"""A study carried out: what is missing runs, settings are chosen on validation data, and all seeds are reported."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import torch
+
+from selbo_lab import checks
+from selbo_lab.run.build import KNOWN_FRACTIONS
+from selbo_lab.run.corrupted_cache import make_missing
+from selbo_lab.run.result_store import Store
+from selbo_lab.run.tasks import generated_sets, require
+from selbo_lab.schedule.executors import BY_NAME, Done, Work
+from selbo_lab.studies import plan, reader, smoke
+from selbo_lab.studies.run_spec import RunSpec
+from selbo_lab.studies.study import Study
+
+SETS: Final = "corrupted sets"
+
+
+class Progress(NamedTuple):
+    """Where a study stands: how many runs, or corrupted sets that are made before them, are done of how many."""
+
+    done: int
+    running: int
+    failed: int
+    total: int
+    label: str
+    of: str = "runs"
+
+
+Listener = Callable[[Progress], object]
+
+
+class Failed(RuntimeError):  # noqa: N818  (reads as a sentence)
+    """Some runs ended with an error."""
+
+
+def study_of(name: str, *, trial: bool = False) -> Study:
+    """A study by name; for a trial, with tiny data."""
+    found = reader.load(name)
+    return smoke.smoke(found) if trial else found
+
+
+def reproduce(
+    study: Study,
+    folder: Path,
+    *,
+    tracks: Sequence[str] | None = None,
+    seeds: int | None = None,
+    executor: str = "processes",
+    jobs: int = 1,
+    device: str = "cpu",
+    helpers: int = 0,
+    listener: Listener = lambda _: None,
+) -> dict[str, Any]:
+    """Carry out what is missing of a study, and put all results together.
+
+    Args:
+        study: Which.
+        folder: Where its results are kept; a study that was begun there goes on.
+        tracks: Names of the tracks; all if not given.
+        seeds: How many; as many as the study says if not given.
+        executor: ``processes``, ``here`` or ``ray``.
+        jobs: Runs at a time.
+        device: Where to train.
+        helpers: Processes that generate missing corrupted sets before they are needed; if 0, the first run that needs a
+            set generates it.
+        listener: Called whenever something starts or ends.
+
+    Returns:
+        Results as `gather` gives them.
+
+    Raises:
+        Failed: If a run ended with an error; what was finished is kept.
+        MissingData: If data are not in the store that a run needs which is still to be made.
+    """
+    known = [track.name for track in study.tracks]
+    chosen = [checks.one_of("track", name, known) for name in tracks] if tracks else known
+    count = study.seeds if seeds is None else checks.whole("seeds", seeds, at_least=1)
+    checks.whole("jobs", jobs, at_least=1)
+    store = Store(folder)
+    run = _Carrying(store, BY_NAME[checks.one_of("executor", executor, BY_NAME)], jobs, device, listener)
+    tuning = [job.spec for job in plan.tuning_jobs(study, chosen)]
+    reported = study.seed_range(count)
+    later = [job.spec for job in plan.final_jobs(study, chosen, reported, {})]
+    run.need(tuning, later)
+    _write_manifest(store, study, chosen, count)
+    if helpers:
+        run.sets([spec for spec in tuning if spec.data.labels], helpers)
+    run.all(tuning, also=len(later))
+    final = [job.spec for job in plan.final_jobs(study, chosen, reported, val_nll(store, study, chosen))]
+    run.need(final)
+    if helpers:
+        run.sets(final, helpers)
+    run.all(final, also=0)
+    return gather(folder)
+
+
+def require_data(
+    study: Study,
+    folder: Path,
+    *,
+    tracks: Sequence[str] | None = None,
+    seeds: int | None = None,
+    executor: str = "processes",
+) -> None:
+    """Stop if `reproduce` with these arguments would lack data; nothing is written.
+
+    Raises:
+        MissingData: If data are not in the store that a run needs which is still to be made.
+    """
+    chosen = tracks or [track.name for track in study.tracks]
+    store, reported = Store(folder), study.seed_range(study.seeds if seeds is None else seeds)
+    run = _Carrying(store, BY_NAME[executor], 1, "cpu", lambda _: None)
+    tuning = [job.spec for job in plan.tuning_jobs(study, chosen)]
+    run.need(tuning, [job.spec for job in plan.final_jobs(study, chosen, reported, {})])
+    if all(store.has(spec) for spec in tuning):
+        run.need([job.spec for job in plan.final_jobs(study, chosen, reported, val_nll(store, study, chosen))])
+
+
+class _Carrying:
+    """Runs handed to an executor, and what became of them."""
+
+    def __init__(self, store: Store, executor: Any, jobs: int, device: str, listener: Listener) -> None:
+        self.store, self.executor, self.jobs, self.device, self.listener = store, executor, jobs, device, listener
+        self.done = self.running = 0
+        self.failed: list[Done] = []
+
+    def _threads(self) -> int:
+        """One beside a CPU run, for the same numbers however many there are; beside a GPU an equal share."""
+        return 1 if self.device == "cpu" else max(1, torch.get_num_threads() // self.jobs)
+
+    def need(self, specs: Sequence[RunSpec], later: Sequence[RunSpec] = ()) -> None:
+        """Stop before the first run if data of those that are missing, or of what follows them, are not there."""
+        missing = [spec for spec in specs if not self.store.has(spec)]
+        if self.executor is not BY_NAME["ray"]:  # whose machines have their own
+            wanted = [*missing, *(later if missing else ())]
+            for data, evaluation in dict.fromkeys((spec.data, spec.evaluation) for spec in wanted):
+                require(data, evaluation)
+
+    def sets(self, specs: Sequence[RunSpec], helpers: int) -> None:
+        """The corrupted sets that runs which are missing will need."""
+        needed = {(spec.data, spec.evaluation) for spec in specs if not self.store.has(spec)}
+        sets = [each for data, evaluation in needed for each in generated_sets(data, evaluation)]
+
+        def told(done: int, total: int) -> None:
+            self.listener(Progress(done, min(helpers, total - done), 0, total, "", SETS))
+
+        make_missing(sets, processes=helpers, told=told)
+
+    def all(self, specs: Sequence[RunSpec], *, also: int) -> None:
+        """Those that are missing; ``also`` more will follow."""
+        unique = list({spec.id: spec for spec in specs}.values())
+        missing = [spec for spec in unique if not self.store.has(spec)]
+        places = {spec.training: place for place, spec in reversed(list(enumerate(missing)))}
+        # a long run that starts last is waited for; runs with the same networks follow each other
+        missing.sort(key=lambda spec: (-_length(spec), places[spec.training]))
+        self.done += len(unique) - len(missing)
+        total = self.done + len(missing) + also
+
+        def say(label: str) -> None:
+            self.listener(Progress(self.done, self.running, len(self.failed), total, label))
+
+        def started(spec: RunSpec) -> None:
+            self.running += 1
+            say(_label(spec))
+
+        def ended(spec: RunSpec, how: Done) -> None:
+            self.running -= 1
+            if how.status == "failed":
+                self.failed.append(how)
+            else:
+                self.done += 1
+            say(_label(spec))
+
+        say("")
+        if missing:
+            works = [Work(spec, str(self.store.folder), self.device, self._threads()) for spec in missing]
+            self.executor(works, self.jobs, started, ended)
+        if self.failed:
+            first = self.failed[0]
+            raise Failed(
+                f"{len(self.failed)} of {len(missing)} runs failed, the first, {first.run_id}, with {first.error}; "
+                "what was finished is kept, and the same command goes on"
+            )
+
+
+def _length(spec: RunSpec) -> int:
+    """How long a run takes, beside others of its study: the passes through a network."""
+    recipe = spec.recipe
+    return recipe.members * recipe.steps * (recipe.draws if recipe.bayesian else 1)
+
+
+def _label(spec: RunSpec) -> str:
+    return f"{spec.recipe.objective}, seed {spec.seed}"
+
+
+def val_nll(store: Store, study: Study, tracks: Sequence[str]) -> dict[str, float | None]:
+    """Validation NLL of the tuning runs, by their identity; None where a run diverged or has none that is finite."""
+    found: dict[str, float | None] = {}
+    for job in plan.tuning_jobs(study, tracks):
+        result = store.read(job.spec)
+        if result is not None:
+            finished = result["status"] == "finished"
+            found[job.spec.id] = _nll_to_choose_by(result["val"]) if finished else None
+    return found
+
+
+def _nll_to_choose_by(val: dict[str, Any]) -> float | None:
+    """NLL of the validation data; with the class fractions of the place of use, if that is another place."""
+    nll: float | None = val.get("nll_at_use", val["metrics"]["nll"])
+    return nll
+
+
+def _write_manifest(store: Store, study: Study, tracks: Sequence[str], seeds: int) -> None:
+    """What is in a folder; tracks that were asked for earlier stay."""
+    if store.exists():
+        earlier = store.manifest()
+        if (earlier["study"], earlier["generated"]) != (study.name, study.generated):
+            what = "a trial of " if earlier["generated"] else ""
+            raise ValueError(f"'{store.folder}' holds {what}the study {earlier['study']!r}: choose another folder")
+        tracks = [name for name in (track.name for track in study.tracks) if name in {*tracks, *earlier["tracks"]}]
+        seeds = max(seeds, earlier["seeds"])
+    store.write_manifest({"study": study.name, "generated": study.generated, "tracks": list(tracks), "seeds": seeds})
+
+
+def gather(folder: Path) -> dict[str, Any]:
+    """The results of a study from its folder alone, in its own order; runs that are not there are named as missing.
+
+    Returns:
+        ``study``, ``title``, ``paper``, ``generated``, ``seeds`` and ``comparisons``: one for each variant and track,
+        with the fractions of its ``classes`` where these are rare, and ``methods``, each with its ``title``, ``note``,
+        chosen settings (and the method that they were chosen with, if it is another), tuning runs, and ``runs`` by
+        seed.
+    """
+    store = Store(folder)
+    manifest = store.manifest()
+    study = study_of(manifest["study"], trial=manifest["generated"])
+    seeds = study.seed_range(manifest["seeds"])
+    nll = val_nll(store, study, manifest["tracks"])
+    comparisons = []
+    for variant, track in study.comparisons(manifest["tracks"]):
+        methods = []
+        for method in (variant.adapted(track, each) for each in track.methods):
+            recipe = plan.chosen(variant, track, method, nll)
+            specs = [RunSpec(variant.data, variant.model, recipe, track.evaluation, seed) for seed in seeds]
+            names = [name for name, _ in method.grid]
+            like = track.method(method.chosen_with) if method.chosen_with else method
+            tried = method.candidates() if names else []
+            methods.append(
+                {
+                    "name": method.name,
+                    "title": method.title,
+                    "note": method.note,
+                    "chosen": {name: getattr(recipe, name) for name, _ in like.grid},
+                    "chosen_with": like.title if method.chosen_with else "",
+                    "tried": [
+                        {
+                            **{name: getattr(each, name) for name in names},
+                            "val_nll": plan.tuned_nll(variant, track, each, nll),
+                        }
+                        for each in tried
+                    ],
+                    "recipe": asdict(recipe),
+                    "runs": [store.read(spec) for spec in specs],
+                }
+            )
+        comparisons.append(
+            {
+                "variant": variant.name,
+                "title": variant.title,
+                "track": track.name,
+                "reference": track.reference,
+                "focus": track.focus,
+                "paper_noise": study.paper_noise,
+                "paper": reader.paper_values(study.name, variant.name) if track.name == "published" else {},
+                "data": asdict(variant.data),
+                "classes": KNOWN_FRACTIONS.get(variant.data.name, {}),
+                "model": asdict(variant.model),
+                "evaluation": asdict(track.evaluation),
+                "methods": methods,
+            }
+        )
+    return {
+        "study": study.name,
+        "title": study.title,
+        "paper": study.paper,
+        "generated": study.generated,
+        "seeds": list(seeds),
+        "comparisons": comparisons,
+    }

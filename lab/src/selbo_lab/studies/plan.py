@@ -1,0 +1,84 @@
+"""The runs of a study: those that settings are chosen by, and those that are reported."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from selbo_lab.studies.run_spec import EvaluationSpec, Recipe, RunSpec
+from selbo_lab.studies.study import Method, Study, Track, Variant
+
+TUNING_SEED: Final = 1000
+"""Of the runs that settings are chosen by; none of the runs that are reported has it."""
+
+
+class Job(NamedTuple):
+    """A run, and its place in a study."""
+
+    variant: str
+    track: str
+    method: str
+    spec: RunSpec
+
+
+def tuning_jobs(study: Study, tracks: Sequence[str]) -> Iterator[Job]:
+    """Runs that settings are chosen by: one for each candidate of each method that has a choice."""
+    for variant, track, method in _rows(study, tracks):
+        candidates = method.candidates()
+        if len(candidates) > 1:
+            for recipe in candidates:
+                for spec in tuning_specs(variant, track, recipe):
+                    yield Job(variant.name, track.name, method.name, spec)
+
+
+def tuning_specs(variant: Variant, track: Track, recipe: Recipe) -> list[RunSpec]:
+    """Runs that look at validation data only: on as many seeds as the variant says, or one with all validation data."""
+    evaluation = EvaluationSpec(draws=track.evaluation.draws, test=False)
+    data = variant.data if variant.tuning_seeds else replace(variant.data, val_size=0)
+    seeds = range(TUNING_SEED, TUNING_SEED + max(1, variant.tuning_seeds))
+    return [RunSpec(data, variant.model, recipe, evaluation, seed) for seed in seeds]
+
+
+def tuned_nll(variant: Variant, track: Track, recipe: Recipe, val_nll: Mapping[str, float | None]) -> float | None:
+    """Mean validation NLL of a recipe over its tuning runs; None if one of them diverged or is missing."""
+    found = [val_nll.get(spec.id) for spec in tuning_specs(variant, track, recipe)]
+    known = [nll for nll in found if nll is not None]
+    return math.fsum(known) / len(known) if len(known) == len(found) else None
+
+
+def final_jobs(
+    study: Study, tracks: Sequence[str], seeds: Sequence[int], val_nll: Mapping[str, float | None]
+) -> Iterator[Job]:
+    """Runs that are reported: each method with its chosen settings and all seeds.
+
+    Args:
+        study: Which.
+        tracks: Names of its tracks.
+        seeds: Of the runs.
+        val_nll: Validation NLL of the tuning runs, by their identity; None for a run that diverged.
+    """
+    for variant, track, method in _rows(study, tracks):
+        recipe = chosen(variant, track, method, val_nll)
+        for seed in seeds:
+            spec = RunSpec(variant.data, variant.model, recipe, track.evaluation, seed)
+            yield Job(variant.name, track.name, method.name, spec)
+
+
+def chosen(variant: Variant, track: Track, method: Method, val_nll: Mapping[str, float | None]) -> Recipe:
+    """The recipe with the lowest validation NLL; a run that diverged is never chosen."""
+    if method.chosen_with:
+        like = variant.adapted(track, track.method(method.chosen_with))
+        other = chosen(variant, track, like, val_nll)
+        return replace(method.recipe, **{name: getattr(other, name) for name, _ in like.grid})
+    candidates = method.candidates()
+    if len(candidates) == 1:
+        return candidates[0]
+    found = {recipe: tuned_nll(variant, track, recipe, val_nll) for recipe in candidates}
+    usable = {recipe: nll for recipe, nll in found.items() if nll is not None}
+    return min(usable, key=usable.__getitem__) if usable else candidates[0]
+
+
+def _rows(study: Study, tracks: Sequence[str]) -> Iterator[tuple[Variant, Track, Method]]:
+    for variant, track in study.comparisons(tracks):
+        for method in track.methods:
+            yield variant, track, variant.adapted(track, method)

@@ -1,0 +1,138 @@
+"""A study is data: data sets, networks, methods with their grids, seeds and evaluations."""
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe
+
+TRACKS: Final = ("published", "selbo")
+
+Grid = tuple[tuple[str, tuple[Any, ...]], ...]
+"""Settings to choose from: names, each with its values."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of a table.
+
+    Attributes:
+        name: In files.
+        title: In tables.
+        recipe: With the first value of every setting of the grid.
+        grid: Settings to choose from, by validation NLL; all combinations are tried.
+        chosen_with: Another method whose chosen settings this one takes, as an ensemble does those of its members.
+        note: What a reader should know.
+    """
+
+    name: str
+    title: str
+    recipe: Recipe
+    grid: Grid = ()
+    chosen_with: str = ""
+    note: str = ""
+
+    def candidates(self) -> list[Recipe]:
+        """The recipes to choose from; one if there is nothing to choose."""
+        names = [name for name, _ in self.grid]
+        return [
+            replace(self.recipe, **dict(zip(names, values, strict=True)))
+            for values in itertools.product(*(values for _, values in self.grid))
+        ]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A data set and a network, on which all methods are compared.
+
+    Attributes:
+        name: In files.
+        title: In tables.
+        data: The data set.
+        model: The network.
+        changes: Settings that differ here, by track (``published``) or by track and method (``published.elbo``).
+        tracks: Names of the tracks that it is part of; all if empty.
+        tuning_seeds: Number of seeds that settings are chosen on, each with a validation set as large as in the runs
+            that are reported; 0 for one seed and all validation data.
+    """
+
+    name: str
+    title: str
+    data: DataSpec
+    model: ModelSpec
+    changes: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = ()
+    tracks: tuple[str, ...] = ()
+    tuning_seeds: int = 0
+
+    def adapted(self, track: "Track", method: Method) -> Method:
+        """A method with the settings that it has here."""
+        changes = dict(self.changes)
+        own = {**dict(changes.get(track.name, ())), **dict(changes.get(f"{track.name}.{method.name}", ()))}
+        return replace(method, recipe=replace(method.recipe, **own)) if own else method
+
+
+@dataclass(frozen=True)
+class Track:
+    """Methods with the settings of one school: those of the paper's code, or ours.
+
+    Attributes:
+        name: ``published`` or ``selbo``.
+        methods: The rows of its table.
+        reference: The method that others are compared with.
+        evaluation: What networks are tested on.
+        focus: The method that is compared with each of the others, if there is one.
+    """
+
+    name: str
+    methods: tuple[Method, ...]
+    reference: str
+    evaluation: EvaluationSpec
+    focus: str = ""
+
+    def method(self, name: str) -> Method:
+        """A method by name."""
+        return next(each for each in self.methods if each.name == name)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table of the paper, or several.
+
+    Attributes:
+        name: What a user types.
+        title: What it is about.
+        paper: The tables and figures of the paper that it makes.
+        variants: Data and networks.
+        tracks: By name.
+        seeds: How many, unless the user says otherwise.
+        first_seed: Where they begin; above those that were looked at while the study was made.
+        generated: Whether its data are tiny ones, made on the spot.
+        paper_noise: The strongest noise that the paper shows, where more was measured; 0 if that does not apply.
+    """
+
+    name: str
+    title: str
+    paper: str
+    variants: tuple[Variant, ...]
+    tracks: tuple[Track, ...]
+    seeds: int = 5
+    first_seed: int = 0
+    generated: bool = False
+    paper_noise: float = 0.0
+
+    def seed_range(self, count: int) -> range:
+        """So many seeds of runs that are reported."""
+        return range(self.first_seed, self.first_seed + count)
+
+    def track(self, name: str) -> Track:
+        """A track by name."""
+        return next(each for each in self.tracks if each.name == name)
+
+    def comparisons(self, tracks: Iterable[str]) -> Iterator[tuple[Variant, Track]]:
+        """Its tables: each variant with each of the named tracks that it is part of."""
+        names = frozenset(tracks)
+        for variant in self.variants:
+            for track in self.tracks:
+                if track.name in names and (not variant.tracks or track.name in variant.tracks):
+                    yield variant, track

@@ -1,0 +1,135 @@
+"""What was just claimed, in words."""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selbo.elicit.charts import confidence_masses, parameters_of
+from selbo.elicit.state import State, labels_of
+from selbo.summary._dirichlet import largest_entry
+from selbo.summary.beliefs import Belief
+from selbo.summary.partitions import ClassRegions, ConfidenceBins, Partition
+from selbo.summary.ranges import accuracy_range, class_ranges, confidence_ranges
+
+Array = NDArray[np.float64]
+
+SURE: Final = 0.95
+OPEN: Final = 0.6
+"""Confidence above which a case is called clear, and below which it is called open."""
+
+MOST_LISTED: Final = 4
+"""Classes whose shares are all named."""
+
+
+def claims_of(
+    state: State, partition: Partition, belief: Belief, s0: Array, interval: tuple[Array, Array]
+) -> list[str]:
+    """Sentences on confidence, classes, accuracy, regions and prior strength, the most telling one first."""
+    parameters = parameters_of(belief)
+    said = _of_density(state, parameters) if parameters is not None else _of_histogram(state, partition, s0)
+    if isinstance(partition, ClassRegions):
+        said.append("These regions look at the predicted class only: how sure a prediction is will not matter.")
+    elif isinstance(partition, ConfidenceBins):
+        said.append("These regions look at confidence only: which class is predicted will not matter.")
+    labels = labels_of(state, partition)
+    most, least = int(np.argmax(s0)), int(np.argmin(s0))
+    if s0[most] - s0[least] > 1e-9:
+        said.append(
+            f"The fullest region is “{labels[most]}” with {share(s0[most])} of the predictions, the emptiest "
+            f"“{labels[least]}” with {share(s0[least])}."
+        )
+    low, high = interval
+    said.append(
+        f"{_of_strength(state)}: in nine of ten histograms that agree with it, “{labels[most]}” has between "
+        f"{share(low[most])} and {share(high[most])}."
+    )
+    return said
+
+
+def _of_strength(state: State) -> str:
+    strength = amount(state.strength)
+    if state.concentration is None and state.num_labels is None:
+        return f"With {strength} labelled examples or more, the belief weighs as much as {strength} of them"
+    return f"A prior strength of {strength} weighs as much as {strength} labelled examples"
+
+
+def amount(value: float) -> str:
+    r"""A number, with spaces that do not break between its thousands.
+
+    Example:
+        >>> amount(300), amount(0.5), amount(1234567)
+        ('300', '0.5', '1\xa0234\xa0567')
+    """
+    return (f"{value:,.0f}" if value == round(value) else f"{value:,.6g}").replace(",", "\N{NO-BREAK SPACE}")
+
+
+def share(value: float) -> str:
+    """A share in whole percent, with more digits where they matter.
+
+    Example:
+        >>> share(0.6234), share(0.0834), share(0.0001), share(0.9993)
+        ('62 %', '8.3 %', 'less than 0.1 %', '99.9 %')
+    """
+    percent = 100 * value
+    if percent < 0.1:
+        return "less than 0.1 %" if percent > 0 else "0 %"
+    if percent > 99.95:
+        return "more than 99.9 %" if percent < 100 else "100 %"
+    return f"{percent:.1f} %" if percent < 9.95 or percent > 99 else f"{percent:.0f} %"
+
+
+def _of_density(state: State, parameters: Array) -> list[str]:
+    open_share, _, sure = confidence_masses(parameters, (OPEN, SURE))
+    entry = largest_entry(parameters)
+    return [
+        f"About {share(sure)} of cases are predicted with more than {100 * SURE:g} % confidence, and "
+        f"{share(open_share)} are left open, with no class above {100 * OPEN:g} %.",
+        _of_classes(state, np.stack([entry.probabilities] * 2, -1)),
+        f"If its probabilities mean what they say, such a classifier is right in {share(entry.expected)} of cases.",
+    ]
+
+
+def _of_histogram(state: State, partition: Partition, s0: Array) -> list[str]:
+    said = []
+    ranges = confidence_ranges(partition)
+    top = ranges[:, 0].max()
+    if top > 1 / state.classes:
+        sure = float(s0[ranges[:, 0] == top].sum())
+        said.append(f"About {share(sure)} of cases are predicted with more than {100 * top:.4g} % confidence.")
+    counted = state.basis == "scores"
+    if counted and state.predicted:
+        said.append(_of_classes(state, np.stack([state.predicted] * 2, -1)))
+    elif not isinstance(partition, ConfidenceBins):
+        said.append(_of_classes(state, class_ranges(partition, s0)))
+    if counted and state.claimed:
+        said.append(
+            f"If its probabilities mean what they say, the earlier model is right in {share(state.claimed)} of cases."
+        )
+    elif not isinstance(partition, ClassRegions):
+        low, high = accuracy_range(partition, s0)
+        said.append(
+            f"If its probabilities mean what they say, such a classifier is right in {share(low)} to {share(high)} "
+            "of cases."
+        )
+    if counted:
+        said.append(f"This is what {amount(state.rows)} predictions of the earlier model look like.")
+    return said
+
+
+def _of_classes(state: State, ranges: Array) -> str:
+    """How often each class is predicted; ``ranges`` has the least and the largest share, shape (K, 2)."""
+    shown = [
+        share(low) if high - low < 5e-4 else f"{share(low).removesuffix(' %')} to {share(high)}" for low, high in ranges
+    ]
+    if state.classes <= MOST_LISTED:
+        parts = [f"“{name}” in {text}" for name, text in zip(state.labels, shown, strict=True)]
+        return f"It predicts {', '.join(parts[:-1])} and {parts[-1]} of cases."
+    order = np.argsort(ranges[:, 0], kind="stable")
+    if ranges[order[-1], 0] - ranges[order[0], 0] < 5e-4:
+        return f"It predicts each of the {state.classes} classes in {shown[0]} of cases."
+    most, least = int(order[-1]), int(order[0])
+    return (
+        f"It predicts “{state.labels[most]}” most often, in {shown[most]} of cases, and “{state.labels[least]}” least "
+        f"often, in {shown[least]}."
+    )

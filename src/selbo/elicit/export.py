@@ -1,0 +1,168 @@
+"""The belief as text to copy: Python, scikit-learn, a command. What cannot be said is said so."""
+
+import shlex
+from typing import Any, Final
+
+from selbo.elicit.state import SHELL_THRESHOLDS, State
+from selbo.presets import MOST_TRUST
+from selbo.summary.beliefs import Belief, Masses
+
+TRAIN_BINS: Final = 10
+TRAIN_CORNERS: Final = 20
+TRAIN_CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.9)
+"""Regions that `selbo train` and `SummaryClassifier` take by themselves; tests compare them with theirs."""
+
+LOOP: Final = '''
+def summary_term(log_probs, step, steps):
+    """Subtract this from the mean loss of a batch; log_probs has shape (B, K), and step begins at 0."""
+    return selbo.labels_first(step, steps) * summary(log_probs) / num_labels
+
+
+# In your training loop:
+#     loss = loss - summary_term(log_probs, step, steps)
+# The term is absent in the first quarter of the steps: a belief that treats classes alike is as likely
+# with the classes swapped, so the labels must decide first which is which.
+'''
+
+
+def copies_of(state: State, belief: Belief) -> dict[str, dict[str, str]]:
+    """For each language a text, empty where there is none, and a note."""
+    command, command_note = _command(state)
+    classifier, classifier_note = _classifier(state, belief)
+    return {
+        "python": {"text": _python(state, belief), "note": _python_note(state)},
+        "sklearn": {"text": classifier, "note": classifier_note},
+        "command": {"text": command, "note": command_note},
+    }
+
+
+# --- Python ---
+
+
+def _python(state: State, belief: Belief) -> str:
+    lines = ["import selbo", ""]
+    if state.names:
+        shown = ", ".join(f"{k} = {name!r}" for k, name in enumerate(state.names))
+        lines.append(f"# classes: {shown}")
+    if state.basis == "scores":
+        lines.append(f"# masses counted in {state.rows} predictions of an earlier model")
+    lines.append(f"num_labels = {state.num_labels or '...'}  # labelled examples that you train on")
+    lines.append(f"partition = {_partition(state)}")
+    lines.append(f"belief = {_belief(state, belief)}")
+    strength = _strength(state) or [f"concentration=min({MOST_TRUST:g}, num_labels)"]
+    lines.append(f"summary = selbo.SummaryLikelihood({', '.join(['partition', 'belief', *strength])})")
+    return "\n".join([*lines, "", LOOP])
+
+
+def _python_note(state: State) -> str:
+    return "" if state.num_labels else "Fill in num_labels, or say on this page how many labelled examples you have."
+
+
+def _strength(state: State) -> list[str]:
+    """Arguments for a stated concentration; none if the number of labels decides."""
+    if state.concentration is None:
+        return []
+    return [f"concentration={state.concentration!r}", *(["overrule_labels=True"] if state.overrules_labels else [])]
+
+
+def _partition(state: State) -> str:
+    edges = _listed(state.levels)
+    return {
+        "equal": f"selbo.ScoreBins.equal({state.bins})",
+        "unequal": f"selbo.ScoreBins({edges})",
+        "edges": f"selbo.ScoreBins({edges})",
+        "shells": f"selbo.CornerShells({state.classes}, thresholds={edges})",
+        "classes": f"selbo.ClassRegions({state.classes})",
+        "confidence": f"selbo.ConfidenceBins({edges}, num_classes={state.classes})",
+    }[state.regions]
+
+
+def _belief(state: State, belief: Belief) -> str:
+    if isinstance(belief, Masses):
+        return f"selbo.Masses({_listed(belief.values)})"
+    if state.fractions is None:
+        return f"selbo.expect(accuracy={state.accuracy!r}, num_classes={state.classes})"
+    return f"selbo.expect(accuracy={state.accuracy!r}, class_fractions={_listed(state.fractions)})"
+
+
+def _classifier(state: State, belief: Belief) -> tuple[str, str]:
+    """A classifier for scikit-learn, which sorts its classes: they are named, or have to be in that order."""
+    if state.basis == "expect" and (state.regions == "classes" or _taken_by_train(state)):
+        arguments = [] if state.regions == "classes" else [f"accuracy={state.accuracy!r}"]
+        arguments.append(f"class_fractions={_fractions(state)}")
+        if state.regions != "classes" and state.classes > TRAIN_CORNERS:  # else it warns that these see no class
+            arguments.append(f"partition={_partition(state)}")
+    elif list(state.names) != sorted(state.names):
+        return "", "SummaryClassifier has its classes in sorted order: list them so here, or use the Python above."
+    else:
+        arguments = [f"belief={_belief(state, belief)}", f"partition={_partition(state)}"]
+    arguments += _strength(state)
+    lines = ["import selbo", "", "classifier = selbo.SummaryClassifier(", *(f"    {each}," for each in arguments), ")"]
+    note = "Then classifier.fit(X, y). "
+    if state.names:
+        note += "The names must be those of the labels in y."
+    else:
+        note += "The classes are those of y in sorted order: text by alphabet, numbers by size."
+    return "\n".join([*lines, ""]), note
+
+
+def _fractions(state: State) -> str:
+    if not state.names:
+        return _listed(state.shares)
+    return "{" + ", ".join(f"{n!r}: {float(s)!r}" for n, s in zip(state.names, state.shares, strict=True)) + "}"
+
+
+def _listed(values: Any) -> str:
+    return "[" + ", ".join(repr(float(value)) for value in values) + "]"
+
+
+# --- the command ---
+
+
+def _command(state: State) -> tuple[str, str]:
+    if state.basis != "expect":
+        return "", "The command reads expected accuracy and class fractions, not a histogram: use Python."
+    if state.regions != "classes" and not _taken_by_train(state):
+        return "", (
+            "The command chooses its regions by itself: ten equal bins for two classes, corner shells with the "
+            f"thresholds {_spoken(SHELL_THRESHOLDS)} for up to {TRAIN_CORNERS}, confidence bins with the edges "
+            f"{_spoken(TRAIN_CONFIDENCE_EDGES)} for more. Choose those, or use Python."
+        )
+    words = ["selbo", "train", "data.csv", "--target", "label", "--out", "model"]
+    if state.regions != "classes":
+        words += ["--accuracy", _plain(state.accuracy)]
+    fractions = [_plain(share) for share in state.shares]
+    if state.names:  # one by one: a name may hold any character
+        for name, share in zip(state.names, fractions, strict=True):
+            words += ["--class-fraction", f"{name}={share}"]
+    else:
+        words += ["--class-fractions", ",".join(fractions)]
+    if state.concentration is not None:
+        words += ["--concentration", _plain(state.concentration)]
+    if state.overrules_labels:
+        words.append("--overrule-labels")
+    note = "data.csv, label and model stand for your table, the column with the classes, and a folder."
+    if state.regions != "classes" and state.classes > TRAIN_CORNERS:
+        note += " With so many classes it has a summary of the class fractions beside that of confidence."
+    if not state.names:
+        note += " The fractions are in the order of the classes there: text by alphabet, numbers by size."
+    return f"{shlex.join(words)}\n", note
+
+
+def _taken_by_train(state: State) -> bool:
+    if state.classes == 2:
+        return state.regions == "equal" and state.bins == TRAIN_BINS
+    if state.classes <= TRAIN_CORNERS:
+        return state.regions == "shells" and state.levels == SHELL_THRESHOLDS
+    return state.regions == "confidence" and state.levels == TRAIN_CONFIDENCE_EDGES
+
+
+def _plain(value: float) -> str:
+    """A number as one would type it, if that is the same number."""
+    text = f"{value:g}"
+    return text if float(text) == value else repr(value)
+
+
+def _spoken(values: tuple[float, ...]) -> str:
+    shown = [f"{value:g}" for value in values]
+    return f"{', '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]

@@ -1,0 +1,107 @@
+"""Lightning: a callback that gathers histograms over processes and logs them; the term stays a line of the user's."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from selbo import _checks
+from selbo.integrations.loggers import Board, Draw, show
+from selbo.integrations.monitor import SummaryWatch
+
+if TYPE_CHECKING:
+    Callback = object
+else:
+    try:
+        from lightning.pytorch import Callback
+    except ImportError:  # said when a callback is made: documentation and doctests read this module without Lightning
+        Callback = object
+
+
+class SummaryCallback(Callback):
+    """For a LightningModule whose loss has a summary term.
+
+    A callback cannot change a loss, so the term is a line of ``training_step``, as in any loop; the summary, or an
+    objective that has one, is an attribute of the module. The callback finds it there and does what the line cannot.
+    With several processes the histogram becomes that of the batches of all of them, where each would otherwise hold its
+    own part of the batch against the belief. And it logs: ``log_summary`` and ``summary_distance``, the total variation
+    between predictions and belief, both over all batches since the last time; to TensorBoard and MLflow also the
+    histogram beside the belief.
+
+    Args:
+        every_n_steps: Batches between two points of a curve; ``log_every_n_steps`` of the trainer if not given.
+        gather: Sum over processes; see `SummaryWatch`.
+        draw: Makes a figure of what was seen, for instance with `selbo.plots.summary_against_histogram`.
+        boards: Where to put histograms besides the loggers of the trainer.
+    """
+
+    def __init__(
+        self,
+        *,
+        every_n_steps: int | None = None,
+        gather: bool = True,
+        draw: Draw | None = None,
+        boards: Iterable[Board] = (),
+    ) -> None:
+        if Callback is object and not TYPE_CHECKING:
+            raise ValueError("`SummaryCallback` needs the package lightning: pip install 'selbo[lightning]'")
+        super().__init__()
+        self.every = None if every_n_steps is None else _checks.whole("every_n_steps", every_n_steps, at_least=1)
+        self.gather, self.draw, self.boards = gather, draw, tuple(boards)
+        self.watch: SummaryWatch | None = None
+        self.batches = 0
+
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Stand beside the summaries of the module."""
+        self._close()
+        self.watch, self.batches = SummaryWatch(pl_module, gather=self.gather), 0
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Log, if it is time."""
+        self.batches += 1
+        every = trainer.log_every_n_steps if self.every is None else self.every
+        if every and self.batches % every == 0:
+            pl_module.log_dict(self._log(trainer), logger=False, on_step=True, on_epoch=False)
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Log what is left."""
+        self._log(trainer)
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """Leave the module as it was."""
+        self._close()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Leave the module as it was."""
+        self._close()
+
+    def _log(self, trainer: Any) -> dict[str, float]:
+        """To all loggers, from the first process; the numbers, by name."""
+        seen = {} if self.watch is None else self.watch.take()
+        scalars = {key: value for name, each in seen.items() for key, value in each.scalars(name).items()}
+        if scalars and trainer.is_global_zero:
+            boards = [*boards_of(trainer.loggers), *self.boards]
+            for logger in trainer.loggers:
+                logger.log_metrics(scalars, step=trainer.global_step)
+            for name, each in seen.items():
+                show(boards, name, each, trainer.global_step, draw=self.draw)
+        return scalars
+
+    def _close(self) -> None:
+        if self.watch is not None:
+            self.watch.close()
+            self.watch = None
+
+
+def boards_of(loggers: Iterable[Any]) -> list[Board]:
+    """Those of Lightning's loggers that can show a histogram: of TensorBoard and of MLflow."""
+    boards: list[Board] = []
+    for logger in loggers:
+        experiment = getattr(logger, "experiment", None)
+        if hasattr(experiment, "add_histogram_raw"):
+            from selbo.integrations.tensorboard import TensorBoard
+
+            boards.append(TensorBoard(experiment))
+        elif hasattr(experiment, "log_batch") and hasattr(logger, "run_id"):
+            from selbo.integrations.mlflow import MLflow
+
+            boards.append(MLflow(logger.run_id, client=experiment))
+    return boards

@@ -1,0 +1,123 @@
+"""A callback of `fit` that puts its records on boards, and beside them where the predictions are."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from selbo import _checks
+from selbo.integrations.loggers import Board, Draw, show
+from selbo.integrations.monitor import Seen
+from selbo.objectives import Objective
+from selbo.objectives.predictive import evaluation_mode, log_probs_of, logits_by_draw
+from selbo.random import generator_for
+from selbo.summary.likelihood import SummaryLikelihood, normalise_counts, soft_counts
+
+
+def histogram_of(
+    model: nn.Module,
+    summary: SummaryLikelihood,
+    inputs: Tensor,
+    *,
+    num_samples: int = 8,
+    objective: Objective | None = None,
+    generator: torch.Generator | None = None,
+    batch_size: int = 1024,
+) -> Seen:
+    """Where the predictions of a network are, against what was said of them.
+
+    In evaluation mode and without gradients; for a Bayesian network the mean over draws of the histogram of one draw,
+    which is what the summary is about.
+
+    Args:
+        model: A network made by `to_bayesian`, or a plain one.
+        summary: What was said.
+        inputs: Shape (B, ...); moved to the device of the network.
+        num_samples: Number of weight draws.
+        objective: What the network is trained with, if its outputs are not logits of a softmax.
+        generator: Where the noise comes from, on the device of the network; torch's own if not given.
+        batch_size: Number of inputs at a time.
+
+    Example:
+        >>> from selbo.summary.beliefs import Uniform
+        >>> from selbo.summary.partitions import ClassRegions
+        >>> summary = SummaryLikelihood(ClassRegions(3), Uniform())
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> seen = histogram_of(nn.Flatten(), summary, torch.zeros(4, 3), generator=generator)
+        >>> f"{seen.distance:.3f}"
+        '0.000'
+    """
+    where = next((each.device for each in model.parameters()), inputs.device)
+    blocks = (block.to(where) for block in inputs.split(_checks.whole("batch_size", batch_size, at_least=1)))
+    partition = summary.partition
+    with torch.no_grad(), evaluation_mode(model):
+        by_block = logits_by_draw(model, blocks, num_samples=num_samples, generator=generator)
+        counts = sum(soft_counts(partition.memberships(log_probs_of(logits, objective))) for logits in by_block)
+    if not isinstance(counts, Tensor):
+        raise ValueError(f"`inputs` must be a batch of at least one, but got shape {tuple(inputs.shape)}")
+    return Seen(normalise_counts(counts).mean(0).double().cpu(), summary.s0.detach().double().cpu())
+
+
+class SummaryLogger:
+    """A callback of `fit`: the terms of each record as curves and, if there is something to look at, the histogram.
+
+    Args:
+        *boards: Where to: `selbo.integrations.mlflow.MLflow`, `selbo.integrations.tensorboard.TensorBoard`.
+        model: The network that is trained; without it there are only curves.
+        summary: What its predictions should look like.
+        inputs: Whose predictions are looked at, for instance those of the validation set; shape (B, ...).
+        objective: See `histogram_of`.
+        num_samples: Weight draws for the histogram.
+        draw: Makes a figure of what was seen, for instance with `selbo.plots.summary_against_histogram`.
+        every: Records between histograms.
+        seed: Of the weight draws.
+    """
+
+    def __init__(
+        self,
+        *boards: Board,
+        model: nn.Module | None = None,
+        summary: SummaryLikelihood | None = None,
+        inputs: Tensor | None = None,
+        objective: Objective | None = None,
+        num_samples: int = 8,
+        draw: Draw | None = None,
+        every: int = 1,
+        seed: int = 0,
+    ) -> None:
+        given = [each is not None for each in (model, summary, inputs)]
+        if any(given) and not all(given):
+            raise ValueError("`model`, `summary` and `inputs` must be given together, or none of them")
+        if draw is not None and model is None:
+            raise ValueError("`draw` needs something to draw: give `model`, `summary` and `inputs` too")
+        self.boards = boards
+        self.model, self.summary, self.inputs, self.objective = model, summary, inputs, objective
+        self.num_samples = _checks.whole("num_samples", num_samples, at_least=1)
+        self.every = _checks.whole("every", every, at_least=1)
+        self.seed = _checks.whole("seed", seed, at_least=0)
+        self.draw = draw
+        self.calls = 0
+
+    def __call__(self, record: dict[str, Any]) -> None:
+        """Put a record of `fit` on the boards."""
+        step = record["step"]
+        scalars = {name: value for name, value in record.items() if isinstance(value, float)}
+        seen = self._look(step) if self.calls % self.every == 0 else None
+        self.calls += 1
+        for board in self.boards:
+            board.scalars({**scalars, **({} if seen is None else seen.scalars())}, step)
+        if seen is not None:
+            show(self.boards, "summary", seen, step, draw=self.draw)
+
+    def _look(self, step: int) -> Seen | None:
+        if self.model is None or self.summary is None or self.inputs is None:
+            return None
+        where = next((each.device for each in self.model.parameters()), self.inputs.device)
+        return histogram_of(
+            self.model,
+            self.summary,
+            self.inputs,
+            num_samples=self.num_samples,
+            objective=self.objective,
+            generator=generator_for(self.seed, "histogram", step, device=where),
+        )

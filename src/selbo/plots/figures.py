@@ -1,0 +1,319 @@
+"""The named figures: the paper's pictures of a belief and of the Dirichlet process, and s0 against a histogram."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import torch
+
+from selbo import _checks
+from selbo.plots.draws import dirichlet_draws
+from selbo.plots.histograms import (
+    POINTS_AN_INCH,
+    Array,
+    Histogram,
+    compare,
+    label_width,
+    legend_entries,
+    masses,
+    named_histograms,
+    stand_upright,
+    with_distance,
+)
+from selbo.plots.labels import RegionAxis, belief_label, class_axis, number, region_axis, shell_labels, tick_label
+from selbo.plots.methods import method_styles
+from selbo.plots.simplex import DENSITY_LIMITS, HEIGHT, LINE_SPACING, draw_belief, num_notes
+from selbo.plots.style import (
+    INK,
+    PALETTE,
+    SMALL_SIZE,
+    SMALLEST_WIDTH,
+    TEXT_SIZE,
+    TWO_COLUMNS,
+    checked_width,
+    new_figure,
+    style,
+    tidy,
+)
+from selbo.summary.beliefs import Belief, Beta
+from selbo.summary.elicitation import expect
+from selbo.summary.partitions import ClassRegions, CornerShells, Partition, ScoreBins
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+
+MARGIN: Final = 0.55
+"""Inches beside a panel that its ticks and its axis label take."""
+
+PANEL_HEIGHT: Final = 2.0
+"""Inches of a row of panels, with its legend."""
+
+COLOUR_BAR: Final = 0.72
+PANEL_GAP: Final = 0.2
+LINE: Final = LINE_SPACING * TEXT_SIZE / POINTS_AN_INCH
+"""Inches: the colour bar with its label, the space between triangles, a line of text."""
+
+SIDE_BY_SIDE: Final = 5.0
+"""Inches; panels of a narrower figure stand one above the other."""
+
+
+class SimplexPanel(NamedTuple):
+    """One panel of `belief_on_simplex`.
+
+    Attributes:
+        title: What the belief says, in words.
+        belief: One with a density on the simplex of three classes.
+        partition: The regions to draw into it.
+    """
+
+    title: str
+    belief: Belief
+    partition: Partition
+
+
+def paper_panels() -> list[SimplexPanel]:
+    """The three cases of Figure 2 of the paper, stated as expected accuracy and class fractions."""
+    shells, classes = CornerShells(3), ClassRegions(3)
+    return [
+        SimplexPanel("(a) Easy\naccuracy .9, equal classes", expect(0.9, num_classes=3), shells),
+        SimplexPanel("(b) Difficult\naccuracy .55, equal classes", expect(0.55, num_classes=3), shells),
+        SimplexPanel("(c) Imbalanced\naccuracy .65, classes .6, .3, .1", expect(0.65, [0.6, 0.3, 0.1]), classes),
+    ]
+
+
+def belief_on_simplex(
+    panels: Sequence[SimplexPanel] | None = None,
+    *,
+    class_names: Sequence[str] | None = None,
+    limits: tuple[float, float] = DENSITY_LIMITS,
+    width: float = TWO_COLUMNS,
+) -> "Figure":
+    """Beliefs about three classes as heat maps on the simplex, with the regions and their masses: Figure 2.
+
+    Args:
+        panels: What to draw; the three cases of the paper if not given.
+        class_names: One name a class, for the corners.
+        limits: Ends of the colours, as multiples of the uniform density; what lies beyond is clipped.
+        width: Inches; the panels of a figure one column wide stand one above the other.
+
+    Returns:
+        A figure with one axes a panel, and a colour bar for all.
+    """
+    shown = paper_panels() if panels is None else list(panels)
+    if not shown:
+        raise ValueError("`panels` must hold at least one panel, but got none")
+    titles = [f"{panel.title}\n{belief_label(panel.belief)}" for panel in shown]
+    columns = min(len(shown), int(checked_width(width) // SMALLEST_WIDTH))
+    rows = -(-len(shown) // columns)
+    with style():
+        # placed by hand: the automatic layout loses the notes around axes whose sides keep their proportion
+        across = (width - COLOUR_BAR) / columns
+        side = across - PANEL_GAP
+        below = LINE * (1 + max(num_notes(panel.partition) for panel in shown)) + 0.08
+        above = LINE * (1 + max(title.count("\n") + 1 for title in titles)) + 0.15
+        down = above + side * HEIGHT + below
+        figure = new_figure(width=width, height=rows * down)
+        figure.set_layout_engine("none")
+
+        def place(left: float, bottom: float, wide: float, high: float) -> "Axes":
+            return figure.add_axes((left / width, bottom / (rows * down), wide / width, high / (rows * down)))
+
+        images = []
+        for i, (panel, title) in enumerate(zip(shown, titles, strict=True)):
+            row, column = divmod(i, columns)
+            axes = place(column * across + PANEL_GAP / 2, (rows - 1 - row) * down + below, side, side * HEIGHT)
+            image = draw_belief(axes, panel.belief, panel.partition, class_names=class_names, limits=limits)
+            axes.set_title(title, loc="center", pad=LINE * POINTS_AN_INCH + 6, linespacing=1.3)
+            images.append(image)
+        bar_axes = place(columns * across + 0.1, (rows - 1) * down + below, 0.08, side * HEIGHT)
+        _colour_bar(figure, images[0], bar_axes, limits=limits)
+    return figure
+
+
+def _colour_bar(figure: "Figure", image: "AxesImage", axes: "Axes", *, limits: tuple[float, float]) -> None:
+    bar = figure.colorbar(image, cax=axes, extend="both")
+    low, high = map(number, limits)
+    bar.set_label(f"density / uniform density\n(log scale, clipped at {low} and {high})")
+    bar.outline.set_linewidth(0.6)
+    axes.minorticks_off()
+    axes.tick_params(labelsize=SMALL_SIZE, length=2.5, width=0.6)
+    axes.yaxis.set_major_formatter(tick_label)
+
+
+def dirichlet_process_draws(
+    *,
+    generator: torch.Generator,
+    base: Beta | None = None,
+    concentrations: Sequence[float] = (1.0, 100.0),
+    num_draws: int = 4,
+    num_bins: int = 40,
+    width: float = TWO_COLUMNS,
+) -> "Figure":
+    """Histograms drawn from a Dirichlet process, one row a concentration: the figure of appendix A.
+
+    Args:
+        generator: Where the random numbers come from.
+        base: The base measure; Beta(5, 5), as in the paper, if not given.
+        concentrations: Values of alpha.
+        num_draws: Histograms a row.
+        num_bins: Equal bins of the scores.
+        width: Inches.
+
+    Returns:
+        A figure with one axes a draw; bars are masses of bins, the line is the base density times the bin width.
+    """
+    measure = Beta(5, 5) if base is None else base
+    if not isinstance(measure, Beta):
+        raise ValueError(f"`base` must be a selbo.Beta, whose density can be drawn, but got {base!r}")
+    alphas = [_checks.positive("concentrations", alpha) for alpha in concentrations]
+    if not alphas:
+        raise ValueError("`concentrations` must hold at least one number, but got none")
+    _checks.whole("num_draws", num_draws, at_least=1)
+    base_masses = measure.masses(ScoreBins.equal(num_bins)).numpy()
+    draws = [dirichlet_draws(alpha * base_masses, num_draws, generator=generator) for alpha in alphas]
+    with style():
+        figure = new_figure(width=width, height=0.2 + 1.25 * len(alphas))
+        grid = figure.subplots(len(alphas), num_draws, sharex=True, sharey="row", squeeze=False)
+        for row, alpha, drawn in zip(grid, alphas, draws, strict=True):
+            for axes, values in zip(row, drawn, strict=True):
+                _draw_of_process(axes, values, measure, base_masses)
+            row[0].set_title(f"α = {number(alpha)}")
+            row[0].set_ylabel("mass of a bin")
+            row[0].set_ylim(0, 1.08 * max(drawn.max(), base_masses.max()))
+        for axes in grid[-1]:
+            axes.set_xlabel("score")
+        handles, labels = grid[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="upper right", ncols=2, borderpad=0.2)  # in line with the first title
+    return figure
+
+
+def _draw_of_process(axes: "Axes", values: Array, base: Beta, base_masses: Array) -> None:
+    bins = len(values)
+    centres = (np.arange(bins) + 0.5) / bins
+    axes.bar(centres, values, width=1 / bins, color=PALETTE[3], linewidth=0, label="a draw")
+    scores = np.linspace(0, 1, 401)[1:-1]
+    axes.plot(scores, _beta_density(base, scores) / bins, color=INK, linewidth=1.0, label=f"base, {belief_label(base)}")
+    tidy(axes)
+    axes.set_xlim(0, 1)
+    axes.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
+    axes.locator_params(axis="y", nbins=4)
+
+
+def _beta_density(belief: Beta, scores: Array) -> Array:
+    from scipy.special import betaln
+
+    logs = (belief.a - 1) * np.log(scores) + (belief.b - 1) * np.log1p(-scores) - betaln(belief.a, belief.b)
+    return np.asarray(np.exp(logs))
+
+
+def summary_against_histogram(
+    partition: Partition,
+    s0: Histogram,
+    histogram: Histogram | Mapping[str, Histogram],
+    *,
+    class_names: Sequence[str] | None = None,
+    width: float = TWO_COLUMNS,
+) -> "Figure":
+    """The summary against the histogram of a network, or of several, for any partition.
+
+    Pale bars with a cap are s0, the bars before them the histograms; the legend states their total variation distance
+    to s0. Where the regions of `CornerShells` are too many for one axis, the first panel shows the shells, summed over
+    the classes, and one more panel a shell shows its classes.
+
+    Args:
+        partition: The regions.
+        s0: Masses of the belief, shape (R,): ``summary.s0`` or ``belief.masses(partition)``.
+        histogram: Masses of the predictions, shape (R,), or up to six of them by name; a method such as ``"ELBO"`` has
+            the colour that it has in every figure.
+        class_names: One name a class.
+        width: Inches.
+
+    Returns:
+        A figure with one axes; for `CornerShells` with many classes, with one more a threshold.
+
+    Example:
+        >>> bins = ScoreBins.equal(4)
+        >>> figure = summary_against_histogram(
+        ...     bins, Beta(2, 2).masses(bins), [0.4, 0.1, 0.1, 0.4]
+        ... )
+        >>> [text.get_text() for text in figure.legends[0].get_texts()]
+        ['belief s₀', 'network, TV .488']
+    """
+    if not isinstance(partition, Partition):
+        raise ValueError(f"`partition` must be a partition such as selbo.ScoreBins, but got {partition!r}")
+    belief = masses("s0", s0, num_regions=partition.num_regions)
+    histograms = named_histograms(histogram, num_regions=partition.num_regions)
+    named = with_distance(belief, histograms)
+    looks = method_styles(histograms)
+    colours = [look.colour for look in looks.values()] if isinstance(histogram, Mapping) else PALETTE[:1]
+    axis = region_axis(partition, class_names)
+    with style():
+        upright = stand_upright(axis, width=width - MARGIN)
+        if isinstance(partition, CornerShells) and upright:
+            figure = _shell_by_shell(partition, belief, named, colours, class_names=class_names, width=width)
+        else:
+            figure = new_figure(width=width, height=PANEL_HEIGHT + upright * _height(axis))
+            axes = figure.subplots()
+            compare(axes, belief, named, colours=colours, axis=axis, width=width - MARGIN)
+            axes.set_ylabel("mass")
+        _legend(figure, width=width)
+    return figure
+
+
+def _shell_by_shell(
+    partition: CornerShells,
+    s0: Array,
+    histograms: Mapping[str, Array],
+    colours: Sequence[str],
+    *,
+    class_names: Sequence[str] | None,
+    width: float,
+) -> "Figure":
+    shells, classes = shell_labels(partition), partition.num_classes
+    count = len(shells) + 1
+    wide = width >= SIDE_BY_SIDE and count <= 3
+    panel_width = (width / count if wide else width) - MARGIN
+    axis = class_axis(classes, class_names)
+    height = PANEL_HEIGHT if wide else 0.5 + 1.3 * count
+    figure = new_figure(width=width, height=height + stand_upright(axis, width=panel_width) * _height(axis))
+    panels = figure.subplots(*((1, count) if wide else (count, 1)))
+
+    totals = RegionAxis([s + 0.5 for s in range(count)], [*shells, "centre"], "shell", ordered=False)
+    summed = {name: _by_shell(values, classes) for name, values in histograms.items()}
+    compare(panels[0], _by_shell(s0, classes), summed, colours=colours, axis=totals, width=panel_width)
+    panels[0].set(title="all classes", ylabel="mass")
+    for s, (axes, shell) in enumerate(zip(panels[1:], shells, strict=True)):
+        part = slice(s * classes, (s + 1) * classes)
+        inside = {name: values[part] for name, values in histograms.items()}
+        compare(axes, s0[part], inside, colours=colours, axis=axis, width=panel_width)
+        axes.set(title=f"shell {shell}", ylabel="" if wide else "mass")
+        if not wide and s + 1 < len(shells):  # the lowest panel names the classes for all
+            axes.set_xlabel("")
+            axes.tick_params(labelbottom=False)
+    return figure
+
+
+def _height(axis: RegionAxis) -> float:
+    """Inches that labels take which stand upright."""
+    return label_width(axis.labels) / POINTS_AN_INCH
+
+
+def _by_shell(values: Array, num_classes: int) -> Array:
+    """Masses summed over the classes, from the corners inwards, last the centre: (T K + 1,) -> (T + 1,)."""
+    return np.append(values[:-1].reshape(-1, num_classes).sum(-1), values[-1])
+
+
+def _legend(figure: "Figure", *, width: float) -> None:
+    handles, labels = legend_entries(figure.axes[0])
+    entry = (label_width(labels) + 22) / POINTS_AN_INCH  # with its handle and the space after it
+    columns = min(len(labels), max(1, int(width / entry)))
+    figure.legend(handles, labels, loc="outside upper left", ncols=columns)
+
+
+FIGURES: Final[dict[str, Callable[[torch.Generator], "Figure"]]] = {
+    "belief_on_simplex": lambda generator: belief_on_simplex(),
+    "dirichlet_process_draws": lambda generator: dirichlet_process_draws(generator=generator),
+}
+"""Figures that need no results, by name; each takes the generator of its random numbers."""

@@ -1,0 +1,135 @@
+"""One colour, one marker and one kind of line per method, the same in every figure, table and report."""
+
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple
+from zlib import crc32
+
+METHOD_COLOURS: Final = ("#2a63d4", "#93420c", "#3c9d63", "#e0609f", "#505860", "#4d1a72", "#b48400", "#500a14")
+"""At least 3.3 to 1 against white, as a line needs it, and at least 21 apart in CIELAB, with normal sight and with each
+of three kinds of colour blindness (Machado et al., 2009, severity 1). `PALETTE` has colours too light for a line."""
+
+METHOD_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+
+Line = Literal["-", "--", "-.", ":"]
+BROKEN: Final[tuple[Line, ...]] = ("--", "-.", ":")
+
+KNOWN: Final = (
+    # blue: the Summary ELBO with a stated belief
+    (
+        *("summary summary-elbo base", "fractions", "summary-train train", "expect-equal", "expect-unequal"),
+        *("auto-equal fractions-0.3", "auto-unequal fractions-1", "beta-5 uncertain-0.1", "uncertain-0.05"),
+        *("unadjusted-3",),
+    ),
+    # brown: the ELBO, and widths of the prior
+    (
+        *(
+            "elbo none",
+            "elbo-known",
+            "elbo-em elbo-em-bcts",
+            "elbo-bbse prior-0.02",
+            "prior-0.05 prior-0.2",
+            "prior-0.1",
+        ),
+        *("prior-0.25", "prior-0.5", "prior-1 prior-1.0", "prior-2"),
+    ),
+    # green: label smoothing, self-training; forms of the histogram, stated fractions
+    (
+        *("label-smoothing", "self-training", "logistic-self-training", "steep fractions+0.1", "published-histogram"),
+        *("unequal fractions+0.2", "beta-0.1"),
+    ),
+    # pink: evidential, entropy minimisation; other beliefs
+    (
+        *("evidential", "entropy", "published-belief accuracy-0.1", "empirical accuracy-0.05", "low accuracy+0.05"),
+        *("high accuracy+0.1", "beta-1"),
+    ),
+    # grey: the ensemble, label spreading; concentrations, samples per step
+    (
+        *("ensemble deep-ensemble", "label-spreading", "draws-1 alpha-0.003 alpha-100", "draws-4 alpha-0.01 alpha-500"),
+        *("draws-8 alpha-0.03 alpha-1000", "draws-32 alpha-0.1", "pooled-4 alpha-0.3", "alpha-1 alpha-3 alpha-5000"),
+        *("alpha-10", "alpha-30 alpha-10000"),
+    ),
+    # purple: the plain network; numbers of inputs, weights of the KL divergence
+    (
+        *("plain", "plain-known", "plain-em plain-em-bcts", "plain-bbse", "kl-0.01 inputs-100", "kl-0.03 inputs-300"),
+        *("kl-0.1 inputs-1000", "kl-0.3", "kl-1.0"),
+    ),
+    # amber: plain + summary, expectation regularisation; other forms of the summary
+    (
+        *("plain-summary", "expectation", "multinomial warm-up expectation-shift", "ema pretrained expectation-bayes"),
+        *("val-inputs plain-fractions", "independent-5"),
+    ),
+    # maroon: temperature scaling; beliefs that say little; networks adapted by BatchNorm
+    ("plain-temperature", "uniform uniform-equal batchnorm", "uniform-unequal batchnorm-known", "confidence tent"),
+)
+"""Methods of the demonstration, of the commands and of the studies: one row per colour, one place per marker.
+
+Names that share a place are one method, or never stand in the same comparison. A new method goes to the end of a row:
+no other method changes its look. Other names get a place by `method_styles`.
+"""
+
+
+class MethodStyle(NamedTuple):
+    """How a method is drawn everywhere."""
+
+    colour: str
+    marker: str
+    line: Line = "-"
+
+
+def _look(row: int, place: int) -> MethodStyle:
+    """The first place of every row has a full line and a marker of its own."""
+    line = BROKEN[(place - 1) % len(BROKEN)] if place else "-"
+    return MethodStyle(METHOD_COLOURS[row], METHOD_MARKERS[(row + place) % len(METHOD_MARKERS)], line)
+
+
+_LOOKS: Final = {
+    name: _look(row, place)
+    for row, places in enumerate(KNOWN)
+    for place, names in enumerate(places)
+    for name in names.split()
+}
+
+
+def method_styles(methods: Iterable[str]) -> dict[str, MethodStyle]:
+    """How methods are drawn, by name.
+
+    A known method looks the same whatever it is compared with. Another gets a colour from its name, or the next one
+    that is free if a method of the same comparison has it; the order of the methods does not matter. From the ninth
+    unknown method on colours come again, with other markers and a broken line.
+
+    Args:
+        methods: Names, as `selbo.presets` or a study has them, or as they are shown: ``"summary_elbo"``,
+            ``"summary"`` and ``"Summary ELBO"`` are the same.
+
+    Example:
+        >>> method_styles(["plain", "ELBO"])["ELBO"]
+        MethodStyle(colour='#93420c', marker='s', line='-')
+        >>> method_styles(["summary"])["summary"]
+        MethodStyle(colour='#2a63d4', marker='o', line='-')
+        >>> method_styles(["Summary ELBO"])["Summary ELBO"]
+        MethodStyle(colour='#2a63d4', marker='o', line='-')
+    """
+    names, found = list(dict.fromkeys(methods)), dict[str, MethodStyle]()
+    for name in sorted(names, key=lambda name: (_key(name) not in _LOOKS, name)):
+        look, taken = _LOOKS.get(_key(name)), set(found.values())
+        found[name] = _free(name, taken) if look is None or look in taken else look
+    return {name: found[name] for name in names}
+
+
+def _key(name: str) -> str:
+    return name.lower().replace(" + ", "-").replace(" ", "-").replace("_", "-")
+
+
+def _free(name: str, taken: set[MethodStyle]) -> MethodStyle:
+    """A look for an unknown method: a free colour if there is one, else a free marker, else any."""
+    colours, markers = len(METHOD_COLOURS), len(METHOD_MARKERS)
+    start = crc32(_key(name).encode())
+    used = {each.colour for each in taken}
+    for i in range(colours):
+        look = _look((start + i) % colours, start // colours % markers)
+        if look.colour not in used:
+            return look._replace(line="-")
+    every = colours * (markers - 1)  # the first place of a row has a full line
+    looks = [_look(each % colours, 1 + each // colours) for each in ((start + i) % every for i in range(every))]
+    same = {(each.colour, each.marker) for each in taken}
+    return next((look for look in looks if (look.colour, look.marker) not in same), looks[0])

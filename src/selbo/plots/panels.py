@@ -1,0 +1,250 @@
+"""What the figures of a comparison share: equal panels, names at the ends of lines, the axis of regions."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from selbo.plots.histograms import CHARACTER, POINTS_AN_INCH
+from selbo.plots.labels import CONFIDENCE_TITLE, RegionAxis, score_title
+from selbo.plots.style import INK, SMALL_SIZE, TEXT_SIZE, checked_width, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+GUIDE: Final = "#8a8a8a"
+"""Lines that are no data."""
+
+SIDE_BY_SIDE: Final = 5.0
+"""Inches; narrower figures have two panels side by side instead of three."""
+
+LEFT: Final = 0.46
+RIGHT: Final = 0.14
+GAP: Final = 0.2
+"""Inches: ticks and label of a vertical axis, the right margin, the space between panels."""
+
+TITLE: Final = 0.37
+FOOT: Final = 0.4
+BETWEEN: Final = 0.14
+LEGEND: Final = 0.18
+"""Inches: the two lines over a panel, ticks and label under the lowest, the space between rows, a line of legend."""
+
+BOLD: Final = 1.3
+"""How much wider the bold name of a panel is than the same text in a label."""
+
+LARGER: Final = {1: 1.4, 2: 1.2, 3: 1.0}
+"""One or two panels side by side are so many times as wide as one of three."""
+
+
+class Grid:
+    """Equal panels in rows and columns, one a method, with two lines of text over each; all sizes in inches.
+
+    Args:
+        count: Panels.
+        width: Of the figure; one with few panels becomes narrower.
+        height: Of a panel, or of one as wide as it is high if not given.
+        foot: Below the lowest panel.
+        legend: Whether a line of legend stands on top.
+        full: Whether a single panel takes the whole width.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        *,
+        width: float,
+        height: float | None = None,
+        foot: float = FOOT,
+        legend: bool = True,
+        full: bool = False,
+    ) -> None:
+        most = 3 if checked_width(width) >= SIDE_BY_SIDE else 2
+        self.count = count
+        self.columns = min(count, 2 if count == 4 else most)
+        self.rows = -(-count // self.columns)
+        self.panel = (width - LEFT - RIGHT - (most - 1) * GAP) / most * LARGER[3 - most + self.columns]
+        if count == 1 and (full or most == 2):
+            self.panel = width - LEFT - RIGHT
+        self.width = LEFT + self.columns * (self.panel + GAP) - GAP + RIGHT
+        self.plot = self.panel if height is None else height
+        self.foot, self.step = foot, TITLE + self.plot + BETWEEN
+        self.height = LEGEND * legend + self.rows * self.step - BETWEEN + foot
+        self.figure = new_figure(width=self.width, height=self.height)
+        self.figure.set_layout_engine("none")
+
+    def place(self, i: int, *, low: float = 0.0, high: float = 1.0) -> "Axes":
+        """Panel i, or the part of its height between two fractions."""
+        row, column = divmod(i, self.columns)
+        x = LEFT + column * (self.panel + GAP)
+        y = self.foot + (self.rows - 1 - row) * self.step + low * self.plot
+        size = (self.panel / self.width, (high - low) * self.plot / self.height)
+        return self.figure.add_axes((x / self.width, y / self.height, *size))
+
+    def first(self, i: int) -> bool:
+        """Whether panel i is the first of its row, which carries the vertical axis."""
+        return i % self.columns == 0
+
+    def lowest(self, i: int) -> bool:
+        """Whether no panel is below panel i, which then carries the horizontal axis."""
+        return i + self.columns >= self.count
+
+    def name(self, axes: "Axes", method: str, note: str) -> None:
+        """The two lines over a panel: the method, and its number."""
+        shown = shortened(method, points=self.panel * POINTS_AN_INCH / BOLD)
+        for text, above, size, weight in ((shown, 13.5, TEXT_SIZE, "bold"), (note, 4.0, SMALL_SIZE, "normal")):
+            axes.annotate(
+                text,
+                xy=(0, 1),
+                xytext=(0, above),
+                xycoords="axes fraction",
+                textcoords="offset points",
+                color=INK,
+                fontsize=size,
+                fontweight=weight,
+                parse_math=False,  # a name may have dollar signs
+            )
+
+    def legend(self, entries: "Mapping[str, Artist]") -> None:
+        """A line over the first panel."""
+        place = (LEFT / self.width, 1.0)
+        options: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": place, "borderpad": 0, "ncols": len(entries)}
+        for text in self.figure.legend(list(entries.values()), list(entries), **options).get_texts():
+            text.set_parse_math(False)
+
+
+def filled() -> "Artist":
+    """For a legend: what every method fills with its own colour."""
+    from matplotlib.patches import Patch
+
+    return Patch(facecolor=GUIDE, linewidth=0)
+
+
+def shortened(text: str, *, points: float) -> str:
+    """The text, or its beginning with an ellipsis if it does not fit into that width.
+
+    Example:
+        >>> shortened("label smoothing", points=100), shortened("label smoothing", points=40)
+        ('label smoothing', 'label smo…')
+    """
+    room = int(points / CHARACTER)
+    return text if len(text) <= room else f"{text[: room - 1]}…"
+
+
+def plus_minus(mean: float, error: float | None, *, digits: int, scale: float = 1.0) -> str:
+    """A mean and its standard error, as text; with one more digit if the error would be written as 0.
+
+    Example:
+        >>> (
+        ...     plus_minus(0.0312, 0.0021, scale=100, digits=1),
+        ...     plus_minus(0.5, 0.02, digits=1),
+        ...     plus_minus(2, None, digits=1),
+        ... )
+        ('3.1 ± 0.2', '0.50 ± 0.02', '2.0')
+    """
+    if error is None:
+        return f"{scale * mean:.{digits}f}"
+    digits += scale * error < 0.5 * 10**-digits
+    return f"{scale * mean:.{digits}f} ± {scale * error:.{digits}f}"
+
+
+def spread(positions: Sequence[float], *, gap: float) -> list[float]:
+    """Positions moved as little as possible, in least squares, until neighbours are a gap apart; the order is kept.
+
+    Example:
+        >>> spread([0.0, 0.1, 5.0], gap=1.0)
+        [-0.45, 0.55, 5.0]
+    """
+    order = sorted(range(len(positions)), key=lambda i: positions[i])
+    blocks: list[tuple[float, int]] = []  # mean and size of runs that touch: isotonic regression of position - i gap
+    for i, index in enumerate(order):
+        mean, size = positions[index] - i * gap, 1
+        while blocks and blocks[-1][0] > mean:
+            other, count = blocks.pop()
+            mean, size = (mean * size + other * count) / (size + count), size + count
+        blocks.append((mean, size))
+    moved = [mean for mean, size in blocks for _ in range(size)]
+    placed = {index: value + i * gap for i, (index, value) in enumerate(zip(order, moved, strict=True))}
+    return [placed[i] for i in range(len(positions))]
+
+
+class LineEnd(NamedTuple):
+    """Where a line ends, in data coordinates, and its colour."""
+
+    x: float
+    y: float
+    colour: str
+
+
+def names_at_ends(axes: "Axes", ends: Mapping[str, LineEnd], *, size: tuple[float, float], room: float) -> None:
+    """Names right of the lines, moved apart where they would touch, each with a thin line to its end.
+
+    Args:
+        axes: Where to; its limits are kept.
+        ends: By name.
+        size: Width and height of the axes in inches.
+        room: Inches right of the axes for the names; longer ones are shortened.
+    """
+    across, high = (POINTS_AN_INCH * side for side in size)
+    (left, right), (low, top) = axes.get_xlim(), axes.get_ylim()
+    axes.set(xlim=(left, right), ylim=(low, top))
+    heights = [high * (end.y - low) / (top - low) for end in ends.values()]
+    apart = spread(heights, gap=1.3 * SMALL_SIZE)
+    lift = max(0.0, -min(apart, default=0.0)) or min(0.0, high - max(apart, default=0.0))
+    for (name, end), before, after in zip(ends.items(), heights, apart, strict=True):
+        axes.annotate(
+            shortened(name, points=POINTS_AN_INCH * room - 14),
+            xy=(across * (end.x - left) / (right - left), before),
+            xytext=(across + 12, after + lift),
+            xycoords="axes points",
+            textcoords="axes points",
+            annotation_clip=False,
+            parse_math=False,
+            va="center",
+            color=INK,
+            fontsize=SMALL_SIZE,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": end.colour,
+                "linewidth": 0.6,
+                "relpos": (0, 0.5),
+                "shrinkA": 0,
+                "shrinkB": 3,
+            },
+        )
+
+
+def axis_of(regions: Sequence[str], class_names: Sequence[str]) -> tuple[RegionAxis, list[float]]:
+    """Ticks from the labels of regions, and where groups of regions end.
+
+    Labels as `region_labels` writes them are understood: intervals get ticks at their edges, shells one tick each.
+
+    Example:
+        >>> axis_of(["≤ .5", ".5–.9", "> .9"], ["a", "b"])[0].labels
+        ['', '.5', '.9', '1']
+        >>> axis_of(["a > .9", "b > .9", "centre"], ["a", "b"])
+        (RegionAxis(positions=[1.0, 2.5], labels=['> .9', 'centre'], title='class probability',
+                    ordered=True), [2.0])
+    """
+    count, classes = len(regions), len(class_names)
+    if edges := _edges(regions):
+        title = CONFIDENCE_TITLE  # no largest probability is near 0, and the lowest edge is not told
+        if edges[0] == "0":
+            title = score_title(class_names[1]) if classes == 2 else score_title()
+        return RegionAxis([float(r) for r in range(count + 1)], edges, title, ordered=True), []
+    shells = [label.removeprefix(f"{class_names[0]} ") for label in regions[:-1:classes]]
+    if list(regions[:-1]) == [f"{name} {shell}" for shell in shells for name in class_names]:
+        ends = [float(classes * (s + 1)) for s in range(len(shells))]
+        title = "class probability"
+        middles = [classes * (s + 0.5) for s in range(len(shells))]
+        return RegionAxis([*middles, ends[-1] + 0.5], [*shells, regions[-1]], title, ordered=True), ends
+    return RegionAxis([r + 0.5 for r in range(count)], list(regions), "", ordered=False), []
+
+
+def _edges(regions: Sequence[str]) -> list[str]:
+    """Edges of regions that are intervals one after the other; empty if they are not."""
+    ends = [label.replace("≤ ", "–").split("–") for label in regions]
+    if regions[-1].startswith("> "):
+        ends[-1] = [regions[-1].removeprefix("> "), "1"]
+    if any(len(pair) != 2 for pair in ends) or any(a[1] != b[0] for a, b in pairwise(ends)):
+        return []
+    return [ends[0][0], *(high for _, high in ends)]

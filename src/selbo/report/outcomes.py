@@ -1,0 +1,150 @@
+"""What is kept of a run: the numbers that tables, figures and the report are made from, as plain JSON."""
+
+import math
+import platform
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from selbo.evaluation.evaluate import evaluate, evaluate_ood
+from selbo.evaluation.predict import Prediction
+from selbo.metrics.calibration import reliability
+from selbo.metrics.classwise import confusion, per_class, wilson_interval
+from selbo.metrics.scores import auroc
+from selbo.plots.labels import region_labels
+from selbo.summary.likelihood import SummaryLikelihood
+from selbo.summary.partitions import Partition
+from selbo.version import __version__
+
+ENTROPY_BINS: Final = 24
+
+
+def metrics_of(prediction: Prediction, labels: Tensor) -> dict[str, Any]:
+    """All metrics of a test set."""
+    return evaluate(None, labels, log_probs=prediction.log_probs)
+
+
+def condition(
+    prediction: Prediction, labels: Tensor, *, level: float | None = None, both_columns: bool = False
+) -> dict[str, Any]:
+    """Metrics under one condition, with its place on the axis of corruption; what is not finite is None.
+
+    Args:
+        prediction: For a test set.
+        labels: Of it.
+        level: Its place.
+        both_columns: Whether the AUROC of two classes is the mean of both columns, see `selbo.metrics.auroc`.
+    """
+    found = metrics_of(prediction, labels)
+    if both_columns:
+        found["auroc"] = auroc(prediction.log_probs, labels, both_columns=True)
+    recall = found.pop("recall")
+    metrics = {name: value if value is not None and math.isfinite(value) else None for name, value in found.items()}
+    return {"level": level, "metrics": metrics, "recall": recall}
+
+
+def by_class(prediction: Prediction, labels: Tensor, classes: Sequence[str]) -> dict[str, Any]:
+    """Recall and precision of each class with 95 % intervals, and how often which class is predicted as which."""
+    counts = confusion(prediction.log_probs, labels)
+    scores = per_class(counts, num_classes=len(classes))
+    return {
+        "per_class": [{"class": name, **found._asdict()} for name, found in zip(classes, scores, strict=True)],
+        "confusion": [
+            {"true": classes[label], "predicted": classes[guess], "rows": rows}
+            for (label, guess), rows in counts.items()
+        ],
+    }
+
+
+def takeaway_of(found: Mapping[str, Any], *, most_frequent: str, confidence: float) -> str:
+    """What the test rows say in short: how often the network is right, against guessing and against what it says.
+
+    Args:
+        found: What `by_class` found.
+        most_frequent: Class that is the most frequent in the training rows.
+        confidence: Mean probability of the predicted classes.
+    """
+    each = found["per_class"]
+    rows, correct = (sum(entry[key] for entry in each) for key in ("rows", "correct"))
+    low, high = wilson_interval(correct, rows)
+    guessing = sum(entry["rows"] for entry in each if entry["class"] == most_frequent) / rows
+    against = "no clear difference from"
+    if not low <= guessing <= high:
+        against = "better than" if low > guessing else "worse than"
+    sure = f"Its mean confidence, {_percent(confidence)}, agrees with that."
+    if not low <= confidence <= high:
+        word = "too high: it is overconfident" if confidence > high else "too low: it is underconfident"
+        sure = f"Its mean confidence, {_percent(confidence)}, is {word}."
+    worst = min((entry for entry in each if entry["rows"]), key=lambda entry: entry["recall"])
+    return (
+        f"Right on {_percent(correct / rows)} of the {rows} test rows (95 % interval {100 * low:.1f} to "
+        f"{_percent(high)}), {against} always answering “{most_frequent}”, which is right on {_percent(guessing)}. "
+        f"{sure} The class recognised least is “{worst['class']}”: {worst['correct']} of {worst['rows']} rows."
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def reliability_of(prediction: Prediction, labels: Tensor) -> dict[str, list[Any]]:
+    """Confidence, accuracy and number of predictions in ten bins of confidence."""
+    bins = reliability(prediction.probs, labels)
+    return {"confidence": list(bins.confidences), "accuracy": list(bins.accuracies), "count": list(bins.counts)}
+
+
+def region_masses(prediction: Prediction, partition: Partition) -> list[float]:
+    """Share of the predictions that falls in each region."""
+    regions = partition.assign(prediction.log_probs.double().cpu())
+    counts = torch.bincount(regions, minlength=partition.num_regions).double()
+    return [float(share) for share in counts / counts.sum()]
+
+
+def entropies(inside: Prediction, outside: Prediction | None) -> dict[str, Any]:
+    """Histograms of the entropy of predictions, in and out of distribution, on the same bins from 0 to log K."""
+    top = math.log(inside.probs.shape[-1])
+
+    def counts(prediction: Prediction) -> list[int]:
+        places = (prediction.entropy.double() / top * ENTROPY_BINS).long().clamp(0, ENTROPY_BINS - 1)
+        return [int(n) for n in torch.bincount(places.cpu(), minlength=ENTROPY_BINS)]
+
+    return {
+        "edges": [top * i / ENTROPY_BINS for i in range(ENTROPY_BINS + 1)],
+        "in": counts(inside),
+        "out": None if outside is None else counts(outside),
+    }
+
+
+def ood_of(inside: Prediction, outside: Prediction) -> dict[str, float]:
+    """How well entropy tells the two apart."""
+    return evaluate_ood(inside.entropy, outside.entropy)
+
+
+def belief_of(summary: SummaryLikelihood, words: str, class_names: Sequence[str] | None = None) -> dict[str, Any]:
+    """A belief, for a report."""
+    return {
+        "words": words,
+        "partition": type(summary.partition).__name__,
+        "regions": region_labels(summary.partition, class_names),
+        "s0": [float(mass) for mass in summary.s0],
+        "concentration": float(summary.concentration),
+    }
+
+
+def made_by(seconds: float) -> dict[str, Any]:
+    """Command, versions and machine."""
+    name = Path(sys.argv[0]).name
+    name = "selbo" if name == "__main__.py" else name  # python -m selbo
+    return {
+        "command": shlex.join([name, *sys.argv[1:]]),
+        "selbo": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
+        "seconds": seconds,
+    }

@@ -1,0 +1,174 @@
+"""Edges on the scale of one probability: how far above them a prediction is, and what share of it lies between them.
+
+Everything is measured from log-odds, log p - log(1 - p), computed from log-probabilities without ever forming 1 - p, so
+a prediction of 1 - 1e-30 is told apart from one of 1 - 1e-20.
+
+An interval partition rests on one function an edge, its crossing: positive above the edge and negative below. The soft
+membership of an interval is the softmax of the crossings summed from the left. Rows lie on the simplex by construction,
+no interval is ever negative, and the largest membership is always the interval the prediction falls in, however soft
+the edges and however unequal the intervals.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from selbo import _checks
+from selbo._numerics import LOG_HALF, PreciseModule
+
+SPACES: Final = ("logit", "probability")
+
+SLOPE_FACTORS: Final = {"logit": 15.0, "probability": 5.0}
+"""Slope of an edge times the width of the narrower region beside it, by space; docs/measurements.md says why."""
+
+PUBLISHED_SLOPE: Final = 500.0
+"""The slope of the paper's soft histogram, in probability space."""
+
+LONE_WIDTH: Final = 1.0
+"""Width, in nats of log-odds, that sets the slope of an edge with no bounded region on either side."""
+
+
+def binary_log_odds(log_probs: Tensor) -> Tensor:
+    """Log-odds of class 1: (..., 2) -> (...), exact for any prediction, because log(1 - p_1) is log p_0."""
+    return log_probs[..., 1] - log_probs[..., 0]
+
+
+def log_odds(log_probs: Tensor) -> Tensor:
+    """Log-odds of each class against all others, log p_k - log(1 - p_k): (..., K) -> (..., K)."""
+    largest = _is_largest(log_probs)
+    rest_of_largest = log_probs.masked_fill(largest, -math.inf).logsumexp(-1, keepdim=True)
+    # every other class has p <= 1/2, where 1 - p loses nothing
+    rest_of_others = torch.log1p(-log_probs.clamp(max=LOG_HALF).exp())
+    return log_probs - torch.where(largest, rest_of_largest, rest_of_others)
+
+
+def top_log_odds(log_probs: Tensor) -> Tensor:
+    """Log-odds of the predicted class: (..., K) -> (...)."""
+    largest = _is_largest(log_probs)
+    top = log_probs.masked_fill(~largest, -math.inf).amax(-1)
+    return top - log_probs.masked_fill(largest, -math.inf).logsumexp(-1)
+
+
+def _is_largest(log_probs: Tensor) -> Tensor:
+    classes = torch.arange(log_probs.shape[-1], device=log_probs.device)
+    return classes == log_probs.argmax(-1, keepdim=True)
+
+
+class Edges(PreciseModule):
+    r"""Edges $e_1 < \ldots < e_E$ on the scale of one probability, and how softly each is crossed.
+
+    With $z$ the log-odds of a probability $p$, $k$ the slope factor and $w_j$ the width of the narrower region beside
+    edge $j$, a crossing is
+
+    - in logit space $\;\varphi_j = (z - z_j) + \sqrt k \tanh\bigl(\sqrt k\,(z - z_j) / w_j\bigr)$, with $z_j$ the
+      log-odds of $e_j$: a step at the edge, of slope $k / w_j$ and height $\sqrt k$, so that it is higher and narrower
+      the larger $k$ is, and far from the edge a slope of one, the rate at which the gradient of the cross-entropy
+      fades too, so that a saturated prediction feels the summary as much as it feels its label;
+    - in probability space $\;\varphi_j = k\,(p - e_j) / w_j$.
+
+    Args:
+        edges: Strictly increasing, strictly between ``lower`` and 1.
+        lower: Where the lowest region begins.
+        space: ``"logit"`` or ``"probability"``.
+        slope_factor: Slope of the step times width, $k$; larger is harder. By default that of `SLOPE_FACTORS`.
+        slope: One slope for all edges, in probability space, instead of one that follows the widths.
+    """
+
+    probabilities: Tensor
+    complements: Tensor
+    positions: Tensor
+    widths: Tensor
+    slope_factor: Tensor
+
+    def __init__(
+        self,
+        edges: Sequence[float],
+        *,
+        lower: float,
+        space: str,
+        slope_factor: float | None = None,
+        slope: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.values = tuple(edges)
+        self.space = _checks.one_of("space", space, SPACES)
+        self.constant_slope = slope is not None
+        if slope is not None and space != "probability":
+            raise ValueError("`slope` is a slope in probability space, but got space='logit'; use `slope_factor` there")
+        probabilities = torch.tensor(self.values, dtype=torch.float64)
+        positions = torch.logit(probabilities)
+        bounds = torch.tensor([lower, *self.values, 1.0], dtype=torch.float64)
+        regions = (bounds if space == "probability" else torch.logit(bounds)).diff()
+        self.register_buffer("probabilities", probabilities)
+        self.register_buffer("complements", 1 - probabilities)
+        self.register_buffer("positions", positions)
+        self.register_buffer("widths", torch.ones_like(regions[1:]) if slope is not None else _narrower(regions))
+        if slope is not None:
+            factor = _checks.positive("slope", slope)
+        else:
+            factor = _checks.positive("slope_factor", SLOPE_FACTORS[space] if slope_factor is None else slope_factor)
+        self.register_buffer("slope_factor", torch.tensor(factor, dtype=torch.float64))
+
+    def crossings(self, log_odds: Tensor) -> Tensor:
+        """How far above each edge: (...) -> (..., E), zero on the edge."""
+        values = log_odds.unsqueeze(-1)
+        factor = self.slope_factor.to(values.device)  # without dimensions, so it takes on the type of the other operand
+        widths = self._like(self.widths, values)
+        if self.space == "probability":
+            return factor / widths * self._distances(values)
+        distance = values - self._like(self.positions, values)
+        height = factor.sqrt()
+        return distance + height * torch.tanh(height / widths * distance)
+
+    def count_below(self, log_odds: Tensor) -> Tensor:
+        """How many edges lie below: (...) -> (...) long."""
+        values = log_odds.unsqueeze(-1)
+        return (values > self._like(self.positions, values)).sum(-1)
+
+    def _distances(self, log_odds: Tensor) -> Tensor:
+        # p - e above one half as (1 - e) - (1 - p): both small there, so nothing is lost
+        from_zero = torch.sigmoid(log_odds) - self._like(self.probabilities, log_odds)
+        from_one = self._like(self.complements, log_odds) - torch.sigmoid(-log_odds)
+        return torch.where(self._like(self.probabilities, log_odds) < 0.5, from_zero, from_one)
+
+    def _like(self, buffer: Tensor, values: Tensor) -> Tensor:
+        return buffer.to(device=values.device, dtype=values.dtype)
+
+    def extra_repr(self) -> str:
+        """Edges and softness, for ``print``."""
+        slope = "slope" if self.constant_slope else "slope_factor"
+        return f"{list(self.values)}, space={self.space!r}, {slope}={self.slope_factor.item():g}"
+
+
+def _narrower(widths: Tensor) -> Tensor:
+    """Width of the narrower of the two regions beside each edge; unbounded or empty regions do not count."""
+    usable = torch.where(widths.isfinite() & (widths > 0), widths, torch.full_like(widths, math.inf))
+    narrower = torch.minimum(usable[:-1], usable[1:])
+    return torch.where(narrower.isfinite(), narrower, torch.full_like(narrower, LONE_WIDTH))
+
+
+def interval_memberships(crossings: Tensor) -> Tensor:
+    r"""Soft memberships of the intervals between edges: (..., E) -> (..., E + 1).
+
+    The odds of two neighbouring intervals are the exponential of the crossing between them: the adjacent-category
+    logit model of ordinal regression. Eq. (19) is its cumulative-logit sibling; with one slope for all edges, in
+    probability space, the two agree but for terms of the order of $e^{-k}$ (docs/deviations.md), and this one needs no
+    equal slopes to stay non-negative.
+    """
+    return torch.softmax(_steps(crossings), dim=-1)
+
+
+def _steps(crossings: Tensor) -> Tensor:
+    return torch.nn.functional.pad(crossings.cumsum(-1), (1, 0))
+
+
+def closed_memberships(probs: Tensor, *, edges: Tensor, slope: Tensor) -> Tensor:
+    """Soft memberships as printed in the paper, Eq. (19): a pair of sigmoids a bin, the ends 0 and 1 being edges too.
+
+    Rows do not sum to one: a saturated score counts one half. For the published experiments only.
+    """
+    above = torch.sigmoid(slope * (probs.unsqueeze(-1) - edges))
+    return above[..., :-1] - above[..., 1:]

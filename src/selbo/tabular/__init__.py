@@ -1,0 +1,1 @@
+"""A table to a model folder: what `selbo train`, `selbo evaluate` and `selbo predict` do."""

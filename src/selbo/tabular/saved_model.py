@@ -1,0 +1,443 @@
+"""A trained model on disk: a folder with the network, how rows become inputs, its settings, metrics and report.
+
+While a model is trained the folder holds ``settings.json``, the log and the checkpoint. ``model.json``, the manifest,
+is written last: a folder without it is not finished. Everything is JSON or safetensors; nothing is unpickled.
+"""
+
+import hashlib
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from selbo import _checks
+from selbo._files import replacing
+from selbo.evaluation.predict import Prediction, predict
+from selbo.models import MLP
+from selbo.nn import storage, to_bayesian
+from selbo.objectives import Evidential, Objective
+from selbo.presets import METHODS
+from selbo.tabular.preprocessing import FORMAT as PREPROCESSING_FORMAT
+from selbo.tabular.preprocessing import Preprocessing
+from selbo.tabular.table import listed
+from selbo.training import checkpoint
+from selbo.version import __version__
+
+FORMAT: Final = "selbo-model-1"
+SETTINGS_FORMAT: Final = "selbo-training-1"
+METRICS_FORMAT: Final = "selbo-metrics-1"
+PLAIN_FORMAT: Final = "selbo-plain-1"
+
+MANIFEST: Final = "model.json"
+WEIGHTS: Final = "model.safetensors"
+PREPROCESSING: Final = "preprocessing.json"
+SETTINGS: Final = "settings.json"
+METRICS: Final = "metrics.json"
+REPORT: Final = "report.html"
+LOG: Final = "train.jsonl"
+CHECKPOINT: Final = "checkpoint.safetensors"
+LOCK: Final = ".lock"
+FILES: Final = (MANIFEST, WEIGHTS, PREPROCESSING, METRICS, REPORT, LOG, CHECKPOINT, SETTINGS)
+"""All that is written to a folder; the manifest, which says that it is complete, is removed first, the settings, which
+say that it is ours, last."""
+
+SUMMED: Final = (WEIGHTS, PREPROCESSING)
+"""Files that the manifest has the checksums of."""
+
+LARGEST_SEED: Final = 2**64 - 1
+"""That torch takes."""
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            found.update(block)
+    return found.hexdigest()
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a file, whole or not at all."""
+    with replacing(path) as unfinished:
+        unfinished.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
+def read_json(path: Path, *, kind: str) -> dict[str, Any]:
+    """Read one of our files, or say what it is not."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ValueError(f"{os.fspath(path)!r} is not a file")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{os.fspath(path)!r} cannot be read: {error}") from error
+    if not isinstance(content, dict) or content.get("format") != kind:
+        raise ValueError(f"{os.fspath(path)!r} is not a file of selbo with the format {kind!r}")
+    return content
+
+
+# --- the state of a folder ---
+
+
+def state_of(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> str:
+    """What training into a folder means: ``"new"``, ``"resume"``, ``"finished"`` or ``"replace"``; nothing is written.
+
+    Args:
+        folder: Where to; it need not exist.
+        settings: What is to be trained, as plain data.
+        overwrite: Whether a model with other settings, or a checkpoint that cannot be read, may be replaced.
+
+    Raises:
+        ValueError: If the folder has other things in it, or a model with other settings, or a damaged checkpoint.
+    """
+    if not folder.is_dir():
+        if folder.exists() or folder.is_symlink():
+            raise ValueError(f"`--out` must be a folder, but {os.fspath(folder)!r} is not")
+        return "new"
+    entries = sorted(each.name for each in folder.iterdir() if not each.name.startswith("."))
+    if not entries:
+        return "new"
+    try:
+        found = read_json(folder / SETTINGS, kind=SETTINGS_FORMAT).get("settings")
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(
+            f"`--out` must be a new folder, an empty one, or one of selbo train, but {os.fspath(folder)!r} holds "
+            f"{listed(entries)}"
+        )
+    different = [key for key in [*settings, *found] if found.get(key) != settings.get(key)]
+    if not different:
+        if is_complete(folder):
+            return "finished"
+        return "resume" if _can_go_on(folder, overwrite=overwrite) else "replace"
+    if overwrite:
+        return "replace"
+    name = different[0]
+    done = "holds a model that was" if (folder / MANIFEST).exists() else "holds a run that was begun to be"
+    if name == "data_sha256":
+        how = "with other data"
+    elif name == "unlabelled_sha256":
+        before, now = found.get(name), settings.get(name)
+        how = "with other unlabelled rows" if before and now else f"with{'' if before else 'out'} --unlabelled"
+    else:
+        how = f"with --{name.replace('_', '-')} {_shown(found.get(name))}, not {_shown(settings.get(name))}"
+    raise ValueError(
+        f"{os.fspath(folder)!r} {done} trained {how}: choose another folder, or replace it with --overwrite"
+    )
+
+
+def _can_go_on(folder: Path, *, overwrite: bool) -> bool:
+    """Whether the checkpoint of an interrupted run, if there is one, can be read; an error if not, unless it may go."""
+    file = folder / CHECKPOINT
+    if not file.exists():
+        return True
+    try:
+        checkpoint.read(file)
+    except ValueError as error:
+        if overwrite:
+            return False
+        raise ValueError(
+            f"the checkpoint {os.fspath(file)!r} is damaged, and training cannot go on from it: remove the file, or "
+            "start anew with --overwrite"
+        ) from error
+    return True
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value)) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={each}" for name, each in value.items())
+    return "none" if value is None else str(value)
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether a folder holds all that training leaves, and the weights belong to the manifest."""
+    try:
+        manifest = read_json(folder / MANIFEST, kind=FORMAT)
+        whole = all((folder / name).is_file() for name in FILES if name != CHECKPOINT)
+        return whole and manifest.get("sha256") == {name: digest(folder / name) for name in SUMMED}
+    except (ValueError, OSError):
+        return False
+
+
+def finished(folder: Path) -> dict[str, Any]:
+    """What came out of a run that is complete, as ``metrics.json`` has it; a checkpoint left behind is removed."""
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+    remove_unfinished(folder)
+    return read_json(folder / METRICS, kind=METRICS_FORMAT)
+
+
+@contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """The right to train into a folder, which one process has at a time.
+
+    The operating system holds the lock, and drops it when the process ends, in whatever way. The file that is locked is
+    hidden, and removed at the end; one that a killed process left does not lock anybody out.
+
+    Args:
+        folder: It exists. If it cannot be written to, nobody trains into it, and nothing is locked.
+
+    Raises:
+        ValueError: If another process has it.
+    """
+    from filelock import FileLock, Timeout
+
+    if not os.access(folder, os.W_OK | os.X_OK):
+        yield
+        return
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ValueError(
+            f"another selbo train is writing to {os.fspath(folder)!r}: wait until it ends, or choose another folder"
+        ) from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # where files in use cannot be removed, as on Windows, FileLock removes it itself
+            (folder / LOCK).unlink()
+        lock.release()
+
+
+def clear(folder: Path) -> None:
+    """Remove what training wrote, and nothing else."""
+    remove_unfinished(folder)
+    for name in FILES:
+        (folder / name).unlink(missing_ok=True)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove half-written files that a killed run left: ``.report.html-x8d2``, ``.metrics.json.part``."""
+    for name in FILES:
+        for left in folder.glob(f".{name}[-.]*"):
+            if left.is_dir():
+                shutil.rmtree(left)
+            else:
+                left.unlink()
+
+
+# --- the network ---
+
+
+def make_network(description: dict[str, Any]) -> nn.Module:
+    """A network as a manifest describes it, with the initial weights of its seed."""
+    generator = torch.Generator().manual_seed(description["seed"])
+    network: nn.Module = MLP(description["widths"], generator=generator)
+    if description["bayesian"]:
+        network = to_bayesian(network, prior_std=description["prior_std"], init_std=description["init_std"])
+    return network
+
+
+def save_network(network: nn.Module, path: Path, description: dict[str, Any]) -> None:
+    """Write the weights, whole or not at all."""
+    if description["bayesian"]:
+        storage.save(network, path)
+        return
+    from safetensors.torch import save
+
+    tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(save(tensors, metadata={"selbo": json.dumps({"format": PLAIN_FORMAT})}))
+
+
+def _load_network(path: Path, description: dict[str, Any]) -> nn.Module:
+    """The network, built only if the file holds tensors of its shapes: a manifest may ask for more than fits."""
+    _, shapes = storage.read_header(path)
+    if shapes != _shapes(description):
+        raise ValueError(f"{os.fspath(path)!r} does not hold the network that {MANIFEST} describes")
+    network = make_network(description)
+    if description["bayesian"]:
+        return storage.load(network, path)
+    from safetensors.torch import load_file
+
+    network.load_state_dict(load_file(path))
+    return network
+
+
+def _shapes(description: dict[str, Any]) -> dict[str, list[int]]:
+    """Names and shapes of the tensors that `save_network` writes for a network, without making any."""
+    found: dict[str, list[int]] = {}
+    for i, (inputs, outputs) in enumerate(itertools.pairwise(description["widths"])):
+        for k, (name, shape) in enumerate({"weight": [outputs, inputs], "bias": [outputs]}.items()):
+            layer = f"layers.{2 * i}"  # between two layers is a ReLU
+            if description["bayesian"]:
+                posterior = f"{layer}.posteriors.{k}"
+                found |= {f"{posterior}.mean": shape, f"{posterior}.rho": shape, f"{posterior}.prior_std": []}
+            else:
+                found[f"{layer}.{name}"] = shape
+    return found
+
+
+# --- a model that was loaded ---
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model, ready to predict.
+
+    Attributes:
+        network: On the device it will predict on, in evaluation mode.
+        preprocessing: How rows become inputs.
+        manifest: What ``model.json`` says.
+    """
+
+    network: nn.Module
+    preprocessing: Preprocessing
+    manifest: dict[str, Any]
+
+    @property
+    def temperature(self) -> float | None:
+        """Fitted on the validation rows, if they told one; not applied unless asked for."""
+        found = self.manifest["temperature"]
+        return None if found is None else float(found)
+
+    def predict(self, inputs: NDArray[np.float32], *, draws: int, seed: int) -> Prediction:
+        """Predictions for rows that were transformed, on the CPU."""
+        objective = Evidential(self.manifest["num_train"]) if self.manifest["method"] == "evidential" else None
+        return predict_on_host(self.network, torch.from_numpy(inputs), objective, draws=draws, seed=seed)
+
+
+def predict_on_host(
+    network: nn.Module, inputs: Tensor, objective: Objective | None, *, draws: int, seed: int
+) -> Prediction:
+    """Predictions, computed where the network is, brought to the CPU."""
+    generator = torch.Generator(next(network.parameters()).device).manual_seed(seed)
+    found = predict(network, inputs, draws, objective=objective, generator=generator)
+    return Prediction(*(each.cpu() for each in vars(found).values()))
+
+
+def as_columns(prediction: Prediction, classes: Sequence[str]) -> dict[str, Sequence[Any]]:
+    """Predictions as columns: the class, ``p_`` and the name of each class, entropy, mutual information."""
+    probabilities = {f"p_{name}": prediction.probs[:, k].tolist() for k, name in enumerate(classes)}
+    return {
+        "predicted_class": [classes[k] for k in prediction.classes.tolist()],
+        **probabilities,
+        "entropy": prediction.entropy.tolist(),
+        "mutual_information": prediction.mutual_information.tolist(),
+    }
+
+
+def load(folder: Path, *, device: str = "cpu") -> Trained:
+    """Read a model that `selbo train` wrote.
+
+    Raises:
+        ValueError: If the folder is not one, or not finished, or its files do not belong together.
+    """
+    if not folder.is_dir():
+        what = "a file" if folder.exists() else "not there"
+        raise ValueError(f"the model must be a folder made by selbo train, but {os.fspath(folder)!r} is {what}")
+    if not (folder / MANIFEST).exists():
+        begun = (folder / SETTINGS).exists()
+        todo = (
+            "is not finished: give the same selbo train command again and it goes on"
+            if begun
+            else f"is not one, as it has no {MANIFEST}: train with selbo train DATA --target COLUMN --out DIR first"
+        )
+        raise ValueError(f"the model must be a folder made by selbo train, but {os.fspath(folder)!r} {todo}")
+    manifest = read_json(folder / MANIFEST, kind=FORMAT)
+    try:
+        check_manifest(manifest)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(folder / MANIFEST)!r} is damaged: {error}") from error
+    for name, expected in manifest["sha256"].items():
+        file = folder / name
+        if not file.is_file() or digest(file) != expected:
+            what = "was changed or belongs to another model" if file.exists() else "is not there"
+            raise ValueError(
+                f"{os.fspath(file)!r} {what}: the files of a model must stay together, as selbo train wrote them"
+            )
+    content = read_json(folder / PREPROCESSING, kind=PREPROCESSING_FORMAT)
+    try:
+        preprocessing = Preprocessing.from_json(content)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(folder / PREPROCESSING)!r} is damaged: {error}") from error
+    description = manifest["network"]
+    ends = [preprocessing.num_features, len(preprocessing.classes)]
+    if manifest["classes"] != list(preprocessing.classes) or [description["widths"][i] for i in (0, -1)] != ends:
+        raise ValueError(f"{os.fspath(folder)!r} holds a {MANIFEST} and a {PREPROCESSING} of different models")
+    network = _load_network(folder / WEIGHTS, description).to(device).eval()
+    return Trained(network, preprocessing, manifest)
+
+
+def check_manifest(manifest: dict[str, Any]) -> None:
+    """Refuse a manifest in which something is missing, or is not what `write_model` writes.
+
+    Raises:
+        ValueError: With the name of the first such entry.
+    """
+    _require(manifest, ("network", "method", "num_train", "classes", "temperature", "data", "sha256"))
+    network, data = manifest["network"], manifest["data"]
+    _require(network, ("widths", "bayesian", "prior_std", "init_std", "seed"), inside="network")
+    _require(data, ("sha256",), inside="data")
+    if not isinstance(network["widths"], list) or len(network["widths"]) < 2:
+        raise ValueError("`network.widths` must be a list of at least 2 whole numbers")
+    for i, width in enumerate(network["widths"]):
+        _checks.whole(f"network.widths[{i}]", width, at_least=1)
+    if not isinstance(network["bayesian"], bool):
+        raise ValueError("`network.bayesian` must be true or false")
+    for name in ("prior_std", "init_std"):
+        _checks.positive(f"network.{name}", network[name])
+    if _checks.whole("network.seed", network["seed"], at_least=0) > LARGEST_SEED:
+        raise ValueError(f"`network.seed` must be at most {LARGEST_SEED}")
+    _checks.one_of("method", manifest["method"], METHODS)
+    _checks.whole("num_train", manifest["num_train"], at_least=1)
+    if manifest["temperature"] is not None:
+        _checks.positive("temperature", manifest["temperature"])
+    if not isinstance(manifest["sha256"], dict) or sorted(manifest["sha256"]) != sorted(SUMMED):
+        raise ValueError(f"`sha256` must hold the checksums of {' and '.join(SUMMED)}")
+
+
+def _require(found: Any, names: Iterable[str], *, inside: str = "") -> None:
+    if not isinstance(found, dict):
+        raise ValueError(f"`{inside}` must hold entries with names, but is something else")
+    prefix = f"{inside}." if inside else ""
+    for name in names:
+        if name not in found:
+            raise ValueError(f"`{prefix}{name}` is missing")
+
+
+def write_model(
+    folder: Path,
+    *,
+    network: nn.Module,
+    description: dict[str, Any],
+    preprocessing: Preprocessing,
+    metrics: dict[str, Any],
+    write_report: Callable[[Path], object],
+    facts: dict[str, Any],
+) -> None:
+    """Write everything that training leaves, the manifest last, and remove the checkpoint.
+
+    Args:
+        folder: Where to.
+        network: The trained network.
+        description: What `make_network` makes it from.
+        preprocessing: How rows become inputs.
+        metrics: For ``metrics.json``.
+        write_report: Called with the path of the report.
+        facts: More entries of the manifest.
+    """
+    save_network(network, folder / WEIGHTS, description)
+    write_json(folder / PREPROCESSING, preprocessing.to_json())
+    write_json(folder / METRICS, metrics)
+    write_report(folder / REPORT)
+    checksums = {name: digest(folder / name) for name in SUMMED}
+    write_json(
+        folder / MANIFEST,
+        {"format": FORMAT, "selbo": __version__, **facts, "network": description, "sha256": checksums},
+    )
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+    remove_unfinished(folder)

@@ -1,0 +1,58 @@
+"""How numbers are spelt in text: why a column that seems meant as numbers is text."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from selbo.tabular.table import MISSING_WORDS
+
+WITH_COMMA: Final = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?")
+"""Digits with commas or points between them; a number in some countries, if there is a comma."""
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number as files have them: no marks between digits but a decimal point."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text
+
+
+def has_comma(text: str) -> bool:
+    """Whether a text is a number with a decimal comma, or with commas between thousands."""
+    return "," in text and WITH_COMMA.fullmatch(text) is not None
+
+
+def is_missing(text: str) -> bool:
+    """Whether a text is a word for a missing value."""
+    return text.lower() in MISSING_WORDS
+
+
+def first_odd(texts: Iterable[str]) -> str | None:
+    """The first text that is no number, if there is one; a word for a missing number only if there is no other.
+
+    Example:
+        >>> first_odd(["1", "NA", "unknown"]), first_odd(["1", "NA"]), first_odd(["1", "2"])
+        ('unknown', 'NA', None)
+    """
+    odd = [text for text in texts if not is_number(text)]
+    return next((text for text in odd if not is_missing(text)), odd[0] if odd else None)
+
+
+def why_not_numbers(texts: Iterable[str]) -> str | None:
+    """Why a column of text is not one of numbers, if most of its different values are numbers, with commas or without.
+
+    Example:
+        >>> why_not_numbers(["1", "2", "unknown"]), why_not_numbers(["red", "2"])
+        ("it has numbers, but 'unknown' is none", None)
+        >>> why_not_numbers(["1,5", "2,0"])
+        "it has numbers with a comma, such as '1,5'"
+    """
+    different = list(dict.fromkeys(texts))
+    commas = [text for text in different if has_comma(text)]
+    numbers = sum(is_number(text) for text in different) + len(commas)
+    odd = first_odd(different)
+    if odd is None or 2 * numbers <= len(different):
+        return None
+    return f"it has numbers with a comma, such as {commas[0]!r}" if commas else f"it has numbers, but {odd!r} is none"

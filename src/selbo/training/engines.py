@@ -1,0 +1,350 @@
+"""How a step is run: eagerly, anywhere; or, on CUDA, compiled and captured whole in one graph, data on the device."""
+
+import gc
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from selbo.nn.compiled import channels_last, compile_function
+from selbo.objectives import Objective
+from selbo.objectives.unlabelled import Assigned
+from selbo.random import derive
+from selbo.training.augment import crop_and_flip
+from selbo.training.batches import LoaderBatches, TensorBatches, UnlabelledBatches
+from selbo.training.distributed import average_gradients
+
+OPTIMIZERS: Final = ("adam", "sgd")
+PRECISIONS: Final = ("fp32", "bf16")
+AUGMENTATIONS: Final = ("crop_and_flip",)
+WARM_UP_STEPS: Final = 3
+"""Eager steps before a graph is captured, so that everything that is made on first use exists."""
+ROWS: Final = 1024
+"""Steps whose terms are kept on the device before they are looked at."""
+
+
+@dataclass
+class Plan:
+    """What every step of a run needs."""
+
+    model: nn.Module
+    objective: Objective
+    optimizer: torch.optim.Optimizer
+    num_samples: int
+    precision: str
+    augment: str | None
+    seed: int
+    steps: int
+    device: torch.device
+    rank: int = 0
+    world: int = 1
+    parameters: list[nn.Parameter] = field(default_factory=list)
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The arithmetic of the forward pass."""
+        if self.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False)
+
+    def noise_purpose(self) -> tuple[object, ...]:
+        """A summary is about one function draw, so all processes share it; without one they draw for themselves."""
+        return ("noise",) if self.objective.has_summary else ("noise", self.rank)
+
+
+def make_optimizer(
+    kind: str, parameters: list[nn.Parameter], *, rate: float, momentum: float, weight_decay: float, on_graph: bool
+) -> torch.optim.Optimizer:
+    """Adam, or SGD with Nesterov momentum; for a graph, with a learning rate that is a tensor."""
+    device = parameters[0].device
+    lr: float | Tensor = torch.tensor(rate, device=device) if on_graph else rate
+    if kind == "adam":
+        # fused is the fastest on either kind of device (docs/performance.md)
+        return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=True, capturable=on_graph)
+    return torch.optim.SGD(
+        parameters, lr=lr, momentum=momentum, nesterov=momentum > 0, weight_decay=weight_decay, fused=True
+    )
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Learning rate of the next step, in place if it is a tensor."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+class EagerEngine:
+    """One step after the other, on any device."""
+
+    name = "eager"
+
+    def __init__(
+        self, plan: Plan, batches: TensorBatches | LoaderBatches, unlabelled: UnlabelledBatches | None, *, start: int
+    ) -> None:
+        self.plan = plan
+        self.batches = batches.from_step(start)
+        self.unlabelled: Iterator[Assigned] | None = None if unlabelled is None else unlabelled.from_step(start)
+        self.noise = torch.Generator(plan.device)
+        self.pixels = torch.Generator(plan.device)
+        self.torchs_own = [torch.default_generator]
+        if plan.device.type == "cuda":
+            index = torch.cuda.current_device() if plan.device.index is None else plan.device.index
+            self.torchs_own.append(torch.cuda.default_generators[index])
+
+    def run(self, start: int, stop: int, rate_at: Callable[[int], float], seconds: float) -> Tensor:
+        """Steps from ``start`` to ``stop``, or until the time is over: their terms, (steps, terms), on the CPU."""
+        begin, rows = time.perf_counter(), []
+        for step in range(start, stop):
+            set_rate(self.plan.optimizer, rate_at(step))
+            rows.append(self._step(step))
+            if time.perf_counter() - begin > seconds:
+                break
+        return torch.stack(rows).cpu()
+
+    def _step(self, step: int) -> Tensor:
+        plan = self.plan
+        inputs, labels, *weights = next(self.batches)
+        unlabelled = None if self.unlabelled is None else next(self.unlabelled)
+        self.noise.manual_seed(derive(plan.seed, *plan.noise_purpose(), step))
+        for generator in self.torchs_own:  # dropout draws from no other
+            generator.manual_seed(derive(plan.seed, "torch", plan.rank, step))
+        if plan.augment is not None:
+            self.pixels.manual_seed(derive(plan.seed, "augment", plan.rank, step))
+            inputs = crop_and_flip(inputs, generator=self.pixels)
+        plan.optimizer.zero_grad(set_to_none=True)
+        with plan.autocast():
+            terms = plan.objective(
+                plan.model,
+                inputs,
+                labels,
+                plan.num_samples,
+                unlabelled=unlabelled,
+                weights=weights[0] if weights else None,
+                generator=self.noise,
+                step=step,
+                steps=plan.steps,
+            )
+        terms.loss.backward()
+        average_gradients(plan.parameters, plan.world)
+        plan.optimizer.step()
+        return torch.stack([value.double() for value in terms.named().values()])
+
+
+class GraphEngine:
+    """The whole step, from picking the batch to Adam, in one CUDA graph; the host only says when.
+
+    The first steps run eagerly (and count); then the same code is captured, and replayed for the rest.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        batches: TensorBatches,
+        unlabelled: UnlabelledBatches | None,
+        *,
+        start: int,
+        compiled: bool = True,
+    ) -> None:
+        self.plan, self.batches, self.unlabelled = plan, batches, unlabelled
+        self.name = "compiled, one CUDA graph" if compiled else "one CUDA graph"
+        self.eager_steps = 0
+        self.taken = 0  # steps in the present call of `run`
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.stream = torch.cuda.Stream(plan.device)
+        self.order = batches.order(start // batches.per_epoch).to(plan.device)
+        self.counters = torch.zeros(3, dtype=torch.long, device=plan.device)  # step, batch in the epoch, row
+        self.counters[0], self.counters[1] = start, start % batches.per_epoch
+        self.steps = torch.tensor(plan.steps, device=plan.device)  # a tensor: one compiled step for runs of any length
+        self.rows = torch.zeros(ROWS, len(plan.objective.term_names), dtype=torch.float64, device=plan.device)
+        self.others = [] if unlabelled is None else unlabelled.sets
+        self.other_orders = [each.order(start // each.per_epoch).to(plan.device) for each in self.others]
+        self.other_positions = [torch.full((1,), start % each.per_epoch, device=plan.device) for each in self.others]
+        self.evaluate = compile_function(self._evaluate) if compiled else self._evaluate
+        torch.cuda.manual_seed(derive(plan.seed, "cuda", start))
+        self.rate: float | None = None
+
+    def run(self, start: int, stop: int, rate_at: Callable[[int], float], seconds: float) -> Tensor:
+        """Steps from ``start`` to ``stop`` or as many as there is room for: their terms, (steps, terms), on the CPU."""
+        count, self.taken = min(stop - start, ROWS), 0
+        for step in range(start, start + count):
+            self._new_epochs(step)
+            rate = rate_at(step)
+            if rate != self.rate:
+                set_rate(self.plan.optimizer, rate)
+                self.rate = rate
+            if self.eager_steps < WARM_UP_STEPS:
+                self._eagerly()
+            else:
+                if self.graph is None:
+                    self._capture()
+                assert self.graph is not None
+                self.graph.replay()
+            self.taken += 1
+        rows = self.rows[:count].cpu()
+        self.counters[2].zero_()
+        return rows
+
+    def _new_epochs(self, step: int) -> None:
+        epoch, position = divmod(step, self.batches.per_epoch)
+        if position == 0:
+            self.order.copy_(self.batches.order(epoch))
+            self.counters[1].zero_()
+        for each, order, at in zip(self.others, self.other_orders, self.other_positions, strict=True):
+            epoch, position = divmod(step, each.per_epoch)
+            if position == 0:
+                order.copy_(each.order(epoch))
+                at.zero_()
+
+    def _eagerly(self) -> None:
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            self._step()
+            self.plan.optimizer.zero_grad(set_to_none=True)
+        torch.cuda.current_stream().wait_stream(self.stream)
+        self.eager_steps += 1
+
+    def _capture(self) -> None:
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with no_garbage_collected(), torch.cuda.graph(graph, stream=self.stream):
+                self._step()
+        except Exception:
+            forget_capture(self.plan.device)
+            raise
+        self.graph = graph
+
+    def _step(self) -> None:
+        picked = self.order.index_select(0, self.counters[1:2]).squeeze(0)
+        inputs, labels = self.batches.inputs.index_select(0, picked), self.batches.labels.index_select(0, picked)
+        of_all = self.batches.weights
+        weights = None if of_all is None else of_all.index_select(0, picked)
+        unlabelled = []
+        for each, order, at in zip(self.others, self.other_orders, self.other_positions, strict=True):
+            rows = order.index_select(0, at).squeeze(0)
+            unlabelled.append(channels_last(each.inputs.index_select(0, rows)))
+            at += 1
+        if self.plan.augment is not None:
+            inputs = crop_and_flip(inputs)
+        when = self.counters[0], self.steps
+        loss, row = self.evaluate(channels_last(inputs), labels, unlabelled, weights, when)
+        loss.backward()
+        self.plan.optimizer.step()
+        self.rows.index_copy_(0, self.counters[2:3], row.unsqueeze(0))
+        self.counters += 1
+
+    def _evaluate(
+        self,
+        inputs: Tensor,
+        labels: Tensor,
+        unlabelled: list[Tensor],
+        weights: Tensor | None,
+        when: tuple[Tensor, Tensor],
+    ) -> tuple[Tensor, Tensor]:
+        plan = self.plan
+        assigned = None if self.unlabelled is None else Assigned(tuple(unlabelled), self.unlabelled.which)
+        with plan.autocast():
+            terms = plan.objective(
+                plan.model,
+                inputs,
+                labels,
+                plan.num_samples,
+                unlabelled=assigned,
+                weights=weights,
+                step=when[0],
+                steps=when[1],
+            )
+            return terms.loss, torch.stack([value.double() for value in terms.named().values()])
+
+
+class Engine:
+    """The fastest way that works: a graph where there can be one, eager steps elsewhere or if capturing fails.
+
+    Args:
+        plan: What every step needs.
+        batches: Where batches come from.
+        unlabelled: Where the inputs of the summary come from.
+        start: Number of steps already taken.
+        choice: ``"auto"``, ``"eager"``, ``"captured"`` (a graph that was not compiled) or ``"graph"`` (compiled and
+            captured; an error if it cannot be had).
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        batches: TensorBatches | LoaderBatches,
+        unlabelled: UnlabelledBatches | None,
+        *,
+        start: int,
+        choice: str,
+    ) -> None:
+        self.plan, self.batches, self.unlabelled, self.choice = plan, batches, unlabelled, choice
+        self.engine: EagerEngine | GraphEngine
+        if wants_graph(choice, plan.device, batches, plan.world):
+            assert isinstance(batches, TensorBatches)
+            self.engine = GraphEngine(plan, batches, unlabelled, start=start, compiled=choice != "captured")
+        else:
+            self.engine = EagerEngine(plan, batches, unlabelled, start=start)
+
+    @property
+    def name(self) -> str:
+        """How steps are run, for the result."""
+        return f"{self.engine.name}, {self.plan.precision}, {self.plan.device.type}"
+
+    def run(self, start: int, stop: int, rate_at: Callable[[int], float], seconds: float) -> Tensor:
+        """Steps from ``start`` to at most ``stop``: their terms, (steps, terms), on the CPU."""
+        engine = self.engine
+        try:
+            return engine.run(start, stop, rate_at, seconds)
+        except Exception as error:
+            if isinstance(engine, EagerEngine) or engine.graph is not None or self.choice == "graph":
+                raise
+            done = engine.taken
+            torch.cuda.synchronize()
+            first_line = (str(error).strip().splitlines() or [""])[0][:200]
+            warnings.warn(
+                f"the training step could not be {engine.name}, so it runs eagerly, more slowly: "
+                f"{type(error).__name__}: {first_line}",
+                stacklevel=2,
+            )
+            self.plan.optimizer.zero_grad(set_to_none=True)
+            self.engine = EagerEngine(self.plan, self.batches, self.unlabelled, start=start + done)
+            rows = engine.rows[:done].cpu()
+            if start + done < stop:
+                rows = torch.cat([rows, self.engine.run(start + done, stop, rate_at, seconds)])
+            return rows
+
+
+@contextmanager
+def no_garbage_collected() -> Iterator[None]:
+    """While a graph is captured: the graph of an earlier run, destroyed in between, would make the capture invalid."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def forget_capture(device: torch.device) -> None:
+    """After a capture that failed: torch's generator goes on believing in it, and refuses to draw, for ever."""
+    index = torch.cuda.current_device() if device.index is None else device.index
+    torch.cuda.default_generators[index].graphsafe_set_state(torch.Generator(torch.device("cuda", index)))
+
+
+def wants_graph(choice: str, device: torch.device, batches: TensorBatches | LoaderBatches, world: int) -> bool:
+    """Whether steps are to be captured: on CUDA, in one process, with the data on the device."""
+    possible = device.type == "cuda" and isinstance(batches, TensorBatches) and world == 1
+    if choice == "graph" and not possible:
+        raise ValueError(
+            "`engine` can be 'graph' only for tensors on CUDA and one process: use 'auto' to have it where possible"
+        )
+    return possible and choice != "eager"

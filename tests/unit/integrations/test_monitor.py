@@ -1,0 +1,168 @@
+"""A watch sees what summaries see, changes nothing in one process, and leaves no trace."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from unit.training.toys import blobs, network, summary
+
+import selbo
+from selbo.integrations.monitor import Seen, SummaryWatch
+from selbo.random import generator_for
+
+
+def predictions(seed, *shape):
+    return (2 * torch.randn(*shape, 3, generator=torch.Generator().manual_seed(seed))).log_softmax(-1)
+
+
+def test_it_has_the_histogram_and_the_value_of_all_batches_since(seed):
+    term = summary()
+    first, second, third = (predictions(seed + i, size) for i, size in enumerate((5, 11, 7)))
+    with SummaryWatch(term) as watch:
+        values = [term(each) for each in (first, second)]
+        seen = watch.take()["summary"]
+        term(third)
+        after = watch.take()["summary"]
+        assert watch.take() == {}
+    # in their sizes: the histogram of all predictions together
+    torch.testing.assert_close(seen.histogram, term.histogram(torch.cat([first, second])).double(), rtol=1e-6, atol=0)
+    assert seen.log_summary == pytest.approx(float(sum(values)) / 2)
+    torch.testing.assert_close(after.histogram, term.histogram(third).double(), rtol=1e-6, atol=0)
+    assert torch.equal(seen.s0, term.s0)
+
+
+def test_draws_are_averaged(seed):
+    term, log_probs = summary(), predictions(seed, 4, 9)
+    with SummaryWatch(term) as watch:
+        value = term(log_probs)
+    seen = watch.take()["summary"]
+    torch.testing.assert_close(seen.histogram, term.histogram(log_probs).mean(0).double(), rtol=1e-6, atol=0)
+    assert seen.log_summary == pytest.approx(float(value.mean()))
+
+
+def test_it_changes_neither_value_nor_gradient(seed):
+    term, log_probs = summary(), predictions(seed, 9)
+    alone, watched = log_probs.clone().requires_grad_(), log_probs.clone().requires_grad_()
+    expected = term(alone)
+    expected.backward()
+    with SummaryWatch(term):
+        value = term(watched)
+        value.backward()
+    assert torch.equal(value, expected)
+    assert torch.equal(watched.grad, alone.grad)
+
+
+def test_what_is_seen_has_no_graph(seed):
+    term, log_probs = summary(), predictions(seed, 9).requires_grad_()
+    with SummaryWatch(term) as watch:
+        term(log_probs)
+    assert not watch.take()["summary"].histogram.requires_grad
+
+
+def test_it_looks_at_training_alone(seed):
+    term = summary()
+    with SummaryWatch(term) as watch:
+        term.eval()
+        term(predictions(seed, 5))
+        assert watch.take() == {}
+
+
+def test_it_leaves_everything_as_it_was(seed):
+    def double(counts):
+        return 2 * counts
+
+    term, other = summary(), summary()
+    other.reduce_counts = double
+    both = nn.ModuleDict({"one": term, "other": other})
+
+    def interrupted():
+        with SummaryWatch(both):
+            assert term.reduce_counts is not None
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert term.reduce_counts is None
+    assert other.reduce_counts is double
+    assert not term._forward_hooks
+    assert not other._forward_hooks
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 0, 1), (2, 1, 0)])
+def test_watches_on_one_summary_may_be_closed_in_any_order(seed, order):
+    def double(counts):
+        return 2 * counts
+
+    term, log_probs = summary(), predictions(seed, 6)
+    term.reduce_counts = double
+    expected = term(log_probs)
+    watches = [SummaryWatch(term) for _ in order]
+    open_ones = set(order)
+    for number in order:
+        assert torch.equal(term(log_probs), expected)
+        assert {i for i, each in enumerate(watches) if each.take()} == open_ones
+        watches[number].close()
+        watches[number].close()  # once more does nothing
+        open_ones.remove(number)
+    assert term.reduce_counts is double
+    assert not term._forward_hooks
+
+
+def test_a_reduction_that_came_later_is_left_alone(seed):
+    term = summary()
+    watch = SummaryWatch(term)
+    inner = term.reduce_counts
+    later = term.reduce_counts = lambda counts: inner(2 * counts)
+    watch.close()
+    assert term.reduce_counts is later
+    term(predictions(seed, 6))
+    assert watch.take() == {}
+
+
+def test_a_reduction_of_the_users_own_is_kept(seed):
+    calls, term = [], summary()
+    term.reduce_counts = lambda counts: calls.append(1) or counts.flip(-1)
+    log_probs = predictions(seed, 6)
+    with SummaryWatch(term) as watch:
+        term(log_probs)
+        term.eval()
+        term(log_probs)
+    assert len(calls) == 2
+    expected = summary().histogram(log_probs).flip(-1).double()
+    torch.testing.assert_close(watch.take()["summary"].histogram, expected, rtol=1e-6, atol=0)
+
+
+def test_summaries_are_found_wherever_they_are(seed):
+    objective = selbo.SummaryELBO(summary(), num_data=10)
+    inputs, labels = blobs(10)
+    with SummaryWatch(objective) as watch:
+        terms = objective(network(bayesian=True, dropout=0.0), inputs, labels, generator=generator_for(seed))
+    assert watch.take()["summary"].log_summary == pytest.approx(terms.log_summary.item())
+    many = nn.ModuleDict({"site": summary(), "other": objective})
+    with SummaryWatch(many) as watch:
+        many["site"](predictions(seed, 5))
+        assert set(watch.take()) == {"site"}
+    assert set(watch.summaries) == {"site", "other.summary"}
+
+
+def test_a_module_without_a_summary_is_refused():
+    with pytest.raises(ValueError, match=r"`module` must hold a selbo\.SummaryLikelihood as an attribute, but Flatten"):
+        SummaryWatch(nn.Flatten())
+
+
+def test_a_watched_summary_can_be_copied_and_pickled(seed):
+    term = summary()
+    with SummaryWatch(term):
+        copied = [copy.deepcopy(term), pickle.loads(pickle.dumps(term))]
+        for each in copied:
+            assert torch.equal(each(predictions(seed, 5)), term(predictions(seed, 5)))
+
+
+def test_distance_is_total_variation_and_names_follow_the_summary():
+    seen = Seen(torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.2, 0.5, 0.3]), log_summary=-1.5)
+    assert seen.distance == pytest.approx(0.3)
+    assert seen.scalars() == {"log_summary": -1.5, "summary_distance": seen.distance}
+    assert set(seen.scalars("site")) == {"log_site", "site_distance"}
+    assert set(Seen(seen.histogram, seen.s0).scalars()) == {"summary_distance"}

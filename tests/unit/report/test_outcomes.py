@@ -1,0 +1,120 @@
+"""What is kept of a run: counts and shares by hand, and nothing that JSON or a report would refuse."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+
+from selbo.evaluation.predict import Prediction
+from selbo.report import outcomes
+from selbo.summary.beliefs import Uniform
+from selbo.summary.likelihood import SummaryLikelihood
+from selbo.summary.partitions import ConfidenceBins
+
+
+def prediction(rows: list[list[float]]) -> Prediction:
+    probs = torch.tensor(rows, dtype=torch.float64)
+    entropy = -(probs * probs.clamp(min=1e-300).log()).sum(-1)
+    return Prediction(probs, probs.log(), entropy, entropy, torch.zeros_like(entropy))
+
+
+ROWS = [[0.9, 0.05, 0.05], [0.5, 0.3, 0.2], [0.2, 0.2, 0.6], [0.97, 0.02, 0.01]]
+
+
+def test_region_masses_are_shares_of_the_predictions() -> None:
+    partition = ConfidenceBins([0.55, 0.8], num_classes=3)
+    assert outcomes.region_masses(prediction(ROWS), partition) == [0.25, 0.25, 0.5]
+
+
+def test_entropies_of_both_kinds_share_their_bins() -> None:
+    sure, unsure = prediction([[1.0, 0.0, 0.0]] * 3), prediction([[1 / 3, 1 / 3, 1 / 3]] * 2)
+    found = outcomes.entropies(sure, unsure)
+    assert found["edges"][0] == 0
+    assert found["edges"][-1] == pytest.approx(math.log(3))
+    assert found["in"][0] == 3
+    assert found["out"][-1] == 2, "the largest entropy lies in the last bin, not beyond it"
+    assert sum(found["in"]) == 3
+    assert outcomes.entropies(sure, None)["out"] is None
+
+
+def test_a_condition_is_finite_and_survives_json() -> None:
+    labels = torch.tensor([0, 1, 2, 1])
+    found = outcomes.condition(prediction([*ROWS[:3], [1.0, 0.0, 0.0]]), labels, level=0.5)
+    assert found["metrics"]["nll"] is None, "a label of probability zero costs infinitely much"
+    assert found["metrics"]["accuracy"] == 0.5
+    assert found["recall"] == [1.0, 0.0, 1.0]
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_reliability_counts_every_prediction_once() -> None:
+    found = outcomes.reliability_of(prediction(ROWS), torch.tensor([0, 1, 2, 1]))
+    assert sum(found["count"]) == 4
+    assert found["confidence"][8] == pytest.approx(0.9)
+    assert found["accuracy"][9] == 0.0
+
+
+def test_a_belief_has_a_label_a_region() -> None:
+    summary = SummaryLikelihood(ConfidenceBins([0.5, 0.9], num_classes=3), Uniform(), concentration=70.0)
+    belief = outcomes.belief_of(summary, "as good as nothing")
+    assert len(belief["regions"]) == len(belief["s0"]) == 3
+    assert belief["concentration"] == 70.0
+    assert sum(belief["s0"]) == pytest.approx(1)
+
+
+LABELS = torch.tensor([0, 1, 2, 0])
+
+
+def test_scores_by_class_hold_counts_shares_and_intervals() -> None:
+    found = json.loads(json.dumps(outcomes.by_class(prediction(ROWS), LABELS, ["a", "b", "c"])))
+    a, b, c = found["per_class"]
+    assert {key: a[key] for key in ("class", "rows", "predicted", "correct", "recall")} == {
+        "class": "a",
+        "rows": 2,
+        "predicted": 3,
+        "correct": 2,
+        "recall": 1.0,
+    }
+    assert a["precision"] == pytest.approx(2 / 3)
+    assert (b["recall"], b["precision"], b["precision_interval"]) == (0.0, None, None)
+    assert c["recall_interval"] == pytest.approx([0.2065, 1.0], abs=1e-4)
+    assert found["confusion"] == [
+        {"true": "a", "predicted": "a", "rows": 2},
+        {"true": "b", "predicted": "a", "rows": 1},
+        {"true": "c", "predicted": "c", "rows": 1},
+    ]
+
+
+def by_class(*counts: tuple[str, int, int]) -> dict[str, list[dict[str, object]]]:
+    """Class, rows and those that are right."""
+    return {
+        "per_class": [
+            {"class": name, "rows": rows, "correct": right, "recall": right / rows if rows else None}
+            for name, rows, right in counts
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("right", "confidence", "said"),
+    [
+        ((95, 85), 0.9, ["Right on 90.0 % of the 200 test rows (95 % interval 85.1 to 93.4 %), better than", "agrees"]),
+        (
+            (60, 40),
+            0.9,
+            ["Right on 50.0 %", "no clear difference from always answering “no”, which is right on 50.0 %"],
+        ),
+        ((60, 40), 0.9, ["Its mean confidence, 90.0 %, is too high: it is overconfident."]),
+        ((5, 5), 0.9, ["Right on 5.0 %", "worse than always answering “no”"]),
+        ((95, 85), 0.7, ["too low: it is underconfident", "The class recognised least is “yes”: 85 of 100 rows."]),
+    ],
+)
+def test_the_takeaway_says_how_good_it_is_whichever_way(
+    right: tuple[int, int], confidence: float, said: list[str]
+) -> None:
+    found = by_class(("no", 100, right[0]), ("yes", 100, right[1]), ("never", 0, 0))
+    text = outcomes.takeaway_of(found, most_frequent="no", confidence=confidence)
+    for part in said:
+        assert part in text

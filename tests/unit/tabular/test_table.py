@@ -1,0 +1,616 @@
+"""Tables: what is read from files, how columns become inputs, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from selbo.tabular import table as module
+from selbo.tabular.preprocessing import (
+    CategoryInput,
+    NumberInput,
+    Preprocessing,
+    find_classes,
+    fit_preprocessing,
+    label_names,
+)
+from selbo.tabular.splits import split
+from selbo.tabular.table import Table, read_table
+
+ALL = np.arange
+
+
+def csv(folder: Path, text: str, name: str = "data.csv") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def table_of(folder: Path, **columns: object) -> Table:
+    path = folder / "data.csv"
+    pl.DataFrame(columns).write_csv(path)
+    return read_table(path)
+
+
+def mixed(count: int = 12) -> dict[str, list[object]]:
+    """Two columns of numbers, one of text, one of truth, and a target."""
+    return {
+        "age": [20 + 3 * i for i in range(count)],
+        "dose": [0.5 * (i % 5) for i in range(count)],
+        "site": [("north", "south", "east")[i % 3] for i in range(count)],
+        "smoker": [i % 4 == 0 for i in range(count)],
+        "ill": [("no", "yes")[i % 2] for i in range(count)],
+    }
+
+
+# --- reading ---
+
+
+def test_types_of_a_csv_are_read_off_its_values(tmp_path: Path) -> None:
+    text = (
+        "whole,real,word,truth,day,time,gap,signed\n"
+        "1,1.5,a,True,2024-01-31,2024-01-31 10:20,1,-1e3\n"
+        "2, 2 ,b,FALSE,2024-02-01,2024-02-01T10:20:30Z,NA,+2\n"
+        '3,inf,"c, d",true,2024-02-02,2024-02-02 00:00:00.5,,3\n'
+    )
+    table = read_table(csv(tmp_path, text))
+    kinds = {name: column.kind for name, column in table.columns.items()}
+    assert kinds == {
+        "whole": "integer",
+        "real": "number",
+        "word": "text",
+        "truth": "text",
+        "day": "date",
+        "time": "date",
+        "gap": "integer",
+        "signed": "integer",
+    }
+    assert table.num_rows == 3
+    assert table["word"].texts() == ["a", "b", "c, d"]
+    assert table["truth"].texts() == ["true", "false", "true"]
+    np.testing.assert_array_equal(table["real"].numbers, [1.5, 2, np.inf])
+    np.testing.assert_array_equal(table["gap"].numbers, [1, np.nan, np.nan])
+
+
+def test_words_for_missing_numbers_are_words_in_a_column_of_text(tmp_path: Path) -> None:
+    table = read_table(csv(tmp_path, "garage,pool\nNone,?\nattached,?\nNone,?\n"))
+    assert table["garage"].texts() == ["None", "attached", "None"]
+    assert table["pool"].kind == "text"
+
+
+def test_all_formats_give_the_same_table(tmp_path: Path) -> None:
+    columns = mixed()
+    pl.DataFrame(columns).write_csv(tmp_path / "a.csv")
+    pl.DataFrame(columns).write_parquet(tmp_path / "a.parquet")
+    np.savez(tmp_path / "a.npz", **{name: np.array(values) for name, values in columns.items()})
+    tables = [read_table(tmp_path / f"a.{kind}") for kind in ("csv", "parquet", "npz")]
+    for table in tables:
+        assert list(table.columns) == list(columns)
+        assert [column.kind for column in table.columns.values()] == ["integer", "number", "text", "text", "text"]
+        assert table["smoker"].texts()[:2] == ["true", "false"]
+        np.testing.assert_array_equal(table["dose"].numbers, columns["dose"])
+
+
+def test_an_array_of_two_dimensions_is_several_columns(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.arange(6.0).reshape(3, 2), y=np.array([1, 0, 1]), z=np.array([b"u", b"v", b""]))
+    table = read_table(tmp_path / "a.npz")
+    assert list(table.columns) == ["x_0", "x_1", "y", "z"]
+    np.testing.assert_array_equal(table["x_1"].numbers, [1, 3, 5])
+    assert table["z"].texts() == ["u", "v", None]
+
+
+def test_types_of_parquet_are_its_own(tmp_path: Path) -> None:
+    frame = pl.DataFrame(
+        {
+            "day": pl.Series([1, 2]).cast(pl.Date),
+            "kind": pl.Series(["a", "b"]).cast(pl.Categorical),
+            "many": [[1], [2, 3]],
+            "none": pl.Series([None, None], dtype=pl.Null),
+            "exact": pl.Series(["1.50", "2"]).cast(pl.Decimal(10, 2)),
+        }
+    )
+    frame.write_parquet(tmp_path / "a.parquet")
+    table = read_table(tmp_path / "a.parquet")
+    assert [column.kind for column in table.columns.values()] == ["date", "text", "List(Int64)", "integer", "number"]
+    with pytest.raises(ValueError, match=r"'many' is of type List\(Int64\), neither numbers nor text: .*--drop many"):
+        fit_preprocessing(
+            Table("t", {**table.columns, "y": read_table(csv(tmp_path, "y\na\na\na\nb\nb\nb\n"))["y"]}, 2),
+            target="y",
+            rows=ALL(2),
+            drop=["day"],
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("gone.csv", None, "'.*gone.csv' is not there"),
+        ("data.xlsx", "x", r"must be a file that ends in .csv or .parquet or .npz, but got '.*data.xlsx'"),
+        ("data.csv", "", "is empty"),
+        ("data.csv", "\n", "is empty"),
+        ("data.csv", "a,b\n", "has no rows, only the names of 2 columns"),
+        ("data.csv", "a;b\n1;2\n", "seems to be separated by semicolons"),
+        ("data.csv", "a\tb\n1\t2\n", "seems to be separated by tabs"),
+        ("data.csv", "a;b\n1,5;2,5\n", "seems to be separated by semicolons: .*with a decimal point"),
+        ("data.csv", "a,b\n1,2\n1,2,3\n", "has 3 values in line 3, but 2 columns: put a value with a comma in it in"),
+        ("data.csv", "b,y,y\n1,2,3\n", "has the column 'y' more than once: give each a name of its own"),
+        ("data.csv", "b,y, y\n1,2,3\n", "has the column 'y' more than once"),
+        ("data.csv", "\r\ny,y,y\r\n1,2,3\r\n", "has the column 'y' more than once"),
+        ("data.csv", ",,y\n1,2,3\n", "has more than one column without a name"),
+        ("data.parquet", "not parquet", "cannot be read as Parquet"),
+        ("data.npz", "not npz", "is no NPZ file, or a damaged one: write it with numpy.savez"),
+    ],
+)
+def test_files_that_are_refused(tmp_path: Path, name: str, content: str | None, message: str) -> None:
+    if content is not None:
+        csv(tmp_path, content, name)
+    with pytest.raises(ValueError, match=message):
+        read_table(tmp_path / name)
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").mkdir()
+    with pytest.raises(ValueError, match="is a folder"):
+        read_table(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a,b\n\xff\xfe,1\n",
+        "größe,b\n1,2\n".encode("latin-1"),
+        "a,b\nköln,2\n".encode("latin-1"),
+        "a,b\nköln,2\n1,2,3\n".encode("latin-1"),
+        "a,b\n1,2\n".encode("utf-16"),
+    ],
+)
+def test_text_that_is_not_utf8_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(ValueError, match="is not text in UTF-8: save the table as UTF-8"):
+        read_table(tmp_path / "a.csv")
+
+
+def test_names_that_only_look_repeated(tmp_path: Path) -> None:
+    table = read_table(csv(tmp_path, "\ufeffy_duplicated_0,Y,z,größe\n1,2,3,4\n"))
+    assert list(table.columns) == ["y_duplicated_0", "Y", "z", "größe"]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": np.zeros((2, 2, 2))}, r"'x' has shape \(2, 2, 2\): a table needs one or two dimensions"),
+        ({"x": np.zeros(2), "y": np.zeros(3)}, "columns of different lengths, from 2 to 3"),
+        ({"x": np.zeros((2, 1)), "x_0": np.zeros(2)}, "two arrays give a column 'x_0'"),
+        ({"x": np.array([{}, {}])}, "holds Python objects"),
+    ],
+)
+def test_arrays_that_are_refused(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(ValueError, match=message):
+        read_table(tmp_path / "a.npz")
+
+
+# --- inputs ---
+
+
+def test_numbers_are_standardised_by_the_training_rows_only(tmp_path: Path) -> None:
+    table = table_of(tmp_path, x=[1.0, 3.0, 5.0, 1000.0, -7.0, 2.0], y=["a", "b", "a", "b", "a", "b"])
+    found, notes = fit_preprocessing(table, target="y", rows=np.array([0, 1, 2]))
+    std = (8 / 3) ** 0.5
+    assert found.inputs == (NumberInput("x", pytest.approx(3.0), pytest.approx(std)),)
+    inputs, more = found.transform(table)
+    np.testing.assert_allclose(inputs[:, 0], (np.array([1, 3, 5, 1000, -7, 2]) - 3) / std, rtol=1e-6)
+    assert inputs.dtype == np.float32
+    assert notes == more == []
+
+
+def test_text_becomes_one_input_a_value(tmp_path: Path) -> None:
+    columns = mixed()
+    table = table_of(tmp_path, **columns)
+    found, _ = fit_preprocessing(table, target="ill", rows=ALL(12), drop=["dose"])
+    assert found.inputs[1:] == (
+        CategoryInput("site", ("east", "north", "south")),
+        CategoryInput("smoker", ("false", "true")),
+    )
+    assert found.num_features == 6
+    inputs, _ = found.transform(table)
+    assert inputs.shape == (12, 6)
+    np.testing.assert_array_equal(inputs[:3, 1:4], [[0, 1, 0], [0, 0, 1], [1, 0, 0]])
+    np.testing.assert_array_equal(inputs[:2, 4:], [[0, 1], [1, 0]])
+
+
+def test_constant_columns_are_left_out_and_named(tmp_path: Path) -> None:
+    table = table_of(tmp_path, **mixed(), zero=[0.0] * 12, third=[0.1 + 0.2] * 12, place=["here"] * 12)
+    found, notes = fit_preprocessing(table, target="ill", rows=ALL(12))
+    assert [each.name for each in found.inputs] == ["age", "dose", "site", "smoker"]
+    assert notes == ["columns with one value only are left out: 'zero', 'third', 'place'"]
+    assert found.left_out == ("zero", "third", "place")
+    assert found.transform(table)[1] == []
+
+
+def test_large_numbers_do_not_overflow(tmp_path: Path) -> None:
+    table = table_of(tmp_path, x=[1e300, -1e300, 1e300, -1e300, 5e299, 0.0], y=list("ababab"))
+    found, _ = fit_preprocessing(table, target="y", rows=ALL(6))
+    assert np.isfinite(found.transform(table)[0]).all()
+
+
+def test_a_column_that_numbers_the_rows_is_pointed_out(tmp_path: Path) -> None:
+    table = table_of(tmp_path, **{"row id": list(range(7, 19))}, **mixed())
+    _, notes = fit_preprocessing(table, target="ill", rows=ALL(12))
+    assert notes == ["column 'row id' seems to number the rows: if so, leave it out with --drop 'row id'"]
+
+
+def test_preprocessing_survives_json(tmp_path: Path) -> None:
+    table = table_of(tmp_path, **mixed(), odd=[1 / 3 + i / 7 for i in range(12)])
+    found, _ = fit_preprocessing(table, target="ill", rows=ALL(9), drop=["age"])
+    again = Preprocessing.from_json(json.loads(json.dumps(found.to_json())))
+    assert again == found
+    np.testing.assert_array_equal(again.transform(table)[0], found.transform(table)[0])
+    np.testing.assert_array_equal(again.labels(table), [0, 1] * 6)
+
+
+@pytest.mark.parametrize("data", [{}, [], {"format": "other"}])
+def test_other_json_is_refused(data: object) -> None:
+    with pytest.raises(ValueError, match="preprocessing"):
+        Preprocessing.from_json(data)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("name", ["new[1]", "new[", "n*"])
+def test_a_file_name_is_no_pattern(tmp_path: Path, name: str, kind: str) -> None:
+    for each, value in (("new1", 1), (name, 2)):
+        getattr(pl.DataFrame({"a": [value]}), f"write_{kind}")(tmp_path / f"{each}.{kind}")
+    for columns in (None, ["a"]):
+        assert read_table(tmp_path / f"{name}.{kind}", columns=columns)["a"].numbers.tolist() == [2]
+
+
+# --- only what is needed, and not more than can be parsed ---
+
+
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The columns that polars is asked for, file by file; None for all of them."""
+    found: list[object] = []
+    for name in ("read_csv", "read_parquet"):
+        real = getattr(pl, name)
+
+        def read(path: Path, real: Callable[..., pl.DataFrame] = real, **how: object) -> pl.DataFrame:
+            if how.get("n_rows") != 0:  # not the names alone
+                found.append(how.get("columns"))
+            return real(path, **how)
+
+        monkeypatch.setattr(pl, name, read)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+def test_only_the_columns_that_are_wanted_are_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    file = tmp_path / f"a.{kind}"
+    frame = pl.DataFrame({**{f"more_{i}": ["x", "y"] for i in range(2000)}, "b": [1.5, 2.5], "a": ["p", "q"]})
+    if kind == "npz":
+        np.savez(file, **{name: np.array(frame[name].to_list()) for name in frame.columns})
+    else:
+        getattr(frame, f"write_{kind}")(file)
+    parsed = asked(monkeypatch)
+    table = read_table(file, columns=["a", "b", "gone"])
+    assert list(table.columns) == ["b", "a"]
+    assert table["b"].numbers.tolist() == [1.5, 2.5]
+    assert table["a"].texts() == ["p", "q"]
+    assert table.other_columns == tuple(f"more_{i}" for i in range(2000))
+    assert parsed == ([] if kind == "npz" else [["b", "a"]])
+    with pytest.raises(ValueError, match="there is no column 'gone' in a"):
+        _ = table["gone"]
+    none = read_table(file, columns=["gone"])
+    assert (none.num_rows, list(none.columns)) == (2, ["more_0"])  # which says how many rows there are
+    assert list(read_table(file).columns) == frame.columns
+
+
+def test_the_columns_of_a_model_are_all_that_is_needed(tmp_path: Path) -> None:
+    table = table_of(tmp_path, more=[7] * 12, **mixed())
+    found, _ = fit_preprocessing(table, target="ill", rows=ALL(12), drop=["more"])
+    part = read_table(tmp_path / "data.csv", columns=found.columns)
+    assert set(part.other_columns) == {"more", "ill"}
+    np.testing.assert_array_equal(found.transform(part)[0], found.transform(table)[0])
+    other = table_of(tmp_path, **mixed(), shoe=[1] * 12)
+    _, notes = found.transform(read_table(tmp_path / "data.csv", columns=found.columns))
+    assert notes == found.transform(other)[1] == ["columns that the model does not know are ignored: 'shoe'"]
+    csv(tmp_path, "agee,shoe\n1,2\n")
+    with pytest.raises(ValueError, match="did you mean 'agee'"):
+        found.transform(read_table(tmp_path / "data.csv", columns=found.columns))
+
+
+@pytest.mark.parametrize(
+    ("rows", "parsed"),
+    [
+        ("1,2,3\n", ["b"]),
+        ('1,2,"3"\n', ["b"]),
+        ('1,2,"3, or 4"\n', None),  # as many commas as a line with four values
+        ('1,2,"3\n4"\n', None),
+    ],
+)
+def test_lines_that_may_have_too_many_values_are_parsed_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: str, parsed: object
+) -> None:
+    found = asked(monkeypatch)
+    table = read_table(csv(tmp_path, f"a,b,c\n0,1,2\n{rows}"), columns=["b"])
+    assert table["b"].numbers.tolist() == [1, 2]
+    assert list(table.columns) == ["b"]
+    assert found == [parsed]
+
+
+@pytest.mark.parametrize("row", ["1,5,2,3", '1,"5\n",2,3'])
+def test_a_value_too_many_is_refused_whatever_is_wanted(tmp_path: Path, row: str) -> None:
+    for columns in (None, ["b"], ["c"]):
+        with pytest.raises(ValueError, match=r"has 4 values in line \d, but 3 columns"):
+            read_table(csv(tmp_path, f"a,b,c\n0,1,2\n{row}\n"), columns=columns)
+
+
+@pytest.mark.parametrize("columns", [None, ["a"]])
+@pytest.mark.parametrize("where", ["header", "first", "last", "only"])
+def test_a_line_too_long_is_refused_before_it_is_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: list[str] | None, where: str
+) -> None:
+    monkeypatch.setattr(module, "MOST_LINE_BYTES", 2**20)
+    monkeypatch.setattr(module, "BLOCK", 2**10)
+    lines = ["a,b", *["1,2"] * 3]
+    place = {"header": 0, "first": 1, "last": 3, "only": 0}[where]
+    for length in (2**20, 2**20 + 1):
+        lines[place] = "a," + "x" * (length - 2)
+        path = csv(tmp_path, lines[0] if where == "only" else "\n".join(lines) + "\n")
+        if length == 2**20:
+            if where != "only":
+                assert read_table(path, columns=columns).num_rows == 3
+            continue
+        with monkeypatch.context() as patch:
+            patch.setattr(pl, "read_csv", lambda *_, **__: pytest.fail("it was parsed"))
+            with pytest.raises(ValueError, match="has a line of more than 1 MB"):
+                read_table(path, columns=columns)
+
+
+def test_more_columns_than_can_be_read_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_COLUMNS", 3)
+    assert len(read_table(csv(tmp_path, "a,b,c\n1,2,3\n")).columns) == 3
+    with pytest.raises(ValueError, match="has more than 3 columns"):
+        read_table(csv(tmp_path, "a,b,c,d\n1,2,3,4\n"))
+
+
+AGE, SITE = {"name": "age", "mean": 50, "std": 15}, {"name": "site", "values": ["east", "north"]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"target": None}, "`target` must be"),
+        ({"numeric_target": "no"}, "`numeric_target` must be"),
+        ({"inputs": []}, "`inputs` must be"),
+        ({"inputs": {"age": AGE}}, "`inputs` must be"),
+        ({"inputs": [AGE, AGE]}, "different names"),
+        ({"inputs": [{**AGE, "name": "ill"}]}, "different names"),
+        ({"inputs": ["age"]}, r"`inputs\[0\]` must be a column"),
+        ({"inputs": [AGE, {**SITE, "values": ["east", "east"]}]}, r"`inputs\[1\].values` must be"),
+        ({"inputs": [AGE, {**SITE, "values": []}]}, r"`inputs\[1\].values` must be"),
+        ({"inputs": [{**AGE, "mean": float("inf")}]}, r"`inputs\[0\].mean` must be a finite"),
+        ({"inputs": [{**AGE, "mean": 10**400}]}, r"`inputs\[0\].mean` must be a number"),
+        ({"inputs": [{**AGE, "std": 0}]}, r"`inputs\[0\].std` must be a finite number greater than 0"),
+        ({"inputs": [{"name": "age", "mean": 50}]}, r"`inputs\[0\].std` must be"),
+        ({"classes": ["no"]}, "`classes` must be"),
+        ({"classes": ["no", 1]}, "`classes` must be"),
+        ({"left_out": "unit"}, "`left_out` must be"),
+    ],
+)
+def test_damaged_json_is_refused(change: dict[str, object], message: str) -> None:
+    good = {"target": "ill", "classes": ["no", "yes"], "numeric_target": False, "inputs": [AGE, SITE], "left_out": []}
+    data = {"format": "selbo-preprocessing-1", **good}
+    assert Preprocessing.from_json(data).num_features == 3
+    with pytest.raises(ValueError, match=message):
+        Preprocessing.from_json({**data, **change})
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ([1.0, None, 3.0, None, *range(8)], "'bad' has 2 missing"),
+        (["a", None, "b", "c", *"aabbccab"], "'bad' has 1 missing"),
+        ([1.0, float("nan"), *range(10)], "'bad' has 1 missing"),
+        ([1.0, float("inf"), -float("inf"), *range(9)], "'bad' has 2 infinite"),
+        ([f"P{i:03d}" for i in range(12)], "'bad' is text with 12 different values in 12 rows, .*--drop bad"),
+        (
+            [f"{i}.5" for i in range(11)] + ["1,5"],
+            "numbers with a comma, such as '1,5': write them with a decimal point",
+        ),
+        (
+            [f"{i},5" for i in range(12)],
+            "numbers with a comma, such as '0,5': .*nothing between thousands; .*--drop bad",
+        ),
+        (
+            [*map(str, range(11)), "unknown"],
+            "it has numbers, but 'unknown' is none: write a number there, .*--drop bad",
+        ),
+        (["NA", *map(str, range(10)), "-2_000"], "it has numbers, but '-2_000' is none"),
+        ([f"2024-01-{i + 1:02d}" for i in range(12)], "'bad' holds dates, .*--drop bad"),
+        ([f"{i + 1}/1/2024" for i in range(12)], "'bad' holds dates"),
+    ],
+)
+def test_columns_that_are_refused(tmp_path: Path, column: list[object], message: str) -> None:
+    table = table_of(tmp_path, **mixed(), bad=column)
+    with pytest.raises(ValueError, match=message):
+        fit_preprocessing(table, target="ill", rows=ALL(12))
+    assert fit_preprocessing(table, target="ill", rows=ALL(12), drop=["bad"])[0].num_features == 7
+
+
+def test_one_word_among_many_numbers_is_refused_however_often_these_occur(tmp_path: Path) -> None:
+    table = table_of(tmp_path, age=[*map(str, range(20))] * 20 + ["unknown"] * 2, y=["a", "b"] * 201)
+    with pytest.raises(
+        ValueError, match="'age' must hold numbers alone, or text: it has numbers, but 'unknown' is none"
+    ):
+        fit_preprocessing(table, target="y", rows=ALL(402))
+
+
+def test_a_few_numbers_beside_a_word_are_categories_and_said(tmp_path: Path) -> None:
+    table = table_of(tmp_path, code=["1", "2", "C"] * 4, price=["1,5", "2,0"] * 6, y=["a", "b"] * 6)
+    found, notes = fit_preprocessing(table, target="y", rows=ALL(12))
+    assert found.num_features == 5
+    assert notes == [
+        "column 'code' is taken as text, one input a value: it has numbers, but 'C' is none",
+        "column 'price' is taken as text, one input a value: it has numbers with a comma, such as '1,5'",
+    ]
+
+
+def test_numbers_that_are_stored_as_text(tmp_path: Path) -> None:
+    columns = {"x": [f"{i}.5" for i in range(12)], "y": ["a", "b"] * 6}
+    pl.DataFrame(columns).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="as an identifier has: store its numbers as numbers, or leave it out with"):
+        fit_preprocessing(read_table(tmp_path / "a.parquet"), target="y", rows=ALL(12))
+
+
+@pytest.mark.parametrize(
+    ("drop", "message"),
+    [
+        (["ill"], "the target 'ill' cannot be left out"),
+        (["Age "], "no column 'Age ' in data.csv: did you mean 'age'"),
+        (["qqq"], "no column 'qqq' in data.csv: there are 'age', 'dose'"),
+        (["age", "dose", "site", "smoker"], "no column to predict 'ill' from"),
+    ],
+)
+def test_columns_to_leave_out_that_are_refused(tmp_path: Path, drop: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        fit_preprocessing(table_of(tmp_path, **mixed()), target="ill", rows=ALL(12), drop=drop)
+
+
+# --- other tables than that of training ---
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> Preprocessing:
+    return fit_preprocessing(table_of(tmp_path, **mixed()), target="ill", rows=ALL(12))[0]
+
+
+def test_unseen_values_are_none_of_the_known(tmp_path: Path, known: Preprocessing) -> None:
+    columns = mixed(2) | {"site": ["west", "south"]}
+    del columns["ill"]
+    inputs, notes = known.transform(table_of(tmp_path, **columns))
+    np.testing.assert_array_equal(inputs[:, 2:5], [[0, 0, 0], [0, 0, 1]])
+    assert notes == [
+        "column 'site' has values not seen in training, 'west', in 1 row: encoded as none of the known ones"
+    ]
+
+
+def test_categories_that_look_like_numbers_elsewhere(tmp_path: Path) -> None:
+    """A file with the codes 1 and 2 alone is a column of numbers; the training file had a C as well."""
+    found, _ = fit_preprocessing(
+        table_of(tmp_path, code=["1", "2", "C"] * 4, y=["a", "b"] * 6), target="y", rows=ALL(12)
+    )
+    inputs, notes = found.transform(table_of(tmp_path, code=["2", "1"]))
+    np.testing.assert_array_equal(inputs, [[0, 1, 0], [1, 0, 0]])
+    assert notes == []
+
+
+def test_columns_too_many_are_ignored_and_named(tmp_path: Path, known: Preprocessing) -> None:
+    _, notes = known.transform(table_of(tmp_path, **mixed(), shoe=[1] * 12))
+    assert notes == ["columns that the model does not know are ignored: 'shoe'"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"age": None, "Age": list(range(12))}, "has no 'age': did you mean 'Age'"),
+        ({"age": None, "site": None}, "has no 'age', 'site': there are 'dose', 'smoker', 'ill'"),
+        ({"age": ["2024-01-02"] * 12}, "'age' of data.csv holds dates, but did not in training$"),
+        ({"age": ["old"] * 12}, "'age' must hold numbers as in training, but data.csv has 'old' in it"),
+        (
+            {"age": ["NA", "old", *map(str, range(10))]},
+            "'age' must hold numbers as in training, but data.csv has 'old' in it",
+        ),
+        ({"age": [None, *range(11)]}, "of 12 in data.csv 'age' has 1 missing: fill them in, or leave out the rows$"),
+        ({"age": [1e300] * 12}, "'age' of data.csv has values too far from those in training"),
+    ],
+)
+def test_tables_that_do_not_fit(tmp_path: Path, known: Preprocessing, change: dict[str, object], message: str) -> None:
+    columns = {name: values for name, values in (mixed() | change).items() if values is not None}
+    with pytest.raises(ValueError, match=message):
+        known.transform(table_of(tmp_path, **columns))
+
+
+def test_labels_not_seen_in_training_are_named(tmp_path: Path, known: Preprocessing) -> None:
+    table = table_of(tmp_path, **(mixed() | {"ill": ["no", "maybe", "yes"] * 4}))
+    with pytest.raises(
+        ValueError, match=r"labels not seen in training, 'maybe', in 4 rows; the classes are 'no', 'yes'"
+    ):
+        known.labels(table)
+
+
+# --- the target ---
+
+
+def test_classes_of_numbers_are_in_the_order_of_size(tmp_path: Path) -> None:
+    assert find_classes(table_of(tmp_path, y=[10, 9, -1] * 3), "y") == ("-1", "9", "10")
+    assert find_classes(table_of(tmp_path, y=["10", "9", "x"] * 3), "y") == ("10", "9", "x")
+    assert find_classes(table_of(tmp_path, y=[0.5, 1.0] * 3), "y") == ("0.5", "1")
+    assert find_classes(table_of(tmp_path, y=[True, False] * 3), "y") == ("false", "true")
+
+
+def test_one_and_one_point_zero_are_the_same_class(tmp_path: Path) -> None:
+    table = table_of(tmp_path, x=list(range(6)), y=[0, 1] * 3)
+    found, _ = fit_preprocessing(table, target="y", rows=ALL(6))
+    np.testing.assert_array_equal(found.labels(table_of(tmp_path, y=[1.0, 0.0])), [1, 0])
+    assert label_names(table_of(tmp_path, y=["01", "x"]), "y") == ["01", "x"]
+
+
+def test_words_for_missing_values_that_are_classes(tmp_path: Path) -> None:
+    assert find_classes(table_of(tmp_path, y=["+", "-"] * 3), "y") == ("+", "-")
+    assert find_classes(table_of(tmp_path, y=["mild", "none", "severe"] * 3), "y") == ("mild", "none", "severe")
+    older = Preprocessing("y", ("mild", "null"), numeric_target=False, inputs=())  # of a model that has such a class
+    np.testing.assert_array_equal(older.labels(table_of(tmp_path, y=["null", "mild"])), [1, 0])
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (["a"] * 9, "at least 2 classes, but all of 'y' is 'a'"),
+        (["a"] * 7 + ["b"] * 2, "at least 3 rows, .*1 of 'y' have fewer: 'b'"),
+        (["a", None, "b"] * 3, "has none in 3 of 9"),
+        ([1.0, None, 0.0] * 3, "has none in 3 of 9"),
+        (["yes", "NA", "no"] * 3, "'y' is 'NA' in 3 of 9, a word for a missing value: leave those rows out"),
+        (["yes", "?", "no"] * 3, "'y' is '\\?' in 3 of 9, .*, or, if it is a class, give it another name"),
+        (["a", "-"] * 3, "'y' is '-' in 3 of 6"),
+        ([0.1 * i for i in range(33)], "33 different numbers in 33 rows, as in regression"),
+        (list(range(60)) * 3, "60 different numbers in 180 rows, as in regression"),
+        (["2024-01-01", "2024-01-02"] * 3, "'y' holds dates"),
+    ],
+)
+def test_targets_that_are_refused(tmp_path: Path, target: list[object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        find_classes(table_of(tmp_path, x=list(range(len(target))), y=target), "y")
+
+
+# --- parts ---
+
+
+def test_parts_are_disjoint_and_have_every_class_in_its_share(seed: int) -> None:
+    labels = ["a"] * 60 + ["b"] * 30 + ["c"] * 3
+    parts = split(labels, test_fraction=0.2, val_fraction=0.1, seed=seed)
+    together = np.concatenate([parts.train, parts.val, parts.test])
+    assert sorted(together) == list(range(93))
+    counts = [
+        [sum(labels[row] == name for row in part) for name in "abc"] for part in (parts.train, parts.val, parts.test)
+    ]
+    assert counts == [[42, 21, 1], [6, 3, 1], [12, 6, 1]]
+    again = split(labels, test_fraction=0.2, val_fraction=0.1, seed=seed)
+    assert all(np.array_equal(getattr(parts, name), getattr(again, name)) for name in ("train", "val", "test"))
+    other = split(labels, test_fraction=0.2, val_fraction=0.1, seed=seed + 1)
+    assert not np.array_equal(parts.train, other.train)
+
+
+@pytest.mark.parametrize(
+    ("test", "val", "message"),
+    [(0.0, 0.1, "test_fraction"), (0.2, 1.0, "val_fraction"), (0.6, 0.4, "must leave rows to train on")],
+)
+def test_shares_that_are_refused(test: float, val: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        split(["a"] * 9, test_fraction=test, val_fraction=val, seed=0)
