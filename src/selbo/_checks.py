@@ -48,6 +48,13 @@ def fraction(name: str, value: float, *, low: float, high: float, reason: str = 
     return number
 
 
+def uncertainty(name: str, value: float) -> float:
+    """How far a share may be off: from 0 to below 1."""
+    if not 0 <= non_negative(name, value) < 1:
+        raise ValueError(f"`{name}` must be a number from 0 to below 1, but got {value!r}")
+    return value
+
+
 def whole(name: str, value: int, *, at_least: int) -> int:
     """A whole number with a lower bound."""
     try:

@@ -8,13 +8,14 @@ from selbo import _checks
 from selbo.objectives.cross_entropy import CrossEntropy
 from selbo.objectives.elbo import ELBO
 from selbo.objectives.evidential import Evidential
+from selbo.objectives.label_shift import LabelShift
 from selbo.objectives.label_smoothing import LabelSmoothing
 from selbo.objectives.objective import Objective
 from selbo.objectives.summaries import Summaries
 from selbo.objectives.summary_elbo import SummaryELBO
 from selbo.summary.beliefs import Belief, Masses
 from selbo.summary.elicitation import expect
-from selbo.summary.likelihood import SummaryLikelihood
+from selbo.summary.likelihood import DEFAULT_TRUST, SummaryLikelihood
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
 
 SMOOTHING: Final = 0.1
@@ -26,6 +27,9 @@ MOST_CORNERS: Final = 20
 """Classes up to which every class has regions of its own; with more of them, only confidence is spoken of."""
 
 CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.9)
+
+FRACTION_UNCERTAINTY: Final = 0.05
+"""How far stated class fractions of unlabelled rows may be off, by default: chosen together with `DEFAULT_TRUST`."""
 
 MOST_TRUST: Final = 1000.0
 """Highest concentration that is chosen for a belief about the training rows: more of them do not make it surer."""
@@ -58,6 +62,7 @@ def objective_for(
     summary: Summaries | None = None,
     kl_weight: float = 1.0,
     summary_weight: float = 1.0,
+    label_shift: LabelShift | None = None,
 ) -> Objective:
     """What a method maximises.
 
@@ -68,6 +73,8 @@ def objective_for(
         summary: What is believed, for the methods that believe.
         kl_weight: Factor of the KL divergence of a posterior.
         summary_weight: Factor of the summary term.
+        label_shift: Class fractions of the labels and of the unlabelled inputs that the summary is about, if these
+            differ.
     """
     believes = METHODS[_checks.one_of("method", method, METHODS)].believes
     if believes and summary is None:
@@ -80,9 +87,11 @@ def objective_for(
         return Evidential(num_data, annealing_steps=max(1, steps // 2))
     if method == "summary_elbo":
         assert summary is not None
-        return SummaryELBO(summary, num_data, kl_weight=kl_weight, summary_weight=summary_weight)
+        return SummaryELBO(
+            summary, num_data, kl_weight=kl_weight, summary_weight=summary_weight, label_shift=label_shift
+        )
     if method == "plain_summary":
-        return CrossEntropy(num_data, summary, summary_weight=summary_weight)
+        return CrossEntropy(num_data, summary, summary_weight=summary_weight, label_shift=label_shift)
     return CrossEntropy(num_data)
 
 
@@ -102,6 +111,7 @@ def summary_for(
     concentration: float,
     belief: Belief | None = None,
     partition: Partition | None = None,
+    fraction_uncertainty: float = 0.0,
 ) -> SummaryLikelihood:
     """The summary of what was said: of confidence and classes, or, without an accuracy or a belief, of classes alone.
 
@@ -111,6 +121,7 @@ def summary_for(
         concentration: Strength of the belief, in pseudo-observations; it is not limited any more.
         belief: In the place of the belief that accuracy and fractions give.
         partition: In the place of the regions that suit the number of classes.
+        fraction_uncertainty: How far each fraction may be off, where class fractions alone are believed.
 
     Example:
         >>> summary_for([0.7, 0.3], accuracy=None, concentration=10.0).s0
@@ -127,7 +138,8 @@ def summary_for(
                 f"`partition` is {type(partition).__name__}, but nothing was said of how sure predictions should be: "
                 "give `accuracy` or `belief` too"
             )
-        partition, belief = partition or ClassRegions(count), Masses(class_fractions)
+        belief = Masses(class_fractions, uncertainty=fraction_uncertainty)
+        partition = partition or ClassRegions(count)
     partition = partition or partition_for(count)
     return SummaryLikelihood(partition, belief, concentration, overrule_labels=True)
 
@@ -140,6 +152,7 @@ def summaries_for(
     concentration: float,
     belief: Belief | None = None,
     partition: Partition | None = None,
+    fraction_uncertainty: float = 0.0,
 ) -> list[SummaryLikelihood]:
     """The summaries of what was said: one, or two where the regions of confidence do not see stated class fractions.
 
@@ -150,6 +163,7 @@ def summaries_for(
         concentration: Of each summary.
         belief: Instead of accuracy and fractions.
         partition: Instead of the regions that suit the number of classes.
+        fraction_uncertainty: How far each fraction may be off, where class fractions alone are believed.
 
     Example:
         >>> rare = [0.5, *([0.5 / 29] * 29)]
@@ -160,29 +174,49 @@ def summaries_for(
         [5, 30]
     """
     first = summary_for(
-        class_fractions, accuracy=accuracy, concentration=concentration, belief=belief, partition=partition
+        class_fractions,
+        accuracy=accuracy,
+        concentration=concentration,
+        belief=belief,
+        partition=partition,
+        fraction_uncertainty=fraction_uncertainty,
     )
     unseen = partition is None and accuracy is not None and len(class_fractions) > MOST_CORNERS
     if not (stated and unseen):
         return [first]
     first.name = "confidence"
-    second = summary_for(class_fractions, accuracy=None, concentration=concentration)
+    second = summary_for(
+        class_fractions, accuracy=None, concentration=concentration, fraction_uncertainty=fraction_uncertainty
+    )
     second.name = "fractions"
     return [first, second]
 
 
 def trust_for(num_labels: float, *, elsewhere: bool = False) -> float:
-    """Concentration of a belief, if none is given: it weighs as much as the labels (docs/sklearn.md).
+    """Concentration of a belief, if none is given (docs/sklearn.md).
+
+    A belief about the labelled rows weighs as much as their labels, and 1000 at most. No label can contradict one about
+    unlabelled rows, so that weighs less than a third of it: if it is wrong, it does little harm.
 
     Args:
         num_labels: How many rows have one.
-        elsewhere: Whether the belief is about unlabelled rows; if it is about the labelled ones, it is 1000 at most.
+        elsewhere: Whether the belief is about unlabelled rows.
 
     Example:
         >>> trust_for(50), trust_for(8000), trust_for(8000, elsewhere=True)
-        (50.0, 1000.0, 8000.0)
+        (50.0, 1000.0, 2400.0)
     """
-    return float(num_labels) if elsewhere else min(float(num_labels), MOST_TRUST)
+    return DEFAULT_TRUST * num_labels if elsewhere else min(float(num_labels), MOST_TRUST)
+
+
+def uncertainty_for(class_fractions: Sequence[float]) -> float:
+    """How far stated class fractions of unlabelled rows may be off, if nothing is said: .05, or half of the smallest.
+
+    Example:
+        >>> uncertainty_for([0.5, 0.5]), uncertainty_for([0.98, 0.02])
+        (0.05, 0.01)
+    """
+    return min(FRACTION_UNCERTAINTY, min(class_fractions) / 2)
 
 
 def below_guessing(

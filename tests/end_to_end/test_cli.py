@@ -191,7 +191,10 @@ def test_a_belief_about_rows_without_labels(selbo: Run, table: Path, clinic: Pat
     assert (metrics["rows"]["unlabelled"], metrics["belief"], metrics["contradictions"]) == (80, belief, [])
     manifest = json.loads((out / "model.json").read_text())
     assert {key: manifest["unlabelled"][key] for key in ("name", "rows")} == {"name": "clinic.csv", "rows": 80}
-    assert json.loads((model / "model.json").read_text())["unlabelled"] is None
+    assert manifest["label_shift"]["after"] == [0.2, 0.8]
+    assert 0.1 < manifest["label_shift"]["before"][1] < 0.6
+    without = json.loads((model / "model.json").read_text())
+    assert (without["unlabelled"], without["label_shift"]) == (None, None)
     page = (out / "report.html").read_text()
     assert "what was believed is about the 80 rows of clinic.csv, and compared with them" in page
     assert belief in page

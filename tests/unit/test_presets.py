@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import selbo
-from selbo.presets import METHODS, below_guessing, objective_for, partition_for, summary_for, trust_for
+from selbo.presets import METHODS, below_guessing, objective_for, partition_for, summary_for, trust_for, uncertainty_for
 
 
 def summary() -> selbo.SummaryLikelihood:
@@ -51,9 +51,25 @@ def test_regions_of_confidence_need_something_said_of_it() -> None:
         summary_for([0.7, 0.3], accuracy=None, concentration=1.0, partition=selbo.ScoreBins([0.4]))
 
 
-def test_trust_that_is_not_given_weighs_as_much_as_the_labels() -> None:
+def test_trust_that_is_not_given_weighs_as_much_as_the_labels_or_a_third_elsewhere() -> None:
     assert [trust_for(count) for count in (20, 999.5, 1000, 1001, 50_000)] == [20, 999.5, 1000, 1000, 1000]
-    assert [trust_for(count, elsewhere=True) for count in (20, 1001, 50_000)] == [20, 1001, 50_000]
+    assert [trust_for(count, elsewhere=True) for count in (20, 1000, 50_000)] == [6, 300, 15_000]
+
+
+def test_fractions_may_be_off_by_a_little_but_never_more_than_half_of_a_class() -> None:
+    assert uncertainty_for([0.5, 0.5]) == uncertainty_for([0.9, 0.1]) == 0.05
+    assert uncertainty_for([0.96, 0.04]) == 0.02
+    assert uncertainty_for([0.01] * 100) == 0.005
+    belief = summary_for([0.7, 0.3], accuracy=None, concentration=1.0, fraction_uncertainty=0.1).belief
+    assert isinstance(belief, selbo.Masses)
+    assert belief.uncertainty == 0.1
+
+
+@pytest.mark.parametrize("name", [name for name, each in METHODS.items() if each.believes])
+def test_a_label_shift_reaches_the_objective(name: str) -> None:
+    shift = selbo.LabelShift([0.9, 0.1], [0.5, 0.5])
+    objective = objective_for(name, num_data=40, steps=90, summary=summary(), label_shift=shift)
+    assert objective.label_shift == shift
 
 
 def test_an_accuracy_that_a_constant_answer_reaches_is_told() -> None:

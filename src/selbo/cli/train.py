@@ -44,8 +44,8 @@ def train(
         float | None,
         typer.Option(
             "--concentration",
-            help="Strength of this belief, in training rows; if not given, as many as there are, 1000 at most unless "
-            "it is about --unlabelled rows.",
+            help="Strength of this belief, in training rows; if not given, as many as there are, 1000 at most, and "
+            "0.3 times as many if it is about --unlabelled rows.",
             rich_help_panel=BELIEF,
         ),
     ] = None,
@@ -57,11 +57,21 @@ def train(
             rich_help_panel=BELIEF,
         ),
     ] = False,
+    fraction_uncertainty: Annotated[
+        float | None,
+        typer.Option(
+            "--fraction-uncertainty",
+            help="How far each class fraction may be off, if no --accuracy is given; if not given, 0.05 or half of the "
+            "smallest fraction for --unlabelled rows, else 0.",
+            rich_help_panel=BELIEF,
+        ),
+    ] = None,
     unlabelled: Annotated[
         Path | None,
         typer.Option(
             "--unlabelled",
-            help="Table of rows that this is about, if not DATA: the same columns, no labels needed.",
+            help="Table of rows that this is about, if not DATA: the same columns, no labels needed. With "
+            "--class-fractions, predictions are for the domain of these rows.",
             rich_help_panel=BELIEF,
         ),
     ] = None,
@@ -120,6 +130,7 @@ def train(
         class_fractions=read_named_fractions(class_fraction) if class_fraction else class_fractions,
         concentration=concentration,
         overrule_labels=overrule_labels,
+        fraction_uncertainty=fraction_uncertainty,
         method=method,
         hidden=widths(hidden),
         steps=steps,

@@ -17,8 +17,8 @@ from selbo.evaluation.predict import Prediction
 from selbo.evaluation.predict import predict as posterior_predict
 from selbo.models import MLP
 from selbo.nn import to_bayesian
-from selbo.objectives import Objective
-from selbo.presets import INIT_STD, METHODS, MOST_TRUST, objective_for, summaries_for, trust_for
+from selbo.objectives import LabelShift, Objective
+from selbo.presets import INIT_STD, METHODS, MOST_TRUST, objective_for, summaries_for, trust_for, uncertainty_for
 from selbo.random import derive, generator_for
 from selbo.summary.beliefs import Belief
 from selbo.summary.likelihood import SummaryLikelihood
@@ -62,6 +62,7 @@ class _Trained:
     result: FitResult
     summaries: list[SummaryLikelihood]
     concentration: float | None
+    label_shift: LabelShift | None = None
     shortfall: str | None = None
     """What to say if it clearly misses the stated accuracy on rows held out."""
 
@@ -76,22 +77,24 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     categories have to be encoded as numbers before. Everything runs on the CPU, in double precision, and the same
     ``random_state`` gives the same classifier.
 
-    Rows without labels can be given to `fit`, marked in ``y`` or apart; they may come from another place than the
-    labels do. The belief is then about them, and not about the labelled rows.
+    Rows without labels can be given to `fit`, marked in ``y`` or apart; they may come from another domain than the
+    labels do. The belief is then about them, and not about the labelled rows. If ``class_fractions`` are stated, the
+    network learns from the labels as they are, and predictions are corrected for the difference between the class
+    fractions of the labels and those stated (`selbo.LabelShift`): they are meant for the domain of the unlabelled rows.
 
     With nothing stated, ``SummaryClassifier()`` only believes that classes are predicted as often as they occur in the
     training labels: no claim about confidence is made, and it behaves like a Bayesian network without a summary.
 
     Args:
         accuracy: Share of cases that can be decided rightly, strictly between 1/K and 1.
-        class_fractions: Fraction of each class where the model will be used, in the order of ``classes_``, or as a
-            mapping from label to fraction; those of the training labels if not given.
-        concentration: Trust in the belief, in pseudo-observations. If not given, as many as there are labelled rows,
-            but 1000 at most unless the belief is about unlabelled ones; and 1000 if nothing is stated of the labelled
-            ones, and the belief is what their labels say. Or ``"auto"``: four values, 1/100, 1/10, 1 and 10 for each
-            labelled row, are tried with a ``validation_fraction`` held out, and the one with the lowest validation NLL
-            is used to train on all rows (with ``early_stopping`` the classifier of that trial is kept). That takes five
-            times as long (four times with ``early_stopping``).
+        class_fractions: Fraction of each class in the target domain, in the order of ``classes_``, or as a mapping from
+            label to fraction; those of the training labels if not given.
+        concentration: Prior strength of the belief, in pseudo-observations. If not given, .3 per labelled row for a
+            belief about unlabelled rows; for one about labelled rows as many as there are, but 1000 at most; and 1000
+            if nothing is stated of the labelled ones, and the belief is what their labels say. Or ``"auto"``: four
+            values, 1/100, 1/10, 1 and 10 for each labelled row, are tried with a ``validation_fraction`` held out, and
+            the one with the lowest validation NLL is used to train on all rows (with ``early_stopping`` the classifier
+            of that trial is kept). That takes five times as long (four times with ``early_stopping``).
         belief: A belief such as `selbo.Beta`, in the place of ``accuracy`` and ``class_fractions``.
         partition: Regions such as `selbo.ScoreBins`; if not given, ten equal bins of the score for two classes,
             `CornerShells` for up to 20, `ConfidenceBins` beyond (beside `ClassRegions` if class fractions are stated),
@@ -115,6 +118,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             and a warning says so.
         overrule_labels: Keep a ``concentration`` above the number of labelled rows. For beliefs that are known to be
             right, such as class fractions that were counted. Otherwise it is lowered to that number, with a warning.
+        fraction_uncertainty: How far each class fraction may be off, where no accuracy or belief is stated: with .05, a
+            fraction of .5 stands for any from .45 to .55. If not given, .05 or half of the smallest fraction, whichever
+            is less, if they are stated about unlabelled rows, and else 0.
         random_state: Of everything random: a whole number, a RandomState, or None for another outcome each time.
             Numpy's global state is not used.
 
@@ -124,6 +130,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         feature_names_in_: Their names, if those of the training data are all text.
         n_unlabelled_: Number of rows without label that the belief is about; 0 if it is about the training rows.
         concentration_: The concentration that was used; None if the method does not believe.
+        label_shift_: The `selbo.LabelShift` that predictions are corrected by, or None.
         n_iter_: Step that the weights are from.
         loss_curve_: Loss of each step.
         validation_nll_: Of the rows held out, if there were any with ``early_stopping``; else None.
@@ -161,6 +168,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation_fraction: float = 0.2,
         unlabelled_label: "int | float | str | bool | None" = None,
         overrule_labels: bool = False,
+        fraction_uncertainty: float | None = None,
         random_state: "int | np.random.RandomState | None" = None,
     ) -> None:
         self.accuracy = accuracy
@@ -180,6 +188,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.validation_fraction = validation_fraction
         self.unlabelled_label = unlabelled_label
         self.overrule_labels = overrule_labels
+        self.fraction_uncertainty = fraction_uncertainty
         self.random_state = random_state
 
     # --- training ---
@@ -240,6 +249,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if trained.shortfall is not None:
             warnings.warn(f"{trained.shortfall}.", UserWarning, stacklevel=3)
         self.network_, self._objective = trained.network, trained.objective
+        self.label_shift_ = trained.label_shift
         self.summary_ = trained.summaries[0] if trained.summaries else None
         self.concentration_ = trained.concentration
         self.n_iter_ = trained.result.selected_step
@@ -295,9 +305,24 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 concentration=concentration,
                 belief=self.belief,
                 partition=self.partition,
+                fraction_uncertainty=self._uncertainty(rows, fractions),
             )
-        objective, result = self._run(network.double(), rows, val=val, summaries=summaries)
-        return _Trained(network.eval(), objective, result, summaries, concentration)
+        shift = self._label_shift(rows, fractions)
+        objective, result = self._run(network.double(), rows, val=val, summaries=summaries, label_shift=shift)
+        return _Trained(network.eval(), objective, result, summaries, concentration, shift)
+
+    def _label_shift(self, rows: Rows, fractions: Sequence[float]) -> LabelShift | None:
+        """What differs between labelled and unlabelled rows, if class fractions are stated about the latter."""
+        if rows.unlabelled is None or self.class_fractions is None or not METHODS[self.method].believes:
+            return None
+        return LabelShift.from_labels(rows.labels, fractions, weights=rows.weights)
+
+    def _uncertainty(self, rows: Rows, fractions: Sequence[float]) -> float:
+        """How far the class fractions may be off: as stated; if not, a little where they are about unlabelled rows."""
+        if self.fraction_uncertainty is not None:
+            return float(self.fraction_uncertainty)
+        about_unlabelled = rows.unlabelled is not None and self.class_fractions is not None
+        return uncertainty_for(fractions) if about_unlabelled else 0.0
 
     def _compared(self, trained: _Trained, held_out: Rows | None) -> _Trained:
         """The same, with what the rows held out say of the stated accuracy if it is about such rows."""
@@ -314,7 +339,13 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return replace(trained, shortfall=shortfall(verdict, held_out.labels))
 
     def _run(
-        self, network: nn.Module, rows: Rows, *, val: Rows | None, summaries: list[SummaryLikelihood]
+        self,
+        network: nn.Module,
+        rows: Rows,
+        *,
+        val: Rows | None,
+        summaries: list[SummaryLikelihood],
+        label_shift: LabelShift | None,
     ) -> tuple[Objective, FitResult]:
         """Training, in place."""
         per_row = len(rows.labels) / rows.total  # what is said once, of rows that count more or less than once
@@ -325,6 +356,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             summary=summaries[0] if len(summaries) == 1 else summaries or None,
             kl_weight=self.kl_weight * per_row,
             summary_weight=per_row,
+            label_shift=label_shift,
         )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="the network is correct on")  # said of the network that is kept
@@ -383,7 +415,10 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _predict(self, X: Any) -> Prediction:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        return self._predict_rows(self.network_, self._objective, self._scale(X))
+        found = self._predict_rows(self.network_, self._objective, self._scale(X))
+        if self.label_shift_ is None:
+            return found
+        return found.with_log_probs(self.label_shift_.to_use(found.log_probs))
 
     def _predict_rows(self, network: nn.Module, objective: Objective, inputs: Tensor) -> Prediction:
         return posterior_predict(

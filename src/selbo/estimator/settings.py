@@ -29,11 +29,7 @@ def check_settings(told: Any) -> None:
         raise ValueError(
             f"`partition` must be a partition such as selbo.ScoreBins.equal(10), but got {told.partition!r}"
         )
-    if told.class_fractions is not None and not _is_list(told.class_fractions):
-        raise ValueError(
-            "`class_fractions` must be a list of numbers or a mapping from label to number, "
-            f"but got {told.class_fractions!r}"
-        )
+    _check_fractions(told)
     if isinstance(told.hidden, Mapping) or not _is_list(told.hidden):
         raise ValueError(f"`hidden` must be a list of widths such as (128,), but got {told.hidden!r}")
     for width in told.hidden:
@@ -47,6 +43,18 @@ def check_settings(told: Any) -> None:
     for name in ("early_stopping", "overrule_labels"):
         if not isinstance(getattr(told, name), (bool, np.bool_)):
             raise ValueError(f"`{name}` must be True or False, but got {getattr(told, name)!r}")
+
+
+def _check_fractions(told: Any) -> None:
+    if told.class_fractions is not None and not _is_list(told.class_fractions):
+        raise ValueError(
+            "`class_fractions` must be a list of numbers or a mapping from label to number, "
+            f"but got {told.class_fractions!r}"
+        )
+    if told.fraction_uncertainty is not None:
+        _checks.uncertainty("fraction_uncertainty", told.fraction_uncertainty)
+        if told.class_fractions is None:
+            raise ValueError("`fraction_uncertainty` is about `class_fractions`, but none are stated")
 
 
 def _is_list(value: Any) -> bool:

@@ -40,6 +40,15 @@ class Prediction:
         """The most probable class of each input, shape (B,)."""
         return self.probs.argmax(-1)
 
+    def with_log_probs(self, log_probs: Tensor) -> "Prediction":
+        """The same inputs with other probabilities, such as corrected ones.
+
+        Entropy follows them. The mutual information stays that of the weight draws, which a correction does not change;
+        expected entropy is the rest.
+        """
+        total, doubt = entropy(log_probs=log_probs), self.mutual_information
+        return Prediction(log_probs.exp(), log_probs, total, (total - doubt).clamp(min=0), doubt)
+
     def __len__(self) -> int:
         return len(self.probs)
 
@@ -117,15 +126,8 @@ def predict(
 
 
 def at_temperature(prediction: Prediction, temperature: float) -> Prediction:
-    """The same predictions at another temperature.
-
-    Probabilities and entropy are those after scaling. The mutual information stays that of the weight draws, which
-    scaling does not speak of; expected entropy is the rest.
-    """
-    log_probs = scale(prediction.log_probs, temperature).to(prediction.log_probs)
-    total = entropy(log_probs=log_probs)
-    doubt = prediction.mutual_information
-    return Prediction(log_probs.exp(), log_probs, total, (total - doubt).clamp(min=0), doubt)
+    """The same predictions at another temperature; see `Prediction.with_log_probs`."""
+    return prediction.with_log_probs(scale(prediction.log_probs, temperature).to(prediction.log_probs))
 
 
 def mixture(predictions: Sequence[Prediction]) -> Prediction:

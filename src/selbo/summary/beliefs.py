@@ -153,9 +153,7 @@ class Masses(Belief):
 
     def __init__(self, values: Sequence[float], *, uncertainty: float = 0.0) -> None:
         self.values = _checks.simplex("values", values)
-        if _checks.non_negative("uncertainty", uncertainty) >= 1:
-            raise ValueError(f"`uncertainty` must be a number from 0 to below 1, but got {uncertainty!r}")
-        self.uncertainty = uncertainty
+        self.uncertainty = _checks.uncertainty("uncertainty", uncertainty)
 
     def _masses(self, partition: Partition) -> Array:
         if len(self.values) != partition.num_regions:

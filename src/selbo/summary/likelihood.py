@@ -26,8 +26,9 @@ FORMS: Final = ("dirichlet", "multinomial")
 DEFAULT_CONCENTRATION: Final = 1000.0
 """Concentration if none is given. In training it is lowered to the number of labels where that is smaller."""
 
-DEFAULT_TRUST: Final = 1.0
-"""Concentration of a summary for a place of use, divided by the number of labels: chosen by trying (measurements)."""
+DEFAULT_TRUST: Final = 0.3
+"""Default concentration per label for beliefs about unlabelled target data: a false statement then does little harm
+(docs/results.md, class fractions stated wrongly)."""
 
 PUBLISHED_PSEUDO_COUNT: Final = 1e-4
 """What the authors' code adds to each Dirichlet parameter."""
@@ -295,7 +296,7 @@ class SummaryLikelihood(PreciseModule):
             >>> SummaryLikelihood.for_data(
             ...     ScoreBins.equal(10), expect(accuracy=0.9), 300
             ... ).concentration
-            tensor(300., dtype=torch.float64)
+            tensor(90., dtype=torch.float64)
         """
         count = _checks.whole("num_data", num_data, at_least=1)
         options.setdefault("overrule_labels", _checks.positive("trust", trust) > 1)

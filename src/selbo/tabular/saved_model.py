@@ -25,7 +25,7 @@ from selbo._files import replacing
 from selbo.evaluation.predict import Prediction, predict
 from selbo.models import MLP
 from selbo.nn import storage, to_bayesian
-from selbo.objectives import Evidential, Objective
+from selbo.objectives import Evidential, LabelShift, Objective
 from selbo.presets import METHODS
 from selbo.tabular.preprocessing import FORMAT as PREPROCESSING_FORMAT
 from selbo.tabular.preprocessing import Preprocessing
@@ -304,10 +304,18 @@ class Trained:
         found = self.manifest["temperature"]
         return None if found is None else float(found)
 
+    @property
+    def label_shift(self) -> LabelShift | None:
+        """Class fractions of source and target domain, if the latter were stated; predictions are corrected by it."""
+        found = self.manifest["label_shift"]
+        return None if found is None else LabelShift(found["before"], found["after"])
+
     def predict(self, inputs: NDArray[np.float32], *, draws: int, seed: int) -> Prediction:
-        """Predictions for rows that were transformed, on the CPU."""
+        """Predictions for rows that were transformed, on the CPU; for the target domain, if one was stated."""
         objective = Evidential(self.manifest["num_train"]) if self.manifest["method"] == "evidential" else None
-        return predict_on_host(self.network, torch.from_numpy(inputs), objective, draws=draws, seed=seed)
+        found = predict_on_host(self.network, torch.from_numpy(inputs), objective, draws=draws, seed=seed)
+        shift = self.label_shift
+        return found if shift is None else found.with_log_probs(shift.to_use(found.log_probs))
 
 
 def predict_on_host(
@@ -378,7 +386,7 @@ def check_manifest(manifest: dict[str, Any]) -> None:
     Raises:
         ValueError: With the name of the first such entry.
     """
-    _require(manifest, ("network", "method", "num_train", "classes", "temperature", "data", "sha256"))
+    _require(manifest, ("network", "method", "num_train", "classes", "temperature", "label_shift", "data", "sha256"))
     network, data = manifest["network"], manifest["data"]
     _require(network, ("widths", "bayesian", "prior_std", "init_std", "seed"), inside="network")
     _require(data, ("sha256",), inside="data")
@@ -396,8 +404,18 @@ def check_manifest(manifest: dict[str, Any]) -> None:
     _checks.whole("num_train", manifest["num_train"], at_least=1)
     if manifest["temperature"] is not None:
         _checks.positive("temperature", manifest["temperature"])
+    if manifest["label_shift"] is not None:
+        _require(manifest["label_shift"], ("before", "after"), inside="label_shift")
+        _check_label_shift(manifest["label_shift"], network["widths"][-1])
     if not isinstance(manifest["sha256"], dict) or sorted(manifest["sha256"]) != sorted(SUMMED):
         raise ValueError(f"`sha256` must hold the checksums of {' and '.join(SUMMED)}")
+
+
+def _check_label_shift(found: dict[str, Any], num_classes: int) -> None:
+    for name in ("before", "after"):
+        if not isinstance(found[name], list) or len(found[name]) != num_classes:
+            raise ValueError(f"`label_shift.{name}` must be a list of {num_classes} fractions")
+        _checks.simplex(f"label_shift.{name}", found[name])
 
 
 def _require(found: Any, names: Iterable[str], *, inside: str = "") -> None:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from selbo import _checks, presets
-from selbo.presets import METHODS, Method, summaries_for, trust_for
+from selbo.presets import METHODS, Method, summaries_for, trust_for, uncertainty_for
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.tabular.table import listed, nearest
 
@@ -23,6 +23,8 @@ class Settings:
         concentration: Strength of the belief, in pseudo-observations; if not given, the number of training rows, but no
             more than 1000 of a belief about them.
         overrule_labels: Keep a concentration above the number of training rows.
+        fraction_uncertainty: How far each class fraction may be off, where no accuracy is stated; if not given, a
+            little if they are about unlabelled rows, and else not at all.
         method: One of `METHODS`; if not given, the Summary ELBO if something is believed, else the ELBO.
         hidden: Widths of the hidden layers.
         steps: Of training.
@@ -42,6 +44,7 @@ class Settings:
     class_fractions: str | Mapping[str, float] | None = None
     concentration: float | None = None
     overrule_labels: bool = False
+    fraction_uncertainty: float | None = None
     method: str | None = None
     hidden: tuple[int, ...] = (128,)
     steps: int = 1000
@@ -71,6 +74,10 @@ class Settings:
                     "`--concentration` is trust in a belief, but none is stated: give `--accuracy` or "
                     "`--class-fractions`"
                 )
+        if self.fraction_uncertainty is not None:
+            _checks.uncertainty("--fraction-uncertainty", self.fraction_uncertainty)
+            if self.class_fractions is None:
+                raise ValueError("`--fraction-uncertainty` is about class fractions: give `--class-fractions` too")
         if not self.hidden:
             raise ValueError("`--hidden` must hold at least one width, but got none")
         for width in self.hidden:
@@ -125,17 +132,32 @@ def belief_of(
         about: What it is about, in words, if not the training rows.
     """
     stated = settings.class_fractions is not None
-    fractions = list(shares) if settings.class_fractions is None else order_fractions(settings.class_fractions, classes)
+    fractions = fractions_of(settings, classes, shares=shares)
+    uncertainty = settings.fraction_uncertainty
+    if uncertainty is None:
+        uncertainty = uncertainty_for(fractions) if stated and about is not None else 0.0
     concentration = trust_for(num_train, elsewhere=about is not None)
     if settings.concentration is not None:
         concentration = settings.concentration if settings.overrule_labels else min(settings.concentration, num_train)
-    source = "as stated" if stated else "as in the training rows"
+    give_or_take = f", give or take {100 * uncertainty:g}" if uncertainty and settings.accuracy is None else ""
+    source = f"as stated{give_or_take}" if stated else "as in the training rows"
     words = f"{_fractions_in_words(classes, fractions)} ({source})"
-    summaries = summaries_for(fractions, stated=stated, accuracy=settings.accuracy, concentration=concentration)
+    summaries = summaries_for(
+        fractions,
+        stated=stated,
+        accuracy=settings.accuracy,
+        concentration=concentration,
+        fraction_uncertainty=uncertainty,
+    )
     about = about or "all cases"
     if settings.accuracy is None:
         return summaries, f"Of {about}, {words}."
     return summaries, f"About {100 * settings.accuracy:g} % of {about} can be decided rightly; {words}."
+
+
+def fractions_of(settings: Settings, classes: Sequence[str], *, shares: Sequence[float]) -> list[float]:
+    """Class fractions in the order of the classes: as stated, or those of the training rows."""
+    return list(shares) if settings.class_fractions is None else order_fractions(settings.class_fractions, classes)
 
 
 def above_labels(settings: Settings, num_train: int) -> str:
@@ -157,7 +179,7 @@ def below_guessing(settings: Settings, classes: Sequence[str], *, shares: Sequen
         classes: Their names.
         shares: Share of each class in the training rows, which stand in for fractions that are not stated.
     """
-    fractions = list(shares) if settings.class_fractions is None else order_fractions(settings.class_fractions, classes)
+    fractions = fractions_of(settings, classes, shares=shares)
     return "" if settings.accuracy is None else presets.below_guessing(settings.accuracy, fractions, classes)
 
 

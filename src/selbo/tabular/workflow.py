@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,12 +13,13 @@ from torch.nn import functional as F
 from selbo.evaluation import calibrate, check_belief
 from selbo.evaluation.check_belief import shortfall
 from selbo.evaluation.predict import Prediction, at_temperature
+from selbo.objectives import LabelShift
 from selbo.presets import INIT_STD, objective_for
 from selbo.report import outcomes
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.tabular import saved_model
 from selbo.tabular.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names
-from selbo.tabular.settings import Settings, above_labels, belief_of, below_guessing
+from selbo.tabular.settings import Settings, above_labels, belief_of, below_guessing, fractions_of
 from selbo.tabular.splits import split
 from selbo.tabular.table import read_table
 from selbo.training import fit
@@ -46,6 +47,7 @@ class Task:
         notes: What a user should be told.
         unlabelled: Inputs that the belief is about, if not the training ones.
         place: Name of their file.
+        label_shift: Class fractions of the training rows and those stated about the unlabelled ones, if they are.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Task:
     notes: tuple[str, ...]
     unlabelled: Tensor | None = None
     place: str | None = None
+    label_shift: LabelShift | None = None
 
     @property
     def summary(self) -> SummaryLikelihood | None:
@@ -125,7 +128,10 @@ def prepare(data: Path, settings: Settings, unlabelled: Path | None = None) -> T
             "bring in the Summary ELBO"
         )
     place = None if unlabelled is None else unlabelled.name
-    return Task(data.name, preprocessing, train, val, test, summaries, words, (*notes, *more), there, place)
+    shift = None
+    if there is not None and settings.class_fractions is not None and settings.how.believes:
+        shift = LabelShift.from_labels(train[1], fractions_of(settings, preprocessing.classes, shares=()))
+    return Task(data.name, preprocessing, train, val, test, summaries, words, (*notes, *more), there, place, shift)
 
 
 # --- training ---
@@ -175,6 +181,7 @@ def train(
         steps=settings.steps,
         summary=task.summary if len(task.summaries) == 1 else task.summaries or None,
         kl_weight=settings.kl_weight,
+        label_shift=task.label_shift,
     )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="the network is correct on")  # said below, where results are
@@ -201,6 +208,9 @@ def train(
         for part, inputs in (("val", task.val[0]), ("test", task.test[0]), ("unlabelled", task.unlabelled))
         if inputs is not None
     }
+    if task.label_shift is not None:  # labelled rows are evaluated as they are, in the domain that they come from
+        there = predicted["unlabelled"]
+        predicted["unlabelled"] = there.with_log_probs(task.label_shift.to_use(there.log_probs))
     elsewhere = {} if task.unlabelled is None else {"unlabelled": len(task.unlabelled)}
     temperature = fitted_temperature(predicted["val"], task.val[1])
     metrics = {
@@ -237,6 +247,7 @@ def train(
             "belief": task.words,
             "num_train": num_train,
             "temperature": temperature,
+            "label_shift": None if task.label_shift is None else asdict(task.label_shift),
             "data": {"name": task.name, "sha256": identity["data_sha256"]},
             "unlabelled": None
             if task.unlabelled is None

@@ -162,7 +162,41 @@ def test_the_belief_is_about_rows_without_labels() -> None:
     assert apart.predict_proba(more)[:, 1].mean() > 0.6  # stated: two in three
     assert without.predict_proba(more)[:, 1].mean() < 0.45
     about_training = quick(**settings).fit(X, y)
-    assert about_training.predict_proba(X)[:, 1].mean() > apart.predict_proba(X)[:, 1].mean() + 0.1
+    here = apart._predict_rows(apart.network_, apart._objective, apart._scale(X)).probs[:, 1].mean()  # not corrected
+    assert about_training.predict_proba(X)[:, 1].mean() > here + 0.1
+
+
+@pytest.mark.parametrize("method", [name for name, each in METHODS.items() if each.believes])
+def test_predictions_are_corrected_for_the_domain_of_the_unlabelled_rows(method: str) -> None:
+    X, y, more, _ = places()
+    weights = 1 + y  # of class 1, two rows in seven
+    found = quick(method=method, class_fractions=[1 / 3, 2 / 3]).fit(X, y, weights, X_unlabelled=more)
+    assert found.label_shift_ == selbo.LabelShift([5 / 7, 2 / 7], [1 / 3, 2 / 3])
+    source = found._predict_rows(found.network_, found._objective, found._scale(more)).probs.numpy()
+    odds = source[:, 1] / source[:, 0] * (2 / 3) / (1 / 3) * (5 / 7) / (2 / 7)
+    np.testing.assert_allclose(found.predict_proba(more)[:, 1], odds / (1 + odds), rtol=1e-6)
+    assert found.predict(more).tolist() == (odds > 1).astype(int).tolist()
+    assert quick(method=method).fit(X, y, X_unlabelled=more).label_shift_ is None  # no fractions stated
+    assert quick(method=method, class_fractions=[0.5, 0.5]).fit(X, y).label_shift_ is None  # about the labelled rows
+
+
+def test_how_far_fractions_may_be_off() -> None:
+    X, y, more, _ = places()
+    told = {"class_fractions": [1 / 3, 2 / 3]}
+    for settings, elsewhere, expected in (
+        (told, True, 0.05),
+        (told, False, 0.0),
+        ({**told, "fraction_uncertainty": 0.0}, True, 0.0),
+        ({**told, "fraction_uncertainty": 0.2}, False, 0.2),
+        ({}, True, 0.0),
+    ):
+        found = quick(**settings).fit(X, y, X_unlabelled=more if elsewhere else None)
+        assert found.summary_.belief.uncertainty == expected
+    for value in (-0.1, 1.0, "little"):
+        with pytest.raises(ValueError, match=r"^`fraction_uncertainty` must be a"):
+            quick(**told, fraction_uncertainty=value).fit(X, y)
+    with pytest.raises(ValueError, match=r"^`fraction_uncertainty` is about `class_fractions`, but none are stated$"):
+        quick(fraction_uncertainty=0.1).fit(X, y)
 
 
 def test_fractions_that_are_not_stated_are_those_of_the_labels() -> None:
@@ -170,22 +204,22 @@ def test_fractions_that_are_not_stated_are_those_of_the_labels() -> None:
     assert quick(unlabelled_label=-1).fit(X, y).summary_.s0.tolist() == pytest.approx([5 / 6, 1 / 6])
 
 
-def test_trust_is_the_number_of_labels_unless_given() -> None:
+def test_trust_follows_the_number_of_labels_unless_given() -> None:
     X, y, more, _ = places()
-    assert quick().fit(X, y, X_unlabelled=more).concentration_ == LABELLED
+    assert quick().fit(X, y, X_unlabelled=more).concentration_ == pytest.approx(0.3 * LABELLED)
     assert quick(accuracy=0.9).fit(X, y).concentration_ == LABELLED
     assert quick(belief=selbo.Beta(0.3, 0.9)).fit(X, y).concentration_ == LABELLED
     assert quick(concentration=7.0).fit(X, y, X_unlabelled=more).concentration_ == 7
     weights = np.full(LABELLED, 2.0)
-    assert quick().fit(X, y, weights, X_unlabelled=more).concentration_ == 2 * LABELLED
+    assert quick().fit(X, y, weights, X_unlabelled=more).concentration_ == pytest.approx(0.6 * LABELLED)
     found = quick(concentration="auto").fit(X, y, X_unlabelled=more)
     assert found.concentration_ in {share * LABELLED for share in module.TRUST_GRID}
 
 
 def test_trust_grows_with_the_labels_of_another_place_but_only_to_a_thousand_with_ones_own() -> None:
     X, y, more, _ = places()
-    weights = np.full(LABELLED, 1500 / LABELLED)
-    assert quick().fit(X, y, weights, X_unlabelled=more).concentration_ == pytest.approx(1500)
+    weights = np.full(LABELLED, 15_000 / LABELLED)
+    assert quick().fit(X, y, weights, X_unlabelled=more).concentration_ == pytest.approx(4500)
     assert quick(accuracy=0.9).fit(X, y, weights).concentration_ == 1000
 
 
@@ -193,7 +227,8 @@ def test_trust_in_what_the_labels_say_themselves_is_a_thousand_unless_it_is_said
     X, y, more, _ = places()
     for fractions, trust in ((None, 1000), ([0.8, 0.2], LABELLED)):
         assert quick(class_fractions=fractions).fit(X, y).concentration_ == trust
-        assert quick(class_fractions=fractions).fit(X, y, X_unlabelled=more).concentration_ == LABELLED
+        found = quick(class_fractions=fractions).fit(X, y, X_unlabelled=more)
+        assert found.concentration_ == pytest.approx(0.3 * LABELLED)
 
 
 def test_what_training_is_given(monkeypatch: pytest.MonkeyPatch) -> None:

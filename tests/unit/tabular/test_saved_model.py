@@ -49,6 +49,7 @@ def write(folder: Path, *, bayesian: bool) -> Path:
             "belief": None,
             "num_train": 84,
             "temperature": 1.5,
+            "label_shift": {"before": [0.5, 0.25, 0.25], "after": [0.25, 0.25, 0.5]} if bayesian else None,
             "data": {"name": "patients.csv", "sha256": "0" * 64},
             "unlabelled": None,
         },
@@ -125,7 +126,7 @@ def changed(found: Any, path: tuple[str | int, ...], value: object) -> Any:
 HARMLESS = {  # what prediction does not need, and what may be another: a name, a number above 0, truth
     saved_model.MANIFEST: {
         *("selbo", "target", "belief", "unlabelled", "data.name", "data.sha256"),
-        *("method", "num_train", "temperature", "network.prior_std", "network.init_std", "network.seed"),
+        *("label_shift", "method", "num_train", "temperature", "network.prior_std", "network.init_std", "network.seed"),
     },
     saved_model.PREPROCESSING: {
         *("target", "numeric_target", "left_out", "left_out.0"),
@@ -161,6 +162,7 @@ def test_no_change_to_an_entry_is_more_than_a_sentence(folder: Path, name: str) 
     ("name", "key"),
     [
         *((saved_model.MANIFEST, key) for key in ("network", "method", "num_train", "classes", "temperature", "data")),
+        (saved_model.MANIFEST, "label_shift"),
         *((saved_model.MANIFEST, key) for key in ("network.seed", "network.widths", "sha256", "data.sha256")),
         *((saved_model.PREPROCESSING, key) for key in ("target", "classes", "numeric_target", "inputs", "left_out")),
     ],
@@ -181,6 +183,17 @@ def test_other_content_is_refused(folder: Path, name: str, text: str) -> None:
         agree(folder)
     with pytest.raises(ValueError, match=rf"{name}' (cannot be read|is not a file of selbo)"):
         saved_model.load(folder)
+
+
+def test_predictions_are_for_the_target_domain(folder: Path) -> None:
+    found, inputs = saved_model.load(folder), np.ones((2, 3), dtype=np.float32)
+    manifest = content(folder, saved_model.MANIFEST)
+    store(folder, saved_model.MANIFEST, {**manifest, "label_shift": None})
+    source = saved_model.load(folder).predict(inputs, draws=4, seed=0).probs
+    ratio = torch.tensor([0.5, 1.0, 2.0]) if found.label_shift else torch.ones(3)
+    expected = source * ratio / (source * ratio).sum(-1, keepdim=True)
+    torch.testing.assert_close(found.predict(inputs, draws=4, seed=0).probs, expected)
+    assert (found.label_shift is not None) == manifest["network"]["bayesian"]
 
 
 # --- the weights ---

@@ -12,7 +12,7 @@ from selbo.tabular.settings import Settings, above_labels, belief_of, order_frac
     [
         (None, 60, None, 60),
         (None, 4000, None, 1000),
-        (None, 4000, "the cases in clinic.csv", 4000),
+        (None, 4000, "the cases in clinic.csv", 1200),
         (2500.0, 60, None, 60),
         (50.0, 60, None, 50),
         (7.0, 4000, "the cases in clinic.csv", 7),

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from selbo.evaluation.calibrate import bias_corrected_temperature
 from selbo.evaluation.label_shift import correct_prior, estimate_by_confusion, estimate_by_em
 from selbo.evaluation.predict import Prediction
-from selbo.metrics.uncertainty import entropy
 from selbo.objectives import LabelShift
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.studies.run_spec import Recipe
@@ -77,12 +76,12 @@ class Correction:
             scaled = self._without_bias
         after = self._fractions(scaled)
         return Corrected(
-            with_log_probs(prediction, correct_prior(scaled(prediction).log_probs, self.before, after)), after
+            prediction.with_log_probs(correct_prior(scaled(prediction).log_probs, self.before, after)), after
         )
 
     def _without_bias(self, prediction: Prediction) -> Prediction:
         assert self.bias_correction is not None
-        return with_log_probs(prediction, self.bias_correction.scale(prediction.log_probs.clamp(min=LEAST_LOG_PROB)))
+        return prediction.with_log_probs(self.bias_correction.scale(prediction.log_probs.clamp(min=LEAST_LOG_PROB)))
 
     def _fractions(self, scaled: Callable[[Prediction], Prediction]) -> tuple[float, ...]:
         if self.unlabelled is None:
@@ -90,12 +89,6 @@ class Correction:
         if self.how == "bbse":
             return estimate_by_confusion(self.unlabelled.log_probs, self.val.log_probs, self.val_labels)
         return estimate_by_em(scaled(self.unlabelled).log_probs, self.before)
-
-
-def with_log_probs(prediction: Prediction, log_probs: Tensor) -> Prediction:
-    """A prediction with other probabilities, and the same doubt about the weights."""
-    total, doubt = entropy(log_probs=log_probs), prediction.mutual_information
-    return Prediction(log_probs.exp(), log_probs, total, (total - doubt).clamp(min=0), doubt)
 
 
 # --- predictions as labels ---
