@@ -4,13 +4,13 @@ import json
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import pytest
-from scipy.stats import ttest_rel
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 import results  # noqa: E402
 from selbo.report import differences  # noqa: E402
 from selbo_lab.report import studies  # noqa: E402
-from selbo_lab.report.bootstrap import holm as holm_rejects  # noqa: E402
+from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, primary_outcome  # noqa: E402
 from selbo_lab.run.result_store import Store  # noqa: E402
 from selbo_lab.schedule import runner  # noqa: E402
 from selbo_lab.studies import plan  # noqa: E402
@@ -223,8 +223,7 @@ def test_a_sentence_with_another_number_is_not_the_same() -> None:
 def test_the_table_of_settings_tried_is_that_of_the_results() -> None:
     """Validation NLL and fitted temperature of ELBO and Summary ELBO with narrower priors, at the seed for tuning."""
     tuned = dict[tuple[str, str, str], list[str]]()
-    for path in (ROOT / "results/cifar10-prior/runs").glob("*.json"):
-        run = json.loads(path.read_text(encoding="utf-8"))
+    for run in runs_of("cifar10-prior"):
         recipe = run["spec"]["recipe"]
         if run["spec"]["seed"] >= plan.TUNING_SEED:
             place = (recipe["objective"], *(f"{recipe[key]:g}"[1:] for key in ("prior_std", "kl_weight")))
@@ -339,18 +338,21 @@ def test_clean_rows_are_exchanged_and_others_stay() -> None:
 # --- what was run twice ---
 
 
+def runs_of(study: str) -> Iterator[dict[str, Any]]:
+    return Store(ROOT / "results" / study).all()
+
+
 def test_every_run_that_two_studies_share_is_in_the_table_of_repeats() -> None:
     """Read from the files: same data, network, recipe and seed, whatever it was tested on."""
     seen = defaultdict[str, set[str]](set)
-    for path in (ROOT / "results").glob("*/runs/*.json"):
-        spec = json.loads(path.read_text(encoding="utf-8"))["spec"]
+    for study, spec in ((name, run["spec"]) for name in results.studies() for run in runs_of(name)):
         parts = []
         for part, kind in (("data", DataSpec), ("model", ModelSpec), ("recipe", Recipe)):
             whole = {each.name: each.default for each in fields(kind)} | spec[part]
             if part == "recipe" and (not whole["belief"] or whole["objective"] in results.WITHOUT_SUMMARY):
                 whole = {key: value for key, value in whole.items() if key not in results.OF_A_SUMMARY}
             parts.append(whole)
-        seen[json.dumps([*parts, spec["seed"]], sort_keys=True)].add(path.parts[-3])
+        seen[json.dumps([*parts, spec["seed"]], sort_keys=True)].add(study)
     shared = {frozenset(found) for found in seen.values() if len(found) > 1}
     assert shared == {frozenset((first[0], second[0])) for first, second in results.repeated()}
     listed = results.repeats()
@@ -387,32 +389,48 @@ def test_a_comparison_that_was_run_twice_is_quoted_twice_and_pooled() -> None:
 
 # --- cases counted in the README ---
 
-PLACES_OF_USE = ("deployment", "deployment-mnist35", "deployment-small", "deployment-cifar10")
 
-
-def ahead_and_behind(against: str, scores: str, *, holm: bool = False) -> str:
-    """In how many cases class fractions are ahead and behind, by a paired t-test at 5 %."""
-    found = []
-    for study in PLACES_OF_USE:
-        for case in results.gathered(study)["comparisons"]:
-            runs = {method["name"]: method["runs"] for method in case["methods"]}
-            pairs = [[run["conditions"]["use"][scores]["nll"] for run in runs[name]] for name in ("fractions", against)]
-            test = ttest_rel(*pairs)
-            found.append((test.pvalue, test.statistic < 0))
-    kept = holm_rejects([p_value for p_value, _ in found]) if holm else [p_value < 0.05 for p_value, _ in found]
-    chosen = [each for each, clear in zip(found, kept, strict=True) if clear]
-    return f"{sum(better for _, better in chosen)}, {sum(not better for _, better in chosen)}"
+@pytest.mark.parametrize(
+    ("against", "words"), [("elbo", "| ELBO | ahead"), ("plain-known", "| deterministic network, corrected |")]
+)
+def test_cases_are_counted_as_the_readme_says(against: str, words: str) -> None:
+    (row,) = (line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith(words))
+    shown = [tuple(map(int, each)) for each in re.findall(r"(\d+), (?:behind in )?(\d+)", row)]
+    assert shown == [
+        results.ahead_and_behind(against),
+        results.ahead_and_behind(against, "scaled"),
+        results.ahead_and_behind(against, after_holm=True),
+    ]
 
 
 @pytest.mark.parametrize(
-    ("against", "words"),
-    [("elbo", "the same network without a belief (ELBO)"), ("plain-known", "corrected by the same fractions")],
+    ("name", "words"),
+    [
+        ("elbo", "the same network without a belief (ELBO)"),
+        ("elbo-known", "the same network, corrected by the same fractions"),
+        ("plain-known", "a deterministic network, corrected by the same fractions"),
+    ],
 )
-def test_cases_are_counted_as_the_readme_says(against: str, words: str) -> None:
-    (row,) = (line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if words in line)
-    shown = re.findall(r"(\d+), (?:behind in )?(\d+)", row)
-    assert [", ".join(each) for each in shown] == [
-        ahead_and_behind(against, "metrics"),
-        ahead_and_behind(against, "scaled"),
-        ahead_and_behind(against, "metrics", holm=True),
-    ]
+def test_the_readme_has_the_primary_outcome(name: str, words: str) -> None:
+    table = primary_outcome(results.gathered("primary-shift"), "selbo")
+    assert table is not None
+    (found,) = (row for row in table.raw if row["method"] == name)
+    mean, low, high = (
+        f"{found[key]:+.3f}".replace("-", "−").replace("0.", ".") for key in ("difference", "low", "high")
+    )
+    assert f"| {words} | {mean} | {low} to {high} |" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_cost_of_wrong_fractions_is_what_pages_say() -> None:
+    table = cost_of_wrong_fractions(results.gathered("wrong-fractions"), "selbo")
+    assert table is not None
+    found = {row["method"]: row for row in table.raw}
+    ours, before = found["uncertain-0.05"], found["unadjusted-3"]
+    assert f"{ours['off_0.10']:.3f}" == "0.014"
+    assert f"{ours['gain'] / before['gain']:.2f}" == "0.81"
+    for page in ("README.md", "docs/deployment.md", "docs/designs.md", "docs/results.md"):
+        assert re.search(r"\.10 off\s+cost(s)? \.014", (ROOT / page).read_text(encoding="utf-8")), page
+    shown = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+    for name in ("uncertain-0.05", "unadjusted-3", "elbo-known", "plain-known"):
+        numbers = (f"{found[name][key]:.3f}".removeprefix("0") for key in ("gain", "off_0.10"))
+        assert f"| {' | '.join(numbers)} |" in shown, name
