@@ -40,7 +40,7 @@ def effect(*, narrow: bool = False) -> Figure:
     """Noisy digits: how sure a network is with and without a belief, beside how often it is right."""
     width, height, shape = (style.ONE_COLUMN, 4.4, (2, 1)) if narrow else (style.TWO_COLUMNS, 2.5, (1, 2))
     told = f"Labels, and “about {READABLE:.0%} can be read”".replace("%", " %")
-    with style.style():
+    with style.figure_style():
         figure = style.new_figure(width=width, height=height)
         panels = figure.subplots(*shape, sharex=narrow, sharey=True)
         looks = method_styles(["plain", "plain + summary"])
@@ -108,7 +108,7 @@ def cameras() -> Figure:
 
     clean = torch.tensor(load_digits().images).float().unsqueeze(1) / 16
     noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
-    with style.style():
+    with style.figure_style():
         figure = style.new_figure(width=style.TWO_COLUMNS, height=1.6)
         grid = figure.subplots(2, NUM_SHOWN)
         for row, (name, spread) in zip(grid, (("good", 0.3), ("poor", 0.5)), strict=True):
@@ -157,7 +157,7 @@ def toy_repair() -> Figure:
     targets = {"uniform": selbo.Uniform(), "Beta(5, 5)": selbo.Beta(5, 5)}
     bins = selbo.ScoreBins.equal(10)
     axis = labels.region_axis(bins)
-    with style.style():
+    with style.figure_style():
         figure = style.new_figure(width=style.TWO_COLUMNS, height=4.6)
         grid = figure.subplots(len(targets), len(starts))
         for row, (target_name, belief) in zip(grid, targets.items(), strict=True):
@@ -165,7 +165,7 @@ def toy_repair() -> Figure:
             for axes, (start_name, start) in zip(row, starts.items(), strict=True):
                 final = {name: train(start(), belief) for name, train in CURES.items()}
                 named = histograms.with_distance(s0, final)
-                histograms.compare(
+                histograms.compare_histograms(
                     axes, s0, named, colours=style.PALETTE, axis=axis, width=style.TWO_COLUMNS / 2 - figures.MARGIN
                 )
                 axes.set_title(f"{start_name}, target {target_name}", pad=30)

@@ -23,14 +23,15 @@ if TYPE_CHECKING:
         SummaryELBO,
         labels_first,
     )
-    from selbo.summary.beliefs import Beta, Dirichlet, Empirical, Masses, Uniform
+    from selbo.summary.beliefs import Belief, Beta, Dirichlet, Empirical, Masses, Uniform
     from selbo.summary.elicitation import expect
     from selbo.summary.likelihood import SummaryLikelihood, dirichlet_process_log_prob
-    from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
+    from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
     from selbo.training.fit import fit
 
 __all__ = [
     "ELBO",
+    "Belief",
     "Beta",
     "ClassRegions",
     "ConfidenceBins",
@@ -43,6 +44,7 @@ __all__ = [
     "LabelShift",
     "LabelSmoothing",
     "Masses",
+    "Partition",
     "Prediction",
     "ScoreBins",
     "SummaryELBO",
@@ -82,10 +84,10 @@ _HOMES = {
         "SummaryELBO",
         "labels_first",
     ),
-    "selbo.summary.beliefs": ("Beta", "Dirichlet", "Empirical", "Masses", "Uniform"),
+    "selbo.summary.beliefs": ("Belief", "Beta", "Dirichlet", "Empirical", "Masses", "Uniform"),
     "selbo.summary.elicitation": ("expect",),
     "selbo.summary.likelihood": ("SummaryLikelihood", "dirichlet_process_log_prob"),
-    "selbo.summary.partitions": ("ClassRegions", "ConfidenceBins", "CornerShells", "ScoreBins"),
+    "selbo.summary.partitions": ("ClassRegions", "ConfidenceBins", "CornerShells", "Partition", "ScoreBins"),
     "selbo.training.fit": ("fit",),
 }
 """Where public names come from, as above. They are imported when they are asked for: torch takes seconds, and

@@ -9,7 +9,7 @@ from selbo.objectives.independent_summary import IndependentSummary
 from selbo.objectives.label_priority import LabelCheck, labels_first
 from selbo.objectives.label_shift import LabelShift
 from selbo.objectives.label_smoothing import LabelSmoothing
-from selbo.objectives.objective import Objective, Terms
+from selbo.objectives.objective import Objective, Terms, log_prob_of_labels
 from selbo.objectives.summary_elbo import SummaryELBO
 
 __all__ = [
@@ -26,4 +26,5 @@ __all__ = [
     "SummaryELBO",
     "Terms",
     "labels_first",
+    "log_prob_of_labels",
 ]

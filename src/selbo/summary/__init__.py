@@ -1,5 +1,7 @@
 """The contribution: what predictions should look like, as a likelihood on any tensor of log-probabilities."""
 
 from selbo.summary import beliefs, elicitation, likelihood, partitions
+from selbo.summary.beliefs import Belief
+from selbo.summary.partitions import Partition
 
-__all__ = ["beliefs", "elicitation", "likelihood", "partitions"]
+__all__ = ["Belief", "Partition", "beliefs", "elicitation", "likelihood", "partitions"]

@@ -139,7 +139,7 @@ def report(
 
     Example: selbo report results/sst
     """
-    from selbo.training.processes import pool_of
+    from selbo.training import pool_of
     from selbo_lab.schedule import runner
 
     if (folder / runner.MANIFEST).exists():

@@ -8,31 +8,37 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from selbo.models import MLP, VGG11, ConvNet, LeNet
-from selbo.nn import to_bayesian
-from selbo.nn.gaussian import Relative, gaussians
-from selbo.objectives import (
+from selbo import (
     ELBO,
+    Belief,
+    Beta,
+    ClassRegions,
+    ConfidenceBins,
+    CornerShells,
     CrossEntropy,
-    EntropyMinimisation,
+    Empirical,
     Evidential,
-    ExpectationRegularisation,
     IndependentSummary,
     LabelShift,
     LabelSmoothing,
-    Objective,
+    Masses,
+    Partition,
+    ScoreBins,
     SummaryELBO,
+    SummaryLikelihood,
+    Uniform,
+    expect,
+    to_bayesian,
 )
+from selbo.models import MLP, VGG11, ConvNet, LeNet
+from selbo.nn import Relative, gaussians
+from selbo.objectives import EntropyMinimisation, ExpectationRegularisation, Objective
 from selbo.random import generator_for
-from selbo.summary._edges import PUBLISHED_SLOPE
-from selbo.summary.beliefs import Belief, Beta, Empirical, Masses, Uniform
-from selbo.summary.elicitation import expect
-from selbo.summary.likelihood import PUBLISHED_HISTOGRAM_FLOOR, PUBLISHED_PSEUDO_COUNT, SummaryLikelihood
-from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
 from selbo_lab import checks
 from selbo_lab.data.cifar import IMBALANCE
 from selbo_lab.data.cifar_files import CLASSES
 from selbo_lab.data.imbalance import class_fractions
+from selbo_lab.published import PUBLISHED_HISTOGRAM_FLOOR, PUBLISHED_PSEUDO_COUNT, PUBLISHED_SLOPE
 from selbo_lab.studies.run_spec import DataSpec, ModelSpec, Recipe
 
 EQUAL_EDGES: Final = tuple(i / 10 for i in range(1, 10))

@@ -7,14 +7,11 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from selbo.evaluation import calibrate
-from selbo.evaluation.evaluate import evaluate_ood
-from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
-from selbo.objectives import Objective
-from selbo.objectives.objective import log_prob_of_labels
+from selbo import ConfidenceBins, Partition, Prediction, ScoreBins, calibrate, evaluate_ood, predict
+from selbo.evaluation import at_temperature, mixture
+from selbo.objectives import Objective, log_prob_of_labels
 from selbo.random import generator_for
 from selbo.report import outcomes
-from selbo.summary.partitions import ConfidenceBins, Partition, ScoreBins
 from selbo.training import Diverged
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.run import baselines, build

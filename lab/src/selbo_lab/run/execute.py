@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from torch import Tensor
 
-from selbo.evaluation.predict import at_temperature
+from selbo import fit
+from selbo.evaluation import at_temperature
 from selbo.random import derive
-from selbo.training import Diverged, FitResult, fit
+from selbo.training import Diverged, FitResult
 from selbo_lab.run import baselines, build
 from selbo_lab.run.evaluate import LARGE, Evaluation, Member, temperature_of, unlabelled_of
 from selbo_lab.run.provenance import made_by

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from selbo.training.processes import pool_of
+from selbo.training import pool_of
 from selbo_lab.run.execute import carry_out
 from selbo_lab.run.result_store import Store
 from selbo_lab.studies.run_spec import RunSpec
