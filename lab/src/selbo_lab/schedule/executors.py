@@ -173,7 +173,7 @@ def package_of_ray() -> Any:
     try:
         import ray as cluster
     except ModuleNotFoundError as error:
-        raise ValueError("the executor 'ray' needs the package ray: pip install 'selbo[sweep]'") from error
+        raise ValueError("the executor 'ray' needs the package ray: pip install 'selbo-lab[sweep]'") from error
     return cluster
 
 
