@@ -17,6 +17,7 @@ import torch
 import selbo
 from selbo.plots import figures, histograms, labels, style
 from selbo.plots.methods import method_styles
+from selbo_lab import published
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -188,9 +189,8 @@ def central_start() -> torch.Tensor:
 
 def published_histogram(start: torch.Tensor, belief: selbo.summary.beliefs.Belief) -> np.ndarray:
     edges = selbo.ScoreBins.equal(10).edges.values
-    bins = selbo.ScoreBins.published(edges)
-    summary = selbo.SummaryLikelihood(bins, belief, CONCENTRATION, pseudo_count=1e-4, histogram_floor=1e-6)
-    return repair(start, summary)
+    quirks = {"pseudo_count": published.PSEUDO_COUNT, "histogram_floor": published.HISTOGRAM_FLOOR}
+    return repair(start, published.PublishedSummary(published.ClosedScoreBins(edges), belief, CONCENTRATION, **quirks))
 
 
 def default_slope(start: torch.Tensor, belief: selbo.summary.beliefs.Belief) -> np.ndarray:

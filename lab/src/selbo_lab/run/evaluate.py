@@ -225,7 +225,8 @@ class Evaluation:
             earlier=self.earlier,
         )
         return {
-            "belief": outcomes.belief_of(summary, f"{recipe.belief} over {recipe.partition}"),
+            "belief": outcomes.belief_of(summary, f"{recipe.belief} over {recipe.partition}")
+            | ({"partition": "ScoreBins"} if isinstance(summary.partition, ScoreBins) else {}),  # closed or not
             "masses": outcomes.region_masses(clean, summary.partition),
         }
 

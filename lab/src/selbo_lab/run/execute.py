@@ -13,6 +13,8 @@ from selbo import fit
 from selbo.evaluation import at_temperature
 from selbo.random import derive
 from selbo.training import Diverged, FitResult
+from selbo_lab import checks
+from selbo_lab.published import SELECTIONS
 from selbo_lab.run import baselines, build
 from selbo_lab.run.evaluate import LARGE, Evaluation, Member, temperature_of, unlabelled_of
 from selbo_lab.run.provenance import made_by
@@ -215,7 +217,7 @@ def _fitted(
             schedule=recipe.schedule,
             weight_decay=recipe.weight_decay,
             augment=recipe.augment or None,
-            select=recipe.select,
+            select=SELECTIONS[checks.one_of("select", recipe.select, SELECTIONS)],
             eval_every=recipe.eval_every or None,
             precision=recipe.precision,
             engine="auto" if spec.model.name in LARGE else "captured",

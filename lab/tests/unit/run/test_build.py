@@ -12,13 +12,13 @@ from selbo.objectives import (
     EntropyMinimisation,
     Evidential,
     ExpectationRegularisation,
-    IndependentSummary,
     LabelSmoothing,
     SummaryELBO,
 )
 from selbo.summary.beliefs import Beta, Masses, Uniform
 from selbo.summary.elicitation import expect
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
+from selbo_lab.published import ClosedScoreBins, IndependentSummary, PublishedKL
 from selbo_lab.run import build
 from selbo_lab.studies.run_spec import DataSpec, ModelSpec, Recipe
 
@@ -48,9 +48,12 @@ def test_partitions(name: str, classes: int, kind: type, regions: int) -> None:
 
 def test_published_bins_are_closed_and_steep() -> None:
     steep = build.partition_of("equal-published", 2)
-    assert isinstance(steep, ScoreBins)
-    assert steep.closed
-    assert not build.partition_of("equal", 2).closed
+    assert isinstance(steep, ClosedScoreBins)
+    for name in ("equal-published", "equal-steep", "unequal-steep", "shells-published"):
+        edges = build.partition_of(name, 2).edges
+        assert (edges.slope_factor.item(), edges.space) == (500.0, "probability")
+        assert edges.widths.eq(1).all()
+    assert not isinstance(build.partition_of("equal", 2), ClosedScoreBins)
 
 
 @pytest.mark.parametrize("name", ["", "even", "equal-paper"])
@@ -157,6 +160,19 @@ def test_objectives(recipe: Recipe, kind: type) -> None:
     assert isinstance(found, kind)
     assert found.num_data == 50
     assert found.has_summary == bool(recipe.partition)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "published", "mean"])
+@pytest.mark.parametrize("name", ["elbo", "label_smoothing", "summary_elbo", "independent_summary"])
+def test_the_published_divergence_is_asked_for(name: str, reduction: str) -> None:
+    words = {"partition": "equal", "belief": "beta(5,5)"} if "summary" in name else {}
+    recipe = Recipe(name, bayesian=True, epsilon=0.1, kl_reduction=reduction, **words)
+    if reduction == "mean":
+        with pytest.raises(ValueError, match=r"`kl_reduction` must be one of \['published', 'sum'\], but got 'mean'"):
+            build.objective_of(recipe, num_data=50, num_classes=2, data="sst")
+    else:
+        found = build.objective_of(recipe, num_data=50, num_classes=2, data="sst")
+        assert isinstance(found, PublishedKL) == (reduction == "published")
 
 
 def test_objectives_with_a_term_on_unlabelled_inputs() -> None:
