@@ -23,6 +23,7 @@ from selbo import (
     SummaryLikelihood,
     Uniform,
 )
+from selbo.metrics import auroc
 from selbo.nn import gaussians
 from selbo.objectives import Objective, View
 from selbo.summary import PreciseModule, log_dirichlet
@@ -237,6 +238,22 @@ def dirichlet_log_density(log_probs: Tensor, concentration: Tensor) -> Tensor:
     normaliser = torch.lgamma(concentration.sum()) - torch.lgamma(concentration).sum()
     excess = (concentration - 1).to(log_probs)
     return normaliser.to(log_probs) + (excess * log_probs.clamp(min=LOG_PROB_FLOOR)).sum(-1)
+
+
+# --- scores ---
+
+
+def auroc_of_both_columns(scores: Tensor, labels: Tensor) -> float | None:
+    """With two classes, the mean of the areas of both, each by its own column, as torchmetrics and the authors have it.
+
+    It differs from that of class 1 only where rounding makes scores of a column equal.
+    """
+    area = auroc(scores, labels)
+    if area is None or scores.shape[-1] > 2:
+        return area
+    other = auroc(scores.flip(-1), 1 - labels)
+    assert other is not None
+    return (other + area) / 2
 
 
 # --- the choice of weights ---

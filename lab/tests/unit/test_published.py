@@ -10,6 +10,7 @@ import mpmath
 import pytest
 import torch
 from scipy import stats
+from sklearn import metrics as sk
 from torch import Tensor, nn
 from torch.distributions import Beta, Dirichlet
 from torch.nn import functional as F
@@ -17,6 +18,7 @@ from unit.objectives.cases import BATCH, F64, NUM_DATA, inputs, noise, plain_net
 from unit.objectives.test_references import Free, close, free_logits
 
 import selbo
+from selbo.metrics import auroc
 from selbo.nn import gaussians, kl_divergence
 from selbo.objectives import CrossEntropy, Objective
 from selbo.training import checkpoint
@@ -30,6 +32,7 @@ from selbo_lab.published import (
     PublishedLabelSmoothing,
     PublishedSummary,
     PublishedSummaryELBO,
+    auroc_of_both_columns,
     best_f1,
     published_kl,
     with_slope,
@@ -286,7 +289,20 @@ def test_a_belief_without_a_density_is_refused() -> None:
         objective(plain_net(), inputs(), torch.arange(BATCH) % 3)
 
 
-# --- checkpoints and selection ---
+# --- scores, checkpoints and selection ---
+
+
+def test_both_columns_of_two_classes_are_averaged(seed: int) -> None:
+    logits = 30 * torch.randn(400, 2, generator=torch.Generator().manual_seed(seed))
+    labels = logits[:, 1] - logits[:, 0] + 40 * torch.randn(400, generator=torch.Generator().manual_seed(seed + 1)) > 0
+    probs = logits.float().softmax(-1)
+    areas = [sk.roc_auc_score(labels == k, probs[:, k]) for k in (0, 1)]
+    assert abs(areas[0] - areas[1]) > 1e-6  # many probabilities round to 1
+    assert auroc(probs, labels.long()) == pytest.approx(areas[1], rel=1e-12)
+    assert auroc_of_both_columns(probs, labels.long()) == pytest.approx(sum(areas) / 2, rel=1e-12)
+    three = torch.rand(9, 3, generator=torch.Generator().manual_seed(seed))
+    assert auroc_of_both_columns(three, torch.arange(9) % 3) == auroc(three, torch.arange(9) % 3)
+    assert auroc_of_both_columns(probs, torch.zeros(400).long()) is None
 
 
 def test_descriptions_of_objectives_tell_them_apart() -> None:

@@ -14,6 +14,7 @@ from selbo.random import generator_for
 from selbo.report import outcomes
 from selbo.training import Diverged
 from selbo_lab.data.dataset import LabelledData
+from selbo_lab.published import auroc_of_both_columns
 from selbo_lab.run import baselines, build
 from selbo_lab.run.scores import map_of, score_histogram
 from selbo_lab.run.tasks import Condition, Task
@@ -145,7 +146,10 @@ class Evaluation:
         return found
 
     def _measured(self, prediction: Prediction, labels: Tensor, *, level: float | None = None) -> dict[str, Any]:
-        return outcomes.condition(prediction, labels, level=level, both_columns=self.spec.evaluation.both_columns)
+        found = outcomes.condition(prediction, labels, level=level)
+        if self.spec.evaluation.both_columns:
+            found["metrics"]["auroc"] = auroc_of_both_columns(prediction.log_probs, labels)
+        return found
 
     def _correction(self, on_val: Prediction) -> baselines.Correction | None:
         """How predictions are corrected for the place of use, if they are."""
