@@ -119,7 +119,7 @@ def ood_of(inside: Prediction, outside: Prediction) -> dict[str, float]:
     return evaluate_ood(inside.entropy, outside.entropy)
 
 
-def belief_of(summary: SummaryLikelihood, words: str, class_names: Sequence[str] | None = None) -> dict[str, Any]:
+def describe_belief(summary: SummaryLikelihood, words: str, class_names: Sequence[str] | None = None) -> dict[str, Any]:
     """A belief, for a report."""
     return {
         "words": words,

@@ -153,7 +153,7 @@ def partition_of(name: str, num_classes: int) -> Partition:
     return ConfidenceBins(edges, num_classes)
 
 
-def belief_of(
+def parse_belief(
     text: str,
     num_classes: int,
     *,
@@ -259,7 +259,7 @@ def summary_of(
     """The summary of a recipe that has one."""
     as_published = recipe.partition.endswith("-published")
     binary = as_published and num_classes == 2
-    belief = belief_of(recipe.belief, num_classes, data=data, counts=counts, earlier=earlier)
+    belief = parse_belief(recipe.belief, num_classes, data=data, counts=counts, earlier=earlier)
     if recipe.fraction_uncertainty and isinstance(belief, Masses):
         belief = Masses(belief.values, uncertainty=recipe.fraction_uncertainty)
     return published.PublishedSummary(
@@ -311,7 +311,7 @@ def objective_of(
         case "entropy_minimisation" | "expectation_regularisation":
             return _on_unlabelled(recipe, num_data, told_of(data, num_classes), shift)
         case "independent_summary":
-            belief = belief_of(recipe.belief, num_classes, data=data, counts=counts)
+            belief = parse_belief(recipe.belief, num_classes, data=data, counts=counts)
             independent = published.PublishedIndependentSummary if mean else published.IndependentSummary
             return independent(belief, num_data, kl_weight=weight)
     summary = None

@@ -229,7 +229,7 @@ class Evaluation:
             earlier=self.earlier,
         )
         return {
-            "belief": outcomes.belief_of(summary, f"{recipe.belief} over {recipe.partition}")
+            "belief": outcomes.describe_belief(summary, f"{recipe.belief} over {recipe.partition}")
             | ({"partition": "ScoreBins"} if isinstance(summary.partition, ScoreBins) else {}),  # closed or not
             "masses": outcomes.region_masses(clean, summary.partition),
         }
