@@ -17,6 +17,7 @@ import torch
 import selbo
 from selbo.plots import figures, histograms, labels, style
 from selbo.plots.methods import method_styles
+from selbo_lab import published
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,7 +41,7 @@ def effect(*, narrow: bool = False) -> Figure:
     """Noisy digits: how sure a network is with and without a belief, beside how often it is right."""
     width, height, shape = (style.ONE_COLUMN, 4.4, (2, 1)) if narrow else (style.TWO_COLUMNS, 2.5, (1, 2))
     told = f"Labels, and “about {READABLE:.0%} can be read”".replace("%", " %")
-    with style.style():
+    with style.figure_style():
         figure = style.new_figure(width=width, height=height)
         panels = figure.subplots(*shape, sharex=narrow, sharey=True)
         looks = method_styles(["plain", "plain + summary"])
@@ -108,7 +109,7 @@ def cameras() -> Figure:
 
     clean = torch.tensor(load_digits().images).float().unsqueeze(1) / 16
     noise = torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
-    with style.style():
+    with style.figure_style():
         figure = style.new_figure(width=style.TWO_COLUMNS, height=1.6)
         grid = figure.subplots(2, NUM_SHOWN)
         for row, (name, spread) in zip(grid, (("good", 0.3), ("poor", 0.5)), strict=True):
@@ -157,7 +158,7 @@ def toy_repair() -> Figure:
     targets = {"uniform": selbo.Uniform(), "Beta(5, 5)": selbo.Beta(5, 5)}
     bins = selbo.ScoreBins.equal(10)
     axis = labels.region_axis(bins)
-    with style.style():
+    with style.figure_style():
         figure = style.new_figure(width=style.TWO_COLUMNS, height=4.6)
         grid = figure.subplots(len(targets), len(starts))
         for row, (target_name, belief) in zip(grid, targets.items(), strict=True):
@@ -165,7 +166,7 @@ def toy_repair() -> Figure:
             for axes, (start_name, start) in zip(row, starts.items(), strict=True):
                 final = {name: train(start(), belief) for name, train in CURES.items()}
                 named = histograms.with_distance(s0, final)
-                histograms.compare(
+                histograms.compare_histograms(
                     axes, s0, named, colours=style.PALETTE, axis=axis, width=style.TWO_COLUMNS / 2 - figures.MARGIN
                 )
                 axes.set_title(f"{start_name}, target {target_name}", pad=30)
@@ -188,9 +189,8 @@ def central_start() -> torch.Tensor:
 
 def published_histogram(start: torch.Tensor, belief: selbo.summary.beliefs.Belief) -> np.ndarray:
     edges = selbo.ScoreBins.equal(10).edges.values
-    bins = selbo.ScoreBins.published(edges)
-    summary = selbo.SummaryLikelihood(bins, belief, CONCENTRATION, pseudo_count=1e-4, histogram_floor=1e-6)
-    return repair(start, summary)
+    quirks = {"pseudo_count": published.PSEUDO_COUNT, "histogram_floor": published.HISTOGRAM_FLOOR}
+    return repair(start, published.PublishedSummary(published.ClosedScoreBins(edges), belief, CONCENTRATION, **quirks))
 
 
 def default_slope(start: torch.Tensor, belief: selbo.summary.beliefs.Belief) -> np.ndarray:

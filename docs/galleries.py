@@ -51,7 +51,7 @@ def mnist_c_gallery() -> Figure:
 def gallery(rows: dict[str, Sequence[Tensor]], *, columns: int, longest: int) -> Figure:
     """One strip of images for each name, names above them."""
     deep = -(-len(rows) // columns)
-    with style.style():
+    with style.figure_style():
         cell = min(CELL, style.TWO_COLUMNS / (columns * longest))
         figure = style.new_figure(width=style.TWO_COLUMNS, height=deep * (cell + 0.24))
         grid = figure.subplots(deep, columns, squeeze=False)

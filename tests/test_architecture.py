@@ -1,4 +1,4 @@
-"""Imports inside `selbo` point down, and `import selbo` is light and has no side effect."""
+"""Imports point down, the laboratory uses only what `selbo` publishes, and `import selbo` is light, without effects."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 import selbo
 
 PACKAGE = Path(__file__).parents[1] / "src" / "selbo"
+LABORATORY = Path(__file__).parents[1] / "lab" / "src" / "selbo_lab"
 
 # From the bottom up. A module may import lower layers and its own package; never its siblings, never upwards.
 LAYERS = (
@@ -28,7 +29,16 @@ LAYERS = (
     {"cli"},
     {"__main__"},
 )
-HEIGHT = {part: height for height, layer in enumerate(LAYERS) for part in layer}
+
+LABORATORY_LAYERS = (
+    {"checks", "files"},
+    {"data", "published", "studies"},
+    {"run"},
+    {"schedule", "report"},
+    {"cli"},
+)
+
+Layers = tuple[set[str], ...]
 
 OPTIONAL = {"matplotlib", "sklearn", "typer", "rich", "pandas", "lightning", "transformers", "mlflow", "tensorboard"}
 SLOW = {"torch", "numpy", "scipy", "sklearn", "matplotlib", "polars", "safetensors"}
@@ -52,38 +62,42 @@ def imported_names(tree: ast.AST, package: list[str]) -> list[tuple[int, str]]:
     return names
 
 
-def violations(root: Path) -> list[str]:
-    """Sentences on every import below `root`, the folder of a package named `selbo`, that breaks the layering."""
+def violations(root: Path, *, name: str = "selbo", layers: Layers = LAYERS) -> list[str]:
+    """Sentences on every import below `root`, the folder of a package of this name, that breaks the layering."""
     found = []
+    above = {part: height for height, layer in enumerate(layers) for part in layer}
     for path in sorted(root.rglob("*.py")):
         relative = path.relative_to(root)
         part = relative.with_suffix("").parts[0]
         if relative == Path("__init__.py"):
             continue  # the public names may come from everywhere
-        if part not in HEIGHT:
+        if part not in above:
             found.append(f"{relative}: '{part}' has no layer; give it one in tests/test_architecture.py")
             continue
-        package = ["selbo", *relative.parent.parts]
-        for line, name in imported_names(ast.parse(path.read_text(encoding="utf-8")), package):
-            head, _, rest = f"{name}.".partition(".")
+        package = [name, *relative.parent.parts]
+        for line, imported in imported_names(ast.parse(path.read_text(encoding="utf-8")), package):
+            head, _, rest = f"{imported}.".partition(".")
             target = rest.split(".")[0]
-            if head != "selbo" or target == part:
+            if head != name or target == part:
                 continue
-            if target not in HEIGHT:
-                found.append(f"{relative}:{line}: '{part}' imports the package root ({name}), which is above it")
-            elif HEIGHT[target] >= HEIGHT[part]:
-                where = "beside" if HEIGHT[target] == HEIGHT[part] else "above"
-                found.append(f"{relative}:{line}: '{part}' imports '{target}' ({name}), which is {where} it")
+            if target not in above:
+                found.append(f"{relative}:{line}: '{part}' imports the package root ({imported}), which is above it")
+            elif above[target] >= above[part]:
+                where = "beside" if above[target] == above[part] else "above"
+                found.append(f"{relative}:{line}: '{part}' imports '{target}' ({imported}), which is {where} it")
     return found
 
 
 def test_imports_point_down() -> None:
     assert PACKAGE.is_dir()
     assert violations(PACKAGE) == []
+    assert LABORATORY.is_dir()
+    assert violations(LABORATORY, name="selbo_lab", layers=LABORATORY_LAYERS) == []
 
 
 def test_there_is_no_utils_module() -> None:
-    assert [str(p) for p in PACKAGE.rglob("*") if p.stem in {"utils", "util", "helpers", "misc"}] == []
+    names = {"utils", "util", "helpers", "misc"}
+    assert [str(p) for root in (PACKAGE, LABORATORY) for p in root.rglob("*") if p.stem in names] == []
 
 
 @pytest.mark.parametrize(
@@ -126,6 +140,106 @@ def test_the_checker_accepts(tmp_path: Path, module: str, source: str) -> None:
     (tmp_path / module).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / module).write_text(source)
     assert violations(tmp_path) == []
+
+
+# --- two distributions: the laboratory stands on what the library publishes ---
+
+
+def published(library: Path, module: str) -> set[str]:
+    """Names in the `__all__` of `selbo` or of `selbo.<module>`, from the syntax tree; none if it has no list."""
+    inside = library.joinpath(*module.split(".")[1:])
+    path = inside / "__init__.py" if inside.is_dir() else inside.with_suffix(".py")
+    if not path.is_file():
+        return set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def intrusions(laboratory: Path, library: Path) -> list[str]:
+    """Sentences on everything that the laboratory takes from the library and that is not public.
+
+    Public are `from selbo import X` and `from selbo.<module> import X`, with X in the `__all__` of that module, and the
+    version. A module inside a package of the library, or a name that begins with an underscore, is not.
+    """
+    found = []
+    for path in sorted(laboratory.rglob("*.py")):
+        tree, taken = ast.parse(path.read_text(encoding="utf-8")), set[str]()
+        for node in ast.walk(tree):
+            where = f"{path.relative_to(laboratory)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names if alias.name.partition(".")[0] == "selbo"]
+                found += [f"{where}: imports the module {each}, not a name" for each in modules]
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "selbo":
+                module, names = str(node.module), [alias.name for alias in node.names]
+                taken |= {alias.asname or alias.name for alias in node.names}
+                public = published(library, module) if module.count(".") < 2 and "._" not in module else set()
+                hidden = [name for name in names if name not in public and (module, name) != ("selbo", "__version__")]
+                found += [f"{where}: {module} does not publish {name}" for name in hidden]
+        for node in ast.walk(tree):
+            owner = node.value if isinstance(node, ast.Attribute) and node.attr.startswith("_") else None
+            if isinstance(owner, ast.Name) and owner.id in taken:
+                found.append(f"{path.relative_to(laboratory)}:{node.lineno}: {ast.unparse(node)} is private")
+    return found
+
+
+def test_the_laboratory_uses_only_what_the_library_publishes() -> None:
+    assert intrusions(LABORATORY, PACKAGE) == []
+
+
+def test_the_library_does_not_know_the_laboratory() -> None:
+    found = []
+    for path in PACKAGE.rglob("*.py"):
+        package = ["selbo", *path.relative_to(PACKAGE).parent.parts]
+        names = imported_names(ast.parse(path.read_text(encoding="utf-8")), package)
+        found += [f"{path}:{line}: {name}" for line, name in names if name.partition(".")[0] == "selbo_lab"]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("import selbo", "run.py:1: imports the module selbo, not a name"),
+        ("import selbo.plots as p", "run.py:1: imports the module selbo.plots, not a name"),
+        ("from selbo import hidden", "run.py:1: selbo does not publish hidden"),
+        ("from selbo import plots", "run.py:1: selbo does not publish plots"),
+        ("from selbo.plots import draw, axes", "run.py:1: selbo.plots does not publish axes"),
+        ("from selbo.plots.style import draw", "run.py:1: selbo.plots.style does not publish draw"),
+        ("def f():\n    from selbo._files import replacing", "run.py:2: selbo._files does not publish replacing"),
+        ("from selbo.nothing import draw", "run.py:1: selbo.nothing does not publish draw"),
+        ("from selbo import fit\nfit._loop()", "run.py:2: fit._loop is private"),
+    ],
+)
+def test_what_the_laboratory_may_not_use(tmp_path: Path, source: str, complaint: str) -> None:
+    library, laboratory = small_library(tmp_path), tmp_path / "selbo_lab"
+    laboratory.mkdir()
+    (laboratory / "run.py").write_text(source)
+    assert intrusions(laboratory, library) == [complaint]
+
+
+def test_what_the_laboratory_may_use(tmp_path: Path) -> None:
+    library, laboratory = small_library(tmp_path), tmp_path / "selbo_lab"
+    laboratory.mkdir()
+    source = "import numpy\nfrom selbo import __version__, fit\nfrom selbo.plots import draw as d\n"
+    (laboratory / "run.py").write_text(f"{source}from selbo.random import derive\nfrom selbo_lab import _own\nfit(d.x)")
+    assert intrusions(laboratory, library) == []
+
+
+def small_library(folder: Path) -> Path:
+    """A library that publishes `fit`, `plots.draw` and `random.derive`."""
+    sources = {
+        "__init__": '__all__ = ["fit"]',
+        "plots/__init__": '__all__ = ["draw"]',
+        "plots/style": '__all__ = ["draw"]',
+        "random": '__all__ = ["derive"]',
+        "_files": '__all__ = ["replacing"]',
+    }
+    for name, source in sources.items():
+        path = folder / "selbo" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    return folder / "selbo"
 
 
 # --- what `import selbo` does, seen from a fresh interpreter ---

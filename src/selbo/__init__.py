@@ -17,20 +17,20 @@ if TYPE_CHECKING:
         ELBO,
         CrossEntropy,
         Evidential,
-        IndependentSummary,
         LabelShift,
         LabelSmoothing,
         SummaryELBO,
         labels_first,
     )
-    from selbo.summary.beliefs import Beta, Dirichlet, Empirical, Masses, Uniform
+    from selbo.summary.beliefs import Belief, Beta, Dirichlet, Empirical, Masses, Uniform
     from selbo.summary.elicitation import expect
     from selbo.summary.likelihood import SummaryLikelihood, dirichlet_process_log_prob
-    from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
+    from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
     from selbo.training.fit import fit
 
 __all__ = [
     "ELBO",
+    "Belief",
     "Beta",
     "ClassRegions",
     "ConfidenceBins",
@@ -39,10 +39,10 @@ __all__ = [
     "Dirichlet",
     "Empirical",
     "Evidential",
-    "IndependentSummary",
     "LabelShift",
     "LabelSmoothing",
     "Masses",
+    "Partition",
     "Prediction",
     "ScoreBins",
     "SummaryELBO",
@@ -76,16 +76,15 @@ _HOMES = {
         "ELBO",
         "CrossEntropy",
         "Evidential",
-        "IndependentSummary",
         "LabelShift",
         "LabelSmoothing",
         "SummaryELBO",
         "labels_first",
     ),
-    "selbo.summary.beliefs": ("Beta", "Dirichlet", "Empirical", "Masses", "Uniform"),
+    "selbo.summary.beliefs": ("Belief", "Beta", "Dirichlet", "Empirical", "Masses", "Uniform"),
     "selbo.summary.elicitation": ("expect",),
     "selbo.summary.likelihood": ("SummaryLikelihood", "dirichlet_process_log_prob"),
-    "selbo.summary.partitions": ("ClassRegions", "ConfidenceBins", "CornerShells", "ScoreBins"),
+    "selbo.summary.partitions": ("ClassRegions", "ConfidenceBins", "CornerShells", "Partition", "ScoreBins"),
     "selbo.training.fit": ("fit",),
 }
 """Where public names come from, as above. They are imported when they are asked for: torch takes seconds, and

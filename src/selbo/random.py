@@ -4,6 +4,8 @@ import hashlib
 
 import torch
 
+__all__ = ["derive", "generator_for"]
+
 
 def derive(seed: int, *purpose: object) -> int:
     """A seed for one purpose, such as ``derive(0, "noise", step)``: 63 bits, unrelated between purposes."""

@@ -36,10 +36,10 @@ SITES = {"here": blobs(21, seed=4)[0], "there": blobs(33, seed=6)[0]}
 
 
 def several() -> Objective:
-    """Two places and the training inputs; one of the histograms has a memory, one pools its draws."""
+    """Two places and the training inputs; one of the histograms has a memory."""
     masses = selbo.Masses([0.5, 0.3, 0.2])
     here = selbo.SummaryLikelihood(selbo.ClassRegions(3), masses, 20.0, name="here", ema_decay=0.9)
-    there = selbo.SummaryLikelihood(selbo.ClassRegions(3), masses, 30.0, name="there", pool_draws=True)
+    there = selbo.SummaryLikelihood(selbo.ClassRegions(3), masses, 30.0, name="there")
     return selbo.SummaryELBO([here, summary(), there], N)
 
 

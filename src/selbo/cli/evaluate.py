@@ -27,7 +27,7 @@ def evaluate(
     """
     from selbo.tabular import saved_model, workflow
 
-    found = saved_model.load(model, device=device_of(device))
+    found = saved_model.load_model(model, device=device_of(device))
     result, notes = workflow.evaluate(found, data, draws=draws, seed=seed)
     for text in notes:
         note(text)

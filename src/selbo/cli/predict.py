@@ -33,7 +33,7 @@ def predict(
     from selbo.tabular.table import listed, read_table
 
     target = table_target(out, source=data)
-    found = saved_model.load(model, device=device_of(device))
+    found = saved_model.load_model(model, device=device_of(device))
     table = read_table(data, columns=found.preprocessing.columns)
     inputs, notes = found.preprocessing.transform(table)
     for text in notes:

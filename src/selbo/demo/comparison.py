@@ -53,7 +53,7 @@ class Fitted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Method:
+class DemoMethod:
     """A way to train: how the network is made ready, what is maximised, and the one setting that was chosen for it.
 
     Attributes:
@@ -97,9 +97,9 @@ DECAY: Final = 0.003
 KL_WEIGHT: Final = 0.05
 
 METHODS: Final = (
-    Method("plain", lambda n, *_: CrossEntropy(n), "weight decay", DECAY, DECAYS),
-    Method("plain + temperature", lambda n, *_: CrossEntropy(n), "weight decay", DECAY, DECAYS, tempered=True),
-    Method(
+    DemoMethod("plain", lambda n, *_: CrossEntropy(n), "weight decay", DECAY, DECAYS),
+    DemoMethod("plain + temperature", lambda n, *_: CrossEntropy(n), "weight decay", DECAY, DECAYS, tempered=True),
+    DemoMethod(
         "label smoothing",
         lambda n, _, epsilon: LabelSmoothing(epsilon, n),
         "smoothing",
@@ -107,8 +107,8 @@ METHODS: Final = (
         (0.02, 0.05, 0.1, 0.2),
         weight_decay=DECAY,
     ),
-    Method("evidential", lambda n, *_: Evidential(n), "weight decay", 0.0, (0.0, 0.0003, 0.001, 0.003)),
-    Method(
+    DemoMethod("evidential", lambda n, *_: Evidential(n), "weight decay", 0.0, (0.0, 0.0003, 0.001, 0.003)),
+    DemoMethod(
         "ELBO",
         lambda n, _, weight: ELBO(n, kl_weight=weight),
         "kl weight",
@@ -116,7 +116,7 @@ METHODS: Final = (
         (0.05, 0.1, 0.2, 0.3),
         bayesian=True,
     ),
-    Method(
+    DemoMethod(
         "Summary ELBO",
         lambda n, belief, times: SummaryELBO(summary_of(belief, times * n), n, kl_weight=KL_WEIGHT, summary_warmup=0),
         "concentration",
@@ -208,7 +208,7 @@ def compare(
             "class_names": [str(digit) for digit in range(NUM_CLASSES)],
             "class_counts": first.train[1].bincount(minlength=NUM_CLASSES).tolist(),
         },
-        "belief": outcomes.belief_of(own_summary(first), words_of(first)),
+        "belief": outcomes.describe_belief(own_summary(first), words_of(first)),
         "methods": [method.name for method in METHODS],
         "seeds": list(chosen),
         "runs": runs,
@@ -250,7 +250,7 @@ def words_of(task: NoisyDigits) -> str:
     )
 
 
-def belief_of(task: NoisyDigits) -> Belief:
+def stated_belief(task: NoisyDigits) -> Belief:
     """The belief of the demonstration: expected accuracy, and how frequent each digit is."""
     return _expected(task.class_fractions)
 
@@ -269,12 +269,12 @@ def summary_of(belief: Belief, concentration: float) -> SummaryLikelihood:
 def own_summary(task: NoisyDigits) -> SummaryLikelihood:
     """The summary that the Summary ELBO is trained with."""
     times = METHODS[-1].value
-    return summary_of(belief_of(task), times * len(task.train[1]))
+    return summary_of(stated_belief(task), times * len(task.train[1]))
 
 
-def fitted(method: Method, task: NoisyDigits, *, seed: int, steps: int, device: str, report: Report) -> Fitted:
+def fitted(method: DemoMethod, task: NoisyDigits, *, seed: int, steps: int, device: str, report: Report) -> Fitted:
     """A network, trained."""
-    objective = method.objective(len(task.train[1]), belief_of(task), method.value)
+    objective = method.objective(len(task.train[1]), stated_belief(task), method.value)
     network: nn.Module = MLP((64, HIDDEN, NUM_CLASSES), generator=torch.Generator().manual_seed(seed))
     if method.bayesian:
         network = to_bayesian(network, prior_std=PRIOR_STD, init_std=INIT_STD)
@@ -300,7 +300,9 @@ def fitted(method: Method, task: NoisyDigits, *, seed: int, steps: int, device: 
     return Fitted(network, objective)
 
 
-def run(method: Method, task: NoisyDigits, job: Job, *, trained: dict[str, Fitted], report: Report) -> dict[str, Any]:
+def run(
+    method: DemoMethod, task: NoisyDigits, job: Job, *, trained: dict[str, Fitted], report: Report
+) -> dict[str, Any]:
     """Train one method with one seed, or take the network of the plain one, and test it."""
     begin = time.perf_counter()
     if method.tempered:

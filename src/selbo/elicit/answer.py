@@ -6,7 +6,7 @@ from selbo.elicit.captions import claims_of
 from selbo.elicit.charts import draws_of, intervals_of, picture_of
 from selbo.elicit.consistency import warnings_of
 from selbo.elicit.export import copies_of
-from selbo.elicit.state import RefusedError, State, belief_of, labels_of, partition_of, read_state
+from selbo.elicit.state import RefusedError, State, build_belief, labels_of, partition_of, read_state
 from selbo.elicit.uploads import count_scores, read_counts
 from selbo.plots.labels import belief_label, region_axis
 from selbo.summary.beliefs import Belief, Dirichlet, Masses
@@ -42,7 +42,7 @@ def answer(task: str, content: Any, body: bytes = b"") -> dict[str, Any]:
 def shown(state: State) -> dict[str, Any]:
     """Everything that the page shows of a state."""
     partition = partition_of(state)
-    belief = belief_of(state, partition)
+    belief = build_belief(state, partition)
     try:
         s0 = belief.masses(partition).numpy()
     except ValueError as error:

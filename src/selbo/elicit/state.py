@@ -199,7 +199,7 @@ def expected(state: State) -> Beta | Dirichlet:
     return expect(state.accuracy, class_fractions=state.fractions)
 
 
-def belief_of(state: State, partition: Partition) -> Belief:
+def build_belief(state: State, partition: Partition) -> Belief:
     """What is believed, as an object of the library."""
     if state.basis == "expect":
         return expected(state)

@@ -1,7 +1,25 @@
 """What a trained network predicts, and what its predictions are worth."""
 
 from selbo.evaluation import calibrate, label_shift
+from selbo.evaluation.calibrate import bias_corrected_temperature
 from selbo.evaluation.check_belief import Verdict, check_belief
 from selbo.evaluation.evaluate import evaluate, evaluate_ood
+from selbo.evaluation.label_shift import correct_prior, estimate_by_confusion, estimate_by_em
+from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
 
-__all__ = ["Verdict", "calibrate", "check_belief", "evaluate", "evaluate_ood", "label_shift"]
+__all__ = [
+    "Prediction",
+    "Verdict",
+    "at_temperature",
+    "bias_corrected_temperature",
+    "calibrate",
+    "check_belief",
+    "correct_prior",
+    "estimate_by_confusion",
+    "estimate_by_em",
+    "evaluate",
+    "evaluate_ood",
+    "label_shift",
+    "mixture",
+    "predict",
+]

@@ -180,7 +180,7 @@ def f1_micro(scores: Array, labels: Array, *, validate: bool = True) -> float:
     return accuracy(scores, labels, validate=validate)
 
 
-def auroc(scores: Array, labels: Array, *, both_columns: bool = False, validate: bool = True) -> float | None:
+def auroc(scores: Array, labels: Array, *, validate: bool = True) -> float | None:
     """Area under the ROC curve: the chance that an example of a class scores higher on it than one of another class.
 
     With two classes it is that of class 1. With more, each class that occurs in the labels is compared with all the
@@ -189,8 +189,6 @@ def auroc(scores: Array, labels: Array, *, both_columns: bool = False, validate:
     Args:
         scores: Probabilities or their logarithms, shape (B, K); only the order within a column matters.
         labels: Classes, shape (B,).
-        both_columns: With two classes, the mean of the areas of both, each by its own column, as torchmetrics and the
-            paper's code have it. It differs from that of class 1 only where rounding makes scores of a column equal.
         validate: Check the values too, not only shapes and types.
 
     Returns:
@@ -206,7 +204,7 @@ def auroc(scores: Array, labels: Array, *, both_columns: bool = False, validate:
     present = classes.unique().tolist()
     if len(present) < 2:
         return None
-    if rows.shape[1] == 2 and not both_columns:
+    if rows.shape[1] == 2:
         present = [1]
     columns = rows.to(result_dtype(rows)).T.contiguous().numpy()
     ordered = np.sort(columns, -1)  # numpy's is five times as quick as torch's

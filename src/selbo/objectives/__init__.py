@@ -5,11 +5,11 @@ from selbo.objectives.elbo import ELBO
 from selbo.objectives.entropy_minimisation import EntropyMinimisation
 from selbo.objectives.evidential import Evidential
 from selbo.objectives.expectation_regularisation import ExpectationRegularisation
-from selbo.objectives.independent_summary import IndependentSummary
 from selbo.objectives.label_priority import LabelCheck, labels_first
 from selbo.objectives.label_shift import LabelShift
 from selbo.objectives.label_smoothing import LabelSmoothing
-from selbo.objectives.objective import Objective, Terms
+from selbo.objectives.objective import Objective, Terms, View, log_prob_of_labels
+from selbo.objectives.predictive import evaluation_mode
 from selbo.objectives.summary_elbo import SummaryELBO
 
 __all__ = [
@@ -18,12 +18,14 @@ __all__ = [
     "EntropyMinimisation",
     "Evidential",
     "ExpectationRegularisation",
-    "IndependentSummary",
     "LabelCheck",
     "LabelShift",
     "LabelSmoothing",
     "Objective",
     "SummaryELBO",
     "Terms",
+    "View",
+    "evaluation_mode",
     "labels_first",
+    "log_prob_of_labels",
 ]

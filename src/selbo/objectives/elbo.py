@@ -12,7 +12,6 @@ class ELBO(Objective):
     Args:
         num_data: N, the number of training examples.
         kl_weight: Factor of the KL divergence; below one the posterior is tempered, openly.
-        kl_reduction: ``"sum"``, or ``"published"`` for the quantity of the authors' code (see `kl_divergence`).
         kl_warmup: Number of steps over which the factor of the KL grows; 0 for none.
         estimator: How the network draws, see `forward_samples`.
         label_shift: Class fractions where labels come from and at the place of use, if these differ: a `LabelShift`.
@@ -38,7 +37,6 @@ class ELBO(Objective):
         num_data: int,
         *,
         kl_weight: float = 1.0,
-        kl_reduction: str = "sum",
         kl_warmup: int = 0,
         estimator: str = "shared",
         label_shift: LabelShift | None = None,
@@ -46,7 +44,6 @@ class ELBO(Objective):
         super().__init__(
             num_data,
             kl_weight=kl_weight,
-            kl_reduction=kl_reduction,
             kl_warmup=kl_warmup,
             estimator=estimator,
             label_shift=label_shift,

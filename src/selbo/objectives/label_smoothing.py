@@ -16,7 +16,6 @@ class LabelSmoothing(Objective):
         epsilon: Share of the uniform distribution, from 0 to below 1.
         num_data: N, the number of training examples.
         kl_weight: Factor of the KL divergence of a Bayesian network.
-        kl_reduction: See `kl_divergence`.
         kl_warmup: Number of steps over which the factor of the KL grows; 0 for none.
         estimator: How a Bayesian network draws, see `forward_samples`.
     """
@@ -27,13 +26,10 @@ class LabelSmoothing(Objective):
         num_data: int,
         *,
         kl_weight: float = 1.0,
-        kl_reduction: str = "sum",
         kl_warmup: int = 0,
         estimator: str = "shared",
     ) -> None:
-        super().__init__(
-            num_data, kl_weight=kl_weight, kl_reduction=kl_reduction, kl_warmup=kl_warmup, estimator=estimator
-        )
+        super().__init__(num_data, kl_weight=kl_weight, kl_warmup=kl_warmup, estimator=estimator)
         self.epsilon = _checks.non_negative("epsilon", epsilon)
         if self.epsilon >= 1:
             raise ValueError(f"`epsilon` must be a share of at least 0 and below 1, but got {epsilon!r}")

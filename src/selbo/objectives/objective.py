@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from selbo import _checks
 from selbo._numerics import result_dtype
 from selbo.nn.draws import ESTIMATORS, forward_samples, tensor_answer
-from selbo.nn.gaussian import REDUCTIONS, SpreadsOnce, gaussians, kl_divergence
+from selbo.nn.gaussian import SpreadsOnce, gaussians, kl_divergence
 from selbo.objectives.label_priority import labels_first
 from selbo.objectives.label_shift import LabelShift, shifted
 from selbo.objectives.unlabelled import Assigned, Unlabelled, assign, join
@@ -84,7 +84,6 @@ class Objective(nn.Module):
     Args:
         num_data: N, the number of training examples; a batch of B stands for N/B times as many.
         kl_weight: Factor of the KL divergence; below one the posterior is tempered, openly.
-        kl_reduction: ``"sum"``, or ``"published"`` for the quantity of the authors' code (see `kl_divergence`).
         kl_warmup: Number of steps over which the factor of the KL grows to ``kl_weight``; 0 for none.
         summary_weight: Factor of the summary term.
         summary_warmup: Number of steps over which that factor grows; 0 for none. If not given, the term waits for the
@@ -104,7 +103,6 @@ class Objective(nn.Module):
         num_data: int,
         *,
         kl_weight: float = 1.0,
-        kl_reduction: str = "sum",
         kl_warmup: int = 0,
         summary_weight: float = 1.0,
         summary_warmup: int | None = None,
@@ -115,7 +113,6 @@ class Objective(nn.Module):
         self.num_data = _checks.whole("num_data", num_data, at_least=1)
         self.register_buffer("kl_factor", torch.zeros(()), persistent=False)
         self.kl_weight = kl_weight
-        self.kl_reduction = _checks.one_of("kl_reduction", kl_reduction, REDUCTIONS)
         self.kl_warmup = _checks.whole("kl_warmup", kl_warmup, at_least=0)
         self.summary_weight = _checks.non_negative("summary_weight", summary_weight)
         if summary_warmup is not None:
@@ -254,7 +251,7 @@ class Objective(nn.Module):
         """Divergence that is held against the fit: that of the weights, if they have a posterior."""
         if not gaussians(model):
             return logits.new_zeros(())
-        kl = kl_divergence(model, reduction=self.kl_reduction)
+        kl = kl_divergence(model)
         return kl.to(result_dtype(kl))
 
     def _over_data(self, values: Tensor, weights: Tensor | None) -> Tensor:
@@ -278,7 +275,6 @@ class Objective(nn.Module):
         """Settings that differ from doing nothing, for ``print``."""
         shown = [f"num_data={self.num_data}"]
         shown += [f"kl_weight={self.kl_weight:g}"] if self.kl_weight != 1 else []
-        shown += [f"kl_reduction={self.kl_reduction!r}"] if self.kl_reduction != "sum" else []
         shown += [f"kl_warmup={self.kl_warmup}"] if self.kl_warmup else []
         shown += [f"summary_weight={self.summary_weight:g}"] if self.summary_weight != 1 else []
         shown += [f"summary_warmup={self.summary_warmup}"] if self.summary_warmup is not None else []

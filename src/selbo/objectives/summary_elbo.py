@@ -17,7 +17,6 @@ class SummaryELBO(WithSummaries):
             confidence, or one for each place of use), whose terms add up.
         num_data: N, the number of training examples.
         kl_weight: Factor of the KL divergence; below one the posterior is tempered, openly.
-        kl_reduction: ``"sum"``, or ``"published"`` for the quantity of the authors' code (see `kl_divergence`).
         kl_warmup: Number of steps over which the factor of the KL grows; 0 for none.
         summary_weight: Factor of the summary term; the concentration of the summary is the Bayesian way to weigh it.
         summary_warmup: Number of steps over which that factor grows; 0 for none. If not given, the term waits for the
@@ -52,7 +51,6 @@ class SummaryELBO(WithSummaries):
         num_data: int,
         *,
         kl_weight: float = 1.0,
-        kl_reduction: str = "sum",
         kl_warmup: int = 0,
         summary_weight: float = 1.0,
         summary_warmup: int | None = None,
@@ -64,7 +62,6 @@ class SummaryELBO(WithSummaries):
             summary,
             num_data,
             kl_weight=kl_weight,
-            kl_reduction=kl_reduction,
             kl_warmup=kl_warmup,
             summary_weight=summary_weight,
             summary_warmup=summary_warmup,

@@ -1,4 +1,4 @@
-"""Pictures of beliefs, summaries and predictions."""
+"""Pictures of beliefs, summaries and predictions, and the parts that other figures are made of."""
 
 from selbo.plots.figures import (
     FIGURES,
@@ -7,15 +7,72 @@ from selbo.plots.figures import (
     dirichlet_process_draws,
     summary_against_histogram,
 )
-from selbo.plots.style import ONE_COLUMN, TWO_COLUMNS, save
+from selbo.plots.histograms import (
+    BELIEF,
+    CHARACTER,
+    POINTS_AN_INCH,
+    compare_histograms,
+    legend_entries,
+    total_variation,
+)
+from selbo.plots.labels import duration, number, tick_label
+from selbo.plots.methods import MethodStyle, method_styles
+from selbo.plots.panels import (
+    FOOT,
+    GUIDE,
+    LEGEND,
+    Grid,
+    axis_of,
+    filled,
+    plus_minus,
+    shortened,
+)
+from selbo.plots.style import (
+    INK,
+    ONE_COLUMN,
+    PALE,
+    SMALL_SIZE,
+    TEXT_SIZE,
+    TWO_COLUMNS,
+    figure_style,
+    new_figure,
+    save,
+    tidy,
+)
 
 __all__ = [
+    "BELIEF",
+    "CHARACTER",
     "FIGURES",
+    "FOOT",
+    "GUIDE",
+    "INK",
+    "LEGEND",
     "ONE_COLUMN",
+    "PALE",
+    "POINTS_AN_INCH",
+    "SMALL_SIZE",
+    "TEXT_SIZE",
     "TWO_COLUMNS",
+    "Grid",
+    "MethodStyle",
     "SimplexPanel",
+    "axis_of",
     "belief_on_simplex",
+    "compare_histograms",
     "dirichlet_process_draws",
+    "duration",
+    "figure_style",
+    "filled",
+    "legend_entries",
+    "method_styles",
+    "new_figure",
+    "number",
+    "plus_minus",
     "save",
+    "shortened",
     "summary_against_histogram",
+    "tick_label",
+    "tidy",
+    "total_variation",
 ]

@@ -12,7 +12,7 @@ from selbo.plots.histograms import (
     POINTS_AN_INCH,
     Array,
     Histogram,
-    compare,
+    compare_histograms,
     label_width,
     legend_entries,
     masses,
@@ -31,8 +31,8 @@ from selbo.plots.style import (
     TEXT_SIZE,
     TWO_COLUMNS,
     checked_width,
+    figure_style,
     new_figure,
-    style,
     tidy,
 )
 from selbo.summary.beliefs import Belief, Beta
@@ -107,7 +107,7 @@ def belief_on_simplex(
     titles = [f"{panel.title}\n{belief_label(panel.belief)}" for panel in shown]
     columns = min(len(shown), int(checked_width(width) // SMALLEST_WIDTH))
     rows = -(-len(shown) // columns)
-    with style():
+    with figure_style():
         # placed by hand: the automatic layout loses the notes around axes whose sides keep their proportion
         across = (width - COLOUR_BAR) / columns
         side = across - PANEL_GAP
@@ -173,7 +173,7 @@ def dirichlet_process_draws(
     _checks.whole("num_draws", num_draws, at_least=1)
     base_masses = measure.masses(ScoreBins.equal(num_bins)).numpy()
     draws = [dirichlet_draws(alpha * base_masses, num_draws, generator=generator) for alpha in alphas]
-    with style():
+    with figure_style():
         figure = new_figure(width=width, height=0.2 + 1.25 * len(alphas))
         grid = figure.subplots(len(alphas), num_draws, sharex=True, sharey="row", squeeze=False)
         for row, alpha, drawn in zip(grid, alphas, draws, strict=True):
@@ -249,14 +249,14 @@ def summary_against_histogram(
     looks = method_styles(histograms)
     colours = [look.colour for look in looks.values()] if isinstance(histogram, Mapping) else PALETTE[:1]
     axis = region_axis(partition, class_names)
-    with style():
+    with figure_style():
         upright = stand_upright(axis, width=width - MARGIN)
         if isinstance(partition, CornerShells) and upright:
             figure = _shell_by_shell(partition, belief, named, colours, class_names=class_names, width=width)
         else:
             figure = new_figure(width=width, height=PANEL_HEIGHT + upright * _height(axis))
             axes = figure.subplots()
-            compare(axes, belief, named, colours=colours, axis=axis, width=width - MARGIN)
+            compare_histograms(axes, belief, named, colours=colours, axis=axis, width=width - MARGIN)
             axes.set_ylabel("mass")
         _legend(figure, width=width)
     return figure
@@ -282,12 +282,12 @@ def _shell_by_shell(
 
     totals = RegionAxis([s + 0.5 for s in range(count)], [*shells, "centre"], "shell", ordered=False)
     summed = {name: _by_shell(values, classes) for name, values in histograms.items()}
-    compare(panels[0], _by_shell(s0, classes), summed, colours=colours, axis=totals, width=panel_width)
+    compare_histograms(panels[0], _by_shell(s0, classes), summed, colours=colours, axis=totals, width=panel_width)
     panels[0].set(title="all classes", ylabel="mass")
     for s, (axes, shell) in enumerate(zip(panels[1:], shells, strict=True)):
         part = slice(s * classes, (s + 1) * classes)
         inside = {name: values[part] for name, values in histograms.items()}
-        compare(axes, s0[part], inside, colours=colours, axis=axis, width=panel_width)
+        compare_histograms(axes, s0[part], inside, colours=colours, axis=axis, width=panel_width)
         axes.set(title=f"shell {shell}", ylabel="" if wide else "mass")
         if not wide and s + 1 < len(shells):  # the lowest panel names the classes for all
             axes.set_xlabel("")

@@ -76,7 +76,7 @@ def with_distance(s0: Array, histograms: Mapping[str, Array]) -> dict[str, Array
     return {f"{name}, TV {total_variation(s0, h):.3f}".replace(" 0.", " ."): h for name, h in histograms.items()}
 
 
-def compare(
+def compare_histograms(
     axes: "Axes",
     s0: Array,
     histograms: Mapping[str, Array],

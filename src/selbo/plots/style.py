@@ -86,7 +86,7 @@ def require_matplotlib() -> None:
 
 
 @contextmanager
-def style() -> Iterator[None]:
+def figure_style() -> Iterator[None]:
     """The look of all figures, for as long as the block lasts; the settings of the session are then put back."""
     require_matplotlib()
     from matplotlib.style import context
@@ -145,7 +145,7 @@ def save(
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target, prefix=f".{name}-") as unfinished:
         files = [Path(unfinished) / f"{name}.{each}" for each in wanted]
-        with style():
+        with figure_style():
             for file, each in zip(files, wanted, strict=True):
                 with naming(target / file.name, written_as=file):
                     figure.savefig(file, format=each, dpi=PIXELS_AN_INCH, metadata=UNDATED[each])

@@ -1,6 +1,19 @@
 """The HTML report of a comparison, its tables and its figures; reads results, never trains."""
 
-from selbo.report.comparison import Row, Value, summarise, summarise_ood
+from selbo.report import outcomes
+from selbo.report.comparison import (
+    HIGHER_IS_BETTER,
+    LOWER_IS_BETTER,
+    Column,
+    Results,
+    Row,
+    Value,
+    direction,
+    marked,
+    mean_and_error,
+    summarise,
+    summarise_ood,
+)
 from selbo.report.curves import (
     COMPARISON_FIGURES,
     belief_histograms,
@@ -8,19 +21,71 @@ from selbo.report.curves import (
     entropy_histograms,
     reliability_diagrams,
 )
-from selbo.report.page import write_page
-from selbo.report.tables import console_table
+from selbo.report.differences import SAME, Difference, around, difference_of, t_quantile
+from selbo.report.page import WIDE, fill_page, inline_svg, write_html, write_page
+from selbo.report.tables import (
+    console_table,
+    is_percent,
+    legend,
+    metric_label,
+    rich_table,
+    shown_cells,
+    signed,
+    swatch,
+    texts,
+)
+from selbo.report.takeaway import (
+    RULE,
+    UNKNOWN,
+    VERDICTS,
+    first_names,
+    joined,
+    shown_difference,
+    verdict,
+)
 
 __all__ = [
     "COMPARISON_FIGURES",
+    "HIGHER_IS_BETTER",
+    "LOWER_IS_BETTER",
+    "RULE",
+    "SAME",
+    "UNKNOWN",
+    "VERDICTS",
+    "WIDE",
+    "Column",
+    "Difference",
+    "Results",
     "Row",
     "Value",
+    "around",
     "belief_histograms",
     "console_table",
     "corruption_curves",
+    "difference_of",
+    "direction",
     "entropy_histograms",
+    "fill_page",
+    "first_names",
+    "inline_svg",
+    "is_percent",
+    "joined",
+    "legend",
+    "marked",
+    "mean_and_error",
+    "metric_label",
+    "outcomes",
     "reliability_diagrams",
+    "rich_table",
+    "shown_cells",
+    "shown_difference",
+    "signed",
     "summarise",
     "summarise_ood",
+    "swatch",
+    "t_quantile",
+    "texts",
+    "verdict",
+    "write_html",
     "write_page",
 ]

@@ -13,7 +13,7 @@ from selbo.plots.histograms import (
     BELIEF,
     POINTS_AN_INCH,
     Array,
-    compare,
+    compare_histograms,
     label_width,
     legend_entries,
     stand_upright,
@@ -22,7 +22,7 @@ from selbo.plots.histograms import (
 from selbo.plots.labels import number, tick_label
 from selbo.plots.methods import MethodStyle, method_styles
 from selbo.plots.panels import FOOT, GUIDE, SIDE_BY_SIDE, Grid, LineEnd, axis_of, filled, names_at_ends, plus_minus
-from selbo.plots.style import INK, PALE, SMALL_SIZE, TWO_COLUMNS, checked_width, new_figure, style, tidy
+from selbo.plots.style import INK, PALE, SMALL_SIZE, TWO_COLUMNS, checked_width, figure_style, new_figure, tidy
 from selbo.report.comparison import (
     Results,
     Row,
@@ -91,7 +91,7 @@ def belief_histograms(results: Results, *, width: float = TWO_COLUMNS) -> "Figur
     methods, away = _with(checked(results), "histogram"), distances(results)
     s0 = np.asarray(results["belief"]["s0"], dtype=np.float64)
     axis, ends = axis_of(results["belief"]["regions"], results["task"]["class_names"])
-    with style():
+    with figure_style():
         count, height = len(methods), 1.6 if len(methods) == 1 else 1.2
         grid = Grid(count, width=width, height=height, full=True)
         if stand_upright(axis, width=grid.panel) or (ends and grid.panel < NARROW):
@@ -104,7 +104,7 @@ def belief_histograms(results: Results, *, width: float = TWO_COLUMNS) -> "Figur
                 {"predictions": np.asarray(np.mean(histograms, axis=0))},
                 [styles_of(results)[method].colour],
             )
-            compare(axes, s0, shown, colours=colours, axis=axis, width=grid.panel)
+            compare_histograms(axes, s0, shown, colours=colours, axis=axis, width=grid.panel)
             for end in ends:
                 axes.axvline(end, color=GUIDE, linewidth=0.6, linestyle=(0, (1, 2)), zorder=0.4)
             if ends:
@@ -164,7 +164,7 @@ def reliability_diagrams(results: Results, *, width: float = TWO_COLUMNS) -> "Fi
     ece = {row.method: row.values["ece"] for row in summarise(results, results["clean"], ["ece"])}
     pooled = {method: _pool(runs) for method, runs in methods.items()}
     largest = max(float(counts.max()) for *_, counts in pooled.values())
-    with style():
+    with figure_style():
         side = Grid(len(methods), width=width).panel
         grid = Grid(len(methods), width=width, height=1.36 * side, legend=False)
         for i, method in enumerate(methods):
@@ -257,7 +257,7 @@ def corruption_curves(results: Results, *, metrics: Sequence[str] = CURVES, widt
     columns = len(metrics) if wide else 1
     across = (width - names - columns * margin - (columns - 1) * 0.12) / columns
     height = (title + high + foot) * (1 if wide else len(metrics))
-    with style():
+    with figure_style():
         figure = new_figure(width=width, height=height)
         figure.set_layout_engine("none")
         for i, metric in enumerate(metrics):
@@ -321,7 +321,7 @@ def entropy_histograms(results: Results, *, width: float = TWO_COLUMNS) -> "Figu
     from matplotlib.lines import Line2D
 
     auroc = {row.method: row.values["auroc"] for row in summarise_ood(results, ["auroc"])}
-    with style():
+    with figure_style():
         grid = Grid(len(methods), width=width, height=1.2)
         panels = [grid.place(i) for i in range(len(methods))]
         shares: list[tuple[Array, Array]] = []

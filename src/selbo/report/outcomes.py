@@ -15,7 +15,6 @@ from selbo.evaluation.evaluate import evaluate, evaluate_ood
 from selbo.evaluation.predict import Prediction
 from selbo.metrics.calibration import reliability
 from selbo.metrics.classwise import confusion, per_class, wilson_interval
-from selbo.metrics.scores import auroc
 from selbo.plots.labels import region_labels
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import Partition
@@ -29,20 +28,15 @@ def metrics_of(prediction: Prediction, labels: Tensor) -> dict[str, Any]:
     return evaluate(None, labels, log_probs=prediction.log_probs)
 
 
-def condition(
-    prediction: Prediction, labels: Tensor, *, level: float | None = None, both_columns: bool = False
-) -> dict[str, Any]:
+def condition(prediction: Prediction, labels: Tensor, *, level: float | None = None) -> dict[str, Any]:
     """Metrics under one condition, with its place on the axis of corruption; what is not finite is None.
 
     Args:
         prediction: For a test set.
         labels: Of it.
         level: Its place.
-        both_columns: Whether the AUROC of two classes is the mean of both columns, see `selbo.metrics.auroc`.
     """
     found = metrics_of(prediction, labels)
-    if both_columns:
-        found["auroc"] = auroc(prediction.log_probs, labels, both_columns=True)
     recall = found.pop("recall")
     metrics = {name: value if value is not None and math.isfinite(value) else None for name, value in found.items()}
     return {"level": level, "metrics": metrics, "recall": recall}
@@ -125,7 +119,7 @@ def ood_of(inside: Prediction, outside: Prediction) -> dict[str, float]:
     return evaluate_ood(inside.entropy, outside.entropy)
 
 
-def belief_of(summary: SummaryLikelihood, words: str, class_names: Sequence[str] | None = None) -> dict[str, Any]:
+def describe_belief(summary: SummaryLikelihood, words: str, class_names: Sequence[str] | None = None) -> dict[str, Any]:
     """A belief, for a report."""
     return {
         "words": words,

@@ -16,7 +16,7 @@ from selbo._files import replacing
 from selbo.plots.labels import duration, number
 from selbo.plots.methods import METHOD_COLOURS
 from selbo.plots.panels import GUIDE, axis_of
-from selbo.plots.style import INK, ONE_COLUMN, PALE, TWO_COLUMNS, style
+from selbo.plots.style import INK, ONE_COLUMN, PALE, TWO_COLUMNS, figure_style
 from selbo.report.class_tables import MOST_IN_MATRIX, class_table, confusion_table
 from selbo.report.comparison import (
     Results,
@@ -282,7 +282,11 @@ def inline_svg(figure: "Figure", *, name: str, label: str) -> str:
     import matplotlib
 
     buffer = io.StringIO()
-    with warnings.catch_warnings(), style(), matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+    with (
+        warnings.catch_warnings(),
+        figure_style(),
+        matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}),
+    ):
         # the reader's fonts write the text, and may have letters that those of matplotlib lack
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font", category=UserWarning)
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})

@@ -1,5 +1,18 @@
 """The contribution: what predictions should look like, as a likelihood on any tensor of log-probabilities."""
 
+from selbo._numerics import PreciseModule
 from selbo.summary import beliefs, elicitation, likelihood, partitions
+from selbo.summary.beliefs import Belief
+from selbo.summary.likelihood import log_dirichlet
+from selbo.summary.partitions import Partition
 
-__all__ = ["beliefs", "elicitation", "likelihood", "partitions"]
+__all__ = [
+    "Belief",
+    "Partition",
+    "PreciseModule",
+    "beliefs",
+    "elicitation",
+    "likelihood",
+    "log_dirichlet",
+    "partitions",
+]

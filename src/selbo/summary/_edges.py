@@ -24,9 +24,6 @@ SPACES: Final = ("logit", "probability")
 SLOPE_FACTORS: Final = {"logit": 15.0, "probability": 5.0}
 """Slope of an edge times the width of the narrower region beside it, by space; docs/measurements.md says why."""
 
-PUBLISHED_SLOPE: Final = 500.0
-"""The slope of the paper's soft histogram, in probability space."""
-
 LONE_WIDTH: Final = 1.0
 """Width, in nats of log-odds, that sets the slope of an edge with no bounded region on either side."""
 
@@ -74,7 +71,6 @@ class Edges(PreciseModule):
         lower: Where the lowest region begins.
         space: ``"logit"`` or ``"probability"``.
         slope_factor: Slope of the step times width, $k$; larger is harder. By default that of `SLOPE_FACTORS`.
-        slope: One slope for all edges, in probability space, instead of one that follows the widths.
     """
 
     probabilities: Tensor
@@ -90,14 +86,10 @@ class Edges(PreciseModule):
         lower: float,
         space: str,
         slope_factor: float | None = None,
-        slope: float | None = None,
     ) -> None:
         super().__init__()
         self.values = tuple(edges)
         self.space = _checks.one_of("space", space, SPACES)
-        self.constant_slope = slope is not None
-        if slope is not None and space != "probability":
-            raise ValueError("`slope` is a slope in probability space, but got space='logit'; use `slope_factor` there")
         probabilities = torch.tensor(self.values, dtype=torch.float64)
         positions = torch.logit(probabilities)
         bounds = torch.tensor([lower, *self.values, 1.0], dtype=torch.float64)
@@ -105,11 +97,8 @@ class Edges(PreciseModule):
         self.register_buffer("probabilities", probabilities)
         self.register_buffer("complements", 1 - probabilities)
         self.register_buffer("positions", positions)
-        self.register_buffer("widths", torch.ones_like(regions[1:]) if slope is not None else _narrower(regions))
-        if slope is not None:
-            factor = _checks.positive("slope", slope)
-        else:
-            factor = _checks.positive("slope_factor", SLOPE_FACTORS[space] if slope_factor is None else slope_factor)
+        self.register_buffer("widths", _narrower(regions))
+        factor = _checks.positive("slope_factor", SLOPE_FACTORS[space] if slope_factor is None else slope_factor)
         self.register_buffer("slope_factor", torch.tensor(factor, dtype=torch.float64))
 
     def crossings(self, log_odds: Tensor) -> Tensor:
@@ -139,8 +128,7 @@ class Edges(PreciseModule):
 
     def extra_repr(self) -> str:
         """Edges and softness, for ``print``."""
-        slope = "slope" if self.constant_slope else "slope_factor"
-        return f"{list(self.values)}, space={self.space!r}, {slope}={self.slope_factor.item():g}"
+        return f"{list(self.values)}, space={self.space!r}, slope_factor={self.slope_factor.item():g}"
 
 
 def _narrower(widths: Tensor) -> Tensor:
@@ -163,12 +151,3 @@ def interval_memberships(crossings: Tensor) -> Tensor:
 
 def _steps(crossings: Tensor) -> Tensor:
     return torch.nn.functional.pad(crossings.cumsum(-1), (1, 0))
-
-
-def closed_memberships(probs: Tensor, *, edges: Tensor, slope: Tensor) -> Tensor:
-    """Soft memberships as printed in the paper, Eq. (19): a pair of sigmoids a bin, the ends 0 and 1 being edges too.
-
-    Rows do not sum to one: a saturated score counts one half. For the published experiments only.
-    """
-    above = torch.sigmoid(slope * (probs.unsqueeze(-1) - edges))
-    return above[..., :-1] - above[..., 1:]

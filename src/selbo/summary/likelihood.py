@@ -30,12 +30,6 @@ DEFAULT_TRUST: Final = 0.3
 """Default concentration per label for beliefs about unlabelled target data: a false statement then does little harm
 (docs/results.md, class fractions stated wrongly)."""
 
-PUBLISHED_PSEUDO_COUNT: Final = 1e-4
-"""What the authors' code adds to each Dirichlet parameter."""
-
-PUBLISHED_HISTOGRAM_FLOOR: Final = 1e-6
-"""What the authors' code adds to each region of a binary histogram before normalising it."""
-
 
 def soft_counts(memberships: Tensor, weights: Tensor | None = None) -> Tensor:
     """Soft number of predictions in each region, Eq. (20): (..., B, R) -> (..., R), summed in double precision.
@@ -47,24 +41,30 @@ def soft_counts(memberships: Tensor, weights: Tensor | None = None) -> Tensor:
     return memberships.sum(-2, dtype=working_dtype(memberships))
 
 
-def normalise_counts(counts: Tensor, *, floor: float = 0.0) -> Tensor:
+def normalise_counts(counts: Tensor) -> Tensor:
     """Histogram s_theta from soft counts: (..., R) -> (..., R), on the simplex.
 
     Where nothing was counted, because all weights are zero, it is level and has no gradient.
     """
-    raised = counts + floor if floor > 0 else counts
-    total = raised.sum(-1, keepdim=True)
+    total = counts.sum(-1, keepdim=True)
     empty = total == 0  # not `total <= 0`: a histogram of predictions that are NaN is NaN, never level
-    return torch.where(empty, 1 / counts.shape[-1], raised / torch.where(empty, 1.0, total))
+    return torch.where(empty, 1 / counts.shape[-1], counts / torch.where(empty, 1.0, total))
+
+
+def log_dirichlet(masses: Tensor, parameters: Tensor) -> Tensor:
+    """Log-density of a Dirichlet distribution: (..., R), (..., R) -> (...), both positive, computed as Eq. (5) is.
+
+    Parameters below `DIRICHLET_FLOOR` count as that much.
+    """
+    parameters = parameters.clamp(min=DIRICHLET_FLOOR)
+    total = parameters.sum(-1, keepdim=True)
+    kl = (parameters * (parameters / (total * masses)).log()).sum(-1)  # alpha KL(h | s0), Eq. (3)
+    deficit = log_gamma_deficit(torch.cat([parameters, total], -1))
+    return deficit[..., :-1].sum(-1) - deficit[..., -1] - masses.log().sum(-1) - kl
 
 
 def dirichlet_process_log_prob(
-    histogram: Tensor,
-    *,
-    s0: Tensor,
-    concentration: float | Tensor,
-    pseudo_count: float = 0.0,
-    validate: bool = False,
+    histogram: Tensor, *, s0: Tensor, concentration: float | Tensor, validate: bool = False
 ) -> Tensor:
     r"""Log-density of the summary under the Dirichlet process, on one partition: Eq. (5), by Eq. (3).
 
@@ -85,7 +85,6 @@ def dirichlet_process_log_prob(
         histogram: Region masses of the predictions, shape (..., R), on the simplex.
         s0: Region masses of the summary, shape (R,) or that of ``histogram``, strictly positive, on the simplex.
         concentration: Trust in the summary, in pseudo-observations; greater than 0.
-        pseudo_count: Added to each Dirichlet parameter; the authors' code has 1e-4.
         validate: Check the values of the tensors too, not only their shapes; waits for the device.
 
     Returns:
@@ -97,14 +96,7 @@ def dirichlet_process_log_prob(
         tensor(0.9087)
     """
     h, s, alpha = _prepare(histogram, s0, concentration, validate)
-    parameters = alpha * h
-    if _checks.non_negative("pseudo_count", pseudo_count) > 0:
-        parameters = parameters + pseudo_count
-    parameters = parameters.clamp(min=DIRICHLET_FLOOR)
-    total = parameters.sum(-1, keepdim=True)
-    kl = (parameters * (parameters / (total * s)).log()).sum(-1)  # alpha KL(h | s0), Eq. (3)
-    deficit = log_gamma_deficit(torch.cat([parameters, total], -1))
-    return (deficit[..., :-1].sum(-1) - deficit[..., -1] - s.log().sum(-1) - kl).to(result_dtype(histogram))
+    return log_dirichlet(s, alpha * h).to(result_dtype(histogram))
 
 
 def multinomial_log_prob(
@@ -204,11 +196,8 @@ class SummaryLikelihood(PreciseModule):
         concentration: Strength of the belief, alpha, in pseudo-observations. `selbo.fit` lowers it to the number of
             labels where that is smaller, unless ``overrule_labels``.
         form: ``"dirichlet"`` (the paper) or ``"multinomial"`` (`multinomial_log_prob`).
-        pool_draws: Put the draws, dimension -3, into one histogram, as the authors' multiclass code does.
         ema_decay: Remember earlier batches: in training mode the likelihood is evaluated at an exponential moving
             average of the histogram, and its gradient passed on as if that were the batch's. For small batches.
-        pseudo_count: Added to each Dirichlet parameter; the authors' code has 1e-4.
-        histogram_floor: Added to each soft count; the authors' binary code has 1e-6.
         reduce_counts: Called with the soft counts, shape (..., R), before they are normalised; sum over processes here.
         validate: When to check the values of the log-probabilities too, not only their shapes, which synchronises with
             the device: True for every batch, False for none, None for the first one outside compiled code.
@@ -239,10 +228,7 @@ class SummaryLikelihood(PreciseModule):
         concentration: float = DEFAULT_CONCENTRATION,
         *,
         form: str = "dirichlet",
-        pool_draws: bool = False,
         ema_decay: float | None = None,
-        pseudo_count: float = 0.0,
-        histogram_floor: float = 0.0,
         reduce_counts: Callable[[Tensor], Tensor] | None = None,
         validate: bool | None = None,
         name: str | None = None,
@@ -258,10 +244,7 @@ class SummaryLikelihood(PreciseModule):
         self.name = name
         self.partition = partition
         self.form = _checks.one_of("form", form, FORMS)
-        self.pool_draws = pool_draws
         self.ema_decay = None if ema_decay is None else _checks.fraction("ema_decay", ema_decay, low=0.0, high=1.0)
-        self.pseudo_count = _checks.non_negative("pseudo_count", pseudo_count)
-        self.histogram_floor = _checks.non_negative("histogram_floor", histogram_floor)
         self.reduce_counts = reduce_counts
         self.validate = validate
         self.overrule_labels = overrule_labels
@@ -341,7 +324,7 @@ class SummaryLikelihood(PreciseModule):
             validate: Instead of the setting of the same name.
 
         Returns:
-            In nats, larger is better; shape (...), or without dimension -3 if the draws are pooled.
+            In nats, larger is better; shape (...).
         """
         histogram = self._histogram(log_probs, weights, validate)
         if self.ema_decay is not None and self.training:
@@ -354,11 +337,13 @@ class SummaryLikelihood(PreciseModule):
             validate = not self._validated and values_can_be_read(log_probs)
         counts = soft_counts(self.partition.memberships(log_probs, validate=validate), weights)
         self._validated = self._validated or validate
-        if self.pool_draws and counts.ndim > 1:
-            counts = counts.sum(-2)
         if self.reduce_counts is not None:
             counts = self.reduce_counts(counts)
-        return normalise_counts(counts, floor=self.histogram_floor)
+        return self._normalise(counts)
+
+    def _normalise(self, counts: Tensor) -> Tensor:
+        """Histogram from the soft counts of all processes: (..., R) -> (..., R)."""
+        return normalise_counts(counts)
 
     def _log_prob(self, histogram: Tensor) -> Tensor:
         s0 = self.s0
@@ -366,9 +351,11 @@ class SummaryLikelihood(PreciseModule):
             s0 = nearest_masses(histogram.detach(), s0, self.belief.uncertainty)
         if self.form == "multinomial":
             return multinomial_log_prob(histogram, s0=s0, concentration=self._alpha(histogram))
-        return dirichlet_process_log_prob(
-            histogram, s0=s0, concentration=self._alpha(histogram), pseudo_count=self.pseudo_count
-        )
+        return self._dirichlet(histogram, s0)
+
+    def _dirichlet(self, histogram: Tensor, s0: Tensor) -> Tensor:
+        """Log-density of the summary in the Dirichlet form: (..., R) -> (...)."""
+        return dirichlet_process_log_prob(histogram, s0=s0, concentration=self._alpha(histogram))
 
     def _alpha(self, histogram: Tensor) -> Tensor:
         return self.concentration.to(histogram.device)
@@ -394,8 +381,6 @@ class SummaryLikelihood(PreciseModule):
         """Belief and concentration, for ``print``."""
         options = [] if self.name is None else [f"name={self.name!r}"]
         options += [f"belief={self.belief!r}", f"concentration={self.concentration.item():g}", f"form={self.form!r}"]
-        if self.pool_draws:
-            options.append("pool_draws=True")
         if self.ema_decay is not None:
             options.append(f"ema_decay={self.ema_decay:g}")
         return ", ".join(options)

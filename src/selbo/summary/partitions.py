@@ -9,10 +9,8 @@ from torch import Tensor
 from selbo import _checks
 from selbo._numerics import LOG_PROB_FLOOR, PreciseModule, result_dtype, widen
 from selbo.summary._edges import (
-    PUBLISHED_SLOPE,
     Edges,
     binary_log_odds,
-    closed_memberships,
     interval_memberships,
     log_odds,
     top_log_odds,
@@ -75,16 +73,13 @@ class Partition(PreciseModule, ABC):
 class ScoreBins(Partition):
     """Bins of the score of a binary classifier, the probability of class 1.
 
-    The outer bins are open: a saturated score counts in full. The histogram of the paper (closed ends, slope 500 in
-    probability space) is ``ScoreBins.published``.
+    The outer bins are open: a saturated score counts in full.
 
     Args:
         edges: Interior edges, strictly increasing, in (0, 1); R = len(edges) + 1 bins.
         space: Where distance to an edge is measured, ``"logit"`` or ``"probability"``.
         slope_factor: Slope of an edge times the width of the narrower bin beside it; larger is harder. By default 15 in
             logit space and 5 in probability space.
-        slope: One slope for all edges, in probability space.
-        closed: Put edges at 0 and 1 too, as the paper does; needs ``slope``.
 
     Example:
         >>> bins = ScoreBins([0.25, 0.75])
@@ -102,17 +97,12 @@ class ScoreBins(Partition):
         *,
         space: str = "logit",
         slope_factor: float | None = None,
-        slope: float | None = None,
-        closed: bool = False,
     ) -> None:
         super().__init__()
-        if closed and slope is None:
-            raise ValueError("`closed` bins need one `slope` for all edges, as in the paper, but got slope=None")
         inner = _checks.increasing("edges", edges, low=0, high=1)
         self.num_classes = 2
         self.num_regions = len(inner) + 1
-        self.closed = closed
-        self.edges = Edges(inner, lower=0.0, space=space, slope_factor=slope_factor, slope=slope)
+        self.edges = Edges(inner, lower=0.0, space=space, slope_factor=slope_factor)
 
     @classmethod
     def equal(cls, num_bins: int, *, space: str = "logit", slope_factor: float | None = None) -> "ScoreBins":
@@ -125,25 +115,15 @@ class ScoreBins(Partition):
         _checks.whole("num_bins", num_bins, at_least=2)
         return cls([i / num_bins for i in range(1, num_bins)], space=space, slope_factor=slope_factor)
 
-    @classmethod
-    def published(cls, edges: Sequence[float]) -> "ScoreBins":
-        """The histogram of the paper and its code: closed ends, slope 500 in probability space."""
-        return cls(edges, space="probability", slope=PUBLISHED_SLOPE, closed=True)
-
     def _memberships(self, log_probs: Tensor) -> Tensor:
-        score = binary_log_odds(log_probs)
-        if not self.closed:
-            return interval_memberships(self.edges.crossings(score))
-        inner = self.edges.probabilities.to(score)
-        ends = torch.nn.functional.pad(torch.nn.functional.pad(inner, (1, 0)), (0, 1), value=1.0)
-        return closed_memberships(torch.sigmoid(score), edges=ends, slope=self.edges.slope_factor.to(score))
+        return interval_memberships(self.edges.crossings(binary_log_odds(log_probs)))
 
     def _assign(self, log_probs: Tensor) -> Tensor:
         return self.edges.count_below(binary_log_odds(log_probs))
 
     def extra_repr(self) -> str:
         """Number of bins, for ``print``."""
-        return f"num_regions={self.num_regions}" + (", closed=True" if self.closed else "")
+        return f"num_regions={self.num_regions}"
 
 
 class CornerShells(Partition):
@@ -159,7 +139,6 @@ class CornerShells(Partition):
         space: Where distance to a threshold is measured, ``"logit"`` or ``"probability"``.
         slope_factor: Slope of a threshold times the width of the narrower shell beside it; larger is harder. By default
             15 in logit space and 5 in probability space.
-        slope: One slope for all thresholds, in probability space; the paper's code has 500.
 
     Example:
         >>> shells = CornerShells(3)
@@ -178,7 +157,6 @@ class CornerShells(Partition):
         *,
         space: str = "logit",
         slope_factor: float | None = None,
-        slope: float | None = None,
     ) -> None:
         super().__init__()
         self.num_classes = _checks.whole("num_classes", num_classes, at_least=2)
@@ -186,7 +164,7 @@ class CornerShells(Partition):
         if levels[0] < 0.5:
             raise ValueError(f"`thresholds` must be at least 0.5, or the shells would overlap, but got {list(levels)}")
         self.num_regions = len(levels) * num_classes + 1
-        self.edges = Edges(levels, lower=1 / num_classes, space=space, slope_factor=slope_factor, slope=slope)
+        self.edges = Edges(levels, lower=1 / num_classes, space=space, slope_factor=slope_factor)
 
     def _memberships(self, log_probs: Tensor) -> Tensor:
         # weight of a shell against the centre: the crossings of all thresholds up to it

@@ -338,7 +338,7 @@ def as_columns(prediction: Prediction, classes: Sequence[str]) -> dict[str, Sequ
     }
 
 
-def load(folder: Path, *, device: str = "cpu") -> Trained:
+def load_model(folder: Path, *, device: str = "cpu") -> Trained:
     """Read a model that `selbo train` wrote.
 
     Raises:

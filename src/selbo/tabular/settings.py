@@ -119,7 +119,7 @@ class Settings:
 # --- what is believed ---
 
 
-def belief_of(
+def build_summaries(
     settings: Settings, classes: Sequence[str], *, shares: Sequence[float], num_train: int, about: str | None = None
 ) -> tuple[list[SummaryLikelihood], str]:
     """What is believed about the predictions, and the same in words.

@@ -19,7 +19,7 @@ from selbo.report import outcomes
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.tabular import saved_model
 from selbo.tabular.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names
-from selbo.tabular.settings import Settings, above_labels, belief_of, below_guessing, fractions_of
+from selbo.tabular.settings import Settings, above_labels, below_guessing, build_summaries, fractions_of
 from selbo.tabular.splits import split
 from selbo.tabular.table import read_table
 from selbo.training import fit
@@ -110,7 +110,7 @@ def prepare(data: Path, settings: Settings, unlabelled: Path | None = None) -> T
     words = None
     if settings.says_something:
         shares = [float(share) for share in counts.double() / counts.sum()]
-        summaries, words = belief_of(
+        summaries, words = build_summaries(
             settings, preprocessing.classes, shares=shares, num_train=len(train[1]), about=about
         )
         notes += filter(
@@ -354,7 +354,9 @@ def results_of(
             "class_names": classes,
             "class_counts": task.train[1].bincount(minlength=len(classes)).tolist(),
         },
-        "belief": None if summary is None or task.words is None else outcomes.belief_of(summary, task.words, classes),
+        "belief": None
+        if summary is None or task.words is None
+        else outcomes.describe_belief(summary, task.words, classes),
         "methods": [settings.how.title],
         "seeds": [settings.seed],
         "runs": [

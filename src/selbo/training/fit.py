@@ -21,9 +21,8 @@ from selbo.training.callbacks import JsonLines, Progress, TensorBoard
 from selbo.training.checkpoint import check_available
 from selbo.training.engines import AUGMENTATIONS, OPTIMIZERS, PRECISIONS, Plan, make_optimizer, wants_graph
 from selbo.training.schedules import SCHEDULES, Schedule
-from selbo.training.trainer import Callback, FitResult, Run
+from selbo.training.trainer import Callback, FitResult, Run, Selection, selection_name
 
-SELECTIONS: Final = ("last", "best", "best_f1")
 ENGINES: Final = ("auto", "eager", "captured", "graph")
 VALIDATIONS: Final = 50
 """At most about so many in a run, unless the user asks for more."""
@@ -47,7 +46,7 @@ def fit(
     weight_decay: float = 0.0,
     schedule: str = "constant",
     augment: str | None = None,
-    select: str = "last",
+    select: str | Selection = "last",
     eval_every: int | None = None,
     val_samples: int = 8,
     seed: int = 0,
@@ -98,8 +97,8 @@ def fit(
         schedule: ``"constant"``, ``"cosine"`` (towards zero) or ``"plateau"`` (halved when more than ten validations in
             a row bring no improvement).
         augment: ``"crop_and_flip"`` for images, on the device; or None.
-        select: Weights to end with: of the ``"last"`` step, of the ``"best"`` validation NLL, or, as in the paper's
-            code, of the ``"best_f1"`` (of class 1 of two; the accuracy if there are more).
+        select: Weights to end with: of the ``"last"`` step, of the ``"best"`` validation NLL, or of the highest score
+            by a function of the validation log-probabilities (B, K) and labels (B,).
         eval_every: Steps between validations; if not given, an epoch, or a fiftieth of the run if that is longer.
         val_samples: Weight draws for validation.
         seed: Of everything random.
@@ -146,7 +145,7 @@ def fit(
     _checks.one_of("optimizer", optimizer, OPTIMIZERS)
     _checks.one_of("precision", precision, PRECISIONS)
     _checks.one_of("engine", engine, ENGINES)
-    _checks.one_of("select", select, SELECTIONS)
+    selection = selection_name(select)
     if augment is not None:
         _checks.one_of("augment", augment, AUGMENTATIONS)
     _checks.one_of("schedule", schedule, SCHEDULES)
@@ -162,7 +161,7 @@ def fit(
     if checkpoint is not None:
         check_available()
     if val is None and (select != "last" or schedule == "plateau"):
-        what = f"select={select!r}" if select != "last" else "schedule='plateau'"
+        what = f"select={selection!r}" if select != "last" else "schedule='plateau'"
         raise ValueError(f"`val` must be given for {what}")
     if steps is not None and epochs is not None:
         raise ValueError("`steps` and `epochs` cannot both be given: choose one")

@@ -12,6 +12,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from selbo import _checks
 from selbo.nn.compiled import channels_last
 from selbo.objectives.label_priority import LabelCheck, check_labels
 from selbo.objectives.objective import TERMS, log_prob_of_labels
@@ -36,6 +37,10 @@ LOOK_EVERY_S: Final = 0.5
 
 Record = dict[str, Any]
 Callback = Callable[[Record], object]
+SELECTIONS: Final = ("last", "best")
+
+Selection = Callable[[Tensor, Tensor], float | Tensor]
+"""How good weights are, from validation log-probabilities (B, K) and labels (B,); larger is better."""
 
 
 class Diverged(RuntimeError):  # noqa: N818  (reads as a sentence)
@@ -48,7 +53,7 @@ class FitResult:
 
     Attributes:
         steps: Number of steps taken.
-        selection: ``"last"``, ``"best"`` or ``"best_f1"``: which weights the network now has.
+        selection: ``"last"``, ``"best"`` or the name of a function: which weights the network now has.
         selected_step: The step they are from.
         val_nll: Their validation NLL, if there was validation.
         history: One record every so many steps: means of the terms since the last, learning rate, validation NLL.
@@ -89,7 +94,7 @@ class Run:
     validation: Batch | WeightedBatch | None
     schedule: Schedule
     steps: int
-    select: str
+    select: str | Selection
     eval_every: int
     val_samples: int
     checkpoint: Path | None
@@ -123,7 +128,7 @@ class Run:
             "schedule": [self.schedule.kind, self.schedule.rate],
             "augment": plan.augment,
             "precision": plan.precision,
-            "select": self.select,
+            "select": selection_name(self.select),
             "validation": None if self.validation is None else [self.eval_every, self.val_samples],
             "processes": plan.world,
         }
@@ -188,7 +193,7 @@ class Run:
             warnings.warn(str(check), UserWarning, stacklevel=3)
         return FitResult(
             steps=self.step,
-            selection=self.select,
+            selection=selection_name(self.select),
             selected_step=chosen,
             val_nll=nll,
             history=self.history,
@@ -286,8 +291,9 @@ class Run:
             raise self._diverged("validation NLL is", self.step - 1, self.curve[self.step - 1])
         self.schedule.validated(self.last_nll)
         score = self.last_nll
-        if self.select == "best_f1":
-            score = -distributed.average(f1(log_probs.argmax(-1), labels, log_probs.shape[-1]), plan.world).item()
+        if not isinstance(self.select, str):
+            found = torch.as_tensor(self.select(log_probs, labels), dtype=torch.float64, device=log_probs.device)
+            score = -distributed.average(found, plan.world).item()
         if self.best_score is None or score < self.best_score:
             self.best_score, self.best_nll, self.best_step = score, self.last_nll, self.step
             if self.select != "last":
@@ -333,12 +339,11 @@ class Run:
         self.engine = found["engine"]
 
 
-def f1(predicted: Tensor, labels: Tensor, num_classes: int) -> Tensor:
-    """F1 score of class 1 of two classes; of more, the micro average, which is the accuracy: as in the paper's code."""
-    if num_classes > 2:
-        return (predicted == labels).double().mean()
-    hits = ((predicted == 1) & (labels == 1)).sum()
-    return 2 * hits.double() / ((predicted == 1).sum() + (labels == 1).sum()).clamp(min=1)
+def selection_name(select: str | Selection) -> str:
+    """What a selection is called: a function by its name; anything but a function or a known word is refused."""
+    if callable(select):
+        return str(getattr(select, "__name__", type(select).__name__))
+    return _checks.one_of("select", select, SELECTIONS)
 
 
 def _forget(objective: nn.Module) -> None:

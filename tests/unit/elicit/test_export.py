@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from selbo.cli.app import app
 from selbo.elicit.answer import answer
 from selbo.summary.likelihood import SummaryLikelihood
-from selbo.tabular.settings import Settings, belief_of
+from selbo.tabular.settings import Settings, build_summaries
 
 TWO_NUMBERS = [
     {"classes": classes, "accuracy": 0.83, "fractions": fractions, "regions": regions, "concentration": 2.5}
@@ -216,7 +216,7 @@ def test_the_command_is_parsed_and_gives_the_same_summary(
     result = CliRunner().invoke(app, arguments)
     assert str(result.exception) == "far enough", result.output
     classes = list(names) or [f"c{k:02}" for k in range(state["classes"])]
-    (summary, *more), _ = belief_of(asked["settings"], classes, shares=[0.0], num_train=1000)
+    (summary, *more), _ = build_summaries(asked["settings"], classes, shares=[0.0], num_train=1000)
     assert summary.s0.tolist() == pytest.approx(found["s0"], rel=1e-9)
     assert summary.concentration.item() == state["concentration"]
     seen_apart = state["classes"] > 20 and state["regions"] != "classes"

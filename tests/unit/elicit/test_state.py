@@ -9,7 +9,7 @@ from selbo.elicit.state import (
     MOST_CLASSES,
     RefusedError,
     State,
-    belief_of,
+    build_belief,
     expected,
     labels_of,
     partition_of,
@@ -136,7 +136,7 @@ def test_two_numbers_are_those_of_expect() -> None:
 
 def test_a_drawn_histogram_is_normalised_and_nowhere_empty() -> None:
     state = read_state({"source": "draw", "heights": [0, 60, 40], "regions": "edges", "edges": [0.3, 0.6]})
-    belief = belief_of(state, partition_of(state))
+    belief = build_belief(state, partition_of(state))
     assert isinstance(belief, Masses)
     torch.testing.assert_close(torch.tensor(belief.values), torch.tensor([0.06, 60.0, 40.0]) / 100.06)
 
@@ -145,7 +145,7 @@ def test_a_drawn_histogram_is_normalised_and_nowhere_empty() -> None:
 def test_nothing_drawn_or_counted_yet_begins_with_the_two_numbers(source: str) -> None:
     state = read_state({"source": source, "accuracy": 0.8})
     assert state.basis == "expect"
-    assert repr(belief_of(state, partition_of(state))) == repr(expect(0.8))
+    assert repr(build_belief(state, partition_of(state))) == repr(expect(0.8))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_nothing_drawn_or_counted_yet_begins_with_the_two_numbers(source: str) -
 def test_a_histogram_of_other_regions_is_refused(given: dict[str, object], field: str, message: str) -> None:
     state = read_state(given)
     with pytest.raises(RefusedError, match=message) as refused:
-        belief_of(state, partition_of(state))
+        build_belief(state, partition_of(state))
     assert refused.value.field == field
 
 

@@ -153,18 +153,6 @@ def test_a_prediction_of_an_absent_class_costs_recall_and_adds_no_class():
     assert f1_macro(probs, labels) == pytest.approx(5 / 6, rel=1e-12)
 
 
-def test_both_columns_of_two_classes_are_averaged(seed):
-    logits = 30 * torch.randn(400, 2, generator=torch.Generator().manual_seed(seed))
-    labels = logits[:, 1] - logits[:, 0] + 40 * torch.randn(400, generator=torch.Generator().manual_seed(seed + 1)) > 0
-    probs = logits.float().softmax(-1)
-    areas = [sk.roc_auc_score(labels == k, probs[:, k]) for k in (0, 1)]
-    assert abs(areas[0] - areas[1]) > 1e-6  # many probabilities round to 1
-    assert auroc(probs, labels.long()) == pytest.approx(areas[1], rel=1e-12)
-    assert auroc(probs, labels.long(), both_columns=True) == pytest.approx(sum(areas) / 2, rel=1e-12)
-    three = torch.rand(9, 3, generator=torch.Generator().manual_seed(seed))
-    assert auroc(three, torch.arange(9) % 3, both_columns=True) == auroc(three, torch.arange(9) % 3)
-
-
 def test_binary_auroc_is_that_of_class_one():
     probs = torch.tensor([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4]])
     assert auroc(probs, torch.tensor([0, 1, 0])) == 1.0

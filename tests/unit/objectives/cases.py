@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
 
 import selbo
-from selbo.nn import to_bayesian
+from selbo.nn import kl_divergence, to_bayesian
 from selbo.objectives import (
     ELBO,
     CrossEntropy,
     EntropyMinimisation,
     Evidential,
     ExpectationRegularisation,
-    IndependentSummary,
     LabelSmoothing,
     Objective,
     SummaryELBO,
@@ -68,6 +68,8 @@ class Case:
     shared: bool = True  # the draws are one set of weights for all inputs
     whole: bool = False  # the summary looks at the batch as a whole
     by_data: bool = False  # kl or log_summary is a sum over the data, too
+    kl: Callable[[nn.Module], Tensor] = kl_divergence  # the divergence that is held against the fit
+    density: tuple[float, ...] = ()  # parameters of the Dirichlet density that each prediction is scored by
 
     def objective(self, num_data: int = NUM_DATA) -> Objective:
         return self.make(num_data)
@@ -112,7 +114,6 @@ CASES = [
         for activation in ACTIVATIONS
     ),
     Case("elbo", ELBO, bayesian=True),
-    Case("elbo, published", lambda n: ELBO(n, kl_reduction="published"), bayesian=True),
     Case("elbo, local", lambda n: ELBO(n, estimator="local"), bayesian=True, shared=False),
     Case("elbo, flipout", lambda n: ELBO(n, estimator="flipout"), bayesian=True, shared=False),
     Case("summary elbo", lambda n: SummaryELBO(shells(), n), bayesian=True, whole=True),
@@ -132,22 +133,34 @@ CASES = [
         whole=True,
         by_data=True,
     ),
-    Case(
-        "independent summary",
-        lambda n: IndependentSummary(selbo.Dirichlet([0.6, 0.9, 1.4]), n),
-        bayesian=False,
-        by_data=True,
-    ),
-    Case(
-        "independent summary, Bayesian",
-        lambda n: IndependentSummary(selbo.Beta(0.7, 1.6), n),
-        bayesian=True,
-        classes=2,
-        by_data=True,
-    ),
-    Case(
-        "independent summary, uniform", lambda n: IndependentSummary(selbo.Uniform(), n), bayesian=False, by_data=True
-    ),
 ]
+if find_spec("selbo_lab") is not None:  # its objectives are held to the same rules
+    from selbo_lab import published
+
+    CASES += [
+        Case("elbo, published", published.PublishedELBO, bayesian=True, kl=published.published_kl),
+        Case(
+            "independent summary",
+            lambda n: published.IndependentSummary(selbo.Dirichlet([0.6, 0.9, 1.4]), n),
+            bayesian=False,
+            by_data=True,
+            density=(0.6, 0.9, 1.4),
+        ),
+        Case(
+            "independent summary, Bayesian",
+            lambda n: published.IndependentSummary(selbo.Beta(0.7, 1.6), n),
+            bayesian=True,
+            classes=2,
+            by_data=True,
+            density=(1.6, 0.7),
+        ),
+        Case(
+            "independent summary, uniform",
+            lambda n: published.IndependentSummary(selbo.Uniform(), n),
+            bayesian=False,
+            by_data=True,
+            density=(1.0, 1.0, 1.0),
+        ),
+    ]
 SUMMARY_CASES = [case for case in CASES if case.objective().has_summary]
 OTHER_CASES = [case for case in CASES if not case.objective().has_summary]

@@ -31,7 +31,6 @@ from selbo.objectives import (
     EntropyMinimisation,
     Evidential,
     ExpectationRegularisation,
-    IndependentSummary,
     LabelSmoothing,
     SummaryELBO,
 )
@@ -99,7 +98,6 @@ def test_printing_shows_what_was_changed() -> None:
             bins(),
             9,
             kl_weight=0.5,
-            kl_reduction="published",
             kl_warmup=3,
             summary_weight=2.0,
             summary_warmup=4,
@@ -107,7 +105,7 @@ def test_printing_shows_what_was_changed() -> None:
             accept_approximation=True,
         )
     )
-    for part in ("kl_weight=0.5", "kl_reduction='published'", "kl_warmup=3", "summary_weight=2", "summary_warmup=4"):
+    for part in ("kl_weight=0.5", "kl_warmup=3", "summary_weight=2", "summary_warmup=4"):
         assert part in shown
     assert "estimator='local'" in shown
     assert "epsilon=0.2" in repr(LabelSmoothing(0.2, 9))
@@ -261,7 +259,7 @@ def test_twice_the_data_is_twice_the_likelihood(case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.bayesian], ids=lambda case: case.name)
 def test_the_divergence_is_that_of_the_network(case: Case) -> None:
     model, objective = case.net(), case.objective()
-    close(terms_of(case, model, objective).kl, kl_divergence(model, reduction=objective.kl_reduction))
+    close(terms_of(case, model, objective).kl, case.kl(model))
 
 
 @shared_draws  # the others draw noise layer by layer, in another order
@@ -318,9 +316,8 @@ def test_unlabelled_inputs_are_what_the_summary_is_about(case: Case) -> None:
     close(terms.log_likelihood, without.log_likelihood)
     logits = forward_samples(model, others, 3, generator=noise()) if case.bayesian else model(others)[None]
     log_probs = logits.log_softmax(-1)
-    if isinstance(objective, IndependentSummary):
-        concentration = {"independent summary": [0.6, 0.9, 1.4], "independent summary, Bayesian": [1.6, 0.7]}
-        parameters = torch.tensor(concentration.get(case.name, [1.0, 1.0, 1.0]), dtype=F64)
+    if case.density:
+        parameters = torch.tensor(case.density, dtype=F64)
         expected = NUM_DATA * torch.distributions.Dirichlet(parameters).log_prob(log_probs.exp()).mean()
     elif isinstance(objective, EntropyMinimisation):
         expected = -NUM_DATA * torch.distributions.Categorical(logits=logits).entropy().mean()
@@ -403,10 +400,9 @@ def test_terms_grow_in(step: int | None, factor: float, as_tensor: bool) -> None
         lambda: ELBO(NUM_DATA, kl_warmup=8),
         lambda: LabelSmoothing(0.1, NUM_DATA, kl_warmup=8),
         lambda: Evidential(NUM_DATA, annealing_steps=8),
-        lambda: IndependentSummary(selbo.Uniform(), NUM_DATA, kl_warmup=8, summary_warmup=4),
         lambda: CrossEntropy(NUM_DATA, shells(), summary_warmup=4),
     ],
-    ids=["elbo", "label smoothing", "evidential", "independent summary", "cross entropy"],
+    ids=["elbo", "label smoothing", "evidential", "cross entropy"],
 )
 def test_every_objective_passes_its_warm_up_on(make) -> None:
     objective, net = make(), plain_net()
@@ -528,8 +524,6 @@ def test_bad_settings_are_refused(make) -> None:
     for value in (-1, 0.5):
         with pytest.raises(ValueError, match=r"`kl_warmup` must be a whole number of at least 0, but got"):
             make(9, kl_warmup=value)
-    with pytest.raises(ValueError, match=r"`kl_reduction` must be one of \['published', 'sum'\], but got 'mean'"):
-        make(9, kl_reduction="mean")
     with pytest.raises(ValueError, match=r"`estimator` must be one of \['flipout', 'local', 'shared'\], but got 'x'"):
         make(9, estimator="x")
 
@@ -567,14 +561,6 @@ def test_what_is_no_summary_is_refused() -> None:
     for make in (lambda: SummaryELBO(selbo.Beta(1, 2), 9), lambda: CrossEntropy(9, selbo.Beta(1, 2))):
         with pytest.raises(ValueError, match=r"`summary` must be a selbo.SummaryLikelihood, .* but got Beta"):
             make()
-
-
-def test_a_belief_without_a_density_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"`belief` must have a density, .* but got Masses"):
-        IndependentSummary(selbo.Masses([0.2, 0.8]), 9)
-    objective = IndependentSummary(selbo.Beta(1, 2), 9)
-    with pytest.raises(ValueError, match=r"`belief` speaks of 2 classes, but predictions have 3"):
-        objective(plain_net(), inputs(), torch.arange(BATCH) % 3)
 
 
 @pytest.mark.parametrize("net", [nn.Flatten(0), nn.Linear(4, 1).double(), nn.Unflatten(1, (2, 2))])

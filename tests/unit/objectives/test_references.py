@@ -9,7 +9,7 @@ import pytest
 import torch
 from scipy import integrate, stats
 from torch import Tensor, nn
-from torch.distributions import Beta, Categorical, Dirichlet, Normal
+from torch.distributions import Categorical, Dirichlet, Normal
 from torch.nn import functional as F
 from unit.nn.nets import leaves, reference, weight_names
 from unit.objectives.cases import BATCH, F64, NUM_DATA, inputs, noise, plain_net
@@ -17,7 +17,7 @@ from unit.objectives.cases import BATCH, F64, NUM_DATA, inputs, noise, plain_net
 import selbo
 from selbo.nn import to_bayesian
 from selbo.nn.gaussian import draw_noise, gaussians
-from selbo.objectives import ELBO, CrossEntropy, Evidential, IndependentSummary, LabelSmoothing, Objective, SummaryELBO
+from selbo.objectives import ELBO, CrossEntropy, Evidential, LabelSmoothing, Objective, SummaryELBO
 from selbo.objectives.evidential import ACTIVATIONS, LOSSES, misleading_evidence
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
@@ -80,11 +80,25 @@ def sigmoid_bins(probs: Tensor) -> Tensor:
     return counts / counts.sum()
 
 
+class SigmoidBins(selbo.Partition):
+    """The same bins, as a partition that a user might write."""
+
+    num_classes, num_regions = 2, 3
+
+    def _memberships(self, log_probs: Tensor) -> Tensor:
+        edges = torch.tensor([0.0, 0.3, 0.6, 1.0], dtype=log_probs.dtype)
+        above = torch.sigmoid(20 * (log_probs[..., 1:].exp() - edges))
+        return above[..., :-1] - above[..., 1:]
+
+    def _assign(self, log_probs: Tensor) -> Tensor:
+        return (log_probs[..., 1:].exp() > torch.tensor([0.3, 0.6], dtype=log_probs.dtype)).sum(-1)
+
+
 SUMMARIES = {
     "mean softmax": (3, selbo.ClassRegions(3), selbo.Masses([0.5, 0.3, 0.2]), 40.0, mean_softmax),
     "closed bins": (
         2,
-        selbo.ScoreBins([0.3, 0.6], space="probability", slope=20.0, closed=True),
+        SigmoidBins(),
         selbo.Masses([0.15, 0.25, 0.6]),
         7.5,
         sigmoid_bins,
@@ -307,49 +321,3 @@ def test_evidential_divergence_in_single_precision() -> None:
 def test_exponential_evidence_is_bounded() -> None:
     alpha = Evidential(9, activation="exp").alpha(torch.tensor([0.0, 10.0, 11.0, 1e6]))
     close(alpha, torch.tensor([2.0, 1 + math.exp(10), 1 + math.exp(10), 1 + math.exp(10)]), rtol=1e-6, atol=0)
-
-
-# --- each prediction by itself ---
-
-
-def test_independent_summary_is_a_sum_of_densities() -> None:
-    two, three, labels = plain_net(2), plain_net(3), torch.arange(BATCH) % 2
-    scores = two(inputs()).softmax(-1)[:, 1]
-    terms = IndependentSummary(selbo.Beta(0.1, 2.5), NUM_DATA)(two, inputs(), labels)
-    close(terms.log_summary, NUM_DATA * Beta(*torch.tensor([0.1, 2.5], dtype=F64)).log_prob(scores).mean())
-    close(terms.log_likelihood, -NUM_DATA * F.cross_entropy(two(inputs()), labels))
-    concentration = torch.tensor([0.1, 2.5, 1.3], dtype=F64)
-    terms = IndependentSummary(selbo.Dirichlet(concentration.tolist()), NUM_DATA)(three, inputs(), labels)
-    close(terms.log_summary, NUM_DATA * Dirichlet(concentration).log_prob(three(inputs()).softmax(-1)).mean())
-    terms = IndependentSummary(selbo.Uniform(), NUM_DATA)(three, inputs(), labels)
-    close(terms.log_summary, torch.tensor(NUM_DATA * math.log(2), dtype=F64))  # the simplex has an area of 1/2
-
-
-def fit_scores(objective: Objective, logits: Tensor, steps: int) -> Tensor:
-    """Scores that the summary term alone moves."""
-    free, count = Free(logits.clone()), len(logits)
-    x, labels = torch.zeros(count, 1), torch.zeros(count, dtype=torch.long)
-    optimiser = torch.optim.Adam(free.parameters(), lr=0.1)
-    for _ in range(steps):
-        optimiser.zero_grad()
-        (-objective(free, x, labels).log_summary / count).backward()
-        optimiser.step()
-    return free.logits.detach().softmax(-1)[:, 1]
-
-
-@pytest.mark.parametrize(("a", "b"), [(5.0, 5.0), (6.0, 3.0)])
-def test_why_a_dirichlet_process(a: float, b: float) -> None:
-    """The paper's Figure 3: scored one by one, predictions gather at the mode; a summary is matched as a whole."""
-    start, belief = free_logits(128, 2, scale=1.5), selbo.Beta(a, b)
-    gathered = fit_scores(IndependentSummary(belief, 128), start, 250)
-    mode = (a - 1) / (a + b - 2)
-    assert (gathered - mode).abs().max() < 0.01
-
-    partition = selbo.ScoreBins.equal(10)
-    spread = fit_scores(CrossEntropy(128, selbo.SummaryLikelihood(partition, belief, 1000.0)), start, 250)
-    exact = Beta(*torch.tensor([a, b], dtype=F64))
-    assert abs(spread.mean().item() - exact.mean.item()) < 0.02
-    assert abs(spread.std().item() / exact.stddev.item() - 1) < 0.15
-    distance = stats.kstest(spread.numpy(), stats.beta(a, b).cdf).statistic
-    assert distance < 0.1
-    assert stats.kstest(gathered.numpy(), stats.beta(a, b).cdf).statistic > 0.4

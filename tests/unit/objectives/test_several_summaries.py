@@ -12,7 +12,7 @@ from unit.objectives.cases import BATCH, F64, FEATURES, NUM_DATA, inputs, noise,
 import selbo
 from selbo.nn import forward_samples, to_bayesian
 from selbo.nn.gaussian import gaussians
-from selbo.objectives import ELBO, CrossEntropy, IndependentSummary, Objective, SummaryELBO, Terms
+from selbo.objectives import ELBO, CrossEntropy, Objective, SummaryELBO, Terms
 from selbo.objectives.unlabelled import Assigned, assign
 
 EXACT = {"rtol": 1e-11, "atol": 1e-11}
@@ -76,7 +76,7 @@ def test_each_summary_looks_at_its_own_inputs_under_the_same_draws(kind: int) ->
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["Bayesian", "plain"])
-@pytest.mark.parametrize("settings", [{}, {"ema_decay": 0.9}, {"pool_draws": True}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"ema_decay": 0.9}], ids=str)
 def test_terms_and_gradients_add_up(kind: int, settings: dict[str, object]) -> None:
     model, make = bayesian_and_plain()[kind]
     parameters = list(model.parameters())
@@ -193,12 +193,6 @@ def test_who_looks_at_which() -> None:
     assert assign(found, names) is found
     assert assign([one.clone(), one], ("a", "b")).which == (0, 1)  # equal, but not the same
     assert assign(None, ()) == ((), ())
-
-
-def test_independent_summaries_take_a_list_of_one() -> None:
-    objective, model = IndependentSummary(selbo.Dirichlet([0.6, 0.9, 1.4]), NUM_DATA), plain_net()
-    listed = terms_of(objective, model, unlabelled=[here()]).loss
-    assert torch.equal(listed, terms_of(objective, model, unlabelled=here()).loss)
 
 
 BAD_INPUTS = {

@@ -52,7 +52,7 @@ def masses_of(partition: Partition, seed: int = 0) -> np.ndarray:
 
 
 def axes_of(belief: Dirichlet | Uniform, partition: Partition, **options: object) -> Axes:
-    with style.style():
+    with style.figure_style():
         axes = style.new_figure(width=3.3, height=3.0).subplots()
         simplex.draw_belief(axes, belief, partition, **options)
     return axes
@@ -135,7 +135,7 @@ def test_ticks_made_after_the_style_are_small() -> None:
 
 def test_a_tick_says_where_it_stands() -> None:
     """Where all values are near each other, too: 81.25 is not 81.2."""
-    with style.style():
+    with style.figure_style():
         figure = style.new_figure(width=4.0, height=3.0)
         axes = figure.add_subplot()
         style.tidy(axes)

@@ -58,7 +58,7 @@ def test_reliability_counts_every_prediction_once() -> None:
 
 def test_a_belief_has_a_label_a_region() -> None:
     summary = SummaryLikelihood(ConfidenceBins([0.5, 0.9], num_classes=3), Uniform(), concentration=70.0)
-    belief = outcomes.belief_of(summary, "as good as nothing")
+    belief = outcomes.describe_belief(summary, "as good as nothing")
     assert len(belief["regions"]) == len(belief["s0"]) == 3
     assert belief["concentration"] == 70.0
     assert sum(belief["s0"]) == pytest.approx(1)

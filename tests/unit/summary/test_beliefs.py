@@ -140,7 +140,6 @@ def test_score_bins_far_in_both_tails_keep_their_digits() -> None:
 def test_score_bins_do_not_depend_on_how_soft_they_are() -> None:
     edges = [0.1, 0.6]
     expected = Beta(0.4, 2.0).masses(ScoreBins(edges))
-    assert torch.equal(Beta(0.4, 2.0).masses(ScoreBins.published(edges)), expected)
     assert torch.equal(Beta(0.4, 2.0).masses(ScoreBins(edges, space="probability", slope_factor=50.0)), expected)
 
 

@@ -9,12 +9,11 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 PARTITIONS = {
     "bins": lambda: selbo.ScoreBins.equal(10),
-    "published": lambda: selbo.ScoreBins.published([0.1, 0.9]),
     "shells": lambda: selbo.CornerShells(10),
     "classes": lambda: selbo.ClassRegions(3),
     "confidence": lambda: selbo.ConfidenceBins([0.4, 0.8], num_classes=5),
 }
-OPTIONS = [{}, {"form": "multinomial"}, {"ema_decay": 0.9}, {"pool_draws": True}]
+OPTIONS = [{}, {"form": "multinomial"}, {"ema_decay": 0.9}]
 
 
 def batches(partition):

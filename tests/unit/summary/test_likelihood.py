@@ -150,11 +150,6 @@ class TestDirichletProcess:
         )
         assert (difference / 1e6).item() == pytest.approx((kl(b) - kl(a)).item(), rel=1e-4)
 
-    def test_pseudo_count_of_the_published_code(self):
-        expected = Dirichlet(8 * H + 1e-4).log_prob(S0)
-        value = dirichlet_process_log_prob(H, s0=S0, concentration=8.0, pseudo_count=1e-4)
-        torch.testing.assert_close(value, expected, rtol=1e-12, atol=0)
-
     def test_concentration_may_be_a_tensor(self):
         expected = dirichlet_process_log_prob(H, s0=S0, concentration=8.0)
         assert dirichlet_process_log_prob(H, s0=S0, concentration=torch.tensor(8.0)).item() == expected.item()
@@ -211,33 +206,6 @@ class TestSummaryLikelihood:
         near, far = torch.tensor([[0.6, 0.4], [0.4, 0.6]]).log(), torch.tensor([[0.9, 0.1], [0.2, 0.8]]).log()
         torch.testing.assert_close(summary(near), summary(far))
 
-    def test_pooled_draws_share_a_histogram(self):
-        kwargs = {"partition": selbo.CornerShells(3), "belief": selbo.Uniform(), "concentration": 30.0}
-        log_probs = random_log_probs(4, 9, 3)
-        pooled = selbo.SummaryLikelihood(**kwargs, pool_draws=True)
-        flat = selbo.SummaryLikelihood(**kwargs)
-        torch.testing.assert_close(pooled(log_probs), flat(log_probs.reshape(36, 3)))
-        torch.testing.assert_close(pooled(log_probs[0]), flat(log_probs[0]))
-        assert pooled(log_probs.expand(2, 4, 9, 3)).shape == (2,)
-        assert pooled(log_probs) > flat(log_probs).mean()  # Jensen
-
-    def test_published_options(self):
-        """As the audit describes the authors' binary code: closed bins, + 1e-6, normalised, alpha h + 1e-4."""
-        edges = [0.1, 0.5, 0.9]
-        summary = selbo.SummaryLikelihood(
-            selbo.ScoreBins.published(edges),
-            selbo.Beta(1, 1),
-            concentration=100.0,
-            pseudo_count=likelihood.PUBLISHED_PSEUDO_COUNT,
-            histogram_floor=likelihood.PUBLISHED_HISTOGRAM_FLOOR,
-        )
-        log_probs = random_log_probs(33, 2, scale=4.0)
-        above = torch.sigmoid(500 * (log_probs[:, 1:].exp() - torch.tensor([0.0, *edges, 1.0], dtype=torch.float64)))
-        counts = (above[:, :-1] - above[:, 1:]).sum(0) + 1e-6
-        histogram = counts / counts.sum()
-        expected = Dirichlet(100 * histogram + 1e-4).log_prob(torch.tensor([0.1, 0.4, 0.4, 0.1], dtype=torch.float64))
-        torch.testing.assert_close(summary(log_probs), expected, rtol=1e-8, atol=1e-8)
-
     @pytest.mark.parametrize("form", ["dirichlet", "multinomial"])
     def test_gradient_reaches_every_prediction(self, form):
         summary = selbo.SummaryLikelihood(selbo.ScoreBins.equal(10), selbo.Uniform(), form=form)
@@ -286,8 +254,8 @@ class TestSummaryLikelihood:
         torch.testing.assert_close(torch.autograd.grad(half(halves[0]), log_probs)[0], expected)
 
     def test_printing_says_what_is_believed(self):
-        text = repr(selbo.SummaryLikelihood(selbo.ScoreBins.equal(4), selbo.Beta(2, 3), pool_draws=True, ema_decay=0.9))
-        for part in ("Beta(2, 3)", "concentration=1000", "pool_draws=True", "ema_decay=0.9", "ScoreBins"):
+        text = repr(selbo.SummaryLikelihood(selbo.ScoreBins.equal(4), selbo.Beta(2, 3), ema_decay=0.9))
+        for part in ("Beta(2, 3)", "concentration=1000", "ema_decay=0.9", "ScoreBins"):
             assert part in text
 
 
@@ -337,7 +305,6 @@ class TestMovingAverage:
 
 COMPILED = {
     "bins": lambda: selbo.ScoreBins.equal(6),
-    "published": lambda: selbo.ScoreBins.published([0.1, 0.9]),
     "shells": lambda: selbo.CornerShells(4),
     "classes": lambda: selbo.ClassRegions(3),
     "confidence": lambda: selbo.ConfidenceBins([0.4, 0.8], num_classes=5),
@@ -353,7 +320,7 @@ class TestMachinery:
         return request.param()
 
     @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile's own doing
-    @pytest.mark.parametrize("options", [{}, {"form": "multinomial"}, {"ema_decay": 0.9}, {"pool_draws": True}])
+    @pytest.mark.parametrize("options", [{}, {"form": "multinomial"}, {"ema_decay": 0.9}])
     def test_compiles_into_one_graph(self, partition, options):
         eager = selbo.SummaryLikelihood(partition, selbo.Uniform(), 50.0, **options)
         compiled = torch.compile(copy.deepcopy(eager), fullgraph=True, backend="aot_eager")
@@ -463,8 +430,6 @@ class TestBadInput:
             ({"concentration": math.inf}, "`concentration` must be a finite number greater than 0"),
             ({"form": "gaussian"}, r"`form` must be one of \['dirichlet', 'multinomial'\], but got 'gaussian'"),
             ({"ema_decay": 1.0}, "`ema_decay` must lie strictly between 0 and 1, but got 1.0"),
-            ({"pseudo_count": -1e-4}, "`pseudo_count` must be a finite number of at least 0"),
-            ({"histogram_floor": -1.0}, "`histogram_floor` must be a finite number of at least 0"),
             ({"partition": [0.1, 0.9]}, "`partition` must be a partition such as selbo.ScoreBins, but got"),
             ({"belief": [0.5, 0.5]}, "`belief` must be a belief such as selbo.Beta or selbo.Masses, but got"),
             ({"belief": selbo.Masses([0.5, 0.5])}, "states 2 masses, but the partition has 4 regions"),

@@ -1,7 +1,6 @@
 """Regions and memberships: on the simplex for any input, right at the edges, hard in the limit."""
 
 import copy
-import itertools
 import math
 
 import mpmath
@@ -16,7 +15,7 @@ PARTITIONS = {
     "bins, probability": lambda: selbo.ScoreBins([0.1, 0.35, 0.9], space="probability"),
     "bins, one edge": lambda: selbo.ScoreBins([0.3]),
     "bins, far edges": lambda: selbo.ScoreBins([1e-9, 1e-3, 1 - 1e-3, 1 - 1e-9]),
-    "bins, slope 500": lambda: selbo.ScoreBins([0.2, 0.7], space="probability", slope=500.0),
+    "bins, steep": lambda: selbo.ScoreBins([0.2, 0.7], space="probability", slope_factor=100.0),
     "shells": lambda: selbo.CornerShells(4),
     "shells, probability": lambda: selbo.CornerShells(3, (0.6, 0.7, 0.99), space="probability"),
     "shells, one half": lambda: selbo.CornerShells(5, (0.5,)),
@@ -89,8 +88,8 @@ class TestEveryPartition:
     def test_gradients_agree_with_finite_differences(self, partition):
         logits = torch.randn(6, partition.num_classes, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
         logits.requires_grad_()
-        if getattr(partition, "edges", None) is not None and partition.edges.constant_slope:
-            partition.set_slope_factor(20.0)  # a slope of 500 needs steps smaller than gradcheck's
+        if getattr(partition, "edges", None) is not None and partition.edges.slope_factor == 100.0:
+            partition.set_slope_factor(5.0)  # a slope of 500 needs steps smaller than gradcheck's
         assert torch.autograd.gradcheck(lambda x: partition.memberships(x.log_softmax(-1)), (logits,))
 
     def test_float32_is_close_to_float64(self, partition):
@@ -243,52 +242,6 @@ class TestScoreBins:
         assert selbo.ScoreBins.equal(2, space="probability").edges.space == "probability"
 
 
-class TestPublishedHistogram:
-    """Eq. (19): a pair of sigmoids a bin with one slope of 500, the outer edges being 0 and 1."""
-
-    @staticmethod
-    def reference(score, bounds, slope=500.0):
-        with mpmath.workdps(30):
-            sigmoid = lambda x: 1 / (1 + mpmath.exp(-x))  # noqa: E731
-            widths = [b - a for a, b in itertools.pairwise(bounds)]
-            centres = [a + w / 2 for a, w in zip(bounds, widths, strict=False)]
-            return [
-                float(sigmoid(slope * (score - c + w / 2)) - sigmoid(slope * (score - c - w / 2)))
-                for c, w in zip(centres, widths, strict=True)
-            ]
-
-    @pytest.mark.parametrize("edges", [[i / 10 for i in range(1, 10)], [0.01, 0.05, 0.10, 0.90, 0.95, 0.99]])
-    @pytest.mark.parametrize("score", [1e-6, 0.002, 0.0107, 0.0999, 0.37, 0.951, 0.9999])
-    def test_equation_19(self, edges, score):
-        bins = selbo.ScoreBins.published(edges)
-        expected = self.reference(score, [0.0, *edges, 1.0])
-        assert bins.memberships(binary(score))[0].tolist() == pytest.approx(expected, rel=1e-9, abs=1e-12)
-
-    def test_a_saturated_score_counts_one_half(self):
-        """The audit's figures: .500 at 0, .73 at .002, .92 at .005, .993 at .01 (of the first bin, equal bins)."""
-        bins = selbo.ScoreBins.published([i / 10 for i in range(1, 10)])
-        counted = bins.memberships(binary(1e-12, 0.002, 0.005, 0.01)).sum(-1)
-        assert counted.tolist() == pytest.approx([0.5, 0.731, 0.924, 0.993], abs=1e-3)
-
-    def test_the_open_form_agrees_with_it_inside(self):
-        """Adjacent-category and cumulative logits differ by terms of exp(-slope x width): here exp(-50)."""
-        edges = [i / 10 for i in range(1, 10)]
-        closed = selbo.ScoreBins.published(edges)
-        open_ = selbo.ScoreBins(edges, space="probability", slope=500.0)
-        log_probs = binary(*torch.linspace(0.06, 0.94, 200).tolist())
-        torch.testing.assert_close(open_.memberships(log_probs), closed.memberships(log_probs), atol=1e-10, rtol=0)
-
-    def test_shells_of_the_published_code(self):
-        """Corner, middle and centre by sigmoids of slope 500 at .95 and .85, as the audit describes them."""
-        shells = selbo.CornerShells(3, (0.85, 0.95), space="probability", slope=500.0)
-        probs = torch.tensor(
-            [[0.951, 0.04, 0.009], [0.1, 0.848, 0.052], [0.02, 0.04, 0.94], [0.4, 0.3, 0.3]], dtype=torch.float64
-        )
-        high, low = torch.sigmoid(500 * (probs - 0.95)), torch.sigmoid(500 * (probs - 0.85))
-        expected = torch.cat([high, low - high, 1 - low.sum(-1, keepdim=True)], -1)
-        torch.testing.assert_close(shells.memberships(probs.log()), expected, atol=1e-9, rtol=0)
-
-
 class TestCornerShells:
     def test_regions_stand_in_the_order_of_the_contract(self):
         shells = selbo.CornerShells(3, thresholds=(0.85, 0.95))
@@ -399,8 +352,6 @@ class TestBadInput:
             (lambda: selbo.ScoreBins([math.nan]), "`edges` must be a number, but got NaN"),
             (lambda: selbo.ScoreBins([0.5], space="log"), r"`space` must be one of \['logit', 'probability'\]"),
             (lambda: selbo.ScoreBins([0.5], slope_factor=0), "`slope_factor` must be a finite number greater than 0"),
-            (lambda: selbo.ScoreBins([0.5], slope=500.0), "`slope` is a slope in probability space"),
-            (lambda: selbo.ScoreBins([0.5], closed=True), "`closed` bins need one `slope` for all edges"),
             (lambda: selbo.ScoreBins.equal(1), "`num_bins` must be a whole number of at least 2, but got 1"),
             (lambda: selbo.CornerShells(1), "`num_classes` must be a whole number of at least 2, but got 1"),
             (lambda: selbo.CornerShells(3, (0.4, 0.9)), "`thresholds` must be at least 0.5"),

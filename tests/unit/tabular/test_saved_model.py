@@ -86,7 +86,7 @@ def agree(folder: Path) -> None:
 
 def use(folder: Path) -> None:
     """Load a model and predict two rows."""
-    model = saved_model.load(folder)
+    model = saved_model.load_model(folder)
     _ = model.temperature, model.manifest["data"]["sha256"]
     prediction = model.predict(np.zeros((2, 3), dtype=np.float32), draws=2, seed=0)
     columns = saved_model.as_columns(prediction, model.preprocessing.classes)
@@ -172,7 +172,7 @@ def test_a_missing_entry_is_named(folder: Path, name: str, key: str) -> None:
     if name != saved_model.MANIFEST:
         agree(folder)
     with pytest.raises(ValueError, match=rf"{name}' is damaged: `{key}`"):
-        saved_model.load(folder)
+        saved_model.load_model(folder)
 
 
 @pytest.mark.parametrize("name", [saved_model.MANIFEST, saved_model.PREPROCESSING])
@@ -182,7 +182,7 @@ def test_other_content_is_refused(folder: Path, name: str, text: str) -> None:
     if name != saved_model.MANIFEST:
         agree(folder)
     with pytest.raises(ValueError, match=rf"{name}' (cannot be read|is not a file of selbo)"):
-        saved_model.load(folder)
+        saved_model.load_model(folder)
 
 
 def test_predictions_are_for_the_target_domain(folder: Path) -> None:
@@ -214,7 +214,7 @@ def test_no_network_is_built_that_the_file_does_not_hold(
     store(folder, saved_model.MANIFEST, manifest)
     monkeypatch.setattr(saved_model, "make_network", never)
     with pytest.raises(ValueError, match=r"model\.safetensors' does not hold the network that model\.json describes"):
-        saved_model.load(folder)
+        saved_model.load_model(folder)
 
 
 def test_a_network_of_the_other_kind_is_refused(folder: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_network_of_the_other_kind_is_refused(folder: Path) -> None:
     manifest["network"]["bayesian"] = not manifest["network"]["bayesian"]
     store(folder, saved_model.MANIFEST, manifest)
     with pytest.raises(ValueError, match="does not hold the network"):
-        saved_model.load(folder)
+        saved_model.load_model(folder)
 
 
 def test_more_inputs_than_the_network_has_are_refused(folder: Path) -> None:
@@ -230,7 +230,7 @@ def test_more_inputs_than_the_network_has_are_refused(folder: Path) -> None:
     found["inputs"][1]["values"].append("south")
     store(folder, saved_model.PREPROCESSING, found)
     with pytest.raises(ValueError, match="of different models"):
-        saved_model.load(folder)
+        saved_model.load_model(folder)
 
 
 @pytest.mark.parametrize("fault", ["missing", "added", "shape", "no header", "empty", "text"])
@@ -253,7 +253,7 @@ def test_other_weights_are_refused(folder: Path, fault: str) -> None:
         use(folder)
         return
     with pytest.raises(ValueError, match=r"model\.safetensors'"):
-        saved_model.load(folder)
+        saved_model.load_model(folder)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
@@ -262,7 +262,7 @@ def test_a_pipe_is_not_waited_for(folder: Path, name: str) -> None:
     (folder / name).unlink()
     os.mkfifo(folder / name)
     with pytest.raises(ValueError, match=f"{name}' (is not a file|was changed)"):
-        saved_model.load(folder)
+        saved_model.load_model(folder)
 
 
 @pytest.mark.parametrize("sums", [5, None, [], {"../../secret": "0"}, {"/dev/zero": "0"}])
@@ -271,7 +271,7 @@ def test_checksums_are_of_our_files_alone(folder: Path, sums: object) -> None:
     (folder / saved_model.MANIFEST).write_text(json.dumps({**manifest, "sha256": sums}), encoding="utf-8")
     assert not saved_model.is_complete(folder)
     with pytest.raises(ValueError, match="`sha256` must hold the checksums of"):
-        saved_model.load(folder)
+        saved_model.load_model(folder)
 
 
 # --- one writer at a time ---

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from selbo.tabular.settings import Settings, above_labels, belief_of, order_fractions, read_named_fractions
+from selbo.tabular.settings import Settings, above_labels, build_summaries, order_fractions, read_named_fractions
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from selbo.tabular.settings import Settings, above_labels, belief_of, order_frac
 )
 def test_trust_in_the_belief(given: float | None, rows: int, about: str | None, expected: float) -> None:
     settings = Settings("ill", accuracy=0.9, concentration=given)
-    (summary,), words = belief_of(settings, ["no", "yes"], shares=[0.8, 0.2], num_train=rows, about=about)
+    (summary,), words = build_summaries(settings, ["no", "yes"], shares=[0.8, 0.2], num_train=rows, about=about)
     assert summary.concentration.item() == expected
     assert words.startswith(f"About 90 % of {about or 'all cases'} can be decided rightly; ")
 
@@ -29,7 +29,7 @@ def test_a_concentration_above_the_number_of_labels_is_said() -> None:
     lowered = Settings("ill", accuracy=0.9, concentration=2500.0)
     assert above_labels(lowered, 60).startswith("--concentration 2500 exceeds the 60 training rows, so 60 is used")
     kept = Settings("ill", accuracy=0.9, concentration=2500.0, overrule_labels=True)
-    assert belief_of(kept, ["no", "yes"], shares=[0.8, 0.2], num_train=60)[0][0].concentration.item() == 2500
+    assert build_summaries(kept, ["no", "yes"], shares=[0.8, 0.2], num_train=60)[0][0].concentration.item() == 2500
     assert "the belief can overrule the labels" in above_labels(kept, 60)
     assert above_labels(kept, 2500) == above_labels(Settings("ill"), 60) == ""
 
@@ -43,7 +43,7 @@ def test_a_named_fraction_belongs_to_its_class_whatever_the_name() -> None:
     classes = sorted(NASTY)
     expected = [values[NASTY.index(name)] for name in classes]
     assert order_fractions(given, classes) == pytest.approx(expected)
-    (summary,), words = belief_of(Settings("x", class_fractions=given), classes, shares=[0.125] * 8, num_train=9)
+    (summary,), words = build_summaries(Settings("x", class_fractions=given), classes, shares=[0.125] * 8, num_train=9)
     assert summary.s0.tolist() == pytest.approx(expected)
     assert (
         words == "Of all cases, the most frequent class, b,x, makes up 30 % and the rarest, class 0.5, 2 % (as stated)."

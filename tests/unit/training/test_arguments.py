@@ -27,7 +27,7 @@ REFUSED = {
     "schedule": ({"schedule": "step"}, r"`schedule` must be one of .* but got 'step'"),
     "augment": ({"augment": "mixup"}, r"`augment` must be one of \['crop_and_flip'\], but got 'mixup'"),
     "augment of vectors": ({"augment": "crop_and_flip"}, r"`augment` needs images of shape \(B, C, H, W\)"),
-    "select": ({"select": "first"}, r"`select` must be one of \['best', 'best_f1', 'last'\], but got 'first'"),
+    "select": ({"select": "first"}, r"`select` must be one of \['best', 'last'\], but got 'first'"),
     "best of nothing": ({"select": "best"}, "`val` must be given for select='best'"),
     "plateau of nothing": ({"schedule": "plateau"}, "`val` must be given for schedule='plateau'"),
     "eval_every": ({"eval_every": 0}, "`eval_every` must be a whole number of at least 1"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import torch
 from torch import Tensor, nn
@@ -52,8 +53,11 @@ OBJECTIVES: dict[str, tuple[bool, Callable[[int, int], Objective]]] = {
     "ELBO": (True, lambda n, k: selbo.ELBO(n)),
     "Summary ELBO": (True, lambda n, k: selbo.SummaryELBO(summary(classes=k), n)),
     "Summary ELBO, moving average": (True, lambda n, k: selbo.SummaryELBO(summary(classes=k, ema_decay=0.9), n)),
-    "independent summary": (True, lambda n, k: selbo.IndependentSummary(selbo.Uniform(), n)),
 }
+if find_spec("selbo_lab") is not None:
+    from selbo_lab.published import IndependentSummary
+
+    OBJECTIVES["independent summary"] = (True, lambda n, k: IndependentSummary(selbo.Uniform(), n))
 
 
 class Rows(Dataset[tuple[Tensor, int]]):

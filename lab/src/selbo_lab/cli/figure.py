@@ -52,7 +52,7 @@ def figure(
 
     Example: selbo figure 2 --out figures
     """
-    from selbo.plots import style
+    from selbo.plots import save
 
     known = [*OF_THE_PAPER, *WITHOUT_RESULTS]
     if name not in known:
@@ -60,7 +60,7 @@ def figure(
     drawn = without_results(name) if name in WITHOUT_RESULTS else from_results(name, results)
     folder, screen = writable_folder(out), console()
     for label, draw in drawn.items():
-        for path in style.save(draw(), folder, label, formats=["png", "svg"]):
+        for path in save(draw(), folder, label, formats=["png", "svg"]):
             screen.print(str(path), soft_wrap=True)
 
 
@@ -68,12 +68,12 @@ def without_results(name: str) -> "dict[str, Callable[[], Figure]]":
     """Figures that show the method itself."""
     import torch
 
-    from selbo.plots import figures
+    from selbo.plots import belief_on_simplex, dirichlet_process_draws
 
     if name == "2":
-        return {"figure-2": figures.belief_on_simplex}
+        return {"figure-2": belief_on_simplex}
     noise = torch.Generator().manual_seed(SEED)
-    return {"figure-dp-draws": lambda: figures.dirichlet_process_draws(generator=noise)}
+    return {"figure-dp-draws": lambda: dirichlet_process_draws(generator=noise)}
 
 
 def from_results(name: str, results: Path) -> "dict[str, Callable[[], Figure]]":

@@ -119,7 +119,7 @@ def list_studies(debug: Debug = False) -> None:
     for title in ("name", "what", "of the paper", "runs"):
         table.add_column(title, no_wrap=title == "name", justify="right" if title == "runs" else "left")
     for name in reader.names():
-        study = reader.load(name)
+        study = reader.load_study(name)
         tracks = [each.name for each in study.tracks]
         tuning = len(list(plan.tuning_jobs(study, tracks)))
         final = len(list(plan.final_jobs(study, tracks, study.seed_range(study.seeds), {})))
@@ -143,7 +143,7 @@ def report(
 
     Example: selbo report results/sst
     """
-    from selbo.training.processes import pool_of
+    from selbo.training import pool_of
     from selbo_lab.run.result_store import MANIFEST, Store, studies_in
 
     found = studies_in(folder)

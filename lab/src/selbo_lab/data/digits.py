@@ -4,7 +4,7 @@ from typing import Final
 
 import torch
 
-from selbo.tabular.splits import split
+from selbo.tabular import split
 from selbo_lab import checks
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.splits import PARTS

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from selbo.version import __version__
+from selbo import __version__
 from selbo_lab.data.digests import BLOCK, mismatch, readable
 
 Progress = Callable[[str, int, int | None], None]

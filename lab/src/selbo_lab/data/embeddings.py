@@ -213,7 +213,7 @@ def embed_sst(
         sentence_transformers = importlib.import_module("sentence_transformers")
     except ImportError:
         raise ModuleNotFoundError(
-            "embedding sentences needs the package sentence-transformers: pip install 'selbo[embed]'"
+            "embedding sentences needs the package sentence-transformers: pip install 'selbo-lab[embed]'"
         ) from None
     encoder = sentence_transformers.SentenceTransformer(model, device=device)
     arrays: dict[str, NDArray[Any]] = {}

@@ -2,10 +2,8 @@
 
 from typing import TYPE_CHECKING, Final
 
-from selbo.plots.style import INK, PALE, SMALL_SIZE, TWO_COLUMNS, new_figure, style
-from selbo.report.comparison import direction
-from selbo.report.differences import Difference
-from selbo.report.tables import metric_label, signed
+from selbo.plots import INK, PALE, SMALL_SIZE, TWO_COLUMNS, figure_style, new_figure
+from selbo.report import Difference, direction, metric_label, signed
 from selbo_lab.report.overview import cases_of, differences
 from selbo_lab.report.studies import Plain, split
 
@@ -51,7 +49,7 @@ def cases_figure(results: Plain, track: str) -> "Figure":
     rows = [differences(cases, method["name"], reference, column) for method in methods]
     (title,) = (method["title"] for method in cases[0]["methods"] if method["name"] == reference)
     strongest = _strongest(rows)
-    with style():
+    with figure_style():
         from matplotlib.patches import Rectangle
 
         low, high = LINE * (len(cases) + 0.5), ROW * len(rows)

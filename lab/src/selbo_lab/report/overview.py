@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from selbo.report.comparison import direction, mean_and_error
-from selbo.report.differences import SAME, Difference
-from selbo.report.tables import metric_label, signed
+from selbo.report import SAME, Difference, direction, mean_and_error, metric_label, signed
 from selbo_lab.report import studies
 from selbo_lab.report.studies import Plain, split
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, primary_outcome, stated_exactly

@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from selbo.report.comparison import Value, direction, marked, mean_and_error
-from selbo.report.differences import Difference, around, difference_of, t_quantile
+from selbo.report import Difference, Value, around, difference_of, direction, marked, mean_and_error, t_quantile
 from selbo_lab.report.target_domain import has_use, one_place
 
 Plain = Mapping[str, Any]

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from selbo.report.comparison import Results
-from selbo.report.tables import metric_label
+from selbo.report import Results, metric_label
 from selbo_lab.report.studies import corrupted_places, recall
 from selbo_lab.report.study_curves import METRICS
 from selbo_lab.report.study_data import (

@@ -6,16 +6,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from selbo.plots.histograms import CHARACTER, POINTS_AN_INCH, Array
-from selbo.plots.labels import number, tick_label
-from selbo.plots.methods import MethodStyle, method_styles
-from selbo.plots.panels import GUIDE, LEGEND
-from selbo.plots.style import INK, PALE, TWO_COLUMNS, new_figure, style, tidy
-from selbo.report.comparison import Results
-from selbo.report.tables import metric_label
+from selbo.plots import (
+    CHARACTER,
+    GUIDE,
+    INK,
+    LEGEND,
+    PALE,
+    POINTS_AN_INCH,
+    TWO_COLUMNS,
+    MethodStyle,
+    figure_style,
+    method_styles,
+    new_figure,
+    number,
+    tick_label,
+    tidy,
+)
+from selbo.report import Results, metric_label
 from selbo_lab.report.studies import recall
 from selbo_lab.report.study_data import (
     CLEAN,
+    Array,
     Corruptions,
     Point,
     corruptions_of,
@@ -163,7 +174,7 @@ def corruption_figure(comparison: Results, *metrics: str) -> "Figure":
 
 def _by_level(comparison: Results, metrics: Sequence[str], found: Corruptions) -> "Figure":
     labels = titles_of(comparison)
-    with style():
+    with figure_style():
         legend = _Legend(list(labels.values()), width=TWO_COLUMNS)
         height = legend.height + TITLE + CURVE + FOOT
         figure = new_figure(width=TWO_COLUMNS, height=height)
@@ -223,7 +234,7 @@ def _by_kind(comparison: Results, metrics: Sequence[str], found: Corruptions) ->
     margin = (max(map(len, names)) * CHARACTER + 12) / POINTS_AN_INCH
     one = 0.13 + 0.018 * len(shown)
     body, severity = one * len(rows), (CURVE - 0.3 + TITLE + FOOT if found.severities else 0.0)
-    with style():
+    with figure_style():
         legend = _Legend(list(labels.values()), width=TWO_COLUMNS)
         figure = new_figure(width=TWO_COLUMNS, height=legend.height + TITLE + body + FOOT + severity)
         figure.set_layout_engine("none")
@@ -295,7 +306,7 @@ def recall_figure(comparison: Results) -> "Figure":
     labels, names = titles_of(comparison), list(comparison["classes"])
     looks = method_styles(labels)
     foot = FOOT + max(map(len, names)) * CHARACTER / POINTS_AN_INCH
-    with style():
+    with figure_style():
         legend = _Legend(list(labels.values()), width=TWO_COLUMNS)
         figure = new_figure(width=TWO_COLUMNS, height=legend.height + TITLE + CURVE + foot)
         figure.set_layout_engine("none")
@@ -341,7 +352,7 @@ def sweep_figure(comparison: Results, *metrics: str) -> "Figure":
         raise ValueError("`comparison` must have methods that differ in one setting, with finished runs, but has none")
     values = [value for value, _ in sweep.methods]
     labels = titles_of(comparison)
-    with style():
+    with figure_style():
         height = LEGEND + 0.06 + TITLE + CURVE + FOOT
         figure = new_figure(width=TWO_COLUMNS, height=height)
         figure.set_layout_engine("none")

@@ -3,14 +3,16 @@
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from selbo.plots.panels import axis_of
-from selbo.report.comparison import Results, mean_and_error
-from selbo.report.tables import is_percent
+from selbo.plots import axis_of
+from selbo.report import Results, is_percent, mean_and_error
 from selbo_lab.report.studies import value
+
+Array: TypeAlias = NDArray[np.float64]
 
 CLEAN: Final = "clean"
 USE: Final = "use"

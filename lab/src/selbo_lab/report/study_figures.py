@@ -7,12 +7,23 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from selbo.plots.histograms import BELIEF, compare, legend_entries, total_variation
-from selbo.plots.methods import method_styles
-from selbo.plots.panels import FOOT, GUIDE, Grid, axis_of, filled, plus_minus
-from selbo.plots.style import TWO_COLUMNS, save, style
-from selbo.report.comparison import Results, mean_and_error
-from selbo.report.curves import entropy_histograms, reliability_diagrams
+from selbo.plots import (
+    BELIEF,
+    FOOT,
+    GUIDE,
+    TWO_COLUMNS,
+    Grid,
+    axis_of,
+    compare_histograms,
+    figure_style,
+    filled,
+    legend_entries,
+    method_styles,
+    plus_minus,
+    save,
+    total_variation,
+)
+from selbo.report import Results, entropy_histograms, mean_and_error, reliability_diagrams
 from selbo_lab.report.cases import cases_figure
 from selbo_lab.report.overview import tracks_with_cases
 from selbo_lab.report.study_curves import (
@@ -68,7 +79,7 @@ def belief_figure(comparison: Results) -> "Figure":
         raise ValueError("`comparison` must have a method with a belief and a finished run, but has none")
     labels = labels_of(comparison)
     looks = method_styles(labels)
-    with style():
+    with figure_style():
         grid = Grid(len(told), width=TWO_COLUMNS, height=1.2, foot=FOOT)
         grid.step += OWN_AXIS  # regions differ from method to method
         grid.height += OWN_AXIS * (grid.rows - 1)
@@ -80,7 +91,7 @@ def belief_figure(comparison: Results) -> "Figure":
             masses = [np.asarray(run["histogram"]["masses"], dtype=np.float64) for run in runs]
             axis, ends = axis_of(belief["regions"], class_names_in(belief["regions"]))
             shown, colours = {"predictions": np.asarray(np.mean(masses, axis=0))}, [looks[name].colour]
-            compare(axes, s0, shown, colours=colours, axis=axis, width=grid.panel)
+            compare_histograms(axes, s0, shown, colours=colours, axis=axis, width=grid.panel)
             for end in ends:
                 axes.axvline(end, color=GUIDE, linewidth=0.6, linestyle=(0, (1, 2)), zorder=0.4)
             away = mean_and_error([total_variation(s0, each) for each in masses])

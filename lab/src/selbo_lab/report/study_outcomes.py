@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from selbo.report.differences import Difference, difference_of
-from selbo.report.tables import signed
+from selbo.report import Difference, difference_of, signed
 from selbo_lab.report import studies
 from selbo_lab.report.bootstrap import SAMPLES, bootstrap_difference, holm
 from selbo_lab.report.studies import Plain

@@ -8,14 +8,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from selbo.plots.labels import duration
-from selbo.plots.methods import method_styles
-from selbo.plots.style import TWO_COLUMNS
-from selbo.report.comparison import Results
-from selbo.report.page import WIDE, fill_page, inline_svg, write_html
-from selbo.report.tables import legend, swatch
-from selbo.report.takeaway import RULE
-from selbo.version import __version__
+from selbo import __version__
+from selbo.plots import TWO_COLUMNS, duration, method_styles
+from selbo.report import RULE, WIDE, Results, fill_page, inline_svg, legend, swatch, write_html
 from selbo_lab.report.cases import cases_figure
 from selbo_lab.report.origin import code_of, provenance
 from selbo_lab.report.overview import tables_over_cases, tracks_with_cases

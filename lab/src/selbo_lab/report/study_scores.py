@@ -5,13 +5,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from selbo.plots.histograms import POINTS_AN_INCH, Array
-from selbo.plots.labels import number
-from selbo.plots.methods import method_styles
-from selbo.plots.panels import GUIDE, LEGEND, filled, shortened
-from selbo.plots.style import INK, SMALL_SIZE, TEXT_SIZE, TWO_COLUMNS, new_figure, style, tidy
-from selbo.report.comparison import Results
-from selbo_lab.report.study_data import finished, interval_edges, labels_of, told_belief
+from selbo.plots import (
+    GUIDE,
+    INK,
+    LEGEND,
+    POINTS_AN_INCH,
+    SMALL_SIZE,
+    TEXT_SIZE,
+    TWO_COLUMNS,
+    figure_style,
+    filled,
+    method_styles,
+    new_figure,
+    number,
+    shortened,
+    tidy,
+)
+from selbo.report import Results
+from selbo_lab.report.study_data import Array, finished, interval_edges, labels_of, told_belief
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,7 +98,7 @@ def _scores(results: Results, names: Sequence[str]) -> "Figure":
     width = LEFT + len(runs) * (side + GAP) - GAP + RIGHT
     height = LEGEND + TITLE + BARS + BETWEEN + side + FOOT
     looks = method_styles(labels)
-    with style():
+    with figure_style():
         figure = new_figure(width=width, height=height)
         figure.set_layout_engine("none")
         figure.set_dpi(200)  # of what is an image inside a drawing

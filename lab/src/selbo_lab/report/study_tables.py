@@ -4,9 +4,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from selbo.report.comparison import HIGHER_IS_BETTER, LOWER_IS_BETTER, Column, Value, direction
-from selbo.report.differences import Difference
-from selbo.report.tables import metric_label, rich_table, shown_cells, signed, texts
+from selbo.report import (
+    HIGHER_IS_BETTER,
+    LOWER_IS_BETTER,
+    Column,
+    Difference,
+    Value,
+    direction,
+    metric_label,
+    rich_table,
+    shown_cells,
+    signed,
+    texts,
+)
 from selbo_lab.report import studies
 from selbo_lab.report.origin import provenance
 from selbo_lab.report.sample_notes import sample_notes

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from selbo.report.tables import metric_label
-from selbo.report.takeaway import UNKNOWN, VERDICTS, first_names, joined, shown_difference, verdict
+from selbo.report import UNKNOWN, VERDICTS, first_names, joined, metric_label, shown_difference, verdict
 from selbo_lab.report import studies
 from selbo_lab.report.studies import Plain, split
 from selbo_lab.report.study_tables import TRACKS

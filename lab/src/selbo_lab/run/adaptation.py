@@ -5,9 +5,8 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from selbo.metrics.uncertainty import entropy
-from selbo.objectives import Objective
-from selbo.objectives.predictive import evaluation_mode, log_probs_of
+from selbo.metrics import entropy
+from selbo.objectives import Objective, evaluation_mode
 from selbo_lab.studies.run_spec import Recipe
 
 BatchNorm = nn.modules.batchnorm._BatchNorm
@@ -115,7 +114,7 @@ def minimise_entropy(
             order = torch.randperm(len(inputs), generator=generator).to(inputs.device)
             for batch in order.tensor_split(max(1, len(inputs) // recipe.batch_size)):
                 optimizer.zero_grad()
-                log_probs = log_probs_of(_forward(network, inputs[batch], recipe.precision), objective)
+                log_probs = objective.log_probs(_forward(network, inputs[batch], recipe.precision))
                 entropy(log_probs=log_probs, validate=False).mean().backward(inputs=affine)
                 optimizer.step()
     optimizer.zero_grad()

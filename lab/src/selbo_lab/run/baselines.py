@@ -9,10 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from selbo.evaluation.calibrate import bias_corrected_temperature
-from selbo.evaluation.label_shift import correct_prior, estimate_by_confusion, estimate_by_em
-from selbo.evaluation.predict import Prediction
-from selbo.objectives import LabelShift
+from selbo import LabelShift, Prediction
+from selbo.evaluation import bias_corrected_temperature, correct_prior, estimate_by_confusion, estimate_by_em
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.studies.run_spec import Recipe
 

@@ -3,33 +3,37 @@
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from selbo.models import MLP, VGG11, ConvNet, LeNet
-from selbo.nn import to_bayesian
-from selbo.nn.gaussian import Relative, gaussians
-from selbo.objectives import (
+from selbo import (
     ELBO,
+    Belief,
+    Beta,
+    ClassRegions,
+    ConfidenceBins,
+    CornerShells,
     CrossEntropy,
-    EntropyMinimisation,
+    Empirical,
     Evidential,
-    ExpectationRegularisation,
-    IndependentSummary,
     LabelShift,
     LabelSmoothing,
-    Objective,
+    Masses,
+    Partition,
+    ScoreBins,
     SummaryELBO,
+    SummaryLikelihood,
+    Uniform,
+    expect,
+    to_bayesian,
 )
+from selbo.models import MLP, VGG11, ConvNet, LeNet
+from selbo.nn import Relative, gaussians
+from selbo.objectives import EntropyMinimisation, ExpectationRegularisation, Objective
 from selbo.random import generator_for
-from selbo.summary._edges import PUBLISHED_SLOPE
-from selbo.summary.beliefs import Belief, Beta, Empirical, Masses, Uniform
-from selbo.summary.elicitation import expect
-from selbo.summary.likelihood import PUBLISHED_HISTOGRAM_FLOOR, PUBLISHED_PSEUDO_COUNT, SummaryLikelihood
-from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
-from selbo_lab import checks
+from selbo_lab import checks, published
 from selbo_lab.data.cifar import IMBALANCE
 from selbo_lab.data.cifar_files import CLASSES
 from selbo_lab.data.imbalance import class_fractions
@@ -135,18 +139,21 @@ def partition_of(name: str, num_classes: int) -> Partition:
     if kind == "corners":
         kind = "equal" if num_classes == 2 else "shells"
     checks.one_of("partition after -", way, ("", "published", "steep"))
-    steep: dict[str, Any] = {"slope": PUBLISHED_SLOPE, "space": "probability"} if way else {}
     if kind in {"equal", "unequal"}:
-        return ScoreBins(EQUAL_EDGES if kind == "equal" else UNEQUAL_EDGES, **steep, closed=way == "published")
+        edges = EQUAL_EDGES if kind == "equal" else UNEQUAL_EDGES
+        if way == "published":
+            return published.ClosedScoreBins(edges)
+        return published.with_slope(ScoreBins(edges, space="probability")) if way else ScoreBins(edges)
     if kind == "shells":
-        return CornerShells(num_classes, **steep)
+        steep = CornerShells(num_classes, space="probability")
+        return published.with_slope(steep) if way else CornerShells(num_classes)
     if kind == "classes":
         return ClassRegions(num_classes)
     edges = tuple(edge for edge in CONFIDENCE_EDGES if edge > 1 / num_classes)
     return ConfidenceBins(edges, num_classes)
 
 
-def belief_of(
+def parse_belief(
     text: str,
     num_classes: int,
     *,
@@ -250,12 +257,12 @@ def summary_of(
     earlier: Tensor | None = None,
 ) -> SummaryLikelihood:
     """The summary of a recipe that has one."""
-    published = recipe.partition.endswith("-published")
-    binary = published and num_classes == 2
-    belief = belief_of(recipe.belief, num_classes, data=data, counts=counts, earlier=earlier)
+    as_published = recipe.partition.endswith("-published")
+    binary = as_published and num_classes == 2
+    belief = parse_belief(recipe.belief, num_classes, data=data, counts=counts, earlier=earlier)
     if recipe.fraction_uncertainty and isinstance(belief, Masses):
         belief = Masses(belief.values, uncertainty=recipe.fraction_uncertainty)
-    return SummaryLikelihood(
+    return published.PublishedSummary(
         partition_of(recipe.partition, num_classes),
         belief,
         recipe.concentration * (num_data if recipe.per_example else 1),
@@ -263,8 +270,8 @@ def summary_of(
         form=recipe.form,
         pool_draws=recipe.pool_draws,
         ema_decay=recipe.ema_decay or None,
-        pseudo_count=PUBLISHED_PSEUDO_COUNT if published else 0.0,
-        histogram_floor=PUBLISHED_HISTOGRAM_FLOOR if binary else 0.0,
+        pseudo_count=published.PSEUDO_COUNT if as_published else 0.0,
+        histogram_floor=published.HISTOGRAM_FLOOR if binary else 0.0,
     )
 
 
@@ -286,12 +293,14 @@ def objective_of(
     shift: LabelShift | None = None,
 ) -> Objective:
     """What is maximised; of a method that is not a network, what reads its answers as logits."""
-    weight, reduction = recipe.kl_weight, recipe.kl_reduction
+    weight, mean = recipe.kl_weight, has_published_kl(recipe)
     match recipe.objective:
         case "elbo":
-            return ELBO(num_data, kl_weight=weight, kl_reduction=reduction, label_shift=shift)
+            elbo = published.PublishedELBO if mean else ELBO
+            return elbo(num_data, kl_weight=weight, label_shift=shift)
         case "label_smoothing":
-            return LabelSmoothing(recipe.epsilon, num_data, kl_weight=weight, kl_reduction=reduction)
+            smoothing = published.PublishedLabelSmoothing if mean else LabelSmoothing
+            return smoothing(recipe.epsilon, num_data, kl_weight=weight)
         case "evidential":
             return Evidential(
                 num_data,
@@ -302,8 +311,9 @@ def objective_of(
         case "entropy_minimisation" | "expectation_regularisation":
             return _on_unlabelled(recipe, num_data, told_of(data, num_classes), shift)
         case "independent_summary":
-            belief = belief_of(recipe.belief, num_classes, data=data, counts=counts)
-            return IndependentSummary(belief, num_data, kl_weight=weight, kl_reduction=reduction)
+            belief = parse_belief(recipe.belief, num_classes, data=data, counts=counts)
+            independent = published.PublishedIndependentSummary if mean else published.IndependentSummary
+            return independent(belief, num_data, kl_weight=weight)
     summary = None
     if recipe.partition:
         summary = summary_of(
@@ -320,10 +330,13 @@ def _with_summary(
     if recipe.objective != "summary_elbo":
         return CrossEntropy(num_data, summary, summary_warmup=warmup, label_shift=shift)
     assert summary is not None
-    weight, reduction = recipe.kl_weight, recipe.kl_reduction
-    return SummaryELBO(
-        summary, num_data, kl_weight=weight, kl_reduction=reduction, summary_warmup=warmup, label_shift=shift
-    )
+    summary_elbo = published.PublishedSummaryELBO if has_published_kl(recipe) else SummaryELBO
+    return summary_elbo(summary, num_data, kl_weight=recipe.kl_weight, summary_warmup=warmup, label_shift=shift)
+
+
+def has_published_kl(recipe: Recipe) -> bool:
+    """Whether a recipe has the mean of each tensor instead of the KL divergence, as the authors' code does."""
+    return checks.one_of("kl_reduction", recipe.kl_reduction, ("sum", "published")) == "published"
 
 
 def _warmup(recipe: Recipe) -> int | None:

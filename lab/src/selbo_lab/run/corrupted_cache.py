@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selbo.training.processes import pool_of
+from selbo.training import pool_of
 from selbo_lab.data import corruptions, store
 from selbo_lab.files import replacing
 

@@ -7,16 +7,14 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from selbo.evaluation import calibrate
-from selbo.evaluation.evaluate import evaluate_ood
-from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
-from selbo.objectives import Objective
-from selbo.objectives.objective import log_prob_of_labels
+from selbo import ConfidenceBins, Partition, Prediction, ScoreBins, calibrate, evaluate_ood, predict
+from selbo.evaluation import at_temperature, mixture
+from selbo.objectives import Objective, log_prob_of_labels
 from selbo.random import generator_for
 from selbo.report import outcomes
-from selbo.summary.partitions import ConfidenceBins, Partition, ScoreBins
 from selbo.training import Diverged
 from selbo_lab.data.dataset import LabelledData
+from selbo_lab.published import auroc_of_both_columns
 from selbo_lab.run import baselines, build
 from selbo_lab.run.scores import map_of, score_histogram
 from selbo_lab.run.tasks import Condition, Task
@@ -148,7 +146,10 @@ class Evaluation:
         return found
 
     def _measured(self, prediction: Prediction, labels: Tensor, *, level: float | None = None) -> dict[str, Any]:
-        return outcomes.condition(prediction, labels, level=level, both_columns=self.spec.evaluation.both_columns)
+        found = outcomes.condition(prediction, labels, level=level)
+        if self.spec.evaluation.both_columns:
+            found["metrics"]["auroc"] = auroc_of_both_columns(prediction.log_probs, labels)
+        return found
 
     def _correction(self, on_val: Prediction) -> baselines.Correction | None:
         """How predictions are corrected for the place of use, if they are."""
@@ -228,7 +229,8 @@ class Evaluation:
             earlier=self.earlier,
         )
         return {
-            "belief": outcomes.belief_of(summary, f"{recipe.belief} over {recipe.partition}"),
+            "belief": outcomes.describe_belief(summary, f"{recipe.belief} over {recipe.partition}")
+            | ({"partition": "ScoreBins"} if isinstance(summary.partition, ScoreBins) else {}),  # closed or not
             "masses": outcomes.region_masses(clean, summary.partition),
         }
 

@@ -9,10 +9,13 @@ from typing import Any, Final
 
 from torch import Tensor
 
-from selbo.evaluation.predict import at_temperature
+from selbo import fit
+from selbo.evaluation import at_temperature
 from selbo.random import derive, generator_for
-from selbo.training import Diverged, FitResult, fit
+from selbo.training import Diverged, FitResult
+from selbo_lab import checks
 from selbo_lab.data.dataset import LabelledData
+from selbo_lab.published import SELECTIONS
 from selbo_lab.run import adaptation, baselines, build
 from selbo_lab.run.evaluate import LARGE, Evaluation, Member, temperature_of, unlabelled_of
 from selbo_lab.run.provenance import made_by
@@ -231,7 +234,7 @@ def _fitted(
             schedule=recipe.schedule,
             weight_decay=recipe.weight_decay,
             augment=recipe.augment or None,
-            select=recipe.select,
+            select=SELECTIONS[checks.one_of("select", recipe.select, SELECTIONS)],
             eval_every=recipe.eval_every or None,
             precision=recipe.precision,
             engine="auto" if spec.model.name in LARGE else "captured",

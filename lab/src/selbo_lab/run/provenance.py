@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 
-from selbo.version import __version__
+from selbo import __version__
 
 PACKAGES: Final = ("torch", "numpy", "scipy")
 

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import torch
 
-from selbo.evaluation.predict import Prediction
+from selbo import Prediction
 from selbo_lab.data.dataset import LabelledData
 
 SCORE_BINS: Final = 50

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from selbo.training.processes import pool_of
+from selbo.training import pool_of
 from selbo_lab.run.execute import carry_out
 from selbo_lab.run.result_store import Store
 from selbo_lab.studies.run_spec import RunSpec
@@ -173,7 +173,7 @@ def package_of_ray() -> Any:
     try:
         import ray as cluster
     except ModuleNotFoundError as error:
-        raise ValueError("the executor 'ray' needs the package ray: pip install 'selbo[sweep]'") from error
+        raise ValueError("the executor 'ray' needs the package ray: pip install 'selbo-lab[sweep]'") from error
     return cluster
 
 

@@ -40,7 +40,7 @@ class Failed(RuntimeError):  # noqa: N818  (reads as a sentence)
 
 def study_of(name: str, *, trial: bool = False) -> Study:
     """A study by name; for a trial, with tiny data."""
-    found = reader.load(name)
+    found = reader.load_study(name)
     return smoke.smoke(found) if trial else found
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from selbo_lab.studies.run_spec import EvaluationSpec, Recipe, RunSpec
-from selbo_lab.studies.study import Method, Study, Track, Variant
+from selbo_lab.studies.study import Study, StudyMethod, Track, Variant
 
 TUNING_SEED: Final = 1000
 """Of the runs that settings are chosen by; none of the runs that are reported has it."""
@@ -64,7 +64,7 @@ def final_jobs(
             yield Job(variant.name, track.name, method.name, spec)
 
 
-def chosen(variant: Variant, track: Track, method: Method, val_nll: Mapping[str, float | None]) -> Recipe:
+def chosen(variant: Variant, track: Track, method: StudyMethod, val_nll: Mapping[str, float | None]) -> Recipe:
     """The recipe with the lowest validation NLL; a run that diverged is never chosen."""
     if method.chosen_with:
         like = variant.adapted(track, track.method(method.chosen_with))
@@ -78,7 +78,7 @@ def chosen(variant: Variant, track: Track, method: Method, val_nll: Mapping[str,
     return min(usable, key=usable.__getitem__) if usable else candidates[0]
 
 
-def _rows(study: Study, tracks: Sequence[str]) -> Iterator[tuple[Variant, Track, Method]]:
+def _rows(study: Study, tracks: Sequence[str]) -> Iterator[tuple[Variant, Track, StudyMethod]]:
     for variant, track in study.comparisons(tracks):
         for method in track.methods:
             yield variant, track, variant.adapted(track, method)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from selbo_lab import checks
 from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe
-from selbo_lab.studies.study import TRACKS, Grid, Method, Study, Track, Variant
+from selbo_lab.studies.study import TRACKS, Grid, Study, StudyMethod, Track, Variant
 
 SpecT = TypeVar("SpecT")
 
@@ -23,7 +23,7 @@ def names() -> list[str]:
     return [str(name) for name in listed]
 
 
-def load(name: str) -> Study:
+def load_study(name: str) -> Study:
     """A study by name."""
     checks.one_of("study", name, names())
     return from_toml(_toml(name), where=f"{name}.toml")
@@ -140,13 +140,13 @@ def _grid(content: Mapping[str, Any], where: str) -> Grid:
     )
 
 
-def _method(content: Mapping[str, Any], shared: Mapping[str, Any], where: str) -> Method:
+def _method(content: Mapping[str, Any], shared: Mapping[str, Any], where: str) -> StudyMethod:
     own = {"name", "title", "grid", "chosen_with", "note"}
     settings = {key: value for key, value in content.items() if key not in own}
     label = f"{where}: method {content.get('name')!r}"
     grid = _grid(content.get("grid", {}), f"{label}, grid")
     recipe = _made(Recipe, {**shared, **settings, **{key: values[0] for key, values in grid}}, label)
-    return Method(
+    return StudyMethod(
         content["name"], content["title"], recipe, grid, content.get("chosen_with", ""), content.get("note", "")
     )
 

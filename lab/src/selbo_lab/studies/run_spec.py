@@ -174,7 +174,7 @@ class Recipe:
         annealing_every: Steps between two rises of its weight, such as those of an epoch; if 0, it rises at every step.
         activation: Of evidential learning.
         partition: Where the summary looks; see `selbo_lab.run.build.partition_of`.
-        belief: What it says; see `selbo_lab.run.build.belief_of`.
+        belief: What it says; see `selbo_lab.run.build.parse_belief`.
         concentration: Trust in it, in pseudo-observations.
         per_example: Whether ``concentration`` is a multiple of the number of training examples.
         form: ``dirichlet`` or ``multinomial``.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec
-from selbo_lab.studies.study import Method, Study, Track
+from selbo_lab.studies.study import Study, StudyMethod, Track
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ def _kinds_of_case(data: DataSpec) -> set[object]:
     return {data.name, ("shifted", shifted), ("corrupted", corrupted)}
 
 
-def _kinds_of_method(method: Method) -> set[object]:
+def _kinds_of_method(method: StudyMethod) -> set[object]:
     """What a recipe says in words, numbers left out, and which of its numbers are not 0."""
     recipe = method.recipe
     told = {

@@ -14,7 +14,7 @@ Grid = tuple[tuple[str, tuple[Any, ...]], ...]
 
 
 @dataclass(frozen=True)
-class Method:
+class StudyMethod:
     """A row of a table.
 
     Attributes:
@@ -65,7 +65,7 @@ class Variant:
     tracks: tuple[str, ...] = ()
     tuning_seeds: int = 0
 
-    def adapted(self, track: "Track", method: Method) -> Method:
+    def adapted(self, track: "Track", method: StudyMethod) -> StudyMethod:
         """A method with the settings that it has here."""
         changes = dict(self.changes)
         own = {**dict(changes.get(track.name, ())), **dict(changes.get(f"{track.name}.{method.name}", ()))}
@@ -85,12 +85,12 @@ class Track:
     """
 
     name: str
-    methods: tuple[Method, ...]
+    methods: tuple[StudyMethod, ...]
     reference: str
     evaluation: EvaluationSpec
     focus: str = ""
 
-    def method(self, name: str) -> Method:
+    def method(self, name: str) -> StudyMethod:
         """A method by name."""
         return next(each for each in self.methods if each.name == name)
 

@@ -26,7 +26,7 @@ def comparisons() -> Iterator[tuple[str, list[str]]]:
     yield "demonstration", [method.name for method in comparison.METHODS]
     yield "command", [method.title for method in METHODS.values()]
     for name in reader.names():
-        study = reader.load(name)
+        study = reader.load_study(name)
         for variant, track in study.comparisons([track.name for track in study.tracks]):
             yield f"{name} {variant.name} {track.name}", [method.name for method in track.methods]
 

@@ -12,13 +12,13 @@ from selbo.objectives import (
     EntropyMinimisation,
     Evidential,
     ExpectationRegularisation,
-    IndependentSummary,
     LabelSmoothing,
     SummaryELBO,
 )
 from selbo.summary.beliefs import Beta, Masses, Uniform
 from selbo.summary.elicitation import expect
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
+from selbo_lab.published import ClosedScoreBins, IndependentSummary, PublishedKL
 from selbo_lab.run import build
 from selbo_lab.studies.run_spec import DataSpec, ModelSpec, Recipe
 
@@ -48,9 +48,12 @@ def test_partitions(name: str, classes: int, kind: type, regions: int) -> None:
 
 def test_published_bins_are_closed_and_steep() -> None:
     steep = build.partition_of("equal-published", 2)
-    assert isinstance(steep, ScoreBins)
-    assert steep.closed
-    assert not build.partition_of("equal", 2).closed
+    assert isinstance(steep, ClosedScoreBins)
+    for name in ("equal-published", "equal-steep", "unequal-steep", "shells-published"):
+        edges = build.partition_of(name, 2).edges
+        assert (edges.slope_factor.item(), edges.space) == (500.0, "probability")
+        assert edges.widths.eq(1).all()
+    assert not isinstance(build.partition_of("equal", 2), ClosedScoreBins)
 
 
 @pytest.mark.parametrize("name", ["", "even", "equal-paper"])
@@ -60,22 +63,24 @@ def test_unknown_partitions_are_refused(name: str) -> None:
 
 
 def test_beliefs() -> None:
-    assert isinstance(build.belief_of("uniform", 2), Uniform)
-    beta = build.belief_of("beta(0.5, 2)", 2)
+    assert isinstance(build.parse_belief("uniform", 2), Uniform)
+    beta = build.parse_belief("beta(0.5, 2)", 2)
     assert isinstance(beta, Beta)
     assert (beta.a, beta.b) == (0.5, 2.0)
     bins = build.partition_of("equal", 2)
-    torch.testing.assert_close(build.belief_of("expect(0.9)", 2).masses(bins), expect(0.9).masses(bins))
-    shells = build.belief_of("shells(0.01, 0.09, 0.9)", 10).masses(build.partition_of("shells", 10))
+    torch.testing.assert_close(build.parse_belief("expect(0.9)", 2).masses(bins), expect(0.9).masses(bins))
+    shells = build.parse_belief("shells(0.01, 0.09, 0.9)", 10).masses(build.partition_of("shells", 10))
     torch.testing.assert_close(shells[[0, 9, 10, 19, 20]], torch.tensor([0.001, 0.001, 0.009, 0.009, 0.9]).double())
 
 
 def test_class_fractions_are_those_that_a_user_is_told() -> None:
-    found = build.belief_of("fractions", 10, data="cifar10-im")
+    found = build.parse_belief("fractions", 10, data="cifar10-im")
     assert isinstance(found, Masses)
     ratios = torch.tensor([1.0, *(2.0**-k for k in range(1, 9)), 2.0**-8]).double()
     torch.testing.assert_close(found.masses(ClassRegions(10)), ratios / ratios.sum())
-    torch.testing.assert_close(build.belief_of("fractions", 4).masses(ClassRegions(4)), torch.full((4,), 0.25).double())
+    torch.testing.assert_close(
+        build.parse_belief("fractions", 4).masses(ClassRegions(4)), torch.full((4,), 0.25).double()
+    )
 
 
 CASE = DataSpec("sst", labels=9, label_fractions=(0.9, 0.1), use_fractions=(0.6, 0.4), use_accuracy=0.85)
@@ -97,7 +102,7 @@ CASE = DataSpec("sst", labels=9, label_fractions=(0.9, 0.1), use_fractions=(0.6,
 )
 def test_beliefs_about_the_place_of_use(text: str, accuracy: float, fractions: list[float]) -> None:
     bins = build.partition_of("corners", 2)
-    found = build.belief_of(text, 2, data=CASE).masses(bins)
+    found = build.parse_belief(text, 2, data=CASE).masses(bins)
     torch.testing.assert_close(found, expect(accuracy, fractions).masses(bins), rtol=1e-6, atol=1e-9)
 
 
@@ -108,10 +113,10 @@ def test_class_fractions_of_the_place_of_use() -> None:
         ("fractions(train)", [0.9, 0.1]),
         ("fractions(0.2, 0.8)", [0.2, 0.8]),
     ):
-        found = build.belief_of(text, 2, data=CASE).masses(regions)
+        found = build.parse_belief(text, 2, data=CASE).masses(regions)
         torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
     three = DataSpec("sst", labels=9, use_fractions=(0.2, 0.3, 0.5))
-    found = build.belief_of("fractions(+0.2)", 3, data=three).masses(ClassRegions(3))
+    found = build.parse_belief("fractions(+0.2)", 3, data=three).masses(ClassRegions(3))
     torch.testing.assert_close(found, torch.tensor([0.4, 0.225, 0.375], dtype=torch.float64))
 
 
@@ -128,7 +133,7 @@ def test_class_fractions_of_the_place_of_use() -> None:
 )
 def test_beliefs_about_the_place_of_use_that_are_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        build.belief_of(text, 2, data="sst")
+        build.parse_belief(text, 2, data="sst")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +141,7 @@ def test_beliefs_about_the_place_of_use_that_are_refused(text: str, message: str
 )
 def test_unknown_beliefs_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="`belief`"):
-        build.belief_of(text, 2)
+        build.parse_belief(text, 2)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +162,19 @@ def test_objectives(recipe: Recipe, kind: type) -> None:
     assert isinstance(found, kind)
     assert found.num_data == 50
     assert found.has_summary == bool(recipe.partition)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "published", "mean"])
+@pytest.mark.parametrize("name", ["elbo", "label_smoothing", "summary_elbo", "independent_summary"])
+def test_the_published_divergence_is_asked_for(name: str, reduction: str) -> None:
+    words = {"partition": "equal", "belief": "beta(5,5)"} if "summary" in name else {}
+    recipe = Recipe(name, bayesian=True, epsilon=0.1, kl_reduction=reduction, **words)
+    if reduction == "mean":
+        with pytest.raises(ValueError, match=r"`kl_reduction` must be one of \['published', 'sum'\], but got 'mean'"):
+            build.objective_of(recipe, num_data=50, num_classes=2, data="sst")
+    else:
+        found = build.objective_of(recipe, num_data=50, num_classes=2, data="sst")
+        assert isinstance(found, PublishedKL) == (reduction == "published")
 
 
 def test_objectives_with_a_term_on_unlabelled_inputs() -> None:
@@ -209,11 +227,11 @@ def test_networks_depend_on_their_seed_alone(model: ModelSpec, size: int) -> Non
 
 
 def test_counted_fractions_are_those_of_the_training_labels() -> None:
-    found = build.belief_of("fractions(counts)", 3, data="cifar10-im", counts=(6, 3, 1))
+    found = build.parse_belief("fractions(counts)", 3, data="cifar10-im", counts=(6, 3, 1))
     assert isinstance(found, Masses)
     assert found.masses(ClassRegions(3)).tolist() == pytest.approx([0.6, 0.3, 0.1])
     with pytest.raises(ValueError, match="the training labels are not there to be counted"):
-        build.belief_of("fractions(counts)", 3, data="cifar10-im")
+        build.parse_belief("fractions(counts)", 3, data="cifar10-im")
 
 
 @pytest.mark.parametrize(("name", "paddings"), [("convnet", [1, 1, 1, 1, 1]), ("convnet-published", [0, 0, 0, 0, 1])])
@@ -259,4 +277,4 @@ def test_steep_bins_have_the_papers_slope_and_open_ends() -> None:
 
 def test_an_empirical_belief_needs_an_earlier_model() -> None:
     with pytest.raises(ValueError, match="earlier model"):
-        build.belief_of("empirical", 2)
+        build.parse_belief("empirical", 2)

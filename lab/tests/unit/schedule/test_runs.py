@@ -18,7 +18,6 @@ import torch
 from selbo.evaluation.predict import Prediction, mixture, predict
 from selbo.models import MLP
 from selbo.nn import to_bayesian
-from selbo.report import outcomes
 from selbo.summary.beliefs import Empirical
 from selbo.summary.partitions import ScoreBins
 from selbo.training import checkpoint, fit, processes
@@ -119,13 +118,13 @@ def test_foreign_inputs_have_as_many_draws_as_clean_ones(monkeypatch: pytest.Mon
 
 
 def test_a_run_may_average_both_columns_of_two_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, asked = outcomes.auroc, list[bool]()
+    asked = list[int]()
 
-    def spy(*args: Any, both_columns: bool) -> float | None:
-        asked.append(both_columns)
-        return 0.25 if both_columns else real(*args)
+    def spy(log_probs: torch.Tensor, labels: torch.Tensor) -> float:
+        asked.append(len(labels))
+        return 0.25
 
-    monkeypatch.setattr(outcomes, "auroc", spy)
+    monkeypatch.setattr(evaluate, "auroc_of_both_columns", spy)
     found = execute.carry_out(replace(SPEC, evaluation=replace(EVALUATION, both_columns=True)))
     for condition in (found["val"], *found["conditions"].values()):
         assert condition["metrics"]["auroc"] == condition["scaled"]["auroc"] == 0.25
@@ -427,7 +426,7 @@ def test_ray_gives_the_same_results(tmp_path: Path) -> None:
 
 def test_ray_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    with pytest.raises(ValueError, match=r"pip install 'selbo\[sweep\]'"):
+    with pytest.raises(ValueError, match=r"pip install 'selbo-lab\[sweep\]'"):
         executors.ray([], 1, print, print)
 
 

@@ -20,7 +20,7 @@ corrupted and OOD; plain networks, clean and OOD."""
 
 def rows() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
     for study in reader.names():
-        for variant, _ in reader.load(study).comparisons(["published"]):
+        for variant, _ in reader.load_study(study).comparisons(["published"]):
             for method, row in reader.paper_values(study, variant.name).items():
                 if method != "caveat":
                     yield study, variant.name, method, row
@@ -30,7 +30,7 @@ def test_every_key_is_one_of_the_catalogue() -> None:
     paper = reader._toml("paper")
     assert {study: len(variants) for study, variants in paper.items()} == PUBLISHED
     for study, variants in paper.items():
-        spec = reader.load(study)
+        spec = reader.load_study(study)
         assert set(variants) == {variant.name for variant in spec.variants}
         methods = {method.name for method in spec.track("published").methods}
         for variant, found in variants.items():
@@ -42,7 +42,7 @@ def test_every_column_is_one_that_runs_have() -> None:
     apart = {"entropy_in", "entropy_out", "entropy_difference"}
     for study, _, _, row in rows():
         assert set(row) <= {"values", "not_comparable"}
-        evaluation = reader.load(study).track("published").evaluation
+        evaluation = reader.load_study(study).track("published").evaluation
         for column, numbers in row["values"].items():
             place, metric = studies.split(column)
             if place.startswith("ood."):

@@ -130,14 +130,14 @@ def test_all_studies_can_be_read_and_named() -> None:
     files = {path.name for path in reader._folder().glob("*.toml")}
     assert files == {f"{name}.toml" for name in (*reader.names(), "studies", "paper")}
     for name in reader.names():
-        assert reader.load(name).name == name
+        assert reader.load_study(name).name == name
     with pytest.raises(ValueError, match="`study` must be one of"):
-        reader.load("cifar100")
+        reader.load_study("cifar100")
 
 
 @pytest.mark.parametrize("name", reader.names())
 def test_every_study_is_sound(name: str) -> None:
-    study = reader.load(name)
+    study = reader.load_study(name)
     for track in study.tracks:
         assert track.name in TRACKS
         for method in track.methods:
@@ -150,7 +150,7 @@ def test_every_study_is_sound(name: str) -> None:
 
 @pytest.mark.parametrize("name", reader.names())
 def test_methods_of_our_track_have_the_same_budget(name: str) -> None:
-    study = reader.load(name)
+    study = reader.load_study(name)
     budgets = {
         len(method.candidates())
         for track in study.tracks
@@ -163,14 +163,14 @@ def test_methods_of_our_track_have_the_same_budget(name: str) -> None:
 
 @pytest.mark.parametrize("name", reader.names())
 def test_the_published_track_chooses_nothing(name: str) -> None:
-    for track in reader.load(name).tracks:
+    for track in reader.load_study(name).tracks:
         if track.name == "published":
             assert all(len(method.candidates()) == 1 for method in track.methods)
 
 
 def test_a_learning_rate_that_waits_is_looked_at_every_epoch() -> None:
     """As in the paper's code, whose patience is one of epochs, whatever the length of the run."""
-    study, epoch = reader.load("sgd"), 45_000 // 256
+    study, epoch = reader.load_study("sgd"), 45_000 // 256
     for variant, track in study.comparisons(["published"]):
         for method in track.methods:
             (recipe,) = variant.adapted(track, method).candidates()
@@ -256,7 +256,7 @@ def test_what_came_later_enters_the_identity_where_it_is_used(part: str, changes
 
 
 def test_the_published_track_of_threes_and_fives_is_the_authors_set_up() -> None:
-    study = reader.load("mnist35")
+    study = reader.load_study("mnist35")
     ours = {variant.name: variant for variant, _ in study.comparisons(["selbo"])}
     for variant, track in study.comparisons(["published"]):
         net = variant.name.partition("-")[0]
@@ -341,7 +341,7 @@ def test_tracks_of_another_study_less_some_methods() -> None:
     content = copy.deepcopy(content)
     content["variants"][1].pop("changes")
     every = reader.from_toml(content).tracks[0]
-    assert every == reader.load("shift-sst").tracks[0]
+    assert every == reader.load_study("shift-sst").tracks[0]
     fewer = reader.from_toml({**content, "leave_out": ["plain-bbse", "entropy"]}).tracks[0]
     left = [method.name for method in every.methods if method.name not in {"plain-bbse", "entropy"}]
     assert [method.name for method in fewer.methods] == left
@@ -360,9 +360,9 @@ def test_tracks_of_another_study_less_some_methods() -> None:
 
 
 def test_a_trial_has_one_case_of_each_kind() -> None:
-    trial = smoke(reader.load("shift-sst"))
+    trial = smoke(reader.load_study("shift-sst"))
     assert [variant.name for variant in trial.variants] == ["shift-90-50-300", "noise-1000"]
-    small_sets = smoke(reader.load("shift-tables"))
+    small_sets = smoke(reader.load_study("shift-tables"))
     assert {variant.data.name for variant in small_sets.variants} == {"digits", "breast-cancer"}
     assert all(variant.data.labels <= 16 for variant in (*trial.variants, *small_sets.variants))
 
@@ -372,7 +372,7 @@ PLACES = [name for name in reader.names() if name.startswith(("deployment", "shi
 
 @pytest.mark.parametrize("name", PLACES)
 def test_a_trial_leaves_out_no_kind_of_method(name: str) -> None:
-    whole, trial = (study.tracks[0].methods for study in (reader.load(name), smoke(reader.load(name))))
+    whole, trial = (study.tracks[0].methods for study in (reader.load_study(name), smoke(reader.load_study(name))))
     for setting in ("objective", "correction", "bayesian", "partition", "summary_inputs"):
         assert {getattr(each.recipe, setting) for each in trial} == {getattr(each.recipe, setting) for each in whole}
     for setting in ("rounds", "pretraining", "summary_warmup", "unlabelled_inputs"):
@@ -380,7 +380,7 @@ def test_a_trial_leaves_out_no_kind_of_method(name: str) -> None:
         assert {(o, u) for o, u in used if u} == {
             (each.recipe.objective, True) for each in whole if getattr(each.recipe, setting)
         }
-    focus = smoke(reader.load(name)).tracks[0].focus
+    focus = smoke(reader.load_study(name)).tracks[0].focus
     assert not focus or focus in {each.name for each in trial}
     with_summary = {(each.recipe.objective, bool(each.recipe.partition)) for each in whole}
     assert {(each.recipe.objective, bool(each.recipe.partition)) for each in trial} == with_summary
@@ -418,7 +418,7 @@ FIRST_SEEDS = {
 
 @pytest.mark.parametrize("name", reader.names())
 def test_seeds_that_were_looked_at_are_not_reported(name: str) -> None:
-    study = reader.load(name)
+    study = reader.load_study(name)
     assert study.first_seed == FIRST_SEEDS.get(name, 0)
     assert plan.TUNING_SEED not in study.seed_range(study.seeds)
     assert smoke(study).first_seed == study.first_seed

@@ -1,0 +1,276 @@
+"""Quirks of the authors' code: what it does otherwise than the paper says, or than the library does.
+
+The published experiments are run with these; `docs/deviations.md` lists what each changes. Nothing else uses them.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from selbo import (
+    ELBO,
+    Belief,
+    Beta,
+    CornerShells,
+    Dirichlet,
+    LabelSmoothing,
+    Partition,
+    ScoreBins,
+    SummaryELBO,
+    SummaryLikelihood,
+    Uniform,
+)
+from selbo.metrics import auroc
+from selbo.nn import gaussians
+from selbo.objectives import Objective, View
+from selbo.summary import PreciseModule, log_dirichlet
+from selbo_lab import checks
+
+SLOPE: Final = 500.0
+"""The slope of the paper's soft histogram, in probability space."""
+
+PSEUDO_COUNT: Final = 1e-4
+"""What the authors' code adds to each Dirichlet parameter."""
+
+HISTOGRAM_FLOOR: Final = 1e-6
+"""What the authors' code adds to each region of a binary histogram before normalising it."""
+
+LOG_PROB_FLOOR: Final = -1e4
+"""Log-probabilities are clamped here, so that log 0 = -inf becomes a number."""
+
+EdgesT = TypeVar("EdgesT", ScoreBins, CornerShells)
+
+
+# --- the histogram ---
+
+
+def with_slope(partition: EdgesT, slope: float = SLOPE) -> EdgesT:
+    """A partition whose edges all have one slope, instead of slopes that follow the widths of the regions.
+
+    Args:
+        partition: Made with ``space="probability"``; it is changed.
+        slope: Of all edges, in probability space.
+    """
+    if partition.edges.space != "probability":
+        raise ValueError("`partition` must be made with space='probability', where `slope` is a slope, but it is not")
+    partition.edges.widths.fill_(1.0)
+    partition.set_slope_factor(checks.positive("slope", slope))
+    return partition
+
+
+class ClosedScoreBins(ScoreBins):
+    """Bins of a score with edges at 0 and 1 too, as in the paper and its code: a saturated score counts one half.
+
+    Args:
+        edges: Interior edges, strictly increasing, in (0, 1).
+        slope: Of all edges, in probability space.
+    """
+
+    def __init__(self, edges: Sequence[float], *, slope: float = SLOPE) -> None:
+        super().__init__(edges, space="probability")
+        with_slope(self, slope)
+
+    def _memberships(self, log_probs: Tensor) -> Tensor:
+        score = log_probs[..., 1] - log_probs[..., 0]
+        inner = self.edges.probabilities.to(score)
+        ends = nn.functional.pad(nn.functional.pad(inner, (1, 0)), (0, 1), value=1.0)
+        return closed_memberships(torch.sigmoid(score), edges=ends, slope=self.edges.slope_factor.to(score))
+
+
+def closed_memberships(probs: Tensor, *, edges: Tensor, slope: Tensor) -> Tensor:
+    """Soft memberships as printed in the paper, Eq. (19): a pair of sigmoids per bin, the ends 0 and 1 being edges too.
+
+    Rows do not sum to one: a saturated score counts one half.
+    """
+    above = torch.sigmoid(slope * (probs.unsqueeze(-1) - edges))
+    return above[..., :-1] - above[..., 1:]
+
+
+class PublishedSummary(SummaryLikelihood):
+    """The summary likelihood with what the authors' code does to counts and parameters.
+
+    Args:
+        partition: The regions.
+        belief: What the predictions should look like.
+        concentration: Strength of the belief, alpha.
+        pool_draws: Put the samples, dimension -3, into one histogram, as the authors' multiclass code does.
+        pseudo_count: Added to each Dirichlet parameter; the authors' code has `PSEUDO_COUNT`.
+        histogram_floor: Added to each soft count; the authors' binary code has `HISTOGRAM_FLOOR`.
+        **options: Of `selbo.SummaryLikelihood`.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        belief: Belief,
+        concentration: float,
+        *,
+        pool_draws: bool = False,
+        pseudo_count: float = 0.0,
+        histogram_floor: float = 0.0,
+        **options: Any,
+    ) -> None:
+        super().__init__(partition, belief, concentration, **options)
+        self.pool_draws = pool_draws
+        self.pseudo_count = checks.non_negative("pseudo_count", pseudo_count)
+        self.histogram_floor = checks.non_negative("histogram_floor", histogram_floor)
+
+    def _normalise(self, counts: Tensor) -> Tensor:
+        if self.pool_draws and counts.ndim > 1:
+            counts = counts.sum(-2)
+        return super()._normalise(counts + self.histogram_floor if self.histogram_floor else counts)
+
+    def _dirichlet(self, histogram: Tensor, s0: Tensor) -> Tensor:
+        if not self.pseudo_count:
+            return super()._dirichlet(histogram, s0)
+        parameters = self.concentration.to(histogram.device) * histogram + self.pseudo_count
+        return log_dirichlet(s0.to(histogram), parameters)
+
+    def extra_repr(self) -> str:
+        """Belief, concentration and quirks, for ``print``."""
+        quirks = {name: getattr(self, name) for name in ("pool_draws", "pseudo_count", "histogram_floor")}
+        return ", ".join([super().extra_repr(), *(f"{name}={value}" for name, value in quirks.items() if value)])
+
+
+# --- the divergence ---
+
+
+def published_kl(bnn: nn.Module) -> Tensor:
+    """The sum of the *means* of the KL over the tensors of a network, as the library that the authors used has it.
+
+    That is not a KL divergence: for an MLP 768-128-2 it is some 24 000 times too small.
+    """
+    kl = torch.stack([each.kl_divergence().mean() for each in gaussians(bnn)]).sum()
+    return kl.to(torch.promote_types(kl.dtype, torch.float32))
+
+
+class PublishedKL(Objective):
+    """An objective with `published_kl` instead of the KL divergence."""
+
+    def _kl(self, model: nn.Module, logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        return published_kl(model) if gaussians(model) else logits.new_zeros(())
+
+
+class PublishedELBO(PublishedKL, ELBO):
+    """`selbo.ELBO` with `published_kl`."""
+
+
+class PublishedSummaryELBO(PublishedKL, SummaryELBO):
+    """`selbo.SummaryELBO` with `published_kl`."""
+
+
+class PublishedLabelSmoothing(PublishedKL, LabelSmoothing):
+    """`selbo.LabelSmoothing` with `published_kl`."""
+
+
+# --- the ablation of Figure 3 ---
+
+
+class IndependentSummary(PreciseModule, Objective):
+    r"""Labels, and the density of the belief at every single prediction: $\sum_i \log p_0(f(x_i))$.
+
+    The ablation of the paper's Figure 3. Predictions gather at the mode of the belief instead of being distributed as
+    it says: the reason for the Dirichlet process. For comparison only.
+
+    Args:
+        belief: `Beta`, `Dirichlet` or `Uniform`, which have a density.
+        num_data: N, the number of training examples.
+        kl_weight: Factor of the KL divergence of a Bayesian network.
+        kl_warmup: Number of steps over which the factor of the KL grows; 0 for none.
+        summary_weight: Factor of the term.
+        summary_warmup: Number of steps over which that factor grows; 0 for none.
+    """
+
+    concentration: Tensor
+
+    def __init__(
+        self,
+        belief: Belief,
+        num_data: int,
+        *,
+        kl_weight: float = 1.0,
+        kl_warmup: int = 0,
+        summary_weight: float = 1.0,
+        summary_warmup: int = 0,
+    ) -> None:
+        super().__init__(
+            num_data,
+            kl_weight=kl_weight,
+            kl_warmup=kl_warmup,
+            summary_weight=summary_weight,
+            summary_warmup=summary_warmup,
+        )
+        if isinstance(belief, Beta):
+            values: tuple[float, ...] = (belief.b, belief.a)  # the score is column 1
+        elif isinstance(belief, Dirichlet):
+            values = belief.concentration
+        elif isinstance(belief, Uniform):
+            values = ()
+        else:
+            raise ValueError(
+                f"`belief` must have a density, as selbo.Beta, Dirichlet and Uniform do, but got {belief!r}"
+            )
+        self.register_buffer("concentration", torch.tensor(values, dtype=torch.float64))
+
+    @property
+    def summary_names(self) -> tuple[str, ...]:
+        """One, without a name of its own."""
+        return ("0",)
+
+    def _log_summaries(self, views: Sequence[View]) -> list[Tensor]:
+        return [self._over_data(dirichlet_log_density(each, self.concentration), weights) for each, weights in views]
+
+
+class PublishedIndependentSummary(PublishedKL, IndependentSummary):
+    """`IndependentSummary` with `published_kl`."""
+
+
+def dirichlet_log_density(log_probs: Tensor, concentration: Tensor) -> Tensor:
+    """Log-density of Dirichlet(concentration) at each prediction: (..., K), (K,) -> (...); no parameters: uniform."""
+    num_classes = log_probs.shape[-1]
+    if concentration.numel() == 0:
+        return (log_probs * 0).sum(-1) + math.lgamma(num_classes)
+    if concentration.numel() != num_classes:
+        raise ValueError(f"`belief` speaks of {concentration.numel()} classes, but predictions have {num_classes}")
+    normaliser = torch.lgamma(concentration.sum()) - torch.lgamma(concentration).sum()
+    excess = (concentration - 1).to(log_probs)
+    return normaliser.to(log_probs) + (excess * log_probs.clamp(min=LOG_PROB_FLOOR)).sum(-1)
+
+
+# --- scores ---
+
+
+def auroc_of_both_columns(scores: Tensor, labels: Tensor) -> float | None:
+    """With two classes, the mean of the areas of both, each by its own column, as torchmetrics and the authors have it.
+
+    It differs from that of class 1 only where rounding makes scores of a column equal.
+    """
+    area = auroc(scores, labels)
+    if area is None or scores.shape[-1] > 2:
+        return area
+    other = auroc(scores.flip(-1), 1 - labels)
+    assert other is not None
+    return (other + area) / 2
+
+
+# --- the choice of weights ---
+
+
+def best_f1(log_probs: Tensor, labels: Tensor) -> Tensor:
+    """F1 score of class 1 of two classes; of more, the micro average, which is the accuracy: for `selbo.fit`."""
+    predicted = log_probs.argmax(-1)
+    if log_probs.shape[-1] > 2:
+        return (predicted == labels).double().mean()
+    hits = ((predicted == 1) & (labels == 1)).sum()
+    return 2 * hits.double() / ((predicted == 1).sum() + (labels == 1).sum()).clamp(min=1)
+
+
+SELECTIONS: Final[dict[str, str | Callable[[Tensor, Tensor], Tensor]]] = {
+    "last": "last",
+    "best": "best",
+    "best_f1": best_f1,
+}
+"""What `selbo.fit` takes for the selections of a study."""
