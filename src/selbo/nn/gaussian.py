@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from selbo import checks
+from selbo._compile import tensor_version
 
 REDUCTIONS: Final = ("sum", "published")
 
@@ -30,14 +31,9 @@ class KeptSpread(NamedTuple):
 
     def serves(self, rho: Tensor) -> bool:
         """Whether they are still those of ``rho``, and carry the gradient if there is one to be carried."""
-        if rho is not self.rho or _version(rho) != self.version:
+        if rho is not self.rho or tensor_version(rho) != self.version:
             return False
         return self.std.requires_grad or not (torch.is_grad_enabled() and rho.requires_grad)
-
-
-def _version(tensor: Tensor) -> int | None:
-    """How often a tensor was written to, where that can be seen."""
-    return None if torch.compiler.is_compiling() or tensor.is_inference() else tensor._version
 
 
 class GaussianParameter(nn.Module):
@@ -71,7 +67,7 @@ class GaussianParameter(nn.Module):
         if not self.keeps_std:
             return nn.functional.softplus(self.rho)
         if self.kept is None or not self.kept.serves(self.rho):
-            self.kept = KeptSpread(nn.functional.softplus(self.rho), self.rho, _version(self.rho))
+            self.kept = KeptSpread(nn.functional.softplus(self.rho), self.rho, tensor_version(self.rho))
         return self.kept.std
 
     def reparameterise(self, noise: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ def draw(rows: int, size: int, source: torch.Generator | int | None = 3, dtype: 
 
 def box_muller(seed: int, size: int) -> np.ndarray:
     """What a seed means: Mersenne Twister, 24 bits each, chunks of 16; an incomplete last chunk is drawn again."""
-    uniform = np.random.RandomState(seed).randint(0, 2**32, size + CHUNK, dtype=np.uint32)  # noqa: NPY002
+    uniform = np.random.RandomState(seed).randint(0, 2**32, size + CHUNK, dtype=np.uint32)
     uniform = (uniform & (2**24 - 1)) / 2**24
     last = uniform[size:] if size % CHUNK else uniform[size - CHUNK : size]
     chunks = np.concatenate([uniform[: size - size % CHUNK], last]).reshape(-1, 2, CHUNK // 2)
