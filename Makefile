@@ -78,7 +78,7 @@ format: $(VENV)/.installed-format  ## format the code and apply the safe lint fi
 	$(BIN)/ruff check --fix .
 
 clean:  ## remove everything made here, except .venv
-	rm -rf site demo build dist htmlcov .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache
+	rm -rf site demo build dist htmlcov .coverage .coverage.* .hypothesis .pytest_cache .mypy_cache .ruff_cache
 	find src tests lab docs examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # --- installation: one stamp per target, newer than both pyproject.toml and constraints.txt ---

@@ -6,12 +6,14 @@ turns, two rounds warm up, the median of the others is printed with the quartile
 its error, and the others go on.
 
     python benchmarks/step.py --models mlp lenet --threads 1 --peers-path DIR --json step.json
+    python benchmarks/step.py --models lenet --threads 1 --no-mkldnn
     python benchmarks/step.py --device cuda --models vgg11 --predict --seconds 500 --peers-path DIR --json step.json
 
 DIR holds the peers: pip install --no-deps --target DIR bayesian-torch==0.5.0 torch_blue
 """
 
 import argparse
+import contextlib
 import gc
 import importlib
 import importlib.metadata
@@ -725,12 +727,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--peers-path", type=Path, help="folder with bayesian_torch and torch_blue")
     parser.add_argument("--predict", action="store_true", help="prediction of VGG11 too")
+    parser.add_argument("--no-mkldnn", action="store_true", help="convolutions of a CPU without oneDNN")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 
 
 def main() -> None:
     options = arguments()
+    with torch.backends.mkldnn.flags(enabled=False) if options.no_mkldnn else contextlib.nullcontext():
+        run(options)
+
+
+def run(options: argparse.Namespace) -> None:
     if options.peers_path is not None:
         sys.path.append(str(options.peers_path))  # last, so that nothing else is taken from there
     warnings.filterwarnings("ignore", category=DeprecationWarning)

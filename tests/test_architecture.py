@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 import selbo
 
@@ -19,6 +21,7 @@ LABORATORY = Path(__file__).parents[1] / "lab" / "src" / "selbo_lab"
 
 # From the bottom up. A module may import lower layers and its own package; never its siblings, never upwards.
 LAYERS = (
+    {"_compile"},
     {"_checks", "_files", "_numerics", "random", "version"},
     {"summary", "nn", "models", "metrics"},
     {"objectives"},
@@ -240,6 +243,84 @@ def small_library(folder: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
     return folder / "selbo"
+
+
+# --- private APIs of torch, which may change without notice, stand in one file ---
+
+PRIVATE_TORCH = "_compile.py"
+
+
+def private_names(*things: object) -> set[str]:
+    return {name for each in things for name in dir(each) if name.startswith("_") and not name.startswith("__")}
+
+
+OF_MODULES = private_names(nn.MultiheadAttention(2, 1, device="meta"), nn.ModuleList())
+OF_OBJECTS = OF_MODULES | private_names(torch.empty(0), torch.Generator(), torch.optim.Optimizer, torch.Size())
+
+
+def private_torch_names(tree: ast.Module) -> list[str]:
+    """Private names of torch in a module: its own, and those of its tensors, modules and optimisers."""
+    imports = imported_names(tree, ["selbo"])
+    of_torch = {name.rpartition(".")[2] for _, name in imports if name.startswith("torch.")} | {"torch"}
+    found = [name for _, name in imports if name.startswith("torch.") and any(map(is_private, name.split(".")))]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            bases = {ast.unparse(base) for base in node.bases}
+            methods = [each.name for each in node.body if isinstance(each, ast.FunctionDef)]
+            found += [f"def {name}" for name in methods if name in OF_MODULES and bases]
+        elif isinstance(node, ast.Attribute) and is_private(node.attr):
+            whole = ast.unparse(node)
+            root = whole.partition(".")[0]
+            known = OF_MODULES if root in {"self", "cls", "super()"} else OF_OBJECTS
+            if node.attr in known or root in of_torch:
+                found.append(whole)
+    return found
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def test_private_names_of_torch_are_in_one_file() -> None:
+    found = {
+        str(path.relative_to(PACKAGE)): names
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if (names := private_torch_names(ast.parse(path.read_text(encoding="utf-8"))))
+    }
+    assert set(found) == {PRIVATE_TORCH}, found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\ntorch._C._current_graph_task_id()",
+        "import torch\nwith torch._dynamo.config.patch(cache_size_limit=1): pass",
+        "import torch._dynamo",
+        "from torch._subclasses.fake_tensor import FakeTensorMode",
+        "from torch.nn.modules.batchnorm import _NormBase",
+        "from torch import nn\nnn.modules.batchnorm._NormBase",
+        "from torch.autograd import forward_ad\nforward_ad._current_level",
+        "tensor._version",
+        "list(module._modules.items())",
+        "self._parameters['weight'] = None",
+        "class C(nn.Module):\n    def _apply(self, fn): pass",
+    ],
+)
+def test_the_search_finds(source: str) -> None:
+    assert private_torch_names(ast.parse(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\ntorch.__version__",
+        "class C:\n    def _values(self): return self._values",
+        "row._replace(best=1)",
+        "import os\nos._exit(1)",
+    ],
+)
+def test_the_search_leaves_alone(source: str) -> None:
+    assert private_torch_names(ast.parse(source)) == []
 
 
 # --- what `import selbo` does, seen from a fresh interpreter ---

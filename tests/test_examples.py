@@ -2,7 +2,7 @@
 
 The blocks of one page run in order, in one namespace, with warnings as errors. Where a ```text block follows directly,
 it is what the block prints: the same words, and numbers that are close. What a trained network says hangs on the kind
-of processor, whose rounding and noise are its own: an output under `<!-- trained -->` is compared so on the kind that
+of processor, whose rounding is its own: an output under `<!-- trained -->` is compared so on the kind that
 made the pages, and on others by its number of lines. A block that cannot run is preceded by `<!-- not run: reason -->`;
 one that needs packages which `make test` does not install, by `<!-- needs: package, package -->`, and it runs where
 they are. An example that imports such a package runs where it is. The warnings of these packages are their own, and no

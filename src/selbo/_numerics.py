@@ -7,7 +7,9 @@ from typing import Any, Final, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
+
+from selbo._compile import ConvertingModule, in_function_transform
 
 LOG_PROB_FLOOR: Final = -1e4
 """Log-probabilities are clamped here, so that log 0 = -inf becomes a number. exp(-1e4) is 0 in every floating-point
@@ -61,14 +63,9 @@ def result_dtype(tensor: Tensor) -> torch.dtype:
 
 def values_can_be_read(tensor: Tensor) -> bool:
     """Whether Python may look at the values of a tensor: not in compiled code, under `vmap`, or in a CUDA graph."""
-    if torch.compiler.is_compiling() or under_function_transform():
+    if torch.compiler.is_compiling() or in_function_transform():
         return False
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
-
-
-def under_function_transform() -> bool:
-    """Whether a transform of `torch.func`, such as `vmap`, is at work."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 class _Widen(torch.autograd.Function):
@@ -100,15 +97,16 @@ def widen(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return tensor.to(dtype)
 
 
-class PreciseModule(nn.Module):
+class PreciseModule(ConvertingModule):
     """A module whose buffers follow it between devices but never lose precision.
 
     ``model.half()`` or ``model.to(torch.bfloat16)`` on a network that holds such a module leaves the region edges
     and s0 in float64; a device without float64 gets float32.
     """
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
-        return super()._apply(fn if isinstance(fn, _KeepPrecision) else _KeepPrecision(fn), recurse)  # type: ignore[no-untyped-call]
+    def conversion(self, function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        """Moves tensors as ``function`` does, but keeps their type."""
+        return function if isinstance(function, _KeepPrecision) else _KeepPrecision(function)
 
 
 class _KeepPrecision:

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from selbo.nn import forward_samples, to_bayesian
 from selbo.nn.gaussian import draw_noise, gaussians
-from selbo.nn.noise import BLOCK, SHORTEST_ROW
 
 Z = 5.0
 MANY_Z = 6.0  # where one test makes hundreds of comparisons
 F64 = torch.float64
+BLOCK = 2**16  # numbers that are compared with as many others of the same sample
 
 
 def network(init_std: float, *, hidden: bool = False) -> nn.Module:
@@ -117,11 +117,11 @@ def test_gradients_are_unbiased(draws: int, hidden: bool, seed: int) -> None:
         assert_mean((by_mean - 2 * mu * x**2).square(), (2 * x**2 * s) ** 2 / draws)
 
 
-# --- noise of large networks, which comes from many streams ---
+# --- noise of large networks ---
 
 
 def large() -> nn.Module:
-    """Two tensors of weights, the first over one block and the second over the rest of a row of five streams."""
+    """Two tensors of weights, 300 000 together."""
     layers = [nn.utils.skip_init(nn.Linear, *size, bias=False) for size in ((BLOCK // 8, 9), (BLOCK // 16, 55))]
     with torch.no_grad():
         for layer in layers:
@@ -142,7 +142,7 @@ def large_noise(seed: int, draws: int = 3, dtype: torch.dtype = torch.float32) -
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_noise_is_standard_normal(dtype: torch.dtype, seed: int) -> None:
     noise = large_noise(seed, dtype=dtype)
-    for each in (noise.T, noise[:, : 4 * BLOCK].reshape(-1, BLOCK).T):  # draw by draw, stream by stream
+    for each in (noise.T, noise[:, : 4 * BLOCK].reshape(-1, BLOCK).T):  # sample by sample, block by block
         assert_mean(each, 0.0, MANY_Z)
         assert_mean(each.square(), 1.0, MANY_Z)
         assert_mean(each**3, 0.0, MANY_Z)
@@ -152,7 +152,7 @@ def test_noise_is_standard_normal(dtype: torch.dtype, seed: int) -> None:
         assert_mean((each > 3).double(), 0.5 * math.erfc(3 * math.sqrt(0.5)), MANY_Z)
 
 
-def test_noise_is_independent_between_draws_calls_parameters_and_streams(seed: int) -> None:
+def test_noise_is_independent_between_draws_calls_parameters_and_blocks(seed: int) -> None:
     noise = large_noise(seed)  # (6, P): three draws of one call, three of the next
     first, second = torch.triu_indices(6, 6, offset=1)
     for one, two in zip(first.tolist(), second.tolist(), strict=True):
@@ -162,9 +162,9 @@ def test_noise_is_independent_between_draws_calls_parameters_and_streams(seed: i
     split = 9 * BLOCK // 8
     weights, others = noise[:, :split], noise[:, split : 2 * split]
     assert_uncorrelated(weights.T, others.T, MANY_Z)  # of two parameters
-    streams = noise[:, : 4 * BLOCK].unflatten(1, (4, BLOCK))
+    blocks = noise[:, : 4 * BLOCK].unflatten(1, (4, BLOCK))
     for lag in (1, 2, 3):
-        assert_uncorrelated(streams[:, lag:].flatten(0, 1).T, streams[:, :-lag].flatten(0, 1).T, MANY_Z)
+        assert_uncorrelated(blocks[:, lag:].flatten(0, 1).T, blocks[:, :-lag].flatten(0, 1).T, MANY_Z)
     for lag in (1, 2, 7):
         assert_uncorrelated(noise[:, lag:].T, noise[:, :-lag].T, MANY_Z)
 
@@ -174,7 +174,7 @@ def test_neighbouring_seeds_give_independent_noise(seed: int) -> None:
     assert_uncorrelated(one.T, two.T, MANY_Z)
     short: list[Tensor] = []
     for each in (seed, seed + 1):
-        layer = nn.utils.skip_init(nn.Linear, SHORTEST_ROW, 1, bias=False)
+        layer = nn.utils.skip_init(nn.Linear, 2**12, 1, bias=False)
         nn.init.zeros_(layer.weight)
         short.append(draw_noise(gaussians(to_bayesian(layer)), 40, torch.Generator().manual_seed(each)))
     assert_uncorrelated(short[0].flatten()[:, None], short[1].flatten()[:, None], MANY_Z)

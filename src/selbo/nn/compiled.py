@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 import torch
 from torch import Tensor, nn
 
+from selbo._compile import keep_compiled_versions
 from selbo.nn.draws import forward_noise
 from selbo.nn.gaussian import draw_noise, gaussians
 
@@ -27,7 +28,7 @@ def compile_function(
     quick = torch.compile(function, dynamic=False, backend=backend)
 
     def call(*args: object) -> Result:
-        with torch._dynamo.config.patch(cache_size_limit=MOST_VERSIONS):
+        with keep_compiled_versions(MOST_VERSIONS):
             return quick(*args)
 
     return call

@@ -10,11 +10,12 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from selbo import _checks as checks
+from selbo._compile import BatchNormBase, forward_pre_hooks, named_children
 from selbo.nn.gaussian import GaussianParameter, Relative, gaussians, initial_std, prior_std_of, require_gaussians
 from selbo.nn.layers import SUPPORTED, TRANSPOSED, VariationalLayer
 
 DETERMINISTIC: Final = (
-    nn.modules.batchnorm._NormBase,  # BatchNorm and InstanceNorm of every dimension
+    BatchNormBase,
     nn.LayerNorm,
     nn.GroupNorm,
     nn.RMSNorm,
@@ -144,9 +145,8 @@ class _Conversion:
             if self.decisions.setdefault(id(module), chosen) != chosen:
                 raise ValueError(f"`exclude` and `only` must agree on {name!r}, which the network uses under two names")
             return self._layer(name, module) if chosen else module
-        for child_name, child in list(module._modules.items()):
-            if child is not None:
-                module._modules[child_name] = self._convert(f"{name}.{child_name}".lstrip("."), child)
+        for child_name, child in named_children(module):
+            module.register_module(child_name, self._convert(f"{name}.{child_name}".lstrip("."), child))
         if isinstance(module, (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)):
             for child in module.children():
                 if isinstance(child, VariationalLayer) and isinstance(child.plain, nn.Linear):
@@ -169,7 +169,7 @@ class _Conversion:
             if not own:
                 continue
             first = first or f"{own[0]!r} of a {type(module).__name__}"
-            needed += [name] if name and not module._modules else own
+            needed += [name] if name and not named_children(module) else own
         if first:
             raise ValueError(
                 f"`module` has a parameter that cannot be made Bayesian, {first}: "
@@ -192,7 +192,7 @@ class _Conversion:
     def _check_own_weights(self, name: str, module: nn.Module) -> None:
         """Refuse a layer whose weights are computed from other parameters, by a parametrization or by a hook of old."""
         for part in module.modules():
-            hooks = [type(hook) for hook in part._forward_pre_hooks.values()]
+            hooks = [type(hook) for hook in forward_pre_hooks(part)]
             old = [hook.__name__ for hook in hooks if hook.__module__.startswith("torch.nn.utils.")]
             if old or is_parametrized(part):
                 raise ValueError(
@@ -229,7 +229,7 @@ def _fan_in(module: nn.Module) -> int:
 def _set_parameter(module: nn.Module, name: str, value: nn.Parameter | None) -> None:
     *path, last = name.split(".")
     owner = module.get_submodule(".".join(path))
-    owner._parameters[last] = value
+    owner.register_parameter(last, value)
 
 
 def variational_layers(module: nn.Module) -> Iterator[tuple[str, VariationalLayer]]:
@@ -263,9 +263,8 @@ def _restore(module: nn.Module, parameters: dict[int, nn.Parameter], done: dict[
                 _set_parameter(module.plain, name, value)
             done[id(module)] = module.plain
         return done[id(module)]
-    for name, child in list(module._modules.items()):
-        if child is not None:
-            module._modules[name] = _restore(child, parameters, done)
+    for name, child in named_children(module):
+        module.register_module(name, _restore(child, parameters, done))
     return module
 
 

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from selbo import _checks as checks
+from selbo._compile import in_backward, tensor_version
 from selbo.nn.convert import check_bayesian, variational_layers
 from selbo.nn.gaussian import GaussianParameter, SpreadsOnce, draw_noise, split_noise
-from selbo.nn.layers import Rows, in_backward
+from selbo.nn.layers import Rows
 
 ESTIMATORS: Final = ("shared", "local", "flipout")
 
@@ -94,8 +95,7 @@ def forward_noise(
     count, batch_size = len(noise), inputs.shape[0]
     folded = inputs if count == 1 else inputs.repeat(count, *[1] * (inputs.ndim - 1))  # memory of its own for each row
     # a compiled network is not asked whether it writes into its inputs, so it does not get the short cut either
-    version = None if torch.compiler.is_compiling() or folded.is_inference() else folded._version
-    rows = Rows(count, batch_size, inputs, folded, estimator, generator, version)
+    rows = Rows(count, batch_size, inputs, folded, estimator, generator, tensor_version(folded))
     layers = [layer for _, layer in variational_layers(bnn)]
     try:
         for each, part in zip(parameters, split_noise(noise, parameters), strict=True):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from selbo import _checks as checks
-from selbo.nn.noise import standard_normal
+from selbo._compile import tensor_version
 
 REDUCTIONS: Final = ("sum", "published")
 
@@ -31,14 +31,9 @@ class KeptSpread(NamedTuple):
 
     def serves(self, rho: Tensor) -> bool:
         """Whether they are still those of ``rho``, and carry the gradient if there is one to be carried."""
-        if rho is not self.rho or _version(rho) != self.version:
+        if rho is not self.rho or tensor_version(rho) != self.version:
             return False
         return self.std.requires_grad or not (torch.is_grad_enabled() and rho.requires_grad)
-
-
-def _version(tensor: Tensor) -> int | None:
-    """How often a tensor was written to, where that can be seen."""
-    return None if torch.compiler.is_compiling() or tensor.is_inference() else tensor._version
 
 
 class GaussianParameter(nn.Module):
@@ -72,7 +67,7 @@ class GaussianParameter(nn.Module):
         if not self.keeps_std:
             return nn.functional.softplus(self.rho)
         if self.kept is None or not self.kept.serves(self.rho):
-            self.kept = KeptSpread(nn.functional.softplus(self.rho), self.rho, _version(self.rho))
+            self.kept = KeptSpread(nn.functional.softplus(self.rho), self.rho, tensor_version(self.rho))
         return self.kept.std
 
     def reparameterise(self, noise: Tensor) -> Tensor:
@@ -192,15 +187,23 @@ def require_gaussians(module: nn.Module) -> list[GaussianParameter]:
 
 
 def draw_noise(parameters: Sequence[GaussianParameter], num_samples: int, generator: torch.Generator | None) -> Tensor:
-    """Standard normal noise for all weights, one row a draw: (S, P).
+    """Standard normal noise for all weights, one row per sample: (S, P).
 
-    Row after row, so that how many draws are made at a time does not change any of them.
+    Drawn row by row, so that a sample does not depend on how many are drawn at a time.
     """
     first = parameters[0].mean
     if any(each.mean.device != first.device or each.mean.dtype != first.dtype for each in parameters):
         raise ValueError("`bnn` must have all its posteriors on one device and of one type to be drawn from")
-    total = sum(each.mean.numel() for each in parameters)
-    return standard_normal(num_samples, total, dtype=first.dtype, device=first.device, generator=generator)
+    size = sum(each.mean.numel() for each in parameters)
+    if torch.compiler.is_compiling():  # a graph has no rows that are written in place
+        rows = [
+            torch.randn(size, generator=generator, dtype=first.dtype, device=first.device) for _ in range(num_samples)
+        ]
+        return torch.stack(rows)
+    noise = first.new_empty(num_samples, size)
+    for row in noise:
+        row.normal_(generator=generator)
+    return noise
 
 
 def split_noise(noise: Tensor, parameters: Sequence[GaussianParameter]) -> list[Tensor]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from selbo._compile import disable_fast_path, has_forward_hooks, in_backward, tensor_version
 from selbo.nn.gaussian import GaussianParameter
 from selbo.nn.stacked import CONVOLUTIONS, convolution, convolve, embedding, linear, only_looks_up
 
@@ -51,7 +52,7 @@ class Rows(NamedTuple):
             self.num_samples > 1
             and self.version is not None
             and inputs is self.folded
-            and inputs._version == self.version
+            and tensor_version(inputs) == self.version
         )
 
 
@@ -76,8 +77,7 @@ class VariationalLayer(nn.Module):
         self.is_sequence_first = False  # part of a transformer whose first dimension is the position
         self.train(plain.training)
         if isinstance(plain, nn.MultiheadAttention):
-            # nn.TransformerEncoderLayer has a fast path that would read the weights and never call this layer
-            self._qkv_same_embed_dim = False
+            disable_fast_path(self)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """As the plain layer, with the weights of the draws that are being made, or else the posterior means."""
@@ -134,7 +134,7 @@ class VariationalLayer(nn.Module):
     def _is_simple(self, *kinds: type[nn.Module]) -> bool:
         """Whether the layer is exactly one of these kinds, wholly Bayesian, and calling it does nothing else."""
         plain = self.plain
-        return type(plain) in kinds and self.is_whole and not plain._forward_hooks and not plain._forward_pre_hooks
+        return type(plain) in kinds and self.is_whole and not has_forward_hooks(plain)
 
     def _one_draw(self, weights: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         if self._is_simple(*CONVOLUTIONS) and self.plain.padding_mode == "zeros":
@@ -232,7 +232,7 @@ class VariationalLayer(nn.Module):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            plain, names = self._modules["plain"], self.__dict__["names"]
+            plain, names = super().__getattr__("plain"), self.__dict__["names"]
         if name in names:
             # nn.TransformerEncoderLayer only asks whether there is an `in_proj_bias`
             if self.__dict__["rows"] is not None and name != "in_proj_bias":
@@ -242,11 +242,6 @@ class VariationalLayer(nn.Module):
                 )
             return self.mean(name)
         return getattr(plain, name)
-
-
-def in_backward() -> bool:
-    """Whether autograd is at work, which calls a network only to compute again what was not kept."""
-    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
 
 
 def _is_transposed(inputs: Tensor) -> bool:

@@ -1,24 +1,13 @@
 """Linear layers, convolutions and look-ups with S sets of weights at once: each block of rows has its own."""
 
-import platform
 from collections.abc import Callable
 from typing import Final
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 from torch.nn import functional as F
 
-from selbo._numerics import under_function_transform
-
 CONVOLUTIONS: Final = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-
-IS_ARM: Final = platform.machine() in ("aarch64", "arm64")
-"""Whether the processor is an ARM, where the library behind torch's convolutions is slow at their gradients, and torch
-slow at normal numbers; on an x86 both are quick."""
-
-FEW_CHANNELS: Final = 4
-"""Channels of the input up to which it is slow without gradients too."""
 
 SMALL_CONVOLUTION: Final = 2**22
 """Products below which a convolution is little more than its call, so that all draws are better off in one."""
@@ -82,36 +71,8 @@ def _channels_to_rows(outputs: Tensor, num_samples: int) -> Tensor:
 def convolve(plain: nn.Module, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """A convolution with the settings of a layer, zeros as padding, and weights from elsewhere."""
     assert isinstance(plain, CONVOLUTIONS)
-    if _is_quicker_in_torch(plain, inputs, weight, bias):
-        # im2col and a matrix product, forward and backward on two Neoverse-N1 cores: 80, 520, 1029 and 1405 ms for the
-        # layers above, and 92 instead of 253 ms for the first layer of LeNet, 32 draws of 256 images
-        rows = inputs.contiguous().flatten().view(inputs.shape)  # its gradient wants plain strides, for one channel too
-        outputs: Tensor = torch.ops.aten.thnn_conv2d(
-            rows, weight.contiguous(), weight.shape[2:], bias, plain.stride, plain.padding
-        )
-        return outputs
     function: Callable[..., Tensor] = (F.conv1d, F.conv2d, F.conv3d)[weight.ndim - 3]
     return function(inputs, weight, bias, plain.stride, plain.padding, plain.dilation, plain.groups)
-
-
-def _is_quicker_in_torch(plain: nn.Module, inputs: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    """Whether torch's own convolution can be used and is quicker than the one of the processor's library."""
-    if not IS_ARM or torch.compiler.is_compiling() or inputs.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
-        return False
-    if forward_ad._current_level >= 0 or under_function_transform():
-        return False  # it knows neither forward derivatives nor vmap
-    assert isinstance(plain, CONVOLUTIONS)
-    can_be_used = (
-        weight.ndim == inputs.ndim == 4
-        and plain.groups == 1
-        and set(plain.dilation) == {1}
-        and not isinstance(plain.padding, str)
-        and inputs.dtype == weight.dtype
-        and weight.dtype in (torch.float32, torch.float64)
-    )
-    tensors = (inputs, weight) if bias is None else (inputs, weight, bias)
-    is_recorded = torch.is_grad_enabled() and any(each.requires_grad for each in tensors)
-    return can_be_used and (is_recorded or plain.in_channels <= FEW_CHANNELS)
 
 
 def only_looks_up(plain: nn.Embedding) -> bool:

@@ -27,6 +27,9 @@ SLOPE_FACTORS: Final = {"logit": 15.0, "probability": 5.0}
 LONE_WIDTH: Final = 1.0
 """Width, in nats of log-odds, that sets the slope of an edge with no bounded region on either side."""
 
+EMPTY_WIDTH: Final = 1e-12
+"""Width up to which a region counts as empty: the slope of its edges would overflow to inf, and inf times 0 is NaN."""
+
 
 def binary_log_odds(log_probs: Tensor) -> Tensor:
     """Log-odds of class 1: (..., 2) -> (...), exact for any prediction, because log(1 - p_1) is log p_0."""
@@ -133,7 +136,7 @@ class Edges(PreciseModule):
 
 def _narrower(widths: Tensor) -> Tensor:
     """Width of the narrower of the two regions beside each edge; unbounded or empty regions do not count."""
-    usable = torch.where(widths.isfinite() & (widths > 0), widths, torch.full_like(widths, math.inf))
+    usable = torch.where(widths.isfinite() & (widths > EMPTY_WIDTH), widths, torch.full_like(widths, math.inf))
     narrower = torch.minimum(usable[:-1], usable[1:])
     return torch.where(narrower.isfinite(), narrower, torch.full_like(narrower, LONE_WIDTH))
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from selbo import _checks
+from selbo._compile import read_buffer
 from selbo._numerics import (
     DIRICHLET_FLOOR,
     MULTINOMIAL_FLOOR,
@@ -169,18 +170,6 @@ def _prepare(
         _checks.positive("concentration", float(alpha))
     dtype = working_dtype(histogram)
     return widen(histogram, dtype), s0.to(device=histogram.device, dtype=dtype), alpha
-
-
-def _as_it_is(state: Tensor) -> Tensor:
-    """A buffer that is about to be changed, as it is now, for the backward pass too.
-
-    torch.compile computes cheap things a second time in the backward pass, from a buffer that has changed by then, and
-    so gives a wrong gradient. It never repeats a matrix product.
-    """
-    if not torch.compiler.is_compiling():
-        return state
-    identity = torch.eye(state.numel(), dtype=state.dtype, device=state.device)
-    return (state.unsqueeze(0) @ identity).squeeze(0)
 
 
 class SummaryLikelihood(PreciseModule):
@@ -370,7 +359,7 @@ class SummaryLikelihood(PreciseModule):
         decay = self.ema_decay
         assert decay is not None
         now = histogram.detach()
-        before, weight_before = _as_it_is(self.average), _as_it_is(self.average_weight)
+        before, weight_before = read_buffer(self.average), read_buffer(self.average_weight)
         weight = decay * weight_before + (1 - decay)
         average = (decay * before + (1 - decay) * now) / weight
         self.average.mul_(decay).add_((1 - decay) * now.reshape(-1, now.shape[-1]).mean(0))

@@ -15,7 +15,7 @@ from selbo.elicit.state import RefusedError
 from selbo.elicit.workers import UnavailableError, Workers, _outcome, _Worker
 from worker_tasks import perform
 
-LIMIT = 1.5
+LIMIT = 300.0  # so long that no busy machine exceeds it
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +85,13 @@ def test_a_failure_is_shown_in_the_terminal(caplog: pytest.LogCaptureFixture) ->
     assert "Traceback" in caplog.text
 
 
-def test_a_call_that_takes_too_long_is_stopped_and_the_next_one_answered(workers: Workers) -> None:
-    with pytest.raises(UnavailableError, match=r"takes more than 1\.5 seconds and was stopped"):
-        workers.call("sleep", 600)
+def test_a_call_that_takes_too_long_is_stopped_and_the_next_one_answered(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(workers, "limit", 0.1)
+        with pytest.raises(UnavailableError, match=r"takes more than 0\.1 seconds and was stopped"):
+            workers.call("sleep", 600)
     assert [workers.call("say", i)["value"] for i in range(4)] == [0, 1, 2, 3]
 
 

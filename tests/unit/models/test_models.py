@@ -293,7 +293,7 @@ def test_weights_travel_as_a_state_dict(small):
 def test_compiles_as_one_graph(name):
     build, shape, _ = SMALL[name]
     net = build(generator=generator()).eval()
-    torch._dynamo.reset()
+    torch.compiler.reset()
     compiled = torch.compile(net, fullgraph=True, backend="eager")
     for batch in (3, 5):
         torch.testing.assert_close(compiled(images(batch, shape)), net(images(batch, shape)))

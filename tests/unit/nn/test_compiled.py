@@ -29,9 +29,9 @@ def compiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, ...]]]
         return graph.forward
 
     monkeypatch.setattr(compiled, "BACKEND", backend)
-    torch._dynamo.reset()
+    torch.compiler.reset()
     yield shapes
-    torch._dynamo.reset()
+    torch.compiler.reset()
 
 
 def network(seed: int, *, bayesian: bool = True, width: int = 5) -> nn.Module:
@@ -153,8 +153,7 @@ def test_images_lie_channels_last() -> None:
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_convolutional_networks_keep_images_channels_last(padded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """BatchNorm of a GPU is slow in the other layout; on an ARM convolutions have a way of their own."""
-    monkeypatch.setattr(stacked, "IS_ARM", False)
+    """BatchNorm of a GPU is slow in the other layout."""
     monkeypatch.setattr(stacked, "SMALL_CONVOLUTION", 0)
     net = to_bayesian(ConvNet(2, padded=padded, generator=noise())).to(memory_format=torch.channels_last)
     seen: list[bool] = []
@@ -179,7 +178,7 @@ def test_a_network_that_cannot_be_compiled_predicts_eagerly(monkeypatch: pytest.
         raise RuntimeError("no compiler here\nand much more")
 
     monkeypatch.setattr(compiled, "BACKEND", backend)
-    torch._dynamo.reset()
+    torch.compiler.reset()
     net = network(0)
     eager = predict(net, images(), DRAWS, generator=noise(), batch_size=4)
     with pytest.warns(UserWarning, match="could not be compiled, so it predicts eagerly.*no compiler here") as told:
@@ -189,7 +188,7 @@ def test_a_network_that_cannot_be_compiled_predicts_eagerly(monkeypatch: pytest.
     again = predict(net, images(), DRAWS, generator=noise(), batch_size=4, engine="compiled")  # and no warning
     assert torch.equal(again.probs, eager.probs)
     assert len(tried) == 1
-    torch._dynamo.reset()
+    torch.compiler.reset()
 
 
 def test_what_is_wrong_with_the_inputs_is_said_as_ever(compiles: list[tuple[int, ...]]) -> None:

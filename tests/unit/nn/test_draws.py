@@ -283,7 +283,7 @@ def test_compiled_without_breaks(name: str) -> None:
     net, bnn, inputs = bayesian(name)
     bnn.eval()
     noise, parameters = noise_for(net), gaussians(bnn)
-    torch._dynamo.reset()
+    torch.compiler.reset()
     with torch.random.fork_rng():
         compiled = torch.compile(
             lambda x, noise: forward_noise(bnn, x, parameters, noise), fullgraph=True, backend="aot_eager"
@@ -295,7 +295,7 @@ def test_compiled_without_breaks(name: str) -> None:
 
 def test_compiled_with_its_own_noise() -> None:
     _, bnn, inputs = bayesian("mlp")
-    torch._dynamo.reset()
+    torch.compiler.reset()
     with torch.random.fork_rng():
         torch.manual_seed(0)
         compiled = torch.compile(lambda x: forward_samples(bnn, x, 3), fullgraph=True, backend="aot_eager")

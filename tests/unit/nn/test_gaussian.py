@@ -269,7 +269,7 @@ def test_spreads_once_compiles_without_breaks() -> None:
         with spreads_once(bnn):
             return forward_noise(bnn, x, gaussians(bnn), z).square().mean() + kl_divergence(bnn)
 
-    torch._dynamo.reset()
+    torch.compiler.reset()
     with torch.random.fork_rng():
         got = torch.compile(loss, fullgraph=True, backend="aot_eager")(inputs, noise)
     expected = loss(inputs, noise)

@@ -39,12 +39,10 @@ def by_hand(layer: nn.Module, inputs: Tensor, weight: Tensor, bias: Tensor | Non
     return function(inputs, weight, bias, layer.stride, layer.padding, layer.dilation, layer.groups)
 
 
-@pytest.mark.parametrize("arm", [True, False])
 @pytest.mark.parametrize("small", [True, False])
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("name", LAYERS)
-def test_values_and_gradients(name: str, shared: bool, small: bool, arm: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacked, "IS_ARM", arm)
+def test_values_and_gradients(name: str, shared: bool, small: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacked, "SMALL_CONVOLUTION", 2**22 if small else 0)
     layer, draws, rows = made(LAYERS[name]), 3, 2
     if shared and layer.groups > 1:
@@ -74,8 +72,7 @@ def test_values_and_gradients(name: str, shared: bool, small: bool, arm: bool, m
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")  # torch's own use of it
-def test_second_and_forward_derivatives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stacked, "IS_ARM", True)
+def test_second_and_forward_derivatives() -> None:
     layer = made(lambda: nn.Conv2d(2, 2, 2, stride=2, padding=1))
     inputs, weight, bias = random(1, 2, 3, 2).requires_grad_(), layer.weight, layer.bias
     with torch.random.fork_rng():
@@ -88,36 +85,9 @@ def test_second_and_forward_derivatives(monkeypatch: pytest.MonkeyPatch) -> None
     torch.testing.assert_close(got[1], by_hand(layer, inputs, many[1], bias), rtol=0, atol=1e-12)
 
 
-def uses_torch_s_own(layer: nn.Module, inputs: Tensor, gradients: bool = True) -> bool:
-    weight = layer.weight.detach().to(inputs.dtype).requires_grad_(gradients)
-    return stacked._is_quicker_in_torch(layer, inputs, weight, None)
-
-
-def test_when_torch_s_own_convolution_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    wide, few = (made(lambda n=n: nn.Conv2d(n, 3, 3)) for n in (8, 3))
-    inputs, little = random(2, 8, 6, 6, dtype=torch.float32), random(2, 3, 6, 6, dtype=torch.float32)
-    monkeypatch.setattr(stacked, "IS_ARM", False)
-    assert not uses_torch_s_own(wide, inputs)
-    monkeypatch.setattr(stacked, "IS_ARM", True)
-    assert uses_torch_s_own(wide, inputs)
-    assert uses_torch_s_own(wide, inputs.double())
-    assert not uses_torch_s_own(wide, inputs, gradients=False)
-    assert uses_torch_s_own(few, little, gradients=False)
-    assert not uses_torch_s_own(wide, inputs.bfloat16())
-    assert not uses_torch_s_own(wide, inputs[0])
-    assert not uses_torch_s_own(wide, inputs.to("meta"))
-    with torch.no_grad():
-        assert not uses_torch_s_own(wide, inputs)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert not uses_torch_s_own(wide, inputs)
-    for name in ("groups", "dilation", "same"):
-        assert not uses_torch_s_own(made(LAYERS[name]), inputs)
-
-
 @pytest.mark.parametrize("channels", [1, 3])
-def test_images_in_any_layout(channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_in_any_layout(channels: int) -> None:
     """Channels-last images, and those whose strides only look like it, have a gradient too."""
-    monkeypatch.setattr(stacked, "IS_ARM", True)
     with torch.random.fork_rng():
         layer = nn.Conv2d(channels, 4, 3, padding=1).double()
     images = random(5, 7, 6, channels).permute(0, 3, 1, 2)

@@ -28,7 +28,7 @@ class Step:
 
 @pytest.fixture(autouse=True)
 def _forget() -> None:
-    torch._dynamo.reset()
+    torch.compiler.reset()
 
 
 @pytest.mark.parametrize(

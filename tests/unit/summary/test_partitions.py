@@ -62,6 +62,17 @@ class TestEveryPartition:
         (memberships * torch.arange(1.0, partition.num_regions + 1)).sum().backward()
         assert log_probs.grad.isfinite().all()
 
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    @pytest.mark.parametrize("space", ["logit", "probability"])
+    @pytest.mark.parametrize("edges", [[5e-324], [5e-324, 1e-323, 0.5], [0.2, math.nextafter(0.2, 1)], [1 - 2**-53]])
+    def test_edges_without_room_between_them_give_finite_memberships(self, edges, space, dtype):
+        scores = torch.tensor([0.0, edges[0], 0.2, 0.5, 1.0], dtype=torch.float64)
+        log_probs = torch.stack([torch.log1p(-scores), scores.log()], -1).to(dtype).requires_grad_()
+        memberships = selbo.ScoreBins(edges, space=space).memberships(log_probs)
+        torch.testing.assert_close(memberships.sum(-1), torch.ones(5, dtype=dtype))
+        memberships[..., 0].sum().backward()
+        assert log_probs.grad.isfinite().all()
+
     def test_the_largest_membership_is_the_region_at_any_slope(self, partition):
         log_probs = random_log_probs(500, partition.num_classes)
         regions = partition.assign(log_probs)

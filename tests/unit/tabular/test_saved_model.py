@@ -186,10 +186,10 @@ def test_other_content_is_refused(folder: Path, name: str, text: str) -> None:
 
 
 def test_predictions_are_for_the_target_domain(folder: Path) -> None:
-    found, inputs = saved_model.load(folder), np.ones((2, 3), dtype=np.float32)
+    found, inputs = saved_model.load_model(folder), np.ones((2, 3), dtype=np.float32)
     manifest = content(folder, saved_model.MANIFEST)
     store(folder, saved_model.MANIFEST, {**manifest, "label_shift": None})
-    source = saved_model.load(folder).predict(inputs, draws=4, seed=0).probs
+    source = saved_model.load_model(folder).predict(inputs, draws=4, seed=0).probs
     ratio = torch.tensor([0.5, 1.0, 2.0]) if found.label_shift else torch.ones(3)
     expected = source * ratio / (source * ratio).sum(-1, keepdim=True)
     torch.testing.assert_close(found.predict(inputs, draws=4, seed=0).probs, expected)

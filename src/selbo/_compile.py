@@ -1,0 +1,94 @@
+"""Every private API of torch that the library uses, one function each: the place to look when a new torch breaks it."""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+# --- the compiler ---
+
+
+def keep_compiled_versions(count: int) -> AbstractContextManager[None]:
+    """A context in which torch.compile keeps up to ``count`` versions of a function; outside it keeps 8."""
+    patch: AbstractContextManager[None] = torch._dynamo.config.patch(cache_size_limit=count)
+    return patch
+
+
+@torch.library.custom_op("selbo::read_buffer", mutates_args=())
+def _read_buffer(buffer: Tensor) -> Tensor:
+    return buffer.clone()
+
+
+@_read_buffer.register_fake
+def _(buffer: Tensor) -> Tensor:
+    return torch.empty_like(buffer)
+
+
+def read_buffer(buffer: Tensor) -> Tensor:
+    """The values of a buffer that is about to be changed, for the backward pass too.
+
+    torch.compile repeats cheap operations in the backward pass. It then reads a buffer that the forward pass has
+    changed since, and the gradient is wrong (https://github.com/pytorch/pytorch/pull/197039). It never repeats an
+    operation that it does not know, such as this one. The operation is public API; it is here for what it works around.
+    """
+    if not torch.compiler.is_compiling():
+        return buffer
+    values: Tensor = _read_buffer(buffer)
+    return values
+
+
+# --- what torch is doing right now ---
+
+
+def in_backward() -> bool:
+    """Whether autograd is running a backward pass, which calls a network only to recompute what was not stored."""
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
+
+
+def in_function_transform() -> bool:
+    """Whether a transform of `torch.func`, such as `vmap`, is running."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+# --- tensors and modules ---
+
+BatchNormBase: Final = nn.modules.batchnorm._NormBase
+"""Base class of BatchNorm and InstanceNorm of every dimension."""
+
+
+def tensor_version(tensor: Tensor) -> int | None:
+    """Number of in-place changes of a tensor so far; None where torch does not count them."""
+    return None if torch.compiler.is_compiling() or tensor.is_inference() else tensor._version
+
+
+def named_children(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Children of a module under all their names; `nn.Module.named_children` gives a shared one once."""
+    return [(name, child) for name, child in module._modules.items() if child is not None]
+
+
+def forward_pre_hooks(module: nn.Module) -> Iterable[Callable[..., Any]]:
+    """The functions that torch calls before a module."""
+    return module._forward_pre_hooks.values()
+
+
+def has_forward_hooks(module: nn.Module) -> bool:
+    """Whether torch calls other functions before or after a module."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def disable_fast_path(attention: nn.Module) -> None:
+    """Make `nn.TransformerEncoderLayer` call its attention layer instead of reading its weights."""
+    attention._qkv_same_embed_dim = False  # type: ignore[assignment]
+
+
+class ConvertingModule(nn.Module):
+    """A module that decides how `to`, `half`, `cuda` and the like convert its parameters and buffers."""
+
+    def conversion(self, function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        """The function to use instead of torch's ``function``, which converts one tensor."""
+        return function
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Any:
+        return super()._apply(self.conversion(fn), recurse)  # type: ignore[no-untyped-call]
