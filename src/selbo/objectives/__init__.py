@@ -9,7 +9,7 @@ from selbo.objectives.label_priority import LabelCheck, labels_first
 from selbo.objectives.label_shift import LabelShift
 from selbo.objectives.label_smoothing import LabelSmoothing
 from selbo.objectives.objective import Objective, Terms, View, log_prob_of_labels
-from selbo.objectives.predictive import evaluation_mode, log_probs_of
+from selbo.objectives.predictive import evaluation_mode
 from selbo.objectives.summary_elbo import SummaryELBO
 
 __all__ = [
@@ -28,5 +28,4 @@ __all__ = [
     "evaluation_mode",
     "labels_first",
     "log_prob_of_labels",
-    "log_probs_of",
 ]
