@@ -5,7 +5,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from selbo import _checks as checks
+from selbo import _checks
 from selbo._compile import in_backward, tensor_version
 from selbo.nn.convert import check_bayesian, variational_layers
 from selbo.nn.gaussian import GaussianParameter, SpreadsOnce, draw_noise, split_noise
@@ -66,13 +66,13 @@ def forward_samples(
     if not isinstance(inputs, Tensor) or inputs.ndim < 1 or inputs.shape[0] == 0:
         came = f"shape {tuple(inputs.shape)}" if isinstance(inputs, Tensor) else type(inputs).__name__
         raise ValueError(f"`inputs` must be a tensor whose first dimension is a batch of at least one, but got {came}")
-    checks.one_of("estimator", estimator, ESTIMATORS)
+    _checks.one_of("estimator", estimator, ESTIMATORS)
     if generator is not None and in_backward():
         raise ValueError(
             "`generator` must not be given where the draws are made again in the backward pass, as activation "
             "checkpointing does: it has moved on by then, while the state of torch's own is put back"
         )
-    size = num_samples if chunk_size is None else checks.whole("chunk_size", chunk_size, at_least=1)
+    size = num_samples if chunk_size is None else _checks.whole("chunk_size", chunk_size, at_least=1)
     chunks = []
     with SpreadsOnce(parameters):  # for all chunks
         for first in range(0, num_samples, size):

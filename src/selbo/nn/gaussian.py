@@ -8,10 +8,8 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from selbo import _checks as checks
+from selbo import _checks
 from selbo._compile import tensor_version
-
-REDUCTIONS: Final = ("sum", "published")
 
 MOST_JOINED: Final = 2**16
 """Weights up to which the KL is computed for all tensors at once: to start an operation costs more than a copy then."""
@@ -49,7 +47,7 @@ class GaussianParameter(nn.Module):
 
     def __init__(self, mean: Tensor, std: Tensor, prior_std: float) -> None:
         super().__init__()
-        checks.positive("prior_std", prior_std)
+        _checks.positive("prior_std", prior_std)
         self.mean = nn.Parameter(mean.detach().clone(), requires_grad=True)
         self.rho = nn.Parameter(softplus_inverse(std.detach()).to(mean))
         self.register_buffer("prior_std", torch.tensor(prior_std, dtype=mean.dtype, device=mean.device))
@@ -142,25 +140,19 @@ class SpreadsOnce:
             each.keeps_std, each.kept = False, None
 
 
-def kl_divergence(bnn: nn.Module, *, reduction: str = "sum") -> Tensor:
+def kl_divergence(bnn: nn.Module) -> Tensor:
     """KL divergence of the posterior over all weights from their prior, second term of Eq. (1).
 
     Args:
         bnn: A network made by `to_bayesian`.
-        reduction: ``"sum"`` over all weights, which is the KL of a product. ``"published"`` sums the *means* of the
-            tensors, as the library that the paper's authors used does; that is not a KL divergence (for an MLP
-            768-128-2 it is some 24 000 times too small) and is kept for the published experiments alone.
 
     Returns:
         In nats, shape (), at least 0.
     """
-    checks.one_of("reduction", reduction, REDUCTIONS)
     found = require_gaussians(bnn)
-    if reduction == "sum" and sum(each.mean.numel() for each in found) <= MOST_JOINED:
+    if sum(each.mean.numel() for each in found) <= MOST_JOINED:
         return _joint_kl(found)
-    terms = [each.kl_divergence() for each in found]
-    # sum, not mean: the KL of a product is the sum
-    return torch.stack([term.sum() if reduction == "sum" else term.mean() for term in terms]).sum()
+    return torch.stack([each.kl_divergence().sum() for each in found]).sum()  # the KL of a product is the sum
 
 
 def _joint_kl(parameters: Sequence[GaussianParameter]) -> Tensor:
@@ -219,7 +211,7 @@ def initial_std(weights: Tensor, init_std: "float | Relative") -> Tensor:
     """Posterior standard deviations to start from."""
     if isinstance(init_std, Relative):
         return (init_std.fraction * weights.detach().abs()).clamp(min=init_std.floor)
-    return torch.full_like(weights, checks.positive("init_std", init_std))
+    return torch.full_like(weights, _checks.positive("init_std", init_std))
 
 
 class Relative:
@@ -231,8 +223,8 @@ class Relative:
     """
 
     def __init__(self, fraction: float, floor: float = 1e-4) -> None:
-        self.fraction = checks.positive("fraction", fraction)
-        self.floor = checks.positive("floor", floor)
+        self.fraction = _checks.positive("fraction", fraction)
+        self.floor = _checks.positive("floor", floor)
 
     def __repr__(self) -> str:
         return f"Relative({self.fraction:g}, floor={self.floor:g})"
@@ -241,6 +233,6 @@ class Relative:
 def prior_std_of(choice: float | str, *, fan_in: int) -> float:
     """A prior standard deviation from what the user said of a layer: a number, or ``"fan_in"``."""
     if isinstance(choice, str):
-        checks.one_of("prior_std", choice, ("fan_in",))
+        _checks.one_of("prior_std", choice, ("fan_in",))
         return 1 / math.sqrt(fan_in)
-    return checks.positive("prior_std", choice)
+    return _checks.positive("prior_std", choice)

@@ -88,14 +88,6 @@ def test_kl_divergence_by_an_integral() -> None:
     torch.testing.assert_close(gaussian.kl_divergence()[0], integral, rtol=1e-10, atol=0)
 
 
-def test_published_reduction_sums_the_means_of_tensors() -> None:
-    bnn = lopsided()
-    expected = sum(term.mean() for term in by_torch(bnn, LOPSIDED_PRIORS))
-    got = kl_divergence(bnn, reduction="published")
-    torch.testing.assert_close(got, expected, rtol=1e-10, atol=0)
-    assert got < 0.5 * kl_divergence(bnn)
-
-
 def test_kl_divergence_is_zero_at_the_prior_alone() -> None:
     net = build("mlp")[0]
     with torch.no_grad():
@@ -133,29 +125,26 @@ def test_kl_divergence_at_extremes(std: float) -> None:
     assert each.rho.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("reduction", ["sum", "published"])
-def test_gradient_of_the_kl_divergence(reduction: str) -> None:
+def test_gradient_of_the_kl_divergence() -> None:
     bnn = to_bayesian(build("a single layer")[0], prior_std=0.6, init_std=0.3)
     leaves = tuple(bnn.parameters())
     assert len(leaves) == 4
 
     def kl(*values: Tensor) -> Tensor:
         names = [name for name, _ in bnn.named_parameters()]
-        return torch.func.functional_call(
-            Kl(bnn, reduction), {f"bnn.{n}": v for n, v in zip(names, values, strict=True)}
-        )
+        return torch.func.functional_call(Kl(bnn), {f"bnn.{n}": v for n, v in zip(names, values, strict=True)})
 
     inputs = tuple(leaf.detach().clone().requires_grad_() for leaf in leaves)
     assert torch.autograd.gradcheck(kl, inputs, rtol=1e-6, atol=1e-8)
 
 
 class Kl(nn.Module):
-    def __init__(self, bnn: nn.Module, reduction: str) -> None:
+    def __init__(self, bnn: nn.Module) -> None:
         super().__init__()
-        self.bnn, self.reduction = bnn, reduction
+        self.bnn = bnn
 
     def forward(self) -> Tensor:
-        return kl_divergence(self.bnn, reduction=self.reduction)
+        return kl_divergence(self.bnn)
 
 
 def test_shared_layers_and_tied_weights_count_once() -> None:
@@ -180,8 +169,6 @@ def test_deterministic_layers_do_not_count() -> None:
 def test_errors() -> None:
     with pytest.raises(ValueError, match=r"`bnn` must be a network made by .* Sequential has no posterior"):
         kl_divergence(build("mlp")[0])
-    with pytest.raises(ValueError, match="`reduction`"):
-        kl_divergence(bayesian("mlp")[1], reduction="mean")
 
 
 # --- spreads computed once ---
@@ -243,14 +230,14 @@ def test_spreads_met_without_gradients_first_have_them_later() -> None:
                 kl_divergence(bnn)
             assert all(grad.abs().max() > 0 for grad in gradients(bnn, kl_divergence(bnn)))
             other = nn.Parameter(each.rho.detach() + 2.0)
-            got = torch.func.functional_call(Kl(bnn, "sum"), {"bnn.0.posteriors.0.rho": other})
+            got = torch.func.functional_call(Kl(bnn), {"bnn.0.posteriors.0.rho": other})
         assert got > kl_divergence(bnn), "of the parameter that was put in"
 
 
 def test_spreads_are_forgotten_after_an_exception_and_not_copied() -> None:
     bnn = lopsided()
-    with pytest.raises(ValueError, match="`reduction`"), spreads_once(bnn):
-        gradients(bnn, kl_divergence(bnn) + kl_divergence(bnn, reduction="mean"))
+    with pytest.raises(ValueError, match="no posterior"), spreads_once(bnn):
+        gradients(bnn, kl_divergence(bnn) + kl_divergence(nn.Identity()))
     assert_forgotten(bnn)
     with spreads_once(bnn):
         kl_divergence(bnn)
