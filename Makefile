@@ -30,10 +30,10 @@ LAB_integrations := -e ./lab
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo data test coverage check docs bench integrations format clean
+.PHONY: help demo data test test-lab coverage check docs bench integrations format clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed-demo  ## compare six ways to train a classifier, and write the report to demo/
 	$(BIN)/selbo demo --out demo
@@ -42,13 +42,20 @@ data: $(VENV)/.installed-test  ## make real data present for the tests, in .data
 	@.ci/data
 
 # Every core has a process already: more threads in each would only wait for one another.
-test coverage: export OMP_NUM_THREADS ?= 1
+test test-lab coverage: export OMP_NUM_THREADS ?= 1
 
+# What a change of the library should pass, in minutes: its unit tests and properties, and a smoke ring of the laboratory.
 # Coverage makes tests half as long again, so it is measured where it is a condition: in summary/.
-test: $(VENV)/.installed-test  ## run all tests, then the stochastic ones again under a random seed
-	$(BIN)/python -m pytest $(PARALLEL) --ignore=tests/unit/summary $(PYTEST_ARGS)
+SMOKE := lab/tests/unit/studies lab/tests/unit/cli lab/tests/unit/test_published.py
+SLOW := tests/end_to_end tests/statistical tests/test_examples.py
+
+test: $(VENV)/.installed-test  ## run the library's unit tests and a smoke ring of the laboratory
+	$(BIN)/python -m pytest $(PARALLEL) src tests $(SMOKE) $(SLOW:%=--ignore=%) --ignore=tests/unit/summary $(PYTEST_ARGS)
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report= tests/unit/summary $(PYTEST_ARGS)
 	$(BIN)/coverage report --include='src/selbo/summary/*' --fail-under=95
+
+test-lab: $(VENV)/.installed-test  ## run the other tests: end to end, examples, the laboratory; then those with seeds under a random one
+	$(BIN)/python -m pytest $(PARALLEL) $(SLOW) lab/src lab/tests $(SMOKE:%=--ignore=%) $(PYTEST_ARGS)
 	@seed=$$($(BIN)/python -c 'import random; print(random.randint(1, 99))'); \
 	echo "Again with a random seed. To repeat this run: SELBO_TEST_SEEDS=$$seed $(BIN)/python -m pytest tests lab/tests -m stochastic"; \
 	SELBO_TEST_SEEDS=$$seed $(BIN)/python -m pytest $(PARALLEL) tests lab/tests -m stochastic -q $(PYTEST_ARGS)

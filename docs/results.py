@@ -19,10 +19,8 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
 from scipy.stats import ttest_rel
 
 from selbo.plots import style
@@ -38,6 +36,10 @@ from selbo_lab.report.table_files import markdown
 from selbo_lab.run.result_store import Store, studies_in
 from selbo_lab.schedule import runner
 from selbo_lab.studies import plan
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "lab" / "results"
@@ -67,6 +69,8 @@ WITHOUT_SUMMARY = ("elbo", "label_smoothing", "evidential")
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Called by MkDocs: add the page of each study, and its figures."""
+    from mkdocs.structure.files import File
+
     for study in studies():
         files.append(File.generated(config, f"results/{study}.md", content=full_page(study)))
         for path in draw(study):

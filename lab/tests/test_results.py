@@ -18,7 +18,6 @@ from study_fakes import comparison, method, study
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
 
-pytest.importorskip("mkdocs")
 import results  # noqa: E402
 
 from selbo_lab.run.result_store import Store  # noqa: E402
