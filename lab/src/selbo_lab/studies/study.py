@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from selbo_lab import checks
 from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe
 
 TRACKS: Final = ("published", "selbo")
@@ -65,6 +66,13 @@ class Variant:
     tracks: tuple[str, ...] = ()
     tuning_seeds: int = 0
 
+    def __post_init__(self) -> None:
+        for key, _ in self.changes:
+            checks.one_of("changes", key.partition(".")[0], TRACKS)
+        for name in self.tracks:
+            checks.one_of("tracks", name, TRACKS)
+        checks.whole("tuning_seeds", self.tuning_seeds, at_least=0)
+
     def adapted(self, track: "Track", method: StudyMethod) -> StudyMethod:
         """A method with the settings that it has here."""
         changes = dict(self.changes)
@@ -120,6 +128,11 @@ class Study:
     first_seed: int = 0
     generated: bool = False
     paper_noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        checks.whole("seeds", self.seeds, at_least=1)
+        checks.whole("first_seed", self.first_seed, at_least=0)
+        checks.non_negative("paper_noise", self.paper_noise)
 
     def seed_range(self, count: int) -> range:
         """So many seeds of runs that are reported."""

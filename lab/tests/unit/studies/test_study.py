@@ -77,13 +77,16 @@ def small() -> Study:
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
-    """The small study with one entry set; a path such as `tracks.selbo.methods.0.colour`."""
+    """The small study with one entry set, or left out if None; a path such as `tracks.selbo.methods.0.colour`."""
     content = copy.deepcopy(SMALL)
     *way, last = path.split(".")
     place: Any = content
     for key in way:
         place = place[int(key)] if isinstance(place, list) else place[key]
-    place[last] = value
+    if value is None:
+        del place[last]
+    else:
+        place[last] = value
     return content
 
 
@@ -118,6 +121,55 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 def test_what_is_not_known_is_an_error(path: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         reader.from_toml(changed(path, value))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("title", 5, "study: `title` must be str, but got 5"),
+        ("seeds", 0, "study: `seeds` must be a whole number of at least 1"),
+        ("variants.0.data", "sst", "variants: `data` must be DataSpec, but got 'sst'"),
+        ("variants.0.data", {}, "variants.data: .* field `name`"),
+        ("variants.0.data.use_noise", 0.5, "variants.data: `labels` must be given"),
+        (
+            "variants.0.model.hidden",
+            [8, 1.5],
+            r"variants.model: `hidden` must be tuple\[int, ...\], but got \[8, 1.5\]",
+        ),
+        ("variants.0.tuning_seeds", -1, "variants: `tuning_seeds` must be a whole number"),
+        ("variants.0.tracks", ["ours"], "variants: `tracks` must be one of"),
+        ("tracks.selbo.methods.0.title", 5, "tracks.selbo: method 'elbo': `title` must be str"),
+        (
+            "tracks.selbo.methods.0.init_std",
+            True,
+            "tracks.selbo: method 'elbo': `init_std` must be float, but got True",
+        ),
+        ("tracks.selbo.methods.0.objective", "magic", "tracks.selbo: method 'elbo': `objective` must be one of"),
+        ("tracks.selbo.reference", "nobody", "`reference` must be one of"),
+        ("variants.0.name", None, "variants: .* field `name`"),
+        ("tracks.selbo.methods.1.title", None, "tracks.selbo: method 'plain': .* field `title`"),
+        ("tracks.selbo.reference", None, "tracks.selbo: `reference` must be given"),
+        ("tracks.selbo.methods", None, "tracks.selbo: `methods` must be given"),
+        ("variants", None, "study: `variants` must be given"),
+        ("tracks", None, "study: `tracks` must be given"),
+        ("paper", None, "study: .* field `paper`"),
+    ],
+)
+def test_an_error_names_the_file_and_the_key(
+    path: str, value: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"studies": {"order": ["small"]}, "small": changed(path, value)}
+    monkeypatch.setattr(reader, "_toml", files.__getitem__)
+    with pytest.raises(ValueError, match=rf"^small\.toml: {message}[^\n]*$"):
+        reader.load_study("small")
+
+
+def test_a_file_that_is_not_toml_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "studies.toml").write_text('order = ["small"]')
+    (tmp_path / "small.toml").write_text("name = ")
+    monkeypatch.setattr(reader, "_folder", lambda: tmp_path)
+    with pytest.raises(ValueError, match=r"^small\.toml: "):
+        reader.load_study("small")
 
 
 def test_whole_numbers_are_floats_where_floats_are_meant(small: Study) -> None:
