@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import subprocess
+import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -71,6 +74,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Called by MkDocs: add the page of each study, and its figures."""
     from mkdocs.structure.files import File
 
+    draw_all()
     for study in studies():
         files.append(File.generated(config, f"results/{study}.md", content=full_page(study)))
         for path in draw(study):
@@ -453,10 +457,24 @@ def pictures(study: str, comparison: dict[str, Any]) -> Iterator[tuple[str, str]
             yield kind, f"{study}-{kind}-{comparison['variant']}-{comparison['track']}"
 
 
+def cache_of(study: str) -> Path:
+    """Folder of the pictures of a study, for each state of its results another."""
+    return CACHE / f"{study}-{hashlib.sha256(Store(RESULTS / study).packed.read_bytes()).hexdigest()[:16]}"
+
+
+def draw_all() -> None:
+    """Draw what is not there yet, in one process per core: Matplotlib takes longer than all tables."""
+    missing = [study for study in studies() if not cache_of(study).exists()]
+    count = os.cpu_count() or 1
+    shares = [missing[i::count] for i in range(min(count, len(missing)))]
+    for done in [subprocess.Popen([sys.executable, __file__, *share]) for share in shares]:
+        if done.wait():
+            raise RuntimeError("the figures of the results could not be drawn: see above")
+
+
 def draw(study: str) -> list[Path]:
     """The pictures of a study; drawn once for each state of its results."""
-    digest = hashlib.sha256(Store(RESULTS / study).packed.read_bytes()).hexdigest()[:16]
-    folder, found = CACHE / f"{study}-{digest}", gathered(study)
+    folder, found = cache_of(study), gathered(study)
     if not folder.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(dir=CACHE))
@@ -478,4 +496,7 @@ CALLS = {
 }
 
 if __name__ == "__main__":
-    README.write_text(refreshed(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for name in sys.argv[1:]:
+        draw(name)
+    if not sys.argv[1:]:
+        README.write_text(refreshed(README.read_text(encoding="utf-8")), encoding="utf-8")
