@@ -45,7 +45,7 @@ LABORATORY_LAYERS = (
 Layers = tuple[set[str], ...]
 
 OPTIONAL = {"matplotlib", "sklearn", "typer", "rich", "pandas", "lightning", "transformers", "mlflow", "tensorboard"}
-SLOW = {"torch", "numpy", "scipy", "sklearn", "matplotlib", "polars", "safetensors"}
+SLOW = {"torch", "numpy", "scipy", "sklearn", "matplotlib", "polars", "safetensors", "jinja2"}
 """Packages that take long to import: none is needed to say what the command does."""
 REQUIRED = {"torch", "numpy", "scipy"}
 

@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 from selbo.elicit.answer import answer
 from selbo.elicit.state import MOST_BINS, MOST_CLASSES, RefusedError
 from selbo.elicit.workers import UnavailableError, Workers
+from selbo.report import load_templates
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8421
@@ -316,11 +317,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _file(name: str) -> bytes:
-    content = resources.files("selbo.elicit").joinpath(f"page/{name}").read_bytes()
     if name == "index.html":  # limits stand in one place
-        for word, value in (("MOST_CLASSES", MOST_CLASSES), ("MOST_BINS", MOST_BINS), ("MOST_BYTES", MOST_SCORE_BYTES)):
-            content = content.replace(f"{{{{{word}}}}}".encode(), str(value).encode())
-    return content
+        limits = {"MOST_CLASSES": MOST_CLASSES, "MOST_BINS": MOST_BINS, "MOST_BYTES": MOST_SCORE_BYTES}
+        return load_templates("selbo.elicit").get_template("page/index.html").render(limits).encode()
+    return resources.files("selbo.elicit").joinpath(f"page/{name}").read_bytes()
 
 
 def _parsed(text: bytes) -> Any:

@@ -22,11 +22,10 @@ from selbo.report.curves import (
     reliability_diagrams,
 )
 from selbo.report.differences import SAME, Difference, around, difference_of, t_quantile
-from selbo.report.page import WIDE, fill_page, inline_svg, write_html, write_page
+from selbo.report.page import WIDE, Words, inline_svg, write_html, write_page
 from selbo.report.tables import (
     console_table,
     is_percent,
-    legend,
     metric_label,
     rich_table,
     shown_cells,
@@ -43,6 +42,7 @@ from selbo.report.takeaway import (
     shown_difference,
     verdict,
 )
+from selbo.report.templates import load_templates
 
 __all__ = [
     "COMPARISON_FIGURES",
@@ -58,6 +58,7 @@ __all__ = [
     "Results",
     "Row",
     "Value",
+    "Words",
     "around",
     "belief_histograms",
     "console_table",
@@ -65,12 +66,11 @@ __all__ = [
     "difference_of",
     "direction",
     "entropy_histograms",
-    "fill_page",
     "first_names",
     "inline_svg",
     "is_percent",
     "joined",
-    "legend",
+    "load_templates",
     "marked",
     "mean_and_error",
     "metric_label",

@@ -5,11 +5,9 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable
-from html import escape
-from importlib.resources import files
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from string import Template
+from statistics import fmean
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from selbo._files import replacing
@@ -31,10 +29,12 @@ from selbo.report.comparison import (
     summarise_ood,
 )
 from selbo.report.curves import COMPARISON_FIGURES, CURVES, available, distances
-from selbo.report.tables import clean_table, headline_table, level_table, metric_label, shown_value, texts
+from selbo.report.tables import clean_table, headline_table, level_table, metric_label, texts
 from selbo.report.takeaway import takeaway
+from selbo.report.templates import load_templates, render_macro
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
     from matplotlib.figure import Figure
 
 THEME: Final = {
@@ -85,44 +85,32 @@ def write_html(render: Callable[[], str], path: str | os.PathLike[str]) -> Path:
 def render_page(results: Results) -> str:
     """The HTML of the page."""
     checked(results)
+    made, belief = results["made_by"], results.get("belief")
     figures = (_figure_section(results, name) for name in available(results))
-    parts = [_result(results), *_class_sections(results), *figures, _made(results)]
-    return fill_page(
-        version=escape(results["made_by"]["selbo"], quote=True),
-        title=escape(results["title"]),
-        takeaway=_conclusion(takeaway(results)),
-        description=_paragraphs(results["description"], css="lede"),
-        facts=_facts(results),
-        belief=_belief(results),
-        sections="\n".join(parts),
+    template = load_templates().get_template("comparison.html")
+    return template.render(
+        version=made["selbo"],
+        title=results["title"],
+        takeaway=_paragraphs(takeaway(results)),
+        description=_paragraphs(results["description"]),
+        summary=_facts(results),
+        belief=belief,
+        concentration=number(belief["concentration"], digits=6) if belief else "",
+        sections=[_result(results), *_class_sections(results), *figures],
+        command=made["command"],
+        made=_made(results),
     )
 
 
-def fill_page(*, style: str = "", **parts: str) -> str:
-    """The HTML of a page, from its parts.
-
-    Args:
-        style: More rules, after those that every page has.
-        parts: What stands in `page.html`, by name, as HTML.
-    """
-    rules = "\n".join(filter(None, [_resource("page.css").strip(), style]))
-    return Template(_resource("page.html")).substitute(style=rules, **parts)
-
-
-def _resource(name: str) -> str:
-    return files("selbo.report").joinpath(name).read_text(encoding="utf-8")
-
-
-def _paragraphs(text: str, *, css: str = "") -> str:
+def _paragraphs(text: str | None) -> list[str | list[str]]:
     """Paragraphs between empty lines; one whose lines all begin with a dash is a list."""
-    opening = f'<p class="{css}">' if css else "<p>"
-    parts = [part.splitlines() for part in re.split(r"\n\s*\n", text.strip())]
-    return "\n".join(
-        f"<ul>{''.join(f'<li>{escape(line[2:])}</li>' for line in lines)}</ul>"
+    parts = [part.splitlines() for part in re.split(r"\n\s*\n", text.strip())] if text else []
+    return [
+        [line[2:] for line in lines]
         if all(line.startswith("- ") for line in lines)
-        else f"{opening}{escape(' '.join(' '.join(lines).split()))}</p>"
+        else " ".join(" ".join(lines).split())
         for lines in parts
-    )
+    ]
 
 
 def _thousands(count: int) -> str:
@@ -132,7 +120,7 @@ def _thousands(count: int) -> str:
 # --- what was done, and what came out ---
 
 
-def _facts(results: Results) -> str:
+def _facts(results: Results) -> list[tuple[str, str]]:
     task = results["task"]
     facts = [
         (_thousands(task["num_train"]), "training examples"),
@@ -144,41 +132,24 @@ def _facts(results: Results) -> str:
     if task["num_classes"] <= MOST_CLASSES and max(task["class_counts"]) > 0:
         low, high = min(task["class_counts"]), max(task["class_counts"])
         note = f"training examples a class, {low} to {high}" if low < high else f"training examples a class, {low} each"
-        facts.append((_class_counts(task), note))
-    return f'<dl class="facts">{"".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for value, name in facts)}</dl>'
+        facts.append((render_macro("parts.html", "class_counts", task), note))
+    return facts
 
 
-def _class_counts(task: Results) -> str:
-    """A bar a class, as inline SVG."""
-    counts, names = task["class_counts"], task["class_names"]
-    wide = 8 if len(counts) <= 20 else 4
-    label = ", ".join(f"{name} {count}" for name, count in zip(names, counts, strict=True))
-    bars = "".join(
-        f'<rect x="{wide * k}" y="{24 * (1 - count / max(counts)):.1f}" width="{wide - 1}" '
-        f'height="{24 * count / max(counts):.1f}"><title>{escape(str(name))}: {count}</title></rect>'
-        for k, (name, count) in enumerate(zip(names, counts, strict=True))
-    )
-    view = f'viewBox="0 0 {wide * len(counts)} 24"'
-    return f'<svg {view} role="img" aria-label="{escape(label, quote=True)}">{bars}</svg>'
+class Section(NamedTuple):
+    """A section; what is shown stays on the same printed page as its title, the tables are folded under theirs."""
+
+    title: str
+    under: str
+    shown: "Markup"
+    reading: Sequence[str] = ()
+    conclusion: Sequence[str | list[str]] = ()
+    folded: str = ""
+    tables: "Sequence[Markup]" = ()
 
 
-def _belief(results: Results) -> str:
-    belief = results.get("belief")
-    if belief is None:
-        return ""
-    small = f"Regions: {belief['partition']}. Concentration α = {number(belief['concentration'], digits=6)}."
-    return (
-        f'<div class="belief"><p><strong>What was believed.</strong> {escape(belief["words"])}</p>'
-        f'<p class="small">{escape(small)}</p></div>'
-    )
-
-
-def _conclusion(text: str | None) -> str:
-    return f'<div class="conclusion">{_paragraphs(text)}</div>' if text else ""
-
-
-def _result(results: Results) -> str:
-    said = _conclusion(results.get("conclusion"))
+def _result(results: Results) -> Section:
+    said = _paragraphs(results.get("conclusion"))
     seeds = len(results["seeds"])
     under = f"Mean ± standard error over {seeds} seeds." if seeds > 1 else "One seed: no standard error can be stated."
     glossary = (
@@ -187,43 +158,43 @@ def _result(results: Results) -> str:
         "accuracy, F1 and AUROC higher ones."
     )
     if len(results["methods"]) == 1:
-        return _section("The result", under, _tiles(results), said, _reading(glossary))
+        return Section("The result", under, _tiles(results), [glossary], said)
     marks = (
         "Where a mean is within one standard error of the best one, that is no clear winner. The marks describe these "
         "runs; they are not a test."
     )
     if seeds == 1:
         marks = "With a single seed, small differences may be chance."
-    details = f"<details><summary>All metrics of the {clean_name(results)}</summary>{clean_table(results)}</details>"
-    return _section("The result", under, headline_table(results), said, _reading(marks, glossary), details)
+    folded, tables = f"All metrics of the {clean_name(results)}", [clean_table(results)]
+    return Section("The result", under, headline_table(results), [marks, glossary], said, folded, tables)
 
 
-def _tiles(results: Results) -> str:
+def _tiles(results: Results) -> "Markup":
     (row,) = summarise(results, results["clean"], metrics_of(results, results["clean"]))
     tiles = []
     for metric, value in row.values.items():
         (text,) = texts(metric, [value], num_seeds=len(results["seeds"]))
-        tiles.append(f"<div><dt>{escape(metric_label(metric))}</dt><dd>{shown_value(text)}</dd></div>")
-    return f'<dl class="facts tiles">{"".join(tiles)}</dl>'
+        tiles.append((render_macro("tables.html", "shown_value", text), metric_label(metric)))
+    return render_macro("parts.html", "facts", tiles, css="facts tiles")
 
 
-def _class_sections(results: Results) -> list[str]:
+def _class_sections(results: Results) -> list[Section]:
     """How each class is recognised, if there is a single run that says so."""
     if len(results["runs"]) != 1 or not results["runs"][0].get("per_class"):
         return []
     run = results["runs"][0]
     matrix = len(run["per_class"]) <= MOST_IN_MATRIX
-    each = _section(
+    each = Section(
         "How well is each class recognised?",
         f"Recall and precision on the {clean_name(results)}, with 95 % intervals (Wilson) and the number of rows.",
         class_table(run["per_class"]),
-        _reading(
+        [
             "Recall is the share of the rows of a class that are predicted as it. Precision is the share of the rows "
             "predicted as a class that are of it. A bar is the interval, its mark the share, on a scale from 0 to "
             "100 %: with few rows the interval is wide, and the share says little."
-        ),
+        ],
     )
-    which = _section(
+    which = Section(
         "Which classes are mistaken for which?" if matrix else "Which classes are confused most?",
         f"Rows of the {clean_name(results)} by their true and their predicted class."
         if matrix
@@ -231,17 +202,6 @@ def _class_sections(results: Results) -> list[str]:
         confusion_table(run["confusion"], run["per_class"]),
     )
     return [each, which]
-
-
-def _section(title: str, under: str, first: str, *parts: str) -> str:
-    """A section; its title stays on the same printed page as its first part."""
-    head = f'<h2>{escape(title)}</h2>\n<p class="under">{escape(under)}</p>'
-    return f'<section>\n<div class="keep">{head}\n{first}</div>\n{"".join(parts)}\n</section>'
-
-
-def _reading(*paragraphs: str) -> str:
-    texts_ = "".join(f"<p>{escape(text)}</p>" for text in paragraphs)
-    return f'<div class="read"><h3>How to read this</h3><div>{texts_}</div></div>'
 
 
 # --- figures ---
@@ -256,22 +216,19 @@ class Words(NamedTuple):
     spoken: str
 
 
-def _figure_section(results: Results, name: str) -> str:
+def _figure_section(results: Results, name: str) -> Section:
     words = WORDS[name](results)
-    wide, narrow = (COMPARISON_FIGURES[name](results, width=width) for width in (TWO_COLUMNS, ONE_COLUMN))
-    figure = "".join(
-        f'<div class="{css}" style="max-width:{drawn.get_figwidth() / full * pixels:.0f}px">'
-        f"{inline_svg(drawn, name=f'{name}-{css}', label=words.spoken)}</div>"
-        for css, drawn, full, pixels in (("wide", wide, TWO_COLUMNS, WIDE), ("narrow", narrow, ONE_COLUMN, PHONE))
-    )
-    details = ""
-    if name == "corruption_curves":
-        tables = "".join(level_table(results, metric) for metric in _curve_metrics(results))
-        details = f"<details><summary>The numbers of these curves</summary>{tables}</details>"
-    return _section(words.title, words.under, f"<figure>{figure}</figure>", _reading(*words.reading), details)
+    drawings = []
+    for css, full, pixels in (("wide", TWO_COLUMNS, WIDE), ("narrow", ONE_COLUMN, PHONE)):
+        drawn = COMPARISON_FIGURES[name](results, width=full)
+        svg = inline_svg(drawn, name=f"{name}-{css}", label=words.spoken)
+        drawings.append((css, drawn.get_figwidth() / full * pixels, svg))
+    shown, more = render_macro("parts.html", "figure", drawings), "The numbers of these curves"
+    tables = [level_table(results, m) for m in _curve_metrics(results)] if name == "corruption_curves" else []
+    return Section(words.title, words.under, shown, words.reading, folded=more, tables=tables)
 
 
-def inline_svg(figure: "Figure", *, name: str, label: str) -> str:
+def inline_svg(figure: "Figure", *, name: str, label: str) -> "Markup":
     """A figure as SVG to stand inside a page: text stays text, colours are variables of the style sheet.
 
     Args:
@@ -280,6 +237,7 @@ def inline_svg(figure: "Figure", *, name: str, label: str) -> str:
         label: What the figure shows, for who cannot see it.
     """
     import matplotlib
+    from markupsafe import Markup
 
     buffer = io.StringIO()
     with (
@@ -302,7 +260,7 @@ def inline_svg(figure: "Figure", *, name: str, label: str) -> str:
     for colour, variable in THEME.items():
         inside = re.sub(rf"(?<=: ){colour}\b", f"var({variable})", inside)
     inside = re.sub(r"\n\s*", "\n", inside).strip()
-    return f'<svg viewBox="{box[1]}" role="img" aria-label="{escape(label, quote=True)}">{inside}'
+    return Markup('<svg viewBox="{}" role="img" aria-label="{}">{}').format(box[1], label, Markup(inside))
 
 
 def _curve_metrics(results: Results) -> list[str]:
@@ -409,18 +367,13 @@ WORDS: Final[dict[str, Callable[[Results], Words]]] = {
 # --- how it was made ---
 
 
-def _made(results: Results) -> str:
+def _made(results: Results) -> list[tuple[str, str]]:
     made = results["made_by"]
-    times = []
-    for method in results["methods"]:
-        runs = runs_of(results, method)
-        times.append(f"{method} {duration(sum(run['seconds'] for run in runs) / len(runs))}")
-    rows = [
-        ("Command", f"<pre>{escape(made['command'])}</pre>"),
-        ("Seeds", escape(", ".join(map(str, results["seeds"])))),
-        ("Versions", escape(f"selbo {made['selbo']}, Python {made['python']}, PyTorch {made['torch']}")),
-        ("Machine", escape(made["machine"])),
-        ("Time", escape(f"{duration(made['seconds'])} in all; a run: {', '.join(times)}")),
+    times = {method: fmean(run["seconds"] for run in runs_of(results, method)) for method in results["methods"]}
+    each = ", ".join(f"{method} {duration(seconds)}" for method, seconds in times.items())
+    return [
+        ("Seeds", ", ".join(map(str, results["seeds"]))),
+        ("Versions", f"selbo {made['selbo']}, Python {made['python']}, PyTorch {made['torch']}"),
+        ("Machine", made["machine"]),
+        ("Time", f"{duration(made['seconds'])} in all; a run: {each}"),
     ]
-    listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows)
-    return f'<section>\n<h2>How it was made</h2>\n<dl class="made">{listed}</dl>\n</section>'

@@ -1,7 +1,7 @@
 """Tables of a comparison: mean ± standard error with the best marked, for the console and for the page."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,8 +24,10 @@ from selbo.report.comparison import (
     summarise,
     summarise_ood,
 )
+from selbo.report.templates import render_macro
 
 if TYPE_CHECKING:
+    from markupsafe import Markup
     from rich.table import Table
 
 METRIC_LABELS: Final = {
@@ -229,33 +231,37 @@ def _caption(results: Results, columns: Sequence[Column]) -> str:
 # --- the page ---
 
 
-def swatch(look: MethodStyle) -> str:
+def swatch(look: MethodStyle) -> "Markup":
     """The colour and the marker of a method, as inline SVG."""
-    css = f"swatch m{METHOD_COLOURS.index(look.colour)}"
-    return f'<svg class="{css}" viewBox="0 0 12 12" aria-hidden="true">{MARKER_SHAPES[look.marker]}</svg>'
+    from markupsafe import Markup
+
+    drawing = Markup('<svg class="swatch m{}" viewBox="0 0 12 12" aria-hidden="true">{}</svg>')
+    return drawing.format(METHOD_COLOURS.index(look.colour), Markup(MARKER_SHAPES[look.marker]))
 
 
-def headline_table(results: Results) -> str:
+def headline_table(results: Results) -> "Markup":
     """The short table as HTML, with one group of columns a condition."""
     columns = headline(checked(results))
     noisy = noisiest(results)
     names = {"clean": clean_name(results), "ood": f"against {results.get('ood_name') or 'inputs from elsewhere'}"}
     if noisy:
         names["noisy"] = f"{results['corruption']} {number(noisy[1])}"
-    return html_table(results, [(names[column.group], column.metric, column.values) for column in columns])
+    return _html(results, [(names[c.group], metric_label(c.metric), c.metric, c.values) for c in columns])
 
 
-def clean_table(results: Results) -> str:
+def clean_table(results: Results) -> "Markup":
     """Every metric of the test set without corruption, and those out of distribution, as HTML."""
     clean, ood = metrics_of(checked(results), results["clean"]), _ood_metrics(results)
     groups = [
         (clean_name(results), clean, summarise(results, results["clean"], clean)),
         (f"against {results.get('ood_name') or 'inputs from elsewhere'}", ood, summarise_ood(results, ood)),
     ]
-    return html_table(
-        results,
-        [(name, m, {row.method: row.values[m] for row in rows}) for name, metrics, rows in groups for m in metrics],
-    )
+    columns = [
+        (name, metric_label(m), m, {row.method: row.values[m] for row in rows})
+        for name, metrics, rows in groups
+        for m in metrics
+    ]
+    return _html(results, columns)
 
 
 def _ood_metrics(results: Results) -> list[str]:
@@ -263,7 +269,7 @@ def _ood_metrics(results: Results) -> list[str]:
     return list(dict.fromkeys(name for metrics in found for name, value in metrics.items() if value is not None))
 
 
-def level_table(results: Results, metric: str) -> str:
+def level_table(results: Results, metric: str) -> "Markup":
     """One metric at every noise level, as HTML."""
     group = f"{metric_label(metric)}, by {results['corruption']}"
     columns = []
@@ -273,93 +279,19 @@ def level_table(results: Results, metric: str) -> str:
     return _html(results, columns)
 
 
-def html_table(results: Results, columns: Iterable[tuple[str, str, Mapping[str, Value]]]) -> str:
-    """A table with a row a method: group of columns, metric and values by method for each column."""
-    return _html(results, [(group, metric_label(metric), metric, values) for group, metric, values in columns])
-
-
-def _html(results: Results, columns: Sequence[tuple[str, str, str, Mapping[str, Value]]]) -> str:
+def _html(results: Results, columns: Sequence[tuple[str, str, str, Mapping[str, Value]]]) -> "Markup":
+    """A table with one row per method; per column its group, its head, its metric and the values by method."""
     methods, seeds = results["methods"], len(results["seeds"])
-    groups = list(dict.fromkeys(group for group, *_ in columns))
-    sizes = [sum(each[0] == group for each in columns) for group in groups]
-    spans = "".join(
-        f'<th scope="colgroup" colspan="{size}">{escape(group)}</th>' for group, size in zip(groups, sizes, strict=True)
+    looks, values = method_styles(methods), [v for *_, by_method in columns for v in by_method.values()]
+    return render_macro(
+        "tables.html",
+        "method_table",
+        columns,
+        groups=Counter(group for group, *_ in columns),
+        shown=[texts(metric, [v[m] for m in methods], num_seeds=seeds) for _, _, metric, v in columns],
+        swatches={method: swatch(looks[method]) for method in methods},
+        marks={"best" if value.best else "close" for value in values if value.best or value.close},
+        seeds=seeds,
+        lower=LOWER_IS_BETTER,
+        higher=HIGHER_IS_BETTER,
     )
-    starts = {sum(sizes[:g]) for g in range(len(groups))}
-    css = [' class="start"' if i in starts else "" for i in range(len(columns))]
-    heads = "".join(
-        f'<th scope="col"{c}>{escape(head)}{_arrow(metric)}</th>'
-        for c, (_, head, metric, _) in zip(css, columns, strict=True)
-    )
-    shown = [texts(metric, [v[m] for m in methods], num_seeds=seeds) for _, _, metric, v in columns]
-    looks, body = method_styles(methods), []
-    for i, method in enumerate(methods):
-        cells = "".join(
-            _cell(values[method], each[i], start=s in starts)
-            for s, ((*_, values), each) in enumerate(zip(columns, shown, strict=True))
-        )
-        body.append(f'<tr><th scope="row">{swatch(looks[method])}{escape(method)}</th>{cells}</tr>')
-    label = escape("; ".join(groups), quote=True)
-    return (
-        f'<div class="scroll" role="region" aria-label="Table: {label}" tabindex="0"><table>'
-        f'<thead><tr><th scope="col" rowspan="2">method</th>{spans}</tr><tr>{heads}</tr></thead>'
-        f"<tbody>{''.join(body)}</tbody></table></div>"
-        f"{legend(marks_of(value for *_, values in columns for value in values.values()), num_seeds=seeds)}"
-    )
-
-
-def marks_of(values: Iterable[Value]) -> set[str]:
-    """Marks that stand in a table."""
-    return {"best" if value.best else "close" for value in values if value.best or value.close}
-
-
-def legend(marks: Iterable[str], *, num_seeds: int, column: str = "column") -> str:
-    """What the colours and signs of a table mean, to stand directly below it; empty if there are none.
-
-    Args:
-        marks: Those in the table: ``best``, ``close``, ``better``, ``worse``.
-        num_seeds: Of the means.
-        column: What the best of is marked: a column, or a row.
-    """
-    found = set(marks)
-    value = "mean" if num_seeds > 1 else "value"
-    entries = [
-        ("best", "★", f"best {value} of its {column}"),
-        ("close", "≈", "within one standard error of the best"),
-        ("better", "+", "better: the 95 % interval of the difference leaves out 0"),
-        ("worse", "−", "worse, likewise"),
-    ]
-    if found & {"better", "worse"}:
-        entries = [each for each in entries if each[0] in found] + [("plain", "", "level: the interval holds 0")]
-        found.add("plain")
-    shown = [
-        f'<span><span class="chip {name}" aria-hidden="true">{sign}</span> {meaning}</span>'
-        for name, sign, meaning in entries
-        if name in found
-    ]
-    return f'<p class="legend">{"".join(shown)}</p>' if shown else ""
-
-
-def _arrow(metric: str) -> str:
-    if metric in LOWER_IS_BETTER:
-        return ' <span aria-hidden="true">↓</span><span class="hidden"> (lower is better)</span>'
-    if metric in HIGHER_IS_BETTER:
-        return ' <span aria-hidden="true">↑</span><span class="hidden"> (higher is better)</span>'
-    return ""
-
-
-def _cell(value: Value, text: Text, *, start: bool) -> str:
-    kind = "best" if value.best else "close" if value.close else ""
-    css = " ".join(filter(None, [kind, "start" if start else ""]))
-    mark = {
-        "best": '<span class="mark" aria-hidden="true">★</span><span class="hidden">best</span>',
-        "close": '<span class="mark" aria-hidden="true">≈</span><span class="hidden">close to the best</span>',
-    }.get(kind, '<span class="mark"></span>')
-    return f"<td{f' class={chr(34)}{css}{chr(34)}' if css else ''}>{mark}{shown_value(text)}</td>"
-
-
-def shown_value(text: Text) -> str:
-    """A value as HTML; the standard error is set smaller."""
-    error = "" if text.error is None else f' <span class="error">± {text.error}</span>'
-    note = "" if text.note is None else f' <span class="error">({escape(text.note)})</span>'
-    return f"{text.mean}{error}{note}"

@@ -15,6 +15,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 import pytest
+from jinja2 import UndefinedError
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -24,6 +25,7 @@ from selbo.plots import style
 from selbo.plots.methods import method_styles
 from selbo.report import curves, page
 from selbo.report.takeaway import takeaway
+from selbo.report.templates import load_templates
 
 Results = dict[str, Any]
 
@@ -369,6 +371,16 @@ def test_names_are_text_and_not_markup() -> None:
     assert bad in reader.text
     assert "&lt;three&gt;" in text
     assert bad in [row[0] for row in reader.rows]
+
+
+def test_templates_escape_every_value_and_miss_none() -> None:
+    template = load_templates().from_string('<p title="{{ name }}">{{ name }}</p>')
+    assert template.render(name='<b>"') == '<p title="&lt;b&gt;&#34;">&lt;b&gt;&#34;</p>'
+    with pytest.raises(UndefinedError, match="'name' is undefined"):
+        template.render()
+    sources = [path.read_text(encoding="utf-8") for path in (Path(page.__file__).parents[1]).rglob("*.html")]
+    assert len(sources) > 1
+    assert [each for each in sources if re.search(r"\|\s*safe|autoescape", each)] == []
 
 
 # --- files ---

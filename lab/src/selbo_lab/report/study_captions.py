@@ -1,9 +1,9 @@
 """What the page of a study says about its tracks, and around its figures."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
-from selbo.report import Results, metric_label
+from selbo.report import Results, Words, metric_label
 from selbo_lab.report.studies import corrupted_places, recall
 from selbo_lab.report.study_curves import METRICS
 from selbo_lab.report.study_data import (
@@ -52,15 +52,6 @@ def _place_words(comparison: Results) -> str:
         f"runs reported here,{few} served temperature scaling and BBSE. Unlabelled inputs of the place of use are "
         "training examples without their labels; test examples are in no other part."
     )
-
-
-class Words(NamedTuple):
-    """What stands around a figure: a title, a line below it, how to read it, and what it shows, for who cannot see."""
-
-    title: str
-    under: str
-    reading: list[str]
-    spoken: str
 
 
 CASES: Final = Words(
