@@ -1,6 +1,8 @@
 """Download of one file with pooch: retried, resumed where it stopped, from the next address if need be, and checked."""
 
 import shutil
+import socket
+import ssl
 import urllib.parse
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -22,8 +24,11 @@ CHUNK: Final = 1 << 14
 SPARE: Final = 64 << 20
 """Bytes that a download leaves free on the disk."""
 
-PASSING: Final = {408, 425, 429, 500, 502, 503, 504}
-"""Answers of a server that may be different a moment later."""
+PASSING: Final = {None, 408, 425, 429, 500, 502, 503, 504}
+"""Answers of a server, or none, that may be different a moment later."""
+
+LASTING: Final = (socket.gaierror, ssl.SSLCertVerificationError)
+"""Reasons for no answer that remain: no network or no such host, and a certificate that is not trusted."""
 
 
 class DownloadError(OSError):
@@ -92,7 +97,7 @@ class _Part:
     def __call__(self, url: str, output_file: str, _: object) -> None:
         """Receive what is missing and hand over the whole to pooch, which deletes it if the digest is wrong."""
         import pooch
-        from requests import ConnectionError, HTTPError
+        from requests import ConnectionError, RequestException
 
         self.tell(self.path.stat().st_size if self.path.exists() else 0)
         headers = {"User-Agent": f"selbo/{__version__}", "Accept-Encoding": "identity"}
@@ -103,11 +108,11 @@ class _Part:
             try:
                 with ExitStack() as self.opened:
                     download(url, self, None)
-            except HTTPError as error:
-                code = self.response.status_code
+            except RequestException as error:
+                code = None if error.response is None else error.response.status_code
                 if code == 416:  # nothing follows these bytes: they may be of another file
                     self.path.unlink(missing_ok=True)
-                elif code not in PASSING:
+                elif isinstance(_first(error), LASTING) or code not in PASSING:
                     raise DownloadError(_reason(error)) from error  # which pooch does not try again
                 raise
             if self.size is not None and self.told < self.size:
@@ -116,7 +121,6 @@ class _Part:
 
     def begin(self, response: Any, **_: object) -> None:
         """Check what a server is about to send; if that is all of the file, the old piece goes."""
-        self.response = response
         self.opened.callback(response.close)
         if response.status_code not in {200, 206}:
             return
@@ -151,8 +155,11 @@ def _reason(error: Exception) -> str:
     if isinstance(error, HTTPError) and error.response is not None:
         return f"the server said {error.response.status_code} {error.response.reason}".rstrip()
     if isinstance(error, RequestException):
-        first: BaseException = error
-        while first.__context__ is not None:
-            first = first.__context__
+        first = _first(error)
         return f"the connection failed: {getattr(first, 'strerror', None) or first}"
     return str(error) if isinstance(error, DownloadError) else "what came is not the file: its digest is wrong"
+
+
+def _first(error: BaseException) -> BaseException:
+    """The error that others were raised from."""
+    return error if error.__context__ is None else _first(error.__context__)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import re
+import socket
 from pathlib import Path
 
+import pooch
 import pytest
 from unit.data.servers import serving
 
@@ -38,8 +41,10 @@ def part_of(path: Path) -> Path:
     return path.with_name("a.bin.part")
 
 
-def test_what_comes_is_there_and_was_counted(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_comes_is_there_and_was_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
+    pooch.get_logger().setLevel("INFO")
+    monkeypatch.setattr(pooch.get_logger().handlers[0], "stream", said := io.StringIO())
     with serving(files={"/x/a.bin": CONTENT}) as server:
         url = f"{server.address}/x/a.bin"
         fetch([url], path, digest=DIGEST, size=SIZE, progress=lambda *call: calls.append(call))
@@ -51,7 +56,7 @@ def test_what_comes_is_there_and_was_counted(path: Path, capsys: pytest.CaptureF
     assert {call[0] for call in calls} == {"a.bin"}
     assert {call[2] for call in calls} == {SIZE}
     assert sum(call[1] for call in calls) == SIZE
-    assert capsys.readouterr() == ("", "")
+    assert said.getvalue() == ""
 
 
 @pytest.mark.parametrize("lengths", [True, False])
@@ -212,6 +217,18 @@ def test_nobody_answers(path: Path) -> None:
         pass
     with pytest.raises(DownloadError, match=r"/a.bin \(the connection failed: Connection refused\)$"):
         fetch([f"{server.address}/a.bin"], path, digest=DIGEST)
+
+
+def test_without_a_network_nothing_is_waited_for(
+    path: Path, monkeypatch: pytest.MonkeyPatch, pauses: list[float]
+) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(DownloadError, match=r"/a.bin \(the connection failed: Name or service not known\)$"):
+        fetch(["http://nowhere.example/a.bin"], path, digest=DIGEST)
+    assert pauses == []
 
 
 def test_a_full_disk_is_noticed_before(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
