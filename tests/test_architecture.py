@@ -16,6 +16,11 @@ from torch import nn
 
 import selbo
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 PACKAGE = Path(__file__).parents[1] / "src" / "selbo"
 LABORATORY = Path(__file__).parents[1] / "lab" / "src" / "selbo_lab"
 in_a_checkout = pytest.mark.skipif(not LABORATORY.is_dir(), reason="there is no laboratory beside the library")
@@ -248,6 +253,51 @@ def small_library(folder: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
     return folder / "selbo"
+
+
+# --- every package that is imported is declared by the distribution that imports it ---
+
+MODULES = {"mlflow-skinny": "mlflow", "scikit-learn": "sklearn", "sentence-transformers": "sentence_transformers"}
+"""Names that differ between installing and importing."""
+TOOLS = {"docs", "test", "dev"}
+"""Extras for those who work on the library."""
+INDIRECT = {"tensorboard", "sentence_transformers"}
+"""Imported by torch, and by a name in a string."""
+
+
+def declared_modules(project: Path) -> set[str]:
+    """Modules that the dependencies of a `pyproject.toml` bring, and its extras apart from those for development."""
+    stated = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+    extras = stated.get("optional-dependencies", {})
+    requirements = [*stated["dependencies"], *(each for name in extras if name not in TOOLS for each in extras[name])]
+    names = {re.match(r"[\w-]+", each)[0] for each in requirements} - {stated["name"]}
+    return {MODULES.get(name, name) for name in names}
+
+
+def imported_modules(root: Path) -> set[str]:
+    """Packages that are imported below `root`, neither of the standard library nor itself."""
+    names = set()
+    for path in root.rglob("*.py"):
+        package = [root.name, *path.relative_to(root).parent.parts]
+        names |= {name for _, name in imported_names(ast.parse(path.read_text(encoding="utf-8")), package)}
+    return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {root.name, "tomllib"}
+
+
+@pytest.mark.parametrize("root", [PACKAGE, pytest.param(LABORATORY, marks=in_a_checkout)], ids=lambda root: root.name)
+def test_dependencies_are_the_packages_that_are_imported(root: Path) -> None:
+    assert imported_modules(root) == declared_modules(root.parents[1] / "pyproject.toml") - INDIRECT
+
+
+def test_what_counts_as_declared_and_as_imported(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "a.py").write_text(
+        "import os, numpy.linalg\nfrom .b import c\ndef f():\n    from sklearn import d"
+    )
+    assert imported_modules(tmp_path / "own") == {"numpy", "sklearn"}
+    lines = ["[project]", "name = 'own'", "dependencies = ['numpy>=1; python_version < \"3.11\"']"]
+    lines += ["[project.optional-dependencies]", "all = ['scikit-learn>=1', 'rich[x]', 'own[all]']", "dev = ['ruff']"]
+    (tmp_path / "pyproject.toml").write_text("\n".join(lines))
+    assert declared_modules(tmp_path / "pyproject.toml") == {"numpy", "sklearn", "rich"}
 
 
 # --- private APIs of torch, which may change without notice, stand in one file ---

@@ -65,7 +65,7 @@ def list_sets(debug: Debug = False) -> None:
 def get(names: Names, debug: Debug = False) -> None:
     """Download what is missing of data sets.
 
-    Files are checked by their digest. A download that was interrupted goes on where it stopped. Corrupted sets are
+    Files are checked by their digest. Run the same command again to resume an interrupted download. Corrupted sets are
     generated from the set they belong to; the published files come with mnist-c and cifar10-c.
 
     Example: selbo data get mnist35 fashion

@@ -30,28 +30,27 @@ def get(source: Source, *, progress: Progress | None = None) -> None:
         raise MissingData(store.what_to_type(source))
     with store.writing(source, progress) as unfinished:
         for download in store.needed_downloads(source):
-            part = unfinished / f"{file_name(download.url)}.part"
-            _download(source, download, part, progress)
+            file = unfinished / file_name(download.url)
+            _download(source, download, file, progress)
             with store.staging(source) as stage:
                 try:
-                    staged = _checked(source, _contents(source, download, part, stage))
+                    staged = _checked(source, _contents(source, download, file, stage))
                     if lacking := set(download.gives) - set(staged):
                         raise ValueError(f"it lacks {store.enumerated(sorted(lacking))}")  # noqa: TRY301
                 except ValueError as error:
-                    part.unlink(missing_ok=True)
+                    file.unlink(missing_ok=True)
                     raise ValueError(f"what came from {download.url} is not as it should be: {error}") from error
                 store.install(source, staged)
-            part.unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
 
 
-def _download(source: Source, download: Download, part: Path, progress: Progress | None) -> None:
+def _download(source: Source, download: Download, file: Path, progress: Progress | None) -> None:
     try:
         fetch(
             (download.url, *download.mirrors),
-            part,
+            file,
             digest=download.digest,
             size=download.size,
-            label=file_name(download.url),
             progress=progress,
             room=sum(raw.size or 0 for raw in source.files if raw.name in download.gives),
         )
@@ -59,14 +58,14 @@ def _download(source: Source, download: Download, part: Path, progress: Progress
         raise DownloadError(f"{error}; {store.how_to_import(source)}") from error
 
 
-def _contents(source: Source, download: Download, part: Path, stage: Path) -> Iterable[tuple[str, Path]]:
+def _contents(source: Source, download: Download, file: Path, stage: Path) -> Iterable[tuple[str, Path]]:
     """Raw files, by name and path, that a download holds."""
     (only, *others) = download.gives
-    if source.convert is None and not others and (part.stem == Path(only).name or not archives.is_archive(part)):
+    if source.convert is None and not others and (file.name == Path(only).name or not archives.is_archive(file)):
         target = stage / only
         target.parent.mkdir(parents=True, exist_ok=True)
-        return [(only, part.replace(target))]
-    return _unpacked(source, part, stage, {raw.name: raw.size for raw in source.files if raw.name in download.gives})
+        return [(only, file.replace(target))]
+    return _unpacked(source, file, stage, {raw.name: raw.size for raw in source.files if raw.name in download.gives})
 
 
 def _unpacked(

@@ -1,20 +1,10 @@
 """Digests of files, written with the name of the method: ``sha256:…``."""
 
-import hashlib
 from pathlib import Path
 from typing import Final
 
 BLOCK: Final = 1 << 20
 """Bytes that are read at once."""
-
-
-def digest_of(path: Path, method: str) -> str:
-    """Digest of a file by a method such as ``md5``, as ``md5:…``; the file is never in memory whole."""
-    found = hashlib.new(method, usedforsecurity=False)
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            found.update(block)
-    return f"{method}:{found.hexdigest()}"
 
 
 def mismatch(path: Path, digest: str | None, size: int | None = None) -> str | None:
@@ -24,7 +14,10 @@ def mismatch(path: Path, digest: str | None, size: int | None = None) -> str | N
         return f"it has {came} bytes, not {size}"
     if digest is None:
         return None
-    found = digest_of(path, digest.partition(":")[0])
+    import pooch
+
+    method = digest.partition(":")[0]
+    found = f"{method}:{pooch.file_hash(path, method)}"
     return None if found == digest.lower() else f"its digest is {found}, not {digest}"
 
 

@@ -2,12 +2,13 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import platformdirs
 
 from selbo_lab.data.digests import mismatch, readable
 from selbo_lab.data.download import Progress
@@ -110,12 +111,7 @@ def root() -> Path:
     """Root of the store: the environment variable ``SELBO_DATA``, or the cache folder of the user."""
     if chosen := os.environ.get(VARIABLE):
         return Path(chosen).expanduser().absolute()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "selbo"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "selbo" / "Cache"
-    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (cache if cache.is_absolute() else Path.home() / ".cache") / "selbo"
+    return platformdirs.user_cache_path("selbo", appauthor=False)
 
 
 def folder(source: Source) -> Path:

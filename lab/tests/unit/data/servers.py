@@ -20,7 +20,6 @@ class Behaviour:
     cuts: list[int] = field(default_factory=list)
     lengths: bool = True
     delay: float = 0.0
-    shift: int = 0
     location: str = ""
     stall: tuple[int, threading.Event] | None = None
     requests: list[tuple[str, int]] = field(default_factory=list)
@@ -45,7 +44,7 @@ class Behaviour:
             return
         content = (content or b"")[start:]
         if code == 206:
-            handler.send_header("Content-Range", f"bytes {start + self.shift}-{start + len(content) - 1}/*")
+            handler.send_header("Content-Range", f"bytes {start}-{start + len(content) - 1}/*")
         if self.lengths:
             handler.send_header("Content-Length", str(len(content)))
         handler.end_headers()

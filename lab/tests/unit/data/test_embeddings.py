@@ -135,7 +135,7 @@ def test_numbers_that_are_none_are_not_kept(
 def test_the_package_is_named_where_it_is_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert folder.is_dir()
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'selbo\[embed\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'selbo-lab\[embed\]'"):
         embeddings.embed_sst("some/model")
 
 
