@@ -21,12 +21,12 @@ EXTRAS_check := [dev]
 EXTRAS_docs  := [docs]
 EXTRAS_bench :=
 EXTRAS_integrations := [lightning,mlflow,tensorboard,test,transformers]
-LAB_test     := -e ./lab
-LAB_coverage := -e ./lab
-LAB_check    := -e ./lab
-LAB_docs     := -e ./lab
-LAB_bench    := -e ./lab
-LAB_integrations := -e ./lab
+LAB_test     := yes
+LAB_coverage := yes
+LAB_check    := yes
+LAB_docs     := yes
+LAB_bench    := yes
+LAB_integrations := yes
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -107,5 +107,6 @@ $(VENV)/.installed-format: $(VENV)/.created constraints.txt
 
 $(VENV)/.installed-%: $(VENV)/.build-tools
 	@echo "Installing selbo$(EXTRAS_$*) into $(VENV), once; the first time takes a few minutes ..."
-	$(call quietly,$(PIP) --no-build-isolation $(LAB_$*) -e '.$(EXTRAS_$*)')
+	$(call quietly,$(PIP) --no-build-isolation -e '.$(EXTRAS_$*)')
+	$(if $(LAB_$*),$(call quietly,$(PIP) --no-build-isolation -e ./lab))
 	@touch $@
