@@ -1,9 +1,9 @@
-"""Fill pages with what `lab/results` says: a hook of MkDocs, and `python docs/results.py` for the README.
+"""Fill pages with what `lab/results` says: a hook of MkDocs, and `python docs/results.py` for the READMEs.
 
 A page of the documentation has calls such as `{{ table("cifar10 vgg11 selbo", "scores") }}` or
 `{{ difference("cifar10 vgg11 selbo summary elbo", "clean.nll") }}`, which are replaced by a table or a number when the
 documentation is built. Every study gets a page with all of its tables, `results/STUDY.md`, and figures. Nothing of that
-is committed. GitHub shows the README as it is, so there what a call gives stands in the file, between
+is committed. GitHub shows a README as it is, so there what a call gives stands in the file, between
 `<!-- = CALL -->` and `<!-- / -->`; a test compares the two.
 """
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "lab" / "results"
-README = ROOT / "README.md"
+READMES = (ROOT / "README.md", RESULTS / "README.md")
 CACHE = ROOT / ".cache" / "figures"
 PICTURES = ("scores", "independent", "sweep", "corruption", "recall")
 """Figures that stand in the pages; the HTML report of a study has all of them."""
@@ -88,7 +88,7 @@ def on_page_markdown(text: str, **_: object) -> str:
 
 
 def refreshed(text: str) -> str:
-    """The README with what its calls give now."""
+    """A README with what its calls give now."""
     return KEPT.sub(lambda match: f"{match[1]}{evaluate(match[2]).rstrip()}{match[3]}", text)
 
 
@@ -499,4 +499,5 @@ if __name__ == "__main__":
     for name in sys.argv[1:]:
         draw(name)
     if not sys.argv[1:]:
-        README.write_text(refreshed(README.read_text(encoding="utf-8")), encoding="utf-8")
+        for page in READMES:
+            page.write_text(refreshed(page.read_text(encoding="utf-8")), encoding="utf-8")
