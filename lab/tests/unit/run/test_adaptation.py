@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,6 @@ from torch import Tensor, nn
 from selbo.models import MLP, VGG11, ConvNet
 from selbo.objectives import CrossEntropy, Evidential
 from selbo_lab.run import adaptation, execute, tasks
-from selbo_lab.run.result_store import Store
-from selbo_lab.studies import reader
 from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 
 DATA = DataSpec(
@@ -302,20 +299,3 @@ def test_no_adaptation_looks_at_the_labels_of_the_target_domain(monkeypatch: pyt
     after = execute.carry_out(spec)
     assert before["data"]["unlabelled"] != after["data"]["unlabelled"]
     assert before["conditions"] == after["conditions"]
-
-
-def test_stored_runs_have_the_identity_of_their_settings() -> None:
-    runs = list(Store(Path(__file__).parents[4] / "results" / "deployment-cifar10").all())
-    assert runs
-    for run in runs:
-        stored = run["spec"]
-        parts = {
-            name: reader._made(kind, stored[name], name)
-            for name, kind in (
-                ("data", DataSpec),
-                ("model", ModelSpec),
-                ("recipe", Recipe),
-                ("evaluation", EvaluationSpec),
-            )
-        }
-        assert RunSpec(**parts, seed=stored["seed"]).id == run["id"]  # type: ignore[arg-type]
