@@ -59,7 +59,7 @@ def overview(results: Plain, track: str) -> Table | None:
             row[-1] = row[-1]._replace(mark="best")
     corrupted = any(studies.measured(each, "corrupted.nll") for each in cases)
     where = "on the clean test set" if corrupted else "on the test set"
-    where = "at the place of use" if column.startswith("use") else where
+    where = "in the target domain" if column.startswith("use") else where
     against = f"against {titles[reference]}"
     heads = [Head("method"), Head("ahead", against), Head("behind", against), Head("mean difference", against)]
     if focus:
@@ -89,8 +89,8 @@ def tables_over_cases(results: Plain, track: str) -> list[Table]:
 def cases_of(results: Plain, track: str) -> tuple[list[Plain], str]:
     """The comparisons of a track that have results, none if they are few, and the column to hold them by.
 
-    That is the NLL at the place of use, or on the clean test set if there is no other place. Cases that differ only in
-    what is stated about them count once, as stated exactly.
+    That is the NLL in the target domain, or on the clean test set if there is only one domain. Cases that differ only
+    in what is stated about them count once, as stated exactly.
     """
     cases = [each for each in results["comparisons"] if each["track"] == track and stated_exactly(each)]
     column = "use.nll" if all(has_use(each) for each in cases) else "clean.nll"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FEW: Final = 2
 """Comparisons; on a page with more, figures are folded, so that tables can be compared."""
 
-FIRST: Final = ("scores", "recall", "ood", "paper", "differences", "rivals")
+FIRST: Final = ("scores", "recall", "ood", "paper", "differences", "baselines")
 LAST: Final = "settings"
 """Tables that stand open, in this order, and the one after the figures; all others are folded."""
 

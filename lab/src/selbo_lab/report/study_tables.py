@@ -101,7 +101,7 @@ def tables_of(results: Plain, comparison: Plain) -> list[Table]:
     made += [_by_corruption(results, comparison)]
     made += [_differences(results, comparison, scaled) for scaled in ways]
     if comparison.get("focus") and not has_use(comparison):  # places of use have an overview for that
-        made.append(_rivals(results, comparison, ways))
+        made.append(_baselines(results, comparison, ways))
     made += [_paper(results, comparison)] if comparison.get("paper") else []
     made += [_settings(results, comparison)]
     return [table for table in made if table.rows and len(table.heads) > 1]
@@ -211,7 +211,7 @@ def _differences(results: Plain, comparison: Plain, scaled: bool) -> Table:
     )
 
 
-def _rivals(results: Plain, comparison: Plain, ways: Sequence[bool]) -> Table:
+def _baselines(results: Plain, comparison: Plain, ways: Sequence[bool]) -> Table:
     """The method in focus, as it predicts, less each of the others, with and without temperature scaling."""
     (focus,) = (each for each in comparison["methods"] if each["name"] == comparison["focus"])
     return _pairs(
@@ -228,9 +228,9 @@ def _rivals(results: Plain, comparison: Plain, ways: Sequence[bool]) -> Table:
             if each is not focus
             for scaled in ways
         ],
-        name="rivals",
+        name="baselines",
         title=f"{focus['title']} less each of the others",
-        note=f"{focus['title']} as it predicts, less the rival, seed by seed: mean and 95 % interval (Student's t).",
+        note=f"{focus['title']} as it predicts, less the baseline, seed by seed: mean and 95 % interval (Student's t).",
     )
 
 
@@ -247,7 +247,7 @@ def _pairs(results: Plain, comparison: Plain, pairs: Sequence[_Pair], *, name: s
     return Table(
         name,
         f"{_title(comparison)}: {title}",
-        [Head("rival" if name == "rivals" else "method"), *(_head(comparison, column) for column in columns)],
+        [Head("baseline" if name == "baselines" else "method"), *(_head(comparison, column) for column in columns)],
         [[Entry(each.title), *(_difference(column, each.found(column)) for column in columns)] for each in pairs],
         "l" + "r" * len(columns),
         [note, BOLD, *_noise_ranges(comparison), *sample_notes(comparison, columns), *below(results, comparison)],

@@ -50,7 +50,7 @@ def test_counts_differences_and_ranks(places: bool) -> None:
         ["Summary ELBO (expected accuracy, shells)", "0", "3", "+0.267", "4.0"],
     ]
     assert [row[-1].mark for row in table.rows] == ["best", "", "", ""]
-    assert ("place of use" in table.notes[0]) == places
+    assert ("target domain" in table.notes[0]) == places
 
 
 def test_the_method_in_focus_is_held_against_all_others() -> None:

@@ -113,7 +113,7 @@ def test_clear_differences_say_whether_they_are_gains() -> None:
         entry.mark
         for comparison in results["comparisons"]
         for table in study_tables.tables_of(results, comparison)
-        if table.name.startswith(("differences", "rivals"))
+        if table.name.startswith(("differences", "baselines"))
         for row in table.rows
         for entry in row
     ]

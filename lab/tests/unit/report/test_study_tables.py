@@ -126,7 +126,7 @@ def test_other_numbers_of_samples_are_told(evaluation: Plain, noted: bool) -> No
                 condition["recall"] = [0.9]
             run["sizes"] = {"test": 10}
     names = {name for name, table in tables(results).items() if corrupted in table.notes}
-    assert names == ({"scores", "recall-corrupted", "differences", "rivals", "paper"} if noted else set())
+    assert names == ({"scores", "recall-corrupted", "differences", "baselines", "paper"} if noted else set())
     ood = {name for name, table in tables(results).items() if any("OOD inputs with 8" in each for each in table.notes)}
     assert ood == ({"ood", "paper"} if noted else set())
     for method in results["comparisons"][0]["methods"]:
@@ -147,7 +147,7 @@ def test_a_table_with_the_noise_of_the_paper_has_the_whole_range_beside_it() -> 
                     condition["metrics"] = condition["metrics"] | {"nll": condition["level"] + 0.01 * m}
     found = tables(results)
     note = "Noise ≤ 0.5, the range that the paper shows: mean over 1 strengths of a run; ≤ 0.9: over all 2."
-    for name in ("scores", "scores-temperature", "differences", "differences-temperature", "rivals"):
+    for name in ("scores", "scores-temperature", "differences", "differences-temperature", "baselines"):
         groups = [head.group for head in found[name].heads[1:]]
         assert list(dict.fromkeys(groups)) == ["clean", "noise ≤ 0.5", "noise ≤ 0.9"], name
         assert groups.count("noise ≤ 0.5") == groups.count("noise ≤ 0.9")
@@ -270,23 +270,23 @@ def test_the_table_of_differences() -> None:
     assert (raw["reference"], raw["pairs"], raw["seeds"]) == ("elbo", 3, 3)
 
 
-def test_the_table_of_rivals() -> None:
+def test_the_table_of_baselines() -> None:
     """NLL .15, .3, .3 of the method in focus, always .125 of a rival after temperature scaling."""
     published, ours = (tables(small(track, focus="summary")) for track in ("published", "selbo"))
-    assert [row[0].text for row in published["rivals"].rows] == ["ELBO", "a | b"]
-    rows = [row[0].text for row in ours["rivals"].rows]
+    assert [row[0].text for row in published["baselines"].rows] == ["ELBO", "a | b"]
+    rows = [row[0].text for row in ours["baselines"].rows]
     assert rows == ["ELBO", "ELBO, temperature", "a | b", "a | b, temperature"]
-    nll = column(ours["rivals"], "NLL ↓")
+    nll = column(ours["baselines"], "NLL ↓")
     assert nll[0] == Entry("−0.1500 [−0.3651, +0.0651]")
     assert nll[1].text.startswith("+0.1250 [")
     (raw,) = [
         row
-        for row in ours["rivals"].raw
+        for row in ours["baselines"].raw
         if (row["rival"], row["prediction_of_rival"], row["column"]) == ("elbo", "temperature", "clean.nll")
     ]
     assert raw["method"] == "summary"
     assert raw["mean"] == pytest.approx(0.125)
-    assert "rivals" not in tables(small("selbo", focus=""))
+    assert "baselines" not in tables(small("selbo", focus=""))
 
 
 def test_the_table_of_the_paper() -> None:
