@@ -3,7 +3,7 @@
 import sys
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,19 +58,13 @@ def paper_values(study: str, variant: str) -> dict[str, Any]:
 def from_toml(content: Mapping[str, Any]) -> Study:
     """A study from the content of a TOML file; a key that is not known is an error.
 
-    It may take the tracks of another file, ``tracks_of``, ``leave_out`` some of their methods, by name, and have
-    another ``evaluation``.
+    It may take the tracks of another file, ``tracks_of``.
     """
     own = {each.name for each in fields(Study)} - {"generated"}
     source = "tracks_of" if "tracks_of" in content else "tracks"
-    _only(content, own | {"tracks_of", "leave_out", "evaluation"}, "study", required=("variants", source))
+    _only(content, own | {"tracks_of"}, "study", required=("variants", source))
     tables = _toml(content["tracks_of"])["tracks"] if "tracks_of" in content else content["tracks"]
     tracks = tuple(_track(name, each, f"tracks.{name}") for name, each in tables.items())
-    if left := tuple(content.get("leave_out", ())):
-        tracks = tuple(_without(track, left) for track in tracks)
-    if evaluation := content.get("evaluation"):
-        made = _made(EvaluationSpec, evaluation, "evaluation")
-        tracks = tuple(replace(track, evaluation=made) for track in tracks)
     variants = tuple(_variant(each) for each in content["variants"])
     told = {key: value for key, value in content.items() if key in own}
     return _made(Study, {**told, "variants": variants, "tracks": tracks}, "study")
@@ -98,17 +92,6 @@ def _track(name: str, content: Mapping[str, Any], where: str) -> Track:
     focus = checks.one_of("focus", content["focus"], known) if "focus" in content else ""
     evaluation = _made(EvaluationSpec, content.get("evaluation", {}), f"{where}.evaluation")
     return Track(name, methods, reference, evaluation, focus)
-
-
-def _without(track: Track, names: tuple[str, ...]) -> Track:
-    """A track without some methods; reference and focus, and what others are chosen with, must stay."""
-    for name in names:
-        checks.one_of("leave_out", name, [method.name for method in track.methods])
-    methods = tuple(method for method in track.methods if method.name not in names)
-    needed = {track.reference, track.focus, *(method.chosen_with for method in methods if method.chosen_with)}
-    if gone := sorted(needed & set(names)):
-        raise ValueError(f"`leave_out` must not name {gone[0]!r}, which others are compared with or chosen by")
-    return replace(track, methods=methods)
 
 
 def _grid(content: Mapping[str, Any], where: str) -> Grid:
