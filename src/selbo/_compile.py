@@ -16,6 +16,13 @@ def keep_compiled_versions(count: int) -> AbstractContextManager[None]:
     return patch
 
 
+def is_compiler_error(error: BaseException) -> bool:
+    """Whether an exception comes from torch.compile, not from the code that it was to compile."""
+    import torch._dynamo.exc  # takes long; whoever has such an error has imported it
+
+    return isinstance(error, torch._dynamo.exc.TorchDynamoException)
+
+
 @torch.library.custom_op("selbo::read_buffer", mutates_args=())
 def _read_buffer(buffer: Tensor) -> Tensor:
     return buffer.clone()

@@ -58,14 +58,14 @@ def global_histograms(objective: Objective, world: int) -> Iterator[None]:
         yield
         return
     summaries = [each for each in objective.modules() if isinstance(each, SummaryLikelihood)]
-    before = [each.reduce_counts for each in summaries]
-    for each in summaries:
-        each.reduce_counts = sum_over_processes
+    added = [each for each in summaries if sum_over_processes not in each.reductions]
+    for each in added:
+        each.reductions.insert(0, sum_over_processes)
     try:
         yield
     finally:
-        for each, function in zip(summaries, before, strict=True):
-            each.reduce_counts = function
+        for each in added:
+            each.reductions.remove(sum_over_processes)
 
 
 def average_gradients(parameters: list[nn.Parameter], world: int) -> None:
@@ -107,8 +107,8 @@ def average_statistics(model: nn.Module, world: int) -> None:
             buffer.copy_(average(buffer, world))
 
 
-def copy_from_first(model: nn.Module, world: int) -> None:
-    """Start all processes from the state of the first."""
+def copy_from_first(state: dict[str, Tensor], world: int) -> None:
+    """Start all processes from the state of the first, in place."""
     if world > 1:
-        for value in model.state_dict().values():
+        for value in state.values():
             dist.broadcast(value, 0)

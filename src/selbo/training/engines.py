@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from selbo.nn.compiled import channels_last, compile_function
 from selbo.objectives import Objective
 from selbo.objectives.unlabelled import Assigned
+from selbo.posteriors import Posterior
 from selbo.random import derive
 from selbo.training.augment import crop_and_flip
 from selbo.training.batches import LoaderBatches, TensorBatches, UnlabelledBatches
@@ -32,7 +33,7 @@ ROWS: Final = 1024
 class Plan:
     """What every step of a run needs."""
 
-    model: nn.Module
+    posterior: Posterior
     objective: Objective
     optimizer: torch.optim.Optimizer
     num_samples: int
@@ -120,7 +121,7 @@ class EagerEngine:
         plan.optimizer.zero_grad(set_to_none=True)
         with plan.autocast():
             terms = plan.objective(
-                plan.model,
+                plan.posterior,
                 inputs,
                 labels,
                 plan.num_samples,
@@ -251,7 +252,7 @@ class GraphEngine:
         assigned = None if self.unlabelled is None else Assigned(tuple(unlabelled), self.unlabelled.which)
         with plan.autocast():
             terms = plan.objective(
-                plan.model,
+                plan.posterior,
                 inputs,
                 labels,
                 plan.num_samples,

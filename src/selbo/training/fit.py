@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from selbo import _checks
-from selbo.nn.gaussian import gaussians
 from selbo.objectives import Objective
 from selbo.objectives.label_priority import limited_to_labels
 from selbo.objectives.unlabelled import Unlabelled, assign
+from selbo.posteriors import Posterior, as_posterior
 from selbo.random import derive
 from selbo.training import distributed
 from selbo.training.batches import Data, LoaderBatches, TensorBatches, UnlabelledBatches, make_batches, whole_set
@@ -29,7 +29,7 @@ VALIDATIONS: Final = 50
 
 
 def fit(
-    model: nn.Module,
+    model: nn.Module | Posterior,
     objective: Objective,
     train: Data,
     val: Data | None = None,
@@ -74,7 +74,7 @@ def fit(
     the end the network is compared with a constant answer on labelled data; if it is worse, a warning says so.
 
     Args:
-        model: A network made by `to_bayesian`, or a plain one.
+        model: A network made by `to_bayesian`, or a plain one; or its posterior.
         objective: What is maximised.
         train: (inputs, labels), a Dataset or a DataLoader. Tensors live on the device whole, are shuffled each epoch,
             and an incomplete last batch is dropped; of the others it is dropped if there is a summary term. A third
@@ -140,7 +140,9 @@ def fit(
         >>> bool(result.curve[-1, 0] < result.curve[0, 0])
         True
     """
-    parameters = _trainable(model, objective)
+    posterior = as_posterior(model)
+    network = posterior.network
+    parameters = _trainable(network, objective)
     where = parameters[0].device if device is None else _device(device)
     _checks.one_of("optimizer", optimizer, OPTIMIZERS)
     _checks.one_of("precision", precision, PRECISIONS)
@@ -153,7 +155,7 @@ def fit(
     log_every = _checks.whole("log_every", log_every, at_least=1)
     seed = _checks.whole("seed", seed, at_least=0)
     momentum = _checks.non_negative("momentum", momentum)
-    weight_decay = _checked_decay(weight_decay, model)
+    weight_decay = _checked_decay(weight_decay, posterior)
     if unlabelled is not None and not objective.has_summary:
         raise ValueError(f"`unlabelled` is for a summary term, but {type(objective).__name__} has none here")
     if unlabelled_batch_size is not None:
@@ -172,7 +174,7 @@ def fit(
         distributed.process_group(where) as (rank, world),
         limited_to_labels(objective, objective.num_data),
     ):
-        model.to(where)
+        network.to(where)
         objective.to(where)
         batches = make_batches(
             train,
@@ -185,9 +187,9 @@ def fit(
         total = _number_of_steps(steps, epochs, batches)
         on_graph = wants_graph(engine, where, batches, world)
         if on_graph:
-            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         plan = Plan(
-            model=model,
+            posterior=posterior,
             objective=objective,
             optimizer=make_optimizer(
                 optimizer,
@@ -225,8 +227,8 @@ def fit(
         run.resume()
         board = TensorBoard(tensorboard if rank == 0 else None, start=run.step)
         lines = JsonLines(Path(log) if log is not None and rank == 0 else None, records=run.history)
-        modes = [(module, module.training) for module in (*model.modules(), *objective.modules())]
-        model.train()
+        modes = [(module, module.training) for module in (*network.modules(), *objective.modules())]
+        network.train()
         objective.train()
         try:
             with Progress(total, wanted=progress if rank == 0 else False, label="training") as bar:
@@ -238,8 +240,8 @@ def fit(
         return run.result()
 
 
-def _checked_decay(weight_decay: float, model: nn.Module) -> float:
-    if _checks.non_negative("weight_decay", weight_decay) > 0 and gaussians(model):
+def _checked_decay(weight_decay: float, posterior: Posterior) -> float:
+    if _checks.non_negative("weight_decay", weight_decay) > 0 and posterior.is_bayesian:
         raise ValueError(
             f"`weight_decay` is for plain networks, but got {weight_decay:g} for a Bayesian one, which has its prior"
         )
@@ -247,8 +249,6 @@ def _checked_decay(weight_decay: float, model: nn.Module) -> float:
 
 
 def _trainable(model: nn.Module, objective: Objective) -> list[nn.Parameter]:
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"`model` must be a torch module, but got {type(model).__name__}")
     if not isinstance(objective, Objective):
         raise ValueError(f"`objective` must be an objective such as selbo.ELBO, but got {type(objective).__name__}")
     parameters = [each for each in model.parameters() if each.requires_grad]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from selbo import _checks
 from selbo.nn.compiled import channels_last
@@ -18,7 +18,7 @@ from selbo.objectives.label_priority import LabelCheck, check_labels
 from selbo.objectives.objective import TERMS, log_prob_of_labels
 from selbo.objectives.predictive import predictive_log_probs
 from selbo.random import derive
-from selbo.summary.likelihood import SummaryLikelihood
+from selbo.summary.moving_average import HistogramAverage
 from selbo.training import checkpoint as files
 from selbo.training import distributed
 from selbo.training.batches import Batch, LoaderBatches, TensorBatches, UnlabelledBatches, WeightedBatch, checksum
@@ -119,7 +119,7 @@ class Run:
         self.terms = plan.objective.term_names
         self.curve = torch.full((self.steps, len(self.terms)), math.nan, dtype=torch.float64)
         self.settings |= {
-            "model": files.describe_model(plan.model),
+            "model": files.describe_model(plan.posterior),
             "objective": files.describe_objective(plan.objective),
             "steps": self.steps,
             "seed": plan.seed,
@@ -138,7 +138,9 @@ class Run:
     def resume(self) -> None:
         """Take up the run where the checkpoint left it, if there is one."""
         plan = self.plan
-        _forget(plan.objective)
+        for each in plan.objective.modules():
+            if isinstance(each, HistogramAverage):
+                each.reset()  # that of another run is about another network
         if self.checkpoint is not None:
             self.settings["data"] = self.batches.checksum()
             self.settings["unlabelled data"] = None if self.unlabelled is None else self.unlabelled.describe()
@@ -148,7 +150,7 @@ class Run:
             if not distributed.agree(self.step, plan.world, plan.device):
                 where = os.fspath(self.checkpoint)
                 raise ValueError(f"`checkpoint` must be one file for all processes, but only some found {where!r}")
-        distributed.copy_from_first(plan.model, plan.world)
+        distributed.copy_from_first(plan.posterior.state_dict(), plan.world)
 
     def until_done(self, choice: str, log_every: int, bar: Progress, listeners: Sequence[Callback]) -> None:
         """All steps that are left."""
@@ -166,7 +168,7 @@ class Run:
                 rows = engine.run(self.step, stop, self.schedule.rate_at, LOOK_EVERY_S if plan.world == 1 else math.inf)
                 self._take(distributed.average(rows.to(plan.device), plan.world).cpu())
                 # always here, between the same steps, so that a resumed run averages when an undisturbed one does
-                distributed.average_statistics(plan.model, plan.world)
+                distributed.average_statistics(plan.posterior.network, plan.world)
                 self.seconds, self.engine = before + time.perf_counter() - begin, engine.name
                 if self.validation is not None and (self.step % self.eval_every == 0 or self.step == self.steps):
                     self._validate()
@@ -186,7 +188,7 @@ class Run:
         """The end: weights selected, everything that was seen."""
         chosen, nll = self.steps, self.last_nll
         if self.select != "last":
-            self.plan.model.load_state_dict(self.best)
+            self.plan.posterior.load_state_dict(self.best)
             chosen, nll = self.best_step, self.best_nll
         check = self._check_labels()
         if check is not None and check.below_majority:
@@ -220,7 +222,7 @@ class Run:
         plan = self.plan
         with plan.autocast():
             return predictive_log_probs(
-                plan.model,
+                plan.posterior,
                 channels_last(inputs) if plan.device.type == "cuda" else inputs,
                 num_samples=self.val_samples,
                 objective=plan.objective,
@@ -297,14 +299,14 @@ class Run:
         if self.best_score is None or score < self.best_score:
             self.best_score, self.best_nll, self.best_step = score, self.last_nll, self.step
             if self.select != "last":
-                self.best = {name: value.detach().clone() for name, value in plan.model.state_dict().items()}
+                self.best = {name: value.detach().clone() for name, value in plan.posterior.state_dict().items()}
 
     # --- on disk ---
 
     def _save(self, path: Path) -> None:
         plan = self.plan
         tensors = {
-            **files.with_prefix("model", plan.model.state_dict()),
+            **files.with_prefix("model", plan.posterior.state_dict()),
             **files.with_prefix("objective", plan.objective.state_dict()),
             **files.with_prefix("optimizer", files.optimizer_tensors(plan.optimizer)),
             **files.with_prefix("best", self.best),
@@ -326,7 +328,7 @@ class Run:
         plan = self.plan
         tensors, found, self.history = files.read(path)
         files.check_same_run(path, found["settings"], self.settings)
-        plan.model.load_state_dict(files.without_prefix("model", tensors))
+        plan.posterior.load_state_dict(files.without_prefix("model", tensors))
         plan.objective.load_state_dict(files.without_prefix("objective", tensors))
         if any(name.startswith("optimizer.") for name in tensors):
             files.load_optimizer(plan.optimizer, files.without_prefix("optimizer", tensors))
@@ -344,11 +346,3 @@ def selection_name(select: str | Selection) -> str:
     if callable(select):
         return str(getattr(select, "__name__", type(select).__name__))
     return _checks.one_of("select", select, SELECTIONS)
-
-
-def _forget(objective: nn.Module) -> None:
-    """Start moving averages anew: those of another run speak of another network."""
-    for each in objective.modules():
-        if isinstance(each, SummaryLikelihood) and each.ema_decay is not None:
-            each.average.zero_()
-            each.average_weight.zero_()

@@ -7,6 +7,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from unit.training.toys import blobs, network, states_equal, summary
 
 import selbo
+from selbo.posteriors import as_posterior
 from selbo.training import Diverged
 from selbo.training.engines import Engine, Plan, make_optimizer
 from selbo.training.fit import _device
@@ -64,7 +65,7 @@ def test_cuda_where_there_is_none(monkeypatch):
 
 
 def test_a_model_and_an_objective_that_are_none():
-    with pytest.raises(ValueError, match="`model` must be a torch module, but got str"):
+    with pytest.raises(ValueError, match="`model` must be a torch module or a selbo posterior, but got str"):
         selbo.fit("resnet", selbo.CrossEntropy(num_data=32), TRAIN)
     with pytest.raises(
         ValueError, match=r"`objective` must be an objective such as selbo\.ELBO, but got CrossEntropyLoss"
@@ -94,7 +95,9 @@ def test_a_graph_that_cannot_be_had_gives_way_to_eager_steps_where_it_stood(monk
     parameters = list(net.parameters())
     optimizer = make_optimizer("sgd", parameters, rate=0.1, momentum=0.0, weight_decay=0.0, on_graph=False)
     objective = selbo.CrossEntropy(num_data=32)
-    plan = Plan(net, objective, optimizer, 1, "fp32", None, 0, 100, torch.device("cpu"), parameters=parameters)
+    plan = Plan(
+        as_posterior(net), objective, optimizer, 1, "fp32", None, 0, 100, torch.device("cpu"), parameters=parameters
+    )
     from selbo.training import engines
     from selbo.training.batches import TensorBatches
 
