@@ -10,6 +10,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from selbo import _checks
 from selbo._files import replacing
 from selbo.posteriors import Posterior
 from selbo.summary.moving_average import HistogramAverage
@@ -17,6 +18,23 @@ from selbo.summary.moving_average import HistogramAverage
 FORMAT: Final = "selbo-checkpoint-2"
 HEADER: Final = "selbo"
 HISTORY: Final = "history"
+EVERY_S: Final = 20.0
+"""Seconds between two checkpoints, unless the user says otherwise."""
+
+
+class Checkpoint:
+    """Where `selbo.fit` keeps a run, and how often it writes.
+
+    Args:
+        path: The file. If it exists, training resumes from it.
+        every: Seconds between writing it.
+        at_end: Write it at the end, too. If not, a run that is longer than ``every`` leaves a checkpoint from some time
+            before its end, and a shorter one none.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], every: float = EVERY_S, at_end: bool = True) -> None:
+        check_available()
+        self.path, self.every, self.at_end = Path(path), _checks.non_negative("every", every), at_end
 
 
 def check_available() -> None:

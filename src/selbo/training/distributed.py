@@ -98,6 +98,15 @@ def agree(number: int, world: int, device: torch.device) -> bool:
     return bool(ends[0] == -ends[1])
 
 
+def any_of(flag: bool, world: int, device: torch.device) -> bool:
+    """Whether a flag is set in one of the processes."""
+    if world == 1:
+        return flag
+    most = torch.tensor(int(flag), device=device)
+    dist.all_reduce(most, dist.ReduceOp.MAX)
+    return bool(most)
+
+
 def average_statistics(model: nn.Module, world: int) -> None:
     """Mean over processes of running statistics, which each process keeps for its own part of the batches."""
     if world == 1:
