@@ -93,7 +93,7 @@ def scores(case: Case, *, ratio: float, warm_up: int, seed: int, steps: int) -> 
         num_samples=2,
         learning_rate=2e-3,
         seed=seed,
-        progress=False,
+        callbacks=(),
     )
     noise = torch.Generator().manual_seed(derive(seed, "prediction"))
     found = selbo.evaluate(selbo.predict(bnn, val.inputs, 32, generator=noise).probs, val.labels)

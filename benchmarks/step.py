@@ -37,7 +37,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import selbo
 from selbo import models
-from selbo.nn import forward_samples, to_bayesian
+from selbo.nn import to_bayesian
+from selbo.posteriors import forward_samples
 
 N: Final = 45_000
 LEARNING_RATE: Final = 1e-3

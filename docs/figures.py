@@ -72,7 +72,7 @@ def read_digits(*, believes: bool) -> tuple[np.ndarray, float]:
     network = selbo.models.MLP((64, 128, 10), generator=torch.Generator().manual_seed(0))
     train = images[:NUM_TRAIN], numbers[:NUM_TRAIN]
     objective = selbo.CrossEntropy(NUM_TRAIN, summary)
-    selbo.fit(network, objective, train, steps=1000, batch_size=128, learning_rate=1e-3, progress=False)
+    selbo.fit(network, objective, train, steps=1000, batch_size=128, learning_rate=1e-3, callbacks=())
     prediction = selbo.predict(network, images[NUM_TRAIN:])
     right = (prediction.classes == numbers[NUM_TRAIN:]).double().mean().item()
     return prediction.probs.max(-1).values.numpy(), right

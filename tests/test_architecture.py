@@ -30,6 +30,7 @@ LAYERS = (
     {"_compile"},
     {"_checks", "_files", "_numerics", "random", "version"},
     {"summary", "nn", "models", "metrics"},
+    {"posteriors"},
     {"objectives"},
     {"training", "evaluation", "presets"},
     {"estimator", "plots", "integrations"},

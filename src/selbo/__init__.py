@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from selbo.evaluation.check_belief import check_belief
     from selbo.evaluation.evaluate import evaluate, evaluate_ood
     from selbo.evaluation.predict import Prediction, predict
-    from selbo.nn import forward_samples, kl_divergence, mean_network, to_bayesian
+    from selbo.nn import mean_network, to_bayesian
     from selbo.objectives import (
         ELBO,
         CrossEntropy,
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         SummaryELBO,
         labels_first,
     )
+    from selbo.posteriors import forward_samples, kl_divergence
     from selbo.summary.beliefs import Belief, Beta, Dirichlet, Empirical, Masses, Uniform
     from selbo.summary.elicitation import expect
     from selbo.summary.likelihood import SummaryLikelihood, dirichlet_process_log_prob
@@ -71,7 +72,7 @@ _HOMES = {
     "selbo.evaluation.check_belief": ("check_belief",),
     "selbo.evaluation.evaluate": ("evaluate", "evaluate_ood"),
     "selbo.evaluation.predict": ("Prediction", "predict"),
-    "selbo.nn": ("forward_samples", "kl_divergence", "mean_network", "to_bayesian"),
+    "selbo.nn": ("mean_network", "to_bayesian"),
     "selbo.objectives": (
         "ELBO",
         "CrossEntropy",
@@ -81,6 +82,7 @@ _HOMES = {
         "SummaryELBO",
         "labels_first",
     ),
+    "selbo.posteriors": ("forward_samples", "kl_divergence"),
     "selbo.summary.beliefs": ("Belief", "Beta", "Dirichlet", "Empirical", "Masses", "Uniform"),
     "selbo.summary.elicitation": ("expect",),
     "selbo.summary.likelihood": ("SummaryLikelihood", "dirichlet_process_log_prob"),

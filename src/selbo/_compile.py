@@ -16,6 +16,15 @@ def keep_compiled_versions(count: int) -> AbstractContextManager[None]:
     return patch
 
 
+def is_compiler_error(error: BaseException) -> bool:
+    """Whether an exception comes from torch.compile, not from the code that it was to compile.
+
+    By the modules that define its classes: importing them takes long, and not all have a common base.
+    """
+    compilers = ("torch._dynamo.", "torch._inductor.", "torch._functorch.", "triton.")
+    return any(kind.__module__.startswith(compilers) for kind in type(error).__mro__)
+
+
 @torch.library.custom_op("selbo::read_buffer", mutates_args=())
 def _read_buffer(buffer: Tensor) -> Tensor:
     return buffer.clone()

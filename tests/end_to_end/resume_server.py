@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from unit.training.toys import Rows, blobs, network, summary
 
 import selbo
-from selbo.training import checkpoint
+from selbo.training import Checkpoint, JsonLines, Validation, checkpoint
 
 STEPS, N = 150, 90
 
@@ -40,13 +40,10 @@ def session(folder: Path, data: str) -> None:
         num_samples=2,
         learning_rate=0.05,
         schedule="plateau",
-        select="best",
-        eval_every=3,
-        checkpoint=folder / "run",
-        checkpoint_every=0.0,
-        log=folder / "log.jsonl",
+        validation=Validation(every=3, select="best"),
+        checkpoint=Checkpoint(folder / "run", every=0.0),
+        callbacks=[JsonLines(folder / "log.jsonl")],
         log_every=2,
-        progress=False,
     )
     tensors = {f"net.{name}": value for name, value in net.state_dict().items()}
     tensors |= {f"objective.{name}": value.clone() for name, value in objective.state_dict().items()}

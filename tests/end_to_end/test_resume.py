@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader
 from unit.training.toys import Rows, blobs, network, states_equal, summary
 
 import selbo
+from selbo.training import Checkpoint, EarlyStopping, Optimizer, Validation
 from selbo.training import checkpoint as files
 
 KILLS = {"tensors": 14, "loader": 6}
@@ -190,14 +191,16 @@ def run(path, *, net=None, objective=None, train=TRAIN, stop_at=None, **settings
         objective = selbo.SummaryELBO(summary(ema_decay=0.9), N)
     elif not isinstance(objective, torch.nn.Module):
         objective = objective()
-    settings = {"steps": 12, "batch_size": 16, "learning_rate": 0.02, "log_every": 1, "checkpoint_every": 0, **settings}
-    return selbo.fit(net, objective, train, checkpoint=path, callbacks=[stop], **settings), net
+    settings = {"steps": 12, "batch_size": 16, "learning_rate": 0.02, "log_every": 1, **settings}
+    checkpoint = None if path is None else Checkpoint(path, every=0)
+    callbacks = [stop, *settings.pop("callbacks", [])]
+    return selbo.fit(net, objective, train, checkpoint=checkpoint, callbacks=callbacks, **settings), net
 
 
 SETTINGS = {
     "sgd": {"optimizer": "sgd", "schedule": "cosine"},
-    "sgd without momentum": {"optimizer": "sgd", "momentum": 0.0},
-    "best": {"select": "best", "val": VAL, "eval_every": 2},
+    "sgd without momentum": {"optimizer": Optimizer("sgd", momentum=0.0)},
+    "best": {"validation": Validation(every=2, select="best"), "val": VAL},
     "bf16": {"precision": "bf16"},
     "unlabelled": {"unlabelled": torch.cat([TRAIN[0], VAL[0]])},
     "several": {
@@ -236,6 +239,32 @@ def test_in_the_midst_of_an_epoch_of_a_loader(stop_at, tmp_path):
     assert states_equal(net, expected)
 
 
+def test_early_stopping_goes_on_counting_where_it_was(tmp_path):
+    """A run that is killed between two validations stops at the step where an undisturbed one does, and stays there."""
+
+    def settings():
+        how = Validation(every=2, select="best")
+        return {"steps": 60, "learning_rate": 0.3, "val": VAL, "validation": how, "callbacks": [EarlyStopping(3)]}
+
+    straight, expected = run(None, **settings())
+    assert 8 < straight.steps < 60, "the test needs a run that stops early, but not at once"
+    assert straight.steps == straight.selected_step + 6
+    for stop_at in (straight.steps - 1, straight.steps - 3):
+        path = tmp_path / str(stop_at)
+        with pytest.raises(Stop):
+            run(path, stop_at=stop_at, **settings())
+        resumed, net = run(path, net=network(seed=9, bayesian=True), **settings())
+        assert resumed.resumed_from == stop_at - 1
+        assert torch.equal(resumed.curve, straight.curve)
+        assert resumed.history == straight.history
+        assert states_equal(net, expected)
+    again, net = run(path, net=network(seed=9, bayesian=True), **settings())
+    assert (again.steps, again.resumed_from) == (straight.steps, straight.steps), "it has ended"
+    assert states_equal(net, expected)
+    with pytest.raises(ValueError, match=r"its callbacks is \[\{'early stopping': \[3, 0"):
+        run(path, **(settings() | {"callbacks": [EarlyStopping(4)]}))
+
+
 ANOTHER_RUN = {
     "model": (
         lambda: {"net": network(bayesian=True, dropout=0.2, classes=2)},
@@ -243,13 +272,13 @@ ANOTHER_RUN = {
     ),
     "prior": (
         lambda: {"net": selbo.to_bayesian(selbo.mean_network(network(bayesian=True)), prior_std=3.0)},
-        r"model: prior_std is \[1\.0, .*, here it is \[3\.0",
+        r"model: posterior: prior_std is \[1\.0, .*, here it is \[3\.0",
     ),
     "rate": (lambda: {"learning_rate": 0.03}, r"schedule is \['constant', 0\.02\], here it is \['constant', 0\.03\]"),
     "seed": (lambda: {"seed": 1}, "seed is 0, here it is 1"),
     "steps": (lambda: {"steps": 13}, "steps is 12, here it is 13"),
     "batch size": (lambda: {"batch_size": 8}, "batch_size is 16, here it is 8"),
-    "optimizer": (lambda: {"optimizer": "sgd"}, "optimizer is 'adam', here it is 'sgd'"),
+    "optimizer": (lambda: {"optimizer": "sgd"}, "optimizer: kind is 'adam', here it is 'sgd'"),
     "data": (lambda: {"train": blobs(N, seed=2)}, "data is '"),
     "labels": (lambda: {"train": (TRAIN[0], TRAIN[1].flip(0))}, "data is '"),
     "validation": (lambda: {"val": VAL}, "validation is none, here it is "),

@@ -9,8 +9,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from unit.training.toys import OBJECTIVES, Rows, blobs, network
 
 import selbo
+from selbo.training import Optimizer, Validation
 
 N = 96
+PLAIN_SGD = Optimizer("sgd", momentum=0.0)
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -38,7 +40,15 @@ def test_a_network_learns_from_any_kind_of_data(wrapping, seed):
     net = network(seed=seed)
     train, val = (WRAPPINGS[wrapping](blobs(count, seed=seed + count)) for count in (N, 50))
     result = selbo.fit(
-        net, selbo.CrossEntropy(N), train, val, epochs=30, batch_size=32, learning_rate=0.03, seed=seed, select="best"
+        net,
+        selbo.CrossEntropy(N),
+        train,
+        val,
+        epochs=30,
+        batch_size=32,
+        learning_rate=0.03,
+        seed=seed,
+        validation=Validation(select="best"),
     )
     assert result.val_nll is not None
     assert result.val_nll < 0.8 < torch.tensor(3.0).log()
@@ -86,9 +96,9 @@ def vgg() -> dict[bool, nn.Module]:
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_vgg11_is_trained_by_every_objective(name, vgg):
     bayesian = OBJECTIVES[name][0]
-    train_one(vgg[bayesian], name, (3, 32, 32), 10, steps=1, optimizer="sgd", momentum=0.0, learning_rate=1e-4)
+    train_one(vgg[bayesian], name, (3, 32, 32), 10, steps=1, optimizer=PLAIN_SGD, learning_rate=1e-4)
 
 
 def test_vgg11_in_full_size():
     net = selbo.to_bayesian(selbo.models.VGG11(generator=torch.Generator().manual_seed(0)))
-    train_one(net, "Summary ELBO", (3, 32, 32), 10, steps=1, optimizer="sgd", momentum=0.0, learning_rate=1e-4)
+    train_one(net, "Summary ELBO", (3, 32, 32), 10, steps=1, optimizer=PLAIN_SGD, learning_rate=1e-4)

@@ -21,6 +21,7 @@ from unit.training.toys import FEATURES, blobs, network, summary
 
 import selbo
 from selbo.objectives import Objective
+from selbo.training import Checkpoint, JsonLines, Optimizer, Validation
 
 N, BATCH = 40, 16
 
@@ -59,7 +60,13 @@ def one_step(name: str) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     bayesian, objective, settings = GRADIENTS[name]
     net = simple(bayesian=bayesian)
     before = {key: value.detach().clone() for key, value in net.named_parameters()}
-    settings = {"steps": 1, "batch_size": BATCH, "optimizer": "sgd", "momentum": 0.0, "learning_rate": 1.0, **settings}
+    settings = {
+        "steps": 1,
+        "batch_size": BATCH,
+        "optimizer": Optimizer("sgd", momentum=0.0),
+        "learning_rate": 1.0,
+        **settings,
+    }
     result = selbo.fit(net, objective(), blobs(N), seed=5, **settings)
     return {key: before[key] - value.detach() for key, value in net.named_parameters()}, result.curve
 
@@ -77,7 +84,10 @@ def several_steps(folder: Path | None, *, seed: int = 0) -> dict[str, torch.Tens
 
     net = network(seed=seed, bayesian=True)
     objective = selbo.SummaryELBO(summary(ema_decay=0.9), N)
-    files = {} if folder is None else {"checkpoint": folder / "run", "log": folder / "log.jsonl", "callbacks": [who]}
+    files: dict[str, Any] = {}
+    if folder is not None:
+        files["checkpoint"] = Checkpoint(folder / "run", every=0.0)
+        files["callbacks"] = [JsonLines(folder / "log.jsonl"), who]
     result = selbo.fit(
         net,
         objective,
@@ -87,10 +97,8 @@ def several_steps(folder: Path | None, *, seed: int = 0) -> dict[str, torch.Tens
         batch_size=BATCH,
         learning_rate=0.05,
         schedule="plateau",
-        select="best",
-        eval_every=3,
+        validation=Validation(every=3, select="best"),
         log_every=2,
-        checkpoint_every=0.0,
         **files,
     )
     state = {key: value.clone() for key, value in net.state_dict().items()}
@@ -121,24 +129,24 @@ def interrupted(again: Path, folder: Path, rank: int) -> None:
     """Both processes stop after six steps, and start again."""
     from selbo.training import trainer as runs
 
-    save, taken = runs.Run._save, []
+    write, taken = runs.files.write, []
 
-    def save_once(self: runs.Run, path: Path) -> None:
-        save(self, path)
-        taken.append(self.step)
+    def write_and_count(*args: Any, **options: Any) -> None:
+        write(*args, **options)
+        taken.append(1)
 
-    take = runs.Run._take
+    take = runs.Trainer._take
 
-    def take_six(self: runs.Run, rows: torch.Tensor) -> None:
-        if self.step >= 6:
+    def take_six(self: runs.Trainer, rows: torch.Tensor) -> None:
+        if self.state.step >= 6:
             raise Stop
         take(self, rows)
 
-    runs.Run._take = take_six  # type: ignore[method-assign]
-    runs.Run._save = save_once  # type: ignore[method-assign]
+    runs.Trainer._take = take_six  # type: ignore[method-assign]
+    runs.files.write = write_and_count
     with contextlib.suppress(Stop):
         several_steps(again)
-    runs.Run._take, runs.Run._save = take, save  # type: ignore[method-assign]
+    runs.Trainer._take, runs.files.write = take, write  # type: ignore[method-assign]
     assert bool(taken) == (rank == 0), "only the first process writes"
     dist.barrier()
     save_file(several_steps(again, seed=7 + rank), folder / f"again.{rank}")

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from selbo.nn import forward_samples, to_bayesian
+from selbo.nn import to_bayesian
 from selbo.nn.gaussian import draw_noise, gaussians
+from selbo.posteriors import forward_samples
 
 Z = 5.0
 MANY_Z = 6.0  # where one test makes hundreds of comparisons

@@ -19,8 +19,9 @@ from unit.objectives.test_references import Free, close, free_logits
 
 import selbo
 from selbo.metrics import auroc
-from selbo.nn import gaussians, kl_divergence
+from selbo.nn import gaussians
 from selbo.objectives import CrossEntropy, Objective
+from selbo.posteriors import kl_divergence
 from selbo.training import checkpoint
 from selbo_lab.published import (
     HISTOGRAM_FLOOR,

@@ -24,7 +24,7 @@ from selbo.summary.beliefs import Belief
 from selbo.summary.elicitation import expect
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import ConfidenceBins
-from selbo.training import fit
+from selbo.training import Optimizer, fit
 from selbo.training.processes import pool_of
 
 ACCURACY: Final = 0.85
@@ -291,11 +291,10 @@ def fitted(method: DemoMethod, task: NoisyDigits, *, seed: int, steps: int, devi
         task.train,
         steps=steps,
         batch_size=BATCH_SIZE,
-        weight_decay=method.decay,
+        optimizer=Optimizer(weight_decay=method.decay),
         seed=seed,
         device=device,
         callbacks=[note],
-        progress=False,
     )
     return Fitted(network, objective)
 

@@ -23,7 +23,7 @@ from selbo.random import derive, generator_for
 from selbo.summary.beliefs import Belief
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import Partition
-from selbo.training import FitResult, fit
+from selbo.training import FitResult, Validation, fit
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -369,11 +369,13 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 steps=self.steps,
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
-                select="last" if val is None or not self.early_stopping else "best",
-                val_samples=VALIDATION_SAMPLES,
-                eval_every=None if self.early_stopping else self.steps,
+                validation=Validation(
+                    every=None if self.early_stopping else self.steps,
+                    num_samples=VALIDATION_SAMPLES,
+                    select="last" if val is None or not self.early_stopping else "best",
+                ),
                 seed=derive(self._seed, "training", self.method),
-                progress=False,
+                callbacks=(),
             )
 
     def _draw_seed(self) -> int:

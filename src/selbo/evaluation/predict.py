@@ -13,7 +13,8 @@ from selbo import _checks
 from selbo.evaluation.calibrate import scale
 from selbo.metrics.uncertainty import dirichlet_expected_entropy, entropy, expected_entropy
 from selbo.objectives import Evidential, Objective
-from selbo.objectives.predictive import evaluation_mode, log_probs_of, logits_by_draw, mean_over_draws
+from selbo.objectives.predictive import evaluation_mode, log_probs_of, mean_over_draws
+from selbo.posteriors import Posterior, as_posterior
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Prediction:
 
 
 def predict(
-    model: nn.Module,
+    model: nn.Module | Posterior,
     inputs: "Tensor | Dataset[Any] | DataLoader[Any]",
     num_samples: int = 128,
     *,
@@ -71,7 +72,7 @@ def predict(
     left in the mode it was in.
 
     Args:
-        model: A network made by `to_bayesian`, or a plain one, for which one pass is enough.
+        model: A network made by `to_bayesian`, or a plain one, for which one pass is enough; or its posterior.
         inputs: Shape (B, ...); or a Dataset or DataLoader of inputs, or of pairs whose first is the inputs.
         num_samples: Number of weight draws.
         objective: What the network was trained with; needed where outputs are not logits of a softmax (`Evidential`).
@@ -100,8 +101,8 @@ def predict(
     """
     _checks.one_of("precision", precision, ("bf16", "fp32"))
     _checks.whole("batch_size", batch_size, at_least=1)
-    first = next(iter(model.parameters()), None)
-    device = torch.device("cpu") if first is None else first.device
+    posterior = as_posterior(model)
+    device = posterior.device
     # compiled code casts weights itself; what it would find in the cache of an eager pass is not for it
     reduced = (
         torch.autocast(device.type, torch.bfloat16, cache_enabled=engine == "eager")
@@ -109,11 +110,10 @@ def predict(
         else nullcontext()
     )
     parts = []
-    with torch.no_grad(), evaluation_mode(model), reduced:
-        by_block = logits_by_draw(
-            model,
+    with torch.no_grad(), evaluation_mode(posterior.network), reduced:
+        by_block = posterior.logits_by_block(
             _blocks(inputs, batch_size, device),
-            num_samples=num_samples,
+            num_samples,
             generator=generator,
             chunk_size=chunk_size,
             engine=engine,

@@ -46,8 +46,8 @@ class SummaryWatch:
     Two things happen while it is open, both for summaries in training mode only. With several processes
     (torch.distributed, as in DDP) the histogram becomes that of the batches of all of them, and the gradient, which DDP
     averages over processes, that of one process with the whole batch; otherwise each process would compare its own part
-    of the batch with the belief. A summary that was given ``reduce_counts`` keeps it. And what goes by is added up,
-    without waiting for the device, until `take` is called.
+    of the batch with the belief. To a summary that has ``reductions`` already nothing is added. And what goes by is
+    summed, without waiting for the device, until `take` is called.
 
     Args:
         module: What holds the summaries: a network, an objective, a LightningModule, or a summary itself.
@@ -74,10 +74,11 @@ class SummaryWatch:
         self.gather = gather
         self._counts: dict[str, Tensor] = {}
         self._values: dict[str, tuple[Tensor, int]] = {}
-        self._links: dict[str, _Link] = {}
+        self._reductions: dict[str, Reduction] = {}
         self._hooks = []
         for name, each in self.summaries.items():
-            self._links[name] = each.reduce_counts = _Link(self, name, each.reduce_counts)
+            self._reductions[name] = partial(self._count, name)
+            each.reductions.append(self._reductions[name])
             self._hooks.append(each.register_forward_hook(partial(self._value, name)))
 
     def __enter__(self) -> "SummaryWatch":
@@ -90,11 +91,12 @@ class SummaryWatch:
 
     def close(self) -> None:
         """Leave the summaries as they were, beside other watches too; what was seen can still be taken."""
-        for name, link in self._links.items():
-            link.remove_from(self.summaries[name])
+        for name, reduction in self._reductions.items():
+            if reduction in self.summaries[name].reductions:
+                self.summaries[name].reductions.remove(reduction)
         for hook in self._hooks:
             hook.remove()
-        self._links, self._hooks = {}, []
+        self._reductions, self._hooks = {}, []
 
     def take(self) -> dict[str, Seen]:
         """What went by since the last time, by name: ``summary``, or the place of each if there are several.
@@ -112,13 +114,12 @@ class SummaryWatch:
         self._counts, self._values = {}, {}
         return seen
 
-    def _count(self, name: str, before: Reduction | None, counts: Tensor) -> Tensor:
-        """In the place of ``reduce_counts``: (..., R) -> (..., R), over all processes."""
-        if name not in self._links or not self.summaries[name].training:
-            return counts if before is None else before(counts)
-        if before is not None:
-            counts = before(counts)
-        elif self.gather and _number_of_processes() > 1:
+    def _count(self, name: str, counts: Tensor) -> Tensor:
+        """One of the ``reductions``: (..., R) -> (..., R), over all processes unless another one came before."""
+        summary = self.summaries[name]
+        if not summary.training:
+            return counts
+        if self.gather and summary.reductions[0] is self._reductions[name] and _number_of_processes() > 1:
             counts = sum_over_processes(counts)
         one = counts.detach().reshape(-1, counts.shape[-1]).mean(0)
         self._counts[name] = self._counts[name] + one if name in self._counts else one
@@ -128,27 +129,6 @@ class SummaryWatch:
         if summary.training:
             total, number = self._values.get(name, (torch.zeros_like(value.detach().mean()), 0))
             self._values[name] = (total + value.detach().mean(), number + 1)
-
-
-class _Link:
-    """What a watch puts in the place of ``reduce_counts``: one of a chain, if several watch the same summary."""
-
-    def __init__(self, watch: SummaryWatch, name: str, before: Reduction | None) -> None:
-        self.watch, self.name, self.before = watch, name, before
-
-    def __call__(self, counts: Tensor) -> Tensor:
-        return self.watch._count(self.name, self.before, counts)
-
-    def remove_from(self, summary: SummaryLikelihood) -> None:
-        """Out of the chain, wherever in it; a function that somebody else has put in the place since is left there."""
-        if summary.reduce_counts is self:
-            summary.reduce_counts = self.before
-            return
-        later = summary.reduce_counts
-        while isinstance(later, _Link):
-            if later.before is self:
-                later.before = self.before
-            later = later.before
 
 
 def _number_of_processes() -> int:

@@ -9,7 +9,8 @@ from selbo import _checks
 from selbo.integrations.loggers import Board, Draw, show
 from selbo.integrations.monitor import Seen
 from selbo.objectives import Objective
-from selbo.objectives.predictive import evaluation_mode, log_probs_of, logits_by_draw
+from selbo.objectives.predictive import evaluation_mode, log_probs_of
+from selbo.posteriors import as_posterior
 from selbo.random import generator_for
 from selbo.summary.likelihood import SummaryLikelihood, normalise_counts, soft_counts
 
@@ -51,7 +52,7 @@ def histogram_of(
     blocks = (block.to(where) for block in inputs.split(_checks.whole("batch_size", batch_size, at_least=1)))
     partition = summary.partition
     with torch.no_grad(), evaluation_mode(model):
-        by_block = logits_by_draw(model, blocks, num_samples=num_samples, generator=generator)
+        by_block = as_posterior(model).logits_by_block(blocks, num_samples, generator=generator)
         counts = sum(soft_counts(partition.memberships(log_probs_of(logits, objective))) for logits in by_block)
     if not isinstance(counts, Tensor):
         raise ValueError(f"`inputs` must be a batch of at least one, but got shape {tuple(inputs.shape)}")

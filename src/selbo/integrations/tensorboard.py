@@ -12,7 +12,7 @@ from selbo.integrations.monitor import Seen
 
 
 class TensorBoard:
-    """A folder for TensorBoard; `fit(tensorboard=...)` writes the terms alone, this one histograms too.
+    """A folder for TensorBoard; `selbo.training.TensorBoard` writes the terms alone, this one histograms too.
 
     A histogram is drawn over the numbers of its regions: region r, counted from 0, is the bar from r to r + 1.
 

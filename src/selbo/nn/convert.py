@@ -9,7 +9,6 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from selbo import _checks
 from selbo._compile import BatchNormBase, forward_pre_hooks, named_children
 from selbo.nn.gaussian import GaussianParameter, Relative, gaussians, initial_std, prior_std_of, require_gaussians
 from selbo.nn.layers import SUPPORTED, TRANSPOSED, VariationalLayer
@@ -291,9 +290,3 @@ def describe(bnn: nn.Module) -> str:
             totals = [total + count for total, count in zip(totals, counts, strict=True)]
     lines.append(f"{'all':40} {'':18} {totals[0]:>10} {totals[1]:>14}")
     return "\n".join(lines)
-
-
-def check_bayesian(bnn: nn.Module, num_samples: int) -> list[GaussianParameter]:
-    """The posteriors to draw from, after a look at the arguments."""
-    _checks.whole("num_samples", num_samples, at_least=1)
-    return require_gaussians(bnn)

@@ -2,36 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from selbo import _checks
-from selbo._compile import tensor_version
-
-MOST_JOINED: Final = 2**16
-"""Weights up to which the KL is computed for all tensors at once: to start an operation costs more than a copy then."""
 
 
 def softplus_inverse(x: Tensor) -> Tensor:
     """The rho with softplus(rho) = x, for x > 0; exact for tiny and for large x."""
     return x + torch.log(-torch.expm1(-x))
-
-
-class KeptSpread(NamedTuple):
-    """Standard deviations with their graph, and the state of the parameter that they were computed from."""
-
-    std: Tensor
-    rho: Tensor
-    version: int | None
-
-    def serves(self, rho: Tensor) -> bool:
-        """Whether they are still those of ``rho``, and carry the gradient if there is one to be carried."""
-        if rho is not self.rho or tensor_version(rho) != self.version:
-            return False
-        return self.std.requires_grad or not (torch.is_grad_enabled() and rho.requires_grad)
 
 
 class GaussianParameter(nn.Module):
@@ -51,34 +31,26 @@ class GaussianParameter(nn.Module):
         self.mean = nn.Parameter(mean.detach().clone(), requires_grad=True)
         self.rho = nn.Parameter(softplus_inverse(std.detach()).to(mean))
         self.register_buffer("prior_std", torch.tensor(prior_std, dtype=mean.dtype, device=mean.device))
-        self.draws: Tensor | None = None  # (S, *shape) while `forward_samples` runs, else None
-        self.keeps_std = False  # inside `spreads_once`
-        self.kept: KeptSpread | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        # what belongs to one pass is not copied: it has a graph, which cannot be
-        return {**self.__dict__, "draws": None, "keeps_std": False, "kept": None}
 
     @property
     def std(self) -> Tensor:
         """Posterior standard deviations, softplus(rho)."""
-        if not self.keeps_std:
-            return nn.functional.softplus(self.rho)
-        if self.kept is None or not self.kept.serves(self.rho):
-            self.kept = KeptSpread(nn.functional.softplus(self.rho), self.rho, tensor_version(self.rho))
-        return self.kept.std
+        return nn.functional.softplus(self.rho)
 
-    def reparameterise(self, noise: Tensor) -> Tensor:
-        """Weights from standard normal noise of shape (S, *shape)."""
-        if (
-            torch.compiler.is_compiling()
-        ):  # fused anyway; as one operation it took 0.1 ms more of VGG11's 2.7 on an H200
-            return self.mean + self.std * noise
-        return torch.addcmul(self.mean, self.std, noise)
+    def reparameterise(self, noise: Tensor, std: Tensor) -> Tensor:
+        """Weights from standard normal noise of shape (S, *shape) and the standard deviations."""
+        if torch.compiler.is_compiling():
+            # fused anyway; as one operation it took 0.1 ms more of VGG11's 2.7 on an H200
+            return self.mean + std * noise
+        return torch.addcmul(self.mean, std, noise)
 
-    def kl_divergence(self) -> Tensor:
-        r"""KL of posterior from prior, entry by entry: $\log(\sigma_0/\sigma) + (\sigma^2+\mu^2)/2\sigma_0^2 - 1/2$."""
-        ratio, mean = _in_priors(self.std, self), _in_priors(self.mean, self)
+    def kl_divergence(self, std: Tensor | None = None) -> Tensor:
+        r"""KL of posterior from prior, entry by entry: $\log(\sigma_0/\sigma) + (\sigma^2+\mu^2)/2\sigma_0^2 - 1/2$.
+
+        Args:
+            std: The standard deviations, if they have been computed already.
+        """
+        ratio, mean = in_prior_stds(self.std if std is None else std, self), in_prior_stds(self.mean, self)
         return 0.5 * (ratio.square() + mean.square() - 1) - ratio.log()
 
     def extra_repr(self) -> str:
@@ -91,78 +63,7 @@ def gaussians(module: nn.Module) -> list[GaussianParameter]:
     return [each for each in module.modules() if isinstance(each, GaussianParameter)]
 
 
-def spreads_once(bnn: nn.Module) -> "SpreadsOnce":
-    """A context in which the standard deviations of a posterior are computed once, for the draws and for the KL.
-
-    They keep their graph, so that gradients are the same; draws and KL then share a part of it, and what is computed
-    from them has to be differentiated in one backward pass. On leaving they are forgotten.
-
-    Args:
-        bnn: A network made by `to_bayesian`.
-
-    Example:
-        >>> from selbo.nn import forward_samples, to_bayesian
-        >>> with torch.random.fork_rng():
-        ...     bnn = to_bayesian(nn.Linear(4, 3))
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> with spreads_once(bnn):
-        ...     logits = forward_samples(
-        ...         bnn, torch.ones(5, 4), num_samples=2, generator=generator
-        ...     )
-        ...     kl = kl_divergence(bnn)
-        >>> (logits.square().mean() + kl).backward()
-    """
-    return SpreadsOnce(require_gaussians(bnn))
-
-
-class SpreadsOnce:
-    """The context of `spreads_once`; a class, since torch.compile goes through one without a break.
-
-    Args:
-        parameters: The posteriors to remember the spreads of.
-    """
-
-    def __init__(self, parameters: Sequence[GaussianParameter]) -> None:
-        self.parameters = parameters
-        self.entered: list[GaussianParameter] = []
-
-    def __enter__(self) -> None:
-        # an outer context keeps its own; a compiler would rather compute them twice than write them to memory
-        compiling = torch.compiler.is_compiling()
-        self.entered = [each for each in self.parameters if not each.keeps_std and not compiling]
-        for each in self.entered:
-            each.keeps_std = True
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for each in self.entered:
-            each.keeps_std, each.kept = False, None
-
-
-def kl_divergence(bnn: nn.Module) -> Tensor:
-    """KL divergence of the posterior over all weights from their prior, second term of Eq. (1).
-
-    Args:
-        bnn: A network made by `to_bayesian`.
-
-    Returns:
-        In nats, shape (), at least 0.
-    """
-    found = require_gaussians(bnn)
-    if sum(each.mean.numel() for each in found) <= MOST_JOINED:
-        return _joint_kl(found)
-    return torch.stack([each.kl_divergence().sum() for each in found]).sum()  # the KL of a product is the sum
-
-
-def _joint_kl(parameters: Sequence[GaussianParameter]) -> Tensor:
-    """The sum over all weights, as few large operations instead of many small ones."""
-    ratios = torch.cat([_in_priors(each.std, each).reshape(-1) for each in parameters])
-    means = torch.cat([_in_priors(each.mean, each).reshape(-1) for each in parameters])
-    return 0.5 * (ratios.square().sum() + means.square().sum() - ratios.numel()) - ratios.log().sum()
-
-
-def _in_priors(value: Tensor, parameter: GaussianParameter) -> Tensor:
+def in_prior_stds(value: Tensor, parameter: GaussianParameter) -> Tensor:
     """In standard deviations of the prior, at least float32: a sum over all weights has no place in half precision."""
     wide = torch.promote_types(value.dtype, torch.float32)
     return value.to(wide) / parameter.prior_std.to(wide)

@@ -56,10 +56,24 @@ class Rows(NamedTuple):
         )
 
 
+class Sampled(NamedTuple):
+    """What a layer works with while samples go through the network.
+
+    Attributes:
+        rows: The batch.
+        weights: S samples of each parameter, (S, *shape), by name.
+        stds: Posterior standard deviations of each parameter, by name.
+    """
+
+    rows: Rows
+    weights: dict[str, Tensor]
+    stds: dict[str, Tensor]
+
+
 class VariationalLayer(nn.Module):
     """A layer of another kind with a Gaussian posterior in the place of each of its parameters.
 
-    Called as it stands, it uses the posterior means; draws are made by `forward_samples` alone.
+    Called as it stands, it uses the posterior means; a posterior sets `sampled` while samples go through.
 
     Args:
         plain: The layer; kept without its parameters, so that strides, padding modes and all else keep their meaning.
@@ -71,7 +85,7 @@ class VariationalLayer(nn.Module):
         self.plain = plain
         self.names = tuple(posteriors)
         self.posteriors = nn.ModuleList(posteriors.values())
-        self.rows: Rows | None = None  # set while `forward_samples` runs
+        self.sampled: Sampled | None = None  # set by a posterior while samples go through the network
         self.has_drawn = False  # since it was made
         self.is_whole = not any(True for _ in plain.parameters())  # no parameter of it stays deterministic
         self.is_sequence_first = False  # part of a transformer whose first dimension is the position
@@ -79,19 +93,24 @@ class VariationalLayer(nn.Module):
         if isinstance(plain, nn.MultiheadAttention):
             disable_fast_path(self)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # what belongs to one pass is not copied: it has a graph, which cannot be
+        return {**self.__dict__, "sampled": None}
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """As the plain layer, with the weights of the draws that are being made, or else the posterior means."""
-        rows = self.rows
-        if rows is None:
+        sampled = self.sampled
+        if sampled is None:
             if self.has_drawn and in_backward():
                 raise ValueError(
                     "a variational layer was called in the backward pass, as activation checkpointing does, when its "
                     "draws are gone: checkpoint the whole call of forward_samples, without a `generator`, instead"
                 )
             return functional_call(self.plain, self._means(), args, kwargs)
+        rows, weights, _ = sampled
         if rows.estimator != "shared" and self._is_simple(nn.Linear, *CONVOLUTIONS):
-            return self._local(rows, args[0]) if rows.estimator == "local" else self._flipout(rows, args[0])
-        return self._with_draws(rows, self._draws(), *args, **kwargs)
+            return self._local(sampled, args[0]) if rows.estimator == "local" else self._flipout(sampled, args[0])
+        return self._with_draws(rows, weights, *args, **kwargs)
 
     def mean(self, name: str) -> Tensor:
         """Posterior mean of a parameter."""
@@ -104,11 +123,6 @@ class VariationalLayer(nn.Module):
 
     def _means(self) -> dict[str, Tensor]:
         return {name: self.mean(name) for name in self.names}
-
-    def _draws(self) -> dict[str, Tensor]:
-        """The draws that are being made of each parameter, (S, *shape)."""
-        found = {name: self._posterior(name).draws for name in self.names}
-        return {name: value for name, value in found.items() if value is not None}
 
     def _with_draws(self, rows: Rows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         """The plain layer with the weights of each draw for its block of rows."""
@@ -170,22 +184,24 @@ class VariationalLayer(nn.Module):
         ]
         return torch.cat(blocks)
 
-    def _local(self, rows: Rows, inputs: Tensor) -> Tensor:
+    def _local(self, sampled: Sampled, inputs: Tensor) -> Tensor:
         """Outputs drawn instead of weights: their mean and variance given the inputs, fresh noise for every row."""
+        rows = sampled.rows
         shared = rows.are_shared(inputs)
         given = rows.inputs if shared else inputs
         mean: Tensor = functional_call(self.plain, self._means(), (given,))
-        variances = {name: self._posterior(name).std.square() for name in self.names}
+        variances = {name: std.square() for name, std in sampled.stds.items()}
         variance: Tensor = functional_call(self.plain, variances, (given.square(),))
-        spread = variance.clamp(min=VARIANCE_FLOOR).sqrt()
+        std = variance.clamp(min=VARIANCE_FLOOR).sqrt()
         if shared:
-            mean, spread = (each.expand(rows.num_samples, *each.shape).flatten(0, 1) for each in (mean, spread))
+            mean, std = (each.expand(rows.num_samples, *each.shape).flatten(0, 1) for each in (mean, std))
         noise = torch.randn(mean.shape, generator=rows.generator, dtype=mean.dtype, device=mean.device)
-        return mean + spread * noise
+        return mean + std * noise
 
-    def _flipout(self, rows: Rows, inputs: Tensor) -> Tensor:
+    def _flipout(self, sampled: Sampled, inputs: Tensor) -> Tensor:
         """One draw for the whole batch, its deviation from the mean flipped by random signs for every row."""
-        deviations = {name: draws - self.mean(name) for name, draws in self._draws().items()}
+        rows = sampled.rows
+        deviations = {name: weights - self.mean(name) for name, weights in sampled.weights.items()}
         bias = deviations.pop("bias", None)
         channels = -1 if isinstance(self.plain, nn.Linear) else 1
         mean: Tensor = functional_call(self.plain, self._means(), (inputs,))
@@ -235,7 +251,7 @@ class VariationalLayer(nn.Module):
             plain, names = super().__getattr__("plain"), self.__dict__["names"]
         if name in names:
             # nn.TransformerEncoderLayer only asks whether there is an `in_proj_bias`
-            if self.__dict__["rows"] is not None and name != "in_proj_bias":
+            if self.__dict__["sampled"] is not None and name != "in_proj_bias":
                 raise ValueError(
                     f"the network reads `{name}` of a variational layer itself, which has no single value while draws "
                     "are being made: call the layer instead, or name it in `exclude`"

@@ -26,12 +26,17 @@ def save(bnn: nn.Module, path: str | os.PathLike[str]) -> Path:
     Returns:
         The path.
     """
+    return write(bnn, path, describe_structure(bnn))
+
+
+def write(network: nn.Module, path: str | os.PathLike[str], structure: dict[str, Any]) -> Path:
+    """Write the tensors of a network and its structure to one file, whole or not at all."""
     safetensors = _safetensors()
     target = Path(path)
-    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in _unique(bnn).items()}
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in _unique(network).items()}
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as unfinished:
-        unfinished.write_bytes(safetensors.save(tensors, metadata={HEADER: json.dumps(describe_structure(bnn))}))
+        unfinished.write_bytes(safetensors.save(tensors, metadata={HEADER: json.dumps(structure)}))
     return target
 
 
@@ -45,8 +50,13 @@ def load(bnn: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
     Returns:
         ``bnn``.
     """
+    read(bnn, path, describe_structure(bnn))
+    return bnn
+
+
+def read(network: nn.Module, path: str | os.PathLike[str], expected: dict[str, Any]) -> None:
+    """Read the tensors of a saved network into one of the same structure, in place."""
     safetensors = _safetensors()
-    expected = describe_structure(bnn)
     metadata, shapes = read_header(path)
     try:
         found = json.loads(metadata[HEADER])
@@ -59,8 +69,7 @@ def load(bnn: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
         difference = "the tensors in the file are not those that its header describes"
     if difference:
         raise ValueError(f"`bnn` is not the network that was saved in {os.fspath(path)!r}: {difference}")
-    bnn.load_state_dict(safetensors.load_file(path), strict=False)  # shared tensors are stored under one name
-    return bnn
+    network.load_state_dict(safetensors.load_file(path), strict=False)  # shared tensors are stored under one name
 
 
 def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, list[int]]]:
@@ -84,11 +93,14 @@ def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str,
 def describe_structure(bnn: nn.Module) -> dict[str, Any]:
     """What identifies a Bayesian network: its variational layers, and the shape of every tensor."""
     require_gaussians(bnn)
-    return {
-        "format": FORMAT,
-        "layers": {name: repr(layer.plain) for name, layer in variational_layers(bnn)},
-        "tensors": {name: [str(value.dtype), list(value.shape)] for name, value in _unique(bnn).items()},
-    }
+    layers = {name: repr(layer.plain) for name, layer in variational_layers(bnn)}
+    return {**describe_tensors(bnn, format_name=FORMAT), "layers": layers}
+
+
+def describe_tensors(network: nn.Module, *, format_name: str) -> dict[str, Any]:
+    """What identifies any network: type and shape of every tensor."""
+    tensors = {name: [str(value.dtype), list(value.shape)] for name, value in _unique(network).items()}
+    return {"format": format_name, "layers": {}, "tensors": tensors}
 
 
 def _unique(bnn: nn.Module) -> dict[str, Tensor]:

@@ -4,12 +4,13 @@ import math
 from typing import Final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from selbo import _checks
 from selbo._numerics import result_dtype, working_dtype
 from selbo.objectives.objective import Objective
+from selbo.posteriors.posterior import Posterior
 
 LOSSES: Final = ("mean_square", "cross_entropy", "log_marginal")
 ACTIVATIONS: Final = ("softplus", "relu", "exp")
@@ -75,7 +76,7 @@ class Evidential(Objective):
         done = step // self.annealing_every / (self.kl_warmup / self.annealing_every)
         return done.clamp(max=1.0) if isinstance(done, Tensor) else min(1.0, done)
 
-    def _kl(self, model: nn.Module, logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+    def _kl(self, posterior: Posterior, logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         return self._over_data(misleading_evidence(self.alpha(logits), labels), weights)
 
     def extra_repr(self) -> str:

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from selbo import _checks
 from selbo._numerics import result_dtype
-from selbo.nn.draws import ESTIMATORS, forward_samples, tensor_answer
-from selbo.nn.gaussian import SpreadsOnce, gaussians, kl_divergence
 from selbo.objectives.label_priority import labels_first
 from selbo.objectives.label_shift import LabelShift, shifted
 from selbo.objectives.unlabelled import Assigned, Unlabelled, assign, join
+from selbo.posteriors.handle import as_posterior
+from selbo.posteriors.posterior import ESTIMATORS, Posterior
 
 TERMS: Final = ("loss", "log_likelihood", "kl", "log_summary")
 """What every objective answers with."""
@@ -150,7 +150,7 @@ class Objective(nn.Module):
 
     def forward(
         self,
-        model: nn.Module,
+        model: nn.Module | Posterior,
         inputs: Tensor,
         labels: Tensor,
         num_samples: int = 1,
@@ -164,7 +164,8 @@ class Objective(nn.Module):
         """The terms, estimated from one batch.
 
         Args:
-            model: A network made by `to_bayesian`, or a plain one that answers with logits.
+            model: A network made by `to_bayesian`, or a plain one that answers with logits; or its posterior, which a
+                training loop makes once (`selbo.posteriors.as_posterior`).
             inputs: Shape (B, ...).
             labels: Classes, shape (B,), whole numbers from 0.
             num_samples: Number of weight draws; a plain network has one set of weights, and needs one pass.
@@ -184,13 +185,14 @@ class Objective(nn.Module):
         """
         check_batch(inputs, labels)
         check_weights(weights, labels)
-        self._check_model(model)
+        posterior = as_posterior(model)
+        self._check_model(posterior)
         assigned = assign(unlabelled if self.has_summary else None, self.summary_names)
         together = join(inputs, assigned.tensors)
-        with SpreadsOnce(gaussians(model)):
-            logits = draw_logits(model, together, num_samples, estimator=self.estimator, generator=generator)
+        with posterior.once():
+            logits = posterior.logits(together, num_samples, estimator=self.estimator, generator=generator)
             labelled, *others = logits.split([len(inputs), *map(len, assigned.tensors)], 1)
-            kl = self._kl(model, labelled, labels, weights)
+            kl = self._kl(posterior, labelled, labels, weights)
         log_summaries = self._log_summaries(self._views(labelled, weights, others, assigned.which))
         return Terms(
             log_likelihood=self._over_data(self._log_likelihood(labelled, labels), weights),
@@ -247,12 +249,10 @@ class Objective(nn.Module):
         """Worth of each summary, mean over draws, from what it looks at."""
         return []
 
-    def _kl(self, model: nn.Module, logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+    def _kl(self, posterior: Posterior, logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         """Divergence that is held against the fit: that of the weights, if they have a posterior."""
-        if not gaussians(model):
-            return logits.new_zeros(())
-        kl = kl_divergence(model)
-        return kl.to(result_dtype(kl))
+        kl = posterior.kl_divergence()
+        return logits.new_zeros(()) if kl is None else kl.to(result_dtype(kl))
 
     def _over_data(self, values: Tensor, weights: Tensor | None) -> Tensor:
         """Sum over the data set, mean over draws, of what was found for a batch: (S, B), (B,) -> ().
@@ -261,8 +261,8 @@ class Objective(nn.Module):
         """
         return self.num_data * (values if weights is None else values * weights.to(values)).mean()
 
-    def _check_model(self, model: nn.Module) -> None:
-        name, bayesian = type(self).__name__, bool(gaussians(model))
+    def _check_model(self, posterior: Posterior) -> None:
+        name, bayesian = type(self).__name__, posterior.is_bayesian
         if bayesian and not self.for_bayesian:
             raise ValueError(f"`{name}` is for plain networks, but `model` is Bayesian: use selbo.ELBO or SummaryELBO")
         if not bayesian and not self.for_plain:
@@ -281,40 +281,6 @@ class Objective(nn.Module):
         shown += [f"estimator={self.estimator!r}"] if self.estimator != "shared" else []
         shown += [f"label_shift={self.label_shift}"] if self.label_shift is not None else []
         return ", ".join(shown)
-
-
-def draw_logits(
-    model: nn.Module,
-    inputs: Tensor,
-    num_samples: int,
-    *,
-    estimator: str = "shared",
-    generator: torch.Generator | None = None,
-    chunk_size: int | None = None,
-) -> Tensor:
-    """Logits of a Bayesian network's draws, or of a plain network as one draw: (S, B, K), at least float32."""
-    _checks.whole("num_samples", num_samples, at_least=1)
-    if gaussians(model):
-        logits = forward_samples(
-            model, inputs, num_samples, generator=generator, chunk_size=chunk_size, estimator=estimator
-        )
-    else:
-        logits = tensor_answer(model(inputs)).unsqueeze(0)
-    return as_logits(logits, inputs)
-
-
-def as_logits(logits: Tensor, inputs: Tensor) -> Tensor:
-    """What a network answered, if it can be logits (S, B, K), at least float32."""
-    if logits.ndim != 3 or logits.shape[-1] < 2:
-        raise ValueError(
-            "`model` must answer with logits of shape (B, K) for at least two classes, but gave "
-            f"{tuple(logits.shape[1:])} for inputs of shape {tuple(inputs.shape)}"
-        )
-    if logits.shape[1] != inputs.shape[0]:
-        raise ValueError(
-            f"`model` must answer with one row an input, but gave {logits.shape[1]} rows for {inputs.shape[0]}"
-        )
-    return logits.to(result_dtype(logits))
 
 
 def warm_up(step: int | Tensor | None, steps: int) -> float | Tensor:

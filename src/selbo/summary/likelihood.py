@@ -1,13 +1,12 @@
 """How likely is the summary under this network: soft histogram of its predictions, and log DP(s0 | s_theta, alpha)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from selbo import _checks
-from selbo._compile import read_buffer
 from selbo._numerics import (
     DIRICHLET_FLOOR,
     MULTINOMIAL_FLOOR,
@@ -20,6 +19,7 @@ from selbo._numerics import (
 )
 from selbo.summary.beliefs import Belief, Masses
 from selbo.summary.claims import Claims, claims_of
+from selbo.summary.moving_average import HistogramAverage
 from selbo.summary.partitions import Partition
 
 FORMS: Final = ("dirichlet", "multinomial")
@@ -187,7 +187,8 @@ class SummaryLikelihood(PreciseModule):
         form: ``"dirichlet"`` (the paper) or ``"multinomial"`` (`multinomial_log_prob`).
         ema_decay: Remember earlier batches: in training mode the likelihood is evaluated at an exponential moving
             average of the histogram, and its gradient passed on as if that were the batch's. For small batches.
-        reduce_counts: Called with the soft counts, shape (..., R), before they are normalised; sum over processes here.
+        reductions: Functions that change the soft counts, shape (..., R), one after the other, before they are
+            normalised, such as a sum over processes. Others can be added to the list of this name and removed.
         validate: When to check the values of the log-probabilities too, not only their shapes, which synchronises with
             the device: True for every batch, False for none, None for the first one outside compiled code.
         name: What it is called where an objective has several: in logs, and to say which inputs it is about.
@@ -207,8 +208,6 @@ class SummaryLikelihood(PreciseModule):
 
     s0: Tensor
     concentration: Tensor
-    average: Tensor
-    average_weight: Tensor
 
     def __init__(
         self,
@@ -218,7 +217,7 @@ class SummaryLikelihood(PreciseModule):
         *,
         form: str = "dirichlet",
         ema_decay: float | None = None,
-        reduce_counts: Callable[[Tensor], Tensor] | None = None,
+        reductions: Sequence[Callable[[Tensor], Tensor]] = (),
         validate: bool | None = None,
         name: str | None = None,
         overrule_labels: bool = False,
@@ -233,8 +232,7 @@ class SummaryLikelihood(PreciseModule):
         self.name = name
         self.partition = partition
         self.form = _checks.one_of("form", form, FORMS)
-        self.ema_decay = None if ema_decay is None else _checks.fraction("ema_decay", ema_decay, low=0.0, high=1.0)
-        self.reduce_counts = reduce_counts
+        self.reductions = list(reductions)
         self.validate = validate
         self.overrule_labels = overrule_labels
         self._validated = False
@@ -243,10 +241,7 @@ class SummaryLikelihood(PreciseModule):
         self.register_buffer("s0", s0)
         alpha = _checks.positive("concentration", concentration)
         self.register_buffer("concentration", torch.tensor(alpha, dtype=torch.float64))
-        if self.ema_decay is not None:
-            self.register_buffer("average", torch.zeros_like(s0))
-            # one entry, not none: torch.compile loses in-place changes of float64 tensors without dimensions
-            self.register_buffer("average_weight", torch.zeros(1, dtype=torch.float64))
+        self.average = None if ema_decay is None else HistogramAverage(partition.num_regions, ema_decay)
 
     @classmethod
     def for_data(
@@ -316,8 +311,8 @@ class SummaryLikelihood(PreciseModule):
             In nats, larger is better; shape (...).
         """
         histogram = self._histogram(log_probs, weights, validate)
-        if self.ema_decay is not None and self.training:
-            histogram = self._with_memory(histogram)
+        if self.average is not None and self.training:
+            histogram = self.average(histogram)
         return self._log_prob(histogram).to(result_dtype(log_probs))
 
     def _histogram(self, log_probs: Tensor, weights: Tensor | None, validate: bool | None = None) -> Tensor:
@@ -326,8 +321,8 @@ class SummaryLikelihood(PreciseModule):
             validate = not self._validated and values_can_be_read(log_probs)
         counts = soft_counts(self.partition.memberships(log_probs, validate=validate), weights)
         self._validated = self._validated or validate
-        if self.reduce_counts is not None:
-            counts = self.reduce_counts(counts)
+        for reduce in self.reductions:
+            counts = reduce(counts)
         return self._normalise(counts)
 
     def _normalise(self, counts: Tensor) -> Tensor:
@@ -349,27 +344,10 @@ class SummaryLikelihood(PreciseModule):
     def _alpha(self, histogram: Tensor) -> Tensor:
         return self.concentration.to(histogram.device)
 
-    def _with_memory(self, histogram: Tensor) -> Tensor:
-        """Value of the moving average, gradient of the batch.
-
-        The gradient of the log-likelihood by the histogram is taken at the average, where it is steady, and applied
-        to the histogram of the batch at full weight: the surrogate sum_r c_r h_r with c_r the derivative at the
-        average. Divided by its weight, the average is that of the batches seen so far, from the first one on.
-        """
-        decay = self.ema_decay
-        assert decay is not None
-        now = histogram.detach()
-        before, weight_before = read_buffer(self.average), read_buffer(self.average_weight)
-        weight = decay * weight_before + (1 - decay)
-        average = (decay * before + (1 - decay) * now) / weight
-        self.average.mul_(decay).add_((1 - decay) * now.reshape(-1, now.shape[-1]).mean(0))
-        self.average_weight.copy_(weight)
-        return average + (histogram - now)
-
     def extra_repr(self) -> str:
         """Belief and concentration, for ``print``."""
         options = [] if self.name is None else [f"name={self.name!r}"]
         options += [f"belief={self.belief!r}", f"concentration={self.concentration.item():g}", f"form={self.form!r}"]
-        if self.ema_decay is not None:
-            options.append(f"ema_decay={self.ema_decay:g}")
+        if self.average is not None:
+            options.append(f"ema_decay={self.average.decay:g}")
         return ", ".join(options)

@@ -22,7 +22,7 @@ from selbo.tabular.preprocessing import Preprocessing, find_classes, fit_preproc
 from selbo.tabular.settings import Settings, above_labels, below_guessing, build_summaries, fractions_of
 from selbo.tabular.splits import split
 from selbo.tabular.table import read_table
-from selbo.training import fit
+from selbo.training import Checkpoint, JsonLines, Progress, fit
 
 CHECKPOINT_SECONDS: Final = 5.0
 """Between checkpoints: no more than that is lost when a run is killed."""
@@ -196,10 +196,8 @@ def train(
             learning_rate=settings.learning_rate,
             seed=settings.seed,
             device=device,
-            checkpoint=folder / saved_model.CHECKPOINT,
-            checkpoint_every=CHECKPOINT_SECONDS,
-            log=folder / saved_model.LOG,
-            progress=progress,
+            checkpoint=Checkpoint(folder / saved_model.CHECKPOINT, every=CHECKPOINT_SECONDS),
+            callbacks=[Progress(progress), JsonLines(folder / saved_model.LOG)],
         )
     check = result.label_check
     begin = time.perf_counter()

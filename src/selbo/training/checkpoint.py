@@ -10,14 +10,31 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from selbo import _checks
 from selbo._files import replacing
-from selbo.nn.gaussian import gaussians
+from selbo.posteriors import Posterior
+from selbo.summary.moving_average import HistogramAverage
 
 FORMAT: Final = "selbo-checkpoint-2"
 HEADER: Final = "selbo"
 HISTORY: Final = "history"
-MOVING_AVERAGES: Final = ("average", "average_weight")
-"""Buffers of a SummaryLikelihood that change in training."""
+EVERY_S: Final = 20.0
+"""Seconds between two checkpoints, unless the user says otherwise."""
+
+
+class Checkpoint:
+    """Where `selbo.fit` keeps a run, and how often it writes.
+
+    Args:
+        path: The file. If it exists, training resumes from it.
+        every: Seconds between writing it.
+        at_end: Write it at the end, too. If not, a run that is longer than ``every`` leaves a checkpoint from some time
+            before its end, and a shorter one none.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], every: float = EVERY_S, at_end: bool = True) -> None:
+        check_available()
+        self.path, self.every, self.at_end = Path(path), _checks.non_negative("every", every), at_end
 
 
 def check_available() -> None:
@@ -86,16 +103,17 @@ def _short(value: Any) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
-def describe_model(model: nn.Module) -> dict[str, Any]:
-    """Kind and settings of every layer, shape of everything in the state, what is trained, and priors."""
+def describe_model(posterior: Posterior) -> dict[str, Any]:
+    """Kind and settings of every layer, shape of everything in the state, what is trained, and the posterior's own."""
+    model = posterior.network
     kinds = {name or "network": type(module).__name__ for name, module in model.named_modules()}
-    shapes = {name: list(value.shape) for name, value in model.state_dict().items()}
+    shapes = {name: list(value.shape) for name, value in posterior.state_dict().items()}
     return {
         "layers": kinds,
         "shapes": shapes,
         "settings": {name or "network": _settings(module) for name, module in model.named_modules()},
         "frozen": [name for name, value in model.named_parameters() if not value.requires_grad],
-        "prior_std": [each.prior_std.item() for each in gaussians(model)],
+        "posterior": {"kind": type(posterior).__name__, **posterior.settings()},
     }
 
 
@@ -119,8 +137,8 @@ def describe_objective(objective: nn.Module) -> dict[str, Any]:
             for key, value in vars(module).items()
             if isinstance(value, (bool, int, float, str)) and key != "training" and not key.startswith("_")
         }
-        constants = {key: value for key, value in module.named_buffers(recurse=False) if key not in MOVING_AVERAGES}
-        found |= {prefix + key: value.tolist() for key, value in constants.items()}
+        if not isinstance(module, HistogramAverage):  # whose buffers are its state
+            found |= {prefix + key: value.tolist() for key, value in module.named_buffers(recurse=False)}
     return found
 
 

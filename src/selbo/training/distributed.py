@@ -58,14 +58,14 @@ def global_histograms(objective: Objective, world: int) -> Iterator[None]:
         yield
         return
     summaries = [each for each in objective.modules() if isinstance(each, SummaryLikelihood)]
-    before = [each.reduce_counts for each in summaries]
-    for each in summaries:
-        each.reduce_counts = sum_over_processes
+    added = [each for each in summaries if sum_over_processes not in each.reductions]
+    for each in added:
+        each.reductions.insert(0, sum_over_processes)
     try:
         yield
     finally:
-        for each, function in zip(summaries, before, strict=True):
-            each.reduce_counts = function
+        for each in added:
+            each.reductions.remove(sum_over_processes)
 
 
 def average_gradients(parameters: list[nn.Parameter], world: int) -> None:
@@ -98,6 +98,15 @@ def agree(number: int, world: int, device: torch.device) -> bool:
     return bool(ends[0] == -ends[1])
 
 
+def any_of(flag: bool, world: int, device: torch.device) -> bool:
+    """Whether a flag is set in one of the processes."""
+    if world == 1:
+        return flag
+    most = torch.tensor(int(flag), device=device)
+    dist.all_reduce(most, dist.ReduceOp.MAX)
+    return bool(most)
+
+
 def average_statistics(model: nn.Module, world: int) -> None:
     """Mean over processes of running statistics, which each process keeps for its own part of the batches."""
     if world == 1:
@@ -107,8 +116,8 @@ def average_statistics(model: nn.Module, world: int) -> None:
             buffer.copy_(average(buffer, world))
 
 
-def copy_from_first(model: nn.Module, world: int) -> None:
-    """Start all processes from the state of the first."""
+def copy_from_first(state: dict[str, Tensor], world: int) -> None:
+    """Start all processes from the state of the first, in place."""
     if world > 1:
-        for value in model.state_dict().values():
+        for value in state.values():
             dist.broadcast(value, 0)

@@ -11,9 +11,12 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from selbo import _checks
+from selbo._compile import is_compiler_error
 from selbo.nn.compiled import channels_last, compile_function
 from selbo.objectives import Objective
 from selbo.objectives.unlabelled import Assigned
+from selbo.posteriors import Posterior
 from selbo.random import derive
 from selbo.training.augment import crop_and_flip
 from selbo.training.batches import LoaderBatches, TensorBatches, UnlabelledBatches
@@ -28,11 +31,15 @@ ROWS: Final = 1024
 """Steps whose terms are kept on the device before they are looked at."""
 
 
+MOST_TEXT: Final = 500
+"""Characters of a compiler's error that a warning shows."""
+
+
 @dataclass
 class Plan:
     """What every step of a run needs."""
 
-    model: nn.Module
+    posterior: Posterior
     objective: Objective
     optimizer: torch.optim.Optimizer
     num_samples: int
@@ -56,18 +63,35 @@ class Plan:
         return ("noise",) if self.objective.has_summary else ("noise", self.rank)
 
 
-def make_optimizer(
-    kind: str, parameters: list[nn.Parameter], *, rate: float, momentum: float, weight_decay: float, on_graph: bool
-) -> torch.optim.Optimizer:
-    """Adam, or SGD with Nesterov momentum; for a graph, with a learning rate that is a tensor."""
-    device = parameters[0].device
-    lr: float | Tensor = torch.tensor(rate, device=device) if on_graph else rate
-    if kind == "adam":
-        # fused is the fastest on either kind of device (docs/performance.md)
-        return torch.optim.Adam(parameters, lr=lr, weight_decay=weight_decay, fused=True, capturable=on_graph)
-    return torch.optim.SGD(
-        parameters, lr=lr, momentum=momentum, nesterov=momentum > 0, weight_decay=weight_decay, fused=True
-    )
+@dataclass(frozen=True)
+class Optimizer:
+    """The optimiser of `selbo.fit`, where its name alone does not say enough.
+
+    Attributes:
+        kind: ``"adam"``, or ``"sgd"`` (Nesterov momentum).
+        momentum: Of SGD.
+        weight_decay: For deterministic networks; a Bayesian one has its prior.
+    """
+
+    kind: str = "adam"
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        _checks.one_of("optimizer", self.kind, OPTIMIZERS)
+        _checks.non_negative("momentum", self.momentum)
+        _checks.non_negative("weight_decay", self.weight_decay)
+
+    def build(self, parameters: list[nn.Parameter], *, rate: float, on_graph: bool) -> torch.optim.Optimizer:
+        """The optimiser of torch; for a graph, with a learning rate that is a tensor."""
+        lr: float | Tensor = torch.tensor(rate, device=parameters[0].device) if on_graph else rate
+        momentum, decay = self.momentum, self.weight_decay
+        if self.kind == "adam":
+            # fused is the fastest on either kind of device (docs/performance.md)
+            return torch.optim.Adam(parameters, lr=lr, weight_decay=decay, fused=True, capturable=on_graph)
+        return torch.optim.SGD(
+            parameters, lr=lr, momentum=momentum, nesterov=momentum > 0, weight_decay=decay, fused=True
+        )
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
@@ -120,7 +144,7 @@ class EagerEngine:
         plan.optimizer.zero_grad(set_to_none=True)
         with plan.autocast():
             terms = plan.objective(
-                plan.model,
+                plan.posterior,
                 inputs,
                 labels,
                 plan.num_samples,
@@ -134,6 +158,10 @@ class EagerEngine:
         average_gradients(plan.parameters, plan.world)
         plan.optimizer.step()
         return torch.stack([value.double() for value in terms.named().values()])
+
+
+class CaptureFailed(RuntimeError):  # noqa: N818  (reads as a sentence)
+    """A step that runs eagerly cannot be captured in a CUDA graph."""
 
 
 class GraphEngine:
@@ -182,7 +210,12 @@ class GraphEngine:
                 self._eagerly()
             else:
                 if self.graph is None:
-                    self._capture()
+                    try:
+                        self._capture()
+                    except torch.cuda.OutOfMemoryError:
+                        raise
+                    except RuntimeError as error:  # of what ran eagerly a moment ago
+                        raise CaptureFailed(f"{type(error).__name__}: {error}") from error
                 assert self.graph is not None
                 self.graph.replay()
             self.taken += 1
@@ -251,7 +284,7 @@ class GraphEngine:
         assigned = None if self.unlabelled is None else Assigned(tuple(unlabelled), self.unlabelled.which)
         with plan.autocast():
             terms = plan.objective(
-                plan.model,
+                plan.posterior,
                 inputs,
                 labels,
                 plan.num_samples,
@@ -264,7 +297,9 @@ class GraphEngine:
 
 
 class Engine:
-    """The fastest way that works: a graph where there can be one, eager steps elsewhere or if capturing fails.
+    """The fastest way that works: a graph where there can be one, eager steps elsewhere.
+
+    Eager steps also follow if the compiler or the capture fails, with a warning. Other exceptions are raised.
 
     Args:
         plan: What every step needs.
@@ -303,14 +338,14 @@ class Engine:
         try:
             return engine.run(start, stop, rate_at, seconds)
         except Exception as error:
-            if isinstance(engine, EagerEngine) or engine.graph is not None or self.choice == "graph":
+            expected = isinstance(error, CaptureFailed) or is_compiler_error(error)
+            if isinstance(engine, EagerEngine) or engine.graph is not None or self.choice == "graph" or not expected:
                 raise
             done = engine.taken
             torch.cuda.synchronize()
-            first_line = (str(error).strip().splitlines() or [""])[0][:200]
             warnings.warn(
                 f"the training step could not be {engine.name}, so it runs eagerly, more slowly: "
-                f"{type(error).__name__}: {first_line}",
+                f"{type(error).__name__}: {' '.join(str(error).split())[:MOST_TEXT]}",
                 stacklevel=2,
             )
             self.plan.optimizer.zero_grad(set_to_none=True)

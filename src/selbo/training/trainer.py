@@ -1,30 +1,27 @@
-"""The state of a run, what a checkpoint holds of it, and how it goes on; it depends on the seed and the step alone."""
+"""The loop: stretches of steps, validation, records and checkpoints between them; it depends on seed and step alone."""
 
 import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from selbo import _checks
-from selbo.nn.compiled import channels_last
 from selbo.objectives.label_priority import LabelCheck, check_labels
-from selbo.objectives.objective import TERMS, log_prob_of_labels
-from selbo.objectives.predictive import predictive_log_probs
-from selbo.random import derive
-from selbo.summary.likelihood import SummaryLikelihood
+from selbo.objectives.objective import TERMS
+from selbo.summary.moving_average import HistogramAverage
 from selbo.training import checkpoint as files
 from selbo.training import distributed
-from selbo.training.batches import Batch, LoaderBatches, TensorBatches, UnlabelledBatches, WeightedBatch, checksum
-from selbo.training.callbacks import Progress
+from selbo.training.batches import LoaderBatches, TensorBatches, UnlabelledBatches
+from selbo.training.callbacks import Callback, Record, Start
+from selbo.training.checkpoint import Checkpoint
 from selbo.training.engines import Engine, Plan
 from selbo.training.schedules import Schedule
+from selbo.training.state import State
+from selbo.training.validation import Validator
 
 CHECKED_EXAMPLES: Final = 2048
 """Labelled examples that the trained network is compared with a constant answer on."""
@@ -34,13 +31,6 @@ CHECKED_FROM: Final = 50
 
 LOOK_EVERY_S: Final = 0.5
 """How often the loop looks up from its steps, to move the progress bar and to see whether a checkpoint is due."""
-
-Record = dict[str, Any]
-Callback = Callable[[Record], object]
-SELECTIONS: Final = ("last", "best")
-
-Selection = Callable[[Tensor, Tensor], float | Tensor]
-"""How good weights are, from validation log-probabilities (B, K) and labels (B,); larger is better."""
 
 
 class Diverged(RuntimeError):  # noqa: N818  (reads as a sentence)
@@ -52,7 +42,7 @@ class FitResult:
     """What a run came to.
 
     Attributes:
-        steps: Number of steps taken.
+        steps: Number of steps taken; fewer than asked for if a callback ended the run.
         selection: ``"last"``, ``"best"`` or the name of a function: which weights the network now has.
         selected_step: The step they are from.
         val_nll: Their validation NLL, if there was validation.
@@ -85,169 +75,164 @@ class FitResult:
 
 
 @dataclass
-class Run:
-    """The state of a run: what a checkpoint holds, and how it goes on."""
+class Trainer:
+    """Takes the steps of a run.
+
+    Attributes:
+        plan: What every step needs.
+        batches: Where batches come from.
+        unlabelled: Where the inputs of the summaries come from.
+        validator: Validates, and selects weights.
+        schedule: Learning rates.
+        checkpoint: Where the run is kept, if it is.
+        callbacks: Who listens.
+        log_every: Steps between records.
+        settings: What else a checkpoint must agree with.
+    """
 
     plan: Plan
     batches: TensorBatches | LoaderBatches
     unlabelled: UnlabelledBatches | None
-    validation: Batch | WeightedBatch | None
+    validator: Validator
     schedule: Schedule
-    steps: int
-    select: str | Selection
-    eval_every: int
-    val_samples: int
-    checkpoint: Path | None
-    checkpoint_every: float
-    checkpoint_end: bool = True
-    step: int = 0
-    resumed_from: int = 0
-    history: list[Record] = field(default_factory=list)
-    best: dict[str, Tensor] = field(default_factory=dict)
-    best_step: int = 0
-    best_nll: float | None = None
-    best_score: float | None = None
-    last_nll: float | None = None
-    seconds: float = 0.0
-    earlier_seconds: float = 0.0
-    engine: str = ""
-    saved_step: int | None = None
-    settings: Record = field(default_factory=dict)
+    checkpoint: Checkpoint | None
+    callbacks: list[Callback]
+    log_every: int
+    settings: Record
 
     def __post_init__(self) -> None:
         plan = self.plan
-        self.terms = plan.objective.term_names
-        self.curve = torch.full((self.steps, len(self.terms)), math.nan, dtype=torch.float64)
+        self.state = State(plan.steps, plan.objective.term_names)
         self.settings |= {
-            "model": files.describe_model(plan.model),
+            "model": files.describe_model(plan.posterior),
             "objective": files.describe_objective(plan.objective),
-            "steps": self.steps,
+            "steps": plan.steps,
             "seed": plan.seed,
             "batch_size": self.batches.batch_size,
             "num_samples": plan.num_samples,
             "schedule": [self.schedule.kind, self.schedule.rate],
             "augment": plan.augment,
             "precision": plan.precision,
-            "select": selection_name(self.select),
-            "validation": None if self.validation is None else [self.eval_every, self.val_samples],
             "processes": plan.world,
+            "callbacks": [each.settings() for each in self._stateful()],
+            **self.validator.settings(),
         }
 
-    # --- going on ---
+    # --- from the start, or from a checkpoint ---
 
     def resume(self) -> None:
-        """Take up the run where the checkpoint left it, if there is one."""
+        """Continue the run where the checkpoint left it, if there is one."""
         plan = self.plan
-        _forget(plan.objective)
+        for each in plan.objective.modules():
+            if isinstance(each, HistogramAverage):
+                each.reset()  # that of another run is about another network
         if self.checkpoint is not None:
+            path = self.checkpoint.path
             self.settings["data"] = self.batches.checksum()
             self.settings["unlabelled data"] = None if self.unlabelled is None else self.unlabelled.describe()
-            self.settings["validation data"] = None if self.validation is None else checksum(*self.validation)
-            if self.checkpoint.exists():
-                self._load(self.checkpoint)
-            if not distributed.agree(self.step, plan.world, plan.device):
-                where = os.fspath(self.checkpoint)
-                raise ValueError(f"`checkpoint` must be one file for all processes, but only some found {where!r}")
-        distributed.copy_from_first(plan.model, plan.world)
+            self.settings["validation data"] = self.validator.checksum()
+            if path.exists():
+                self._load(path)
+            if not distributed.agree(self.state.step, plan.world, plan.device):
+                raise ValueError(
+                    f"`checkpoint` must be one file for all processes, but only some found {os.fspath(path)!r}"
+                )
+        distributed.copy_from_first(plan.posterior.state_dict(), plan.world)
 
-    def until_done(self, choice: str, log_every: int, bar: Progress, listeners: Sequence[Callback]) -> None:
-        """All steps that are left."""
-        plan, begin = self.plan, time.perf_counter()
-        before, last_save = self.seconds, begin
-        bar.show(self.step, {})
-        if self.step >= self.steps:
+    # --- all steps that are left ---
+
+    def run(self, choice: str) -> None:
+        """Take them, with the engine of this name, and tell the callbacks."""
+        started = []
+        try:
+            for each in self.callbacks if self.plan.rank == 0 else ():
+                started.append(each)
+                each.on_start(Start(self.plan.steps, self.state.step, tuple(self.state.history)))
+            self._run(choice, started)
+        finally:
+            for each in reversed(started):
+                each.on_end()
+
+    def _run(self, choice: str, listeners: list[Callback]) -> None:
+        plan, state, validator = self.plan, self.state, self.validator
+        begin = last_save = time.perf_counter()
+        before, save_every = state.seconds, files.EVERY_S if self.checkpoint is None else self.checkpoint.every
+        for each in listeners:
+            each.on_progress(state.step, {})
+        if state.has_ended:
             return
-        stops = (log_every,) if self.validation is None else (log_every, self.eval_every)
+        stops = (self.log_every,) if validator.data is None else (self.log_every, validator.every)
         with distributed.global_histograms(plan.objective, plan.world):
-            engine = Engine(plan, self.batches, self.unlabelled, start=self.step, choice=choice)
-            while self.step < self.steps:
-                stop = min(self.steps, *(self.step - self.step % n + n for n in stops))
+            engine = Engine(plan, self.batches, self.unlabelled, start=state.step, choice=choice)
+            while not state.has_ended:
+                stop = min(plan.steps, *(state.step - state.step % n + n for n in stops))
                 # processes must agree on where to stop, so they do not look at the clock
-                rows = engine.run(self.step, stop, self.schedule.rate_at, LOOK_EVERY_S if plan.world == 1 else math.inf)
+                seconds = LOOK_EVERY_S if plan.world == 1 else math.inf
+                rows = engine.run(state.step, stop, self.schedule.rate_at, seconds)
                 self._take(distributed.average(rows.to(plan.device), plan.world).cpu())
                 # always here, between the same steps, so that a resumed run averages when an undisturbed one does
-                distributed.average_statistics(plan.model, plan.world)
-                self.seconds, self.engine = before + time.perf_counter() - begin, engine.name
-                if self.validation is not None and (self.step % self.eval_every == 0 or self.step == self.steps):
-                    self._validate()
-                if self.step % log_every == 0 or self.step == self.steps:
-                    self._record(log_every, listeners)
-                bar.show(self.step, self._terms_since(self.step - len(rows)))
-                ended = self.step == self.steps
-                due = time.perf_counter() - last_save > self.checkpoint_every or ended
+                distributed.average_statistics(plan.posterior.network, plan.world)
+                state.seconds, state.engine = before + time.perf_counter() - begin, engine.name
+                if validator.data is not None and (state.step % validator.every == 0 or state.has_ended):
+                    self._validate(listeners)
+                if state.step % self.log_every == 0 or state.has_ended:
+                    self._record(listeners)
+                terms = self._for_one_example(state.mean_since(state.step - len(rows)))
+                for each in listeners:
+                    each.on_progress(state.step, terms)
+                due = time.perf_counter() - last_save > save_every or state.has_ended
                 if due or plan.world > 1:
                     self._check_weights()
                 if due:
                     last_save = time.perf_counter()
-                    if self.checkpoint is not None and plan.rank == 0 and (self.checkpoint_end or not ended):
-                        self._save(self.checkpoint)
-
-    def result(self) -> FitResult:
-        """The end: weights selected, everything that was seen."""
-        chosen, nll = self.steps, self.last_nll
-        if self.select != "last":
-            self.plan.model.load_state_dict(self.best)
-            chosen, nll = self.best_step, self.best_nll
-        check = self._check_labels()
-        if check is not None and check.below_majority:
-            warnings.warn(str(check), UserWarning, stacklevel=3)
-        return FitResult(
-            steps=self.step,
-            selection=selection_name(self.select),
-            selected_step=chosen,
-            val_nll=nll,
-            history=self.history,
-            curve=self.curve,
-            seconds=self.seconds,
-            engine=self.engine,
-            resumed_from=self.resumed_from,
-            checkpoint=self.checkpoint if self.checkpoint_end or self.saved_step is not None else None,
-            terms=self.terms,
-            earlier_seconds=self.earlier_seconds,
-            label_check=check,
-        )
-
-    def _check_labels(self) -> LabelCheck | None:
-        """Whether the network does what labels say, where a belief might have had it otherwise; in one process."""
-        plan = self.plan
-        if not plan.objective.has_summary or plan.rank > 0 or self.steps < CHECKED_FROM:
-            return None
-        inputs, labels, *weights = self.batches.sample(CHECKED_EXAMPLES)
-        return check_labels(self._predict(inputs, "label check"), labels, *weights)
-
-    def _predict(self, inputs: Tensor, *purpose: object) -> Tensor:
-        """Log-probabilities of the network as it is now, shape (B, K); their noise is derived from the purpose."""
-        plan = self.plan
-        with plan.autocast():
-            return predictive_log_probs(
-                plan.model,
-                channels_last(inputs) if plan.device.type == "cuda" else inputs,
-                num_samples=self.val_samples,
-                objective=plan.objective,
-                generator=torch.Generator(plan.device).manual_seed(derive(plan.seed, *purpose)),
-            )
-
-    # --- one stretch of steps ---
+                    self._save()
 
     def _take(self, rows: Tensor) -> None:
         """Write down the terms of the last steps, or stop if they are not numbers."""
         bad = ~rows.isfinite().all(1)
         if bool(bad.any()):
             first = int(bad.nonzero()[0, 0])
-            raise self._diverged("loss is", self.step + first, rows[first])
-        self.curve[self.step : self.step + len(rows)] = rows
-        self.step += len(rows)
+            raise self._diverged("loss is", self.state.step + first, rows[first])
+        self.state.add(rows)
+
+    def _validate(self, listeners: list[Callback]) -> None:
+        state = self.state
+        nll = self.validator.run(state.step)
+        if not math.isfinite(nll):
+            raise self._diverged("validation NLL is", state.step - 1, state.curve[-1])
+        self.schedule.validated(nll)
+        wishes = [each.on_validation(state.step, nll) is True for each in listeners]
+        state.stopped = distributed.any_of(any(wishes), self.plan.world, self.plan.device)
+
+    def _record(self, listeners: list[Callback]) -> None:
+        state = self.state
+        since = state.step - 1 - (state.step - 1) % self.log_every
+        rate = self.schedule.rate_at(state.step - 1)
+        record: Record = {"step": state.step, **state.mean_since(since), "learning_rate": rate}
+        if self.validator.last_nll is not None:
+            record["val_nll"] = self.validator.last_nll
+        state.history.append(record)
+        for each in listeners:
+            each.on_record(record)
+
+    def _for_one_example(self, terms: Record) -> Record:
+        """Terms for a progress bar; all but the loss are sums over the data set."""
+        count, nll = self.plan.objective.num_data, self.validator.last_nll
+        scaled = {name: value / (1 if name == "loss" else count) for name, value in terms.items()}
+        return scaled if nll is None else {**scaled, "val_nll": nll}
+
+    # --- what went wrong ---
 
     def _check_weights(self) -> None:
         """Before they are kept: a finite loss may have had a gradient that was not."""
         if not all(bool(each.isfinite().all()) for each in self.plan.parameters):
-            raise self._diverged("weights are", self.step - 1, self.curve[self.step - 1])
+            raise self._diverged("weights are", self.state.step - 1, self.state.curve[-1])
 
     def _diverged(self, what: str, step: int, row: Tensor) -> Diverged:
-        terms = ", ".join(f"{name} {value:.6g}" for name, value in zip(self.terms, row.tolist(), strict=True))
+        terms = ", ".join(f"{name} {value:.6g}" for name, value in zip(self.state.terms, row.tolist(), strict=True))
         good = (
-            f"the last good checkpoint is {os.fspath(self.checkpoint)!r}, of step {self.saved_step}"
-            if self.checkpoint is not None and self.saved_step is not None
+            f"the last good checkpoint is {os.fspath(self.checkpoint.path)!r}, of step {self.state.saved_step}"
+            if self.checkpoint is not None and self.state.saved_step is not None
             else "no checkpoint was written before"
         )
         return Diverged(f"the {what} not finite at step {step} ({terms}); {good}; {self._remedy()}")
@@ -259,96 +244,74 @@ class Run:
                 return f"the {name} inputs hold NaN or infinity in {where}: remove or impute them"
         return "a smaller learning rate, or a warm-up of the summary term, may help"
 
-    def _terms_since(self, step: int) -> Record:
-        """Mean terms of the last steps, for one example."""
-        mean = self.curve[step : self.step].mean(0).tolist()
-        count = self.plan.objective.num_data
-        scaled = {name: value / (1 if name == "loss" else count) for name, value in zip(self.terms, mean, strict=True)}
-        return {**scaled, **({"val_nll": self.last_nll} if self.last_nll is not None else {})}
+    # --- the end ---
 
-    def _record(self, log_every: int, listeners: Sequence[Callback]) -> None:
-        since = self.step - 1 - (self.step - 1) % log_every
-        means = dict(zip(self.terms, self.curve[since : self.step].mean(0).tolist(), strict=True))
-        record: Record = {"step": self.step, **means, "learning_rate": self.schedule.rate_at(self.step - 1)}
-        if self.last_nll is not None:
-            record["val_nll"] = self.last_nll
-        self.history.append(record)
-        if self.plan.rank == 0:
-            for listener in listeners:
-                listener(record)
+    def result(self) -> FitResult:
+        """Weights selected, and everything that was seen."""
+        state, kept = self.state, self.checkpoint
+        chosen, nll = self.validator.select(state.step)
+        check = self._check_labels()
+        if check is not None and check.below_majority:
+            warnings.warn(str(check), UserWarning, stacklevel=3)
+        return FitResult(
+            steps=state.step,
+            selection=self.validator.how.selection,
+            selected_step=chosen,
+            val_nll=nll,
+            history=state.history,
+            curve=state.curve,
+            seconds=state.seconds,
+            engine=state.engine,
+            resumed_from=state.resumed_from,
+            checkpoint=kept.path if kept is not None and (kept.at_end or state.saved_step is not None) else None,
+            terms=state.terms,
+            earlier_seconds=state.earlier_seconds,
+            label_check=check,
+        )
 
-    def _validate(self) -> None:
-        plan = self.plan
-        assert self.validation is not None
-        inputs, labels, *weights = self.validation
-        log_probs = self._predict(inputs, "validation", self.step)
-        by_row = log_prob_of_labels(log_probs.unsqueeze(0), labels)
-        if weights:
-            by_row = by_row * (weights[0] / weights[0].mean())
-        nll = -by_row.mean().double()
-        self.last_nll = distributed.average(nll, plan.world).item()  # one number for all, as decisions hang on it
-        if not math.isfinite(self.last_nll):
-            raise self._diverged("validation NLL is", self.step - 1, self.curve[self.step - 1])
-        self.schedule.validated(self.last_nll)
-        score = self.last_nll
-        if not isinstance(self.select, str):
-            found = torch.as_tensor(self.select(log_probs, labels), dtype=torch.float64, device=log_probs.device)
-            score = -distributed.average(found, plan.world).item()
-        if self.best_score is None or score < self.best_score:
-            self.best_score, self.best_nll, self.best_step = score, self.last_nll, self.step
-            if self.select != "last":
-                self.best = {name: value.detach().clone() for name, value in plan.model.state_dict().items()}
+    def _check_labels(self) -> LabelCheck | None:
+        """Whether the network does what labels say, where a belief might have had it otherwise; in one process."""
+        if not self.plan.objective.has_summary or self.plan.rank > 0 or self.state.step < CHECKED_FROM:
+            return None
+        inputs, labels, *weights = self.batches.sample(CHECKED_EXAMPLES)
+        return check_labels(self.validator.predict(inputs, "label check"), labels, *weights)
 
     # --- on disk ---
 
-    def _save(self, path: Path) -> None:
-        plan = self.plan
+    def _stateful(self) -> list[Callback]:
+        return [each for each in self.callbacks if each.settings() is not None]
+
+    def _save(self) -> None:
+        plan, state = self.plan, self.state
+        if self.checkpoint is None or plan.rank > 0 or (state.has_ended and not self.checkpoint.at_end):
+            return
         tensors = {
-            **files.with_prefix("model", plan.model.state_dict()),
+            **files.with_prefix("model", plan.posterior.state_dict()),
             **files.with_prefix("objective", plan.objective.state_dict()),
             **files.with_prefix("optimizer", files.optimizer_tensors(plan.optimizer)),
-            **files.with_prefix("best", self.best),
-            "curve": self.curve[: self.step],
+            **files.with_prefix("best", self.validator.best),
+            "curve": state.curve,
         }
-        description = {
+        description: dict[str, Any] = {
             "settings": self.settings,
-            "step": self.step,
             "schedule": self.schedule.state,
-            "best": [self.best_step, self.best_nll, self.best_score],
-            "last_nll": self.last_nll,
-            "seconds": self.seconds,
-            "engine": self.engine,
+            "validator": self.validator.state(),
+            "callbacks": [each.state() for each in self._stateful()],
+            **state.describe(),
         }
-        files.write(path, tensors, description, history=self.history)
-        self.saved_step = self.step
+        files.write(self.checkpoint.path, tensors, description, history=state.history)
+        state.saved_step = state.step
 
     def _load(self, path: Path) -> None:
         plan = self.plan
-        tensors, found, self.history = files.read(path)
+        tensors, found, history = files.read(path)
         files.check_same_run(path, found["settings"], self.settings)
-        plan.model.load_state_dict(files.without_prefix("model", tensors))
+        plan.posterior.load_state_dict(files.without_prefix("model", tensors))
         plan.objective.load_state_dict(files.without_prefix("objective", tensors))
         if any(name.startswith("optimizer.") for name in tensors):
             files.load_optimizer(plan.optimizer, files.without_prefix("optimizer", tensors))
-        self.best = files.without_prefix("best", tensors)
-        self.step = self.resumed_from = self.saved_step = found["step"]
-        self.curve[: self.step] = tensors["curve"]
+        self.validator.load_state(found["validator"], files.without_prefix("best", tensors))
         self.schedule.state = found["schedule"]
-        (self.best_step, self.best_nll, self.best_score), self.last_nll = found["best"], found["last_nll"]
-        self.seconds = self.earlier_seconds = found["seconds"]
-        self.engine = found["engine"]
-
-
-def selection_name(select: str | Selection) -> str:
-    """What a selection is called: a function by its name; anything but a function or a known word is refused."""
-    if callable(select):
-        return str(getattr(select, "__name__", type(select).__name__))
-    return _checks.one_of("select", select, SELECTIONS)
-
-
-def _forget(objective: nn.Module) -> None:
-    """Start moving averages anew: those of another run speak of another network."""
-    for each in objective.modules():
-        if isinstance(each, SummaryLikelihood) and each.ema_decay is not None:
-            each.average.zero_()
-            each.average_weight.zero_()
+        for each, saved in zip(self._stateful(), found["callbacks"], strict=True):
+            each.load_state(saved)
+        self.state.restore(found, tensors["curve"], history)

@@ -97,7 +97,7 @@ def test_the_callback_changes_no_weight_and_leaves_no_trace(pl, plain, tmp_path)
     with_it, without = plain(summary(ema_decay=0.5)), plain(summary(ema_decay=0.5))
     trainer(pl, tmp_path, [SummaryCallback()]).fit(with_it, loader(), loader())
     trainer(pl, tmp_path, []).fit(without, loader(), loader())
-    assert with_it.summary.reduce_counts is None
+    assert with_it.summary.reductions == []
     assert not with_it.summary._forward_hooks
     for one, other in zip(with_it.state_dict().values(), without.state_dict().values(), strict=True):
         assert torch.equal(one, other)
@@ -108,7 +108,7 @@ def test_an_error_leaves_no_trace_either(pl, plain, tmp_path):
     module.training_step = lambda batch, batch_idx: 1 / 0
     with pytest.raises(ZeroDivisionError):
         trainer(pl, tmp_path, [SummaryCallback()]).fit(module, loader())
-    assert module.summary.reduce_counts is None
+    assert module.summary.reductions == []
 
 
 def test_a_module_without_a_summary_is_told_so(pl, plain, tmp_path):

@@ -78,7 +78,7 @@ def test_evaluation_is_cross_entropy_alone(seed):
     with torch.no_grad():
         torch.testing.assert_close(loss({"logits": logits}, labels), F.cross_entropy(logits, labels))
     assert loss.watch.take() == {}
-    assert term.average_weight.item() == 0
+    assert term.average.weight.item() == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

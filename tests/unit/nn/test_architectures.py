@@ -12,9 +12,9 @@ from torch.distributions import Normal
 from unit.nn.nets import Transformer, resnet
 
 from selbo import models
-from selbo.nn import describe, forward_samples, kl_divergence, load, mean_network, save, spreads_once, to_bayesian
-from selbo.nn.draws import forward_noise
+from selbo.nn import describe, load, mean_network, save, to_bayesian
 from selbo.nn.gaussian import draw_noise, gaussians
+from selbo.posteriors import MeanField, forward_samples, kl_divergence
 
 DRAWS = 2
 PRIOR_STD = 0.7
@@ -69,7 +69,7 @@ def test_one_pass_is_a_loop_over_draws(built: Built) -> None:
     with torch.no_grad():
         logits = forward_samples(bnn, inputs, DRAWS, generator=source())
         assert logits.shape == (DRAWS, len(inputs), classes)
-        loop = torch.cat([forward_noise(bnn, inputs, parameters, row[None]) for row in noise])
+        loop = torch.cat([MeanField(bnn).forward_noise(inputs, row[None]) for row in noise])
     scale = logits.abs().max().item()
     torch.testing.assert_close(logits, loop, rtol=0, atol=1e-4 * scale)
     assert (logits[0] - logits[1]).abs().max() > 1e-3 * scale
@@ -111,9 +111,8 @@ def test_gradients_reach_every_mean_and_spread(built: Built) -> None:
     _, bnn, inputs, *_ = built
     bnn.zero_grad()
     direction = real(DRAWS, len(inputs), 1)
-    with spreads_once(bnn):
-        logits = forward_samples(bnn, inputs, DRAWS, generator=source())
-        (logits.log_softmax(-1) * direction).sum().backward()
+    logits = forward_samples(bnn, inputs, DRAWS, generator=source())
+    (logits.log_softmax(-1) * direction).sum().backward()
     for each in gaussians(bnn):
         for parameter in (each.mean, each.rho):
             assert parameter.grad.isfinite().all()

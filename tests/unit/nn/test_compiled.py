@@ -13,8 +13,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from selbo.evaluation.predict import predict
 from selbo.models import ConvNet
-from selbo.nn import compiled, forward_samples, stacked, to_bayesian
+from selbo.nn import compiled, stacked, to_bayesian
 from selbo.objectives import Evidential
+from selbo.posteriors import forward_samples
 
 DRAWS = 3
 

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, prune
 from unit.nn.nets import NAMES, NORMS, Apply, SharedLayer, Transformer, bayesian, build, expected_std, weight_names
 
-from selbo.nn import Relative, describe, forward_samples, kl_divergence, mean_network, to_bayesian
+from selbo.nn import Relative, describe, mean_network, to_bayesian
 from selbo.nn.gaussian import gaussians
 from selbo.nn.layers import VariationalLayer
+from selbo.posteriors import forward_samples, kl_divergence
 
 
 def converted(bnn: nn.Module) -> list[str]:

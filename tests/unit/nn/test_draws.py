@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from unit.nn.nets import BATCH, DRAWS, NAMES, WITH_BATCH_NORM, Apply, bayesian, build, leaves, noise_for, reference
 
-from selbo.nn import forward_samples, to_bayesian
-from selbo.nn.draws import forward_noise
+from selbo.nn import to_bayesian
 from selbo.nn.gaussian import gaussians
 from selbo.nn.layers import VariationalLayer
+from selbo.posteriors import MeanField, forward_samples
 
 TOLERANCE = {"rtol": 0, "atol": 1e-10}
 
@@ -25,19 +25,18 @@ def generator(seed: int = 5) -> torch.Generator:
 
 
 def single_draws(bnn: nn.Module, inputs: Tensor, noise: Tensor) -> Tensor:
-    return torch.cat([forward_noise(bnn, inputs, gaussians(bnn), noise[s : s + 1]) for s in range(len(noise))])
+    return torch.cat([MeanField(bnn).forward_noise(inputs, noise[s : s + 1]) for s in range(len(noise))])
 
 
 def assert_clean(bnn: nn.Module) -> None:
-    assert all(each.draws is None for each in gaussians(bnn))
-    assert all(each.rows is None for each in bnn.modules() if isinstance(each, VariationalLayer))
+    assert all(each.sampled is None for each in bnn.modules() if isinstance(each, VariationalLayer))
 
 
 def assert_right(net: nn.Module, bnn: nn.Module, inputs: Tensor) -> None:
     """All draws at once, one at a time, and by hand; values and gradients."""
     noise = noise_for(net)
     parameters = gaussians(bnn)
-    many = forward_noise(bnn, inputs, parameters, noise)
+    many = MeanField(bnn).forward_noise(inputs, noise)
     single = single_draws(bnn, inputs, noise)
     weights = leaves(net)
     by_hand = reference(net, inputs, noise, weights)
@@ -80,7 +79,7 @@ def test_draws_without_gradients(name: str) -> None:
     weights = leaves(net)
     expected = reference(net, inputs, noise, weights)  # with gradients: the plain network does not take a fast path
     with torch.no_grad():
-        got = forward_noise(bnn, inputs, gaussians(bnn), noise)
+        got = MeanField(bnn).forward_noise(inputs, noise)
         single = single_draws(bnn, inputs, noise)
     torch.testing.assert_close(got, expected, **TOLERANCE)
     torch.testing.assert_close(single, expected, **TOLERANCE)
@@ -93,7 +92,7 @@ def test_one_input_and_draws_that_are_not_the_batch(name: str) -> None:
     for rows, draws in ((1, 5), (2, 3), (3, 2)):
         noise = noise_for(net, draws)
         expected = reference(net, inputs[:rows], noise, leaves(net))
-        torch.testing.assert_close(forward_noise(bnn, inputs[:rows], gaussians(bnn), noise), expected, **TOLERANCE)
+        torch.testing.assert_close(MeanField(bnn).forward_noise(inputs[:rows], noise), expected, **TOLERANCE)
 
 
 def test_inputs_get_the_gradients_of_all_draws() -> None:
@@ -101,7 +100,7 @@ def test_inputs_get_the_gradients_of_all_draws() -> None:
         net, bnn, inputs = bayesian(name)
         noise = noise_for(net)
         one, two = inputs.clone().requires_grad_(), inputs.clone().requires_grad_()
-        (got,) = torch.autograd.grad(forward_noise(bnn, one, gaussians(bnn), noise).square().sum(), one)
+        (got,) = torch.autograd.grad(MeanField(bnn).forward_noise(one, noise).square().sum(), one)
         (expected,) = torch.autograd.grad(reference(net, two, noise, leaves(net)).square().sum(), two)
         torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
 
@@ -125,7 +124,7 @@ def test_batch_norm_sees_one_batch_of_all_draws() -> None:
         block @ (net[2].weight + 0.4 * row[24:36].reshape(3, 4)).T + net[2].bias + 0.4 * row[36:]
         for block, row in zip(scaled.chunk(DRAWS), noise, strict=True)
     ]
-    got = forward_noise(bnn, inputs, gaussians(bnn), noise)
+    got = MeanField(bnn).forward_noise(inputs, noise)
     torch.testing.assert_close(got, torch.stack(outputs), **TOLERANCE)
     assert bnn[1].num_batches_tracked == 1
     torch.testing.assert_close(bnn[1].running_mean, 0.3 * hidden.mean(0), rtol=1e-10, atol=1e-12)
@@ -282,14 +281,14 @@ def test_mixed_types_are_refused() -> None:
 def test_compiled_without_breaks(name: str) -> None:
     net, bnn, inputs = bayesian(name)
     bnn.eval()
-    noise, parameters = noise_for(net), gaussians(bnn)
+    noise = noise_for(net)
     torch.compiler.reset()
     with torch.random.fork_rng():
         compiled = torch.compile(
-            lambda x, noise: forward_noise(bnn, x, parameters, noise), fullgraph=True, backend="aot_eager"
+            lambda x, noise: MeanField(bnn).forward_noise(x, noise), fullgraph=True, backend="aot_eager"
         )
         got = compiled(inputs, noise)
-    torch.testing.assert_close(got, forward_noise(bnn, inputs, parameters, noise), **TOLERANCE)
+    torch.testing.assert_close(got, MeanField(bnn).forward_noise(inputs, noise), **TOLERANCE)
     assert_clean(bnn)
 
 
@@ -327,7 +326,7 @@ def test_channels_last(name: str) -> None:
     bnn.eval()
     noise = noise_for(net)
     expected = reference(net.eval(), inputs, noise, leaves(net))
-    got = forward_noise(bnn, inputs.to(memory_format=torch.channels_last), gaussians(bnn), noise)
+    got = MeanField(bnn).forward_noise(inputs.to(memory_format=torch.channels_last), noise)
     torch.testing.assert_close(got, expected, **TOLERANCE)
 
 
@@ -522,7 +521,7 @@ def test_special_networks(name: str, draws: int, gradients: bool) -> None:
     weights = {name: (mean, torch.full_like(mean, 0.3)) for name, (mean, _) in leaves(net).items()}
     expected = torch.cat([reference(net, inputs.clone(), row[None], weights) for row in noise])
     with torch.set_grad_enabled(gradients):
-        got = forward_noise(bnn, inputs.clone(), gaussians(bnn), noise)
+        got = MeanField(bnn).forward_noise(inputs.clone(), noise)
     torch.testing.assert_close(got, expected, **TOLERANCE)
 
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from selbo.nn import forward_samples, to_bayesian
+from selbo.nn import to_bayesian
+from selbo.posteriors import forward_samples
 
 DRAWS = 4000
 LAYERS = {

@@ -11,9 +11,9 @@ from torch.distributions import Normal
 from torch.nn import functional as F
 from unit.nn.nets import NAMES, SharedLayer, TiedWeights, bayesian, build, weight_names
 
-from selbo.nn import forward_samples, kl_divergence, spreads_once, to_bayesian
-from selbo.nn.draws import forward_noise
+from selbo.nn import to_bayesian
 from selbo.nn.gaussian import GaussianParameter, gaussians, softplus_inverse
+from selbo.posteriors import kl_divergence
 
 F64 = torch.float64
 
@@ -64,7 +64,7 @@ def test_a_gaussian_starts_where_it_is_told_and_keeps_a_copy() -> None:
     assert {name for name, _ in each.named_parameters()} == {"mean", "rho"}
     noise = random(5, 3, 2, seed=2)
     expected = torch.stack([each.mean + each.std * row for row in noise])
-    torch.testing.assert_close(each.reparameterise(noise), expected, rtol=1e-14, atol=0)
+    torch.testing.assert_close(each.reparameterise(noise, each.std), expected, rtol=1e-14, atol=0)
     with pytest.raises(ValueError, match="`prior_std`"):
         GaussianParameter(mean, std, 0.0)
 
@@ -171,107 +171,12 @@ def test_errors() -> None:
         kl_divergence(build("mlp")[0])
 
 
-# --- spreads computed once ---
-
-
-def objective(bnn: nn.Module, inputs: Tensor, estimator: str = "shared", chunk_size: int | None = None) -> Tensor:
-    source = torch.Generator().manual_seed(4)
-    logits = forward_samples(bnn, inputs, 4, generator=source, estimator=estimator, chunk_size=chunk_size)
-    return logits.square().mean() + 0.3 * kl_divergence(bnn)
-
-
-def gradients(bnn: nn.Module, value: Tensor) -> list[Tensor]:
-    return list(torch.autograd.grad(value, list(bnn.parameters()), materialize_grads=True))
-
-
-def assert_forgotten(bnn: nn.Module) -> None:
-    assert all(each.kept is None and not each.keeps_std for each in gaussians(bnn))
-
-
-@pytest.mark.parametrize("estimator", ["shared", "local", "flipout"])
-@pytest.mark.parametrize("name", ["mlp", "lenet", "transformer", "tied weights", "shared layer"])
-def test_spreads_once_changes_neither_value_nor_gradients(name: str, estimator: str) -> None:
-    _, bnn, inputs = bayesian(name)
-    bnn.eval()
-    for chunk_size in (None, 3):
-        expected = objective(bnn, inputs, estimator, chunk_size)
-        with spreads_once(bnn):
-            got = objective(bnn, inputs, estimator, chunk_size)
-        assert torch.equal(got, expected)
-        for one, two in zip(gradients(bnn, got), gradients(bnn, expected), strict=True):
-            torch.testing.assert_close(one, two, rtol=1e-12, atol=1e-14)
-        assert_forgotten(bnn)
-
-
-def test_spreads_are_one_tensor_inside_and_fresh_outside() -> None:
-    bnn = lopsided()
-    (each, *_) = gaussians(bnn)
-    assert each.std is not each.std
-    with spreads_once(bnn):
-        first = each.std
-        assert each.std is first
-        with spreads_once(bnn), torch.no_grad():
-            assert each.std is first
-        assert each.std is first, "the inner context leaves the outer one alone"
-        with torch.no_grad():
-            each.rho.add_(1.0)
-        torch.testing.assert_close(each.std, F.softplus(each.rho), rtol=0, atol=0)
-        assert each.std is not first, "a change of the posterior is seen"
-    assert_forgotten(bnn)
-    assert each.std is not each.std
-
-
-def test_spreads_met_without_gradients_first_have_them_later() -> None:
-    bnn = lopsided()
-    (each, *_) = gaussians(bnn)
-    for without in (torch.no_grad, torch.inference_mode):
-        with spreads_once(bnn):
-            with without():
-                kl_divergence(bnn)
-            assert all(grad.abs().max() > 0 for grad in gradients(bnn, kl_divergence(bnn)))
-            other = nn.Parameter(each.rho.detach() + 2.0)
-            got = torch.func.functional_call(Kl(bnn), {"bnn.0.posteriors.0.rho": other})
-        assert got > kl_divergence(bnn), "of the parameter that was put in"
-
-
-def test_spreads_are_forgotten_after_an_exception_and_not_copied() -> None:
-    bnn = lopsided()
-    with pytest.raises(ValueError, match="no posterior"), spreads_once(bnn):
-        gradients(bnn, kl_divergence(bnn) + kl_divergence(nn.Identity()))
-    assert_forgotten(bnn)
-    with spreads_once(bnn):
-        kl_divergence(bnn)
-        twin = copy.deepcopy(bnn)
-        assert_forgotten(twin)
-    assert torch.equal(kl_divergence(twin), kl_divergence(bnn))
-    with pytest.raises(ValueError, match="`bnn` must be a network made by"):
-        spreads_once(nn.Identity())
-
-
-def test_spreads_once_compiles_without_breaks() -> None:
-    _, bnn, inputs = bayesian("mlp")
-    noise = random(3, sum(each.mean.numel() for each in gaussians(bnn)))
-
-    def loss(x: Tensor, z: Tensor) -> Tensor:
-        with spreads_once(bnn):
-            return forward_noise(bnn, x, gaussians(bnn), z).square().mean() + kl_divergence(bnn)
-
-    torch.compiler.reset()
-    with torch.random.fork_rng():
-        got = torch.compile(loss, fullgraph=True, backend="aot_eager")(inputs, noise)
-    expected = loss(inputs, noise)
-    torch.testing.assert_close(got, expected, rtol=1e-12, atol=0)
-    for one, two in zip(gradients(bnn, got), gradients(bnn, expected), strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-14)
-    assert_forgotten(bnn)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("joined", [True, False])
 def test_the_kl_of_a_network_in_half_precision_is_summed_in_single(
     dtype: torch.dtype, joined: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("selbo.nn.gaussian.MOST_JOINED", 10**9 if joined else 0)
+    monkeypatch.setattr("selbo.posteriors.mean_field.MOST_JOINED", 10**9 if joined else 0)
     with torch.random.fork_rng():
         bnn = to_bayesian(nn.Linear(300, 300))
     found = kl_divergence(copy.deepcopy(bnn).to(dtype))

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from selbo.nn import forward_samples, load, save, to_bayesian
+from selbo.nn import load, save, to_bayesian
 from selbo.nn.storage import HEADER, describe_structure
+from selbo.posteriors import forward_samples
 
 
 def network(width: int = 6, seed: int = 0) -> nn.Module:

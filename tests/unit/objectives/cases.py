@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import selbo
-from selbo.nn import kl_divergence, to_bayesian
+from selbo.nn import to_bayesian
 from selbo.objectives import (
     ELBO,
     CrossEntropy,
@@ -23,6 +23,7 @@ from selbo.objectives import (
     Terms,
 )
 from selbo.objectives.evidential import ACTIVATIONS, LOSSES
+from selbo.posteriors import kl_divergence
 
 NUM_DATA = 60  # N; a batch has 12, so N/B is 5
 BATCH = 12

@@ -24,7 +24,7 @@ from unit.objectives.cases import (
 )
 
 import selbo
-from selbo.nn import forward_samples, kl_divergence, to_bayesian
+from selbo.nn import to_bayesian
 from selbo.objectives import (
     ELBO,
     CrossEntropy,
@@ -35,6 +35,7 @@ from selbo.objectives import (
     SummaryELBO,
 )
 from selbo.objectives.objective import warm_up
+from selbo.posteriors import forward_samples, kl_divergence
 
 EXACT = {"rtol": 1e-11, "atol": 1e-11}
 PARTS = ("log_likelihood", "kl", "log_summary")

@@ -92,7 +92,7 @@ def test_under_label_shift_training_ends_near_the_fractions_of_the_place_of_use(
         network = selbo.models.MLP((2, 2), generator=torch.Generator().manual_seed(1))
         unlabelled = pool if objective.has_summary else None
         selbo.fit(
-            network, objective, (inputs, labels), unlabelled=unlabelled, steps=200, learning_rate=0.05, progress=False
+            network, objective, (inputs, labels), unlabelled=unlabelled, steps=200, learning_rate=0.05, callbacks=()
         )
         log_probs = network(later).log_softmax(-1).detach()
         log_probs = shift.to_use(log_probs) if name == "shift" else log_probs

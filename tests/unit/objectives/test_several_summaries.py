@@ -10,10 +10,11 @@ from torch import Tensor, nn
 from unit.objectives.cases import BATCH, F64, FEATURES, NUM_DATA, inputs, noise, plain_net
 
 import selbo
-from selbo.nn import forward_samples, to_bayesian
+from selbo.nn import to_bayesian
 from selbo.nn.gaussian import gaussians
 from selbo.objectives import ELBO, CrossEntropy, Objective, SummaryELBO, Terms
 from selbo.objectives.unlabelled import Assigned, assign
+from selbo.posteriors import forward_samples
 
 EXACT = {"rtol": 1e-11, "atol": 1e-11}
 DRAWS = 3

@@ -114,7 +114,7 @@ def test_trust_is_by_the_number_of_labels():
     belief, partition = selbo.Beta(0.4, 0.9), selbo.ScoreBins([0.3, 0.6])
     summary = selbo.SummaryLikelihood.for_data(partition, belief, 40, trust=2.5, name="here", ema_decay=0.9)
     assert summary.concentration.item() == 100.0
-    assert (summary.name, summary.ema_decay) == ("here", 0.9)
+    assert (summary.name, summary.average.decay) == ("here", 0.9)
     assert torch.equal(summary.s0, belief.masses(partition))
     assert selbo.SummaryLikelihood.for_data(partition, belief, 40).concentration.item() == pytest.approx(12.0)
     for settings, message in (

@@ -7,8 +7,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from unit.training.toys import blobs, network, states_equal, summary
 
 import selbo
-from selbo.training import Diverged
-from selbo.training.engines import Engine, Plan, make_optimizer
+from selbo.posteriors import as_posterior
+from selbo.training import Checkpoint, Diverged, EarlyStopping, Optimizer, Validation
+from selbo.training.engines import CaptureFailed, Engine, Plan
 from selbo.training.fit import _device
 
 TRAIN = blobs(32)
@@ -22,27 +23,43 @@ REFUSED = {
     "draws": ({"num_samples": 0}, "`num_samples` must be a whole number of at least 1"),
     "optimizer": ({"optimizer": "lbfgs"}, r"`optimizer` must be one of \['adam', 'sgd'\], but got 'lbfgs'"),
     "rate": ({"learning_rate": 0.0}, "`learning_rate` must be a finite number greater than 0"),
-    "momentum": ({"momentum": -1.0}, "`momentum` must be a finite number of at least 0"),
-    "weight decay": ({"weight_decay": -1.0}, "`weight_decay` must be a finite number of at least 0"),
     "schedule": ({"schedule": "step"}, r"`schedule` must be one of .* but got 'step'"),
     "augment": ({"augment": "mixup"}, r"`augment` must be one of \['crop_and_flip'\], but got 'mixup'"),
     "augment of vectors": ({"augment": "crop_and_flip"}, r"`augment` needs images of shape \(B, C, H, W\)"),
-    "select": ({"select": "first"}, r"`select` must be one of \['best', 'last'\], but got 'first'"),
-    "best of nothing": ({"select": "best"}, "`val` must be given for select='best'"),
+    "best of nothing": ({"validation": Validation(select="best")}, "`val` must be given for select='best'"),
+    "validation": ({"validation": 5}, "`validation` must be a selbo.training.Validation, but got int"),
+    "early stopping without data": ({"callbacks": [EarlyStopping()]}, "`val` must be given for EarlyStopping"),
+    "callbacks": ({"callbacks": [3]}, "`callbacks` must hold functions or selbo.training callbacks, but got int"),
     "plateau of nothing": ({"schedule": "plateau"}, "`val` must be given for schedule='plateau'"),
-    "eval_every": ({"eval_every": 0}, "`eval_every` must be a whole number of at least 1"),
-    "val_samples": ({"val_samples": 0}, "`val_samples` must be a whole number of at least 1"),
     "seed": ({"seed": -1}, "`seed` must be a whole number of at least 0"),
     "seed, a word": ({"seed": "a"}, "`seed` must be a whole number of at least 0"),
     "device": ({"device": "gpu"}, "`device` must be a device of torch such as 'cpu' or 'cuda', but got 'gpu'"),
     "precision": ({"precision": "fp16"}, r"`precision` must be one of \['bf16', 'fp32'\], but got 'fp16'"),
     "engine": ({"engine": "fast"}, r"`engine` must be one of \['auto', 'captured', 'eager', 'graph'\], but got 'fast'"),
     "graph on a CPU": ({"engine": "graph", "device": "cpu"}, "`engine` can be 'graph' only for tensors on CUDA"),
-    "checkpoint_every": ({"checkpoint_every": -1.0}, "`checkpoint_every` must be a finite number of at least 0"),
     "log_every": ({"log_every": 0}, "`log_every` must be a whole number of at least 1"),
     "unlabelled": ({"unlabelled": TRAIN[0]}, "`unlabelled` is for a summary term, but CrossEntropy has"),
     "val": ({"val": 3}, r"`val` must be \(inputs, labels\), a Dataset or a DataLoader, but got int"),
 }
+
+
+REFUSED_AT_ONCE = {
+    "momentum": (lambda: Optimizer("sgd", momentum=-1.0), "`momentum` must be a finite number of at least 0"),
+    "weight decay": (lambda: Optimizer(weight_decay=-1.0), "`weight_decay` must be a finite number of at least 0"),
+    "select": (lambda: Validation(select="first"), r"`select` must be one of \['best', 'last'\], but got 'first'"),
+    "validation": (lambda: Validation(every=0), "`every` must be a whole number of at least 1"),
+    "samples": (lambda: Validation(num_samples=0), "`num_samples` must be a whole number of at least 1"),
+    "checkpoint": (lambda: Checkpoint("run", every=-1.0), "`every` must be a finite number of at least 0"),
+    "patience": (lambda: EarlyStopping(0), "`patience` must be a whole number of at least 1"),
+    "threshold": (lambda: EarlyStopping(min_delta=-1.0), "`min_delta` must be a finite number of at least 0"),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED_AT_ONCE.values(), ids=REFUSED_AT_ONCE.keys())
+def test_settings_are_refused_where_they_are_made(make, message):
+    with pytest.raises(ValueError, match=message) as error:
+        make()
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(("settings", "message"), REFUSED.values(), ids=REFUSED.keys())
@@ -64,7 +81,7 @@ def test_cuda_where_there_is_none(monkeypatch):
 
 
 def test_a_model_and_an_objective_that_are_none():
-    with pytest.raises(ValueError, match="`model` must be a torch module, but got str"):
+    with pytest.raises(ValueError, match="`model` must be a torch module or a selbo posterior, but got str"):
         selbo.fit("resnet", selbo.CrossEntropy(num_data=32), TRAIN)
     with pytest.raises(
         ValueError, match=r"`objective` must be an objective such as selbo\.ELBO, but got CrossEntropyLoss"
@@ -88,13 +105,41 @@ def test_bad_unlabelled_inputs(unlabelled):
         selbo.fit(network(), objective, TRAIN, unlabelled=unlabelled)
 
 
-def test_a_graph_that_cannot_be_had_gives_way_to_eager_steps_where_it_stood(monkeypatch):
-    """The steps of the present call count, not those of earlier calls."""
+def compiler_error():
+    """What torch.compile raises if its backend fails."""
+
+    def backend(*_):
+        raise RuntimeError("no compiler\nin this place")
+
+    torch.compiler.reset()
+    with pytest.raises(Exception, match="no compiler") as error:
+        torch.compile(lambda x: 2 * x, backend=backend)(torch.ones(3))
+    torch.compiler.reset()
+    return error.value
+
+
+FAILURES = {
+    "capture": (
+        lambda: CaptureFailed("RuntimeError: no capture\nin this place"),
+        "CaptureFailed: .* no capture in this",
+    ),
+    "compiler": (compiler_error, "BackendCompilerFailed: .* no compiler in this place"),
+    "network": (lambda: RuntimeError("mat1 and mat2 shapes cannot be multiplied"), None),
+    "data": (lambda: ValueError("`labels` must be classes"), None),
+}
+
+
+@pytest.mark.parametrize(("make", "text"), FAILURES.values(), ids=FAILURES.keys())
+def test_only_a_graph_that_cannot_be_had_gives_way_to_eager_steps(make, text, monkeypatch):
+    """Those begin where it stood: the steps of the present call count, not those of earlier calls."""
+    failure = make()
     net = network(dropout=0.0)
     parameters = list(net.parameters())
-    optimizer = make_optimizer("sgd", parameters, rate=0.1, momentum=0.0, weight_decay=0.0, on_graph=False)
+    optimizer = Optimizer("sgd", momentum=0.0).build(parameters, rate=0.1, on_graph=False)
     objective = selbo.CrossEntropy(num_data=32)
-    plan = Plan(net, objective, optimizer, 1, "fp32", None, 0, 100, torch.device("cpu"), parameters=parameters)
+    plan = Plan(
+        as_posterior(net), objective, optimizer, 1, "fp32", None, 0, 100, torch.device("cpu"), parameters=parameters
+    )
     from selbo.training import engines
     from selbo.training.batches import TensorBatches
 
@@ -111,7 +156,7 @@ def test_a_graph_that_cannot_be_had_gives_way_to_eager_steps_where_it_stood(monk
             self.taken = 0
             for step in range(start, stop):
                 if self.eager_steps == 3:
-                    raise RuntimeError("capture failed\nwith a long story")
+                    raise failure
                 self.rows[self.taken] = super().run(step, step + 1, rate_at, seconds)[0]
                 self.eager_steps, self.taken = self.eager_steps + 1, self.taken + 1
             return self.rows[: self.taken].clone()
@@ -122,12 +167,20 @@ def test_a_graph_that_cannot_be_had_gives_way_to_eager_steps_where_it_stood(monk
         engine = Engine(plan, batches, None, start=0, choice="auto")
         engine.engine = Breaks(plan, batches, None, start=0)
         rows = [engine.run(0, 2, lambda _: 0.1, 9.0)]
-        with pytest.warns(
-            UserWarning, match="could not be one graph, so it runs eagerly, more slowly: RuntimeError: cap"
-        ):
+        if text is None:
+            with pytest.raises(type(failure), match=str(failure)):
+                engine.run(2, 6, lambda _: 0.1, 9.0)
+            return
+        with pytest.warns(UserWarning, match=f"could not be one graph, so it runs eagerly, more slowly: {text}"):
             rows.append(engine.run(2, 6, lambda _: 0.1, 9.0))
     expected = selbo.fit(
-        network(dropout=0.0), objective, TRAIN, steps=6, batch_size=8, optimizer="sgd", momentum=0.0, learning_rate=0.1
+        network(dropout=0.0),
+        objective,
+        TRAIN,
+        steps=6,
+        batch_size=8,
+        optimizer=Optimizer("sgd", momentum=0.0),
+        learning_rate=0.1,
     )
     assert torch.equal(torch.cat(rows), expected.curve)
 
@@ -145,7 +198,7 @@ def test_under_torchrun_each_process_has_a_device_of_its_own(monkeypatch: pytest
 def test_weight_decay_is_for_plain_networks():
     bnn = selbo.to_bayesian(network())
     with pytest.raises(ValueError, match=r"`weight_decay` is for plain networks, but got 0\.1 for a Bayesian one"):
-        selbo.fit(bnn, selbo.ELBO(num_data=32), TRAIN, steps=1, weight_decay=0.1)
+        selbo.fit(bnn, selbo.ELBO(num_data=32), TRAIN, steps=1, optimizer=Optimizer(weight_decay=0.1))
 
 
 @pytest.mark.parametrize("moved", [1, -1])

@@ -9,6 +9,7 @@ from torch import nn
 from unit.training.toys import network, summary
 
 import selbo
+from selbo.posteriors import as_posterior
 from selbo.training import checkpoint as files
 
 
@@ -106,7 +107,7 @@ def test_the_first_difference_is_named(tmp_path):
 
 def test_descriptions_of_models_tell_them_apart():
     def described(model):
-        return json.dumps(files.describe_model(model))
+        return json.dumps(files.describe_model(as_posterior(model)))
 
     with torch.random.fork_rng(devices=[]):
         wide = selbo.to_bayesian(nn.Linear(4, 3), prior_std=2.0)
@@ -137,7 +138,7 @@ def test_descriptions_of_objectives_tell_them_apart():
     ]
     assert len({json.dumps(files.describe_objective(each)) for each in objectives}) == len(objectives)
     one, other = (selbo.SummaryELBO(summary(ema_decay=0.9), 10) for _ in range(2))
-    other.summary.average += 1  # moving averages are no setting
+    other.summary.average.weight += 1  # moving averages are no setting
     assert files.describe_objective(one) == files.describe_objective(other)
 
 
@@ -187,7 +188,7 @@ def test_a_missing_package_is_named_at_once(monkeypatch):
 def test_settings_that_change_no_shape_are_part_of_a_network(one, other):
     with torch.random.fork_rng():
         networks = [nn.Sequential(each()) for each in (one, one, other)]
-    described = [json.loads(json.dumps(files.describe_model(each))) for each in networks]
+    described = [json.loads(json.dumps(files.describe_model(as_posterior(each)))) for each in networks]
     assert described[0] == described[1] != described[2]
 
 
@@ -195,6 +196,6 @@ def test_a_network_is_described_alike_before_and_after_it_ran():
     with torch.random.fork_rng():
         net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(8, 2))
     bnn = selbo.to_bayesian(net)
-    before = files.describe_model(bnn)
-    selbo.nn.forward_samples(bnn, torch.zeros(3, 1, 4, 4), 2, generator=torch.Generator().manual_seed(0))
-    assert files.describe_model(bnn.eval()) == before
+    before = files.describe_model(as_posterior(bnn))
+    selbo.forward_samples(bnn, torch.zeros(3, 1, 4, 4), 2, generator=torch.Generator().manual_seed(0))
+    assert files.describe_model(as_posterior(bnn.eval())) == before

@@ -18,7 +18,7 @@ from selbo.objectives import ELBO, CrossEntropy, Evidential, SummaryELBO
 from selbo.summary.beliefs import Masses, Uniform
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import ClassRegions, ConfidenceBins
-from selbo.training import FitResult, fit
+from selbo.training import Checkpoint, FitResult, Validation, fit
 from selbo.training.engines import GraphEngine
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -50,7 +50,7 @@ def summary() -> SummaryLikelihood:
 
 
 def train(model: torch.nn.Module, objective: Any, **options: Any) -> FitResult:
-    settings = {"steps": 60, "batch_size": 64, "device": "cuda", "seed": 3, "progress": False, **options}
+    settings = {"steps": 60, "batch_size": 64, "device": "cuda", "seed": 3, "callbacks": (), **options}
     return fit(model, objective, data(), **settings)
 
 
@@ -91,10 +91,9 @@ def test_a_convolutional_network_resumes(tmp_path: Path, precision: str) -> None
         "log_every": 10,
         "precision": precision,
         "augment": "crop_and_flip",
-        "checkpoint": tmp_path / "run",
-        "checkpoint_every": 0,
+        "checkpoint": Checkpoint(tmp_path / "run", every=0),
         "val": (images[:50], labels[:50]),
-        "select": "best",
+        "validation": Validation(select="best"),
         "num_samples": 2,
     }
     bins = SummaryLikelihood(ConfidenceBins([0.6, 0.9], num_classes=2), Uniform(), concentration=20.0)

@@ -12,7 +12,7 @@ from unit.training.toys import FEATURES, Rows, blobs, network, states_equal, sum
 import selbo
 from selbo.objectives.predictive import predictive_log_probs
 from selbo.random import derive
-from selbo.training import Diverged
+from selbo.training import Checkpoint, Diverged, Optimizer, Validation
 from selbo.training import checkpoint as files
 from selbo.training.batches import TensorBatches
 
@@ -38,7 +38,7 @@ def run(net=None, *, objective=None, train=TRAIN, **settings):
 @pytest.mark.parametrize("schedule", ["constant", "cosine"])
 def test_steps_are_those_of_a_loop_by_hand(kind, schedule):
     net, by_hand = network(dropout=0.0), network(dropout=0.0)
-    run(net, optimizer=kind, schedule=schedule, momentum=0.8, weight_decay=0.02, seed=3)
+    run(net, optimizer=Optimizer(kind, 0.8, 0.02), schedule=schedule, seed=3)
     rates = {"lr": 0.01, "weight_decay": 0.02}
     if kind == "adam":
         optimizer = torch.optim.Adam(by_hand.parameters(), **rates)
@@ -170,8 +170,10 @@ def test_tasks_of_a_run_have_random_numbers_of_their_own():
 
 
 def test_how_often_a_run_looks_up_changes_nothing(tmp_path):
-    one, _ = run(log_every=1, val=VAL, eval_every=6)
-    other, _ = run(log_every=5, val=VAL, eval_every=6, checkpoint=tmp_path / "run", checkpoint_every=0)
+    one, _ = run(log_every=1, val=VAL, validation=Validation(every=6))
+    other, _ = run(
+        log_every=5, val=VAL, validation=Validation(every=6), checkpoint=Checkpoint(tmp_path / "run", every=0)
+    )
     assert torch.equal(one.curve, other.curve)
     assert one.val_nll == other.val_nll
 
@@ -226,8 +228,8 @@ def test_selection(select, bayesian):
     net = network(bayesian=bayesian)
     objective = objective_of(net)
     watch = Watch(net)
-    often = {"eval_every": 2, "log_every": 2, "val_samples": 1, "callbacks": [watch]}
-    result, _ = run(net, objective=objective, val=VAL, select=select, learning_rate=1.0, steps=10, **often)
+    often = {"validation": Validation(2, 1, select), "log_every": 2, "callbacks": [watch]}
+    result, _ = run(net, objective=objective, val=VAL, learning_rate=1.0, steps=10, **often)
     nll = {record["step"]: record["val_nll"] for record in result.history}
     best = min(nll, key=nll.get)
     chosen = best if select == "best" else 10
@@ -245,8 +247,8 @@ def accuracy(log_probs, labels):
 def test_selection_by_a_function_of_the_validation_predictions():
     net = network()
     watch = Watch(net)
-    often = {"eval_every": 2, "log_every": 2, "callbacks": [watch]}
-    result, _ = run(net, val=VAL, select=accuracy, learning_rate=1.0, steps=20, **often)
+    often = {"validation": Validation(every=2, select=accuracy), "log_every": 2, "callbacks": [watch]}
+    result, _ = run(net, val=VAL, learning_rate=1.0, steps=20, **often)
     scores = {}
     for step, weights in watch.seen.items():
         net.load_state_dict(weights)
@@ -266,7 +268,7 @@ def test_the_last_weights_are_kept_by_default():
 
 
 def test_validation_is_in_evaluation_mode_and_at_the_end():
-    result, net = run(network(), val=VAL, eval_every=5, log_every=1)
+    result, net = run(network(), val=VAL, validation=Validation(every=5), log_every=1)
     seen = [record.get("val_nll") for record in result.history]
     assert seen[3] is None
     assert len({each for each in seen if each is not None}) == 3  # steps 5, 10 and 12
@@ -278,7 +280,8 @@ def test_cosine_and_plateau_reach_the_optimiser():
     assert rates[0] == 0.01
     assert rates == sorted(rates, reverse=True)
     assert rates[-1] == pytest.approx(0.005 * (1 + math.cos(math.pi * 11 / 12)))
-    stuck, _ = run(network(), schedule="plateau", val=VAL, eval_every=1, log_every=1, steps=40, learning_rate=0.5)
+    often = {"validation": Validation(every=1), "log_every": 1}
+    stuck, _ = run(network(), schedule="plateau", val=VAL, steps=40, learning_rate=0.5, **often)
     rates = [record["learning_rate"] for record in stuck.history]
     assert set(rates) <= {0.5 / 2**halved for halved in range(4)}
     assert len(set(rates)) > 1
@@ -302,7 +305,7 @@ class Breaks(nn.Module):
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_last_good_checkpoint(value, tmp_path):
     path = tmp_path / "run"
-    settings = {"checkpoint": path, "checkpoint_every": 0, "log_every": 2}
+    settings = {"checkpoint": Checkpoint(path, every=0), "log_every": 2}
     with pytest.raises(
         Diverged, match=r"the loss is not finite at step 5 \(loss nan, log_likelihood nan, kl 0, log_su"
     ) as e:
@@ -322,13 +325,13 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_last_good_checkpo
 
 def test_a_checkpoint_may_be_for_the_time_before_the_end_alone(tmp_path):
     path = tmp_path / "run"
-    short, _ = run(checkpoint=path, checkpoint_end=False)
+    short, _ = run(checkpoint=Checkpoint(path, at_end=False))
     assert short.checkpoint is None
     assert not path.exists()
-    long, net = run(checkpoint=path, checkpoint_every=0, checkpoint_end=False, log_every=2)
+    long, net = run(checkpoint=Checkpoint(path, every=0, at_end=False), log_every=2)
     assert long.checkpoint == path
     assert 0 < files.read(path)[1]["step"] < long.steps
-    again, other = run(checkpoint=path, checkpoint_end=False)
+    again, other = run(checkpoint=Checkpoint(path, at_end=False))
     assert 0 < again.resumed_from < again.steps
     assert (short.earlier_seconds, again.earlier_seconds) == (0, files.read(path)[1]["seconds"])
     assert again.earlier_seconds < again.seconds
@@ -340,7 +343,7 @@ def test_without_a_checkpoint_that_is_said(tmp_path):
     with pytest.raises(Diverged, match=r"at step 0 .*; no checkpoint was written before; a smaller learning rate"):
         run(Breaks(0), objective=selbo.CrossEntropy(N))
     with pytest.raises(Diverged, match=r"at step 0 .*; no checkpoint was written before; a smaller learning rate"):
-        run(Breaks(0), objective=selbo.CrossEntropy(N), checkpoint=tmp_path / "run", checkpoint_every=0, log_every=1)
+        run(Breaks(0), objective=selbo.CrossEntropy(N), checkpoint=Checkpoint(tmp_path / "run", every=0), log_every=1)
     assert not (tmp_path / "run").exists()
 
 
@@ -356,7 +359,7 @@ def test_weights_that_are_not_finite_are_not_kept(tmp_path):
     with pytest.raises(
         Diverged, match=r"the weights are not finite at step 2 \(loss \d.*, of step 2; a smaller learning"
     ):
-        run(net, checkpoint=tmp_path / "run", checkpoint_every=0, log_every=1)
+        run(net, checkpoint=Checkpoint(tmp_path / "run", every=0), log_every=1)
     tensors, description, _ = files.read(tmp_path / "run")
     assert description["step"] == 2
     assert all(value.isfinite().all() for value in tensors.values())
@@ -373,4 +376,4 @@ def test_a_validation_nll_that_is_not_finite_stops_the_run():
     inputs = VAL[0].clone()
     inputs[3] = math.inf
     with pytest.raises(Diverged, match="the validation NLL is not finite at step 3"):
-        run(network(), val=(inputs, VAL[1]), eval_every=4, select="best")
+        run(network(), val=(inputs, VAL[1]), validation=Validation(every=4, select="best"))

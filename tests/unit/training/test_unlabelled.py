@@ -8,10 +8,11 @@ from unit.training.toys import FEATURES, blobs, network, summary
 
 import selbo
 from selbo.objectives.unlabelled import Assigned
+from selbo.posteriors import as_posterior
 from selbo.random import derive
 from selbo.training import engines
 from selbo.training.batches import TensorBatches, UnlabelledBatches
-from selbo.training.engines import EagerEngine, GraphEngine, Plan, make_optimizer
+from selbo.training.engines import EagerEngine, GraphEngine, Optimizer, Plan
 
 N = 24
 TRAIN = blobs(N)
@@ -39,7 +40,7 @@ def test_steps_are_those_of_a_loop_by_hand():
         return selbo.CrossEntropy(N, [fractions(), summary(), fractions("there")], summary_warmup=4)
 
     net, by_hand, given = simple(), simple(), {"fractions": HERE, "there": THERE}
-    settings = {"optimizer": "sgd", "momentum": 0.0, "learning_rate": 0.1}
+    settings = {"optimizer": Optimizer("sgd", momentum=0.0), "learning_rate": 0.1}
     result = selbo.fit(
         net, objective(), TRAIN, unlabelled=given, unlabelled_batch_size=30, batch_size=8, steps=7, seed=5, **settings
     )
@@ -137,8 +138,11 @@ def test_the_engine_for_cuda_takes_the_same_steps(monkeypatch):
         net = simple()
         parameters = list(net.parameters())
         objective = selbo.CrossEntropy(N, [fractions(), summary(ema_decay=0.9), fractions("there")], summary_warmup=9)
-        optimizer = make_optimizer("sgd", parameters, rate=0.1, momentum=0.0, weight_decay=0.0, on_graph=False)
-        plan = Plan(net, objective, optimizer, 1, "fp32", None, 0, 100, torch.device("cpu"), parameters=parameters)
+        optimizer = Optimizer("sgd", momentum=0.0).build(parameters, rate=0.1, on_graph=False)
+        posterior = as_posterior(net)
+        plan = Plan(
+            posterior, objective, optimizer, 1, "fp32", None, 0, 100, torch.device("cpu"), parameters=parameters
+        )
         batches = TensorBatches(*TRAIN, batch_size=8, seed=0)
         others = UnlabelledBatches(Assigned((HERE, THERE), (0, None, 1)), batch_size=30, device=plan.device, seed=0)
         with torch.random.fork_rng(devices=[]):

@@ -12,7 +12,7 @@ from torch import Tensor
 from selbo import fit
 from selbo.evaluation import at_temperature
 from selbo.random import derive, generator_for
-from selbo.training import Diverged, FitResult
+from selbo.training import Checkpoint, Diverged, FitResult, Optimizer, Validation
 from selbo_lab import checks
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.published import SELECTIONS
@@ -220,6 +220,7 @@ def _fitted(
     more = recipe.members > 1 or recipe.rounds > 0 or len(stages) > 1 or name.startswith(EARLIER)
     for number, (maximised, steps, unlabelled) in enumerate(stages):
         stage = f"{name}-stage-{number}"
+        path = saved.path(stage)
         done = fit(
             network,
             maximised,
@@ -229,21 +230,20 @@ def _fitted(
             steps=steps,
             batch_size=recipe.batch_size,
             num_samples=recipe.draws if recipe.bayesian else 1,
-            optimizer=recipe.optimizer,
+            optimizer=Optimizer(recipe.optimizer, weight_decay=recipe.weight_decay),
             learning_rate=recipe.learning_rate,
             schedule=recipe.schedule,
-            weight_decay=recipe.weight_decay,
             augment=recipe.augment or None,
-            select=SELECTIONS[checks.one_of("select", recipe.select, SELECTIONS)],
-            eval_every=recipe.eval_every or None,
+            validation=Validation(
+                every=recipe.eval_every or None,
+                select=SELECTIONS[checks.one_of("select", recipe.select, SELECTIONS)],
+            ),
             precision=recipe.precision,
             engine="auto" if spec.model.name in LARGE else "captured",
             seed=seed,
             device=device,
-            checkpoint=saved.path(stage),
-            checkpoint_every=CHECKPOINT_EVERY_S,
-            checkpoint_end=more,
-            progress=False,
+            checkpoint=None if path is None else Checkpoint(path, every=CHECKPOINT_EVERY_S, at_end=more),
+            callbacks=(),
         )
         saved.note(stage, done)
     return Member(network, objective)

@@ -69,9 +69,7 @@ def trained(
     network: torch.nn.Module, data: LabelledData, *, steps: int, batch_size: int = 128
 ) -> Callable[[LabelledData], float]:
     """Accuracy by a network that was trained on clean images."""
-    selbo.fit(
-        network, selbo.CrossEntropy(len(data)), data.tensors(), steps=steps, batch_size=batch_size, progress=False
-    )
+    selbo.fit(network, selbo.CrossEntropy(len(data)), data.tensors(), steps=steps, batch_size=batch_size, callbacks=())
 
     def accuracy(shown: LabelledData) -> float:
         found = selbo.predict(network, shown.network_inputs(), 1, generator=torch.Generator().manual_seed(0))

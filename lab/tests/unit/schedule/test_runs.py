@@ -209,9 +209,9 @@ def test_a_recipe_may_say_how_often_to_validate(
 ) -> None:
     seen = []
 
-    def spy(*args: Any, eval_every: Any, **kwargs: Any) -> Any:
-        seen.append(eval_every)
-        return fit(*args, eval_every=eval_every, **kwargs)
+    def spy(*args: Any, validation: Any, **kwargs: Any) -> Any:
+        seen.append(validation.every)
+        return fit(*args, validation=validation, **kwargs)
 
     monkeypatch.setattr(execute, "fit", spy)
     execute.carry_out(replace(SPEC, recipe=replace(RECIPE, select="best", eval_every=given)))
@@ -455,10 +455,10 @@ def test_a_run_that_is_killed_goes_on(
     monkeypatch.setattr(execute, "CHECKPOINT_EVERY_S", 0.0)
     trained = []
 
-    def killed(*args: Any, checkpoint: Path, **options: Any) -> Any:
-        trained.append(checkpoint.name)
+    def killed(*args: Any, checkpoint: Any, **options: Any) -> Any:
+        trained.append(checkpoint.path.name)
         stop = [lambda record: kill() if record["step"] == 30 else None] if trained == names else []
-        return fit(*args, checkpoint=checkpoint, callbacks=stop, log_every=10, **options)
+        return fit(*args, checkpoint=checkpoint, log_every=10, **{**options, "callbacks": stop})
 
     def kill() -> None:
         raise Killed

@@ -1,0 +1,7 @@
+"""What a posterior is, and each way to get one: one handle that samples, gives the KL, saves, loads and predicts."""
+
+from selbo.posteriors.handle import as_posterior, forward_samples, kl_divergence
+from selbo.posteriors.mean_field import MeanField
+from selbo.posteriors.posterior import Deterministic, Posterior
+
+__all__ = ["Deterministic", "MeanField", "Posterior", "as_posterior", "forward_samples", "kl_divergence"]
