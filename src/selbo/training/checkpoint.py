@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from selbo._files import replacing
 from selbo.nn.gaussian import gaussians
+from selbo.summary.likelihood import SummaryLikelihood
 
 FORMAT: Final = "selbo-checkpoint-2"
 HEADER: Final = "selbo"
@@ -121,6 +122,8 @@ def describe_objective(objective: nn.Module) -> dict[str, Any]:
         }
         constants = {key: value for key, value in module.named_buffers(recurse=False) if key not in MOVING_AVERAGES}
         found |= {prefix + key: value.tolist() for key, value in constants.items()}
+        if isinstance(module, SummaryLikelihood):
+            found |= {prefix + "regions": module.partition.to_dict(), prefix + "belief": module.belief.to_dict()}
     return found
 
 
