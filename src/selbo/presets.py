@@ -14,6 +14,7 @@ from selbo.objectives.objective import Objective
 from selbo.objectives.summaries import Summaries
 from selbo.objectives.summary_elbo import SummaryELBO
 from selbo.summary.beliefs import Belief, Masses
+from selbo.summary.description import is_by_class
 from selbo.summary.elicitation import expect
 from selbo.summary.likelihood import DEFAULT_TRUST, SummaryLikelihood
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
@@ -133,7 +134,7 @@ def summary_for(
     if belief is None and accuracy is not None:
         belief = expect(accuracy, class_fractions=class_fractions)
     if belief is None:
-        if partition is not None and not isinstance(partition, ClassRegions):
+        if partition is not None and not is_by_class(partition):
             raise ValueError(
                 f"`partition` is {type(partition).__name__}, but nothing was said of how sure predictions should be: "
                 "give `accuracy` or `belief` too"

@@ -13,15 +13,12 @@ from torch import Tensor, nn
 from selbo import (
     ELBO,
     Belief,
-    Beta,
     CornerShells,
-    Dirichlet,
     LabelSmoothing,
     Partition,
     ScoreBins,
     SummaryELBO,
     SummaryLikelihood,
-    Uniform,
 )
 from selbo.metrics import auroc
 from selbo.objectives import Objective, View
@@ -204,17 +201,14 @@ class IndependentSummary(PreciseModule, Objective):
             summary_weight=summary_weight,
             summary_warmup=summary_warmup,
         )
-        if isinstance(belief, Beta):
-            values: tuple[float, ...] = (belief.b, belief.a)  # the score is column 1
-        elif isinstance(belief, Dirichlet):
-            values = belief.concentration
-        elif isinstance(belief, Uniform):
-            values = ()
-        else:
+        values = belief.dirichlet(belief.num_classes or 2)
+        if values is None:
             raise ValueError(
                 f"`belief` must have a density, as selbo.Beta, Dirichlet and Uniform do, but got {belief!r}"
             )
-        self.register_buffer("concentration", torch.tensor(values, dtype=torch.float64))
+        if belief.num_classes is None and (values == 1).all():
+            values = values[:0]  # uniform over any number of classes
+        self.register_buffer("concentration", torch.from_numpy(values))
 
     @property
     def summary_names(self) -> tuple[str, ...]:

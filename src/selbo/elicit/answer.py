@@ -8,8 +8,8 @@ from selbo.elicit.consistency import warnings_of
 from selbo.elicit.export import copies_of
 from selbo.elicit.state import RefusedError, State, build_belief, labels_of, partition_of, read_state
 from selbo.elicit.uploads import count_scores, read_counts
-from selbo.plots.labels import belief_label, region_axis
-from selbo.summary.beliefs import Belief, Dirichlet, Masses
+from selbo.plots.labels import region_axis
+from selbo.summary.beliefs import Belief, checked_masses
 from selbo.summary.partitions import Partition
 
 HIGHEST_BAR: Final = 100.0
@@ -39,12 +39,21 @@ def answer(task: str, content: Any, body: bytes = b"") -> dict[str, Any]:
     return shown(state)
 
 
-def shown(state: State) -> dict[str, Any]:
-    """Everything that the page shows of a state."""
-    partition = partition_of(state)
-    belief = build_belief(state, partition)
+def shown(state: State, *, partition: Partition | None = None, belief: Belief | None = None) -> dict[str, Any]:
+    """Everything that the page shows of a state.
+
+    Args:
+        state: What was entered.
+        partition: Instead of the regions of the state.
+        belief: Instead of what the state says.
+
+    Returns:
+        Plain data for JSON.
+    """
+    regions = partition_of(state) if partition is None else partition
+    believed = build_belief(state, regions) if belief is None else belief
     try:
-        s0 = belief.masses(partition).numpy()
+        s0 = checked_masses(believed, regions).numpy()
     except ValueError as error:
         raise RefusedError(_on_the_page(str(error)), "regions") from error
     interval = intervals_of(s0, state.strength)
@@ -52,18 +61,20 @@ def shown(state: State) -> dict[str, Any]:
         "s0": s0.tolist(),
         "low": interval[0].tolist(),
         "high": interval[1].tolist(),
-        "labels": labels_of(state, partition),
+        "labels": labels_of(state, regions),
         "strength": state.strength,
-        "axis": _axis(partition, state.labels),
+        "axis": _axis(regions, state.labels),
         "draws": draws_of(s0, state.strength, state.seed),
         "heights": [round(HIGHEST_BAR * float(mass / s0.max()), 2) for mass in s0],
-        "belief": _named(belief),
+        "belief": _named(believed, state.classes),
         "shares": list(state.shares),
         "levels": list(state.levels),
-        "picture": picture_of(belief, partition, s0, state.labels),
-        "claims": [_unbroken(text) for text in claims_of(state, partition, belief, s0, interval)],
-        "warnings": [_unbroken(text) for text in warnings_of(state, partition, belief, s0)],
-        "copies": copies_of(state, belief),
+        "picture": picture_of(believed, regions, s0, state.labels),
+        "claims": [_unbroken(text) for text in claims_of(state, regions, believed, s0, interval)],
+        "warnings": [_unbroken(text) for text in warnings_of(state, regions, believed, s0)],
+        "copies": copies_of(
+            state, partition=partition, belief=believed if belief is not None or state.basis != "expect" else None
+        ),
     }
 
 
@@ -72,12 +83,13 @@ def _axis(partition: Partition, names: list[str]) -> dict[str, Any]:
     return {"positions": axis.positions, "labels": axis.labels, "title": axis.title, "ordered": axis.ordered}
 
 
-def _named(belief: Belief) -> str:
-    if isinstance(belief, Masses):
+def _named(belief: Belief, num_classes: int) -> str:
+    parameters = belief.dirichlet(num_classes)
+    if parameters is None:
         return "a histogram of its own"
-    if isinstance(belief, Dirichlet) and len(belief.concentration) > MOST_PARAMETERS:
-        return f"a Dirichlet distribution with {len(belief.concentration)} parameters"
-    return belief_label(belief)
+    if len(parameters) > MOST_PARAMETERS:
+        return f"a Dirichlet distribution with {len(parameters)} parameters"
+    return belief.label()
 
 
 def _unbroken(text: str) -> str:

@@ -5,12 +5,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from selbo.elicit.charts import confidence_masses, parameters_of
+from selbo.elicit.charts import confidence_masses
 from selbo.elicit.state import State, labels_of
 from selbo.summary._dirichlet import largest_entry
 from selbo.summary.beliefs import Belief
-from selbo.summary.partitions import ClassRegions, ConfidenceBins, Partition
-from selbo.summary.ranges import accuracy_range, class_ranges, confidence_ranges
+from selbo.summary.description import accuracy_range, class_ranges, tells_class, tells_confidence
+from selbo.summary.partitions import Partition
 
 Array = NDArray[np.float64]
 
@@ -26,11 +26,11 @@ def claims_of(
     state: State, partition: Partition, belief: Belief, s0: Array, interval: tuple[Array, Array]
 ) -> list[str]:
     """Sentences on confidence, classes, accuracy, regions and prior strength, the most telling one first."""
-    parameters = parameters_of(belief)
+    parameters = belief.dirichlet(state.classes)
     said = _of_density(state, parameters) if parameters is not None else _of_histogram(state, partition, s0)
-    if isinstance(partition, ClassRegions):
+    if tells_class(partition) and not tells_confidence(partition):
         said.append("These regions look at the predicted class only: how sure a prediction is will not matter.")
-    elif isinstance(partition, ConfidenceBins):
+    elif tells_confidence(partition) and not tells_class(partition):
         said.append("These regions look at confidence only: which class is predicted will not matter.")
     labels = labels_of(state, partition)
     most, least = int(np.argmax(s0)), int(np.argmin(s0))
@@ -92,7 +92,7 @@ def _of_density(state: State, parameters: Array) -> list[str]:
 
 def _of_histogram(state: State, partition: Partition, s0: Array) -> list[str]:
     said = []
-    ranges = confidence_ranges(partition)
+    ranges = partition.confidence_bounds()
     top = ranges[:, 0].max()
     if top > 1 / state.classes:
         sure = float(s0[ranges[:, 0] == top].sum())
@@ -100,13 +100,13 @@ def _of_histogram(state: State, partition: Partition, s0: Array) -> list[str]:
     counted = state.basis == "scores"
     if counted and state.predicted:
         said.append(_of_classes(state, np.stack([state.predicted] * 2, -1)))
-    elif not isinstance(partition, ConfidenceBins):
+    elif tells_class(partition):
         said.append(_of_classes(state, class_ranges(partition, s0)))
     if counted and state.claimed:
         said.append(
             f"If its probabilities mean what they say, the earlier model is right in {share(state.claimed)} of cases."
         )
-    elif not isinstance(partition, ClassRegions):
+    elif tells_confidence(partition):
         low, high = accuracy_range(partition, s0)
         said.append(
             f"If its probabilities mean what they say, such a classifier is right in {share(low)} to {share(high)} "

@@ -5,16 +5,23 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from selbo.plots.draws import dirichlet_draws
-from selbo.plots.labels import percent, region_labels, shell_labels
-from selbo.plots.simplex import DENSITY_LIMITS, HEIGHT, boundaries, from_plane, log_density, to_plane
+from selbo.plots.simplex import (
+    DENSITY_LIMITS,
+    HEIGHT,
+    boundaries,
+    from_plane,
+    log_density,
+    region_notes,
+    relative_density,
+    to_plane,
+)
 from selbo.random import generator_for
 from selbo.summary._dirichlet import max_tails
-from selbo.summary.beliefs import Belief, Beta, Dirichlet, Uniform, dirichlet_masses
-from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
+from selbo.summary.beliefs import Belief
+from selbo.summary.partitions import ConfidenceBins, Partition, ScoreBins
 
 Array = NDArray[np.float64]
 
@@ -32,49 +39,31 @@ INTERVAL: Final = (0.05, 0.95)
 """Quantiles between which nine draws out of ten lie."""
 
 
-def parameters_of(belief: Belief) -> Array | None:
-    """Dirichlet parameters by class, or None for a belief that is a histogram."""
-    if isinstance(belief, Beta):
-        return np.array([belief.b, belief.a])  # the score is that of class 1
-    return np.array(belief.concentration) if isinstance(belief, Dirichlet) else None
-
-
 def picture_of(belief: Belief, partition: Partition, s0: Array, names: list[str]) -> dict[str, Any] | None:
     """What is drawn above the bars: scores of two classes, the triangle of three, confidence for more."""
     if partition.num_classes == 2:
         return scores_picture(belief, partition, s0, names)
     if partition.num_classes == 3:
         return simplex_picture(belief, partition, s0, names)
-    parameters = parameters_of(belief)
+    parameters = belief.dirichlet(partition.num_classes)
     return None if parameters is None else confidence_picture(parameters)
 
 
 def scores_picture(belief: Belief, partition: Partition, s0: Array, names: list[str]) -> dict[str, Any]:
     """Density of the score relative to the uniform one, cell by cell, and where regions end."""
     edges = np.arange(1, SCORE_CELLS) / SCORE_CELLS
-    parameters = parameters_of(belief)
+    parameters = belief.dirichlet(2)
     if parameters is None:
-        middles = torch.from_numpy((np.arange(SCORE_CELLS) + 0.5) / SCORE_CELLS)
-        density = relative_density(partition, s0, torch.stack([1 - middles, middles], -1))
+        middles = (np.arange(SCORE_CELLS) + 0.5) / SCORE_CELLS
+        density = relative_density(partition, s0, np.stack([1 - middles, middles], -1))
     else:
-        density = dirichlet_masses(parameters, ScoreBins(edges.tolist())) * SCORE_CELLS
+        density = ScoreBins(edges.tolist()).dirichlet_masses(parameters) * SCORE_CELLS
     return {"kind": "scores", "density": density.tolist(), "cuts": score_cuts(partition), "title": names[1]}
 
 
 def score_cuts(partition: Partition) -> list[float]:
     """Scores at which one region ends and another begins."""
-    if isinstance(partition, ClassRegions):
-        return [0.5]
-    if isinstance(partition, ScoreBins):
-        return list(partition.edges.values)
-    assert isinstance(partition, CornerShells | ConfidenceBins)
-    return sorted({*partition.edges.values, *(1 - level for level in partition.edges.values)})
-
-
-def relative_density(partition: Partition, s0: Array, probs: torch.Tensor) -> Array:
-    """Density of a histogram at some predictions: mass of their region over its mass under the uniform belief."""
-    ratio = s0 / Uniform().masses(partition).numpy()
-    return np.asarray(ratio[partition.assign(probs.log()).numpy()])
+    return sorted({float(score) for score in boundaries(partition)[:, 0, 1]})
 
 
 def simplex_picture(belief: Belief, partition: Partition, s0: Array, names: list[str]) -> dict[str, Any]:
@@ -84,10 +73,7 @@ def simplex_picture(belief: Belief, partition: Partition, s0: Array, names: list
     y = (rows - np.arange(rows) - 0.5) / rows * HEIGHT  # from the top, as pixels are counted
     inside = np.clip(from_plane(np.stack(np.meshgrid(x, y), axis=-1)), 0.5 / columns, None)
     probs = inside / inside.sum(-1, keepdims=True)
-    if parameters_of(belief) is None:
-        logs = np.log(relative_density(partition, s0, torch.from_numpy(probs)))
-    else:
-        logs = log_density(belief, probs)
+    logs = log_density(belief, probs, partition)
     low, high = np.log(DENSITY_LIMITS)
     shades = np.round(255 * np.clip((logs - low) / (high - low), 0, 1)).astype(np.uint8)
     return {
@@ -99,28 +85,22 @@ def simplex_picture(belief: Belief, partition: Partition, s0: Array, names: list
         "height": HEIGHT,
         "lines": to_plane(boundaries(partition)).tolist(),
         "names": names,
-        **_notes(partition, s0),
+        **_notes(partition, s0, names),
     }
 
 
-def _notes(partition: Partition, s0: Array) -> dict[str, Any]:
+def _notes(partition: Partition, s0: Array, names: list[str]) -> dict[str, Any]:
     """Masses beside the corners of the triangle, and texts inside it, each with its place."""
-    corners: list[list[str]] = [[], [], []]
-    inside: list[tuple[Array, str]] = []
-    if isinstance(partition, CornerShells):
-        shells = shell_labels(partition)
-        corners = [[f"{shell}: {percent(s0[3 * s + k])}" for s, shell in enumerate(shells)] for k in range(3)]
-        inside = [(to_plane([1 / 3, 1 / 3, 1 / 3]), percent(s0[-1]))]
-    elif isinstance(partition, ClassRegions):
-        inside = [(to_plane(np.where(np.arange(3) == k, 0.6, 0.2)), percent(s0[k])) for k in range(3)]
-    return {"corners": corners, "inside": [[float(x), float(y), text] for (x, y), text in inside]}
+    notes = region_notes(partition, s0, names)
+    inside = [(*to_plane(probs).tolist(), text) for probs, text in notes.inside]
+    return {"corners": notes.corners, "inside": [list(each) for each in inside]}
 
 
 def confidence_picture(parameters: Array) -> dict[str, Any]:
     """How sure predictions are, whatever the class."""
     return {
         "kind": "confidence",
-        "labels": region_labels(ConfidenceBins(CONFIDENCE_CELLS, len(parameters))),
+        "labels": ConfidenceBins(CONFIDENCE_CELLS, len(parameters)).region_labels(),
         "masses": confidence_masses(parameters, CONFIDENCE_CELLS).tolist(),
     }
 

@@ -6,12 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selbo.elicit.captions import amount
-from selbo.elicit.charts import parameters_of
 from selbo.elicit.state import SMALLEST_DRAWN, State, labels_of
 from selbo.presets import below_guessing
 from selbo.summary.beliefs import Belief
+from selbo.summary.description import accuracy_range, class_ranges
 from selbo.summary.partitions import Partition
-from selbo.summary.ranges import accuracy_range, class_ranges
 
 Array = NDArray[np.float64]
 
@@ -30,7 +29,7 @@ MOST_NAMED: Final = 3
 def warnings_of(state: State, partition: Partition, belief: Belief, s0: Array) -> list[str]:
     """Everything that a user should think about once more."""
     found = [below_guessing(state.accuracy, state.shares, state.labels)]
-    parameters = parameters_of(belief)
+    parameters = belief.dirichlet(state.classes)
     if parameters is not None:
         found.append(_mean_against_fraction(state, parameters))
     else:

@@ -1,11 +1,13 @@
 """The belief as text to copy: Python, scikit-learn, a command. What cannot be said is said so."""
 
+import inspect
 import shlex
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from selbo.elicit.state import SHELL_THRESHOLDS, State
 from selbo.presets import MOST_TRUST
-from selbo.summary.beliefs import Belief, Masses
+from selbo.summary.beliefs import Belief
+from selbo.summary.partitions import Partition
 
 TRAIN_BINS: Final = 10
 TRAIN_CORNERS: Final = 20
@@ -25,12 +27,33 @@ def summary_term(log_probs, step, steps):
 '''
 
 
-def copies_of(state: State, belief: Belief) -> dict[str, dict[str, str]]:
-    """For each language a text, empty where there is none, and a note."""
-    command, command_note = _command(state)
-    classifier, classifier_note = _classifier(state, belief)
+class Own(NamedTuple):
+    """What the texts take from objects instead of the state.
+
+    Attributes:
+        partition: Regions that the page has no name for.
+        belief: A belief that is not the one of accuracy and class fractions.
+    """
+
+    partition: Partition | None = None
+    belief: Belief | None = None
+
+
+def copies_of(
+    state: State, *, partition: Partition | None = None, belief: Belief | None = None
+) -> dict[str, dict[str, str]]:
+    """For each language a text, empty where there is none, and a note.
+
+    Args:
+        state: What was entered.
+        partition: Instead of the regions of the state.
+        belief: Instead of the belief that accuracy and class fractions give.
+    """
+    own = Own(partition, belief)
+    command, command_note = _command(state, own)
+    classifier, classifier_note = _classifier(state, own)
     return {
-        "python": {"text": _python(state, belief), "note": _python_note(state)},
+        "python": {"text": _python(state, own), "note": _python_note(state)},
         "sklearn": {"text": classifier, "note": classifier_note},
         "command": {"text": command, "note": command_note},
     }
@@ -39,16 +62,16 @@ def copies_of(state: State, belief: Belief) -> dict[str, dict[str, str]]:
 # --- Python ---
 
 
-def _python(state: State, belief: Belief) -> str:
-    lines = ["import selbo", ""]
+def _python(state: State, own: Own) -> str:
+    lines = [*_imports(own), ""]
     if state.names:
         shown = ", ".join(f"{k} = {name!r}" for k, name in enumerate(state.names))
         lines.append(f"# classes: {shown}")
     if state.basis == "scores":
         lines.append(f"# masses counted in {state.rows} predictions of an earlier model")
     lines.append(f"num_labels = {state.num_labels or '...'}  # labelled examples that you train on")
-    lines.append(f"partition = {_partition(state)}")
-    lines.append(f"belief = {_belief(state, belief)}")
+    lines.append(f"partition = {_partition(state, own)}")
+    lines.append(f"belief = {_belief(state, own)}")
     strength = _strength(state) or [f"concentration=min({MOST_TRUST:g}, num_labels)"]
     lines.append(f"summary = selbo.SummaryLikelihood({', '.join(['partition', 'belief', *strength])})")
     return "\n".join([*lines, "", LOOP])
@@ -65,7 +88,35 @@ def _strength(state: State) -> list[str]:
     return [f"concentration={state.concentration!r}", *(["overrule_labels=True"] if state.overrules_labels else [])]
 
 
-def _partition(state: State) -> str:
+def _imports(own: Own) -> list[str]:
+    """The library, and the modules of what the user has written."""
+    modules = {_type_of(each)[0] for each in own if each is not None} - {"selbo"}
+    return ["import selbo", *(f"import {module}" for module in sorted(modules))]
+
+
+def _type_of(thing: Partition | Belief) -> tuple[str, str]:
+    """Module and name."""
+    name: str = thing.to_dict()["type"]
+    return (name.removesuffix(f".{type(thing).__qualname__}"), type(thing).__qualname__)
+
+
+def _source(thing: Partition | Belief) -> str:
+    """The call that makes an object; an argument that it has not kept is left for the user to fill in."""
+    described, written = thing.to_dict(), []
+    for i, (name, parameter) in enumerate(inspect.signature(type(thing)).parameters.items()):
+        if name not in described["arguments"]:
+            if parameter.default is inspect.Parameter.empty:
+                written.append(f"{name}=...")
+            continue
+        value = described["arguments"][name]
+        if value != parameter.default:
+            written.append(f"{name}={value!r}" if i else repr(value))
+    return f"{described['type']}({', '.join(written)})"
+
+
+def _partition(state: State, own: Own) -> str:
+    if own.partition is not None:
+        return _source(own.partition)
     edges = _listed(state.levels)
     return {
         "equal": f"selbo.ScoreBins.equal({state.bins})",
@@ -77,27 +128,27 @@ def _partition(state: State) -> str:
     }[state.regions]
 
 
-def _belief(state: State, belief: Belief) -> str:
-    if isinstance(belief, Masses):
-        return f"selbo.Masses({_listed(belief.values)})"
+def _belief(state: State, own: Own) -> str:
+    if own.belief is not None:
+        return _source(own.belief)
     if state.fractions is None:
         return f"selbo.expect(accuracy={state.accuracy!r}, num_classes={state.classes})"
     return f"selbo.expect(accuracy={state.accuracy!r}, class_fractions={_listed(state.fractions)})"
 
 
-def _classifier(state: State, belief: Belief) -> tuple[str, str]:
+def _classifier(state: State, own: Own) -> tuple[str, str]:
     """A classifier for scikit-learn, which sorts its classes: they are named, or have to be in that order."""
-    if state.basis == "expect" and (state.regions == "classes" or _taken_by_train(state)):
+    if own == Own() and (state.regions == "classes" or _taken_by_train(state)):
         arguments = [] if state.regions == "classes" else [f"accuracy={state.accuracy!r}"]
         arguments.append(f"class_fractions={_fractions(state)}")
         if state.regions != "classes" and state.classes > TRAIN_CORNERS:  # else it warns that these see no class
-            arguments.append(f"partition={_partition(state)}")
+            arguments.append(f"partition={_partition(state, own)}")
     elif list(state.names) != sorted(state.names):
         return "", "SummaryClassifier has its classes in sorted order: list them so here, or use the Python above."
     else:
-        arguments = [f"belief={_belief(state, belief)}", f"partition={_partition(state)}"]
+        arguments = [f"belief={_belief(state, own)}", f"partition={_partition(state, own)}"]
     arguments += _strength(state)
-    lines = ["import selbo", "", "classifier = selbo.SummaryClassifier(", *(f"    {each}," for each in arguments), ")"]
+    lines = [*_imports(own), "", "classifier = selbo.SummaryClassifier(", *(f"    {each}," for each in arguments), ")"]
     note = "Then classifier.fit(X, y). "
     if state.names:
         note += "The names must be those of the labels in y."
@@ -119,10 +170,10 @@ def _listed(values: Any) -> str:
 # --- the command ---
 
 
-def _command(state: State) -> tuple[str, str]:
-    if state.basis != "expect":
+def _command(state: State, own: Own) -> tuple[str, str]:
+    if own.belief is not None:
         return "", "The command reads expected accuracy and class fractions, not a histogram: use Python."
-    if state.regions != "classes" and not _taken_by_train(state):
+    if own.partition is not None or (state.regions != "classes" and not _taken_by_train(state)):
         return "", (
             "The command chooses its regions by itself: ten equal bins for two classes, corner shells with the "
             f"thresholds {_spoken(SHELL_THRESHOLDS)} for up to {TRAIN_CORNERS}, confidence bins with the edges "

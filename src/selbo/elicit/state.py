@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, Final
 
-from selbo.plots.labels import edge_labels, region_labels
 from selbo.presets import MOST_TRUST, trust_for
 from selbo.summary.beliefs import Belief, Beta, Dirichlet, Masses
 from selbo.summary.elicitation import expect
@@ -181,15 +180,8 @@ def partition_of(state: State) -> Partition:
 
 
 def labels_of(state: State, partition: Partition) -> list[str]:
-    """One label a region, to be read aloud: of which class, and what the centre is."""
-    labels = region_labels(partition, state.labels)
-    if isinstance(partition, CornerShells):
-        labels[-1] = f"no class > {edge_labels(partition.edges.values)[0]}"
-    if isinstance(partition, ScoreBins):
-        return [f"P({state.labels[1]}) {label.replace('–', ' to ')}" for label in labels]
-    if isinstance(partition, ConfidenceBins):
-        return [f"confidence {label.replace('–', ' to ')}" for label in labels]
-    return labels
+    """One label per region, to be read aloud: of which class, and what the centre is."""
+    return partition.spoken_labels(state.labels)
 
 
 def expected(state: State) -> Beta | Dirichlet:

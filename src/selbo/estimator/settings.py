@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from selbo import _checks
 from selbo.estimator.rows import Rows
 from selbo.presets import METHODS, below_guessing
-from selbo.summary.partitions import Partition
+from selbo.summary.partitions import require_partition
 
 ROUNDING: Final = 0.005
 """Difference of an accuracy from a share that nobody means: half a percentage point."""
@@ -25,10 +25,8 @@ def check_settings(told: Any) -> None:
         _checks.positive("concentration", told.concentration)
     if told.belief is not None and (told.accuracy is not None or told.class_fractions is not None):
         raise ValueError("`belief` cannot be given together with `accuracy` or `class_fractions`: choose one")
-    if told.partition is not None and not isinstance(told.partition, Partition):
-        raise ValueError(
-            f"`partition` must be a partition such as selbo.ScoreBins.equal(10), but got {told.partition!r}"
-        )
+    if told.partition is not None:
+        require_partition(told.partition)
     _check_fractions(told)
     if isinstance(told.hidden, Mapping) or not _is_list(told.hidden):
         raise ValueError(f"`hidden` must be a list of widths such as (128,), but got {told.hidden!r}")

@@ -53,7 +53,7 @@ def histogram_of(
     partition = summary.partition
     with torch.no_grad(), evaluation_mode(model):
         by_block = as_posterior(model).logits_by_block(blocks, num_samples, generator=generator)
-        counts = sum(soft_counts(partition.memberships(log_probs_of(logits, objective))) for logits in by_block)
+        counts = sum(soft_counts(partition(log_probs_of(logits, objective))) for logits in by_block)
     if not isinstance(counts, Tensor):
         raise ValueError(f"`inputs` must be a batch of at least one, but got shape {tuple(inputs.shape)}")
     return Seen(normalise_counts(counts).mean(0).double().cpu(), summary.s0.detach().double().cpu())

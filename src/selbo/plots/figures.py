@@ -20,7 +20,7 @@ from selbo.plots.histograms import (
     stand_upright,
     with_distance,
 )
-from selbo.plots.labels import RegionAxis, belief_label, class_axis, number, region_axis, shell_labels, tick_label
+from selbo.plots.labels import RegionAxis, class_axis, number, region_axis, tick_label
 from selbo.plots.methods import method_styles
 from selbo.plots.simplex import DENSITY_LIMITS, HEIGHT, LINE_SPACING, draw_belief, num_notes
 from selbo.plots.style import (
@@ -35,9 +35,9 @@ from selbo.plots.style import (
     new_figure,
     tidy,
 )
-from selbo.summary.beliefs import Belief, Beta
+from selbo.summary.beliefs import Belief, Beta, require_belief
 from selbo.summary.elicitation import expect
-from selbo.summary.partitions import ClassRegions, CornerShells, Partition, ScoreBins
+from selbo.summary.partitions import ClassRegions, CornerShells, Partition, ScoreBins, require_partition
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +64,7 @@ class SimplexPanel(NamedTuple):
 
     Attributes:
         title: What the belief says, in words.
-        belief: One with a density on the simplex of three classes.
+        belief: One about three classes.
         partition: The regions to draw into it.
     """
 
@@ -104,7 +104,7 @@ def belief_on_simplex(
     shown = paper_panels() if panels is None else list(panels)
     if not shown:
         raise ValueError("`panels` must hold at least one panel, but got none")
-    titles = [f"{panel.title}\n{belief_label(panel.belief)}" for panel in shown]
+    titles = [f"{panel.title}\n{panel.belief.label()}" for panel in shown]
     columns = min(len(shown), int(checked_width(width) // SMALLEST_WIDTH))
     rows = -(-len(shown) // columns)
     with figure_style():
@@ -145,7 +145,7 @@ def _colour_bar(figure: "Figure", image: "AxesImage", axes: "Axes", *, limits: t
 def dirichlet_process_draws(
     *,
     generator: torch.Generator,
-    base: Beta | None = None,
+    base: Belief | None = None,
     concentrations: Sequence[float] = (1.0, 100.0),
     num_draws: int = 4,
     num_bins: int = 40,
@@ -155,7 +155,7 @@ def dirichlet_process_draws(
 
     Args:
         generator: Where the random numbers come from.
-        base: The base measure; Beta(5, 5), as in the paper, if not given.
+        base: The base measure, one with a density; Beta(5, 5), as in the paper, if not given.
         concentrations: Values of alpha.
         num_draws: Histograms a row.
         num_bins: Equal bins of the scores.
@@ -164,9 +164,9 @@ def dirichlet_process_draws(
     Returns:
         A figure with one axes a draw; bars are masses of bins, the line is the base density times the bin width.
     """
-    measure = Beta(5, 5) if base is None else base
-    if not isinstance(measure, Beta):
-        raise ValueError(f"`base` must be a selbo.Beta, whose density can be drawn, but got {base!r}")
+    measure = Beta(5, 5) if base is None else require_belief(base, name="base")
+    if measure.dirichlet(2) is None:
+        raise ValueError(f"`base` must be a belief such as selbo.Beta, whose density can be drawn, but got {base!r}")
     alphas = [_checks.positive("concentrations", alpha) for alpha in concentrations]
     if not alphas:
         raise ValueError("`concentrations` must hold at least one number, but got none")
@@ -189,23 +189,25 @@ def dirichlet_process_draws(
     return figure
 
 
-def _draw_of_process(axes: "Axes", values: Array, base: Beta, base_masses: Array) -> None:
+def _draw_of_process(axes: "Axes", values: Array, base: Belief, base_masses: Array) -> None:
     bins = len(values)
     centres = (np.arange(bins) + 0.5) / bins
     axes.bar(centres, values, width=1 / bins, color=PALETTE[3], linewidth=0, label="a draw")
     scores = np.linspace(0, 1, 401)[1:-1]
-    axes.plot(scores, _beta_density(base, scores) / bins, color=INK, linewidth=1.0, label=f"base, {belief_label(base)}")
+    axes.plot(scores, _beta_density(base, scores) / bins, color=INK, linewidth=1.0, label=f"base, {base.label()}")
     tidy(axes)
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
     axes.locator_params(axis="y", nbins=4)
 
 
-def _beta_density(belief: Beta, scores: Array) -> Array:
+def _beta_density(belief: Belief, scores: Array) -> Array:
     from scipy.special import betaln
 
-    logs = (belief.a - 1) * np.log(scores) + (belief.b - 1) * np.log1p(-scores) - betaln(belief.a, belief.b)
-    return np.asarray(np.exp(logs))
+    parameters = belief.dirichlet(2)
+    assert parameters is not None
+    b, a = parameters
+    return np.asarray(np.exp((a - 1) * np.log(scores) + (b - 1) * np.log1p(-scores) - betaln(a, b)))
 
 
 def summary_against_histogram(
@@ -241,8 +243,7 @@ def summary_against_histogram(
         >>> [text.get_text() for text in figure.legends[0].get_texts()]
         ['belief s₀', 'network, TV .488']
     """
-    if not isinstance(partition, Partition):
-        raise ValueError(f"`partition` must be a partition such as selbo.ScoreBins, but got {partition!r}")
+    require_partition(partition)
     belief = masses("s0", s0, num_regions=partition.num_regions)
     histograms = named_histograms(histogram, num_regions=partition.num_regions)
     named = with_distance(belief, histograms)
@@ -251,7 +252,7 @@ def summary_against_histogram(
     axis = region_axis(partition, class_names)
     with figure_style():
         upright = stand_upright(axis, width=width - MARGIN)
-        if isinstance(partition, CornerShells) and upright:
+        if upright and partition.shells():
             figure = _shell_by_shell(partition, belief, named, colours, class_names=class_names, width=width)
         else:
             figure = new_figure(width=width, height=PANEL_HEIGHT + upright * _height(axis))
@@ -263,7 +264,7 @@ def summary_against_histogram(
 
 
 def _shell_by_shell(
-    partition: CornerShells,
+    partition: Partition,
     s0: Array,
     histograms: Mapping[str, Array],
     colours: Sequence[str],
@@ -271,7 +272,7 @@ def _shell_by_shell(
     class_names: Sequence[str] | None,
     width: float,
 ) -> "Figure":
-    shells, classes = shell_labels(partition), partition.num_classes
+    shells, classes = partition.shells(), partition.num_classes
     count = len(shells) + 1
     wide = width >= SIDE_BY_SIDE and count <= 3
     panel_width = (width / count if wide else width) - MARGIN

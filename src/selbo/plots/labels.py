@@ -1,11 +1,25 @@
 """Words and numbers for the regions of a partition, short enough for an axis."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Final, NamedTuple
 
-from selbo.summary.beliefs import Belief, Beta, Dirichlet, Uniform
-from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
+from selbo.summary._labels import CONFIDENCE_TITLE, class_labels, number, score_title
+from selbo.summary.description import is_by_class
+from selbo.summary.partitions import Partition
+
+__all__ = [
+    "CONFIDENCE_TITLE",
+    "SHORT_CONFIDENCE_TITLE",
+    "RegionAxis",
+    "class_axis",
+    "class_labels",
+    "duration",
+    "number",
+    "percent",
+    "region_axis",
+    "score_title",
+    "tick_label",
+]
 
 
 class RegionAxis(NamedTuple):
@@ -22,17 +36,6 @@ class RegionAxis(NamedTuple):
     labels: list[str]
     title: str
     ordered: bool
-
-
-def number(value: float, *, digits: int = 3) -> str:
-    """A few significant digits, without a leading zero.
-
-    Example:
-        >>> number(0.95), number(1.0), number(2.345), number(1e-5)
-        ('.95', '1', '2.35', '1e-05')
-    """
-    text = f"{value:.{digits}g}"
-    return text[1:] if text.startswith("0.") else text
 
 
 def tick_label(value: float, _place: float | None = None) -> str:
@@ -57,117 +60,27 @@ def percent(mass: float) -> str:
     return f"{100 * mass:.2f} %" if 0 < mass < 1e-3 else f"{100 * mass:.1f} %"
 
 
-def belief_label(belief: Belief) -> str:
-    """A belief with its parameters, three digits each.
-
-    Example:
-        >>> belief_label(Dirichlet([0.0898504, 1, 2.5]))
-        'Dirichlet(.0899, 1, 2.5)'
-    """
-    if isinstance(belief, Dirichlet):
-        return f"Dirichlet({', '.join(number(a) for a in belief.concentration)})"
-    if isinstance(belief, Beta):
-        return f"Beta({number(belief.a)}, {number(belief.b)})"
-    return "uniform" if isinstance(belief, Uniform) else repr(belief)
-
-
-def class_labels(num_classes: int, class_names: Sequence[str] | None = None) -> list[str]:
-    """Names of the classes: those given, or ``class 0``, ``class 1``, ..."""
-    if class_names is None:
-        return [f"class {k}" for k in range(num_classes)]
-    if isinstance(class_names, str) or len(class_names) != num_classes:
-        raise ValueError(f"`class_names` must hold {num_classes} names, one a class, but got {class_names!r}")
-    return [str(name) for name in class_names]
-
-
-def edge_labels(edges: Sequence[float]) -> list[str]:
-    """Edges between 0 and 1 with three digits, or as many as it takes to tell them from each other and from the ends.
-
-    Example:
-        >>> edge_labels([1 / 7, 0.5]), edge_labels([0.99, 0.9999])
-        (['.143', '.5'], ['.99', '.9999'])
-    """
-    for digits in range(3, 17):
-        labels = [number(edge, digits=digits) for edge in edges]
-        if len({"0", *labels, "1"}) == len(labels) + 2:
-            return labels
-    return [repr(edge) for edge in edges]
-
-
-def shell_labels(partition: CornerShells) -> list[str]:
-    """The shells of a corner, from the corner inwards.
-
-    Example:
-        >>> shell_labels(CornerShells(3))
-        ['> .95', '.85–.95']
-    """
-    levels = edge_labels(partition.edges.values)
-    return [f"> {levels[-1]}", *(f"{low}–{high}" for low, high in reversed(list(pairwise(levels))))]
-
-
-def region_labels(partition: Partition, class_names: Sequence[str] | None = None, *, separator: str = " ") -> list[str]:
-    """One label a region, in the order of the regions.
-
-    Args:
-        partition: Any partition; the regions of one that is not selbo's are numbered.
-        class_names: One name a class, instead of ``class 0``, ...
-        separator: Between a class and its shell; a line break on a narrow axis.
-
-    Returns:
-        R labels.
-
-    Example:
-        >>> region_labels(CornerShells(2), ["cat", "dog"])
-        ['cat > .95', 'dog > .95', 'cat .85–.95', 'dog .85–.95', 'centre']
-        >>> region_labels(ConfidenceBins([0.5, 0.9], num_classes=10))
-        ['≤ .5', '.5–.9', '> .9']
-    """
-    names = class_labels(partition.num_classes, class_names)
-    if isinstance(partition, CornerShells):
-        return [*(f"{name}{separator}{shell}" for shell in shell_labels(partition) for name in names), "centre"]
-    if isinstance(partition, ClassRegions):
-        return names
-    if isinstance(partition, ScoreBins):
-        return [f"{low}–{high}" for low, high in pairwise(["0", *edge_labels(partition.edges.values), "1"])]
-    if isinstance(partition, ConfidenceBins):
-        edges = edge_labels(partition.edges.values)
-        return [f"≤ {edges[0]}", *(f"{low}–{high}" for low, high in pairwise(edges)), f"> {edges[-1]}"]
-    return [f"region {r}" for r in range(partition.num_regions)]
-
-
-CONFIDENCE_TITLE: Final = "largest predicted probability"
 SHORT_CONFIDENCE_TITLE: Final = "largest probability"
 
 
-def score_title(second_class: str = "class 1") -> str:
-    """What the score of two classes is the probability of.
-
-    Example:
-        >>> score_title("yes"), score_title()
-        ('probability of class yes', 'probability of class 1')
-    """
-    return f"probability of class {second_class.removeprefix('class ')}"
-
-
 def region_axis(partition: Partition, class_names: Sequence[str] | None = None) -> RegionAxis:
-    """Ticks for an axis with one place a region.
+    """Ticks for an axis with one place per region.
 
     Example:
+        >>> from selbo.summary.partitions import ScoreBins
         >>> region_axis(ScoreBins([0.25, 0.5]))
         RegionAxis(positions=[0.0, 1.0, 2.0, 3.0], labels=['0', '.25', '.5', '1'],
                    title='probability of class 1', ordered=True)
     """
     regions = partition.num_regions
     names = class_labels(partition.num_classes, class_names)
-    if isinstance(partition, ScoreBins | ConfidenceBins):
-        score = isinstance(partition, ScoreBins)
-        lowest = "0" if score else f"1/{partition.num_classes}"  # no largest probability is below 1/K
-        labels = [lowest, *edge_labels(partition.edges.values), "1"]
-        title = score_title(names[1]) if score else CONFIDENCE_TITLE
-        return RegionAxis([float(r) for r in range(regions + 1)], labels, title, ordered=True)
-    if isinstance(partition, ClassRegions):
+    if scale := partition.scale(names):
+        return RegionAxis([float(r) for r in range(regions + 1)], list(scale.ends), scale.title, ordered=True)
+    if is_by_class(partition):
         return class_axis(partition.num_classes, class_names)
-    labels = region_labels(partition, class_names, separator="\n")
+    labels = partition.region_labels(names)
+    if shells := partition.shells():
+        labels = [*(f"{name}\n{shell}" for shell in shells for name in names), labels[-1]]
     return RegionAxis([r + 0.5 for r in range(regions)], labels, "", ordered=False)
 
 

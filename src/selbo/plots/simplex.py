@@ -6,15 +6,17 @@ of side one: class 0 at the lower left, class 1 at the lower right, class 2 at t
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
-from selbo.plots.labels import class_labels, percent, region_labels, shell_labels
+from selbo.plots.labels import class_labels, percent
 from selbo.plots.style import COLOUR_MAP, INK, SMALL_SIZE
-from selbo.summary.beliefs import Belief, Dirichlet, Uniform
-from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition
+from selbo.summary.beliefs import Belief, Uniform
+from selbo.summary.description import is_by_class
+from selbo.summary.partitions import Partition
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +32,12 @@ DENSITY_LIMITS: Final = (0.03, 30.0)
 
 PIXELS: Final = 400
 """Pixels of the heat map along a side; a triangle two inches wide is printed at 200 an inch."""
+
+TRACED_CELLS: Final = 120
+TRACED_SCORES: Final = 2000
+HALVINGS: Final = 40
+"""Where regions do not say where they meet: cells along a side of the triangle, cells of the score, and how often a
+crossing is halved."""
 
 LINE_SPACING: Final = 1.25
 
@@ -55,38 +63,76 @@ def from_plane(points: ArrayLike) -> Array:
 
 
 def boundaries(partition: Partition) -> Array:
-    """Line segments that separate the regions of a partition of three classes.
+    """Where the regions of a partition of two or three classes meet: as it says, or else as `assign` shows.
 
     Args:
-        partition: `CornerShells`, `ClassRegions` or `ConfidenceBins`, with three classes.
+        partition: Any, with two or three classes.
 
     Returns:
-        The two ends of each segment as predictions, shape (n, 2, 3).
+        Points for two classes, shape (n, 1, 2), and the two ends of lines for three, shape (n, 2, 3), as predictions.
 
     Example:
+        >>> from selbo.summary.partitions import CornerShells
         >>> boundaries(CornerShells(3, [0.8]))[2]
         array([[0.2, 0. , 0.8],
                [0. , 0.2, 0.8]])
     """
-    three_classes("partition", partition.num_classes)
-    if isinstance(partition, ClassRegions):  # from the centre to the middle of the opposite side
-        centre = np.full((3, 3), 1 / 3)
-        return np.stack([centre, (1 - np.eye(3)) / 2], axis=1)
-    if isinstance(partition, CornerShells | ConfidenceBins):
-        return np.array([_line(k, level) for level in partition.edges.values for k in range(3)])
-    raise ValueError(
-        f"`partition` must be CornerShells, ClassRegions or ConfidenceBins, but got {type(partition).__name__}"
-    )
+    if partition.num_classes != 2:
+        three_classes("partition", partition.num_classes)
+    known = partition.boundaries()
+    if known is not None:
+        return known
+    return _traced_points(partition) if partition.num_classes == 2 else _traced_lines(partition)
 
 
-def _line(k: int, level: float) -> Array:
-    """Where the largest entry is entry k and equal to a level: its two ends."""
-    other = min(level, 1 - level)  # below one half the line ends where another class becomes the largest
-    first, second = (j for j in range(3) if j != k)
-    ends = np.full((2, 3), 1 - level - other)
-    ends[:, k] = level
-    ends[0, first] = ends[1, second] = other
-    return ends
+def _traced_points(partition: Partition) -> Array:
+    """Where the region changes on the way from score 0 to score 1."""
+    scores = np.linspace(0, 1, TRACED_SCORES + 1)
+    probs = np.stack([1 - scores, scores], -1)
+    return _crossings(partition, probs[:-1], probs[1:])[:, None]
+
+
+def _traced_lines(partition: Partition) -> Array:
+    """Lines between the regions through the cells of a triangular grid."""
+    i, j = np.indices((TRACED_CELLS + 1, TRACED_CELLS + 1)).reshape(2, -1)
+    first, second = np.array([[1, 0], [0, 1]]), np.array([[0, 1], [-1, 1]])  # cells that point up, and down
+    corners = np.stack([i, j], -1)
+    cells = np.concatenate([np.stack([corners, corners + a, corners + b], 1) for a, b in (first, second)])
+    inside = ((cells >= 0).all((1, 2))) & (cells.sum(-1) <= TRACED_CELLS).all(1)
+    steps = cells[inside] / TRACED_CELLS
+    probs = np.concatenate([steps, 1 - steps.sum(-1, keepdims=True)], -1).clip(0, 1)  # (n, 3 corners, 3)
+    regions = _regions(partition, probs)
+    mixed = (regions != regions[:, :1]).any(1)
+    probs, regions = probs[mixed], regions[mixed]
+    lines = []
+    for corner in range(3):  # between the two sides at a corner, where it alone is in its region
+        one, two = (corner + 1) % 3, (corner + 2) % 3
+        alone = (regions[:, corner] != regions[:, one]) & (regions[:, one] == regions[:, two])
+        ends = [_crossings(partition, probs[alone, corner], probs[alone, other]) for other in (one, two)]
+        lines.append(np.stack(ends, 1))
+        # three regions in a cell: from each side to the middle
+        three = (regions[:, corner] != regions[:, one]) & (regions[:, one] != regions[:, two])
+        three &= regions[:, two] != regions[:, corner]
+        sides = _crossings(partition, probs[three, corner], probs[three, one])
+        lines.append(np.stack([sides, probs[three].mean(1)], 1))
+    return np.concatenate(lines)
+
+
+def _crossings(partition: Partition, start: Array, end: Array) -> Array:
+    """Where the region changes between pairs of predictions, (n, K) each; pairs in one region are left out."""
+    before = _regions(partition, start)
+    changes = before != _regions(partition, end)
+    start, end, before = start[changes], end[changes], before[changes]
+    for _ in range(HALVINGS):
+        middle = (start + end) / 2
+        same = (_regions(partition, middle) == before)[:, None]
+        start, end = np.where(same, middle, start), np.where(same, end, middle)
+    return np.asarray((start + end) / 2)
+
+
+def _regions(partition: Partition, probs: Array) -> Array:
+    logs = np.log(np.clip(probs, np.finfo(np.float64).tiny, None))
+    return np.asarray(partition.assign(torch.from_numpy(logs)).numpy())
 
 
 def three_classes(name: str, num_classes: int) -> None:
@@ -95,32 +141,61 @@ def three_classes(name: str, num_classes: int) -> None:
         raise ValueError(f"`{name}` must be about 3 classes to be drawn in a triangle, but got {num_classes}")
 
 
-def log_density(belief: Belief, probs: ArrayLike) -> Array:
+def log_density(belief: Belief, probs: ArrayLike, partition: Partition | None = None) -> Array:
     """Log of the density of a belief, relative to the uniform one, inside the simplex: (..., 3) -> (...).
 
+    Args:
+        belief: Any.
+        probs: Predictions, all positive.
+        partition: For a belief without a density: it is then level in each region.
+
     Example:
+        >>> from selbo.summary.beliefs import Dirichlet
         >>> log_density(Dirichlet([1, 1, 1]), [0.2, 0.3, 0.5])
         array(0.)
     """
     from scipy.special import gammaln, xlogy
 
-    if isinstance(belief, Uniform):
-        concentration = np.ones(3)
-    elif isinstance(belief, Dirichlet):
-        three_classes("belief", len(belief.concentration))
-        concentration = np.array(belief.concentration)
-    else:
+    three_classes("belief", belief.num_classes or 3)
+    points = np.asarray(probs, dtype=np.float64)
+    concentration = belief.dirichlet(3)
+    if concentration is not None:
+        constant = gammaln(concentration.sum()) - gammaln(concentration).sum() - gammaln(3.0)
+        return np.asarray(constant + xlogy(concentration - 1, points).sum(-1))
+    if partition is None:
         raise ValueError(f"`belief` must have a density on the simplex, as selbo.Dirichlet has, but got {belief!r}")
-    constant = gammaln(concentration.sum()) - gammaln(concentration).sum() - gammaln(3.0)
-    return np.asarray(constant + xlogy(concentration - 1, np.asarray(probs, dtype=np.float64)).sum(-1))
+    return np.asarray(np.log(relative_density(partition, belief.masses(partition).numpy(), points)))
 
 
-def heat_map(axes: "Axes", belief: Belief, *, limits: tuple[float, float] = DENSITY_LIMITS) -> "AxesImage":
+def relative_density(partition: Partition, masses: Array, probs: ArrayLike) -> Array:
+    """Density of a histogram at some predictions: mass of their region over its mass under the uniform belief.
+
+    Args:
+        partition: The regions.
+        masses: Of the regions, shape (R,).
+        probs: Shape (..., K).
+
+    Returns:
+        Shape (...).
+    """
+    ratio = masses / Uniform().masses(partition).numpy()
+    points = np.asarray(probs, dtype=np.float64)
+    return np.asarray(ratio[partition.assign(torch.from_numpy(points).log()).numpy()])
+
+
+def heat_map(
+    axes: "Axes",
+    belief: Belief,
+    partition: Partition | None = None,
+    *,
+    limits: tuple[float, float] = DENSITY_LIMITS,
+) -> "AxesImage":
     """Draw the density of a belief into a triangle, on a logarithmic colour scale.
 
     Args:
         axes: Where to.
-        belief: One with a density on the simplex of three classes.
+        belief: One about three classes.
+        partition: For a belief without a density, see `log_density`.
         limits: Ends of the colours, as multiples of the uniform density; what lies beyond is clipped to them.
 
     Returns:
@@ -135,7 +210,7 @@ def heat_map(axes: "Axes", belief: Belief, *, limits: tuple[float, float] = DENS
     y = (np.arange(round(PIXELS * HEIGHT)) + 0.5) / round(PIXELS * HEIGHT) * HEIGHT
     probs = from_plane(np.stack(np.meshgrid(x, y), axis=-1))
     inside = np.clip(probs, 0.5 / PIXELS, None)  # a pixel on the border is coloured as half a pixel inside
-    values = log_density(belief, inside / inside.sum(-1, keepdims=True))
+    values = log_density(belief, inside / inside.sum(-1, keepdims=True), partition)
     low, high = np.log(limits)
     image = axes.imshow(
         np.exp(np.clip(values, low - 1, high + 1)),  # exp of anything may be 0 or inf, which have no logarithm
@@ -173,9 +248,9 @@ def draw_belief(
 
     Args:
         axes: Where to; its axis lines are switched off.
-        belief: `Dirichlet` or `Uniform`.
-        partition: `CornerShells`, `ClassRegions` or `ConfidenceBins`, with three classes.
-        class_names: One name a class, for the corners.
+        belief: Any; where it has no density, the picture is level in each region.
+        partition: Any, with three classes.
+        class_names: One name per class, for the corners.
         limits: Ends of the colours, as multiples of the uniform density.
 
     Returns:
@@ -184,19 +259,13 @@ def draw_belief(
     three_classes("partition", partition.num_classes)
     masses = belief.masses(partition).tolist()
     names = class_labels(3, class_names)
-    image = heat_map(axes, belief, limits=limits)
+    image = heat_map(axes, belief, partition, limits=limits)
     draw_boundaries(axes, partition)
-    notes: list[list[str]] = [[], [], []]
-    if isinstance(partition, CornerShells):
-        shells = shell_labels(partition)
-        notes = [[f"{shell}: {percent(masses[3 * s + k])}" for s, shell in enumerate(shells)] for k in range(3)]
-        _inside(axes, image, [1 / 3, 1 / 3, 1 / 3], percent(masses[-1]))
-    elif isinstance(partition, ClassRegions):
-        for k in range(3):
-            _inside(axes, image, np.where(np.arange(3) == k, 0.6, 0.2), percent(masses[k]))
-    else:
-        rows = [f"{label}: {percent(mass)}" for label, mass in zip(region_labels(partition), masses, strict=True)]
-        _note(axes, (0.5, 0.0), "\n".join(["largest p", *reversed(rows)]), offset=(0, -3), ha="center", va="top")
+    notes, inside, listed = region_notes(partition, masses, names)
+    for probs, text in inside:
+        _inside(axes, image, probs, text)
+    if listed:
+        _note(axes, (0.5, 0.0), "\n".join(listed), offset=(0, -3), ha="center", va="top")
     for k in range(3):
         _corner(axes, k, names[k], notes[k])
     axes.set(xlim=(0, 1), ylim=(0, HEIGHT), aspect="equal")
@@ -204,11 +273,38 @@ def draw_belief(
     return image
 
 
+class RegionNotes(NamedTuple):
+    """Masses of regions, as texts around and inside a triangle.
+
+    Attributes:
+        corners: Lines beside each corner.
+        inside: Prediction and text of each note inside.
+        listed: Lines below, with a heading, where regions belong to no corner.
+    """
+
+    corners: list[list[str]]
+    inside: list[tuple[Array, str]]
+    listed: list[str]
+
+
+def region_notes(partition: Partition, masses: Sequence[float] | Array, names: Sequence[str]) -> RegionNotes:
+    """Where the mass of each region of a partition of three classes is written, and how."""
+    if shells := partition.shells():
+        corners = [[f"{shell}: {percent(masses[3 * s + k])}" for s, shell in enumerate(shells)] for k in range(3)]
+        return RegionNotes(corners, [(np.full(3, 1 / 3), percent(masses[-1]))], [])
+    if is_by_class(partition):
+        within = [np.where(np.arange(3) == k, 0.6, 0.2) for k in range(3)]
+        return RegionNotes([[], [], []], [(within[k], percent(masses[k])) for k in range(3)], [])
+    labels, scale = partition.region_labels(names), partition.scale(names)
+    rows = [f"{label}: {percent(mass)}" for label, mass in zip(labels, masses, strict=True)]
+    return RegionNotes([[], [], []], [], ["mass of" if scale is None else scale.symbol, *reversed(rows)])
+
+
 def num_notes(partition: Partition) -> int:
-    """Lines below the triangle, but for the names of the classes: one a shell, or one a bin of confidence."""
-    if isinstance(partition, CornerShells):
-        return len(partition.edges.values)
-    return partition.num_regions if isinstance(partition, ConfidenceBins) else 0
+    """Lines below the triangle, but for the names of the classes: one per shell, or one per region that is listed."""
+    if shells := partition.shells():
+        return len(shells)
+    return 0 if is_by_class(partition) else partition.num_regions
 
 
 def _corner(axes: "Axes", k: int, name: str, notes: list[str]) -> None:

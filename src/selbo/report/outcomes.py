@@ -15,7 +15,6 @@ from selbo.evaluation.evaluate import evaluate, evaluate_ood
 from selbo.evaluation.predict import Prediction
 from selbo.metrics.calibration import reliability
 from selbo.metrics.classwise import confusion, per_class, wilson_interval
-from selbo.plots.labels import region_labels
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import Partition
 from selbo.version import __version__
@@ -124,7 +123,7 @@ def describe_belief(summary: SummaryLikelihood, words: str, class_names: Sequenc
     return {
         "words": words,
         "partition": type(summary.partition).__name__,
-        "regions": region_labels(summary.partition, class_names),
+        "regions": summary.partition.region_labels(class_names),
         "s0": [float(mass) for mass in summary.s0],
         "concentration": float(summary.concentration),
     }

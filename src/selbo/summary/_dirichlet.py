@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
@@ -37,6 +38,15 @@ ROUNDING: Final = 1e-15
 CONVOLUTION_ERROR: Final = 1e-8
 """The grids of `max_tails`: cells of the unit interval, doubled until the answer changes by less than the error; where
 an uncut variable is cut all the same, well above the sum of one; and the rounding of a Fourier transform."""
+
+SCRAMBLINGS: Final = 8
+MOST_QUANTILES: Final = 2**18
+FEWEST_POINTS: Final = 2**12
+MOST_POINTS: Final = 2**16
+HALF_SOBOL_STEP: Final = 2.0**-31
+TABLE: Final = 2**12
+"""Quasi-Monte Carlo: independent sequences, quantiles and points of each; half the resolution of a sequence, which
+keeps its points off 0; and nodes of a table of quantiles."""
 
 
 class LargestEntry(NamedTuple):
@@ -323,3 +333,55 @@ def _cut_gamma_masses(a: float, rate: float, cuts: list[float], cells: int) -> l
         masses[1:] += to_right
         results.append(masses)
     return results
+
+
+def sampled_masses(concentration: Array, count: Callable[[Array], Array]) -> tuple[Array, Array]:
+    """Masses of any regions under a Dirichlet distribution, by quasi-Monte Carlo: the same numbers at every call.
+
+    The points are those of scrambled Sobol sequences with fixed seeds; quantiles of Gamma variables turn them into
+    Dirichlet vectors. Several scramblings give the error.
+
+    Args:
+        concentration: Dirichlet parameters, positive, shape (K,).
+        count: From logarithms of Dirichlet vectors, shape (n, K), to the number of them in each region, shape (R,).
+
+    Returns:
+        Masses and their standard errors, shape (R,) each. For bins of one quantity the errors are at most 2e-4 with up
+        to three classes and 1e-3 with ten.
+    """
+    from scipy.special import logsumexp
+    from torch.quasirandom import SobolEngine
+
+    a = np.asarray(concentration, dtype=np.float64)
+    points = min(max(2 ** int(math.log2(MOST_QUANTILES / len(a))), FEWEST_POINTS), MOST_POINTS)
+    quantiles = [_log_gamma_quantile(each) for each in a]
+    shares = []
+    for seed in range(SCRAMBLINGS):
+        sobol = SobolEngine(len(a), scramble=True, seed=seed).draw(points, dtype=torch.float64).numpy()
+        columns = (sobol + HALF_SOBOL_STEP).T
+        logs = np.stack([quantile(column) for quantile, column in zip(quantiles, columns, strict=True)], -1)
+        shares.append(count(logs - logsumexp(logs, axis=1, keepdims=True)) / points)
+    found = np.stack(shares)
+    error = np.maximum(found.std(0, ddof=1), 1 / points) / math.sqrt(SCRAMBLINGS)
+    return np.asarray(found.mean(0)), np.asarray(error)
+
+
+def _log_gamma_quantile(a: float) -> Callable[[Array], Array]:
+    """From probabilities to logarithms of quantiles of Gamma(a), by a table; also where a quantile underflows."""
+    from scipy.special import gammaincc, gammainccinv, gammaincinv, gammaln
+
+    def leading(log_probability: Array) -> Array:
+        return np.asarray((log_probability + gammaln(a + 1)) / a)  # of the leading power of the distribution function
+
+    tiny = leading(np.log(HALF_SOBOL_STEP)) < LOG_TINY
+    low = LOG_TINY if tiny else math.log(gammaincinv(a, HALF_SOBOL_STEP))
+    nodes = np.linspace(low, math.log(gammainccinv(a, HALF_SOBOL_STEP)), TABLE)
+    log_odds = log_gamma_cdf(np.array(a), nodes) - np.log(gammaincc(a, np.exp(nodes)))
+
+    def quantile(probability: Array) -> Array:
+        log_probability = np.log(probability)
+        between = np.interp(log_probability - np.log1p(-probability), log_odds, nodes)
+        below = leading(log_probability)
+        return np.where(below < LOG_TINY, below, between)
+
+    return quantile

@@ -11,9 +11,11 @@ the edges and however unequal the intervals.
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from selbo import _checks
@@ -120,6 +122,10 @@ class Edges(PreciseModule):
         values = log_odds.unsqueeze(-1)
         return (values > self._like(self.positions, values)).sum(-1)
 
+    def arguments(self) -> dict[str, Any]:
+        """Edges and softness as plain data: the arguments of a partition that has such edges."""
+        return {"edges": list(self.values), "space": self.space, "slope_factor": self.slope_factor.item()}
+
     def _distances(self, log_odds: Tensor) -> Tensor:
         # p - e above one half as (1 - e) - (1 - p): both small there, so nothing is lost
         from_zero = torch.sigmoid(log_odds) - self._like(self.probabilities, log_odds)
@@ -132,6 +138,19 @@ class Edges(PreciseModule):
     def extra_repr(self) -> str:
         """Edges and softness, for ``print``."""
         return f"{list(self.values)}, space={self.space!r}, slope_factor={self.slope_factor.item():g}"
+
+
+def level_lines(levels: Sequence[float], num_classes: int) -> NDArray[np.float64]:
+    """Where the largest of two or three probabilities equals a level, as corners of points or lines: (n, K - 1, K)."""
+    lines = np.empty((len(levels), num_classes, num_classes - 1, num_classes))
+    for line, level in zip(lines, levels, strict=True):
+        for k in range(num_classes):
+            rest = [j for j in range(num_classes) if j != k]
+            other = min(level, 1 - level)  # below one half a line ends where another class becomes the largest
+            line[k] = 1 - level - other
+            line[k, :, k] = level
+            line[k, range(len(rest)), rest] = other if num_classes > 2 else 1 - level
+    return lines.reshape(-1, num_classes - 1, num_classes)
 
 
 def _narrower(widths: Tensor) -> Tensor:

@@ -3,43 +3,50 @@
 A belief is a distribution on the probability simplex; ``belief.masses(partition)`` integrates it over the regions.
 The masses are exact to float64 (relative error about 1e-12, 1e-10 for concentrations of 1e6) except for
 `ConfidenceBins` with edges below one half, where they come from a numerical convolution with an absolute error of at
-most 1e-6 and a relative one of at most 1e-2, mostly far less; beyond that an error is raised.
+most 1e-6 and a relative one of at most 1e-2, mostly far less; beyond that an error is raised. Partitions of one's own
+are integrated by quasi-Monte Carlo, see `Partition.dirichlet_masses`.
 """
 
+import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from selbo import _checks
-from selbo.summary._dirichlet import Array, beta_tails, centre_mass, largest_entry, max_tails
-from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
+from selbo.summary._arguments import describe_object, type_name
+from selbo.summary._dirichlet import Array
+from selbo.summary._labels import number
+from selbo.summary.partitions import Partition, short_list
 
 SMALLEST_MASS: Final = 1e-300
 """A region with less is taken for impossible: its reciprocal would no longer be a float64."""
-
-INTEGRATION_ERROR: Final = 1e-6
-"""Largest absolute error of a mass that is passed on in silence."""
-
-RESOLVED: Final = 100.0
-"""A mass must be this many times its error, because its logarithm is what counts."""
 
 EMPIRICAL_SMOOTHING: Final = 0.5
 """Pseudo-count a region in `Empirical`: the Jeffreys prior of a multinomial, so that no region is impossible."""
 
 
 class Belief(ABC):
-    """A distribution on the probability simplex.
+    """What the predictions should look like.
+
+    A belief of your own defines `masses`. The other methods have defaults that hold for any belief; define those about
+    which more is known.
 
     Attributes:
-        stated_fractions: Class fractions that the belief was made from, if it was, as `selbo.expect` does.
+        num_classes: K, if it is about a certain number of classes.
+        class_fractions: Fraction of each class that the belief was made from, if it was, as `selbo.expect` does.
+        uncertainty: How far each mass may be off, see `Masses`.
     """
 
-    stated_fractions: tuple[float, ...] | None = None
+    num_classes: int | None = None
+    class_fractions: tuple[float, ...] | None = None
+    uncertainty: float = 0.0
 
+    @abstractmethod
     def masses(self, partition: Partition) -> Tensor:
         """s0: the mass of each region.
 
@@ -49,97 +56,183 @@ class Belief(ABC):
         Returns:
             float64, shape (R,), strictly positive, sums to 1.
         """
-        masses = self._masses(partition)
-        for region, mass in enumerate(masses):
-            if not mass > SMALLEST_MASS:
-                raise ValueError(
-                    f"`{self!r}` puts no mass that float64 can hold on region {region} of {type(partition).__name__} "
-                    f"({max(mass, 0.0):.3g}): take a less extreme belief, a coarser partition, or state `selbo.Masses` "
-                    "yourself"
-                )
-        return torch.from_numpy(masses / masses.sum())
+
+    def dirichlet(self, num_classes: int) -> Array | None:
+        """Dirichlet parameters of the predictions, shape (K,); None, the default, if that is not their distribution."""
+        return None
+
+    def mean_probabilities(self, num_classes: int) -> tuple[float, ...] | None:
+        """Mean probability of each class; by default that of `dirichlet`, and None without it."""
+        parameters = self.dirichlet(num_classes)
+        return None if parameters is None else tuple(float(a) / math.fsum(parameters) for a in parameters)
+
+    def label(self) -> str:
+        """A few words for a figure; by default what the belief prints."""
+        return repr(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What it is, as plain data for files: ``type``, a name that can be imported, and ``arguments``.
+
+        By default these are the arguments of ``__init__`` that are kept as attributes of the same names.
+        """
+        return describe_object(self)
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.to_dict()["arguments"].items())
+        return f"{type(self).__name__}({arguments})"
+
+
+def require_belief(value: object, *, name: str = "belief") -> Belief:
+    """A belief, or an error that says what was expected."""
+    if not isinstance(value, Belief):
+        raise ValueError(f"`{name}` must be a belief such as selbo.Beta or selbo.Masses, but got {value!r}")
+    return value
+
+
+def checked_masses(belief: Belief, partition: Partition) -> Tensor:
+    """s0 of a belief, after a look at what a belief of the user's own returned."""
+    masses = belief.masses(partition)
+    _checks.floating("masses", masses)
+    if masses.shape != (partition.num_regions,):
+        raise ValueError(
+            f"`masses` of {type(belief).__name__} must have shape ({partition.num_regions},), one per region, but got "
+            f"{tuple(masses.shape)}"
+        )
+    _checks.on_simplex("masses", masses, strictly_positive=True)
+    return masses.detach().double().cpu()
+
+
+def normalised_masses(belief: Belief, masses: Array, partition: Partition) -> Tensor:
+    """Masses as a tensor that sums to one; a region without mass is refused."""
+    for region, mass in enumerate(masses):
+        if not mass > SMALLEST_MASS:
+            raise ValueError(
+                f"`{belief!r}` puts no mass that float64 can hold on region {region} of {type(partition).__name__} "
+                f"({max(mass, 0.0):.3g}): take a less extreme belief, a coarser partition, or state `selbo.Masses` "
+                "yourself"
+            )
+    return torch.from_numpy(masses / masses.sum())
+
+
+class DirichletBelief(Belief):
+    """A belief of the library with Dirichlet parameters, which a partition integrates."""
 
     @abstractmethod
-    def _masses(self, partition: Partition) -> Array:
-        """Masses before the check and normalisation."""
+    def dirichlet(self, num_classes: int) -> Array:
+        """Dirichlet parameters of the predictions, shape (K,)."""
+
+    def masses(self, partition: Partition) -> Tensor:
+        """s0: the mass of each region, float64, shape (R,), strictly positive, sums to 1."""
+        parameters = self.dirichlet(partition.num_classes)
+        return normalised_masses(self, partition.dirichlet_masses(parameters), partition)
 
 
-class Dirichlet(Belief):
+class Dirichlet(DirichletBelief):
     """Predictions distributed as Dirichlet(concentration) over the simplex.
 
     Parameters below one say that most predictions are confident, parameters above one that most are undecided; their
     proportions say how often each class is predicted.
 
     Args:
-        concentration: One positive number a class.
+        concentration: One positive number per class.
+        class_fractions: Fraction of each class that the parameters were found from, if they were.
 
     Example:
+        >>> from selbo.summary.partitions import ClassRegions
         >>> Dirichlet([0.5, 0.5, 0.5]).masses(ClassRegions(3))
         tensor([0.3333, 0.3333, 0.3333], dtype=torch.float64)
     """
 
-    def __init__(self, concentration: Sequence[float]) -> None:
+    def __init__(self, concentration: Sequence[float], *, class_fractions: Sequence[float] | None = None) -> None:
         if len(concentration) < 2:
             raise ValueError(f"`concentration` must hold at least 2 numbers, but got {len(concentration)}")
         self.concentration = tuple(_checks.positive("concentration", a) for a in concentration)
+        self.num_classes = len(self.concentration)
+        self.class_fractions = _stated(class_fractions, self.num_classes)
 
-    def _masses(self, partition: Partition) -> Array:
-        if len(self.concentration) != partition.num_classes:
+    def dirichlet(self, num_classes: int) -> Array:
+        """The parameters, shape (K,)."""
+        if len(self.concentration) != num_classes:
             raise ValueError(
                 f"`{self!r}` has {len(self.concentration)} parameters, but the partition has "
-                f"{partition.num_classes} classes: give one parameter a class"
+                f"{num_classes} classes: give one parameter per class"
             )
-        return dirichlet_masses(np.array(self.concentration), partition)
+        return np.array(self.concentration)
+
+    def label(self) -> str:
+        """Its parameters, three digits each.
+
+        Example:
+            >>> Dirichlet([0.0898504, 1, 2.5]).label()
+            'Dirichlet(.0899, 1, 2.5)'
+        """
+        return f"Dirichlet({', '.join(number(a) for a in self.concentration)})"
 
     def __repr__(self) -> str:
-        return f"Dirichlet({_short(self.concentration)})"
+        return f"Dirichlet({short_list(self.concentration)})"
 
 
-class Beta(Belief):
+class Beta(DirichletBelief):
     """Scores of a binary classifier, the probabilities of class 1, distributed as Beta(a, b).
 
     Args:
         a: Larger means scores nearer to 1.
         b: Larger means scores nearer to 0.
+        class_fractions: Fractions of the two classes that the parameters were found from, if they were.
 
     Example:
+        >>> from selbo.summary.partitions import ScoreBins
         >>> Beta(2, 2).masses(ScoreBins([0.5]))
         tensor([0.5000, 0.5000], dtype=torch.float64)
     """
 
-    def __init__(self, a: float, b: float) -> None:
+    num_classes = 2
+
+    def __init__(self, a: float, b: float, *, class_fractions: Sequence[float] | None = None) -> None:
         self.a = _checks.positive("a", a)
         self.b = _checks.positive("b", b)
+        self.class_fractions = _stated(class_fractions, 2)
 
-    def _masses(self, partition: Partition) -> Array:
-        if partition.num_classes != 2:
+    def dirichlet(self, num_classes: int) -> Array:
+        """The parameters by class, shape (2,)."""
+        if num_classes != 2:
             raise ValueError(
-                f"`{self!r}` speaks of two classes, but the partition has {partition.num_classes}: "
-                "use `selbo.Dirichlet` with one parameter a class"
+                f"`{self!r}` speaks of two classes, but the partition has {num_classes}: "
+                "use `selbo.Dirichlet` with one parameter per class"
             )
-        return dirichlet_masses(np.array([self.b, self.a]), partition)  # the score is column 1
+        return np.array([self.b, self.a])  # the score is column 1
+
+    def label(self) -> str:
+        """Its parameters, three digits each."""
+        return f"Beta({number(self.a)}, {number(self.b)})"
 
     def __repr__(self) -> str:
         return f"Beta({self.a:.6g}, {self.b:.6g})"
 
 
-class Uniform(Belief):
+class Uniform(DirichletBelief):
     """Every point of the simplex equally likely: Dirichlet(1, ..., 1), or Beta(1, 1) for two classes.
 
     Example:
+        >>> from selbo.summary.partitions import ScoreBins
         >>> Uniform().masses(ScoreBins.equal(4))
         tensor([0.2500, 0.2500, 0.2500, 0.2500], dtype=torch.float64)
     """
 
-    def _masses(self, partition: Partition) -> Array:
-        return dirichlet_masses(np.ones(partition.num_classes), partition)
+    def dirichlet(self, num_classes: int) -> Array:
+        """Ones, shape (K,)."""
+        return np.ones(num_classes)
+
+    def label(self) -> str:
+        """One word."""
+        return "uniform"
 
     def __repr__(self) -> str:
         return "Uniform()"
 
 
 class Masses(Belief):
-    """A histogram stated outright, one mass a region.
+    """A histogram stated outright, one mass per region.
 
     Args:
         values: Positive numbers that sum to one.
@@ -147,6 +240,7 @@ class Masses(Belief):
             summary with this belief does not prefer one of these to another.
 
     Example:
+        >>> from selbo.summary.partitions import ScoreBins
         >>> Masses([0.2, 0.3, 0.5]).masses(ScoreBins([0.1, 0.9]))
         tensor([0.2000, 0.3000, 0.5000], dtype=torch.float64)
     """
@@ -155,17 +249,18 @@ class Masses(Belief):
         self.values = _checks.simplex("values", values)
         self.uncertainty = _checks.uncertainty("uncertainty", uncertainty)
 
-    def _masses(self, partition: Partition) -> Array:
+    def masses(self, partition: Partition) -> Tensor:
+        """The stated masses, float64, shape (R,)."""
         if len(self.values) != partition.num_regions:
             raise ValueError(
                 f"`{self!r}` states {len(self.values)} masses, but the partition has {partition.num_regions} regions: "
-                "give one mass a region"
+                "give one mass per region"
             )
-        return np.array(self.values)
+        return normalised_masses(self, np.array(self.values), partition)
 
     def __repr__(self) -> str:
         give_or_take = f", uncertainty={self.uncertainty:g}" if self.uncertainty else ""
-        return f"Masses({_short(self.values)}{give_or_take})"
+        return f"Masses({short_list(self.values)}{give_or_take})"
 
 
 class Empirical(Belief):
@@ -179,6 +274,7 @@ class Empirical(Belief):
         smoothing: Pseudo-count a region; positive, so that a region nobody was seen in stays possible.
 
     Example:
+        >>> from selbo.summary.partitions import ScoreBins
         >>> scores = torch.tensor([0.1, 0.2, 0.9])
         >>> earlier = Empirical(torch.stack([1 - scores, scores], -1).log())
         >>> earlier.masses(ScoreBins([0.5]))
@@ -189,9 +285,11 @@ class Empirical(Belief):
         self.smoothing = _checks.positive("smoothing", smoothing)
         num_classes = log_probs.shape[-1] if _checks.floating("log_probs", log_probs).ndim else 0
         _checks.log_probs(log_probs, num_classes=num_classes, validate=True)
+        self.num_classes = num_classes
         self.log_probs = log_probs.detach().cpu().clone()
 
-    def _masses(self, partition: Partition) -> Array:
+    def masses(self, partition: Partition) -> Tensor:
+        """The smoothed histogram, float64, shape (R,)."""
         if self.log_probs.shape[-1] != partition.num_classes:
             raise ValueError(
                 f"`{self!r}` holds predictions of {self.log_probs.shape[-1]} classes, but the partition has "
@@ -199,49 +297,31 @@ class Empirical(Belief):
             )
         regions = partition.assign(self.log_probs).flatten()
         counts = np.bincount(regions.numpy(), minlength=partition.num_regions) + self.smoothing
-        return np.asarray(counts / counts.sum())
+        return normalised_masses(self, np.asarray(counts / counts.sum()), partition)
+
+    def mean_probabilities(self, num_classes: int) -> tuple[float, ...]:
+        """Mean of the predictions, shape (K,)."""
+        return tuple(self.log_probs.double().exp().reshape(-1, num_classes).mean(0).tolist())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Type and arguments as plain data; the predictions by their shape and a digest."""
+        content = self.log_probs.double().contiguous().numpy().tobytes()
+        predictions = {"shape": list(self.log_probs.shape), "sha256": hashlib.sha256(content).hexdigest()}
+        return {
+            "type": type_name(type(self)),
+            "arguments": {"smoothing": self.smoothing},
+            "predictions": predictions,
+        }
 
     def __repr__(self) -> str:
         return f"Empirical({self.log_probs.shape[:-1].numel()} predictions, smoothing={self.smoothing:g})"
 
 
-def dirichlet_masses(concentration: Array, partition: Partition) -> Array:
-    """Mass of each region of a partition under a Dirichlet distribution.
-
-    Args:
-        concentration: One parameter a class, shape (K,).
-        partition: Any of the four partitions.
-
-    Returns:
-        Shape (R,).
-    """
-    total = concentration.sum()
-    if isinstance(partition, ScoreBins):
-        return beta_tails(concentration[1], concentration[0], np.array(partition.edges.values)).masses()
-    if isinstance(partition, ClassRegions):
-        return largest_entry(concentration).probabilities  # of the region itself, at any temperature
-    if isinstance(partition, CornerShells):
-        edges = np.array(partition.edges.values)
-        marginals = np.stack([beta_tails(a, total - a, edges).masses() for a in concentration])  # (K, T + 1)
-        shells = marginals[:, :0:-1].T.ravel()  # highest threshold first, then class by class
-        return np.append(shells, centre_mass(concentration, edges[0]))
-    if isinstance(partition, ConfidenceBins):
-        tails = max_tails(concentration, np.array(partition.edges.values))
-        masses = tails.masses()
-        convolved = masses[: 1 + sum(edge < 0.5 for edge in partition.edges.values)]
-        if tails.error > min(INTEGRATION_ERROR, convolved.min() / RESOLVED):
-            raise ValueError(
-                f"Dirichlet({_short(concentration)}) puts a mass of about {max(convolved.min(), 0.0):.1g} on a region "
-                f"of ConfidenceBins({_short(partition.edges.values)}), which can only be found to {tails.error:.1g}: "
-                "use edges of at least 0.5, fewer edges, or state `selbo.Masses` yourself"
-            )
-        return masses
-    raise ValueError(
-        f"`partition` must be one of selbo's partitions for a parametric belief, but got {type(partition).__name__}: "
-        "use `selbo.Masses` or `selbo.Empirical`, which need no integral"
-    )
-
-
-def _short(values: Sequence[float] | Array) -> str:
-    shown = [f"{v:.6g}" for v in values[:6]]
-    return "[" + ", ".join(shown) + (f", ... {len(values)} in all]" if len(values) > 6 else "]")
+def _stated(class_fractions: Sequence[float] | None, num_classes: int) -> tuple[float, ...] | None:
+    if class_fractions is None:
+        return None
+    if len(_checks.simplex("class_fractions", class_fractions)) != num_classes:
+        raise ValueError(
+            f"`class_fractions` must hold {num_classes} numbers, one per class, but got {len(class_fractions)}"
+        )
+    return tuple(float(each) for each in class_fractions)

@@ -66,13 +66,9 @@ def expect(
     fractions = _fractions(class_fractions, num_classes)
     reason = f", which is what {len(fractions)} classes can reach (1/K by guessing, 1 without any error)"
     _checks.fraction("accuracy", accuracy, low=1 / len(fractions), high=1.0, reason=reason)
-    belief: Beta | Dirichlet
     if len(fractions) == 2:
-        belief = Beta(*_solve_beta(accuracy, *fractions))
-    else:
-        belief = Dirichlet(_solve_dirichlet(accuracy, np.array(fractions)).tolist())
-    belief.stated_fractions = fractions
-    return belief
+        return Beta(*_solve_beta(accuracy, *fractions), class_fractions=fractions)
+    return Dirichlet(_solve_dirichlet(accuracy, np.array(fractions)).tolist(), class_fractions=fractions)
 
 
 def _fractions(class_fractions: Sequence[float] | None, num_classes: int | None) -> tuple[float, ...]:

@@ -17,10 +17,10 @@ from selbo._numerics import (
     widen,
     working_dtype,
 )
-from selbo.summary.beliefs import Belief, Masses
-from selbo.summary.claims import Claims, claims_of
+from selbo.summary.beliefs import Belief, checked_masses, require_belief
+from selbo.summary.description import Claims, claims_of
 from selbo.summary.moving_average import HistogramAverage
-from selbo.summary.partitions import Partition
+from selbo.summary.partitions import Partition, require_partition
 
 FORMS: Final = ("dirichlet", "multinomial")
 
@@ -225,19 +225,15 @@ class SummaryLikelihood(PreciseModule):
         super().__init__()
         if name is not None and (not isinstance(name, str) or not name):
             raise ValueError(f"`name` must be a word or two, but got {name!r}")
-        if not isinstance(partition, Partition):
-            raise ValueError(f"`partition` must be a partition such as selbo.ScoreBins, but got {partition!r}")
-        if not isinstance(belief, Belief):
-            raise ValueError(f"`belief` must be a belief such as selbo.Beta or selbo.Masses, but got {belief!r}")
         self.name = name
-        self.partition = partition
+        self.partition = require_partition(partition)
         self.form = _checks.one_of("form", form, FORMS)
         self.reductions = list(reductions)
         self.validate = validate
         self.overrule_labels = overrule_labels
         self._validated = False
-        self.belief = belief
-        s0 = belief.masses(partition)
+        self.belief = require_belief(belief)
+        s0 = checked_masses(belief, partition)
         self.register_buffer("s0", s0)
         alpha = _checks.positive("concentration", concentration)
         self.register_buffer("concentration", torch.tensor(alpha, dtype=torch.float64))
@@ -319,7 +315,7 @@ class SummaryLikelihood(PreciseModule):
         validate = self.validate if validate is None else validate
         if validate is None:
             validate = not self._validated and values_can_be_read(log_probs)
-        counts = soft_counts(self.partition.memberships(log_probs, validate=validate), weights)
+        counts = soft_counts(self.partition(log_probs, validate=validate), weights)
         self._validated = self._validated or validate
         for reduce in self.reductions:
             counts = reduce(counts)
@@ -331,7 +327,7 @@ class SummaryLikelihood(PreciseModule):
 
     def _log_prob(self, histogram: Tensor) -> Tensor:
         s0 = self.s0
-        if isinstance(self.belief, Masses) and self.belief.uncertainty:
+        if self.belief.uncertainty:
             s0 = nearest_masses(histogram.detach(), s0, self.belief.uncertainty)
         if self.form == "multinomial":
             return multinomial_log_prob(histogram, s0=s0, concentration=self._alpha(histogram))

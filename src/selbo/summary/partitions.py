@@ -2,23 +2,59 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from selbo import _checks
 from selbo._numerics import LOG_PROB_FLOOR, PreciseModule, result_dtype, widen
+from selbo.summary._arguments import describe_object, type_name
+from selbo.summary._dirichlet import Array, beta_tails, centre_mass, largest_entry, max_tails, sampled_masses
 from selbo.summary._edges import (
     Edges,
     binary_log_odds,
     interval_memberships,
+    level_lines,
     log_odds,
     top_log_odds,
 )
+from selbo.summary._labels import CONFIDENCE_TITLE, class_labels, edge_labels, interval_labels, score_title
+
+SAME_EDGE: Final = 1e-9
+"""Edges that differ by less are one: 1 - 0.9 is not 0.1 to the last digit."""
+
+INTEGRATION_ERROR: Final = 1e-6
+"""Largest absolute error of a mass that is passed on in silence, where masses are convolved."""
+
+RESOLVED: Final = 100.0
+SAMPLES_RESOLVE: Final = 20.0
+"""A mass must be this many times its error, because its logarithm is what counts; the second where it is sampled."""
+
+
+class Scale(NamedTuple):
+    """The quantity that regions are intervals of, if they are: one after the other, the lowest first.
+
+    Attributes:
+        title: On an axis, such as ``"largest predicted probability"``.
+        symbol: Where there is little room, such as ``"largest p"``.
+        word: In a sentence, before an interval, such as ``"confidence"``.
+        ends: Labels of the R + 1 ends of the intervals.
+    """
+
+    title: str
+    symbol: str
+    word: str
+    ends: tuple[str, ...]
 
 
 class Partition(PreciseModule, ABC):
-    """Regions of the simplex. Subclasses say how a prediction is shared between them.
+    """Regions of the simplex.
+
+    A partition of your own defines ``num_classes``, ``num_regions``, `memberships` and `assign`. The other methods have
+    defaults that hold for any regions; define those about which more is known.
 
     Attributes:
         num_classes: K, the length of a prediction.
@@ -28,25 +64,127 @@ class Partition(PreciseModule, ABC):
     num_classes: int
     num_regions: int
 
-    def memberships(self, log_probs: Tensor, *, validate: bool = False) -> Tensor:
+    # --- what a partition must define ---
+
+    @abstractmethod
+    def memberships(self, log_probs: Tensor) -> Tensor:
         """Share of each prediction in each region.
 
         Args:
-            log_probs: Log-probabilities, shape (..., B, K).
-            validate: Look at the values too, not only at shape and type; waits for the device.
+            log_probs: Log-probabilities, shape (..., B, K). Called by `forward`, they are at least float32 and finite.
 
         Returns:
-            Shape (..., B, R), rows on the simplex, differentiable; float32 for half-precision input.
+            Shape (..., B, R), rows on the simplex, differentiable.
         """
-        return self._memberships(self._prepare(log_probs, validate))
 
-    def assign(self, log_probs: Tensor, *, validate: bool = False) -> Tensor:
-        """Region each prediction falls in: (..., B, K) -> (..., B) long. An edge belongs to the region below it."""
-        return self._assign(self._prepare(log_probs, validate))
+    @abstractmethod
+    def assign(self, log_probs: Tensor) -> Tensor:
+        """Region each prediction falls in: (..., B, K) -> (..., B) long."""
 
-    def forward(self, log_probs: Tensor) -> Tensor:
-        """Soft memberships, so that a partition can be used as a layer."""
-        return self.memberships(log_probs)
+    # --- what it may define: numbers ---
+
+    def dirichlet_masses(self, alpha: Sequence[float] | Array) -> Array:
+        """Mass of each region under a Dirichlet distribution of the predictions.
+
+        By default the masses are sampled: predictions at fixed quasi-random points, sorted by `assign`. For bins of one
+        quantity their standard errors are at most 2e-4 with up to three classes and 1e-3 with ten. A region whose mass
+        is less than 20 times its standard error is refused.
+
+        Args:
+            alpha: Dirichlet parameters, one positive number per class.
+
+        Returns:
+            float64, shape (R,).
+        """
+        parameters = self._checked_alpha(alpha)
+        masses, errors = sampled_masses(parameters, self._count)
+        worst = int(np.argmin(masses / errors))
+        if masses[worst] < SAMPLES_RESOLVE * errors[worst]:
+            raise ValueError(
+                f"Dirichlet({short_list(parameters)}) puts a mass of about {masses[worst]:.1g} on region {worst} of "
+                f"{type(self).__name__}, which can only be found to {errors[worst]:.1g}: use wider regions, define "
+                "`dirichlet_masses`, or state `selbo.Masses` yourself"
+            )
+        return masses
+
+    def confidence_bounds(self) -> Array:
+        """Smallest and largest value of the largest probability in each region, shape (R, 2).
+
+        By default 1/K and 1: nothing is known.
+        """
+        return np.tile([1 / self.num_classes, 1.0], (self.num_regions, 1))
+
+    def predicted_class(self) -> list[int | None]:
+        """Class that is predicted in each region, None where it may be several; by default in all of them."""
+        return [None] * self.num_regions
+
+    def mean_bounds(self, masses: Array) -> Array | None:
+        """Bounds of the mean probability of each class, given the masses of the regions.
+
+        Args:
+            masses: Shape (R,).
+
+        Returns:
+            Shape (K, 2); None, the default, if the regions say nothing about it.
+        """
+        return None
+
+    def boundaries(self) -> Array | None:
+        """Where the regions of two or three classes meet, for pictures.
+
+        Returns:
+            For two classes points, shape (n, 1, 2), for three the two ends of lines, shape (n, 2, 3), as probabilities.
+            None, the default, if they are not known: pictures then find them by `assign`.
+        """
+        return None
+
+    # --- what it may define: words ---
+
+    def region_labels(self, names: Sequence[str] | None = None) -> list[str]:
+        """A label per region, short enough for an axis: by default the intervals of `scale`, or ``region 0``, ...
+
+        Args:
+            names: One name per class, instead of ``class 0``, ...
+        """
+        scale = self.scale(names)
+        return [f"region {r}" for r in range(self.num_regions)] if scale is None else interval_labels(scale.ends)
+
+    def spoken_labels(self, names: Sequence[str] | None = None) -> list[str]:
+        """A label per region for a sentence; by default that of `region_labels`, after the word of `scale`."""
+        labels, scale = self.region_labels(names), self.scale(names)
+        return labels if scale is None else [f"{scale.word} {label.replace('–', ' to ')}" for label in labels]
+
+    def scale(self, names: Sequence[str] | None = None) -> Scale | None:
+        """The quantity that the regions are intervals of; None, the default, if they are not."""
+        return None
+
+    def shells(self) -> list[str]:
+        """Labels of the shells, if the regions are shells of every class, K per shell, and last a centre; or none."""
+        return []
+
+    def to_dict(self) -> dict[str, Any]:
+        """What it is, as plain data for files: ``type``, a name that can be imported, and ``arguments``.
+
+        By default these are the arguments of ``__init__`` that are kept as attributes of the same names.
+        """
+        return describe_object(self)
+
+    # --- what it has ---
+
+    def forward(self, log_probs: Tensor, *, validate: bool = False) -> Tensor:
+        """Soft memberships of any log-probabilities: (..., B, K) -> (..., B, R), at least float32.
+
+        Args:
+            log_probs: Checked, and made finite, before `memberships` sees them.
+            validate: Also validate values; synchronises with the device.
+        """
+        shares = self.memberships(self._prepare(log_probs, validate))
+        if shares.shape != (*log_probs.shape[:-1], self.num_regions):
+            raise ValueError(
+                f"`memberships` of {type(self).__name__} must have shape "
+                f"{(*log_probs.shape[:-1], self.num_regions)}, but got {tuple(shares.shape)}"
+            )
+        return shares
 
     def set_slope_factor(self, slope_factor: float | Tensor) -> None:
         """Make the edges softer or harder, in place; to anneal them, call this between training steps."""
@@ -61,6 +199,41 @@ class Partition(PreciseModule, ABC):
         _checks.log_probs(log_probs, num_classes=self.num_classes, validate=validate)
         return widen(log_probs, result_dtype(log_probs)).clamp(min=LOG_PROB_FLOOR)
 
+    def _checked_alpha(self, alpha: Sequence[float] | Array) -> Array:
+        parameters = np.array([_checks.positive("alpha", float(each)) for each in alpha])
+        if len(parameters) != self.num_classes:
+            raise ValueError(f"`alpha` must hold {self.num_classes} numbers, one per class, but got {len(parameters)}")
+        return parameters
+
+    def _count(self, log_probs: Array) -> Array:
+        """Number of predictions in each region: (n, K) -> (R,)."""
+        regions = self.assign(torch.from_numpy(log_probs).clamp(min=LOG_PROB_FLOOR))
+        return np.bincount(regions.numpy(), minlength=self.num_regions).astype(np.float64)
+
+
+class CheckedPartition(Partition):
+    """A partition of the library: `memberships` and `assign` check what they are given."""
+
+    def memberships(self, log_probs: Tensor, *, validate: bool = False) -> Tensor:
+        """Share of each prediction in each region.
+
+        Args:
+            log_probs: Log-probabilities, shape (..., B, K).
+            validate: Also validate values; synchronises with the device.
+
+        Returns:
+            Shape (..., B, R), rows on the simplex, differentiable; float32 for half-precision input.
+        """
+        return self._memberships(self._prepare(log_probs, validate))
+
+    def assign(self, log_probs: Tensor, *, validate: bool = False) -> Tensor:
+        """Region each prediction falls in: (..., B, K) -> (..., B) long. An edge belongs to the region below it."""
+        return self._assign(self._prepare(log_probs, validate))
+
+    def forward(self, log_probs: Tensor, *, validate: bool = False) -> Tensor:
+        """Soft memberships, so that a partition can be used as a layer."""
+        return self.memberships(log_probs, validate=validate)
+
     @abstractmethod
     def _memberships(self, log_probs: Tensor) -> Tensor:
         """Memberships of checked, finite log-probabilities."""
@@ -70,7 +243,20 @@ class Partition(PreciseModule, ABC):
         """Regions of checked, finite log-probabilities."""
 
 
-class ScoreBins(Partition):
+def require_partition(value: object) -> Partition:
+    """A partition, or an error that says what was expected."""
+    if not isinstance(value, Partition):
+        raise ValueError(f"`partition` must be a partition such as selbo.ScoreBins, but got {value!r}")
+    return value
+
+
+def short_list(values: Sequence[float] | Array) -> str:
+    """The first six of some numbers, for messages."""
+    shown = [f"{v:.6g}" for v in values[:6]]
+    return "[" + ", ".join(shown) + (f", ... {len(values)} in all]" if len(values) > 6 else "]")
+
+
+class ScoreBins(CheckedPartition):
     """Bins of the score of a binary classifier, the probability of class 1.
 
     The outer bins are open: a saturated score counts in full.
@@ -121,12 +307,48 @@ class ScoreBins(Partition):
     def _assign(self, log_probs: Tensor) -> Tensor:
         return self.edges.count_below(binary_log_odds(log_probs))
 
+    def dirichlet_masses(self, alpha: Sequence[float] | Array) -> Array:
+        """Mass of each bin under a Dirichlet distribution, exact to float64."""
+        first, second = self._checked_alpha(alpha)
+        return beta_tails(second, first, np.array(self.edges.values)).masses()
+
+    def confidence_bounds(self) -> Array:
+        """Smallest and largest value of the largest probability in each bin, shape (R, 2)."""
+        edges = np.array([0.0, *self.edges.values, 1.0])
+        left, right = edges[:-1], edges[1:]
+        nearest = np.clip(0.5, left, right)
+        return np.stack([np.maximum(nearest, 1 - nearest), np.maximum(1 - left, right)], -1)
+
+    def predicted_class(self) -> list[int | None]:
+        """Class that is predicted in each bin, None in one that has both."""
+        ends = pairwise([0.0, *self.edges.values, 1.0])
+        return [0 if high <= 0.5 + SAME_EDGE else 1 if low >= 0.5 - SAME_EDGE else None for low, high in ends]
+
+    def mean_bounds(self, masses: Array) -> Array:
+        """Bounds of the mean probability of each class: (R,) -> (2, 2)."""
+        edges = np.array([0.0, *self.edges.values, 1.0])
+        low, high = float(masses @ edges[:-1]), float(masses @ edges[1:])
+        return np.array([[1 - high, 1 - low], [low, high]])
+
+    def boundaries(self) -> Array:
+        """The edges, shape (n, 1, 2)."""
+        return np.array([[[1 - edge, edge]] for edge in self.edges.values])
+
+    def scale(self, names: Sequence[str] | None = None) -> Scale:
+        """The probability of class 1."""
+        name = class_labels(2, names)[1]
+        return Scale(score_title(name), f"P({name})", f"P({name})", ("0", *edge_labels(self.edges.values), "1"))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Type and arguments as plain data."""
+        return {"type": type_name(type(self)), "arguments": self.edges.arguments()}
+
     def extra_repr(self) -> str:
         """Number of bins, for ``print``."""
         return f"num_regions={self.num_regions}"
 
 
-class CornerShells(Partition):
+class CornerShells(CheckedPartition):
     """The corners of the simplex, shell by shell, and its centre.
 
     With thresholds (.85, .95) and K classes there are 2K + 1 regions, in this order: p_k > .95 for each class, then
@@ -177,12 +399,66 @@ class CornerShells(Partition):
         shell = (len(self.edges.values) - level) * self.num_classes + log_probs.argmax(-1)
         return torch.where(level > 0, shell, torch.full_like(shell, self.num_regions - 1))
 
+    def dirichlet_masses(self, alpha: Sequence[float] | Array) -> Array:
+        """Mass of each region under a Dirichlet distribution, exact to float64."""
+        parameters, edges = self._checked_alpha(alpha), np.array(self.edges.values)
+        total = parameters.sum()
+        marginals = np.stack([beta_tails(a, total - a, edges).masses() for a in parameters])  # (K, T + 1)
+        shells = marginals[:, :0:-1].T.ravel()  # highest threshold first, then class by class
+        return np.append(shells, centre_mass(parameters, edges[0]))
+
+    def confidence_bounds(self) -> Array:
+        """Smallest and largest value of the largest probability in each region, shape (R, 2)."""
+        edges = np.array([*self.edges.values, 1.0])
+        shells = np.stack([edges[:-1], edges[1:]], -1)[::-1].repeat(self.num_classes, axis=0)
+        return np.vstack([shells, [[1 / self.num_classes, edges[0]]]])
+
+    def predicted_class(self) -> list[int | None]:
+        """The class of each shell; in the centre it may be any."""
+        return [*list(range(self.num_classes)) * len(self.edges.values), None]
+
+    def boundaries(self) -> Array | None:
+        """Where the largest of two or three probabilities is a threshold, shape (n, K - 1, K)."""
+        return level_lines(self.edges.values, self.num_classes) if self.num_classes <= 3 else None
+
+    def region_labels(self, names: Sequence[str] | None = None) -> list[str]:
+        """Class and shell of each region.
+
+        Example:
+            >>> CornerShells(2).region_labels(["cat", "dog"])
+            ['cat > .95', 'dog > .95', 'cat .85–.95', 'dog .85–.95', 'centre']
+        """
+        classes = class_labels(self.num_classes, names)
+        return [*(f"{name} {shell}" for shell in self.shells() for name in classes), "centre"]
+
+    def spoken_labels(self, names: Sequence[str] | None = None) -> list[str]:
+        """Class and shell of each region, for a sentence."""
+        return [*self.region_labels(names)[:-1], f"no class > {edge_labels(self.edges.values)[0]}"]
+
+    def shells(self) -> list[str]:
+        """The shells of a corner, from the corner inwards.
+
+        Example:
+            >>> CornerShells(3).shells()
+            ['> .95', '.85–.95']
+        """
+        levels = edge_labels(self.edges.values)
+        return [f"> {levels[-1]}", *reversed(interval_labels(levels))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Type and arguments as plain data."""
+        edges = self.edges.arguments()
+        return {
+            "type": type_name(type(self)),
+            "arguments": {"num_classes": self.num_classes, "thresholds": edges.pop("edges"), **edges},
+        }
+
     def extra_repr(self) -> str:
         """Number of classes and regions, for ``print``."""
         return f"num_classes={self.num_classes}, num_regions={self.num_regions}"
 
 
-class ClassRegions(Partition):
+class ClassRegions(CheckedPartition):
     """One region a class: where that class is predicted, however surely.
 
     The mass of a region under a belief is P(class k is predicted), at any temperature. For a belief made by `expect`
@@ -212,12 +488,35 @@ class ClassRegions(Partition):
     def _assign(self, log_probs: Tensor) -> Tensor:
         return log_probs.argmax(-1)
 
+    def dirichlet_masses(self, alpha: Sequence[float] | Array) -> Array:
+        """Probability under a Dirichlet distribution that each class is predicted, at any temperature; exact."""
+        return largest_entry(self._checked_alpha(alpha)).probabilities
+
+    def predicted_class(self) -> list[int | None]:
+        """One class per region."""
+        return list(range(self.num_classes))
+
+    def mean_bounds(self, masses: Array) -> Array:
+        """The masses themselves, as the mean softmax has them at temperature 1: (K,) -> (K, 2)."""
+        return np.stack([masses, masses], -1)
+
+    def boundaries(self) -> Array | None:
+        """Where two of two or three probabilities are equal and the largest, shape (n, K - 1, K)."""
+        if self.num_classes == 2:
+            return np.full((1, 1, 2), 0.5)
+        centre = np.full((3, 3), 1 / 3)  # from there to the middle of the opposite side
+        return np.stack([centre, (1 - np.eye(3)) / 2], axis=1) if self.num_classes == 3 else None
+
+    def region_labels(self, names: Sequence[str] | None = None) -> list[str]:
+        """The names of the classes."""
+        return class_labels(self.num_classes, names)
+
     def extra_repr(self) -> str:
         """Classes and softness, for ``print``."""
         return f"num_classes={self.num_classes}, temperature={self.temperature:g}"
 
 
-class ConfidenceBins(Partition):
+class ConfidenceBins(CheckedPartition):
     """Bins of the largest predicted probability, whatever the class; the partition for very many classes.
 
     Args:
@@ -247,6 +546,56 @@ class ConfidenceBins(Partition):
 
     def _assign(self, log_probs: Tensor) -> Tensor:
         return self.edges.count_below(top_log_odds(log_probs))
+
+    def dirichlet_masses(self, alpha: Sequence[float] | Array) -> Array:
+        """Mass of each bin under a Dirichlet distribution.
+
+        Exact to float64 with edges of at least one half. Below, masses come from a numerical convolution with an
+        absolute error of at most 1e-6 and a relative one of at most 1e-2; beyond that an error is raised.
+        """
+        parameters = self._checked_alpha(alpha)
+        tails = max_tails(parameters, np.array(self.edges.values))
+        masses = tails.masses()
+        convolved = masses[: 1 + sum(edge < 0.5 for edge in self.edges.values)]
+        if tails.error > min(INTEGRATION_ERROR, convolved.min() / RESOLVED):
+            raise ValueError(
+                f"Dirichlet({short_list(parameters)}) puts a mass of about {max(convolved.min(), 0.0):.1g} on a region "
+                f"of ConfidenceBins({short_list(self.edges.values)}), which can only be found to {tails.error:.1g}: "
+                "use edges of at least 0.5, fewer edges, or state `selbo.Masses` yourself"
+            )
+        return masses
+
+    def confidence_bounds(self) -> Array:
+        """The edges of each bin, shape (R, 2)."""
+        edges = np.array([1 / self.num_classes, *self.edges.values, 1.0])
+        return np.stack([edges[:-1], edges[1:]], -1)
+
+    def boundaries(self) -> Array | None:
+        """Where the largest of two or three probabilities is an edge, shape (n, K - 1, K)."""
+        return level_lines(self.edges.values, self.num_classes) if self.num_classes <= 3 else None
+
+    def region_labels(self, names: Sequence[str] | None = None) -> list[str]:
+        """The bins.
+
+        Example:
+            >>> ConfidenceBins([0.5, 0.9], num_classes=10).region_labels()
+            ['≤ .5', '.5–.9', '> .9']
+        """
+        edges = edge_labels(self.edges.values)
+        return [f"≤ {edges[0]}", *interval_labels(edges), f"> {edges[-1]}"]
+
+    def scale(self, names: Sequence[str] | None = None) -> Scale:
+        """The largest probability; none is below 1/K."""
+        ends = (f"1/{self.num_classes}", *edge_labels(self.edges.values), "1")
+        return Scale(CONFIDENCE_TITLE, "largest p", "confidence", ends)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Type and arguments as plain data."""
+        edges = self.edges.arguments()
+        return {
+            "type": type_name(type(self)),
+            "arguments": {"edges": edges.pop("edges"), "num_classes": self.num_classes, **edges},
+        }
 
     def extra_repr(self) -> str:
         """Number of classes and bins, for ``print``."""

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from selbo import _checks
 from selbo._files import replacing
 from selbo.posteriors import Posterior
+from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.moving_average import HistogramAverage
 
 FORMAT: Final = "selbo-checkpoint-2"
@@ -139,6 +140,8 @@ def describe_objective(objective: nn.Module) -> dict[str, Any]:
         }
         if not isinstance(module, HistogramAverage):  # whose buffers are its state
             found |= {prefix + key: value.tolist() for key, value in module.named_buffers(recurse=False)}
+        if isinstance(module, SummaryLikelihood):
+            found |= {prefix + "regions": module.partition.to_dict(), prefix + "belief": module.belief.to_dict()}
     return found
 
 

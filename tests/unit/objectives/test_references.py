@@ -86,12 +86,12 @@ class SigmoidBins(selbo.Partition):
 
     num_classes, num_regions = 2, 3
 
-    def _memberships(self, log_probs: Tensor) -> Tensor:
+    def memberships(self, log_probs: Tensor) -> Tensor:
         edges = torch.tensor([0.0, 0.3, 0.6, 1.0], dtype=log_probs.dtype)
         above = torch.sigmoid(20 * (log_probs[..., 1:].exp() - edges))
         return above[..., :-1] - above[..., 1:]
 
-    def _assign(self, log_probs: Tensor) -> Tensor:
+    def assign(self, log_probs: Tensor) -> Tensor:
         return (log_probs[..., 1:].exp() > torch.tensor([0.3, 0.6], dtype=log_probs.dtype)).sum(-1)
 
 

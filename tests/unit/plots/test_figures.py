@@ -26,7 +26,7 @@ from scipy.special import betainc
 from selbo.plots import figures, labels, simplex, style
 from selbo.plots.draws import dirichlet_draws
 from selbo.plots.histograms import BELIEF, every, total_variation
-from selbo.summary.beliefs import Beta, Dirichlet, Empirical, Masses, Uniform
+from selbo.summary.beliefs import Beta, Dirichlet, Masses, Uniform
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
 
 IMAGES = Path(__file__).parents[3] / "docs" / "images"
@@ -212,7 +212,7 @@ def test_the_first_three_colours_differ_on_a_grey_printout() -> None:
     ],
 )
 def test_region_labels(partition: Partition, expected: list[str]) -> None:
-    found = labels.region_labels(partition)
+    found = partition.region_labels()
     assert found[: len(expected)] == expected
     assert len(found) == partition.num_regions
 
@@ -222,7 +222,7 @@ def test_region_labels(partition: Partition, expected: list[str]) -> None:
 )
 def test_labels_are_in_the_order_of_the_regions(partition: Partition) -> None:
     """A prediction in the middle of a region is assigned to the region whose label says so."""
-    found = labels.region_labels(partition)
+    found = partition.region_labels()
     for k in range(partition.num_classes):
         for top in (0.05, 0.45, 0.7, 0.9, 0.99):
             probs = torch.full((partition.num_classes,), (1 - top) / (partition.num_classes - 1))
@@ -245,27 +245,27 @@ def test_an_unknown_partition_is_numbered() -> None:
     class Halves(Partition):
         num_classes, num_regions = 2, 2
 
-        def _memberships(self, log_probs: torch.Tensor) -> torch.Tensor:
+        def memberships(self, log_probs: torch.Tensor) -> torch.Tensor:
             return log_probs.exp()
 
-        def _assign(self, log_probs: torch.Tensor) -> torch.Tensor:
+        def assign(self, log_probs: torch.Tensor) -> torch.Tensor:
             return log_probs.argmax(-1)
 
-    assert labels.region_labels(Halves()) == ["region 0", "region 1"]
+    assert Halves().region_labels() == ["region 0", "region 1"]
     assert_readable(figures.summary_against_histogram(Halves(), [0.5, 0.5], [0.1, 0.9]))
 
 
-def test_class_names_are_one_a_class() -> None:
-    with pytest.raises(ValueError, match=r"^`class_names` must hold 3 names, one a class, but got"):
+def test_class_names_are_one_per_class() -> None:
+    with pytest.raises(ValueError, match=r"^`class_names` must hold 3 names, one per class, but got"):
         figures.summary_against_histogram(ClassRegions(3), [0.2, 0.3, 0.5], [0.2, 0.3, 0.5], class_names=["a", "b"])
     with pytest.raises(ValueError, match=r"^`class_names` must hold 3 names"):
         labels.class_labels(3, "abc")
 
 
 def test_beliefs_are_named() -> None:
-    assert labels.belief_label(Beta(0.5, 2)) == "Beta(.5, 2)"
-    assert labels.belief_label(Uniform()) == "uniform"
-    assert labels.belief_label(Masses([0.5, 0.5])) == "Masses([0.5, 0.5])"
+    assert Beta(0.5, 2).label() == "Beta(.5, 2)"
+    assert Uniform().label() == "uniform"
+    assert Masses([0.5, 0.5]).label() == "Masses([0.5, 0.5])"
 
 
 # --- the simplex ---
@@ -399,7 +399,7 @@ def test_belief_on_simplex(width: float) -> None:
     assert max(easy.concentration) < 1 < min(hard.concentration)  # as in the paper
     np.testing.assert_allclose(uneven.masses(ClassRegions(3)), [0.6, 0.3, 0.1], atol=1e-8)
     for axes, panel in zip(panels, figures.paper_panels(), strict=True):
-        assert labels.belief_label(panel.belief) in axes.get_title()
+        assert panel.belief.label() in axes.get_title()
         norm = axes.images[0].norm
         assert (norm.vmin, norm.vmax) == simplex.DENSITY_LIMITS  # one scale for all
     assert "log scale, clipped at .03 and 30" in bar.get_ylabel()
@@ -422,8 +422,6 @@ def test_any_belief_and_partition_of_three_classes() -> None:
     ("panels", "message"),
     [
         ([], "`panels` must hold at least one panel"),
-        ([("", Masses([0.2, 0.3, 0.5]), ClassRegions(3))], "`belief` must have a density on the simplex"),
-        ([("", Empirical(torch.full((1, 3), 1 / 3).log()), ClassRegions(3))], "`belief` must have a density"),
         ([("", Dirichlet([1, 2, 3, 4]), ClassRegions(4))], "`partition` must be about 3 classes .* but got 4"),
         ([("", Beta(1, 2), ScoreBins([0.5]))], "`partition` must be about 3 classes .* but got 2"),
     ],
@@ -495,7 +493,9 @@ def test_the_same_generator_gives_the_same_draws() -> None:
         ({"concentrations": [0.0]}, "`concentrations` must be a finite number greater than 0"),
         ({"num_draws": 0}, "`num_draws` must be a whole number of at least 1"),
         ({"num_bins": 1}, "`num_bins` must be a whole number of at least 2"),
-        ({"base": Uniform()}, "`base` must be a selbo.Beta"),
+        ({"base": Masses([0.5, 0.5])}, "`base` must be a belief such as selbo.Beta, whose density"),
+        ({"base": 3}, "`base` must be a belief such as selbo.Beta or selbo.Masses, but got 3"),
+        ({"base": Dirichlet([1, 2, 3])}, r".* has 3 parameters, but the partition has 2 classes"),
         ({"generator": 3}, "`generator` must be a torch.Generator"),
     ],
 )
@@ -547,7 +547,7 @@ def test_a_few_corner_shells_share_an_axis() -> None:
     figure = figures.summary_against_histogram(partition, masses_of(partition), masses_of(partition, 1))
     (axes,) = figure.axes
     ticks = [tick.get_text() for tick in axes.get_xticklabels()]
-    assert ticks == [label.replace(" ", "\n", 2).replace("\n", " ", 1) for label in labels.region_labels(partition)]
+    assert ticks == [label.replace(" ", "\n", 2).replace("\n", " ", 1) for label in partition.region_labels()]
     assert_readable(figure)
 
 

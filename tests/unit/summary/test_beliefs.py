@@ -15,7 +15,7 @@ from torch import Tensor
 
 import selbo
 from references import beta_mass, relative_error
-from selbo.summary.beliefs import Belief, Beta, Dirichlet, Empirical, Masses, Uniform, dirichlet_masses
+from selbo.summary.beliefs import Belief, Beta, Dirichlet, Empirical, Masses, Uniform
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
 
 RELATIVE = 1e-10
@@ -428,28 +428,6 @@ def test_confidence_bins_that_cannot_be_integrated_are_refused(concentration: li
     message = r"^Dirichlet\(.*\) puts a mass of about .* on a region of ConfidenceBins.*can only be found to .*`selbo\."
     with pytest.raises(ValueError, match=message):
         Dirichlet(concentration).masses(ConfidenceBins([edge], 3))
-
-
-def test_a_partition_of_the_user_needs_stated_masses() -> None:
-    class Halves(Partition):
-        num_classes = 2
-        num_regions = 2
-
-        def _memberships(self, log_probs: Tensor) -> Tensor:
-            return log_probs.exp()
-
-        def _assign(self, log_probs: Tensor) -> Tensor:
-            return log_probs.argmax(-1)
-
-    for belief in (Uniform(), Beta(1, 2), Dirichlet([1, 2])):
-        with pytest.raises(
-            ValueError, match=r"`partition` must be one of selbo's partitions .* but got Halves: .*Masses"
-        ):
-            belief.masses(Halves())
-    with pytest.raises(ValueError, match="got Halves"):
-        dirichlet_masses(np.ones(2), Halves())
-    np.testing.assert_allclose(Masses([0.25, 0.75]).masses(Halves()), [0.25, 0.75])
-    np.testing.assert_allclose(Empirical(log_probs(0.2, 0.7, 0.8)).masses(Halves()), [1.5 / 4, 2.5 / 4])
 
 
 @pytest.mark.parametrize(

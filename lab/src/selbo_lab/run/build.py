@@ -160,6 +160,7 @@ def parse_belief(
     data: DataSpec | str = "",
     counts: Sequence[int] = (),
     earlier: Tensor | None = None,
+    uncertainty: float = 0.0,
 ) -> Belief:
     """A belief by name.
 
@@ -179,6 +180,7 @@ def parse_belief(
         data: The data, or their name: what a user is told of them.
         counts: Number of training labels of each class, for ``counts``.
         earlier: Log-probabilities that an earlier model gave, for ``empirical``.
+        uncertainty: How far each stated mass may be off, for ``fractions`` and ``shells``.
     """
     found = BELIEF.fullmatch(text.replace(" ", ""))
     if found is None:
@@ -190,7 +192,7 @@ def parse_belief(
     if behind is not None:
         raise ValueError(f"`belief` can have class fractions behind an accuracy alone, but got {text!r}")
     if kind == "fractions":
-        return Masses(_fractions(inner, told, num_classes, text))
+        return Masses(_fractions(inner, told, num_classes, text), uncertainty=uncertainty)
     numbers = _numbers(inner, text)
     if len(numbers) != NUMBERS[kind]:
         raise ValueError(f"`belief` has the wrong number of numbers: {text!r}")
@@ -203,7 +205,8 @@ def parse_belief(
             raise ValueError("`belief` is 'empirical', but there are no predictions of an earlier model")
         return Empirical(earlier)
     corner, middle, centre = numbers
-    return Masses([corner / num_classes] * num_classes + [middle / num_classes] * num_classes + [centre])
+    shells = [corner / num_classes] * num_classes + [middle / num_classes] * num_classes + [centre]
+    return Masses(shells, uncertainty=uncertainty)
 
 
 @lru_cache(maxsize=64)
@@ -259,9 +262,14 @@ def summary_of(
     """The summary of a recipe that has one."""
     as_published = recipe.partition.endswith("-published")
     binary = as_published and num_classes == 2
-    belief = parse_belief(recipe.belief, num_classes, data=data, counts=counts, earlier=earlier)
-    if recipe.fraction_uncertainty and isinstance(belief, Masses):
-        belief = Masses(belief.values, uncertainty=recipe.fraction_uncertainty)
+    belief = parse_belief(
+        recipe.belief,
+        num_classes,
+        data=data,
+        counts=counts,
+        earlier=earlier,
+        uncertainty=recipe.fraction_uncertainty,
+    )
     return published.PublishedSummary(
         partition_of(recipe.partition, num_classes),
         belief,

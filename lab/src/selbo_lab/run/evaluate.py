@@ -230,7 +230,7 @@ class Evaluation:
         )
         return {
             "belief": outcomes.describe_belief(summary, f"{recipe.belief} over {recipe.partition}")
-            | ({"partition": "ScoreBins"} if isinstance(summary.partition, ScoreBins) else {}),  # closed or not
+            | {"partition": type(summary.partition).__name__.removeprefix("Closed")},
             "masses": outcomes.region_masses(clean, summary.partition),
         }
 

@@ -1,22 +1,13 @@
 """What a summary claims, in words and numbers, before anything is trained; and how far off it lets predictions be."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from selbo import _checks
-from selbo.summary._dirichlet import Array, LargestEntry, largest_entry
-from selbo.summary.beliefs import Belief, Beta, Dirichlet, Empirical, Uniform
-from selbo.summary.partitions import Partition
-from selbo.summary.ranges import (
-    SAME_EDGE,
-    accuracy_range,
-    class_ranges,
-    confidence_ranges,
-    mean_ranges,
-    predicted_class,
-)
+from selbo.summary._dirichlet import Array, largest_entry
+from selbo.summary.beliefs import Belief
+from selbo.summary.partitions import SAME_EDGE, Partition
 
 Range = tuple[float, float]
 
@@ -114,7 +105,8 @@ def claims_of(
     if num_inputs is not None:
         _checks.whole("num_inputs", num_inputs, at_least=1)
     _checks.fraction("level", level, low=0.0, high=1.0)
-    known = _largest_entry(belief, partition.num_classes)
+    parameters = belief.dirichlet(partition.num_classes)
+    known = None if parameters is None else largest_entry(parameters)
     bands = _bands(partition, masses)
     ranges = [_range(mass, concentration, num_inputs, level) for mass in masses]
     accuracy = None
@@ -123,7 +115,7 @@ def claims_of(
     fractions = _fractions(partition, masses)
     if fractions is not None and known is not None:
         fractions = tuple((float(share), float(share)) for share in known.probabilities)
-    means = _mean_probabilities(belief, partition.num_classes)
+    means = belief.mean_probabilities(partition.num_classes)
     return Claims(
         belief=repr(belief),
         concentration=concentration,
@@ -141,32 +133,14 @@ def claims_of(
     )
 
 
-def _mean_probabilities(belief: Belief, num_classes: int) -> tuple[float, ...] | None:
-    if isinstance(belief, Beta):
-        return (belief.b / (belief.a + belief.b), belief.a / (belief.a + belief.b))
-    if isinstance(belief, Dirichlet):
-        return tuple(each / math.fsum(belief.concentration) for each in belief.concentration)
-    if isinstance(belief, Empirical):
-        return tuple(belief.log_probs.double().exp().reshape(-1, num_classes).mean(0).tolist())
-    return (1 / num_classes,) * num_classes if isinstance(belief, Uniform) else None
-
-
 def _label_fractions(
     belief: Belief, partition: Partition, masses: Array, means: tuple[float, ...] | None
 ) -> tuple[Range, ...] | None:
-    exact = belief.stated_fractions or means
+    exact = belief.class_fractions or means
     if exact is not None:
         return tuple((share, share) for share in exact)
-    bounds = mean_ranges(partition, masses)
+    bounds = partition.mean_bounds(masses)
     return None if bounds is None else tuple((low, high) for low, high in bounds.tolist())
-
-
-def _largest_entry(belief: Belief, num_classes: int) -> LargestEntry | None:
-    if isinstance(belief, Beta):
-        return largest_entry(np.array([belief.b, belief.a]))
-    if isinstance(belief, Dirichlet):
-        return largest_entry(np.array(belief.concentration))
-    return largest_entry(np.ones(num_classes)) if isinstance(belief, Uniform) else None
 
 
 def _range(mass: float, concentration: float, num_inputs: int | None, level: float) -> Range:
@@ -203,9 +177,9 @@ def _beta_binomial(a: float, b: float, total: int) -> Array:
 
 def _bands(partition: Partition, masses: Array) -> list[tuple[float, float, float]]:
     """Bands of the largest probability and their masses, highest first; regions of the same band together."""
-    limits = confidence_ranges(partition)
-    if (limits == [1 / partition.num_classes, 1.0]).all():
-        return []  # they do not tell
+    if not tells_confidence(partition):
+        return []
+    limits = partition.confidence_bounds()
     found: list[tuple[float, float, float]] = []
     for (low, high), mass in sorted(zip(limits.tolist(), masses.tolist(), strict=True), reverse=True):
         if found and abs(found[-1][0] - low) < SAME_EDGE and abs(found[-1][1] - high) < SAME_EDGE:
@@ -217,7 +191,7 @@ def _bands(partition: Partition, masses: Array) -> list[tuple[float, float, floa
 
 def _fractions(partition: Partition, masses: Array) -> tuple[Range, ...] | None:
     """How often each class is predicted, as far as the regions tell."""
-    if all(each is None for each in predicted_class(partition)):
+    if not tells_class(partition):
         return None
     return tuple((low, high) for low, high in class_ranges(partition, masses).tolist())
 
@@ -233,3 +207,35 @@ def _percent(share: float) -> str:
 
 def _between(low: float, high: float) -> str:
     return _percent(low) if high - low < 5e-4 else f"{_percent(low)} to {_percent(high)}"
+
+
+# --- what the regions of a partition tell: bounds, where they leave it open ---
+
+
+def tells_confidence(partition: Partition) -> bool:
+    """Whether the regions say anything about how sure a prediction is."""
+    return bool((partition.confidence_bounds() != [1 / partition.num_classes, 1.0]).any())
+
+
+def tells_class(partition: Partition) -> bool:
+    """Whether the regions say anything about which class is predicted."""
+    return any(each is not None for each in partition.predicted_class())
+
+
+def is_by_class(partition: Partition) -> bool:
+    """Whether the regions are those of the predicted classes, in their order, as in `ClassRegions`."""
+    return partition.predicted_class() == list(range(partition.num_classes))
+
+
+def accuracy_range(partition: Partition, masses: Array) -> tuple[float, float]:
+    """Between which accuracies a calibrated classifier with this histogram must lie."""
+    low, high = masses @ partition.confidence_bounds()
+    return float(low), float(high)
+
+
+def class_ranges(partition: Partition, masses: Array) -> Array:
+    """Smallest and largest share of predictions of each class that the histogram allows, shape (K, 2)."""
+    owners = list(zip(masses.tolist(), partition.predicted_class(), strict=True))
+    least = np.array([sum(mass for mass, k in owners if k == each) for each in range(partition.num_classes)])
+    undecided = sum(mass for mass, k in owners if k is None)
+    return np.stack([least, least + undecided], -1)

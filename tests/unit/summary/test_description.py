@@ -10,7 +10,8 @@ import torch
 from scipy import stats
 
 import selbo
-from selbo.summary.claims import Claims
+from selbo.summary.description import Claims, accuracy_range, class_ranges, is_by_class, tells_class, tells_confidence
+from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
 
 
 def describe(partition, belief, concentration=200.0, **options) -> Claims:
@@ -166,3 +167,53 @@ def test_mean_probabilities_are_said_where_they_are_not_the_shares():
 
 def test_the_distance_stays_below_one():
     assert describe(selbo.ScoreBins.equal(10), selbo.Uniform(), num_inputs=1).distance == pytest.approx(0.9)
+
+
+# --- what the regions tell ---
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [ScoreBins([0.1, 0.45, 0.7]), CornerShells(4, [0.6, 0.9]), ClassRegions(3), ConfidenceBins([0.4, 0.8], 5)],
+    ids=lambda partition: type(partition).__name__,
+)
+def test_what_a_histogram_allows_holds_for_predictions(partition: object, seed: int) -> None:
+    """Accuracy and classes of random predictions lie in the ranges of their own histogram."""
+    draws = np.random.default_rng(seed)
+    probs = torch.from_numpy(draws.dirichlet(np.full(partition.num_classes, 0.5), 500))
+    regions = partition.assign(probs.log()).numpy()
+    top = probs.max(-1).values.numpy()
+    ranges = partition.confidence_bounds()
+    assert (ranges[regions, 0] <= top + 1e-12).all()
+    assert (top <= ranges[regions, 1] + 1e-12).all()
+    s0 = np.bincount(regions, minlength=partition.num_regions) / 500
+    low, high = accuracy_range(partition, s0)
+    assert low <= top.mean() <= high
+    predicted = np.bincount(probs.argmax(-1).numpy(), minlength=partition.num_classes) / 500
+    allowed = class_ranges(partition, s0)
+    assert (allowed[:, 0] <= predicted + 1e-12).all()
+    assert (predicted <= allowed[:, 1] + 1e-12).all()
+
+
+def test_an_edge_at_one_half_is_one_whatever_its_last_digit() -> None:
+    assert ScoreBins([0.1, 1 - 0.4999999999999999]).predicted_class() == [0, 0, 1]
+    assert ScoreBins([0.1, 0.6]).predicted_class() == [0, None, 1]
+
+
+@pytest.mark.parametrize(
+    ("partition", "confidence", "classes", "by_class"),
+    [
+        (ScoreBins([0.1, 0.6]), True, True, False),
+        (ScoreBins([0.5]), False, True, True),
+        (CornerShells(3), True, True, False),
+        (ClassRegions(4), False, True, True),
+        (ConfidenceBins([0.4, 0.8], 5), True, False, False),
+    ],
+    ids=lambda case: type(case).__name__,
+)
+def test_what_regions_tell(partition: object, confidence: bool, classes: bool, by_class: bool) -> None:
+    assert (tells_confidence(partition), tells_class(partition), is_by_class(partition)) == (
+        confidence,
+        classes,
+        by_class,
+    )
