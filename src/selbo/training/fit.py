@@ -13,7 +13,7 @@ from selbo import _checks
 from selbo.nn.gaussian import gaussians
 from selbo.objectives import Objective
 from selbo.objectives.label_priority import limited_to_labels
-from selbo.objectives.unlabelled import Unlabelled, assign
+from selbo.objectives.unlabelled import Unlabelled
 from selbo.random import derive
 from selbo.training import distributed
 from selbo.training.batches import Data, LoaderBatches, TensorBatches, UnlabelledBatches, make_batches, whole_set
@@ -285,7 +285,7 @@ def _size(batches: TensorBatches | LoaderBatches, asked: int) -> int:
 
 
 def _unlabelled_batches(unlabelled: Unlabelled | None, size: int, plan: Plan) -> UnlabelledBatches | None:
-    assigned = assign(unlabelled, plan.objective.summary_names)
+    assigned = plan.objective.assign(unlabelled)
     if not assigned.tensors:
         return None
     return UnlabelledBatches(

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from selbo import _checks
 from selbo.nn.compiled import channels_last
 from selbo.objectives.label_priority import LabelCheck, check_labels
-from selbo.objectives.objective import TERMS, log_prob_of_labels
+from selbo.objectives.likelihoods import log_prob_of_labels
+from selbo.objectives.objective import TERMS
 from selbo.objectives.predictive import predictive_log_probs
 from selbo.random import derive
 from selbo.summary.likelihood import SummaryLikelihood
@@ -57,8 +58,8 @@ class FitResult:
         selected_step: The step they are from.
         val_nll: Their validation NLL, if there was validation.
         history: One record every so many steps: means of the terms since the last, learning rate, validation NLL.
-        curve: Loss, log_likelihood, kl and log_summary of every step, shape (steps, 4), float64; of several summaries
-            each one's value too, a column each.
+        curve: Terms of every step, shape (steps, terms), float64: loss, log_likelihood, kl and log_summary, then
+            each of several summaries and each further term.
         seconds: Time spent, all sessions of a resumed run together.
         engine: How steps were run.
         resumed_from: Step that an earlier session had reached; 0 for a fresh run.
