@@ -5,14 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from selbo import _checks
-from selbo.objectives.cross_entropy import CrossEntropy
-from selbo.objectives.elbo import ELBO
-from selbo.objectives.evidential import Evidential
-from selbo.objectives.label_shift import LabelShift
-from selbo.objectives.label_smoothing import LabelSmoothing
-from selbo.objectives.objective import Objective
-from selbo.objectives.summaries import Summaries
-from selbo.objectives.summary_elbo import SummaryELBO
+from selbo.objectives import ELBO, CrossEntropy, Evidential, LabelShift, LabelSmoothing, Objective, SummaryELBO
+from selbo.objectives.factories import Summaries
 from selbo.summary.beliefs import Belief, Masses
 from selbo.summary.description import is_by_class
 from selbo.summary.elicitation import expect

@@ -20,9 +20,9 @@ def test_a_method_has_the_objective_that_it_says(name: str) -> None:
     assert objective.num_data == 40
     assert objective.has_summary == method.believes
     assert (objective.for_bayesian, objective.for_plain) in {(method.bayesian, not method.bayesian), (True, True)}
-    assert objective.kl_weight == (0.3 if method.bayesian else 1.0)
-    assert objective.summary_weight == (0.7 if method.believes else 1.0)
-    assert objective.kl_warmup == (45 if name == "evidential" else 0)
+    assert objective.kl.weight == (0.3 if method.bayesian else 1.0)
+    assert [term.weight for term in objective.terms] == ([0.7] if method.believes else [])
+    assert objective.kl.warmup == (45 if name == "evidential" else 0)
     if method.believes:
         with pytest.raises(ValueError, match=f"`summary` must be given for the method '{name}'"):
             objective_for(name, num_data=40, steps=90)

@@ -10,18 +10,9 @@ from typing import Any, Final, TypeVar
 import torch
 from torch import Tensor, nn
 
-from selbo import (
-    ELBO,
-    Belief,
-    CornerShells,
-    LabelSmoothing,
-    Partition,
-    ScoreBins,
-    SummaryELBO,
-    SummaryLikelihood,
-)
+from selbo import Belief, CornerShells, Partition, ScoreBins, SummaryLikelihood
 from selbo.metrics import auroc
-from selbo.objectives import Objective, View
+from selbo.objectives import KL, Objective, Term
 from selbo.posteriors import MeanField, Posterior
 from selbo.summary import PreciseModule, log_dirichlet
 from selbo_lab import checks
@@ -145,44 +136,60 @@ def published_kl(bnn: nn.Module | MeanField) -> Tensor:
     return kl.to(torch.promote_types(kl.dtype, torch.float32))
 
 
-class PublishedKL(Objective):
-    """An objective with `published_kl` instead of the KL divergence."""
+class PublishedKL(KL):
+    """`published_kl` instead of the KL divergence."""
 
-    def _kl(self, posterior: Posterior, logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-        return published_kl(posterior) if isinstance(posterior, MeanField) else logits.new_zeros(())
-
-
-class PublishedELBO(PublishedKL, ELBO):
-    """`selbo.ELBO` with `published_kl`."""
+    def forward(self, posterior: Posterior) -> Tensor | None:
+        """The quantity, at least float32."""
+        return published_kl(posterior) if isinstance(posterior, MeanField) else None
 
 
-class PublishedSummaryELBO(PublishedKL, SummaryELBO):
-    """`selbo.SummaryELBO` with `published_kl`."""
-
-
-class PublishedLabelSmoothing(PublishedKL, LabelSmoothing):
-    """`selbo.LabelSmoothing` with `published_kl`."""
+def with_published_kl(objective: Objective) -> Objective:
+    """An objective with `published_kl` of the same weight; it is changed."""
+    before = objective.kl
+    objective.kl = PublishedKL(before.weight, before.warmup or 0, before.every)
+    return objective
 
 
 # --- the ablation of Figure 3 ---
 
 
-class IndependentSummary(PreciseModule, Objective):
+class DensityOfEach(PreciseModule):
+    """Log-density of a belief, `Beta`, `Dirichlet` or `Uniform`, at each prediction."""
+
+    concentration: Tensor
+
+    def __init__(self, belief: Belief) -> None:
+        super().__init__()
+        values = belief.dirichlet(belief.num_classes or 2)
+        if values is None:
+            raise ValueError(
+                f"`belief` must have a density, as selbo.Beta, Dirichlet and Uniform do, but got {belief!r}"
+            )
+        if belief.num_classes is None and (values == 1).all():
+            values = values[:0]  # uniform over any number of classes
+        self.register_buffer("concentration", torch.from_numpy(values))
+
+    def forward(self, log_probs: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Log-density at each prediction, times its weight: (S, B, K), (B,) -> (S, B)."""
+        values = dirichlet_log_density(log_probs, self.concentration)
+        return values if weights is None else values * weights.to(values)
+
+
+class IndependentSummary(Objective):
     r"""Labels, and the density of the belief at every single prediction: $\sum_i \log p_0(f(x_i))$.
 
     The ablation of the paper's Figure 3. Predictions gather at the mode of the belief instead of being distributed as
-    it says: the reason for the Dirichlet process. For comparison only.
+    it says: the reason for the Dirichlet process. For comparison only. The term is called ``independent_summary``.
 
     Args:
         belief: `Beta`, `Dirichlet` or `Uniform`, which have a density.
         num_data: N, the number of training examples.
-        kl_weight: Factor of the KL divergence of a Bayesian network.
-        kl_warmup: Number of steps over which the factor of the KL grows; 0 for none.
-        summary_weight: Factor of the term.
-        summary_warmup: Number of steps over which that factor grows; 0 for none.
+        kl_weight: Of the KL divergence of a Bayesian network.
+        kl_warmup: Of the same.
+        summary_weight: Of the term.
+        summary_warmup: Of the same; 0 for none.
     """
-
-    concentration: Tensor
 
     def __init__(
         self,
@@ -194,33 +201,9 @@ class IndependentSummary(PreciseModule, Objective):
         summary_weight: float = 1.0,
         summary_warmup: int = 0,
     ) -> None:
-        super().__init__(
-            num_data,
-            kl_weight=kl_weight,
-            kl_warmup=kl_warmup,
-            summary_weight=summary_weight,
-            summary_warmup=summary_warmup,
-        )
-        values = belief.dirichlet(belief.num_classes or 2)
-        if values is None:
-            raise ValueError(
-                f"`belief` must have a density, as selbo.Beta, Dirichlet and Uniform do, but got {belief!r}"
-            )
-        if belief.num_classes is None and (values == 1).all():
-            values = values[:0]  # uniform over any number of classes
-        self.register_buffer("concentration", torch.from_numpy(values))
-
-    @property
-    def summary_names(self) -> tuple[str, ...]:
-        """One, without a name of its own."""
-        return ("0",)
-
-    def _log_summaries(self, views: Sequence[View]) -> list[Tensor]:
-        return [self._over_data(dirichlet_log_density(each, self.concentration), weights) for each, weights in views]
-
-
-class PublishedIndependentSummary(PublishedKL, IndependentSummary):
-    """`IndependentSummary` with `published_kl`."""
+        density = DensityOfEach(belief)
+        term = Term(density, summary_weight, summary_warmup, name="independent_summary", per_example=True)
+        super().__init__(num_data, kl=KL(kl_weight, kl_warmup), terms=[term])
 
 
 def dirichlet_log_density(log_probs: Tensor, concentration: Tensor) -> Tensor:

@@ -329,9 +329,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # weighted rows are no sample of single cases
         if held_out is None or held_out.unlabelled is not None or held_out.weights is not None:
             return trained
-        summary = trained.objective.summary
-        assert isinstance(summary, SummaryLikelihood)
-        stated = summary.describe().accuracy
+        stated = trained.summaries[0].describe().accuracy
         if stated is None:
             return trained
         seen = self._predict_rows(trained.network, trained.objective, held_out.inputs)

@@ -65,7 +65,9 @@ class SummaryWatch:
     """
 
     def __init__(self, module: nn.Module, *, gather: bool = True) -> None:
-        found = {name: each for name, each in module.named_modules() if isinstance(each, SummaryLikelihood)}
+        places = {place: each for place, each in module.named_modules() if isinstance(each, SummaryLikelihood)}
+        names = [f"summary/{each.name}" if each.name else place for place, each in places.items()]
+        found = dict(zip(names if len(set(names)) == len(names) else places, places.values(), strict=True))
         if not found:
             raise ValueError(
                 f"`module` must hold a selbo.SummaryLikelihood as an attribute, but {type(module).__name__} has none"
@@ -99,7 +101,7 @@ class SummaryWatch:
         self._reductions, self._hooks = {}, []
 
     def take(self) -> dict[str, Seen]:
-        """What went by since the last time, by name: ``summary``, or the place of each if there are several.
+        """What went by since the last time, by name: ``summary``; of several ``summary/NAME``, or the place of each.
 
         Waits for the device, not for other processes. A summary that was not evaluated since is left out.
         """

@@ -1,20 +1,28 @@
-"""What is trained: one criterion a file, each a sum of named terms over the data set."""
+"""What is trained: a likelihood of the labels, a KL divergence and further terms, composed in an `Objective`."""
 
-from selbo.objectives.cross_entropy import CrossEntropy
-from selbo.objectives.elbo import ELBO
-from selbo.objectives.entropy_minimisation import EntropyMinimisation
-from selbo.objectives.evidential import Evidential
-from selbo.objectives.expectation_regularisation import ExpectationRegularisation
+from selbo.objectives.factories import (
+    ELBO,
+    CrossEntropy,
+    EntropyMinimisation,
+    Evidential,
+    ExpectationRegularisation,
+    LabelSmoothing,
+    SummaryELBO,
+)
 from selbo.objectives.label_priority import LabelCheck, labels_first
 from selbo.objectives.label_shift import LabelShift
-from selbo.objectives.label_smoothing import LabelSmoothing
-from selbo.objectives.objective import Objective, Terms, View, log_prob_of_labels
+from selbo.objectives.likelihoods import Categorical, DirichletEvidence, SmoothedCategorical, log_prob_of_labels
+from selbo.objectives.objective import KL, Objective, Term, Terms, View
 from selbo.objectives.predictive import evaluation_mode
-from selbo.objectives.summary_elbo import SummaryELBO
+from selbo.objectives.regularisers import ClassFractions, negative_entropy
 
 __all__ = [
     "ELBO",
+    "KL",
+    "Categorical",
+    "ClassFractions",
     "CrossEntropy",
+    "DirichletEvidence",
     "EntropyMinimisation",
     "Evidential",
     "ExpectationRegularisation",
@@ -22,10 +30,13 @@ __all__ = [
     "LabelShift",
     "LabelSmoothing",
     "Objective",
+    "SmoothedCategorical",
     "SummaryELBO",
+    "Term",
     "Terms",
     "View",
     "evaluation_mode",
     "labels_first",
     "log_prob_of_labels",
+    "negative_entropy",
 ]

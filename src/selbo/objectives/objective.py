@@ -1,8 +1,8 @@
-"""What all objectives share: predictions of one set of weight draws, and terms scaled to the data set in one place."""
+"""An objective is composed: likelihood of the labels - weight * KL + sum of weight * term, each a sum over the data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +11,19 @@ from selbo import _checks
 from selbo._numerics import result_dtype
 from selbo.objectives.label_priority import labels_first
 from selbo.objectives.label_shift import LabelShift, shifted
-from selbo.objectives.unlabelled import Assigned, Unlabelled, assign, join
+from selbo.objectives.likelihoods import Categorical
+from selbo.objectives.unlabelled import LABELLED, Assigned, Unlabelled, assign, join
 from selbo.posteriors.handle import as_posterior
 from selbo.posteriors.posterior import ESTIMATORS, Posterior
+from selbo.summary.likelihood import SummaryLikelihood
 
-TERMS: Final = ("loss", "log_likelihood", "kl", "log_summary")
-"""What every objective answers with."""
+LOG_SUMMARY: Final = "log_summary"
+
+TERMS: Final = ("loss", "log_likelihood", "kl", LOG_SUMMARY)
+"""Names that every objective reports."""
+
+TAKEN: Final = (*TERMS, "elbo", "step", "learning_rate", "val_nll")
+"""Names in the records of a run that a term cannot have."""
 
 
 @dataclass(frozen=True)
@@ -24,27 +31,33 @@ class Terms:
     """The terms of an objective, each a sum over the data set in nats.
 
     Attributes:
-        log_likelihood: Of the labels; mean over draws. Larger is better.
-        kl: Divergence that holds the posterior (or the evidence) back, at least 0; zero if there is none.
-        log_summary: Log-likelihood of the summary, mean over draws; the sum of several, zero if there is none.
+        log_likelihood: Of the labels; mean over samples. Larger is better.
+        kl: Divergence of the posterior from the prior (or of misleading evidence), at least 0; zero if there is none.
         num_data: N, the number of training examples.
-        kl_weight: Factor of ``kl`` in the total: what the user set, times its warm-up.
-        summary_weight: Factor of ``log_summary``, likewise.
-        log_summaries: The log-likelihood of each summary, by name.
+        kl_weight: Weight of ``kl`` at this step.
+        by_name: Value of each further term, mean over samples. The only summary is called ``log_summary``, several are
+            called ``log_summary/NAME``.
+        weights: Weight of each of them at this step.
     """
 
     log_likelihood: Tensor
     kl: Tensor
-    log_summary: Tensor
     num_data: int
     kl_weight: float | Tensor = 1.0
-    summary_weight: float | Tensor = 1.0
-    log_summaries: Mapping[str, Tensor] = field(default_factory=dict)
+    by_name: Mapping[str, Tensor] = field(default_factory=dict)
+    weights: Mapping[str, float | Tensor] = field(default_factory=dict)
+
+    @property
+    def log_summary(self) -> Tensor:
+        """Log-likelihood of the summaries, added up; zero if there is none."""
+        found = [value for name, value in self.by_name.items() if name.startswith(LOG_SUMMARY)]
+        return sum(found[1:], found[0]) if found else torch.zeros_like(self.log_likelihood)
 
     @property
     def elbo(self) -> Tensor:
         """The total, a lower bound of the evidence where weights are one; larger is better."""
-        return self.log_likelihood - self.kl_weight * self.kl + self.summary_weight * self.log_summary
+        weighted = sum(self.weights[name] * value for name, value in self.by_name.items())
+        return self.log_likelihood - self.kl_weight * self.kl + weighted
 
     @property
     def loss(self) -> Tensor:
@@ -52,19 +65,14 @@ class Terms:
         return -self.elbo / self.num_data
 
     def named(self) -> dict[str, Tensor]:
-        """Loss and terms by name, without their graph, for a log; of several summaries, each one's as well."""
+        """Loss and terms by name, detached from the graph, for a log."""
         values = (self.loss, self.log_likelihood, self.kl, self.log_summary)
-        terms = dict(zip(term_names(tuple(self.log_summaries)), (*values, *self.log_summaries.values()), strict=False))
-        return {name: value.detach() for name, value in terms.items()}
-
-
-def term_names(summaries: Sequence[str]) -> tuple[str, ...]:
-    """Names of the terms of an objective with these summaries; of several, one each beside their sum."""
-    return TERMS + (tuple(f"log_summary/{name}" for name in summaries) if len(summaries) > 1 else ())
+        named = {**dict(zip(TERMS, values, strict=True)), **self.by_name}
+        return {name: value.detach() for name, value in named.items()}
 
 
 class View(NamedTuple):
-    """What a summary looks at.
+    """What a term looks at.
 
     Attributes:
         log_probs: Predictions, shape (S, B, K).
@@ -75,78 +83,227 @@ class View(NamedTuple):
     weights: Tensor | None
 
 
-class Objective(nn.Module):
-    """A criterion for a classifier, Bayesian or plain.
+class Weighted(nn.Module):
+    """A part of an objective with a weight that may grow during training: see `KL` and `Term`."""
 
-    Subclasses say what the labels are worth and, if they have one, what the summary is worth; drawing weights, scaling
-    a batch up to the data set, the divergence of the weights and warm-up are done here.
+    factor: Tensor
+
+    def __init__(self, weight: float, warmup: int | None) -> None:
+        super().__init__()
+        self.register_buffer("factor", torch.zeros(()), persistent=False)
+        self.weight = weight
+        self.warmup = None if warmup is None else _checks.whole("warmup", warmup, at_least=0)
+
+    @property
+    def weight(self) -> float:
+        """Factor in the total once it has grown."""
+        return self._weight
+
+    @weight.setter
+    def weight(self, weight: float) -> None:
+        self._weight = _checks.non_negative("weight", weight)
+        self.factor.fill_(weight)  # what compiled code reads, so that one graph serves all weights
+
+    def weight_at(self, step: int | Tensor | None, steps: int | Tensor | None) -> float | Tensor:
+        """The weight at a step of a run of so many steps."""
+        return (self.factor if torch.compiler.is_compiling() else self.weight) * self.growth(step, steps)
+
+    def growth(self, step: int | Tensor | None, steps: int | Tensor | None) -> float | Tensor:
+        """Share of the weight at a step, from 0 to 1."""
+        if self.warmup is not None:
+            return warm_up(step, self.warmup)
+        if step is not None and steps is None:
+            raise ValueError(
+                "`steps`, the number of steps of the whole run, must be given together with `step`, because the "
+                "summary term waits for the labels; or set its warm-up to 0 to have it from the first step"
+            )
+        return labels_first(step, steps)
+
+    def extra_repr(self) -> str:
+        """Settings, for ``print``."""
+        shown = {name: getattr(self, name, None) for name in ("name", "weight", "warmup", "every", "inputs")}
+        return ", ".join(f"{name}={value!r}" for name, value in shown.items() if value is not None)
+
+
+class KL(Weighted):
+    """KL divergence of the posterior over the weights from their prior; deterministic networks have none.
+
+    Args:
+        weight: Factor in the total; below one the posterior is tempered.
+        warmup: Number of steps over which it grows to ``weight``; 0 for none.
+        every: Number of steps between two rises of the weight. With the steps of an epoch, its share is the fraction of
+            the warm-up epochs that are complete, from 0 in the first one. If not given, it rises at every step.
+    """
+
+    def __init__(self, weight: float = 1.0, warmup: int = 0, every: int | None = None) -> None:
+        super().__init__(weight, _checks.whole("warmup", warmup, at_least=0))
+        self.every = None if every is None else _checks.whole("every", every, at_least=1)
+
+    def forward(self, posterior: Posterior) -> Tensor | None:
+        """The divergence, at least float32; None if the posterior has none."""
+        kl = posterior.kl_divergence()
+        return None if kl is None else kl.to(result_dtype(kl))
+
+    def growth(self, step: int | Tensor | None, steps: int | Tensor | None) -> float | Tensor:
+        """Share of the weight at a step, from 0 to 1."""
+        if self.every is None or step is None or not self.warmup:
+            return super().growth(step, steps)
+        done = step // self.every / (self.warmup / self.every)
+        return done.clamp(max=1.0) if isinstance(done, Tensor) else min(1.0, done)
+
+
+class Term(Weighted):
+    """A further term of an objective: a `SummaryLikelihood`, or any function of the predictions.
+
+    Args:
+        summary: Called with log-probabilities (S, B, K) and the weights of the inputs, (B,) or None; gives one value
+            per sample, (S,), larger is better. Values per input, (S, B), are averaged. A module may have state.
+        weight: Factor in the total. The concentration of a summary is the Bayesian way to weigh it.
+        warmup: Number of steps over which the weight grows; 0 for none. If None, the term waits for the labels: see
+            `labels_first`.
+        inputs: ``"labelled"`` for the training inputs, or the name of the unlabelled set that the term looks at. If
+            None, the unlabelled inputs that are passed under the name of the term, or as the only ones; the training
+            inputs if there are none.
+        name: In logs; by default that of the summary, function or class.
+        per_example: The value is that of one example, as an entropy is, and counts ``num_data`` times; otherwise it
+            speaks of the whole data set, as a summary does, and counts once.
+
+    Example:
+        >>> def spread(log_probs, weights):
+        ...     return -log_probs.exp().var(-2).sum(-1)
+        >>> objective = Objective(100, terms=[Term(spread, weight=0.1)])
+        >>> objective.term_names
+        ('loss', 'log_likelihood', 'kl', 'log_summary', 'spread')
+    """
+
+    def __init__(
+        self,
+        summary: Callable[..., Tensor],
+        weight: float = 1.0,
+        warmup: int | None = None,
+        inputs: str | None = None,
+        *,
+        name: str | None = None,
+        per_example: bool = False,
+    ) -> None:
+        super().__init__(weight, warmup)
+        if not callable(summary):
+            raise ValueError(f"`summary` must be callable, as selbo.SummaryLikelihood is, but got {summary!r}")
+        for argument, value in (("inputs", inputs), ("name", name)):
+            if value is not None and (not isinstance(value, str) or not value):
+                raise ValueError(f"`{argument}` must be a word or two, but got {value!r}")
+        self.summary, self.inputs, self.per_example = summary, inputs, per_example
+        self.is_summary = isinstance(summary, SummaryLikelihood)  # a part of ``log_summary``
+        self.name: str | None = name or getattr(summary, "name", None)
+        if not self.is_summary:
+            self.name = str(self.name or getattr(summary, "__name__", type(summary).__name__))
+            if self.name in TAKEN or self.name.startswith(f"{LOG_SUMMARY}/"):
+                raise ValueError(f"`name` must not be that of another number in the log, but got {self.name!r}")
+
+    def forward(self, view: View) -> Tensor:
+        """Value of the term, mean over samples, from what it looks at."""
+        # what an objective has computed itself is a log-probability, or NaN if the network's answer is
+        options = {"validate": bool(self.summary.validate)} if isinstance(self.summary, SummaryLikelihood) else {}
+        value = self.summary(view.log_probs, view.weights, **options)
+        samples, rows, _ = view.log_probs.shape
+        if not isinstance(value, Tensor) or value.shape not in ((), (samples,), (samples, rows)):
+            came = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(
+                f"the term {self.name!r} must give one value per sample, shape ({samples},), but gave {came}"
+            )
+        return value.mean()
+
+
+class Objective(nn.Module):
+    """A criterion for a classifier, Bayesian or deterministic: log-likelihood - weight * KL + sum of weight * term.
+
+    Drawing weights, scaling a batch up to the data set, weights and warm-up are handled here.
 
     Args:
         num_data: N, the number of training examples; a batch of B stands for N/B times as many.
-        kl_weight: Factor of the KL divergence; below one the posterior is tempered, openly.
-        kl_warmup: Number of steps over which the factor of the KL grows to ``kl_weight``; 0 for none.
-        summary_weight: Factor of the summary term.
-        summary_warmup: Number of steps over which that factor grows; 0 for none. If not given, the term waits for the
-            labels: see `labels_first`.
-        estimator: How a Bayesian network draws, see `forward_samples`.
-        label_shift: Class fractions where labels come from and at the place of use, if these differ: summaries see the
-            predictions for unlabelled inputs corrected by them.
+        likelihood: Of the labels; `Categorical` if not given.
+        kl: Weight and warm-up of the KL divergence of a Bayesian network; full weight if not given.
+        terms: Further terms, such as a summary of the predictions. They are taken for independent statements: each
+            counts with its own weight, and what two of them say alike counts twice.
+        estimator: How a Bayesian network draws, see `forward_samples`. All but ``"shared"`` give each input weights of
+            its own and change the terms (docs/networks.md has numbers).
+        accept_approximation: Take such an estimator beside terms nevertheless; otherwise it is refused.
+        label_shift: Class fractions of the source and the target domain, if these differ: terms see the predictions
+            for unlabelled inputs corrected by them.
     """
 
     for_bayesian: ClassVar[bool] = True
     for_plain: ClassVar[bool] = True
-    kl_factor: Tensor
+    terms: Sequence[Term]
     label_ratios: Tensor | None
 
     def __init__(
         self,
         num_data: int,
+        likelihood: Categorical | None = None,
+        kl: KL | None = None,
+        terms: Sequence[Term] = (),
         *,
-        kl_weight: float = 1.0,
-        kl_warmup: int = 0,
-        summary_weight: float = 1.0,
-        summary_warmup: int | None = None,
         estimator: str = "shared",
+        accept_approximation: bool = False,
         label_shift: LabelShift | None = None,
     ) -> None:
         super().__init__()
         self.num_data = _checks.whole("num_data", num_data, at_least=1)
-        self.register_buffer("kl_factor", torch.zeros(()), persistent=False)
-        self.kl_weight = kl_weight
-        self.kl_warmup = _checks.whole("kl_warmup", kl_warmup, at_least=0)
-        self.summary_weight = _checks.non_negative("summary_weight", summary_weight)
-        if summary_warmup is not None:
-            _checks.whole("summary_warmup", summary_warmup, at_least=0)
-        self.summary_warmup = summary_warmup
+        self.likelihood = Categorical() if likelihood is None else likelihood
+        self.kl = KL() if kl is None else kl
+        given = [
+            ("likelihood", self.likelihood, Categorical),
+            ("kl", self.kl, KL),
+            *(("terms", e, Term) for e in terms),
+        ]
+        for argument, part, kind in given:
+            if not isinstance(part, kind):
+                raise ValueError(
+                    f"`{argument}` must be selbo.objectives.{kind.__name__}, but got {type(part).__name__}"
+                )
+        self.terms = cast(Sequence[Term], nn.ModuleList(terms))
+        self.names = _checked_names(terms)
         self.estimator = _checks.one_of("estimator", estimator, ESTIMATORS)
+        if terms and estimator != "shared" and not accept_approximation:
+            raise ValueError(
+                f"`estimator` must be 'shared' beside a summary, which is about one draw of the whole network, but got "
+                f"{estimator!r}: pass accept_approximation=True to take it nevertheless"
+            )
         self.label_shift = label_shift
         ratios = None if label_shift is None else label_shift.log_ratios
         self.register_buffer("label_ratios", ratios, persistent=False)
 
     @property
-    def kl_weight(self) -> float:
-        """Factor of the KL divergence."""
-        return self._kl_weight
-
-    @kl_weight.setter
-    def kl_weight(self, weight: float) -> None:
-        self._kl_weight = _checks.non_negative("kl_weight", weight)
-        self.kl_factor.fill_(weight)  # what compiled code reads, which so serves all weights
-
-    @property
-    def summary_names(self) -> tuple[str, ...]:
-        """What the summaries are called; none here."""
-        return ()
+    def summaries(self) -> tuple[SummaryLikelihood, ...]:
+        """The summaries among the terms, in their order."""
+        return tuple(each.summary for each in self.terms if isinstance(each.summary, SummaryLikelihood))
 
     @property
     def has_summary(self) -> bool:
-        """Whether there is a summary term, which looks at a batch as a whole."""
-        return bool(self.summary_names)
+        """Whether there are further terms, which look at a batch as a whole."""
+        return bool(self.terms)
 
     @property
     def term_names(self) -> tuple[str, ...]:
         """Names of the terms, in the order of `Terms.named`."""
-        return term_names(self.summary_names)
+        return tuple(dict.fromkeys((*TERMS, *self._labels())))
+
+    def _labels(self) -> list[str]:
+        """Name of each further term in a log."""
+        prefix = f"{LOG_SUMMARY}/" if len(self.summaries) > 1 else ""
+        named = zip(self.terms, self.names, strict=True)
+        return [(prefix + name if prefix else LOG_SUMMARY) if term.is_summary else name for term, name in named]
+
+    def assign(self, unlabelled: Unlabelled | Assigned | None) -> Assigned:
+        """The inputs that each term looks at, from what a user passed."""
+        named = zip(self.terms, self.names, strict=True)
+        sets = [None if term.inputs == LABELLED else term.inputs or name for term, name in named]
+        assigned = assign(unlabelled if self.has_summary else None, sets)
+        for term, which in zip(self.terms, assigned.which, strict=True):
+            if which is None and term.inputs not in (None, LABELLED):
+                raise ValueError(f"`unlabelled` must hold {term.inputs!r}, which a term looks at, but does not")
+        return assigned
 
     def forward(
         self,
@@ -164,100 +321,80 @@ class Objective(nn.Module):
         """The terms, estimated from one batch.
 
         Args:
-            model: A network made by `to_bayesian`, or a plain one that answers with logits; or its posterior, which a
-                training loop makes once (`selbo.posteriors.as_posterior`).
+            model: A network made by `to_bayesian`, or a deterministic one that answers with logits; or its posterior,
+                which a training loop makes once (`selbo.posteriors.as_posterior`).
             inputs: Shape (B, ...).
             labels: Classes, shape (B,), whole numbers from 0.
-            num_samples: Number of weight draws; a plain network has one set of weights, and needs one pass.
-            unlabelled: Inputs that the summary is about, shape (U, ...), in the place of the training ones; they go
-                through the network in the same pass, with the same weights. No other term looks at them. Of several
-                summaries all look at this tensor; or give one each, in a list or by name, None for the training inputs.
-                A tensor that is given to several is passed through the network once.
+            num_samples: Number of weight samples; a deterministic network has one set of weights, and needs one pass.
+            unlabelled: Inputs that the further terms look at, shape (U, ...), instead of the training ones; they go
+                through the network in the same pass, with the same weights. All terms look at one tensor; or pass one
+                each, in a list or by name, None for the training inputs. A tensor that is given to several is passed
+                through the network once.
             weights: How much each example counts, shape (B,), with a mean of one over the data set; alike if not given.
-                They enter the likelihood and the histogram of the training inputs.
+                They enter the likelihood and the terms on the training inputs.
             generator: Where the noise of the weights comes from; torch's own if not given.
             step: Number of steps taken so far, from 0, for warm-up; without it the weights are what they grow to. Pass
                 it in every training loop with a summary: a term at full weight from the start can swap classes.
-            steps: Number of steps of the whole run, which a summary term needs beside ``step`` to wait for the labels.
+            steps: Number of steps of the whole run, which a term needs beside ``step`` to wait for the labels.
 
         Returns:
             Named terms; ``terms.loss`` is what to minimise.
         """
         check_batch(inputs, labels)
         check_weights(weights, labels)
-        posterior = as_posterior(model)
-        self._check_model(posterior)
-        assigned = assign(unlabelled if self.has_summary else None, self.summary_names)
-        together = join(inputs, assigned.tensors)
-        with posterior.once():
-            logits = posterior.logits(together, num_samples, estimator=self.estimator, generator=generator)
-            labelled, *others = logits.split([len(inputs), *map(len, assigned.tensors)], 1)
-            kl = self._kl(posterior, labelled, labels, weights)
-        log_summaries = self._log_summaries(self._views(labelled, weights, others, assigned.which))
+        assigned = self.assign(unlabelled)
+        logits, kl = self._sample(model, join(inputs, assigned.tensors), num_samples, generator)
+        labelled, *others = logits.split([len(inputs), *map(len, assigned.tensors)], 1)
+        divergence = self.likelihood.divergence(labelled, labels)
+        if divergence is not None:
+            kl = kl + self._over_data(divergence, weights)
+        views = self._views(labelled, weights, others, assigned.which)
+        values = [
+            self.num_data * term(view) if term.per_example else term(view)
+            for term, view in zip(self.terms, views, strict=True)
+        ]
+        names = self._labels()
         return Terms(
-            log_likelihood=self._over_data(self._log_likelihood(labelled, labels), weights),
+            log_likelihood=self._over_data(self.likelihood(labelled, labels), weights),
             kl=kl,
-            log_summary=sum(log_summaries[1:], log_summaries[0]) if log_summaries else logits.new_zeros(()),
             num_data=self.num_data,
-            kl_weight=(self.kl_factor if torch.compiler.is_compiling() else self.kl_weight) * self._kl_growth(step),
-            summary_weight=self.summary_weight * self._summary_growth(step, steps),
-            log_summaries=dict(zip(self.summary_names, log_summaries, strict=True)),
+            kl_weight=self.kl.weight_at(step, steps),
+            by_name=dict(zip(names, values, strict=True)),
+            weights={name: term.weight_at(step, steps) for name, term in zip(names, self.terms, strict=True)},
         )
 
-    def _kl_growth(self, step: int | Tensor | None) -> float | Tensor:
-        """How much of its weight the divergence has at a step."""
-        return warm_up(step, self.kl_warmup)
-
-    def _summary_growth(self, step: int | Tensor | None, steps: int | Tensor | None) -> float | Tensor:
-        """How much of its weight the summary term has at a step."""
-        if self.summary_warmup is not None:
-            return warm_up(step, self.summary_warmup)
-        if step is not None and steps is None and self.has_summary:
-            raise ValueError(
-                "`steps`, the number of steps of the whole run, must be given together with `step`, because the "
-                "summary term waits for the labels; or set summary_warmup=0 to have it from the first step"
-            )
-        return labels_first(step, steps)
-
     def log_probs(self, logits: Tensor) -> Tensor:
-        """Log-probabilities that the network's outputs stand for: (..., K) -> (..., K)."""
-        return logits.log_softmax(-1)
+        """Log-probabilities of the classes for the outputs of a network: (..., K) -> (..., K)."""
+        return self.likelihood.log_probs(logits)
 
-    def _log_likelihood(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Worth of each label, its log-probability unless an objective knows better: (S, B, K), (B,) -> (S, B)."""
-        return log_prob_of_labels(logits.log_softmax(-1), labels)
+    def _sample(
+        self, model: nn.Module | Posterior, inputs: Tensor, num_samples: int, generator: torch.Generator | None
+    ) -> tuple[Tensor, Tensor]:
+        """Logits (S, B, K) of samples of the weights, and the divergence of their posterior: all that is Bayesian."""
+        posterior = as_posterior(model)
+        self._check_model(posterior)
+        with posterior.once():
+            logits = posterior.logits(inputs, num_samples, estimator=self.estimator, generator=generator)
+            kl = self.kl(posterior)
+        return logits, logits.new_zeros(()) if kl is None else kl
 
     def _views(
         self, labelled: Tensor, weights: Tensor | None, others: Sequence[Tensor], which: Sequence[int | None]
     ) -> list[View]:
-        """What each summary looks at, computed once where several look at the same."""
+        """What each term looks at, computed once where several look at the same."""
         found: dict[int | None, View] = {}
         for each in which:
             if each not in found:
-                found[each] = (
-                    View(self.log_probs(labelled), weights)
-                    if each is None
-                    else View(self._at_use(self.log_probs(others[each])), None)
-                )
+                log_probs = self.log_probs(labelled if each is None else others[each])
+                if each is not None and self.label_ratios is not None:
+                    log_probs = shifted(log_probs, self.label_ratios)  # labels come from another domain
+                found[each] = View(log_probs, weights if each is None else None)
         return [found[each] for each in which]
 
-    def _at_use(self, log_probs: Tensor) -> Tensor:
-        """Predictions for unlabelled inputs, corrected for the place of use if labels come from another one."""
-        return log_probs if self.label_ratios is None else shifted(log_probs, self.label_ratios)
-
-    def _log_summaries(self, views: Sequence[View]) -> list[Tensor]:
-        """Worth of each summary, mean over draws, from what it looks at."""
-        return []
-
-    def _kl(self, posterior: Posterior, logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
-        """Divergence that is held against the fit: that of the weights, if they have a posterior."""
-        kl = posterior.kl_divergence()
-        return logits.new_zeros(()) if kl is None else kl.to(result_dtype(kl))
-
     def _over_data(self, values: Tensor, weights: Tensor | None) -> Tensor:
-        """Sum over the data set, mean over draws, of what was found for a batch: (S, B), (B,) -> ().
+        """Sum over the data set, mean over samples, of the values of a batch: (S, B), (B,) -> ().
 
-        The one place where a batch of B is made to stand for N examples: N/B times its sum.
+        A batch of B stands for N examples: N/B times its sum.
         """
         return self.num_data * (values if weights is None else values * weights.to(values)).mean()
 
@@ -272,15 +409,25 @@ class Objective(nn.Module):
             )
 
     def extra_repr(self) -> str:
-        """Settings that differ from doing nothing, for ``print``."""
+        """Settings, for ``print``; those of the likelihood, the KL and the terms follow."""
         shown = [f"num_data={self.num_data}"]
-        shown += [f"kl_weight={self.kl_weight:g}"] if self.kl_weight != 1 else []
-        shown += [f"kl_warmup={self.kl_warmup}"] if self.kl_warmup else []
-        shown += [f"summary_weight={self.summary_weight:g}"] if self.summary_weight != 1 else []
-        shown += [f"summary_warmup={self.summary_warmup}"] if self.summary_warmup is not None else []
         shown += [f"estimator={self.estimator!r}"] if self.estimator != "shared" else []
         shown += [f"label_shift={self.label_shift}"] if self.label_shift is not None else []
         return ", ".join(shown)
+
+
+def _checked_names(terms: Sequence[Term]) -> tuple[str, ...]:
+    """Names of terms that go together; a summary without a name is called by its number, from 0."""
+    names = [str(index) if each.name is None else each.name for index, each in enumerate(terms)]
+    modules = [id(each.summary) for each in terms if isinstance(each.summary, nn.Module)]
+    if len(set(modules)) < len(modules):
+        raise ValueError("each summary must be there once, but one of them is there twice")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"terms must have different names, but two are called {twice[0]!r}")
+    classes = {each.summary.partition.num_classes for each in terms if isinstance(each.summary, SummaryLikelihood)}
+    if len(classes) > 1:
+        raise ValueError(f"summaries must have the same number of classes, but got {sorted(classes)}")
+    return tuple(names)
 
 
 def warm_up(step: int | Tensor | None, steps: int) -> float | Tensor:
@@ -309,16 +456,3 @@ def check_weights(weights: Tensor | None, labels: Tensor) -> None:
         raise ValueError(
             f"`weights` must have shape {tuple(labels.shape)}, one weight an example, but got {tuple(weights.shape)}"
         )
-
-
-def log_prob_of_labels(log_probs: Tensor, labels: Tensor) -> Tensor:
-    """Log-probability of each label, log Cat(y | f), Eq. (6): (S, B, K), (B,) -> (S, B)."""
-    if labels.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere it would wait for the device
-        low, high = int(labels.min()), int(labels.max())
-        if low < 0 or high >= log_probs.shape[-1]:
-            raise ValueError(
-                f"`labels` must be classes from 0 to {log_probs.shape[-1] - 1}, as the model has {log_probs.shape[-1]} "
-                f"outputs, but got {low if low < 0 else high}"
-            )
-    index = labels.long().expand(log_probs.shape[:-1]).unsqueeze(-1)
-    return log_probs.gather(-1, index).squeeze(-1)

@@ -1,13 +1,16 @@
-"""Which inputs each summary is about: the training ones, or others without labels, that several may share."""
+"""Which inputs each term looks at: the training ones, or others without labels, that several may share."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 Unlabelled: TypeAlias = Tensor | Mapping[str, Tensor | None] | Sequence[Tensor | None]
-"""One tensor for all summaries; or one for each, by name or in their order, None for the training inputs."""
+"""One tensor for all terms; or one for each, by name or in their order, None for the training inputs."""
+
+LABELLED: Final = "labelled"
+"""Name of the training inputs."""
 
 
 class Assigned(NamedTuple):
@@ -15,19 +18,19 @@ class Assigned(NamedTuple):
 
     Attributes:
         tensors: Shapes (U, ...), none twice.
-        which: For each summary, where in ``tensors`` its inputs are; None for the training inputs.
+        which: For each term, where in ``tensors`` its inputs are; None for the training inputs.
     """
 
     tensors: tuple[Tensor, ...]
     which: tuple[int | None, ...]
 
 
-def assign(unlabelled: Unlabelled | Assigned | None, names: Sequence[str]) -> Assigned:
-    """Inputs of each summary; a tensor that is given to several goes through the network once.
+def assign(unlabelled: Unlabelled | Assigned | None, names: Sequence[str | None]) -> Assigned:
+    """Inputs of each term; a tensor that is given to several goes through the network once.
 
     Args:
-        unlabelled: What a user passed. A summary that a mapping does not name looks at the training inputs.
-        names: Of the summaries, in their order.
+        unlabelled: What a user passed. A term whose name is not in a mapping looks at the training inputs.
+        names: Name of each term, or of its inputs; None if it looks at the training inputs in any case.
 
     Example:
         >>> here, there = torch.zeros(2, 3), torch.ones(4, 3)
@@ -45,7 +48,7 @@ def assign(unlabelled: Unlabelled | Assigned | None, names: Sequence[str]) -> As
         if not isinstance(each, Tensor) or each.ndim < 1 or len(each) == 0:
             came = f"shape {tuple(each.shape)}" if isinstance(each, Tensor) else type(each).__name__
             raise ValueError(
-                f"`unlabelled` must be a tensor of inputs, shape (U, ...) with U at least 1, or one a summary, "
+                f"`unlabelled` must be a tensor of inputs, shape (U, ...) with U at least 1, or one per term, "
                 f"but got {came}"
             )
         known = [index for index, other in enumerate(tensors) if other is each]
@@ -55,24 +58,27 @@ def assign(unlabelled: Unlabelled | Assigned | None, names: Sequence[str]) -> As
     return Assigned(tuple(tensors), tuple(which))
 
 
-def _one_each(unlabelled: Unlabelled | None, names: Sequence[str]) -> Sequence[Tensor | None]:
+def _one_each(unlabelled: Unlabelled | None, names: Sequence[str | None]) -> Sequence[Tensor | None]:
     if unlabelled is None or isinstance(unlabelled, Tensor):
-        return [unlabelled] * len(names)
+        return [None if name is None else unlabelled for name in names]
     if isinstance(unlabelled, Mapping):
-        unknown = [name for name in unlabelled if name not in names]
+        known = [name for name in names if name is not None]
+        unknown = [name for name in unlabelled if name not in known]
         if unknown:
-            raise ValueError(f"`unlabelled` must name summaries, {list(names)}, but got {unknown[0]!r}")
-        return [unlabelled.get(name) for name in names]
+            raise ValueError(f"`unlabelled` must name terms or their inputs, {known}, but got {unknown[0]!r}")
+        return [None if name is None else unlabelled.get(name) for name in names]
     if not isinstance(unlabelled, (list, tuple)):
         raise ValueError(
-            "`unlabelled` must be a tensor of inputs, shape (U, ...) with U at least 1, or one a summary, "
+            "`unlabelled` must be a tensor of inputs, shape (U, ...) with U at least 1, or one per term, "
             f"but got {type(unlabelled).__name__}"
         )
     if len(unlabelled) != len(names):
         raise ValueError(
-            f"`unlabelled` must have one entry a summary, {len(names)} (None for the training inputs), "
+            f"`unlabelled` must have one entry per term, {len(names)} (None for the training inputs), "
             f"but got {len(unlabelled)}"
         )
+    if any(name is None and each is not None for name, each in zip(names, unlabelled, strict=True)):
+        raise ValueError("`unlabelled` must be None for a term with inputs='labelled', but there is a tensor")
     return unlabelled
 
 

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 from selbo import _checks
 from selbo._files import naming, replacing
 
-SHOWN: Final = {"loss": "loss", "kl": "kl", "log_summary": "summary", "val_nll": "val nll"}
-"""Terms on the progress bar, and how they are called there."""
+SHORT: Final = {"log_summary": "summary", "val_nll": "val nll"}
+"""Shorter names of terms on the progress bar."""
 
 Record = dict[str, Any]
 
@@ -177,7 +177,9 @@ class Progress(Callback):
 
 
 def _terms(record: Record) -> str:
-    return " ".join(f"{short} {record[name]:.4g}" for name, short in SHOWN.items() if record.get(name))
+    """Terms that are not zero; of several summaries their sum alone."""
+    shown = {name: value for name, value in record.items() if value and name != "log_likelihood" and "/" not in name}
+    return " ".join(f"{SHORT.get(name, name)} {value:.4g}" for name, value in shown.items())
 
 
 class JsonLines(Callback):

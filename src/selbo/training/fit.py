@@ -12,7 +12,7 @@ from torch import nn
 from selbo import _checks
 from selbo.objectives import Objective
 from selbo.objectives.label_priority import limited_to_labels
-from selbo.objectives.unlabelled import Unlabelled, assign
+from selbo.objectives.unlabelled import Unlabelled
 from selbo.posteriors import Posterior, as_posterior
 from selbo.random import derive
 from selbo.training import distributed
@@ -270,7 +270,7 @@ def _size(batches: TensorBatches | LoaderBatches, asked: int) -> int:
 
 
 def _unlabelled_batches(unlabelled: Unlabelled | None, size: int, plan: Plan) -> UnlabelledBatches | None:
-    assigned = assign(unlabelled, plan.objective.summary_names)
+    assigned = plan.objective.assign(unlabelled)
     if not assigned.tensors:
         return None
     return UnlabelledBatches(

@@ -47,8 +47,8 @@ class FitResult:
         selected_step: The step they are from.
         val_nll: Their validation NLL, if there was validation.
         history: One record every so many steps: means of the terms since the last, learning rate, validation NLL.
-        curve: Loss, log_likelihood, kl and log_summary of every step, shape (steps, 4), float64; of several summaries
-            each one's value too, a column each.
+        curve: Terms of every step, shape (steps, terms), float64: loss, log_likelihood, kl and log_summary, then
+            each of several summaries and each further term.
         seconds: Time spent, all sessions of a resumed run together.
         engine: How steps were run.
         resumed_from: Step that an earlier session had reached; 0 for a fresh run.

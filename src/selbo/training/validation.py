@@ -10,7 +10,7 @@ from torch import Tensor
 
 from selbo import _checks
 from selbo.nn.compiled import channels_last
-from selbo.objectives.objective import log_prob_of_labels
+from selbo.objectives.likelihoods import log_prob_of_labels
 from selbo.objectives.predictive import predictive_log_probs
 from selbo.random import derive
 from selbo.training import distributed

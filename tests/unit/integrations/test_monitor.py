@@ -144,7 +144,7 @@ def test_summaries_are_found_wherever_they_are(seed):
     with SummaryWatch(many) as watch:
         many["site"](predictions(seed, 5))
         assert set(watch.take()) == {"site"}
-    assert set(watch.summaries) == {"site", "other.summary"}
+    assert set(watch.summaries) == {"site", "other.terms.0.summary"}
 
 
 def test_a_module_without_a_summary_is_refused():

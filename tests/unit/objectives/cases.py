@@ -22,7 +22,7 @@ from selbo.objectives import (
     SummaryELBO,
     Terms,
 )
-from selbo.objectives.evidential import ACTIVATIONS, LOSSES
+from selbo.objectives.likelihoods import ACTIVATIONS, LOSSES
 from selbo.posteriors import kl_divergence
 
 NUM_DATA = 60  # N; a batch has 12, so N/B is 5
@@ -68,7 +68,7 @@ class Case:
     raised: bool = False  # logits above zero, for relu
     shared: bool = True  # the draws are one set of weights for all inputs
     whole: bool = False  # the summary looks at the batch as a whole
-    by_data: bool = False  # kl or log_summary is a sum over the data, too
+    by_data: bool = False  # kl or the further term is a sum over the data, too
     kl: Callable[[nn.Module], Tensor] = kl_divergence  # the divergence that is held against the fit
     density: tuple[float, ...] = ()  # parameters of the Dirichlet density that each prediction is scored by
 
@@ -96,6 +96,11 @@ def terms_of(case: Case, model: nn.Module, objective: Objective | None = None, *
     """Three draws on the usual batch, always with the same noise."""
     objective = case.objective() if objective is None else objective
     return objective(model, inputs(), case.labels(), 3, generator=noise(), **options)
+
+
+def further(terms: Terms) -> Tensor:
+    """The further terms, whatever they are called, added up."""
+    return sum(terms.by_name.values(), torch.zeros_like(terms.log_likelihood))
 
 
 CASES = [
@@ -139,7 +144,12 @@ if find_spec("selbo_lab") is not None:  # its objectives are held to the same ru
     from selbo_lab import published
 
     CASES += [
-        Case("elbo, published", published.PublishedELBO, bayesian=True, kl=published.published_kl),
+        Case(
+            "elbo, published",
+            lambda n: published.with_published_kl(ELBO(n)),
+            bayesian=True,
+            kl=published.published_kl,
+        ),
         Case(
             "independent summary",
             lambda n: published.IndependentSummary(selbo.Dirichlet([0.6, 0.9, 1.4]), n),

@@ -1,4 +1,4 @@
-"""Compiled objectives: the numbers of eager ones, and code that serves every weight of the KL."""
+"""Compiled objectives: the numbers of eager ones, and code that serves every weight of the KL and of the terms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unit.objectives.cases import FEATURES, NUM_DATA, plain_net, shells
 
 from selbo.nn import to_bayesian
 from selbo.nn.compiled import compile_function
-from selbo.objectives import ELBO, Objective, SummaryELBO
+from selbo.objectives import ELBO, KL, ExpectationRegularisation, Objective, SummaryELBO, Term, negative_entropy
 
 
 class Step:
@@ -36,10 +36,12 @@ def _forget() -> None:
     [
         lambda weight: ELBO(NUM_DATA, kl_weight=weight, kl_warmup=10),
         lambda weight: SummaryELBO(shells(), NUM_DATA, kl_weight=weight),
+        lambda weight: SummaryELBO(shells(), NUM_DATA, summary_weight=weight),
+        lambda weight: ExpectationRegularisation([0.5, 0.2, 0.3], NUM_DATA, weight, warmup=7),
     ],
-    ids=["ELBO with warm-up", "Summary ELBO"],
+    ids=["ELBO with warm-up", "Summary ELBO", "summary", "class fractions"],
 )
-def test_one_piece_of_code_serves_all_weights_of_the_kl(make: Callable[[float], Objective]) -> None:
+def test_one_piece_of_code_serves_all_weights(make: Callable[[float], Objective]) -> None:
     graphs = []
 
     def backend(graph: torch.fx.GraphModule, _: list[Tensor]) -> Callable[..., object]:
@@ -65,11 +67,12 @@ def test_one_piece_of_code_serves_all_weights_of_the_kl(make: Callable[[float], 
     assert len(graphs) == 1
 
 
-def test_a_weight_that_is_set_later_counts() -> None:
-    objective = ELBO(NUM_DATA)
-    objective.kl_weight = 0.5
-    assert objective.kl_weight == 0.5
-    assert objective.kl_factor == 0.5
-    assert "kl_factor" not in objective.state_dict()
-    with pytest.raises(ValueError, match="kl_weight"):
-        objective.kl_weight = -1.0
+@pytest.mark.parametrize("part", [KL(), Term(negative_entropy)], ids=["KL", "term"])
+def test_a_weight_that_is_set_later_counts(part: KL | Term) -> None:
+    part.weight = 0.5
+    assert part.weight == 0.5
+    assert part.factor == 0.5
+    assert part.weight_at(None, None) == 0.5
+    assert "factor" not in part.state_dict()
+    with pytest.raises(ValueError, match="`weight` must be a "):
+        part.weight = -1.0

@@ -40,12 +40,12 @@ def test_objectives_wait_for_the_labels() -> None:
     network, inputs = selbo.models.MLP((3, 2), generator=torch.Generator().manual_seed(0)), torch.ones(4, 3)
     objective = selbo.CrossEntropy(4, summary())
     by_step = [objective(network, inputs, torch.tensor([0, 1, 1, 0]), step=step, steps=8) for step in range(8)]
-    assert [terms.summary_weight for terms in by_step] == [0, 0, 0.5, 1, 1, 1, 1, 1]
+    assert [terms.weights["log_summary"] for terms in by_step] == [0, 0, 0.5, 1, 1, 1, 1, 1]
     assert by_step[0].loss.item() == pytest.approx(-by_step[0].log_likelihood.item() / 4)
     with pytest.raises(ValueError, match="`steps`, the number of steps of the whole run, must be given"):
         objective(network, inputs, torch.tensor([0, 1, 1, 0]), step=3)
     at_once = selbo.CrossEntropy(4, summary(), summary_warmup=0)
-    assert at_once(network, inputs, torch.tensor([0, 1, 1, 0]), step=0).summary_weight == 1
+    assert at_once(network, inputs, torch.tensor([0, 1, 1, 0]), step=0).weights["log_summary"] == 1
 
 
 def test_a_concentration_is_limited_within_the_block_alone() -> None:

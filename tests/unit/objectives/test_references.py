@@ -18,7 +18,7 @@ import selbo
 from selbo.nn import to_bayesian
 from selbo.nn.gaussian import draw_noise, gaussians
 from selbo.objectives import ELBO, CrossEntropy, Evidential, LabelSmoothing, Objective, SummaryELBO
-from selbo.objectives.evidential import ACTIVATIONS, LOSSES, misleading_evidence
+from selbo.objectives.likelihoods import ACTIVATIONS, LOSSES, misleading_evidence
 from selbo.posteriors import MeanField
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
@@ -321,5 +321,5 @@ def test_evidential_divergence_in_single_precision() -> None:
 
 
 def test_exponential_evidence_is_bounded() -> None:
-    alpha = Evidential(9, activation="exp").alpha(torch.tensor([0.0, 10.0, 11.0, 1e6]))
+    alpha = Evidential(9, activation="exp").likelihood.alpha(torch.tensor([0.0, 10.0, 11.0, 1e6]))
     close(alpha, torch.tensor([2.0, 1 + math.exp(10), 1 + math.exp(10), 1 + math.exp(10)]), rtol=1e-6, atol=0)

@@ -301,45 +301,37 @@ def objective_of(
     shift: LabelShift | None = None,
 ) -> Objective:
     """What is maximised; of a method that is not a network, what reads its answers as logits."""
-    weight, mean = recipe.kl_weight, has_published_kl(recipe)
+    weight, warmup = recipe.kl_weight, _warmup(recipe)
+    objective: Objective
     match recipe.objective:
         case "elbo":
-            elbo = published.PublishedELBO if mean else ELBO
-            return elbo(num_data, kl_weight=weight, label_shift=shift)
+            objective = ELBO(num_data, kl_weight=weight, label_shift=shift)
         case "label_smoothing":
-            smoothing = published.PublishedLabelSmoothing if mean else LabelSmoothing
-            return smoothing(recipe.epsilon, num_data, kl_weight=weight)
+            objective = LabelSmoothing(recipe.epsilon, num_data, kl_weight=weight)
         case "evidential":
-            return Evidential(
+            objective = Evidential(
                 num_data,
                 activation=recipe.activation,
                 annealing_steps=recipe.annealing_steps,
                 annealing_every=recipe.annealing_every or None,
             )
         case "entropy_minimisation" | "expectation_regularisation":
-            return _on_unlabelled(recipe, num_data, told_of(data, num_classes), shift)
+            objective = _on_unlabelled(recipe, num_data, told_of(data, num_classes), shift)
         case "independent_summary":
             belief = parse_belief(recipe.belief, num_classes, data=data, counts=counts)
-            independent = published.PublishedIndependentSummary if mean else published.IndependentSummary
-            return independent(belief, num_data, kl_weight=weight)
-    summary = None
-    if recipe.partition:
-        summary = summary_of(
-            recipe, num_data=num_data, num_classes=num_classes, data=data, counts=counts, earlier=earlier
-        )
-    return _with_summary(recipe, num_data, summary, shift)
-
-
-def _with_summary(
-    recipe: Recipe, num_data: int, summary: SummaryLikelihood | None, shift: LabelShift | None
-) -> Objective:
-    """An objective that may have a summary, or must."""
-    warmup = _warmup(recipe)
-    if recipe.objective != "summary_elbo":
-        return CrossEntropy(num_data, summary, summary_warmup=warmup, label_shift=shift)
-    assert summary is not None
-    summary_elbo = published.PublishedSummaryELBO if has_published_kl(recipe) else SummaryELBO
-    return summary_elbo(summary, num_data, kl_weight=recipe.kl_weight, summary_warmup=warmup, label_shift=shift)
+            objective = published.IndependentSummary(belief, num_data, kl_weight=weight)
+        case _:
+            summary = None
+            if recipe.partition:
+                summary = summary_of(
+                    recipe, num_data=num_data, num_classes=num_classes, data=data, counts=counts, earlier=earlier
+                )
+            if recipe.objective != "summary_elbo":
+                objective = CrossEntropy(num_data, summary, summary_warmup=warmup, label_shift=shift)
+            else:
+                assert summary is not None
+                objective = SummaryELBO(summary, num_data, kl_weight=weight, summary_warmup=warmup, label_shift=shift)
+    return published.with_published_kl(objective) if has_published_kl(recipe) else objective
 
 
 def has_published_kl(recipe: Recipe) -> bool:

@@ -174,7 +174,7 @@ def test_the_published_divergence_is_asked_for(name: str, reduction: str) -> Non
             build.objective_of(recipe, num_data=50, num_classes=2, data="sst")
     else:
         found = build.objective_of(recipe, num_data=50, num_classes=2, data="sst")
-        assert isinstance(found, PublishedKL) == (reduction == "published")
+        assert isinstance(found.kl, PublishedKL) == (reduction == "published")
 
 
 def test_objectives_with_a_term_on_unlabelled_inputs() -> None:
@@ -184,13 +184,13 @@ def test_objectives_with_a_term_on_unlabelled_inputs() -> None:
     )
     assert isinstance(entropy, EntropyMinimisation)
     assert isinstance(fractions, ExpectationRegularisation)
-    assert entropy.summary_weight == fractions.summary_weight == 0.3
-    assert fractions.fractions.tolist() == [0.6, 0.4]
+    assert entropy.terms[0].weight == fractions.terms[0].weight == 0.3
+    assert fractions.terms[0].summary.fractions.tolist() == [0.6, 0.4]
 
 
 def test_a_summary_may_grow_in() -> None:
     recipe = Recipe("summary_elbo", bayesian=True, partition="equal", belief="uniform", summary_warmup=7)
-    assert build.objective_of(recipe, num_data=50, num_classes=2, data="sst").summary_warmup == 7
+    assert build.objective_of(recipe, num_data=50, num_classes=2, data="sst").terms[0].warmup == 7
 
 
 def test_concentration_may_be_a_multiple_of_the_data() -> None:
