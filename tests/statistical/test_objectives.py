@@ -14,7 +14,7 @@ import selbo
 from selbo.nn import to_bayesian
 from selbo.nn.gaussian import gaussians
 from selbo.objectives import ELBO, Evidential, LabelSmoothing, Objective, SummaryELBO
-from selbo.objectives.evidential import LOSSES, expected_loss, misleading_evidence
+from selbo.objectives.likelihoods import LOSSES, expected_loss, misleading_evidence
 
 Z = 5.0
 F64 = torch.float64

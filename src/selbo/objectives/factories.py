@@ -182,14 +182,6 @@ class ExpectationRegularisation(Objective):
         weight: $\lambda$; the fractions count like so many times all labels.
         temperature: Below 1 predictions are counted more as decisions than as probabilities.
         warmup: Of the `Term`.
-
-    Example:
-        >>> import torch
-        >>> flat, labels = torch.zeros(4, 2), torch.tensor([0, 1, 1, 0])
-        >>> objective = ExpectationRegularisation([0.5, 0.5], num_data=100)
-        >>> terms = objective(torch.nn.Flatten(), flat, labels)
-        >>> bool(terms.by_name["class_fractions"] == 0)  # as stated
-        True
     """
 
     def __init__(

@@ -252,16 +252,10 @@ class Objective(nn.Module):
         self.num_data = _checks.whole("num_data", num_data, at_least=1)
         self.likelihood = Categorical() if likelihood is None else likelihood
         self.kl = KL() if kl is None else kl
-        given = [
-            ("likelihood", self.likelihood, Categorical),
-            ("kl", self.kl, KL),
-            *(("terms", e, Term) for e in terms),
-        ]
-        for argument, part, kind in given:
+        parts = [("likelihood", self.likelihood, Categorical), ("kl", self.kl, KL)]
+        for name, part, kind in [*parts, *(("terms", each, Term) for each in terms)]:
             if not isinstance(part, kind):
-                raise ValueError(
-                    f"`{argument}` must be selbo.objectives.{kind.__name__}, but got {type(part).__name__}"
-                )
+                raise ValueError(f"`{name}` must be selbo.objectives.{kind.__name__}, but got {type(part).__name__}")
         self.terms = cast(Sequence[Term], nn.ModuleList(terms))
         self.names = _checked_names(terms)
         self.estimator = _checks.one_of("estimator", estimator, ESTIMATORS)
@@ -299,7 +293,7 @@ class Objective(nn.Module):
         """The inputs that each term looks at, from what a user passed."""
         named = zip(self.terms, self.names, strict=True)
         sets = [None if term.inputs == LABELLED else term.inputs or name for term, name in named]
-        assigned = assign(unlabelled if self.has_summary else None, sets)
+        assigned = assign(unlabelled if self.terms else None, sets)
         for term, which in zip(self.terms, assigned.which, strict=True):
             if which is None and term.inputs not in (None, LABELLED):
                 raise ValueError(f"`unlabelled` must hold {term.inputs!r}, which a term looks at, but does not")

@@ -12,26 +12,19 @@ from selbo._numerics import PreciseModule
 
 
 def negative_entropy(log_probs: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Minus the entropy of each prediction, in nats, times its weight: (S, B, K), (B,) -> (S, B).
-
-    Example:
-        >>> negative_entropy(torch.tensor([[0.5, 0.5], [1.0, 0.0]]).clamp(min=1e-9).log())
-        tensor([-6.9315e-01, -2.0723e-08])
-    """
+    """Minus the entropy of each prediction, in nats, times its weight: (S, B, K), (B,) -> (S, B)."""
     values = (log_probs.exp() * log_probs).sum(-1)
     return values if weights is None else values * weights.to(values)
 
 
 class ClassFractions(PreciseModule):
-    r"""Minus the KL divergence of the mean prediction from stated class fractions (Mann and McCallum, 2007).
+    """Minus the KL divergence of the mean prediction from stated class fractions (Mann and McCallum, 2007).
 
-    $$- \mathrm{KL}\Bigl(\pi \,\|\, \frac1B \sum_i p_T(\cdot \mid x_i, \theta)\Bigr) ,$$
-
-    where $p_T$ are the predictions at temperature $T$. The mean is over a batch, and under `torchrun` over the part of
-    each process: use batches that are large compared with the number of classes.
+    The mean is over a batch, and under `torchrun` over the part of each process: use batches that are large compared
+    with the number of classes.
 
     Args:
-        fractions: $\pi$, fraction of each class; positive, summing to one.
+        fractions: Fraction of each class; positive, summing to one.
         temperature: Below 1 predictions are counted more as decisions than as probabilities.
     """
 

@@ -14,7 +14,7 @@ from selbo.evaluation.predict import Prediction, predict
 from selbo.nn import to_bayesian
 from selbo.nn.gaussian import draw_noise, gaussians
 from selbo.objectives import ELBO, CrossEntropy, Evidential
-from selbo.objectives.evidential import ACTIVATIONS
+from selbo.objectives.likelihoods import ACTIVATIONS
 from selbo.objectives.predictive import mean_over_draws, predictive_log_probs
 
 EXACT = {"rtol": 1e-11, "atol": 1e-12}

@@ -145,6 +145,17 @@ def test_summaries_are_found_wherever_they_are(seed):
         many["site"](predictions(seed, 5))
         assert set(watch.take()) == {"site"}
     assert set(watch.summaries) == {"site", "other.terms.0.summary"}
+    named = [selbo.SummaryLikelihood(selbo.ClassRegions(3), selbo.Uniform(), name=name) for name in ("north", "south")]
+    with SummaryWatch(selbo.CrossEntropy(10, named)) as watch:
+        assert set(watch.summaries) == {"summary/north", "summary/south"}
+        named[1](predictions(seed, 5))
+        assert set(watch.take()["summary/south"].scalars("summary/south")) == {
+            "log_summary/south",
+            "summary/south_distance",
+        }
+    twice = nn.ModuleDict({"a": named[0], "b": selbo.CrossEntropy(10, copy.deepcopy(named[0]))})
+    with SummaryWatch(twice) as watch:
+        assert set(watch.summaries) == {"a", "b.terms.0.summary"}
 
 
 def test_a_module_without_a_summary_is_refused():

@@ -100,7 +100,7 @@ def test_a_term_of_ones_own_is_trained_with(bayesian: bool, tmp_path: Path) -> N
             unlabelled={"clinic": clinic},
             steps=80,
             learning_rate=0.03,
-            progress=False,
+            callbacks=(),
             **options,
         )
         probs = selbo.predict(net, clinic, num_samples=8, generator=noise()).probs

@@ -138,7 +138,7 @@ def test_descriptions_of_objectives_tell_them_apart():
     ]
     assert len({json.dumps(files.describe_objective(each)) for each in objectives}) == len(objectives)
     one, other = (selbo.SummaryELBO(summary(ema_decay=0.9), 10) for _ in range(2))
-    other.summary.average.weight += 1  # moving averages are no setting
+    other.summaries[0].average.weight += 1  # moving averages are no setting
     assert files.describe_objective(one) == files.describe_objective(other)
 
 

@@ -157,9 +157,9 @@ BAD = {
     "a size": ({"unlabelled_batch_size": 0}, "`unlabelled_batch_size` must be a whole number of at least 1, but got 0"),
     "a name": (
         {"unlabelled": {"somewhere": HERE}},
-        r"`unlabelled` must name summaries, \['0', 'fractions'\], but got 'so",
+        r"`unlabelled` must name terms or their inputs, \['0', 'fractions'\], but got 'so",
     ),
-    "a number": ({"unlabelled": [HERE, None, None]}, "`unlabelled` must have one entry a summary, 2 .* but got 3"),
+    "a number": ({"unlabelled": [HERE, None, None]}, "`unlabelled` must have one entry per term, 2 .* but got 3"),
     "a shape": ({"unlabelled": HERE[:, :2]}, r"`unlabelled` must have shape .* but got \(24, 2\)"),
 }
 
