@@ -1,4 +1,4 @@
-"""Every Python block of the README and the documentation runs as it stands, and so does every example.
+"""Every Python block of the README, CONTRIBUTING and the documentation runs as it stands, and so does every example.
 
 The blocks of one page run in order, in one namespace, with warnings as errors. Where a ```text block follows directly,
 it is what the block prints: the same words, and numbers that are close. What a trained network says hangs on the kind
@@ -26,7 +26,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 MAX_EXAMPLE_LINES = 80
 TIMEOUT_SECONDS = 300

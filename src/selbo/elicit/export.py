@@ -90,14 +90,17 @@ def _strength(state: State) -> list[str]:
 
 def _imports(own: Own) -> list[str]:
     """The library, and the modules of what the user has written."""
-    modules = {_type_of(each)[0] for each in own if each is not None} - {"selbo"}
+    modules = {module for each in own if each is not None for module in _modules(each.to_dict())} - {"selbo"}
     return ["import selbo", *(f"import {module}" for module in sorted(modules))]
 
 
-def _type_of(thing: Partition | Belief) -> tuple[str, str]:
-    """Module and name."""
-    name: str = thing.to_dict()["type"]
-    return (name.removesuffix(f".{type(thing).__qualname__}"), type(thing).__qualname__)
+def _modules(described: Any) -> set[str]:
+    """Modules of an object and of those that it was made with."""
+    if isinstance(described, list):
+        return {module for each in described for module in _modules(each)}
+    if not isinstance(described, dict) or "type" not in described:
+        return set()
+    return {described["type"].rpartition(".")[0], *_modules(list(described["arguments"].values()))}
 
 
 def _source(thing: Partition | Belief) -> str:
@@ -110,8 +113,18 @@ def _source(thing: Partition | Belief) -> str:
             continue
         value = described["arguments"][name]
         if value != parameter.default:
-            written.append(f"{name}={value!r}" if i else repr(value))
+            written.append(f"{name}={_written(value)}" if i else _written(value))
     return f"{described['type']}({', '.join(written)})"
+
+
+def _written(value: Any) -> str:
+    """An argument: a value, or an object that is described."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_written, value))}]"
+    if isinstance(value, dict) and "type" in value:
+        inner = ", ".join(f"{name}={_written(each)}" for name, each in value["arguments"].items())
+        return f"{value['type']}({inner})"
+    return repr(value)
 
 
 def _partition(state: State, own: Own) -> str:

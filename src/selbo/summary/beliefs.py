@@ -78,7 +78,7 @@ class Belief(ABC):
         return describe_object(self)
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in self.to_dict()["arguments"].items())
+        arguments = ", ".join(f"{name}={getattr(self, name, ...)!r}" for name in self.to_dict()["arguments"])
         return f"{type(self).__name__}({arguments})"
 
 
