@@ -179,13 +179,13 @@ def test_random_states() -> None:
     moving = quick(random_state=state)
     assert np.abs(moving.fit(X, y).predict_proba(X) - moving.fit(X, y).predict_proba(X)).max() > 1e-6
     again = quick(random_state=np.random.RandomState(3)).fit(X, y)
-    assert again._seed == quick(random_state=np.random.RandomState(3)).fit(X, y)._seed
+    assert again.seed_ == quick(random_state=np.random.RandomState(3)).fit(X, y).seed_
 
 
 def test_no_random_state_is_another_one_each_time() -> None:
     X, y = blobs(30)
     one, two = (quick(random_state=None).fit(X, y) for _ in range(2))  # global states: conftest.py
-    assert one._seed != two._seed
+    assert one.seed_ != two.seed_
     np.testing.assert_array_equal(one.predict_proba(X), one.predict_proba(X))
 
 
@@ -306,7 +306,7 @@ def test_early_stopping_keeps_the_best_weights() -> None:
     full = quick(**settings).fit(X, y)
     assert full.n_iter_ == 200
     assert full.validation_nll_ is None
-    held_out = selbo.estimator.splits.stratified_split(torch.from_numpy(y), 0.2, seed=stopped._seed)[1].numpy()
+    held_out = selbo.estimator.splits.stratified_split(torch.from_numpy(y), 0.2, seed=stopped.seed_)[1].numpy()
     nll = -np.log(stopped.predict_proba(X[held_out])[np.arange(len(held_out)), y[held_out]]).mean()
     assert stopped.validation_nll_ == pytest.approx(nll)
 
