@@ -11,7 +11,7 @@ import typer
 LARGEST_SEED: Final = 2**32 - 1
 """That numpy takes."""
 
-Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", min=0)]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", min=0, max=LARGEST_SEED)]
 PredictionSeed = Annotated[
     int | None, typer.Option("--seed", help="Seed of the weight draws; that of training if not given.", min=0)
 ]
@@ -36,13 +36,6 @@ def device_of(choice: str) -> str:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"`--device` is {choice!r}, but there is no CUDA device: use cpu or auto")
     return choice
-
-
-def seed_of(seed: int) -> int:
-    """The seed that was asked for."""
-    if seed > LARGEST_SEED:
-        raise ValueError(f"`--seed` must be at most {LARGEST_SEED}, but got {seed}")
-    return seed
 
 
 def widths(text: str) -> tuple[int, ...]:

@@ -15,7 +15,6 @@ from selbo.cli.options import (
     as_options,
     device_of,
     fractions,
-    seed_of,
     speaking_of_options,
     widths,
 )
@@ -159,7 +158,7 @@ def train(
         overrule_labels=overrule_labels,
         fraction_uncertainty=fraction_uncertainty,
         device=where,
-        random_state=seed_of(seed),
+        random_state=seed,
     )
     job = Job(data, target, classifier, unlabelled, tuple(drop or ()), test_fraction, val_fraction)
     with speaking_of_options():
