@@ -262,15 +262,15 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.seed_ = self._draw_seed()
             val = take_in_val(self, X_val, y_val, rows)
             trained = self._trained(rows, val, stated, training)
+            check = trained.result.label_check
+            if check is not None and check.below_majority:
+                warnings.warn(str(check), UserWarning, stacklevel=2)
+            if trained.shortfall is not None:
+                warnings.warn(f"{trained.shortfall}.", UserWarning, stacklevel=2)
         except BaseException:  # what was fitted earlier stays whole, and what was not stays unfitted
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        check = trained.result.label_check
-        if check is not None and check.below_majority:
-            warnings.warn(str(check), UserWarning, stacklevel=2)
-        if trained.shortfall is not None:
-            warnings.warn(f"{trained.shortfall}.", UserWarning, stacklevel=2)
         self.network_ = trained.network
         self._objective: Objective | None = trained.objective
         self.label_shift_ = trained.label_shift

@@ -354,6 +354,17 @@ def test_a_fit_that_fails_leaves_the_classifier_as_it_was(
         fresh.predict(X)
 
 
+def test_a_warning_that_is_an_error_leaves_the_classifier_as_it_was() -> None:
+    """As all warnings are here."""
+    X, y = two_groups(0)
+    bold = quick(accuracy=0.99, early_stopping=True, steps=40, validation_fraction=0.3)
+    with pytest.raises(UserWarning, match="clearly below the stated 99 %"):
+        bold.fit(X, y)
+    with pytest.raises(NotFittedError):
+        bold.predict(X)
+    assert not hasattr(bold, "classes_")
+
+
 def test_settings_that_are_refused_leave_the_classifier_as_it_was() -> None:
     X, y = blobs(30)
     fitted = quick().fit(X, y)
