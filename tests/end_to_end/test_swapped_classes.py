@@ -16,7 +16,6 @@ import selbo
 from selbo.elicit.answer import answer
 from selbo.presets import summary_for
 from selbo.tabular import workflow
-from selbo.tabular.settings import Settings
 
 SEEDS = range(20)
 CASES = {"balanced": (0.5, 0.5), "90:10": (0.9, 0.1), "three classes": (1 / 3, 1 / 3, 1 / 3)}
@@ -115,15 +114,14 @@ def test_command(case, tmp_path, monkeypatch):
         file = tmp_path / f"{seed}.csv"
         with file.open("w", newline="", encoding="utf-8") as lines:
             csv.writer(lines).writerows([["a", "b", "c", "label"], *([*x, f"c{y}"] for x, y in zip(inputs.tolist(), labels.tolist(), strict=True))])  # fmt: skip  # noqa: E501
-        settings = Settings(
-            "label", accuracy=ACCURACY[case], class_fractions=",".join(map(str, CASES[case])), hidden=(16,),
-            concentration=10.0 * LABELS, overrule_labels=True, steps=160, learning_rate=0.01, draws=16, seed=seed,
+        classifier = selbo.SummaryClassifier(
+            ACCURACY[case], list(CASES[case]), TIMES[-1] * LABELS, overrule_labels=True, hidden=(16,), steps=160,
+            learning_rate=0.01, draws=16, random_state=seed,
         )  # fmt: skip
+        job = workflow.Job(file, "label", classifier)
         folder = tmp_path / f"{seed}"
         folder.mkdir()
-        identity = workflow.identity_of(file, settings)
-        task = workflow.prepare(file, settings)
-        found = workflow.train(task, settings, folder, identity=identity, progress=False)
+        found = workflow.train(workflow.prepare(job), job, folder, identity=job.identity(), progress=False)
         assert found["warnings"] == []
         right[seed] = found["metrics"]["accuracy"]
     majority = max(CASES[case])

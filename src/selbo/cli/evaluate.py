@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from selbo.cli.options import Data, Debug, Device, Draws, Model, Seed, device_of
+from selbo.cli.options import Data, Debug, Device, Draws, Model, PredictionSeed, device_of
 from selbo.cli.output import console, metrics_table, note, visible
 
 
@@ -14,7 +14,7 @@ def evaluate(
     data: Data,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
     draws: Draws = 128,
-    seed: Seed = 0,
+    seed: PredictionSeed = None,
     device: Device = "cpu",
     debug: Debug = False,
 ) -> None:

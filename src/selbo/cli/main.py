@@ -11,8 +11,8 @@ FAILED: Final = 1
 INTERRUPTED: Final = 130
 """What shells say of a command that was stopped from the keyboard."""
 
-GOING_ON: Final = (["train"], ["reproduce"], ["data", "get"])
-"""Commands that, given again after an interruption, go on where they stopped."""
+RESUMABLE: Final = (["train"], ["reproduce"], ["data", "get"])
+"""Commands that, run again after an interruption, resume."""
 
 
 def main() -> None:
@@ -34,9 +34,13 @@ def main() -> None:
             raise
         sys.exit(explain(error))
     if code == INTERRUPTED:
-        goes_on = any(sys.argv[1 : 1 + len(words)] == words for words in GOING_ON)
-        print_error("interrupted" + ("; the same command, given again, goes on where it stopped" if goes_on else ""))
+        print_error("interrupted" + ("; run the same command again to resume" if resumes(sys.argv[1:]) else ""))
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def resumes(arguments: list[str]) -> bool:
+    """Whether a command, run again after an interruption, resumes."""
+    return any(arguments[: len(words)] == words for words in RESUMABLE)
 
 
 def explain_usage(error: Any) -> int:

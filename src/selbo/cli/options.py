@@ -1,11 +1,20 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the texts that some of them are given as."""
 
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", min=0)]
+LARGEST_SEED: Final = 2**32 - 1
+"""That numpy takes."""
+
+Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", min=0, max=LARGEST_SEED)]
+PredictionSeed = Annotated[
+    int | None, typer.Option("--seed", help="Seed of the weight draws; that of training if not given.", min=0)
+]
 Device = Annotated[str, typer.Option("--device", help="Where to compute: cpu, cuda, cuda:0, or auto.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Draws = Annotated[int, typer.Option("--draws", help="Weight draws a prediction.", min=1)]
@@ -35,3 +44,46 @@ def widths(text: str) -> tuple[int, ...]:
     if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
         raise ValueError(f"`--hidden` must be whole numbers above 0 such as 128 or 128,64, but got {text!r}")
     return tuple(int(part) for part in parts)
+
+
+def fractions(parts: Sequence[str], option: str) -> list[float] | dict[str, float]:
+    """Class fractions from texts such as ``"0.3"`` or ``"yes=0.3"``; a name is everything before the last ``=``.
+
+    Example:
+        >>> fractions(["0.3", "0.7"], "--class-fractions")
+        [0.3, 0.7]
+        >>> fractions(["a,b=0.3", "c=d=0.7"], "--class-fraction")
+        {'a,b': 0.3, 'c=d': 0.7}
+    """
+    found: list[tuple[str, float]] = []
+    for part in parts:
+        name, _, value = part.rpartition("=")
+        try:
+            found.append((name, float(value)))
+        except ValueError:
+            raise ValueError(f"`{option}` must be numbers such as 0.3 or yes=0.3, but {part!r} is none") from None
+    if not any(name for name, _ in found) and option == "--class-fractions":
+        return [value for _, value in found]
+    if not all(name for name, _ in found) or len(dict(found)) < len(found):
+        raise ValueError(f"`{option}` must name every class once, but got {','.join(parts)!r}")
+    return dict(found)
+
+
+@contextmanager
+def speaking_of_options() -> Iterator[None]:
+    """Names of parameters in errors become those of options: `class_fractions` is `--class-fractions`."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(as_options(str(error))) from error
+
+
+def as_options(text: str) -> str:
+    """A sentence about parameters, as one about options.
+
+    Example:
+        >>> as_options("`prior_std` must be a finite number greater than 0")
+        '`--prior-std` must be a finite number greater than 0'
+    """
+    text = text.replace("`X_unlabelled`", "`--unlabelled`").replace("`X`", "DATA")
+    return re.sub(r"`([a-z]+(?:_[a-z]+)*)`", lambda found: f"`--{found[1].replace('_', '-')}`", text)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from selbo.cli.options import Data, Debug, Device, Draws, Model, Seed, device_of
+from selbo.cli.options import Data, Debug, Device, Draws, Model, PredictionSeed, device_of
 from selbo.cli.output import formula_like, note, table_target, write_table
 
 
@@ -16,7 +16,7 @@ def predict(
     calibrated: Annotated[
         bool, typer.Option("--calibrated", help="Apply the temperature fitted on the validation rows.")
     ] = False,
-    seed: Seed = 0,
+    seed: PredictionSeed = None,
     device: Device = "cpu",
     debug: Debug = False,
 ) -> None:

@@ -5,11 +5,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selbo.cli.options import Data, Debug, Device, Draws, Out, Seed, device_of, widths
+from selbo.cli.options import (
+    Data,
+    Debug,
+    Device,
+    Draws,
+    Out,
+    Seed,
+    as_options,
+    device_of,
+    fractions,
+    speaking_of_options,
+    widths,
+)
 from selbo.cli.output import console, metrics_table, note, visible, writable_folder
 
 if TYPE_CHECKING:
-    from selbo.tabular.settings import Settings
+    from selbo.tabular.workflow import Job
 
 BELIEF = "What you know"
 NETWORK = "Network and training"
@@ -76,18 +88,17 @@ def train(
         ),
     ] = None,
     method: Annotated[
-        str | None,
+        str,
         typer.Option(
             "--method",
-            help="summary_elbo (default if something is known), elbo (default otherwise), plain, plain_summary, "
-            "label_smoothing or evidential.",
+            help="summary_elbo, elbo, plain, plain_summary, label_smoothing or evidential.",
             rich_help_panel=NETWORK,
         ),
-    ] = None,
+    ] = "summary_elbo",
     hidden: Annotated[
         str, typer.Option("--hidden", help="Widths of the hidden layers, as 128,64.", rich_help_panel=NETWORK)
     ] = "128",
-    steps: Annotated[int, typer.Option("--steps", help="Training steps.", min=1, rich_help_panel=NETWORK)] = 1000,
+    steps: Annotated[int, typer.Option("--steps", help="Training steps.", min=1, rich_help_panel=NETWORK)] = 2000,
     batch_size: Annotated[int, typer.Option("--batch-size", help="Rows a step.", min=1, rich_help_panel=NETWORK)] = 256,
     learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of Adam.", rich_help_panel=NETWORK)] = 1e-3,
     kl_weight: Annotated[
@@ -114,58 +125,70 @@ def train(
 
     Say what you know of the task: how many cases can be decided (--accuracy), how frequent each class is
     (--class-fractions); of rows without labels, from where the model will be used, if there are some (--unlabelled).
-    The folder gets the model, its metrics and report.html. If training is interrupted, the same
-    command goes on where it was.
+    The folder gets the model, its metrics and report.html. The same model comes out of selbo.SummaryClassifier. If
+    training is interrupted, run the same command again to resume.
 
     Example: selbo train patients.csv --target ill --accuracy 0.9 --class-fractions no=0.8,yes=0.2 --out model
     """
-    from selbo.tabular import saved_model, workflow
-    from selbo.tabular.settings import Settings, read_named_fractions
-
     if class_fraction and class_fractions is not None:
         raise ValueError("`--class-fraction` cannot be given together with `--class-fractions`: use one of the two")
-    settings = Settings(
-        target=target,
+    stated = None
+    if class_fraction:
+        stated = fractions(class_fraction, "--class-fraction")
+    elif class_fractions is not None:
+        stated = fractions([part.strip() for part in class_fractions.split(",") if part.strip()], "--class-fractions")
+    layers, where = widths(hidden), device_of(device)
+
+    from selbo.estimator import SummaryClassifier
+    from selbo.tabular.workflow import Job
+
+    classifier = SummaryClassifier(
         accuracy=accuracy,
-        class_fractions=read_named_fractions(class_fraction) if class_fraction else class_fractions,
+        class_fractions=stated,
         concentration=concentration,
-        overrule_labels=overrule_labels,
-        fraction_uncertainty=fraction_uncertainty,
         method=method,
-        hidden=widths(hidden),
+        hidden=layers,
         steps=steps,
         batch_size=batch_size,
         learning_rate=learning_rate,
         kl_weight=kl_weight,
         prior_std=prior_std,
-        drop=tuple(drop or ()),
-        test_fraction=test_fraction,
-        val_fraction=val_fraction,
         draws=draws,
-        seed=seed,
+        unlabelled_label=False,
+        overrule_labels=overrule_labels,
+        fraction_uncertainty=fraction_uncertainty,
+        device=where,
+        random_state=seed,
     )
-    where = device_of(device)
-    identity = workflow.identity_of(data, settings, unlabelled)
-    task = None
+    job = Job(data, target, classifier, unlabelled, tuple(drop or ()), test_fraction, val_fraction)
+    with speaking_of_options():
+        show(run(job, out, overwrite=overwrite), job, out)
+
+
+def run(job: "Job", out: Path, *, overwrite: bool) -> dict[str, Any]:
+    """Train into a folder, or look at what is there; returns what ``metrics.json`` holds."""
+    from selbo.estimator.settings import check_settings
+    from selbo.tabular import saved_model, workflow
+
+    check_settings(job.classifier)
+    identity, task = job.identity(), None
     if saved_model.state_of(out, identity, overwrite=overwrite) != "finished":
-        task = workflow.prepare(data, settings, unlabelled)
+        task = workflow.prepare(job)
         writable_folder(out)
     with saved_model.sole_writer(out):
         state = saved_model.state_of(out, identity, overwrite=overwrite)  # another process may just have ended
         if state == "finished":
             note(f"{out} is already trained with these settings; this is what came out")
-            found = saved_model.finished(out)
-        else:
-            task = task or workflow.prepare(data, settings, unlabelled)
-            for text in task.notes:
-                note(text)
-            if state == "resume" and (out / saved_model.CHECKPOINT).exists():
-                note("going on from the checkpoint")
-            found = workflow.train(task, settings, out, identity=identity, device=where, replace=state == "replace")
-    show(found, settings, out)
+            return saved_model.finished(out)
+        task = task or workflow.prepare(job)
+        for text in task.notes:
+            note(as_options(text))
+        if state == "resume" and (out / saved_model.CHECKPOINT).exists():
+            note("resuming from the checkpoint")
+        return workflow.train(task, job, out, identity=identity, replace=state == "replace")
 
 
-def show(found: dict[str, Any], settings: "Settings", folder: Path) -> None:
+def show(found: dict[str, Any], job: "Job", folder: Path) -> None:
     """A short summary of what was trained."""
     from rich.table import Table
 
@@ -178,8 +201,8 @@ def show(found: dict[str, Any], settings: "Settings", folder: Path) -> None:
     facts.add_row("Rows", f"{rows['train']} to train, {rows['val']} to validate, {rows['test']} to test on{more}")
     facts.add_row("Inputs", f"{found['features']} numbers a row")
     facts.add_row("Classes", f"{len(found['classes'])}: {classes}")
-    facts.add_row("Method", settings.how.title)
-    facts.add_row("Belief", visible(found["belief"] or "none stated"))
+    facts.add_row("Method", job.method.title)
+    facts.add_row("Belief", visible(found["belief"]))
     screen.print(facts)
     screen.print(metrics_table(found["metrics"], found["calibrated"], found["temperature"]))
     for text in found.get("warnings", ()):

@@ -1,5 +1,7 @@
 """The scikit-learn face: a classifier for tables of numbers that is told what its predictions should look like."""
 
+import copy
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,14 +25,14 @@ from selbo.random import derive, generator_for
 from selbo.summary.beliefs import Belief
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import Partition
-from selbo.training import FitResult, Validation, fit
+from selbo.training import Callback, Checkpoint, FitResult, JsonLines, Progress, Validation, fit
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
 
-    from selbo.estimator.intake import take_in
+    from selbo.estimator.intake import take_in, take_in_val
 except ImportError:
     raise ModuleNotFoundError(
         "SummaryClassifier needs the package scikit-learn: pip install 'selbo[sklearn]'"
@@ -41,6 +43,9 @@ TRUST_GRID: Final = (0.01, 0.1, 1.0, 10.0)
 
 VALIDATION_SAMPLES: Final = 16
 """Weight draws of a validation."""
+
+CHECKPOINT_SECONDS: Final = 5.0
+"""Between checkpoints: no more than that is lost if a fit is killed."""
 
 
 class Uncertainty(NamedTuple):
@@ -53,6 +58,29 @@ class Uncertainty(NamedTuple):
 
     entropy: NDArray[np.float64]
     mutual_information: NDArray[np.float64]
+
+
+class Statement(NamedTuple):
+    """What a classifier believes about data, in numbers.
+
+    Attributes:
+        class_fractions: Fraction of each class: as stated, or that of the labels.
+        fraction_uncertainty: How far each of them may be off.
+        summaries: What training would use, or what a method without a summary leaves out: one `SummaryLikelihood`, or
+            two, of confidence and of class fractions.
+    """
+
+    class_fractions: list[float]
+    fraction_uncertainty: float
+    summaries: list[SummaryLikelihood]
+
+
+class _Running(NamedTuple):
+    """How a fit runs: what does not change its result."""
+
+    checkpoint: Checkpoint | None
+    callbacks: list[Callback]
+    logs: bool
 
 
 @dataclass(frozen=True)
@@ -74,8 +102,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     frequent each class is (``class_fractions``). A multilayer perceptron with a posterior over its weights is trained
     by the Summary ELBO, so that its probabilities, taken together, agree with that. The first quarter of the steps
     belongs to the labels alone, because a belief cannot tell which class is which. Features are standardised inside;
-    categories have to be encoded as numbers before. Everything runs on the CPU, in double precision, and the same
-    ``random_state`` gives the same classifier.
+    categories have to be encoded as numbers before. Everything runs in double precision, and the same ``random_state``
+    gives the same classifier. The command ``selbo train`` prepares a file and trains this classifier.
 
     Rows without labels can be given to `fit`, marked in ``y`` or apart; they may come from another domain than the
     labels do. The belief is then about them, and not about the labelled rows. If ``class_fractions`` are stated, the
@@ -121,6 +149,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fraction_uncertainty: How far each class fraction may be off, where no accuracy or belief is stated: with .05, a
             fraction of .5 stands for any from .45 to .55. If not given, .05 or half of the smallest fraction, whichever
             is less, if they are stated about unlabelled rows, and else 0.
+        device: Where to train and predict: ``"cpu"``, or another device of torch.
         random_state: Of everything random: a whole number, a RandomState, or None for another outcome each time.
             Numpy's global state is not used.
 
@@ -133,7 +162,10 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         label_shift_: The `selbo.LabelShift` that predictions are corrected by, or None.
         n_iter_: Step that the weights are from.
         loss_curve_: Loss of each step.
-        validation_nll_: Of the rows held out, if there were any with ``early_stopping``; else None.
+        validation_nll_: Of the rows held out, if there were any with ``early_stopping`` or as ``X_val``; else None.
+        seconds_: That training took; of a resumed fit, in all.
+        seed_: Drawn from ``random_state``; predictions use it too.
+        scale_: Mean and standard deviation that features are standardised with.
         network_: The trained network, in double precision, for standardised features.
         summary_: The `selbo.SummaryLikelihood` that was used, or None; with more than 20 classes, an accuracy and
             class fractions, that of the accuracy.
@@ -169,6 +201,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         unlabelled_label: "int | float | str | bool | None" = None,
         overrule_labels: bool = False,
         fraction_uncertainty: float | None = None,
+        device: str = "cpu",
         random_state: "int | np.random.RandomState | None" = None,
     ) -> None:
         self.accuracy = accuracy
@@ -189,11 +222,24 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.unlabelled_label = unlabelled_label
         self.overrule_labels = overrule_labels
         self.fraction_uncertainty = fraction_uncertainty
+        self.device = device
         self.random_state = random_state
 
     # --- training ---
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, X_unlabelled: Any = None) -> "SummaryClassifier":
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        X_unlabelled: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        checkpoint: "str | os.PathLike[str] | None" = None,
+        log: "str | os.PathLike[str] | None" = None,
+        progress: bool | None = False,
+    ) -> "SummaryClassifier":
         """Train on a table of numbers and its labels.
 
         Rows without labels, marked in ``y`` or in ``X_unlabelled``, are put together; what is believed is then about
@@ -207,145 +253,146 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 the likelihood and the histogram of the summary. A row with weight 0 is left out; a row without label
                 that is not counts once.
             X_unlabelled: Features of more rows without labels, shape (more rows, features).
+            X_val: Features of rows to validate on, instead of a ``validation_fraction`` of the others.
+            y_val: Their labels.
+            checkpoint: Checkpoint file, written every few seconds. If it exists, training resumes from it; the same
+                data and settings are then needed. Remove it afterwards. Not for ``concentration="auto"``.
+            log: File of JSON lines: terms of the objective, and the validation NLL where ``X_val`` is given.
+            progress: Show a bar; None for one on a terminal.
 
         Returns:
             The classifier. If training fails or is interrupted, it is left as it was before.
         """
         before = dict(vars(self))
+        running = _Running(
+            None if checkpoint is None else Checkpoint(checkpoint, every=CHECKPOINT_SECONDS),
+            [Progress(progress), *([] if log is None else [JsonLines(log)])],
+            logs=log is not None,
+        )
         try:
-            self._fit(X, y, sample_weight, X_unlabelled)
+            rows, stated = self._take_in(X, y, sample_weight, X_unlabelled)
+            self.seed_ = self._draw_seed()
+            val = take_in_val(self, X_val, y_val, rows)
+            trained = self._trained(rows, val, stated, running)
+            check = trained.result.label_check
+            if check is not None and check.below_majority:
+                warnings.warn(str(check), UserWarning, stacklevel=2)
+            if trained.shortfall is not None:
+                warnings.warn(f"{trained.shortfall}.", UserWarning, stacklevel=2)
         except BaseException:  # what was fitted earlier stays whole, and what was not stays unfitted
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        return self
-
-    def _fit(self, X: Any, y: Any, sample_weight: Any, X_unlabelled: Any) -> None:
-        check_settings(self)
-        believes = METHODS[self.method].believes
-        if X_unlabelled is not None and not believes:
-            raise ValueError(
-                f"`X_unlabelled` is for a method with a summary, which speaks of it, but the method is {self.method!r}"
-            )
-        rows, self.classes_, self._scale = take_in(
-            self, X, y, sample_weight, X_unlabelled, marker=self.unlabelled_label, believes=believes
-        )
-        self.n_unlabelled_ = 0 if rows.unlabelled is None else len(rows.unlabelled)
-        self._seed = self._draw_seed()
-        fractions = class_fractions(self, self.classes_, rows)
-        for doubt in doubts(self, self.classes_, fractions):
-            warnings.warn(doubt, UserWarning, stacklevel=3)
-        with few_threads(rows, self.hidden, self.batch_size):
-            if not believes:
-                trained = self._train(*self._divided(rows), fractions, None)
-            elif isinstance(self.concentration, str):
-                trained = self._train_with_best_trust(rows, fractions)
-            else:
-                train, val = self._divided(rows)
-                trained = self._compared(self._train(train, val, fractions, self._trust(rows)), val)
-        check = trained.result.label_check
-        if check is not None and check.below_majority:
-            warnings.warn(str(check), UserWarning, stacklevel=3)
-        if trained.shortfall is not None:
-            warnings.warn(f"{trained.shortfall}.", UserWarning, stacklevel=3)
-        self.network_, self._objective = trained.network, trained.objective
+        self.network_ = trained.network
+        self._objective: Objective | None = trained.objective
         self.label_shift_ = trained.label_shift
         self.summary_ = trained.summaries[0] if trained.summaries else None
         self.concentration_ = trained.concentration
         self.n_iter_ = trained.result.selected_step
         self.loss_curve_ = trained.result.curve[:, 0].numpy()
         self.validation_nll_ = trained.result.val_nll
+        self.seconds_ = trained.result.seconds
+        return self
+
+    def statement(self, X: Any, y: Any, sample_weight: Any = None, X_unlabelled: Any = None) -> Statement:
+        """What the classifier believes about data, without training: to look at, or to find mistakes before a long fit.
+
+        Errors and warnings are those that `fit` begins with, and the arguments are the same.
+
+        Example:
+            >>> stated = SummaryClassifier(accuracy=0.9).statement(
+            ...     [[1.0], [2.0], [4.0]], ["a", "b", "b"]
+            ... )
+            >>> [round(each, 2) for each in stated.class_fractions], len(stated.summaries[0].s0)
+            ([0.33, 0.67], 10)
+        """
+        other = copy.copy(self)
+        return other._take_in(X, y, sample_weight, X_unlabelled)[1]
+
+    def _take_in(self, X: Any, y: Any, sample_weight: Any, X_unlabelled: Any) -> tuple[Rows, Statement]:
+        """Everything before training, checked: sets classes and scale. Called by methods that users call."""
+        check_settings(self)
+        believes = METHODS[self.method].believes
+        if X_unlabelled is not None and not believes:
+            raise ValueError(
+                f"`X_unlabelled` is for a method with a summary, which speaks of it, but the method is {self.method!r}"
+            )
+        rows, self.classes_, self.scale_ = take_in(
+            self, X, y, sample_weight, X_unlabelled, marker=self.unlabelled_label, believes=believes
+        )
+        self.n_unlabelled_ = 0 if rows.unlabelled is None else len(rows.unlabelled)
+        fractions = class_fractions(self, self.classes_, rows)
+        for doubt in doubts(self, self.classes_, rows, fractions):
+            warnings.warn(doubt, UserWarning, stacklevel=3)
+        return rows, self._statement(rows, fractions, self._trust(rows))
+
+    def _statement(self, rows: Rows, fractions: list[float], concentration: float) -> Statement:
+        uncertainty = self.fraction_uncertainty
+        if uncertainty is None:
+            about_unlabelled = rows.unlabelled is not None and self.class_fractions is not None
+            uncertainty = uncertainty_for(fractions) if about_unlabelled else 0.0
+        summaries = summaries_for(
+            fractions,
+            stated=self.class_fractions is not None,
+            accuracy=self.accuracy,
+            concentration=concentration,
+            belief=self.belief,
+            partition=self.partition,
+            fraction_uncertainty=uncertainty,
+        )
+        return Statement(fractions, uncertainty, summaries)
 
     def _trust(self, rows: Rows) -> float:
         """The concentration that was given, limited to the labels, or the default."""
-        if self.concentration is None:
+        if self.concentration is None or isinstance(self.concentration, str):
             stated = self.accuracy, self.class_fractions, self.belief
             if rows.unlabelled is None and all(each is None for each in stated):
                 return MOST_TRUST  # what the labels say themselves; with less the NLL was higher (docs/measurements.md)
             return trust_for(rows.total, elsewhere=rows.unlabelled is not None)
-        given = float(self.concentration)
-        if given <= rows.total or self.overrule_labels:
-            return given
-        warnings.warn(
-            f"the concentration {given:g} exceeds the number of labelled rows, so {rows.total:g} is used and the "
-            "belief weighs as much as the labels; pass overrule_labels=True to keep it",
-            UserWarning,
-            stacklevel=4,
-        )
-        return rows.total
+        return float(self.concentration if self.overrule_labels else min(self.concentration, rows.total))
 
-    def _divided(self, rows: Rows, *, always: bool = False) -> tuple[Rows, Rows | None]:
-        """Rows to train on, and those held out if there is a use for them."""
-        if not (self.early_stopping or always):
-            return rows, None
-        kept, held_out = stratified_split(rows.labels, self.validation_fraction, seed=self._seed)
-        return rows[kept], rows[held_out]
-
-    def _train_with_best_trust(self, rows: Rows, fractions: Sequence[float]) -> _Trained:
-        """``concentration="auto"``: the lowest validation NLL decides."""
-        train, val = self._divided(rows, always=True)
-        trials = {share: self._train(train, val, fractions, share * train.total) for share in TRUST_GRID}
-        best = min(trials, key=lambda share: trials[share].result.val_nll or 0.0)
-        tried = self._compared(trials[best], val)
-        if self.early_stopping:
-            return tried
-        return replace(self._train(rows, None, fractions, best * rows.total), shortfall=tried.shortfall)
-
-    def _train(self, rows: Rows, val: Rows | None, fractions: Sequence[float], concentration: float | None) -> _Trained:
-        widths = (rows.inputs.shape[1], *self.hidden, len(fractions))
-        network: nn.Module = MLP(widths, generator=generator_for(self._seed, "weights"))
-        if METHODS[self.method].bayesian:
-            network = to_bayesian(network, prior_std=self.prior_std, init_std=INIT_STD)
-        summaries: list[SummaryLikelihood] = []
-        if concentration is not None:
-            summaries = summaries_for(
-                fractions,
-                stated=self.class_fractions is not None,
-                accuracy=self.accuracy,
-                concentration=concentration,
-                belief=self.belief,
-                partition=self.partition,
-                fraction_uncertainty=self._uncertainty(rows, fractions),
-            )
-        shift = self._label_shift(rows, fractions)
-        objective, result = self._run(network.double(), rows, val=val, summaries=summaries, label_shift=shift)
-        return _Trained(network.eval(), objective, result, summaries, concentration, shift)
-
-    def _label_shift(self, rows: Rows, fractions: Sequence[float]) -> LabelShift | None:
-        """What differs between labelled and unlabelled rows, if class fractions are stated about the latter."""
-        if rows.unlabelled is None or self.class_fractions is None or not METHODS[self.method].believes:
-            return None
-        return LabelShift.from_labels(rows.labels, fractions, weights=rows.weights)
-
-    def _uncertainty(self, rows: Rows, fractions: Sequence[float]) -> float:
-        """How far the class fractions may be off: as stated; if not, a little where they are about unlabelled rows."""
-        if self.fraction_uncertainty is not None:
-            return float(self.fraction_uncertainty)
-        about_unlabelled = rows.unlabelled is not None and self.class_fractions is not None
-        return uncertainty_for(fractions) if about_unlabelled else 0.0
+    def _trained(self, rows: Rows, val: Rows | None, stated: Statement, running: _Running) -> _Trained:
+        """The network that is kept, by the rows that there are."""
+        choose = METHODS[self.method].believes and isinstance(self.concentration, str)
+        if choose and running.checkpoint is not None:
+            raise ValueError("`checkpoint` is for one training, but concentration='auto' takes several")
+        train = rows
+        if val is None and (self.early_stopping or choose):
+            kept, held_out = stratified_split(rows.labels, self.validation_fraction, seed=self.seed_)
+            train, val = rows[kept], rows[held_out]
+        with few_threads(rows, self.hidden, self.batch_size):
+            if not choose:
+                return self._compared(self._train(train, val, stated, running), val)
+            trials = {}
+            for share in TRUST_GRID:
+                trial = self._statement(train, stated.class_fractions, share * train.total)
+                trials[share] = self._train(train, val, trial, running)
+            best = min(trials, key=lambda share: trials[share].result.val_nll or 0.0)
+            tried = self._compared(trials[best], val)
+            if self.early_stopping or train is rows:
+                return tried
+            final = self._statement(rows, stated.class_fractions, best * rows.total)
+            return replace(self._train(rows, None, final, running), shortfall=tried.shortfall)
 
     def _compared(self, trained: _Trained, held_out: Rows | None) -> _Trained:
         """The same, with what the rows held out say of the stated accuracy if it is about such rows."""
         # weighted rows are no sample of single cases
-        if held_out is None or held_out.unlabelled is not None or held_out.weights is not None:
+        if held_out is None or held_out.unlabelled is not None or held_out.weights is not None or not trained.summaries:
             return trained
-        stated = trained.summaries[0].describe().accuracy
-        if stated is None:
+        claimed = trained.summaries[0].describe().accuracy
+        if claimed is None:
             return trained
         seen = self._predict_rows(trained.network, trained.objective, held_out.inputs)
-        verdict = check_accuracy(stated, seen.classes == held_out.labels)
+        verdict = check_accuracy(claimed, seen.classes == held_out.labels)
         return replace(trained, shortfall=shortfall(verdict, held_out.labels))
 
-    def _run(
-        self,
-        network: nn.Module,
-        rows: Rows,
-        *,
-        val: Rows | None,
-        summaries: list[SummaryLikelihood],
-        label_shift: LabelShift | None,
-    ) -> tuple[Objective, FitResult]:
-        """Training, in place."""
+    def _train(self, rows: Rows, val: Rows | None, stated: Statement, running: _Running) -> _Trained:
+        """One training: the only place that makes an objective and calls `selbo.fit`."""
+        network = self.make_network(rows.inputs.shape[1])
+        summaries = stated.summaries if METHODS[self.method].believes else []
+        shift = None
+        if summaries and rows.unlabelled is not None and self.class_fractions is not None:
+            shift = LabelShift.from_labels(rows.labels, stated.class_fractions, weights=rows.weights)
         per_row = len(rows.labels) / rows.total  # what is said once, of rows that count more or less than once
         objective = objective_for(
             self.method,
@@ -354,11 +401,11 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             summary=summaries[0] if len(summaries) == 1 else summaries or None,
             kl_weight=self.kl_weight * per_row,
             summary_weight=per_row,
-            label_shift=label_shift,
+            label_shift=shift,
         )
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="the network is correct on")  # said of the network that is kept
-            return objective, fit(
+            result = fit(
                 network,
                 objective,
                 rows.as_data(),
@@ -368,13 +415,25 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 validation=Validation(
-                    every=None if self.early_stopping else self.steps,
+                    every=None if self.early_stopping or running.logs else self.steps,
                     num_samples=VALIDATION_SAMPLES,
-                    select="last" if val is None or not self.early_stopping else "best",
+                    select="best" if self.early_stopping and val is not None else "last",
                 ),
-                seed=derive(self._seed, "training", self.method),
-                callbacks=(),
+                seed=derive(self.seed_, "training", self.method),
+                device=self.device,
+                checkpoint=running.checkpoint,
+                callbacks=running.callbacks,
             )
+        concentration = float(summaries[0].concentration) if summaries else None
+        return _Trained(network.eval(), objective, result, summaries, concentration, shift)
+
+    def make_network(self, num_features: int) -> nn.Module:
+        """A network for the classes that are known, before training."""
+        widths = (num_features, *self.hidden, len(self.classes_))
+        network: nn.Module = MLP(widths, generator=generator_for(self.seed_, "weights"))
+        if METHODS[self.method].bayesian:
+            network = to_bayesian(network, prior_std=self.prior_std, init_std=INIT_STD)
+        return network.double()
 
     def _draw_seed(self) -> int:
         if self.random_state is None:
@@ -385,19 +444,21 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable label of each row, shape (rows,)."""
-        numbers = self._predict(X).classes.numpy()  # before `classes_`: says what is wrong if there are none
+        numbers = self.posterior_predictive(
+            X
+        ).classes.numpy()  # before `classes_`: says what is wrong if there are none
         labels: NDArray[Any] = self.classes_[numbers]
         return labels
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of the classes, shape (rows, classes), columns in the order of ``classes_``."""
-        probs = self._predict(X).probs
+        probs = self.posterior_predictive(X).probs
         table: NDArray[np.float64] = (probs / probs.sum(-1, keepdim=True)).numpy()
         return table
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """Logarithms of the probabilities, exact where a probability underflows."""
-        log_probs: NDArray[np.float64] = self._predict(X).log_probs.numpy()
+        log_probs: NDArray[np.float64] = self.posterior_predictive(X).log_probs.numpy()
         return log_probs
 
     def predict_uncertainty(self, X: Any) -> Uncertainty:
@@ -409,18 +470,26 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Returns:
             Two arrays of shape (rows,).
         """
-        found = self._predict(X)
+        found = self.posterior_predictive(X)
         return Uncertainty(found.entropy.numpy(), found.mutual_information.numpy())
 
-    def _predict(self, X: Any) -> Prediction:
+    def posterior_predictive(self, X: Any, *, target_domain: bool = True) -> Prediction:
+        """Probabilities, entropy, expected entropy and mutual information of each row, as tensors on the CPU.
+
+        Args:
+            X: Features, shape (rows, features).
+            target_domain: Correct the predictions by ``label_shift_``, if there is one; without it they are those of
+                the domain that the labels come from.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        found = self._predict_rows(self.network_, self._objective, self._scale(X))
-        if self.label_shift_ is None:
+        found = self._predict_rows(self.network_, self._objective, self.scale_(X))
+        if self.label_shift_ is None or not target_domain:
             return found
         return found.with_log_probs(self.label_shift_.to_use(found.log_probs))
 
-    def _predict_rows(self, network: nn.Module, objective: Objective, inputs: Tensor) -> Prediction:
-        return posterior_predict(
-            network, inputs, self.draws, objective=objective, generator=generator_for(self._seed, "prediction")
-        )
+    def _predict_rows(self, network: nn.Module, objective: Objective | None, inputs: Tensor) -> Prediction:
+        device = next(network.parameters()).device
+        generator = generator_for(self.seed_, "prediction", device=device)
+        found = posterior_predict(network, inputs, self.draws, objective=objective, generator=generator)
+        return Prediction(*(each.cpu() for each in vars(found).values()))

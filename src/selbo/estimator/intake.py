@@ -1,6 +1,7 @@
 """What comes into the classifier, checked: rows with labels and rows without, on one scale."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Final, NamedTuple
@@ -35,20 +36,24 @@ class Scale:
 
     mean: Numbers
     std: Numbers
+    names: Sequence[str] | None = None
 
     @classmethod
-    def of(cls, X: Numbers, weights: Numbers | None) -> "Scale":
+    def of(cls, X: Numbers, weights: Numbers | None, names: Sequence[str] | None = None) -> "Scale":
         """That of a table, whose rows may count more or less than once."""
         found = [mean_and_std(column, weights) for column in X.T]
         mean = [0.0 if each is None else each[0] for each in found]
-        return cls(np.array(mean), np.array([np.inf if each is None else each[1] for each in found]))
+        return cls(np.array(mean), np.array([np.inf if each is None else each[1] for each in found]), names)
 
     def __call__(self, X: Numbers) -> Tensor:
-        """Features of mean 0 and spread 1."""
+        """Features of mean 0 and standard deviation 1."""
         with np.errstate(over="ignore"):
             values = (X - self.mean) / self.std
-            if not np.isfinite(values.astype(np.float32)).all():
-                raise ValueError("`X` has values too far from those in training to be computed with")
+            near = np.isfinite(values.astype(np.float32)).all(0)
+        if not near.all():
+            first = int(near.argmin())
+            name = first if self.names is None else repr(str(self.names[first]))
+            raise ValueError(f"feature {name} has values too far from those in training to be computed with")
         return torch.from_numpy(values)
 
 
@@ -87,14 +92,14 @@ def take_in(
         raise ValueError(f"`y` must hold at least 2 classes, but holds 1 class only, {classes.tolist()[0]!r}")
     others = [X[counted & ~labelled]] if believes else []
     if X_unlabelled is not None:
-        others.append(_more(estimator, X_unlabelled, X.shape[1]))
+        others.append(_more(estimator, "X_unlabelled", X_unlabelled))
         _same_scale(X[labelled], others[-1])
     unlabelled = np.concatenate(others) if others else X[:0]
     kept = None if weights is None else weights[labelled]
     if kept is not None:
         _computable(kept, classes, numbers)
     every = None if kept is None else np.concatenate([kept, np.ones(len(unlabelled))])
-    scale = Scale.of(np.concatenate([X[labelled], unlabelled]), every)
+    scale = Scale.of(np.concatenate([X[labelled], unlabelled]), every, getattr(estimator, "feature_names_in_", None))
     rows = Rows(
         scale(X[labelled]),
         torch.from_numpy(numbers),
@@ -102,6 +107,19 @@ def take_in(
         scale(unlabelled) if len(unlabelled) else None,
     )
     return Taken(rows, classes, scale)
+
+
+def take_in_val(estimator: Any, X: Any, y: Any, rows: Rows) -> Rows | None:
+    """Rows to validate on, for an estimator that knows its classes and scale; None if there are none."""
+    if (X is None) != (y is None):
+        raise ValueError("`X_val` and `y_val` must be given together, but one of them is not")
+    if X is None:
+        return None
+    inputs = estimator.scale_(_more(estimator, "X_val", X))
+    labels, known = np.asarray(y).tolist(), {label: k for k, label in enumerate(estimator.classes_.tolist())}
+    if len(labels) != len(inputs) or not set(labels) <= set(known):
+        raise ValueError(f"`y_val` must hold one of the labels {list(known)} for each of the {len(inputs)} rows")
+    return Rows(inputs, torch.tensor([known[each] for each in labels]), None, rows.unlabelled)
 
 
 def marked(y: NDArray[Any], marker: Any, counted: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -173,12 +191,13 @@ def _weights(sample_weight: Any, X: Numbers) -> Numbers | None:
 
 def _same_scale(X: Numbers, more: Numbers) -> None:
     """Warn if rows that were passed apart are on another scale: a pipeline transforms only ``X``."""
-    std = X.std(0)
-    varying = std > 0
-    if len(X) < 2 or not varying.any():
-        return
-    moved = np.abs(more.mean(0) - X.mean(0))[varying] / std[varying]
-    ratio = more.std(0)[varying] / std[varying]
+    with np.errstate(over="ignore", invalid="ignore"):  # squares of large numbers are no numbers
+        std = X.std(0)
+        varying = std > 0
+        if len(X) < 2 or not varying.any():
+            return
+        moved = np.abs(more.mean(0) - X.mean(0))[varying] / std[varying]
+        ratio = more.std(0)[varying] / std[varying]
     off = (moved > FAR_MEAN) | (ratio > FAR_STD) | ((ratio < 1 / FAR_STD) & (ratio > 0))
     if off.mean() >= 0.5:
         warnings.warn(
@@ -189,9 +208,9 @@ def _same_scale(X: Numbers, more: Numbers) -> None:
         )
 
 
-def _more(estimator: Any, X_unlabelled: Any, columns: int) -> Numbers:
-    _check_feature_names(estimator, X_unlabelled, reset=False)
-    found: Numbers = check_array(X_unlabelled, dtype=np.float64, estimator=estimator, input_name="X_unlabelled")
-    if found.shape[1] != columns:
-        raise ValueError(f"`X_unlabelled` must have {columns} columns, as `X` has, but has {found.shape[1]}")
+def _more(estimator: Any, name: str, X: Any) -> Numbers:
+    _check_feature_names(estimator, X, reset=False)
+    found: Numbers = check_array(X, dtype=np.float64, estimator=estimator, input_name=name)
+    if found.shape[1] != estimator.n_features_in_:
+        raise ValueError(f"`{name}` must have {estimator.n_features_in_} columns, as `X` has, but has {found.shape[1]}")
     return found

@@ -74,20 +74,27 @@ def class_fractions(told: Any, classes: NDArray[Any], rows: Rows) -> list[float]
         counts = torch.bincount(rows.labels, rows.weights, minlength=count).double()
         return [float(each) for each in counts / counts.sum()]
     if isinstance(given, Mapping):
-        if set(given) != set(names):
+        # labels that are numbers may be named by text, as in a file
+        labels = [str(each) for each in names] if all(isinstance(each, str) for each in given) else names
+        if set(given) != set(labels):
             raise ValueError(f"`class_fractions` must name the classes {names}, but names {list(given)}")
-        given = [given[each] for each in names]
+        given = [given[each] for each in labels]
     if len(given) != count:
         raise ValueError(f"`class_fractions` must hold {count} numbers, for {names}, but holds {len(given)}")
     return list(_checks.simplex("class_fractions", given))
 
 
-def doubts(told: Any, classes: NDArray[Any], fractions: Sequence[float]) -> list[str]:
-    """Warnings, a sentence each, on what was stated and cannot be meant, or has no effect."""
-    if told.accuracy is None or not METHODS[told.method].believes:
+def doubts(told: Any, classes: NDArray[Any], rows: Rows, fractions: Sequence[float]) -> list[str]:
+    """Warnings, a sentence each, on what was stated and cannot be meant, or is not used as it was."""
+    if not METHODS[told.method].believes:
         return []
-    accuracy, count = _checks.positive("accuracy", told.accuracy), len(classes)
-    if accuracy <= 1 / count:
-        return []  # will be refused
-    found = below_guessing(accuracy, fractions, classes.tolist(), tolerance=ROUNDING)
-    return [found] if found else []
+    found = []
+    if told.accuracy is not None and _checks.positive("accuracy", told.accuracy) > 1 / len(classes):  # or is refused
+        found.append(below_guessing(told.accuracy, fractions, classes.tolist(), tolerance=ROUNDING))
+    given, labels = told.concentration, rows.total
+    if not isinstance(given, str) and given is not None and given > labels and not told.overrule_labels:
+        found.append(
+            f"the concentration {given:g} exceeds the number of labelled rows, so {labels:g} is used and the belief "
+            "weighs as much as the labels; `overrule_labels` keeps it"
+        )
+    return [each for each in found if each]

@@ -1,8 +1,10 @@
-"""From the columns of a table to what a network takes: standardised numbers, one-hot categories, numbered classes.
+"""From the columns of a table to what `SummaryClassifier` takes: a matrix of numbers, categories one-hot, and labels.
 
-All statistics are those of the training rows. A `Preprocessing` is plain data and travels as JSON.
+Categories are those of the training rows; the classifier standardises. A `Preprocessing` is plain data and travels as
+JSON.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from shlex import quote
@@ -11,12 +13,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from selbo import _checks
 from selbo._numerics import mean_and_std
 from selbo.tabular.spelling import first_odd, has_comma, is_missing, why_not_numbers
 from selbo.tabular.table import Column, Numbers, Table, listed, nearest
 
-FORMAT: Final = "selbo-preprocessing-1"
+FORMAT: Final = "selbo-preprocessing-2"
 
 FEWEST_ROWS: Final = 3
 """Of a class: one to train on, one to validate, one to test."""
@@ -32,17 +33,18 @@ MOST_FRACTIONS: Final = 10
 MOST_WHOLE: Final = 50
 """Classes that a target of numbers may have, with fractions and without; a quantity has more."""
 
+WHOLE: Final = re.compile(r"-?\d{1,18}")
+"""A whole number that fits into 64 bits."""
+
 WHOLE_SHARE: Final = 0.1
 """A target of whole numbers with more than fifty of them is a quantity if there is more than one for every ten rows."""
 
 
 @dataclass(frozen=True)
 class NumberInput:
-    """A column of numbers, standardised."""
+    """A column of numbers, taken as they are."""
 
     name: str
-    mean: float
-    std: float
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,19 @@ class Preprocessing:
         return tuple(each.name for each in self.inputs)
 
     @property
-    def num_features(self) -> int:
-        """Number of inputs of the network."""
-        return sum(len(each.values) if isinstance(each, CategoryInput) else 1 for each in self.inputs)
+    def features(self) -> tuple[str, ...]:
+        """A name for each column of the matrix: that of its column in the table."""
+        return tuple(
+            each.name for each in self.inputs for _ in (each.values if isinstance(each, CategoryInput) else "1")
+        )
 
-    def transform(self, table: Table) -> tuple[NDArray[np.float32], list[str]]:
-        """Inputs of a network, shape (rows, features), and what a user should be told about the table.
+    @property
+    def class_labels(self) -> NDArray[Any]:
+        """The classes as `SummaryClassifier` is given them."""
+        return class_labels(self.classes, numeric=self.numeric_target)
+
+    def transform(self, table: Table) -> tuple[Numbers, list[str]]:
+        """The matrix, shape (rows, features), and what a user should be told about the table.
 
         Raises:
             ValueError: If a column is missing, or of another kind, or has values missing.
@@ -104,7 +113,7 @@ class Preprocessing:
         for each in self.inputs:
             column = table[each.name]
             if isinstance(each, NumberInput):
-                blocks.append(_standardised(each, column, table.name))
+                blocks.append(_numbers(each, column, table.name))
             else:
                 block, unseen = _one_hot(each, column)
                 blocks.append(block)
@@ -165,9 +174,7 @@ def _input_from_json(name: str, data: Any) -> NumberInput | CategoryInput:
         raise ValueError(f"`{name}` must be a column with a name")
     if "values" in data:
         return CategoryInput(data["name"], _names(f"{name}.values", data["values"], at_least=1))
-    mean: Any = data.get("mean")
-    std: Any = data.get("std")
-    return NumberInput(data["name"], _checks.finite(f"{name}.mean", mean), _checks.positive(f"{name}.std", std))
+    return NumberInput(data["name"])
 
 
 def _names(name: str, data: Any, *, at_least: int) -> tuple[str, ...]:
@@ -224,7 +231,7 @@ def _number_name(value: float) -> str:
 
 
 def find_classes(table: Table, target: str) -> tuple[str, ...]:
-    """Names of the classes in a table, in order; of numbers by size.
+    """Names of the classes in a table, in order; of whole numbers by size.
 
     Raises:
         ValueError: If the target is a quantity, or there is one class only, or one with hardly any rows.
@@ -248,7 +255,14 @@ def find_classes(table: Table, target: str) -> tuple[str, ...]:
             f"every class must have at least {FEWEST_ROWS} rows, to train, validate and test on, but {len(rare)} of "
             f"{target!r} have fewer: {listed(rare)}"
         )
-    return tuple(sorted(counts, key=float) if column.numbers is not None else sorted(counts))
+    return tuple(map(str, np.unique(class_labels(list(counts), numeric=column.numbers is not None)).tolist()))
+
+
+def class_labels(names: Sequence[str], *, numeric: bool) -> NDArray[Any]:
+    """Labels that sort as the classes do: whole numbers by size, everything else as text."""
+    if numeric and all(WHOLE.fullmatch(name) for name in names):
+        return np.array([int(name) for name in names])
+    return np.array(names, dtype=object)
 
 
 # --- inputs ---
@@ -316,9 +330,11 @@ def fit_preprocessing(
     constant = []
     for name in names:
         column = table[name]
-        found = (
-            _number_input(name, column.numbers[rows]) if column.numbers is not None else _categories(name, column, rows)
-        )
+        found: NumberInput | CategoryInput | None
+        if column.numbers is None:
+            found = _categories(name, column, rows)
+        else:
+            found = None if mean_and_std(column.numbers[rows]) is None else NumberInput(name)
         if found is None:
             constant.append(name)
         else:
@@ -334,11 +350,6 @@ def fit_preprocessing(
     left_out = tuple(name for name in table.columns if name in drop or name in constant)
     numeric = table[target].numbers is not None
     return Preprocessing(target, classes, numeric, tuple(inputs), left_out), notes
-
-
-def _number_input(name: str, values: Numbers) -> NumberInput | None:
-    found = mean_and_std(values)
-    return None if found is None else NumberInput(name, *found)
 
 
 def _categories(name: str, column: Column, rows: NDArray[np.int64]) -> CategoryInput | None:
@@ -368,25 +379,19 @@ def _counts_rows(values: Numbers) -> bool:
     return len(values) > FEWEST_IDENTIFIERS and bool((np.diff(values) == 1).all())
 
 
-def _standardised(each: NumberInput, column: Column, file: str) -> NDArray[np.float32]:
+def _numbers(each: NumberInput, column: Column, file: str) -> Numbers:
     if column.numbers is None:
         odd = first_odd(text for text in column.texts() if text is not None)
         what = "text" if odd is None else repr(odd)
         raise ValueError(f"column {each.name!r} must hold numbers as in training, but {file} has {what} in it")
-    with np.errstate(over="ignore"):
-        values = ((column.numbers - each.mean) / each.std).astype(np.float32)
-    if not np.isfinite(values).all():
-        raise ValueError(
-            f"column {each.name!r} of {file} has values too far from those in training to be computed with"
-        )
-    return values[:, None]
+    return column.numbers[:, None]
 
 
-def _one_hot(each: CategoryInput, column: Column) -> tuple[NDArray[np.float32], dict[str, int]]:
+def _one_hot(each: CategoryInput, column: Column) -> tuple[Numbers, dict[str, int]]:
     """Inputs, shape (rows, values), and how often each unknown value occurs."""
     place = {value: i for i, value in enumerate(each.values)}
     texts = column.texts()
-    block = np.zeros((len(texts), len(place)), dtype=np.float32)
+    block = np.zeros((len(texts), len(place)))
     unseen: dict[str, int] = {}
     for row, text in enumerate(texts):
         if text in place:

@@ -5,38 +5,28 @@ is written last: a folder without it is not finished. Everything is JSON or safe
 """
 
 import hashlib
-import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
-
 from selbo import _checks
 from selbo._files import replacing
-from selbo.evaluation.predict import Prediction, predict
-from selbo.models import MLP
-from selbo.nn import storage, to_bayesian
-from selbo.objectives import Evidential, LabelShift, Objective
-from selbo.presets import METHODS
+from selbo.estimator import SummaryClassifier, storage
+from selbo.evaluation.predict import Prediction
 from selbo.tabular.preprocessing import FORMAT as PREPROCESSING_FORMAT
 from selbo.tabular.preprocessing import Preprocessing
-from selbo.tabular.table import listed
+from selbo.tabular.table import Numbers, listed
 from selbo.training import checkpoint
 from selbo.version import __version__
 
-FORMAT: Final = "selbo-model-1"
-SETTINGS_FORMAT: Final = "selbo-training-1"
+FORMAT: Final = "selbo-model-2"
+SETTINGS_FORMAT: Final = "selbo-training-2"
 METRICS_FORMAT: Final = "selbo-metrics-1"
-PLAIN_FORMAT: Final = "selbo-plain-1"
 
 MANIFEST: Final = "model.json"
 WEIGHTS: Final = "model.safetensors"
@@ -54,8 +44,9 @@ say that it is ours, last."""
 SUMMED: Final = (WEIGHTS, PREPROCESSING)
 """Files that the manifest has the checksums of."""
 
-LARGEST_SEED: Final = 2**64 - 1
-"""That torch takes."""
+
+class OtherVersionError(ValueError):
+    """A file of selbo, in a format that this version does not read."""
 
 
 def digest(path: Path) -> str:
@@ -81,8 +72,12 @@ def read_json(path: Path, *, kind: str) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{os.fspath(path)!r} cannot be read: {error}") from error
-    if not isinstance(content, dict) or content.get("format") != kind:
+    found = str(content.get("format")) if isinstance(content, dict) else ""
+    if found != kind and found.rpartition("-")[0] == kind.rpartition("-")[0]:
+        raise OtherVersionError(f"{os.fspath(path)!r} was written by another version of selbo: train the model again")
+    if found != kind:
         raise ValueError(f"{os.fspath(path)!r} is not a file of selbo with the format {kind!r}")
+    assert isinstance(content, dict)
     return content
 
 
@@ -109,6 +104,13 @@ def state_of(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> str:
         return "new"
     try:
         found = read_json(folder / SETTINGS, kind=SETTINGS_FORMAT).get("settings")
+    except OtherVersionError:
+        if overwrite:
+            return "replace"
+        raise ValueError(
+            f"{os.fspath(folder)!r} holds a model of another version of selbo: choose another folder, or replace it "
+            "with --overwrite"
+        ) from None
     except ValueError:
         found = None
     if not isinstance(found, dict):
@@ -123,18 +125,20 @@ def state_of(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> str:
         return "resume" if _can_go_on(folder, overwrite=overwrite) else "replace"
     if overwrite:
         return "replace"
-    name = different[0]
     done = "holds a model that was" if (folder / MANIFEST).exists() else "holds a run that was begun to be"
-    if name == "data_sha256":
-        how = "with other data"
-    elif name == "unlabelled_sha256":
-        before, now = found.get(name), settings.get(name)
-        how = "with other unlabelled rows" if before and now else f"with{'' if before else 'out'} --unlabelled"
-    else:
-        how = f"with --{name.replace('_', '-')} {_shown(found.get(name))}, not {_shown(settings.get(name))}"
     raise ValueError(
-        f"{os.fspath(folder)!r} {done} trained {how}: choose another folder, or replace it with --overwrite"
+        f"{os.fspath(folder)!r} {done} trained {_difference(different[0], found, settings)}: choose another folder, or "
+        "replace it with --overwrite"
     )
+
+
+def _difference(name: str, found: dict[str, Any], settings: dict[str, Any]) -> str:
+    before, now = found.get(name), settings.get(name)
+    if name == "data_sha256":
+        return "with other data"
+    if name == "unlabelled_sha256":
+        return "with other unlabelled rows" if before and now else f"with{'' if before else 'out'} --unlabelled"
+    return f"with --{name.replace('_', '-')} {_shown(before)}, not {_shown(now)}"
 
 
 def _can_go_on(folder: Path, *, overwrite: bool) -> bool:
@@ -229,58 +233,6 @@ def remove_unfinished(folder: Path) -> None:
                 left.unlink()
 
 
-# --- the network ---
-
-
-def make_network(description: dict[str, Any]) -> nn.Module:
-    """A network as a manifest describes it, with the initial weights of its seed."""
-    generator = torch.Generator().manual_seed(description["seed"])
-    network: nn.Module = MLP(description["widths"], generator=generator)
-    if description["bayesian"]:
-        network = to_bayesian(network, prior_std=description["prior_std"], init_std=description["init_std"])
-    return network
-
-
-def save_network(network: nn.Module, path: Path, description: dict[str, Any]) -> None:
-    """Write the weights, whole or not at all."""
-    if description["bayesian"]:
-        storage.save(network, path)
-        return
-    from safetensors.torch import save
-
-    tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
-    with replacing(path) as unfinished:
-        unfinished.write_bytes(save(tensors, metadata={"selbo": json.dumps({"format": PLAIN_FORMAT})}))
-
-
-def _load_network(path: Path, description: dict[str, Any]) -> nn.Module:
-    """The network, built only if the file holds tensors of its shapes: a manifest may ask for more than fits."""
-    _, shapes = storage.read_header(path)
-    if shapes != _shapes(description):
-        raise ValueError(f"{os.fspath(path)!r} does not hold the network that {MANIFEST} describes")
-    network = make_network(description)
-    if description["bayesian"]:
-        return storage.load(network, path)
-    from safetensors.torch import load_file
-
-    network.load_state_dict(load_file(path))
-    return network
-
-
-def _shapes(description: dict[str, Any]) -> dict[str, list[int]]:
-    """Names and shapes of the tensors that `save_network` writes for a network, without making any."""
-    found: dict[str, list[int]] = {}
-    for i, (inputs, outputs) in enumerate(itertools.pairwise(description["widths"])):
-        for k, (name, shape) in enumerate({"weight": [outputs, inputs], "bias": [outputs]}.items()):
-            layer = f"layers.{2 * i}"  # between two layers is a ReLU
-            if description["bayesian"]:
-                posterior = f"{layer}.posteriors.{k}"
-                found |= {f"{posterior}.mean": shape, f"{posterior}.rho": shape, f"{posterior}.prior_std": []}
-            else:
-                found[f"{layer}.{name}"] = shape
-    return found
-
-
 # --- a model that was loaded ---
 
 
@@ -289,12 +241,12 @@ class Trained:
     """A model, ready to predict.
 
     Attributes:
-        network: On the device it will predict on, in evaluation mode.
-        preprocessing: How rows become inputs.
+        classifier: Fitted, on the device it will predict on.
+        preprocessing: How rows become its features.
         manifest: What ``model.json`` says.
     """
 
-    network: nn.Module
+    classifier: SummaryClassifier
     preprocessing: Preprocessing
     manifest: dict[str, Any]
 
@@ -304,27 +256,18 @@ class Trained:
         found = self.manifest["temperature"]
         return None if found is None else float(found)
 
-    @property
-    def label_shift(self) -> LabelShift | None:
-        """Class fractions of source and target domain, if the latter were stated; predictions are corrected by it."""
-        found = self.manifest["label_shift"]
-        return None if found is None else LabelShift(found["before"], found["after"])
+    def predict(self, inputs: Numbers, *, draws: int, seed: int | None = None) -> Prediction:
+        """Predictions for rows that were transformed, for the target domain if one was stated.
 
-    def predict(self, inputs: NDArray[np.float32], *, draws: int, seed: int) -> Prediction:
-        """Predictions for rows that were transformed, on the CPU; for the target domain, if one was stated."""
-        objective = Evidential(self.manifest["num_train"]) if self.manifest["method"] == "evidential" else None
-        found = predict_on_host(self.network, torch.from_numpy(inputs), objective, draws=draws, seed=seed)
-        shift = self.label_shift
-        return found if shift is None else found.with_log_probs(shift.to_use(found.log_probs))
-
-
-def predict_on_host(
-    network: nn.Module, inputs: Tensor, objective: Objective | None, *, draws: int, seed: int
-) -> Prediction:
-    """Predictions, computed where the network is, brought to the CPU."""
-    generator = torch.Generator(next(network.parameters()).device).manual_seed(seed)
-    found = predict(network, inputs, draws, objective=objective, generator=generator)
-    return Prediction(*(each.cpu() for each in vars(found).values()))
+        Args:
+            inputs: The rows, shape (rows, features).
+            draws: Weight draws.
+            seed: Of the weight draws; that of training if not given.
+        """
+        self.classifier.set_params(draws=draws)
+        if seed is not None:
+            self.classifier.seed_ = seed
+        return self.classifier.posterior_predictive(inputs)
 
 
 def as_columns(prediction: Prediction, classes: Sequence[str]) -> dict[str, Sequence[Any]]:
@@ -372,12 +315,14 @@ def load_model(folder: Path, *, device: str = "cpu") -> Trained:
         preprocessing = Preprocessing.from_json(content)
     except ValueError as error:
         raise ValueError(f"{os.fspath(folder / PREPROCESSING)!r} is damaged: {error}") from error
-    description = manifest["network"]
-    ends = [preprocessing.num_features, len(preprocessing.classes)]
-    if manifest["classes"] != list(preprocessing.classes) or [description["widths"][i] for i in (0, -1)] != ends:
+    if manifest["classes"] != list(preprocessing.classes):
         raise ValueError(f"{os.fspath(folder)!r} holds a {MANIFEST} and a {PREPROCESSING} of different models")
-    network = _load_network(folder / WEIGHTS, description).to(device).eval()
-    return Trained(network, preprocessing, manifest)
+    try:
+        classifier = storage.restore(manifest["classifier"], preprocessing.class_labels, preprocessing.features)
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(folder / MANIFEST)!r} is damaged: {error}") from error
+    storage.load_network(classifier, folder / WEIGHTS, device=device)
+    return Trained(classifier, preprocessing, manifest)
 
 
 def check_manifest(manifest: dict[str, Any]) -> None:
@@ -386,52 +331,18 @@ def check_manifest(manifest: dict[str, Any]) -> None:
     Raises:
         ValueError: With the name of the first such entry.
     """
-    _require(manifest, ("network", "method", "num_train", "classes", "temperature", "label_shift", "data", "sha256"))
-    network, data = manifest["network"], manifest["data"]
-    _require(network, ("widths", "bayesian", "prior_std", "init_std", "seed"), inside="network")
-    _require(data, ("sha256",), inside="data")
-    if not isinstance(network["widths"], list) or len(network["widths"]) < 2:
-        raise ValueError("`network.widths` must be a list of at least 2 whole numbers")
-    for i, width in enumerate(network["widths"]):
-        _checks.whole(f"network.widths[{i}]", width, at_least=1)
-    if not isinstance(network["bayesian"], bool):
-        raise ValueError("`network.bayesian` must be true or false")
-    for name in ("prior_std", "init_std"):
-        _checks.positive(f"network.{name}", network[name])
-    if _checks.whole("network.seed", network["seed"], at_least=0) > LARGEST_SEED:
-        raise ValueError(f"`network.seed` must be at most {LARGEST_SEED}")
-    _checks.one_of("method", manifest["method"], METHODS)
-    _checks.whole("num_train", manifest["num_train"], at_least=1)
+    storage.require(manifest, ("classifier", "classes", "temperature", "data", "sha256"))
+    storage.require(manifest["data"], ("sha256",), inside="data")
     if manifest["temperature"] is not None:
         _checks.positive("temperature", manifest["temperature"])
-    if manifest["label_shift"] is not None:
-        _require(manifest["label_shift"], ("before", "after"), inside="label_shift")
-        _check_label_shift(manifest["label_shift"], network["widths"][-1])
     if not isinstance(manifest["sha256"], dict) or sorted(manifest["sha256"]) != sorted(SUMMED):
         raise ValueError(f"`sha256` must hold the checksums of {' and '.join(SUMMED)}")
-
-
-def _check_label_shift(found: dict[str, Any], num_classes: int) -> None:
-    for name in ("before", "after"):
-        if not isinstance(found[name], list) or len(found[name]) != num_classes:
-            raise ValueError(f"`label_shift.{name}` must be a list of {num_classes} fractions")
-        _checks.simplex(f"label_shift.{name}", found[name])
-
-
-def _require(found: Any, names: Iterable[str], *, inside: str = "") -> None:
-    if not isinstance(found, dict):
-        raise ValueError(f"`{inside}` must hold entries with names, but is something else")
-    prefix = f"{inside}." if inside else ""
-    for name in names:
-        if name not in found:
-            raise ValueError(f"`{prefix}{name}` is missing")
 
 
 def write_model(
     folder: Path,
     *,
-    network: nn.Module,
-    description: dict[str, Any],
+    classifier: SummaryClassifier,
     preprocessing: Preprocessing,
     metrics: dict[str, Any],
     write_report: Callable[[Path], object],
@@ -441,21 +352,20 @@ def write_model(
 
     Args:
         folder: Where to.
-        network: The trained network.
-        description: What `make_network` makes it from.
-        preprocessing: How rows become inputs.
+        classifier: The trained classifier.
+        preprocessing: How rows become its features.
         metrics: For ``metrics.json``.
         write_report: Called with the path of the report.
         facts: More entries of the manifest.
     """
-    save_network(network, folder / WEIGHTS, description)
+    description = storage.save(classifier, folder / WEIGHTS)
     write_json(folder / PREPROCESSING, preprocessing.to_json())
     write_json(folder / METRICS, metrics)
     write_report(folder / REPORT)
     checksums = {name: digest(folder / name) for name in SUMMED}
     write_json(
         folder / MANIFEST,
-        {"format": FORMAT, "selbo": __version__, **facts, "network": description, "sha256": checksums},
+        {"format": FORMAT, "selbo": __version__, **facts, "classifier": description, "sha256": checksums},
     )
     (folder / CHECKPOINT).unlink(missing_ok=True)
     remove_unfinished(folder)

@@ -1,8 +1,9 @@
-"""Training on a table: rows become a task, a network is trained and tested, and a folder comes out."""
+"""A table to a model folder: rows become numbers, a `SummaryClassifier` is trained and tested, its folder written."""
 
 import time
 import warnings
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,26 +11,72 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from selbo.estimator import Statement, SummaryClassifier, storage
 from selbo.evaluation import calibrate, check_belief
 from selbo.evaluation.check_belief import shortfall
 from selbo.evaluation.predict import Prediction, at_temperature
-from selbo.objectives import LabelShift
-from selbo.presets import INIT_STD, objective_for
+from selbo.presets import METHODS, Method
 from selbo.report import outcomes
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.tabular import saved_model
 from selbo.tabular.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names
-from selbo.tabular.settings import Settings, above_labels, below_guessing, build_summaries, fractions_of
 from selbo.tabular.splits import split
-from selbo.tabular.table import read_table
-from selbo.training import Checkpoint, JsonLines, Progress, fit
-
-CHECKPOINT_SECONDS: Final = 5.0
-"""Between checkpoints: no more than that is lost when a run is killed."""
+from selbo.tabular.table import Numbers, read_table
 
 CLEAN: Final = "test"
 SHOWN: Final = ("nll", "accuracy", "ece", "brier", "auroc", "f1_macro")
 """Metrics in the report; all of them are in the metrics file."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked for; the same job on the same data ends the same.
+
+    Attributes:
+        data: The table.
+        target: Its column with the labels.
+        classifier: Not fitted; with a seed as its ``random_state``, and all labels taken as classes.
+        unlabelled: A table of the rows that the belief is about, if not those of the first; labels are not looked at.
+        drop: Columns to leave out.
+        test_fraction: Share of the rows to test on.
+        val_fraction: Share of the rows to validate on.
+    """
+
+    data: Path
+    target: str
+    classifier: SummaryClassifier
+    unlabelled: Path | None = None
+    drop: Sequence[str] = ()
+    test_fraction: float = 0.2
+    val_fraction: float = 0.1
+
+    @property
+    def method(self) -> Method:
+        """How to train."""
+        return METHODS[self.classifier.method]
+
+    @property
+    def seed(self) -> int:
+        """Of everything random."""
+        assert isinstance(self.classifier.random_state, int)
+        return self.classifier.random_state
+
+    def identity(self) -> dict[str, Any]:
+        """Settings and checksums of the data: what a folder is compared with, to resume or to refuse."""
+        files = {"data_sha256": self.data, "unlabelled_sha256": self.unlabelled}
+        for file in filter(None, files.values()):
+            if not file.is_file():
+                read_table(file)  # says what is wrong
+        settings = storage.settings_of(self.classifier)
+        return {
+            "target": self.target,
+            "seed": settings.pop("random_state"),
+            **settings,
+            "drop": list(self.drop),
+            "test_fraction": self.test_fraction,
+            "val_fraction": self.val_fraction,
+            **{name: saved_model.digest(file) for name, file in files.items() if file is not None},
+        }
 
 
 @dataclass(frozen=True)
@@ -38,34 +85,27 @@ class Task:
 
     Attributes:
         name: Of the file.
-        preprocessing: How its rows become inputs.
-        train: Inputs and labels.
+        preprocessing: How its rows become features.
+        train: Features, and classes by number.
         val: The same, for validation.
         test: The same, for testing.
-        summaries: What is believed, if anything: of confidence first.
+        summaries: What is believed: of confidence first.
         words: The same in words.
         notes: What a user should be told.
-        unlabelled: Inputs that the belief is about, if not the training ones.
+        unlabelled: Features of the rows that the belief is about, if not the training ones.
         place: Name of their file.
-        label_shift: Class fractions of the training rows and those stated about the unlabelled ones, if they are.
     """
 
     name: str
     preprocessing: Preprocessing
-    train: tuple[Tensor, Tensor]
-    val: tuple[Tensor, Tensor]
-    test: tuple[Tensor, Tensor]
+    train: tuple[Numbers, Tensor]
+    val: tuple[Numbers, Tensor]
+    test: tuple[Numbers, Tensor]
     summaries: list[SummaryLikelihood]
-    words: str | None
-    notes: tuple[str, ...]
-    unlabelled: Tensor | None = None
+    words: str
+    notes: tuple[str, ...] = field(default=())
+    unlabelled: Numbers | None = None
     place: str | None = None
-    label_shift: LabelShift | None = None
-
-    @property
-    def summary(self) -> SummaryLikelihood | None:
-        """What is believed, or the first part of it; None if nothing is."""
-        return self.summaries[0] if self.summaries else None
 
     @property
     def num_classes(self) -> int:
@@ -73,65 +113,70 @@ class Task:
         return len(self.preprocessing.classes)
 
 
-def identity_of(data: Path, settings: Settings, unlabelled: Path | None = None) -> dict[str, Any]:
-    """Settings and checksums of the data: what a folder is compared with, to go on with it or to refuse."""
-    if unlabelled is not None:
-        settings.check_unlabelled()
-    files = {"data_sha256": data} if unlabelled is None else {"data_sha256": data, "unlabelled_sha256": unlabelled}
-    for file in files.values():
-        if not file.is_file():
-            read_table(file)  # says what is wrong
-    return {**settings.to_json(), **{name: saved_model.digest(file) for name, file in files.items()}}
-
-
-def prepare(data: Path, settings: Settings, unlabelled: Path | None = None) -> Task:
-    """Read a table and make it ready; everything that can be wrong with the data or the belief is found here.
-
-    Args:
-        data: The table.
-        settings: What is asked for.
-        unlabelled: A table of the rows that the belief is about, if not those of the first; labels are not looked at.
-    """
-    table = read_table(data)
-    find_classes(table, settings.target)
-    names = label_names(table, settings.target)
-    rows = split(names, test_fraction=settings.test_fraction, val_fraction=settings.val_fraction, seed=settings.seed)
-    preprocessing, notes = fit_preprocessing(table, target=settings.target, rows=rows.train, drop=settings.drop)
-    features, more = preprocessing.transform(table)
-    inputs, labels = torch.from_numpy(features), torch.from_numpy(preprocessing.labels(table))
+def prepare(job: Job) -> Task:
+    """Read a table and make it ready; everything that can be wrong with the data or the belief is found here."""
+    table = read_table(job.data)
+    find_classes(table, job.target)
+    rows = split(
+        label_names(table, job.target),
+        test_fraction=job.test_fraction,
+        val_fraction=job.val_fraction,
+        seed=job.seed,
+    )
+    preprocessing, notes = fit_preprocessing(table, target=job.target, rows=rows.train, drop=job.drop)
+    inputs, more = preprocessing.transform(table)
+    labels = torch.from_numpy(preprocessing.labels(table))
     train, val, test = ((inputs[part], labels[part]) for part in (rows.train, rows.val, rows.test))
-    counts = torch.bincount(train[1], minlength=len(preprocessing.classes))
-    there, about = None, None
-    if unlabelled is not None:
-        found, told = preprocessing.transform(read_table(unlabelled, columns=preprocessing.columns))
-        there, about = torch.from_numpy(found), f"the cases in {unlabelled.name}"
-        more += [f"{unlabelled.name}: {text}" for text in told]
-    summaries: list[SummaryLikelihood] = []
-    words = None
-    if settings.says_something:
-        shares = [float(share) for share in counts.double() / counts.sum()]
-        summaries, words = build_summaries(
-            settings, preprocessing.classes, shares=shares, num_train=len(train[1]), about=about
-        )
-        notes += filter(
-            None,
-            (
-                below_guessing(settings, preprocessing.classes, shares=shares),
-                above_labels(settings, len(train[1])),
-            ),
-        )
-        if not settings.how.believes:
-            notes.append(f"the method {settings.method} does not use what is believed: it is only shown in the report")
-    else:
+    unlabelled = None
+    if job.unlabelled is not None:
+        unlabelled, told = preprocessing.transform(read_table(job.unlabelled, columns=preprocessing.columns))
+        more += [f"{job.unlabelled.name}: {text}" for text in told]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        stated = job.classifier.statement(train[0], preprocessing.class_labels[train[1]], X_unlabelled=unlabelled)
+    notes += [str(each.message) for each in said]
+    if job.classifier.accuracy is None and job.classifier.class_fractions is None:
+        notes.append("no prior knowledge given: pass `accuracy` or `class_fractions` to state some")
+    elif not job.method.believes:
         notes.append(
-            "nothing was said about the task: --accuracy, how many cases can be decided, or --class-fractions would "
-            "bring in the Summary ELBO"
+            f"the method {job.classifier.method} does not use what is believed: it is only shown in the report"
         )
-    place = None if unlabelled is None else unlabelled.name
-    shift = None
-    if there is not None and settings.class_fractions is not None and settings.how.believes:
-        shift = LabelShift.from_labels(train[1], fractions_of(settings, preprocessing.classes, shares=()))
-    return Task(data.name, preprocessing, train, val, test, summaries, words, (*notes, *more), there, place, shift)
+    return Task(
+        name=job.data.name,
+        preprocessing=preprocessing,
+        train=train,
+        val=val,
+        test=test,
+        summaries=stated.summaries,
+        words=describe_statement(job, stated, preprocessing.classes),
+        notes=(*notes, *more),
+        unlabelled=unlabelled,
+        place=None if job.unlabelled is None else job.unlabelled.name,
+    )
+
+
+def describe_statement(job: Job, stated: Statement, classes: Sequence[str]) -> str:
+    """What is believed, in words."""
+    classifier, about = job.classifier, "all cases" if job.unlabelled is None else f"the cases in {job.unlabelled.name}"
+    source = "as in the training rows" if classifier.class_fractions is None else "as stated"
+    if stated.fraction_uncertainty and classifier.accuracy is None:
+        source += f", give or take {100 * stated.fraction_uncertainty:g}"
+    fractions = f"{_fractions_in_words(classes, stated.class_fractions)} ({source})"
+    if classifier.accuracy is None:
+        return f"Of {about}, {fractions}."
+    return f"About {100 * classifier.accuracy:g} % of {about} can be decided rightly; {fractions}."
+
+
+def _fractions_in_words(names: Sequence[str], fractions: Sequence[float]) -> str:
+    classes = [f"class {name}" if name[-1:].isdigit() else name for name in names]  # a number beside a percentage
+    shown = [f"{name} makes up {100 * share:.3g} %" for name, share in zip(classes, fractions, strict=True)]
+    if len(shown) <= 4:
+        return f"{', '.join(shown[:-1])} and {shown[-1].replace('makes up ', '')}"
+    order = sorted(range(len(classes)), key=lambda k: fractions[k])
+    return (
+        f"the most frequent class, {classes[order[-1]]}, makes up {100 * fractions[order[-1]]:.3g} % and the rarest, "
+        f"{classes[order[0]]}, {100 * fractions[order[0]]:.3g} %"
+    )
 
 
 # --- training ---
@@ -139,22 +184,20 @@ def prepare(data: Path, settings: Settings, unlabelled: Path | None = None) -> T
 
 def train(
     task: Task,
-    settings: Settings,
+    job: Job,
     folder: Path,
     *,
     identity: dict[str, Any],
-    device: str = "cpu",
     replace: bool = False,
     progress: bool | None = None,
 ) -> dict[str, Any]:
-    """Train, test, and write the folder; a run that was killed goes on where its checkpoint left it.
+    """Train, test, and write the folder; a run that was killed resumes from its checkpoint.
 
     Args:
         task: What to train on.
-        settings: How.
+        job: How; its classifier is fitted.
         folder: Where results go; it exists and can be written to.
-        identity: Settings and checksum of the data, see `identity_of`.
-        device: Where to train.
+        identity: That of the job.
         replace: Whether to remove another model from the folder first.
         progress: Show a bar; if not given, on a terminal.
 
@@ -165,87 +208,59 @@ def train(
         saved_model.clear(folder)
     saved_model.remove_unfinished(folder)
     saved_model.write_json(folder / saved_model.SETTINGS, {"format": saved_model.SETTINGS_FORMAT, "settings": identity})
-    num_train = len(task.train[1])
-    description = {
-        "widths": [task.preprocessing.num_features, *settings.hidden, task.num_classes],
-        "bayesian": settings.how.bayesian,
-        "prior_std": settings.prior_std,
-        "init_std": INIT_STD,
-        "seed": settings.seed,
-    }
-    network = saved_model.make_network(description)
-    assert settings.method is not None
-    objective = objective_for(
-        settings.method,
-        num_data=num_train,
-        steps=settings.steps,
-        summary=task.summary if len(task.summaries) == 1 else task.summaries or None,
-        kl_weight=settings.kl_weight,
-        label_shift=task.label_shift,
-    )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="the network is correct on")  # said below, where results are
-        result = fit(
-            network,
-            objective,
-            task.train,
-            task.val,
-            unlabelled=task.unlabelled,
-            steps=settings.steps,
-            batch_size=settings.batch_size,
-            learning_rate=settings.learning_rate,
-            seed=settings.seed,
-            device=device,
-            checkpoint=Checkpoint(folder / saved_model.CHECKPOINT, every=CHECKPOINT_SECONDS),
-            callbacks=[Progress(progress), JsonLines(folder / saved_model.LOG)],
+    classifier, names = job.classifier, task.preprocessing.class_labels
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", message=".* held-out rows are classified")  # said below, of more rows
+        classifier.fit(
+            task.train[0],
+            names[task.train[1]],
+            X_unlabelled=task.unlabelled,
+            X_val=task.val[0],
+            y_val=names[task.val[1]],
+            checkpoint=folder / saved_model.CHECKPOINT,
+            log=folder / saved_model.LOG,
+            progress=progress,
         )
-    check = result.label_check
     begin = time.perf_counter()
-    predicted = {
-        part: saved_model.predict_on_host(network, inputs, objective, draws=settings.draws, seed=settings.seed)
+    predicted = {  # labelled rows are evaluated as they are, in the domain that they come from
+        part: classifier.posterior_predictive(inputs, target_domain=part == "unlabelled")
         for part, inputs in (("val", task.val[0]), ("test", task.test[0]), ("unlabelled", task.unlabelled))
         if inputs is not None
     }
-    if task.label_shift is not None:  # labelled rows are evaluated as they are, in the domain that they come from
-        there = predicted["unlabelled"]
-        predicted["unlabelled"] = there.with_log_probs(task.label_shift.to_use(there.log_probs))
     elsewhere = {} if task.unlabelled is None else {"unlabelled": len(task.unlabelled)}
     temperature = fitted_temperature(predicted["val"], task.val[1])
     metrics = {
         "format": saved_model.METRICS_FORMAT,
         **scores(predicted["test"], task.test[1], temperature),
         **outcomes.by_class(predicted["test"], task.test[1], task.preprocessing.classes),
-        "rows": {"train": num_train, "val": len(task.val[1]), "test": len(task.test[1]), **elsewhere},
-        "features": task.preprocessing.num_features,
+        "rows": {"train": len(task.train[1]), "val": len(task.val[1]), "test": len(task.test[1]), **elsewhere},
+        "features": len(task.preprocessing.features),
         "classes": list(task.preprocessing.classes),
-        "method": settings.method,
+        "method": classifier.method,
         "belief": task.words,
-        "warnings": [str(check)] if check is not None and check.below_majority else [],
-        **belief_checks(task, settings, predicted),
+        "warnings": [text for each in said if (text := str(each.message)) not in task.notes],
+        **belief_checks(task, job, predicted),
         "validation": validation_facts(task, predicted["val"]),
     }
 
     def report(path: Path) -> None:
         from selbo.report.page import write_page
 
-        seconds = result.seconds + time.perf_counter() - begin
-        write_page(results_of(task, settings, predicted, metrics, seconds=seconds), path)
+        seconds = classifier.seconds_ + time.perf_counter() - begin
+        write_page(results_of(task, job, predicted, metrics, seconds=seconds), path)
 
     saved_model.write_model(
         folder,
-        network=network,
-        description=description,
+        classifier=classifier,
         preprocessing=task.preprocessing,
         metrics=metrics,
         write_report=report,
         facts={
-            "method": settings.method,
-            "target": settings.target,
+            "target": job.target,
             "classes": list(task.preprocessing.classes),
             "belief": task.words,
-            "num_train": num_train,
             "temperature": temperature,
-            "label_shift": None if task.label_shift is None else asdict(task.label_shift),
             "data": {"name": task.name, "sha256": identity["data_sha256"]},
             "unlabelled": None
             if task.unlabelled is None
@@ -258,18 +273,18 @@ def train(
 # --- what came out ---
 
 
-def belief_checks(task: Task, settings: Settings, predicted: dict[str, Prediction]) -> dict[str, Any]:
+def belief_checks(task: Task, job: Job, predicted: dict[str, Prediction]) -> dict[str, Any]:
     """What the validation and test rows, none of which was trained on, clearly say against the belief.
 
     Returns:
         ``contradictions``, one sentence each, and ``shortfall``, a sentence if fewer rows than stated are classified
         correctly, or None: there, the network may be at fault. A belief about unlabelled rows is not checked.
     """
-    if task.summary is None or not settings.how.believes or task.unlabelled is not None:
+    if not job.method.believes or task.unlabelled is not None:
         return {"contradictions": [], "shortfall": None}
     labels = torch.cat([task.val[1], task.test[1]])
     log_probs = torch.cat([predicted[part].log_probs for part in ("val", "test")])
-    verdicts = check_belief(task.summary, labels, log_probs=log_probs, seed=settings.seed)
+    verdicts = check_belief(task.summaries[0], labels, log_probs=log_probs, seed=job.seed)
     missed = [shortfall(each, labels) for each in verdicts]
     return {
         "contradictions": [
@@ -306,7 +321,9 @@ def scores(prediction: Prediction, labels: Tensor, temperature: float | None) ->
     }
 
 
-def evaluate(model: saved_model.Trained, data: Path, *, draws: int, seed: int) -> tuple[dict[str, Any], list[str]]:
+def evaluate(
+    model: saved_model.Trained, data: Path, *, draws: int, seed: int | None
+) -> tuple[dict[str, Any], list[str]]:
     """Metrics of a model on a table with labels, and what a user should be told about it."""
     table = read_table(data, columns=(*model.preprocessing.columns, model.preprocessing.target))
     labels = torch.from_numpy(model.preprocessing.labels(table))
@@ -320,11 +337,11 @@ def evaluate(model: saved_model.Trained, data: Path, *, draws: int, seed: int) -
 
 
 def results_of(
-    task: Task, settings: Settings, predicted: dict[str, Prediction], metrics: dict[str, Any], *, seconds: float
+    task: Task, job: Job, predicted: dict[str, Prediction], metrics: dict[str, Any], *, seconds: float
 ) -> dict[str, Any]:
     """Results for `selbo.report.page.write_page`: one method, one seed."""
     classes = list(task.preprocessing.classes)
-    summary, prediction = task.summary, predicted["test"]
+    summary, prediction, hidden = task.summaries[0], predicted["test"], job.classifier.hidden
     believed = predicted.get("unlabelled", prediction)
     but = ""
     if task.unlabelled is not None:
@@ -332,11 +349,11 @@ def results_of(
             f"; but what was believed is about the {len(task.unlabelled)} rows of {task.place}, and compared with them"
         )
     return {
-        "title": f"{settings.target} from {task.name}",
+        "title": f"{job.target} from {task.name}",
         "description": (
-            f"A network with {'hidden layers' if len(settings.hidden) > 1 else 'one hidden layer'} of "
-            f"{' and '.join(map(str, settings.hidden))} units learned to predict {settings.target} from "
-            f"{len(task.preprocessing.inputs)} columns, by the method {settings.how.title}. Everything below is about "
+            f"A network with {'hidden layers' if len(hidden) > 1 else 'one hidden layer'} of "
+            f"{' and '.join(map(str, hidden))} units learned to predict {job.target} from "
+            f"{len(task.preprocessing.inputs)} columns, by the method {job.method.title}. Everything below is about "
             f"the test rows, which it did not see{but}."
         ),
         "takeaway": outcomes.takeaway_of(
@@ -352,22 +369,20 @@ def results_of(
             "class_names": classes,
             "class_counts": task.train[1].bincount(minlength=len(classes)).tolist(),
         },
-        "belief": None
-        if summary is None or task.words is None
-        else outcomes.describe_belief(summary, task.words, classes),
-        "methods": [settings.how.title],
-        "seeds": [settings.seed],
+        "belief": outcomes.describe_belief(summary, task.words, classes),
+        "methods": [job.method.title],
+        "seeds": [job.seed],
         "runs": [
             {
-                "method": settings.how.title,
-                "seed": settings.seed,
+                "method": job.method.title,
+                "seed": job.seed,
                 "conditions": {
                     CLEAN: {
                         "level": None,
                         "metrics": {name: metrics["metrics"][name] for name in SHOWN},
                     }
                 },
-                "histogram": None if summary is None else outcomes.region_masses(believed, summary.partition),
+                "histogram": outcomes.region_masses(believed, summary.partition),
                 "per_class": metrics["per_class"],
                 "confusion": metrics["confusion"],
                 "reliability": outcomes.reliability_of(prediction, task.test[1]),

@@ -125,7 +125,7 @@ def test_an_interruption_says_whether_the_command_goes_on(
 
     monkeypatch.setattr(f"selbo.cli.{where}", stop)
     assert run(monkeypatch, *arguments) == 130
-    more = "; the same command, given again, goes on where it stopped" if goes_on else ""
+    more = "; run the same command again to resume" if goes_on else ""
     assert capsys.readouterr().err == f"selbo: error: interrupted{more}\n"
 
 

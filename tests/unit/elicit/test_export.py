@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from selbo.cli.app import app
 from selbo.elicit.answer import answer
 from selbo.summary.likelihood import SummaryLikelihood
-from selbo.tabular.settings import Settings, build_summaries
+from selbo.tabular.workflow import Job
 
 TWO_NUMBERS = [
     {"classes": classes, "accuracy": 0.83, "fractions": fractions, "regions": regions, "concentration": 2.5}
@@ -206,23 +206,27 @@ def test_the_command_is_parsed_and_gives_the_same_summary(
         return
     asked: dict[str, Any] = {}
 
-    def keep(data: object, settings: Settings, unlabelled: object) -> None:
-        asked["settings"] = settings
+    def keep(job: Job) -> None:
+        asked["classifier"] = job.classifier
         raise ValueError("far enough")
 
-    monkeypatch.setattr("selbo.tabular.workflow.identity_of", keep)
+    monkeypatch.setattr(Job, "identity", keep)
     program, *arguments = shlex.split(copy["text"])
     assert program == "selbo"
     result = CliRunner().invoke(app, arguments)
     assert str(result.exception) == "far enough", result.output
-    classes = list(names) or [f"c{k:02}" for k in range(state["classes"])]
-    (summary, *more), _ = build_summaries(asked["settings"], classes, shares=[0.0], num_train=1000)
+    classes, classifier = [f"c{k:02}" for k in range(state["classes"])], asked["classifier"]
+    if names:  # in the order of the page
+        by_name = classifier.class_fractions
+        classifier.set_params(class_fractions={each: by_name[name] for each, name in zip(classes, names, strict=True)})
+    y = classes * (1000 // len(classes))
+    summary, *more = classifier.statement([[0.0]] * len(y), y).summaries
     assert summary.s0.tolist() == pytest.approx(found["s0"], rel=1e-9)
     assert summary.concentration.item() == state["concentration"]
     seen_apart = state["classes"] > 20 and state["regions"] != "classes"
     assert ("of the class fractions beside" in copy["note"]) == seen_apart
     assert [each.s0.tolist() for each in more] == ([pytest.approx(found["shares"])] if seen_apart else [])
-    shown = [summary.s0.sum().item()] if not names else [asked["settings"].class_fractions[name] for name in names]
+    shown = [summary.s0.sum().item()] if not names else [by_name[name] for name in names]
     assert shown == pytest.approx([1.0] if not names else list(state["fractions"] or [0.5, 0.5]))
 
 

@@ -179,13 +179,13 @@ def test_random_states() -> None:
     moving = quick(random_state=state)
     assert np.abs(moving.fit(X, y).predict_proba(X) - moving.fit(X, y).predict_proba(X)).max() > 1e-6
     again = quick(random_state=np.random.RandomState(3)).fit(X, y)
-    assert again._seed == quick(random_state=np.random.RandomState(3)).fit(X, y)._seed
+    assert again.seed_ == quick(random_state=np.random.RandomState(3)).fit(X, y).seed_
 
 
 def test_no_random_state_is_another_one_each_time() -> None:
     X, y = blobs(30)
     one, two = (quick(random_state=None).fit(X, y) for _ in range(2))  # global states: conftest.py
-    assert one._seed != two._seed
+    assert one.seed_ != two.seed_
     np.testing.assert_array_equal(one.predict_proba(X), one.predict_proba(X))
 
 
@@ -306,7 +306,7 @@ def test_early_stopping_keeps_the_best_weights() -> None:
     full = quick(**settings).fit(X, y)
     assert full.n_iter_ == 200
     assert full.validation_nll_ is None
-    held_out = selbo.estimator.splits.stratified_split(torch.from_numpy(y), 0.2, seed=stopped._seed)[1].numpy()
+    held_out = selbo.estimator.splits.stratified_split(torch.from_numpy(y), 0.2, seed=stopped.seed_)[1].numpy()
     nll = -np.log(stopped.predict_proba(X[held_out])[np.arange(len(held_out)), y[held_out]]).mean()
     assert stopped.validation_nll_ == pytest.approx(nll)
 
@@ -352,6 +352,17 @@ def test_a_fit_that_fails_leaves_the_classifier_as_it_was(
     np.testing.assert_array_equal(fitted.predict_proba(X), expected)
     with pytest.raises(NotFittedError):
         fresh.predict(X)
+
+
+def test_a_warning_that_is_an_error_leaves_the_classifier_as_it_was() -> None:
+    """As all warnings are here."""
+    X, y = two_groups(0)
+    bold = quick(accuracy=0.99, early_stopping=True, steps=40, validation_fraction=0.3)
+    with pytest.raises(UserWarning, match="clearly below the stated 99 %"):
+        bold.fit(X, y)
+    with pytest.raises(NotFittedError):
+        bold.predict(X)
+    assert not hasattr(bold, "classes_")
 
 
 def test_settings_that_are_refused_leave_the_classifier_as_it_was() -> None:
@@ -547,3 +558,94 @@ def test_weighted_rows_and_rows_without_labels_are_not_compared() -> None:
     bold = {"accuracy": 0.99, "early_stopping": True, "steps": 40, "validation_fraction": 0.3}
     quick(**bold).fit(X, y, sample_weight=np.linspace(0.5, 1.5, len(y)))
     quick(**bold).fit(X, y, X_unlabelled=X + 1)
+
+
+# --- what long fits need ---
+
+
+def test_an_interrupted_fit_resumes_and_ends_the_same(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = blobs(40)
+    whole = quick(accuracy=0.9).fit(X, y)
+    monkeypatch.setattr("selbo.estimator.classifier.CHECKPOINT_SECONDS", 0.0)
+    stopped, real = [], selbo.training.checkpoint.write
+
+    def stop(path, *others, **more) -> None:
+        real(path, *others, **more)
+        stopped.append(path)
+        if len(stopped) == 3:
+            raise KeyboardInterrupt
+
+    classifier, file = quick(accuracy=0.9), tmp_path / "fit.safetensors"
+    with monkeypatch.context() as patch:
+        patch.setattr(selbo.training.checkpoint, "write", stop)
+        with pytest.raises(KeyboardInterrupt):
+            classifier.fit(X, y, checkpoint=file)
+    with pytest.raises(NotFittedError):
+        classifier.predict(X)
+    classifier.fit(X, y, checkpoint=file, log=tmp_path / "log.jsonl")
+    np.testing.assert_array_equal(classifier.predict_proba(X), whole.predict_proba(X))
+    assert (tmp_path / "log.jsonl").read_text().count("\n") == 1
+    with pytest.raises(ValueError, match="belongs to another run"):
+        quick(accuracy=0.8).fit(X, y, checkpoint=file)
+    with pytest.raises(ValueError, match="`checkpoint` is for one training, but concentration='auto' takes several"):
+        quick(concentration="auto").fit(X, y, checkpoint=file)
+
+
+def test_validation_rows_of_ones_own() -> None:
+    X, y = blobs(90)
+    labels = np.array(["a", "b", "c"])[y]
+    settings = {"steps": 200, "hidden": (64,), "method": "plain", "learning_rate": 0.05, "early_stopping": True}
+    fitted = quick(**settings).fit(X[:60], labels[:60], X_val=X[60:], y_val=labels[60:])
+    nll = -np.log(fitted.predict_proba(X[60:])[np.arange(30), y[60:]]).mean()
+    assert fitted.validation_nll_ == pytest.approx(nll)
+    assert 0 < fitted.n_iter_ < 200
+    unseen = quick(steps=20).fit(X[:60], labels[:60], X_val=X[60:], y_val=labels[60:])
+    np.testing.assert_array_equal(unseen.predict_proba(X), quick(steps=20).fit(X[:60], labels[:60]).predict_proba(X))
+    for val, message in (
+        ({"X_val": X[60:]}, "`X_val` and `y_val` must be given together"),
+        ({"X_val": X[60:], "y_val": labels[61:]}, "`y_val` must hold one of the labels"),
+        ({"X_val": X[60:], "y_val": ["d"] * 30}, r"`y_val` must hold one of the labels \['a', 'b', 'c'\] for each of"),
+        ({"X_val": X[60:, 1:], "y_val": labels[60:]}, "`X_val` must have 4 columns, as `X` has, but has 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            quick().fit(X[:60], labels[:60], **val)
+
+
+def test_a_concentration_chosen_by_rows_of_ones_own_needs_no_second_training() -> None:
+    X, y = blobs(80, classes=2)
+    settings = {"class_fractions": [0.97, 0.03], "steps": 50}
+    chosen = quick(concentration="auto", **settings).fit(X[:60], y[:60], X_val=X[60:], y_val=y[60:])
+    by_hand = quick(concentration=chosen.concentration_, **settings).fit(X[:60], y[:60])
+    np.testing.assert_array_equal(chosen.predict_proba(X), by_hand.predict_proba(X))
+
+
+def test_a_statement_is_what_training_uses() -> None:
+    X, y = blobs(60)
+    classifier = quick(accuracy=0.8, random_state=np.random.RandomState(0))
+    stated = classifier.statement(X, y)
+    assert not hasattr(classifier, "classes_")
+    assert stated.fraction_uncertainty == 0
+    np.testing.assert_allclose(stated.class_fractions, np.bincount(y) / 60)
+    fitted = classifier.fit(X, y)
+    torch.testing.assert_close(stated.summaries[0].s0, fitted.summary_.s0)
+    assert fitted.seed_ == quick(random_state=np.random.RandomState(0)).fit(X, y).seed_  # nothing was drawn before
+    with pytest.raises(ValueError, match="`accuracy` must lie strictly between"):
+        quick(accuracy=0.2).statement(X, y)
+    with pytest.warns(UserWarning, match="so 60 is used") as told:
+        quick(accuracy=0.8, concentration=100.0).statement(X, y)
+    assert told[0].filename == __file__
+
+
+def test_classes_that_are_numbers_may_be_named_by_text() -> None:
+    X, y = blobs(40)
+    named = quick(class_fractions={"0": 0.2, "2": 0.5, "1": 0.3}).statement(X, y)
+    assert named.class_fractions == pytest.approx([0.2, 0.3, 0.5])
+
+
+def test_predictions_of_the_source_domain() -> None:
+    X, y = blobs(60, classes=2)
+    fitted = quick(class_fractions=[0.9, 0.1]).fit(X, y, X_unlabelled=X + 0.1)
+    source = fitted.posterior_predictive(X, target_domain=False)
+    corrected = source.with_log_probs(fitted.label_shift_.to_use(source.log_probs))
+    np.testing.assert_allclose(fitted.predict_proba(X), corrected.probs.numpy())
+    assert np.abs(source.probs.numpy() - fitted.predict_proba(X)).max() > 0.01

@@ -17,39 +17,45 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from selbo.estimator import SummaryClassifier, storage
 from selbo.tabular import saved_model
 from selbo.tabular.preprocessing import CategoryInput, NumberInput, Preprocessing
 
 KINDS = [True, False]
 PREPROCESSING = Preprocessing(
     target="ill",
-    classes=("no", "yes", "perhaps"),
+    classes=("no", "perhaps", "yes"),
     numeric_target=False,
-    inputs=(NumberInput("age", 50.0, 15.0), CategoryInput("site", ("east", "north"))),
+    inputs=(NumberInput("age"), CategoryInput("site", ("east", "north"))),
     left_out=("unit",),
 )
 
 
 def write(folder: Path, *, bayesian: bool) -> Path:
-    """A folder as `selbo train` leaves it, with an untrained network."""
+    """A folder as `selbo train` leaves it, with a network that was hardly trained."""
     folder.mkdir()
-    description = {"widths": [3, 5, 4, 3], "bayesian": bayesian, "prior_std": 0.2, "init_std": 0.03, "seed": 0}
+    draws = np.random.default_rng(0)
+    X, y = draws.normal(size=(30, 3)), np.array(PREPROCESSING.classes, dtype=object)[np.arange(30) % 3]
+    classifier = SummaryClassifier(
+        class_fractions={"no": 0.25, "yes": 0.5, "perhaps": 0.25},
+        hidden=(5, 4),
+        steps=2,
+        method="summary_elbo" if bayesian else "evidential",
+        random_state=0,
+    )
+    classifier.fit(X, y, X_unlabelled=X + 1 if bayesian else None)
     saved_model.write_json(folder / saved_model.SETTINGS, {"format": saved_model.SETTINGS_FORMAT, "settings": {}})
     saved_model.write_model(
         folder,
-        network=saved_model.make_network(description),
-        description=description,
+        classifier=classifier,
         preprocessing=PREPROCESSING,
         metrics={"format": saved_model.METRICS_FORMAT},
         write_report=lambda path: path.write_text("report", encoding="utf-8"),
         facts={
-            "method": "summary_elbo" if bayesian else "evidential",
             "target": "ill",
             "classes": list(PREPROCESSING.classes),
-            "belief": None,
-            "num_train": 84,
+            "belief": "as stated",
             "temperature": 1.5,
-            "label_shift": {"before": [0.5, 0.25, 0.25], "after": [0.25, 0.25, 0.5]} if bayesian else None,
             "data": {"name": "patients.csv", "sha256": "0" * 64},
             "unlabelled": None,
         },
@@ -88,7 +94,7 @@ def use(folder: Path) -> None:
     """Load a model and predict two rows."""
     model = saved_model.load_model(folder)
     _ = model.temperature, model.manifest["data"]["sha256"]
-    prediction = model.predict(np.zeros((2, 3), dtype=np.float32), draws=2, seed=0)
+    prediction = model.predict(np.zeros((2, 3)), draws=2, seed=0)
     columns = saved_model.as_columns(prediction, model.preprocessing.classes)
     assert len(columns["predicted_class"]) == 2
 
@@ -123,14 +129,17 @@ def changed(found: Any, path: tuple[str | int, ...], value: object) -> Any:
     return root
 
 
+SETTINGS = [f"classifier.settings.{name}" for name in SummaryClassifier().get_params()]
 HARMLESS = {  # what prediction does not need, and what may be another: a name, a number above 0, truth
     saved_model.MANIFEST: {
-        *("selbo", "target", "belief", "unlabelled", "data.name", "data.sha256"),
-        *("label_shift", "method", "num_train", "temperature", "network.prior_std", "network.init_std", "network.seed"),
+        *("selbo", "target", "belief", "unlabelled", "data.name", "data.sha256", "temperature"),
+        *("classifier.seed", "classifier.label_shift", *SETTINGS),
+        *(f"classifier.settings.class_fractions.{name}" for name in PREPROCESSING.classes),
+        *(f"classifier.{name}.{i}" for name in ("mean", "std") for i in range(3)),
     },
     saved_model.PREPROCESSING: {
         *("target", "numeric_target", "left_out", "left_out.0"),
-        *("inputs.0.name", "inputs.0.mean", "inputs.0.std", "inputs.1.name", "inputs.1.values.0", "inputs.1.values.1"),
+        *("inputs.0.name", "inputs.1.name", "inputs.1.values.0", "inputs.1.values.1"),
     },
 }
 
@@ -161,9 +170,12 @@ def test_no_change_to_an_entry_is_more_than_a_sentence(folder: Path, name: str) 
 @pytest.mark.parametrize(
     ("name", "key"),
     [
-        *((saved_model.MANIFEST, key) for key in ("network", "method", "num_train", "classes", "temperature", "data")),
-        (saved_model.MANIFEST, "label_shift"),
-        *((saved_model.MANIFEST, key) for key in ("network.seed", "network.widths", "sha256", "data.sha256")),
+        *((saved_model.MANIFEST, key) for key in ("classifier", "classes", "temperature", "data", "sha256")),
+        *(
+            (saved_model.MANIFEST, f"classifier.{key}")
+            for key in ("seed", "settings", "settings.method", "label_shift")
+        ),
+        *((saved_model.MANIFEST, key) for key in ("classifier.mean", "data.sha256")),
         *((saved_model.PREPROCESSING, key) for key in ("target", "classes", "numeric_target", "inputs", "left_out")),
     ],
 )
@@ -171,7 +183,7 @@ def test_a_missing_entry_is_named(folder: Path, name: str, key: str) -> None:
     (folder / name).write_text(json.dumps(changed(content(folder, name), tuple(key.split(".")), GONE)))
     if name != saved_model.MANIFEST:
         agree(folder)
-    with pytest.raises(ValueError, match=rf"{name}' is damaged: `{key}`"):
+    with pytest.raises(ValueError, match=rf"{name}' is damaged: `{key.removeprefix('classifier.')}`"):
         saved_model.load_model(folder)
 
 
@@ -185,42 +197,58 @@ def test_other_content_is_refused(folder: Path, name: str, text: str) -> None:
         saved_model.load_model(folder)
 
 
+@pytest.mark.parametrize("name", [saved_model.MANIFEST, saved_model.PREPROCESSING])
+def test_a_model_of_an_earlier_version_is_refused(folder: Path, name: str) -> None:
+    found = content(folder, name)
+    store(folder, name, {**found, "format": found["format"].replace("-2", "-1")})
+    with pytest.raises(ValueError, match=rf"{name}' was written by another version of selbo: train the model again$"):
+        saved_model.load_model(folder)
+
+
+def test_training_into_a_folder_of_an_earlier_version(folder: Path) -> None:
+    saved_model.write_json(folder / saved_model.SETTINGS, {"format": "selbo-training-1", "settings": {}})
+    with pytest.raises(
+        ValueError, match="holds a model of another version of selbo: choose another folder, or replace"
+    ):
+        saved_model.state_of(folder, {}, overwrite=False)
+    assert saved_model.state_of(folder, {}, overwrite=True) == "replace"
+
+
 def test_predictions_are_for_the_target_domain(folder: Path) -> None:
-    found, inputs = saved_model.load_model(folder), np.ones((2, 3), dtype=np.float32)
+    found, inputs = saved_model.load_model(folder), np.ones((2, 3))
     manifest = content(folder, saved_model.MANIFEST)
-    store(folder, saved_model.MANIFEST, {**manifest, "label_shift": None})
+    shift = manifest["classifier"]["label_shift"]
+    store(folder, saved_model.MANIFEST, changed(manifest, ("classifier", "label_shift"), None))
     source = saved_model.load_model(folder).predict(inputs, draws=4, seed=0).probs
-    ratio = torch.tensor([0.5, 1.0, 2.0]) if found.label_shift else torch.ones(3)
+    ratio = torch.tensor([0.75, 0.75, 1.5]) if shift else torch.ones(3)
     expected = source * ratio / (source * ratio).sum(-1, keepdim=True)
     torch.testing.assert_close(found.predict(inputs, draws=4, seed=0).probs, expected)
-    assert (found.label_shift is not None) == manifest["network"]["bayesian"]
+    assert (shift is not None) == (found.classifier.method == "summary_elbo")
+
+
+def test_values_too_far_from_those_in_training_are_named(folder: Path) -> None:
+    with pytest.raises(ValueError, match=r"^feature 'site' has values too far from those in training"):
+        saved_model.load_model(folder).predict(np.array([[0.0, 1.0, 1e200]]), draws=2)
 
 
 # --- the weights ---
 
 
-@pytest.mark.parametrize(
-    "widths",
-    [[3, 2**31, 4, 3], [3, 5, 2**62, 3], [3, 5, 3], [3, 4, 5, 3], [3, *[1] * 100_000, 3], [3, 3], [3, 5, 4, 3, 3]],
-)
+@pytest.mark.parametrize("hidden", [[2**31, 4], [5, 2**62], [5], [4, 5], [1] * 100_000, [], [5, 4, 3]])
 def test_no_network_is_built_that_the_file_does_not_hold(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, widths: list[int]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, hidden: list[int]
 ) -> None:
-    def never(*_: object) -> None:
-        pytest.fail("a network was built")
-
     manifest = content(folder, saved_model.MANIFEST)
-    manifest["network"]["widths"] = widths
-    store(folder, saved_model.MANIFEST, manifest)
-    monkeypatch.setattr(saved_model, "make_network", never)
-    with pytest.raises(ValueError, match=r"model\.safetensors' does not hold the network that model\.json describes"):
+    store(folder, saved_model.MANIFEST, changed(manifest, ("classifier", "settings", "hidden"), hidden))
+    monkeypatch.setattr(SummaryClassifier, "make_network", lambda *_: pytest.fail("a network was built"))
+    with pytest.raises(ValueError, match=r"model\.safetensors' does not hold the network of this classifier"):
         saved_model.load_model(folder)
 
 
 def test_a_network_of_the_other_kind_is_refused(folder: Path) -> None:
     manifest = content(folder, saved_model.MANIFEST)
-    manifest["network"]["bayesian"] = not manifest["network"]["bayesian"]
-    store(folder, saved_model.MANIFEST, manifest)
+    other = "plain" if manifest["classifier"]["settings"]["method"] == "summary_elbo" else "elbo"
+    store(folder, saved_model.MANIFEST, changed(manifest, ("classifier", "settings", "method"), other))
     with pytest.raises(ValueError, match="does not hold the network"):
         saved_model.load_model(folder)
 
@@ -229,8 +257,16 @@ def test_more_inputs_than_the_network_has_are_refused(folder: Path) -> None:
     found = content(folder, saved_model.PREPROCESSING)
     found["inputs"][1]["values"].append("south")
     store(folder, saved_model.PREPROCESSING, found)
-    with pytest.raises(ValueError, match="of different models"):
+    with pytest.raises(ValueError, match="`mean` and `std` must be lists of 4 numbers, one per feature"):
         saved_model.load_model(folder)
+
+
+def test_settings_that_are_no_numbers_or_texts_are_not_saved(tmp_path: Path) -> None:
+    import selbo
+
+    classifier = SummaryClassifier(belief=selbo.Beta(2, 3), steps=2).fit([[0.0], [1.0]], [0, 1])
+    with pytest.raises(ValueError, match="only settings that are numbers or texts can be saved"):
+        storage.save(classifier, tmp_path / "a.safetensors")
 
 
 @pytest.mark.parametrize("fault", ["missing", "added", "shape", "no header", "empty", "text"])
@@ -249,7 +285,7 @@ def test_other_weights_are_refused(folder: Path, fault: str) -> None:
     else:
         save_file(tensors, file)
     agree(folder)
-    if fault == "no header" and not content(folder, saved_model.MANIFEST)["network"]["bayesian"]:
+    if fault == "no header" and not content(folder, saved_model.MANIFEST)["classifier"]["label_shift"]:
         use(folder)
         return
     with pytest.raises(ValueError, match=r"model\.safetensors'"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,6 @@ from selbo.evaluation.predict import Prediction, at_temperature
 from selbo.report import outcomes
 from selbo.tabular import workflow
 from selbo.tabular.preprocessing import Preprocessing
-from selbo.tabular.settings import Settings
 
 PREPROCESSING = Preprocessing(target="ill", classes=("no", "yes"), numeric_target=False, inputs=())
 
@@ -34,9 +34,9 @@ def task_of(val, test, *, accuracy=0.9, fractions=(0.5, 0.5), train=(50, 50), **
     return workflow.Task(
         name="patients.csv",
         preprocessing=PREPROCESSING,
-        train=(torch.zeros(sum(train), 1), torch.repeat_interleave(torch.arange(2), torch.tensor(train))),
-        val=(torch.zeros(len(val), 1), labels["val"]),
-        test=(torch.zeros(len(test), 1), labels["test"]),
+        train=(np.zeros((sum(train), 1)), torch.repeat_interleave(torch.arange(2), torch.tensor(train))),
+        val=(np.zeros((len(val), 1)), labels["val"]),
+        test=(np.zeros((len(test), 1)), labels["test"]),
         summaries=[selbo.SummaryLikelihood(selbo.ScoreBins.equal(10), belief, concentration=100.0)],
         words="as stated",
         notes=(),
@@ -44,7 +44,7 @@ def task_of(val, test, *, accuracy=0.9, fractions=(0.5, 0.5), train=(50, 50), **
     )
 
 
-SETTINGS = Settings(target="ill", accuracy=0.9)
+JOB = workflow.Job(Path("patients.csv"), "ill", selbo.SummaryClassifier(accuracy=0.9, random_state=0))
 
 
 def answers(generator, count, reached):
@@ -57,7 +57,7 @@ def answers(generator, count, reached):
 def checked(generator, *, stated, reached, sizes=(40, 80), **others):
     (val, seen_val), (test, seen_test) = (answers(generator, size, reached) for size in sizes)
     task = task_of(val, test, accuracy=stated, **others)
-    return workflow.belief_checks(task, SETTINGS, {"val": seen_val, "test": seen_test})
+    return workflow.belief_checks(task, JOB, {"val": seen_val, "test": seen_test})
 
 
 # --- a belief that is too bold ---
@@ -120,8 +120,45 @@ def test_other_contradictions_stay_what_they_were(seed):
     assert found["shortfall"] is None
     (told,) = found["contradictions"]
     assert told.startswith("accuracy: contradicted by 120 labels (claimed .600, found 1.000")
-    elsewhere = checked(generator, stated=0.98, reached=0.7, unlabelled=torch.zeros(3, 1))
+    elsewhere = checked(generator, stated=0.98, reached=0.7, unlabelled=np.zeros((3, 1)))
     assert elsewhere == {"contradictions": [], "shortfall": None}  # these rows are not what was spoken of
+
+
+# --- what is stated, in words ---
+
+
+@pytest.mark.parametrize(
+    ("stated", "clinic", "words"),
+    [
+        ({}, None, "Of all cases, no makes up 70 % and yes 30 % (as in the training rows)."),
+        (
+            {"accuracy": 0.9},
+            None,
+            "About 90 % of all cases can be decided rightly; no makes up 70 % and yes 30 % (as in ",
+        ),
+        (
+            {"class_fractions": [0.8, 0.2]},
+            "clinic.csv",
+            "Of the cases in clinic.csv, no makes up 80 % and yes 20 % (as ",
+        ),
+        ({"class_fractions": {"no": 0.8, "yes": 0.2}}, "clinic.csv", "(as stated, give or take 5)."),
+        ({"class_fractions": [0.8, 0.2], "accuracy": 0.9}, "clinic.csv", "no makes up 80 % and yes 20 % (as stated)."),
+        ({"class_fractions": [0.8, 0.2], "fraction_uncertainty": 0.1}, None, "(as stated, give or take 10)."),
+    ],
+)
+def test_a_statement_in_words(stated, clinic, words):
+    job = workflow.Job(Path("a.csv"), "ill", selbo.SummaryClassifier(**stated), clinic and Path(clinic))
+    X, y = np.arange(10.0)[:, None], ["no"] * 7 + ["yes"] * 3
+    found = job.classifier.statement(X, y, X_unlabelled=clinic and X)
+    assert words in workflow.describe_statement(job, found, ["no", "yes"])
+
+
+def test_many_classes_are_not_all_named():
+    classes = ["b,x", "a,y", "c=d", "0.5", "e"]
+    found = selbo.estimator.Statement([0.3, 0.25, 0.25, 0.02, 0.18], 0.0, [])
+    assert workflow.describe_statement(JOB, found, classes).endswith(
+        "; the most frequent class, b,x, makes up 30 % and the rarest, class 0.5, 2 % (as in the training rows)."
+    )
 
 
 # --- temperature, in words ---
@@ -133,7 +170,7 @@ def metrics_of(task, val, test):
         "rows": {"val": len(task.val[1])},
         "warnings": [],
         **workflow.scores(test, task.test[1], temperature),
-        **workflow.belief_checks(task, SETTINGS, {"val": val, "test": test}),
+        **workflow.belief_checks(task, JOB, {"val": val, "test": test}),
         "validation": workflow.validation_facts(task, val),
     }
 

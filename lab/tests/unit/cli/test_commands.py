@@ -2,39 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
-from selbo.cli import main as entry
+from selbo.cli.main import resumes
 from selbo_lab.cli import reproduce
 
 
-@pytest.mark.parametrize(
-    ("where", "arguments", "goes_on"),
-    [
-        ("reproduce.device_of", ["reproduce", "sst"], True),
-        ("data.left_out", ["data", "get", "mnist"], True),
-        ("data.state", ["data", "list"], False),
-    ],
-)
-def test_an_interruption_says_whether_the_command_goes_on(
-    where: str,
-    arguments: list[str],
-    goes_on: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def stop(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(f"selbo_lab.cli.{where}", stop)
-    monkeypatch.setattr(sys, "argv", ["selbo", *arguments])
-    with pytest.raises(SystemExit) as left:
-        entry.main()
-    assert left.value.code == 130
-    more = "; the same command, given again, goes on where it stopped" if goes_on else ""
-    assert capsys.readouterr().err == f"selbo: error: interrupted{more}\n"
+def test_which_commands_resume_after_an_interruption() -> None:
+    assert resumes(["reproduce", "sst"])
+    assert resumes(["data", "get", "mnist"])
+    assert not resumes(["data", "list"])
 
 
 @pytest.mark.parametrize(

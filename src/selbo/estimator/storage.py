@@ -1,0 +1,152 @@
+"""A fitted classifier on disk: its weights as safetensors, all else that predictions need as plain data for JSON."""
+
+import itertools
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selbo import _checks
+from selbo._files import replacing
+from selbo.estimator.classifier import SummaryClassifier
+from selbo.estimator.intake import Scale
+from selbo.estimator.settings import check_settings
+from selbo.nn import storage
+from selbo.objectives import Evidential, LabelShift
+from selbo.presets import METHODS
+
+PLAIN_FORMAT: Final = "selbo-plain-1"
+ELSEWHERE: Final = ("device",)
+"""Settings that are not those of a saved classifier."""
+
+
+def settings_of(classifier: SummaryClassifier) -> dict[str, Any]:
+    """The parameters of a classifier as plain data.
+
+    Raises:
+        ValueError: If one of them is an object that cannot be.
+    """
+    found = {name: value for name, value in classifier.get_params().items() if name not in ELSEWHERE}
+    try:
+        plain: dict[str, Any] = json.loads(json.dumps(found))
+    except TypeError as error:
+        raise ValueError(f"only settings that are numbers or texts can be saved: {error}") from error
+    return plain
+
+
+def save(classifier: SummaryClassifier, path: Path) -> dict[str, Any]:
+    """Write the weights, whole or not at all; returns what `restore` takes."""
+    description = {
+        "settings": settings_of(classifier),
+        "seed": classifier.seed_,
+        "mean": classifier.scale_.mean.tolist(),
+        "std": [each if np.isfinite(each) else None for each in classifier.scale_.std.tolist()],
+        "label_shift": None if classifier.label_shift_ is None else asdict(classifier.label_shift_),
+    }
+    network = classifier.network_
+    if METHODS[classifier.method].bayesian:
+        storage.save(network, path)
+    else:
+        from safetensors.torch import save
+
+        tensors = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
+        with replacing(path) as unfinished:
+            unfinished.write_bytes(save(tensors, metadata={storage.HEADER: json.dumps({"format": PLAIN_FORMAT})}))
+    return description
+
+
+def restore(description: Any, classes: NDArray[Any], names: Sequence[str]) -> SummaryClassifier:
+    """A classifier that lacks only its network.
+
+    Args:
+        description: What `save` returned.
+        classes: Its labels, in order.
+        names: Of its features.
+
+    Raises:
+        ValueError: With the first entry that is missing or cannot be.
+    """
+    require(description, ("settings", "seed", "mean", "std", "label_shift"))
+    settings = description["settings"]
+    require(settings, [name for name in SummaryClassifier().get_params() if name not in ELSEWHERE], inside="settings")
+    mean, std = (description[name] for name in ("mean", "std"))
+    if not isinstance(mean, list) or not isinstance(std, list) or not len(mean) == len(std) == len(names):
+        raise ValueError(f"`mean` and `std` must be lists of {len(names)} numbers, one per feature")
+    scale = Scale(
+        np.array([_checks.finite(f"mean[{i}]", each) for i, each in enumerate(mean)]),
+        np.array([np.inf if each is None else _checks.positive(f"std[{i}]", each) for i, each in enumerate(std)]),
+        names,
+    )
+    try:
+        classifier = SummaryClassifier(**settings)
+    except TypeError as error:
+        raise ValueError(f"`settings` must be those of a SummaryClassifier: {error}") from error
+    check_settings(classifier)
+    classifier.seed_, classifier.scale_, classifier.classes_ = (
+        _checks.whole("seed", description["seed"], at_least=0),
+        scale,
+        classes,
+    )
+    classifier.n_features_in_ = len(names)
+    classifier.label_shift_ = _label_shift(description["label_shift"], len(classes))
+    classifier._objective = Evidential(1) if classifier.method == "evidential" else None
+    return classifier
+
+
+def load_network(classifier: SummaryClassifier, path: Path, *, device: str) -> None:
+    """Give a restored classifier its network, built only if the file holds tensors of its shapes.
+
+    Raises:
+        ValueError: If it does not: a description may ask for more than fits.
+    """
+    bayesian = METHODS[classifier.method].bayesian
+    widths = [classifier.n_features_in_, *classifier.hidden, len(classifier.classes_)]
+    if storage.read_header(path)[1] != _shapes(widths, bayesian=bayesian):
+        raise ValueError(f"{os.fspath(path)!r} does not hold the network of this classifier")
+    network = classifier.make_network(classifier.n_features_in_)
+    if bayesian:
+        storage.load(network, path)
+    else:
+        from safetensors.torch import load_file
+
+        network.load_state_dict(load_file(path))
+    classifier.set_params(device=device)
+    classifier.network_ = network.to(device).eval()
+
+
+def require(found: Any, names: Iterable[str], *, inside: str = "") -> None:
+    """Refuse what is no dictionary, or lacks an entry."""
+    if not isinstance(found, dict):
+        raise ValueError(f"`{inside}` must hold entries with names, but is something else")
+    for name in names:
+        if name not in found:
+            raise ValueError(f"`{inside}{'.' if inside else ''}{name}` is missing")
+
+
+def _label_shift(found: Any, num_classes: int) -> LabelShift | None:
+    if found is None:
+        return None
+    require(found, ("before", "after"), inside="label_shift")
+    for name in ("before", "after"):
+        if not isinstance(found[name], list) or len(found[name]) != num_classes:
+            raise ValueError(f"`label_shift.{name}` must be a list of {num_classes} fractions")
+    return LabelShift(found["before"], found["after"])
+
+
+def _shapes(widths: Sequence[int], *, bayesian: bool) -> dict[str, list[int]]:
+    """Names and shapes of the tensors that `save` writes for a network, without making any."""
+    found: dict[str, list[int]] = {}
+    for i, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
+        for k, (name, shape) in enumerate({"weight": [outputs, inputs], "bias": [outputs]}.items()):
+            layer = f"layers.{2 * i}"  # between two layers is a ReLU
+            if bayesian:
+                posterior = f"{layer}.posteriors.{k}"
+                found |= {f"{posterior}.mean": shape, f"{posterior}.rho": shape, f"{posterior}.prior_std": []}
+            else:
+                found[f"{layer}.{name}"] = shape
+    return found
