@@ -79,7 +79,11 @@ class Store:
             ValueError: If the file is not the result of that run.
         """
         found = self._content(run_id)
-        return None if found is None else Run.from_dict(found)
+        try:
+            return None if found is None else Run.from_dict(found)
+        except ValueError as error:
+            path = os.fspath(self.path(run_id))
+            raise ValueError(f"{path!r} does not hold a run: {error}; remove it, and the run is done again") from error
 
     def _content(self, run_id: str) -> dict[str, Any] | None:
         """The result of a run as its file has it."""
@@ -143,9 +147,7 @@ class Store:
 
         Checkpoints of unfinished runs stay. If the packed file does not hold what was to be packed, nothing is removed.
         """
-        runs = [
-            self._content(run_id) or {} for run_id in sorted(self.ids())
-        ]  # as they are: a record may add keys
+        runs = [self._content(run_id) or {} for run_id in sorted(self.ids())]  # as they are: a record may add keys
         content = [_line(each) for each in (self.manifest().to_dict(), *runs)]
         with replacing(self.packed) as unfinished:
             unfinished.write_bytes(lzma.compress("".join(content).encode(), preset=9 | lzma.PRESET_EXTREME))

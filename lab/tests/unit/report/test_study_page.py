@@ -95,7 +95,7 @@ def test_every_number_of_every_table_is_on_the_page(source: str) -> None:
     cells = {" ".join(re.sub("[★≈]|best|close to the|better|worse", "", cell).split()) for cell in Page(source).cells}
     entries = [
         " ".join(entry.text.split())
-        for comparison in results["comparisons"]
+        for comparison in fakes.typed(results).comparisons
         for table in study_tables.tables_of(fakes.typed(results), comparison)
         for row in table.rows
         for entry in row[1:]
@@ -111,7 +111,7 @@ def test_clear_differences_say_whether_they_are_gains() -> None:
     results["comparisons"][0]["reference"] = "smoothing"
     marks = [
         entry.mark
-        for comparison in results["comparisons"]
+        for comparison in fakes.typed(results).comparisons
         for table in study_tables.tables_of(fakes.typed(results), comparison)
         if table.name.startswith(("differences", "baselines"))
         for row in table.rows
@@ -124,7 +124,7 @@ def test_clear_differences_say_whether_they_are_gains() -> None:
     legends = source.count('<span class="chip better" aria-hidden="true">')
     assert legends == sum(
         any(entry.mark == "better" for row in table.rows for entry in row)
-        for comparison in results["comparisons"]
+        for comparison in fakes.typed(results).comparisons
         for table in study_tables.tables_of(fakes.typed(results), comparison)
     )
     assert "Bold:" not in source  # the legend says it, in colour
@@ -288,5 +288,5 @@ def test_the_same_results_are_the_same_page() -> None:
 
 
 def test_what_stands_for_a_picture_has_the_titles_of_methods() -> None:
-    words = FIGURE_WORDS["corruption"](fakes.comparison(fakes.four(suite="noise")))
+    words = FIGURE_WORDS["corruption"](fakes.typed(fakes.comparison(fakes.four(suite="noise"))))
     assert "Summary ELBO (expected accuracy, shells) " in words.spoken
