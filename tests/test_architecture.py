@@ -32,7 +32,7 @@ LAYERS = (
     {"summary", "nn", "models", "metrics"},
     {"posteriors"},
     {"objectives"},
-    {"training", "evaluation", "presets"},
+    {"training", "evaluation", "presets", "results"},
     {"estimator", "plots", "integrations"},
     {"report"},
     {"demo", "elicit", "tabular"},
