@@ -2,6 +2,15 @@
 
 from selbo.posteriors.handle import as_posterior, forward_samples, kl_divergence
 from selbo.posteriors.mean_field import MeanField
+from selbo.posteriors.natural_gradient import NaturalGradient
 from selbo.posteriors.posterior import Deterministic, Posterior
 
-__all__ = ["Deterministic", "MeanField", "Posterior", "as_posterior", "forward_samples", "kl_divergence"]
+__all__ = [
+    "Deterministic",
+    "MeanField",
+    "NaturalGradient",
+    "Posterior",
+    "as_posterior",
+    "forward_samples",
+    "kl_divergence",
+]

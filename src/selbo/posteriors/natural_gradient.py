@@ -1,0 +1,308 @@
+"""A Gaussian posterior over the weights of any network, trained by natural gradient as a torch optimiser."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from selbo import _checks
+from selbo.random import generator_for
+
+
+@dataclass
+class _Pending:
+    """What one parameter keeps between a backward pass and the step.
+
+    Attributes:
+        noise: Of the one draw so far, the draw less the mean; None after several.
+        product: Sum over several draws of gradient times noise.
+        norm: Of the gradient when the product was formed, which shows whether it has been scaled since.
+    """
+
+    noise: Tensor | None
+    product: Tensor | None = None
+    norm: Tensor | None = None
+
+
+class NaturalGradient(torch.optim.Optimizer):
+    r"""Variational online Newton: an optimiser whose result is a posterior $N(m, \sigma^2)$ over all weights.
+
+    The method is IVON (Shen et al., ICML 2024, https://arxiv.org/abs/2402.17641). A step costs about as much as one of
+    Adam, and needs one more copy of the weights. The weights of the network are the means; inside `sampled` they are
+    one draw, the same for the whole batch, and the gradient found there also estimates the curvature:
+
+    $$\hat h = g \, \frac{\theta - m}{\sigma^2}, \qquad \sigma^2 = \frac{T}{N (h + \delta)}, \qquad
+    \delta = \frac{1}{N \sigma_0^2} .$$
+
+    The loss is the mean over training examples of the negative log-likelihood, without any KL: the prior is in the
+    update. A summary term enters divided by the number of training examples, as in ``CrossEntropy(N, summary).loss``.
+
+    Use it like any optimiser of torch, with `sampled` around the backward pass. To use several draws in a step, or
+    several parts of a batch, repeat that, and divide each loss by their number, as gradients add up. Gradient clipping,
+    learning-rate schedulers and `torch.amp.GradScaler` work as usual; with DistributedDataParallel, gradients are
+    averaged inside the backward pass, and every process has the same draw. Start each step with ``zero_grad()`` of the
+    optimiser, not of the network.
+
+    Args:
+        params: Parameters of the network, or groups of them; of type float32 or float64 (use autocast for less).
+        lr: Learning rate. The step is divided by the curvature: values are larger than those for SGD or Adam.
+        num_data: N, the number of training examples.
+        prior_std: Standard deviation of the Gaussian prior of each weight.
+        initial_curvature: Curvature h to start from, per example; more makes for less noise in the weights.
+        betas: Decay of the moving averages of the gradient and of the curvature.
+        temperature: T; below 1 the posterior is narrower than Bayes' rule says.
+        seed: Seed for the draws. They depend on the seed, the step and the number of the draw alone.
+        capturable: Whether steps are captured in a CUDA graph: nothing then depends on the host, and `sampled` takes
+            its noise from torch's own generator.
+
+    Example:
+        >>> generator = torch.Generator().manual_seed(0)
+        >>> inputs = torch.randn(64, 4, generator=generator)
+        >>> labels = (inputs[:, 0] > 0).long()
+        >>> with torch.random.fork_rng():
+        ...     network = nn.Linear(4, 2)
+        >>> optimizer = NaturalGradient(network.parameters(), lr=0.1, num_data=64, prior_std=1.0)
+        >>> for _ in range(20):
+        ...     optimizer.zero_grad()
+        ...     with optimizer.sampled():
+        ...         loss = nn.functional.cross_entropy(network(inputs), labels)
+        ...         loss.backward()
+        ...     optimizer.step()
+        >>> optimizer.std(network.weight).shape
+        torch.Size([2, 4])
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float | Tensor = 0.1,
+        *,
+        num_data: int,
+        prior_std: float = 0.15,
+        initial_curvature: float = 0.5,
+        betas: tuple[float, float] = (0.9, 0.99999),
+        temperature: float = 1.0,
+        seed: int = 0,
+        capturable: bool = False,
+    ) -> None:
+        self._pending: dict[nn.Parameter, _Pending] = {}
+        self._samples, self._inside = 0, False  # draws since the last step
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "num_data": num_data,
+                "prior_std": prior_std,
+                "initial_curvature": initial_curvature,
+                "betas": betas,
+                "temperature": temperature,
+                "seed": _checks.whole("seed", seed, at_least=0),
+                "capturable": capturable,
+            },
+        )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._pending, self._samples, self._inside = {}, 0, False
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters with settings of their own, which are checked here."""
+        super().add_param_group(param_group)
+        try:
+            _check_group(self.param_groups[-1])
+        except ValueError:
+            self.param_groups.pop()
+            raise
+
+    @contextmanager
+    def sampled(self, *, generator: torch.Generator | None = None) -> Iterator[None]:
+        """A context in which the weights are one draw from the posterior; afterwards they are the means again.
+
+        Gradients of a backward pass inside are kept for `step`. Without gradients (`torch.no_grad`) the context serves
+        to predict with one draw, and leaves no trace.
+
+        Args:
+            generator: Where the noise comes from, instead of the optimiser's seed.
+        """
+        if self._inside:
+            raise RuntimeError("`sampled` must not be entered again inside itself: the weights are a draw already")
+        keep, parameters = torch.is_grad_enabled(), list(self._trained())
+        if not parameters:
+            raise ValueError("`params` must hold at least one parameter that requires a gradient, but all are frozen")
+        means = self._draw(parameters, generator)
+        earlier = [each.grad for each, _ in parameters]
+        if keep:
+            for each, _ in parameters:
+                each.grad = None
+        self._inside, finished = True, False
+        try:
+            yield
+            finished = True
+        finally:
+            self._inside = False
+            with torch.no_grad():
+                for (each, _), mean, gradient in zip(parameters, means, earlier, strict=True):
+                    noise = each - mean
+                    each.copy_(mean)
+                    if keep and finished:
+                        self._collect(each, noise, gradient)
+                    elif keep:
+                        each.grad = gradient
+        self._samples += keep
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients, and with them the estimates of the curvature, since the last step."""
+        super().zero_grad(set_to_none)
+        self._pending, self._samples = {}, 0
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the posterior.
+
+        Args:
+            closure: Computes the loss and its gradient. It is called once, inside `sampled`.
+
+        Returns:
+            What ``closure`` returned, if it was given.
+        """
+        loss = None
+        if closure is not None:
+            self.zero_grad()
+            with torch.enable_grad(), self.sampled():
+                loss = closure()
+        if self._inside:
+            raise RuntimeError("`step` must be called after `with optimizer.sampled()`, not inside it")
+        if not self._pending:
+            raise RuntimeError("`step` needs a gradient: call loss.backward() inside `with optimizer.sampled()`")
+        for each, group in self._trained():
+            pending = self._pending.get(each)
+            if pending is not None and each.grad is not None:
+                state = self._state(each, group)
+                state["step"] += 1
+                _update(each, each.grad, _product(pending, each.grad), state, group)
+        self._pending, self._samples = {}, 0
+        return loss
+
+    def std(self, parameter: nn.Parameter) -> Tensor:
+        """Posterior standard deviations of one parameter, of its shape."""
+        for each, group in self._trained():
+            if each is parameter:
+                return _std(self._state(each, group), group)
+        raise ValueError("`parameter` must be one that this optimiser trains")
+
+    def _trained(self) -> Iterator[tuple[nn.Parameter, dict[str, Any]]]:
+        """Parameters that are not frozen, with the settings of their group."""
+        for group in self.param_groups:
+            for each in group["params"]:
+                if each.requires_grad:
+                    yield each, group
+
+    def _state(self, parameter: nn.Parameter, group: dict[str, Any]) -> dict[str, Any]:
+        state: dict[str, Any] = self.state[parameter]
+        if not state:
+            state["step"] = torch.zeros((), dtype=torch.float64)
+            if group["capturable"]:
+                state["step"] = torch.zeros((), device=parameter.device)
+            state["momentum"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+            state["precision"] = torch.full_like(
+                parameter, group["initial_curvature"] + _delta(group), memory_format=torch.preserve_format
+            )
+        return state
+
+    @torch.no_grad()
+    def _draw(
+        self, parameters: list[tuple[nn.Parameter, dict[str, Any]]], generator: torch.Generator | None
+    ) -> list[Tensor]:
+        """Replace the means by a draw, and return them."""
+        generators: dict[torch.device, torch.Generator | None] = {}
+        means = []
+        for each, group in parameters:
+            state = self._state(each, group)
+            if each.device not in generators:
+                generators[each.device] = generator
+                if generator is None and not group["capturable"]:
+                    generators[each.device] = generator_for(
+                        group["seed"], "natural gradient", int(state["step"]), self._samples, device=each.device
+                    )
+            noise = torch.randn(each.shape, generator=generators[each.device], dtype=each.dtype, device=each.device)
+            means.append(each.detach().clone())
+            each.addcmul_(noise, _std(state, group))
+        return means
+
+    def _collect(self, parameter: nn.Parameter, noise: Tensor, earlier: Tensor | None) -> None:
+        """Keep what the curvature is estimated from, and add the gradient of this draw to an earlier one."""
+        gradient, before = parameter.grad, self._pending.get(parameter)
+        if earlier is None and before is None:
+            if gradient is not None:
+                self._pending[parameter] = _Pending(noise)
+            return
+        product = torch.zeros_like(noise) if gradient is None else noise * gradient
+        if earlier is not None:
+            if before is not None:
+                product += _product(before, earlier)
+            parameter.grad = earlier if gradient is None else earlier + gradient
+        assert parameter.grad is not None
+        self._pending[parameter] = _Pending(None, product, torch.linalg.vector_norm(parameter.grad))
+
+
+def _product(pending: _Pending, gradient: Tensor) -> Tensor:
+    """Sum over draws of gradient times noise, for a gradient that may have been clipped, unscaled or averaged since."""
+    if pending.noise is not None:
+        return pending.noise * gradient
+    assert pending.product is not None
+    assert pending.norm is not None
+    now = torch.linalg.vector_norm(gradient)
+    return pending.product * torch.where(pending.norm > 0, now / pending.norm, 1.0)
+
+
+def _update(mean: Tensor, gradient: Tensor, product: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    """One step for one parameter, in place."""
+    momentum, precision = state["momentum"], state["precision"]
+    beta1, beta2 = group["betas"]
+    delta = _delta(group)
+    momentum.lerp_(gradient, 1 - beta1)
+    # With h = precision - delta and the estimate c = product * scale * precision, the update of the paper,
+    # h + (1 - beta2) (c - h) + (1 - beta2)^2 (c - h)^2 / (2 precision), is one factor of the precision:
+    # 1 - x + x^2 / 2 with x = (1 - beta2) (h - c) / precision. It is at least 1/2, so the precision stays positive.
+    x = (1 - delta / precision - product * _scale(group)).mul_(1 - beta2)
+    precision.mul_(x.square().mul_(0.5).sub_(x).add_(1))
+    correction = 1 - beta1 ** state["step"]
+    mean.sub_((momentum / correction).add_(mean, alpha=delta).div_(precision).mul_(group["lr"]))
+
+
+def _delta(group: dict[str, Any]) -> float:
+    """Precision of the prior, per training example."""
+    return float(1 / (group["num_data"] * group["prior_std"] ** 2))
+
+
+def _scale(group: dict[str, Any]) -> float:
+    """N / T: number of examples that the posterior is based on."""
+    return float(group["num_data"] / group["temperature"])
+
+
+def _std(state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+    precision: Tensor = state["precision"]
+    return (precision * _scale(group)).rsqrt()
+
+
+def _check_group(group: dict[str, Any]) -> None:
+    group["num_data"] = _checks.whole("num_data", group["num_data"], at_least=1)
+    for name in ("prior_std", "initial_curvature", "temperature"):
+        group[name] = _checks.positive(name, group[name])
+    if not isinstance(group["lr"], Tensor):
+        _checks.non_negative("lr", group["lr"])
+    try:
+        beta1, beta2 = group["betas"]
+    except (TypeError, ValueError):
+        raise ValueError(f"`betas` must be two numbers, but got {group['betas']!r}") from None
+    for beta in (beta1, beta2):
+        if not 0 <= _checks.non_negative("betas", beta) < 1:
+            raise ValueError(f"`betas` must be from 0 to below 1, but got {group['betas']!r}")
+    for each in group["params"]:
+        if each.dtype not in (torch.float32, torch.float64):
+            raise ValueError(
+                f"`params` must be of type float32 or float64, but got {each.dtype}: for reduced precision use autocast"
+            )

@@ -1,0 +1,32 @@
+"""Run by two processes: a network wrapped in DistributedDataParallel, each process with half of the batch."""
+
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import save_file
+from torch import nn
+
+from selbo.posteriors import NaturalGradient
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    generator = torch.Generator().manual_seed(0)
+    network = nn.Linear(4, 3).double()
+    with torch.no_grad():
+        for each in network.parameters():
+            each.copy_(torch.randn(each.shape, generator=generator))
+    inputs = torch.randn(20, 4, generator=generator).double()
+    labels = torch.randint(0, 3, (20,), generator=generator)
+    both = nn.parallel.DistributedDataParallel(network)
+    optimizer = NaturalGradient(network.parameters(), num_data=20, prior_std=1.0)
+    for _ in range(5):
+        optimizer.zero_grad()
+        with optimizer.sampled():
+            nn.functional.cross_entropy(both(inputs[rank::2]), labels[rank::2]).backward()
+        optimizer.step()
+    found = {"weight": network.weight.detach(), "std": optimizer.std(network.weight)}
+    save_file(found, Path(sys.argv[1]) / f"{rank}.safetensors")
+    dist.destroy_process_group()

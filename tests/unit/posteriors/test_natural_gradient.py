@@ -1,0 +1,466 @@
+"""The natural-gradient optimiser beside a reference of ten lines, and in every way that a training loop uses it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_model, save_model
+from torch import Tensor, nn
+
+from selbo.posteriors import NaturalGradient
+from selbo.random import generator_for
+
+N = 50
+SETTINGS = {"num_data": N, "prior_std": 0.8, "initial_curvature": 0.3, "betas": (0.8, 0.95)}
+
+
+def reference_step(
+    mean: Tensor,
+    momentum: Tensor,
+    curvature: Tensor,
+    found: list[tuple[Tensor, Tensor]],
+    step: int,
+    *,
+    lr: float,
+    num_data: int = N,
+    prior_std: float = 0.8,
+    betas: tuple[float, float] = (0.8, 0.95),
+    temperature: float = 1.0,
+    **_: object,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Algorithm 1 of Shen et al. (2024), from gradients and noises (standard normal) of the draws of one step."""
+    delta, scale = 1 / (num_data * prior_std**2), num_data / temperature
+    sigma = 1 / (scale * (curvature + delta)).sqrt()
+    gradient = sum(g for g, _ in found)
+    estimate = sum(g * eps / sigma for g, eps in found)
+    momentum = betas[0] * momentum + (1 - betas[0]) * gradient
+    change = curvature - estimate
+    curvature = (
+        betas[1] * curvature + (1 - betas[1]) * estimate + (1 - betas[1]) ** 2 * change**2 / (2 * (curvature + delta))
+    )
+    mean = mean - lr * (momentum / (1 - betas[0] ** step) + delta * mean) / (curvature + delta)
+    return mean, momentum, curvature
+
+
+def toy(seed: int, *, dtype: torch.dtype = torch.float64) -> tuple[nn.Module, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng():
+        network = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)).to(dtype)
+    with torch.no_grad():
+        for each in network.parameters():
+            each.copy_(torch.randn(each.shape, generator=generator) * 0.5)
+    inputs = torch.randn(N, 4, generator=generator).to(dtype)
+    return network, inputs, torch.randint(0, 3, (N,), generator=generator)
+
+
+def loss_of(network: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(network(inputs), labels)
+
+
+def train(
+    network: nn.Module,
+    optimizer: NaturalGradient,
+    data: tuple[Tensor, Tensor],
+    steps: int,
+    between: Callable[[], object] = lambda: None,
+) -> None:
+    for _ in range(steps):
+        optimizer.zero_grad()
+        with optimizer.sampled():
+            loss_of(network, *data).backward()
+        between()
+        optimizer.step()
+
+
+def values(network: nn.Module) -> Tensor:
+    return torch.cat([each.detach().reshape(-1) for each in network.parameters()])
+
+
+def stds(network: nn.Module, optimizer: NaturalGradient) -> Tensor:
+    return torch.cat([optimizer.std(each).reshape(-1) for each in network.parameters()])
+
+
+# --- the algorithm ---
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_steps_are_those_of_the_reference(samples: int, temperature: float, seed: int) -> None:
+    network, inputs, labels = toy(seed)
+    other = copy.deepcopy(network)
+    optimizer = NaturalGradient(network.parameters(), lr=0.2, seed=seed, temperature=temperature, **SETTINGS)
+    mean = values(network)
+    momentum, curvature = torch.zeros_like(mean), torch.full_like(mean, 0.3)
+    for step in range(1, 6):
+        scale = N / temperature
+        sigma = 1 / (scale * (curvature + 1 / (N * 0.8**2))).sqrt()
+        found = []
+        optimizer.zero_grad()
+        for number in range(samples):
+            with optimizer.sampled():
+                (loss_of(network, inputs, labels) / samples).backward()
+            generator = generator_for(seed, "natural gradient", step - 1, number)
+            noise = torch.cat(
+                [torch.randn(each.numel(), generator=generator, dtype=mean.dtype) for each in other.parameters()]
+            )
+            nn.utils.vector_to_parameters(mean + sigma * noise, other.parameters())
+            gradients = torch.autograd.grad(loss_of(other, inputs, labels) / samples, list(other.parameters()))
+            found.append((torch.cat([each.reshape(-1) for each in gradients]), noise))
+        optimizer.step()
+        mean, momentum, curvature = reference_step(
+            mean, momentum, curvature, found, step, lr=0.2, temperature=temperature
+        )
+        torch.testing.assert_close(values(network), mean, rtol=1e-10, atol=1e-12)
+        expected = 1 / (scale * (curvature + 1 / (N * 0.8**2))).sqrt()
+        torch.testing.assert_close(stds(network, optimizer), expected, rtol=1e-10, atol=1e-12)
+
+
+def test_linear_regression_has_the_exact_posterior(seed: int) -> None:
+    """Known noise: the best Gaussian with independent weights has the exact mean and the diagonal of the precision.
+
+    One parameter holds 100 copies of the problem, each with draws of its own, over which averages are taken.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(200, 4, generator=generator, dtype=torch.float64)
+    inputs[:, 1] += 0.5 * inputs[:, 0]
+    targets = inputs @ torch.tensor([1.0, -1.0, 0.5, 0.0], dtype=torch.float64)
+    targets = targets + torch.randn(200, generator=generator, dtype=torch.float64)
+    precision = inputs.T @ inputs + torch.eye(4) / 0.5**2
+    weights = nn.Parameter(torch.zeros(4, 100, dtype=torch.float64))
+    optimizer = NaturalGradient([weights], lr=0.3, num_data=200, prior_std=0.5, betas=(0.9, 0.995), seed=seed)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 1500)
+    for _ in range(1500):
+        optimizer.zero_grad()
+        with optimizer.sampled():
+            (0.5 * (inputs @ weights - targets[:, None]).square()).mean(0).sum().backward()
+        optimizer.step()
+        schedule.step()
+    exact = torch.linalg.solve(precision, inputs.T @ targets)
+    error = (weights.detach() - exact[:, None]) * precision.diagonal()[:, None].sqrt()  # in standard deviations
+    assert error.mean(1).abs().max() < 0.02
+    assert error.std(1).max() < 0.1
+    found = (optimizer.std(weights) ** -2).mean(1)
+    torch.testing.assert_close(found, precision.diagonal(), rtol=0.03, atol=0.0)
+
+
+def test_the_curvature_estimate_is_unbiased(seed: int) -> None:
+    """Its mean over draws is the diagonal of the Hessian, within five standard errors; read off a tiny change."""
+    generator = torch.Generator().manual_seed(seed)
+    root = torch.randn(6, 6, generator=generator, dtype=torch.float64)
+    hessian = root @ root.T
+    small, draws = 1e-7, 4000
+    weights = nn.Parameter(torch.ones(6, draws, dtype=torch.float64))
+    optimizer = NaturalGradient(
+        [weights], lr=0.0, num_data=10, prior_std=1.0, initial_curvature=1.0, betas=(0.9, 1 - small), seed=seed
+    )
+    before = optimizer.std(weights) ** -2 / 10
+    with optimizer.sampled():
+        (0.5 * weights * (hessian @ weights)).sum().backward()
+    optimizer.step()
+    after = optimizer.std(weights) ** -2 / 10
+    estimates = (after - before) / small + 1.0  # h moves by (1 - beta2) (c - h), and h is 1
+    scores = (estimates.mean(1) - hessian.diagonal()) / (estimates.std(1) / draws**0.5)
+    assert scores.abs().max() < 5
+    assert estimates.std(1).min() > 0
+
+
+@pytest.mark.parametrize("beta2", [0.0, 0.5, 0.999])
+def test_the_precision_stays_positive(beta2: float, seed: int) -> None:
+    """Whatever the gradients: in one step it is at most halved."""
+    generator = torch.Generator().manual_seed(seed)
+    weights = nn.Parameter(torch.zeros(64))
+    optimizer = NaturalGradient([weights], lr=0.0, num_data=N, betas=(0.9, beta2), seed=seed)
+    for _ in range(50):
+        before = optimizer.std(weights)
+        optimizer.zero_grad()
+        with optimizer.sampled():
+            weights.grad = torch.randn(64, generator=generator) * 10 ** torch.empty(64).uniform_(
+                -6, 6, generator=generator
+            )
+        optimizer.step()
+        after = optimizer.std(weights)
+        assert (after > 0).all()
+        assert (after < before * 2**0.5 * 1.001).all()
+
+
+# --- in a training loop ---
+
+
+def test_weights_are_a_draw_inside_and_the_means_outside(seed: int) -> None:
+    network, inputs, labels = toy(seed, dtype=torch.float32)
+    optimizer = NaturalGradient(network.parameters(), seed=seed, **SETTINGS)
+    before = values(network)
+    drawn = []
+    for _ in range(2):
+        with optimizer.sampled():
+            drawn.append(values(network))
+            loss_of(network, inputs, labels).backward()
+        assert torch.equal(values(network), before)
+    assert not torch.equal(drawn[0], drawn[1])
+    noise = (drawn[0] - before) / stds(network, optimizer)
+    assert 0.5 < noise.std() < 1.5
+
+
+def test_predicting_leaves_no_trace(seed: int) -> None:
+    network, *data = toy(seed)
+    other = copy.deepcopy(network)
+    first, second = (NaturalGradient(each.parameters(), seed=seed, **SETTINGS) for each in (network, other))
+    for _ in range(3):
+        train(network, first, data, 1)
+        train(other, second, data, 1)
+        with torch.no_grad(), second.sampled(generator=torch.Generator().manual_seed(1)):
+            other(data[0])
+    assert torch.equal(values(network), values(other))
+
+
+def test_an_error_inside_puts_the_means_back(seed: int) -> None:
+    network, *data = toy(seed)
+    other = copy.deepcopy(network)
+    first, second = (NaturalGradient(each.parameters(), seed=seed, **SETTINGS) for each in (network, other))
+    train(network, first, data, 2)
+    train(other, second, data, 1)
+    before = values(other)
+
+    def fails() -> None:
+        with second.sampled():
+            loss_of(other, *data).backward()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fails()
+    assert torch.equal(values(other), before)
+    train(other, second, data, 1)
+    assert torch.equal(values(network), values(other)), "the failed pass has left nothing"
+
+
+def test_parts_of_a_batch_under_one_draw_are_the_batch(seed: int) -> None:
+    network, *data = toy(seed)
+    other = copy.deepcopy(network)
+    first, second = (NaturalGradient(each.parameters(), seed=seed, **SETTINGS) for each in (network, other))
+    for _ in range(3):
+        train(network, first, data, 1)
+        second.zero_grad()
+        with second.sampled():
+            for part in (slice(0, 25), slice(25, 50)):
+                (loss_of(other, data[0][part], data[1][part]) / 2).backward()
+        second.step()
+    torch.testing.assert_close(values(network), values(other), rtol=1e-10, atol=1e-12)
+
+
+def test_a_closure_is_called_inside(seed: int) -> None:
+    network, *data = toy(seed)
+    other = copy.deepcopy(network)
+    first, second = (NaturalGradient(each.parameters(), seed=seed, **SETTINGS) for each in (network, other))
+    train(network, first, data, 2)
+
+    def closure() -> Tensor:
+        loss = loss_of(other, *data)
+        loss.backward()
+        return loss
+
+    assert second.step(closure) > 0
+    second.step(closure)
+    assert torch.equal(values(network), values(other))
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+def test_a_scaled_loss_gives_the_same_steps(samples: int, seed: int) -> None:
+    """By torch's GradScaler, as for float16: also where gradients are unscaled early, for clipping."""
+    network, *data = toy(seed)
+    twins = [copy.deepcopy(network) for _ in range(2)]
+    first = NaturalGradient(network.parameters(), seed=seed, **SETTINGS)
+    others = [NaturalGradient(each.parameters(), seed=seed, **SETTINGS) for each in twins]
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for _ in range(3):
+        first.zero_grad()
+        for _ in range(samples):
+            with first.sampled():
+                (loss_of(network, *data) / samples).backward()
+        first.step()
+    for early, other, optimizer in zip((False, True), twins, others, strict=True):
+        for _ in range(3):
+            optimizer.zero_grad()
+            for _ in range(samples):
+                with optimizer.sampled():
+                    scaler.scale(loss_of(other, *data) / samples).backward()
+            if early:
+                scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+        torch.testing.assert_close(values(network), values(other), rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(stds(network, first), stds(other, optimizer), rtol=1e-9, atol=1e-12)
+
+
+def test_a_step_that_overflows_is_left_out(seed: int) -> None:
+    network, *data = toy(seed)
+    optimizer = NaturalGradient(network.parameters(), seed=seed, **SETTINGS)
+    train(network, optimizer, data, 1)
+    before, std = values(network), stds(network, optimizer)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    optimizer.zero_grad()
+    with optimizer.sampled():
+        scaler.scale(loss_of(network, *data) * torch.inf).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert torch.equal(values(network), before)
+    train(network, optimizer, data, 1)
+    assert not torch.equal(values(network), before)
+    assert stds(network, optimizer).isfinite().all()
+    assert not torch.equal(stds(network, optimizer), std)
+
+
+def test_clipping_scales_gradient_and_curvature(seed: int) -> None:
+    """The same as if the loss had been that much smaller."""
+    network, *data = toy(seed)
+    other = copy.deepcopy(network)
+    first, second = (NaturalGradient(each.parameters(), seed=seed, **SETTINGS) for each in (network, other))
+    norms = []
+    train(network, first, data, 1, lambda: norms.append(nn.utils.clip_grad_norm_(network.parameters(), 0.01)))
+    assert norms[0] > 0.01
+    second.zero_grad()
+    with second.sampled():
+        (loss_of(other, *data) * (0.01 / (norms[0] + 1e-6))).backward()
+    second.step()
+    torch.testing.assert_close(values(network), values(other), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(stds(network, first), stds(other, second), rtol=1e-9, atol=1e-12)
+
+
+def test_groups_have_their_own_settings(seed: int) -> None:
+    network, *data = toy(seed)
+    head, body = network[2], network[0]
+    optimizer = NaturalGradient(
+        [{"params": body.parameters(), "lr": 0.0}, {"params": head.parameters(), "prior_std": 0.1}],
+        lr=0.1,
+        **SETTINGS,
+    )
+    before = values(network).clone()
+    train(network, optimizer, data, 1)
+    count = sum(each.numel() for each in body.parameters())
+    assert torch.equal(values(network)[:count], before[:count])
+    assert not torch.equal(values(network)[count:], before[count:])
+    assert optimizer.std(head.bias).max() < optimizer.std(body.bias).min()
+
+
+def test_frozen_parameters_stay(seed: int) -> None:
+    network, *data = toy(seed)
+    network[0].requires_grad_(requires_grad=False)
+    optimizer = NaturalGradient(network.parameters(), **SETTINGS)
+    before = network[0].weight.detach().clone()
+    train(network, optimizer, data, 2)
+    assert torch.equal(network[0].weight, before)
+    network[0].requires_grad_(requires_grad=True)  # and may thaw
+    train(network, optimizer, data, 1)
+    assert not torch.equal(network[0].weight, before)
+
+
+@pytest.mark.parametrize("how", ["state_dict", "safetensors", "deepcopy"])
+def test_a_resumed_run_is_the_same_run(how: str, seed: int, tmp_path: Path) -> None:
+    network, *data = toy(seed)
+    whole = copy.deepcopy(network)
+    train(whole, NaturalGradient(whole.parameters(), seed=seed, **SETTINGS), data, 6)
+    optimizer = NaturalGradient(network.parameters(), seed=seed, **SETTINGS)
+    train(network, optimizer, data, 3)
+    if how == "deepcopy":
+        network, optimizer = copy.deepcopy((network, optimizer))
+    else:
+        other = toy(seed + 1)[0]
+        if how == "safetensors":
+            save_model(network, str(tmp_path / "network"))
+            load_model(other, tmp_path / "network")
+        else:
+            other.load_state_dict(network.state_dict())
+        resumed = NaturalGradient(other.parameters(), seed=seed, **SETTINGS)
+        resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        network, optimizer = other, resumed
+    train(network, optimizer, data, 3)
+    assert torch.equal(values(network), values(whole))
+
+
+def test_parameters_that_move_are_found_again(seed: int) -> None:
+    """Another layout of the memory, as `channels_last`, in the middle of a run."""
+    with torch.random.fork_rng():
+        network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 36, 2)).double()
+    generator = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(10, 3, 8, 8, generator=generator, dtype=torch.float64)
+    labels = torch.randint(0, 2, (10,), generator=generator)
+    optimizer = NaturalGradient(network.parameters(), seed=seed, **SETTINGS)
+    train(network, optimizer, (inputs, labels), 2)
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    std = optimizer.std(network[0].weight).clone()
+    network.to(memory_format=torch.channels_last)
+    torch.testing.assert_close(optimizer.std(network[0].weight), std, rtol=0, atol=0)
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    assert network[0].weight.is_contiguous(memory_format=torch.channels_last)
+    train(network, optimizer, (inputs, labels), 2)
+    assert all(each.isfinite().all() for each in network.state_dict().values())
+
+
+def test_batchnorm_sees_each_draw_once(seed: int) -> None:
+    with torch.random.fork_rng():
+        network = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)).double()
+    inputs, labels = toy(seed)[1:]
+    optimizer = NaturalGradient(network.parameters(), seed=seed, **SETTINGS)
+    train(network, optimizer, (inputs, labels), 5)
+    assert network[1].num_batches_tracked == 5
+
+
+def test_training_is_in_bf16_under_autocast(seed: int) -> None:
+    network, *data = toy(seed, dtype=torch.float32)
+    optimizer = NaturalGradient(network.parameters(), seed=seed, **SETTINGS)
+    first = loss_of(network, *data)
+    for _ in range(100):
+        optimizer.zero_grad()
+        with optimizer.sampled(), torch.autocast("cpu", torch.bfloat16):
+            loss_of(network, *data).backward()
+        optimizer.step()
+    assert loss_of(network, *data) < first
+    assert network[0].weight.dtype == torch.float32
+
+
+# --- mistakes ---
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"num_data": 0}, "`num_data` must be"),
+        ({"prior_std": 0.0}, "`prior_std` must be"),
+        ({"initial_curvature": -1.0}, "`initial_curvature` must be"),
+        ({"temperature": float("nan")}, "`temperature` must be"),
+        ({"betas": (0.9, 1.0)}, "`betas` must be from 0 to below 1"),
+        ({"betas": 0.9}, "`betas` must be two numbers"),
+        ({"lr": -1.0}, "`lr` must be"),
+        ({"seed": -1}, "`seed` must be"),
+    ],
+)
+def test_settings_are_checked(changed: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        NaturalGradient([nn.Parameter(torch.zeros(2))], **{**SETTINGS, **changed})
+
+
+def test_half_precision_weights_are_refused() -> None:
+    with pytest.raises(ValueError, match="use autocast"):
+        NaturalGradient([nn.Parameter(torch.zeros(2, dtype=torch.bfloat16))], num_data=N)
+
+
+def test_calls_in_the_wrong_order_say_so(seed: int) -> None:
+    network, *data = toy(seed)
+    optimizer = NaturalGradient(network.parameters(), **SETTINGS)
+    loss_of(network, *data).backward()
+    with pytest.raises(RuntimeError, match=r"call loss\.backward"):
+        optimizer.step()
+    with optimizer.sampled():
+        loss_of(network, *data).backward()
+        with pytest.raises(RuntimeError, match="not inside it"):
+            optimizer.step()
+        with pytest.raises(RuntimeError, match="must not be entered again"), optimizer.sampled():
+            pass
+    with pytest.raises(ValueError, match="that this optimiser trains"):
+        optimizer.std(nn.Parameter(torch.zeros(1)))
+    network.requires_grad_(requires_grad=False)
+    with pytest.raises(ValueError, match="all are frozen"), optimizer.sampled():
+        pass
