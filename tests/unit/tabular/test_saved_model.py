@@ -201,7 +201,7 @@ def test_predictions_are_for_the_target_domain(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "widths",
-    [[3, 2**31, 4, 3], [3, 5, 2**62, 3], [3, 5, 3], [3, 4, 5, 3], [3, *[1] * 100_000, 3], [3, 3], [3, 5, 4, 3, 3]],
+    [[3, 2**31, 4, 3], [3, 5, 2**62, 3], [3, 5, 3], [3, 4, 5, 3], [3, *[1] * 10_000, 3], [3, 3], [3, 5, 4, 3, 3]],
 )
 def test_no_network_is_built_that_the_file_does_not_hold(
     folder: Path, monkeypatch: pytest.MonkeyPatch, widths: list[int]
