@@ -1,8 +1,8 @@
 """The seed contract, and the guard on the global random states.
 
 A test that draws random numbers takes the argument `seed` and makes its own generator from it. It runs with seed 0,
-and must pass for every seed from 0 to 99: `SELBO_TEST_SEEDS=0-99 pytest -m stochastic`. `--only-stochastic=FOLDER` leaves
-out the other tests of that folder, so that one call runs all tests of some folders and the stochastic ones of others.
+and must pass for every seed from 0 to 99: `SELBO_TEST_SEEDS=0-99 pytest -m stochastic`. `--only-stochastic=FOLDER`
+leaves out the other tests of that folder: one call then runs all tests of some folders and these of others.
 """
 
 from __future__ import annotations
