@@ -29,7 +29,6 @@ from selbo.plots.histograms import BELIEF, every, total_variation
 from selbo.summary.beliefs import Beta, Dirichlet, Empirical, Masses, Uniform
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
 
-IMAGES = Path(__file__).parents[3] / "docs" / "images"
 LOPSIDED = Dirichlet([2.0, 1.1, 0.4])
 ANIMALS = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 WIDTHS = pytest.mark.parametrize("width", [style.ONE_COLUMN, style.TWO_COLUMNS])
@@ -640,10 +639,3 @@ def test_figures_by_name(name: str) -> None:
     figure = figures.FIGURES[name](generator())
     assert isinstance(figure, Figure)
     assert_readable(figure)
-
-
-@pytest.mark.parametrize(
-    "name", ["belief_on_simplex", "dirichlet_process_draws", "summary_against_histogram", "toy_repair"]
-)
-def test_images_of_the_documentation_are_small(name: str) -> None:
-    assert (IMAGES / f"{name}.png").stat().st_size < 300_000
