@@ -2,8 +2,9 @@
 
 PYTHON      ?= python3
 PYTEST_ARGS ?=
-# One process a core; the tests of a file stay together, because they share what they train.
-PARALLEL    ?= -n auto --dist loadfile
+# One process per core; the tests of a file stay together, because they share what they train, and files in their order:
+# what takes long comes first.
+PARALLEL    ?= -n auto --dist loadfile --no-loadscope-reorder
 VENV        := .venv
 BIN         := $(VENV)/bin
 PIP         := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
@@ -54,11 +55,12 @@ test: $(VENV)/.installed-test  ## run the library's unit tests and a smoke ring 
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report= tests/unit/summary $(PYTEST_ARGS)
 	$(BIN)/coverage report --include='src/selbo/summary/*' --fail-under=95
 
-test-lab: $(VENV)/.installed-test  ## run the other tests: end to end, examples, the laboratory; then those with seeds under a random one
-	$(BIN)/python -m pytest $(PARALLEL) $(SLOW) lab/src lab/tests $(SMOKE:%=--ignore=%) $(PYTEST_ARGS)
-	@seed=$$($(BIN)/python -c 'import random; print(random.randint(1, 99))'); \
-	echo "Again with a random seed. To repeat this run: SELBO_TEST_SEEDS=$$seed $(BIN)/python -m pytest tests lab/tests -m stochastic"; \
-	SELBO_TEST_SEEDS=$$seed $(BIN)/python -m pytest $(PARALLEL) tests lab/tests -m stochastic -q $(PYTEST_ARGS)
+# Under a seed that is another one each time; of the tests that `make test` runs with seed 0, those that take one.
+test-lab: $(VENV)/.installed-test  ## run the other tests, and those that draw random numbers with a random seed: end to end, examples, the laboratory
+	@seed=$${SELBO_TEST_SEEDS:-$$($(BIN)/python -c 'import random; print(random.randint(1, 99))')}; \
+	echo "With a random seed. To repeat this run: make test-lab SELBO_TEST_SEEDS=$$seed"; \
+	SELBO_TEST_SEEDS=$$seed $(BIN)/python -m pytest $(PARALLEL) $(SLOW) tests/unit lab/src lab/tests \
+	    $(patsubst %,--only-stochastic=%,tests/unit $(SMOKE)) $(PYTEST_ARGS)
 
 coverage: $(VENV)/.installed-coverage  ## run all tests and say which lines of the library they miss
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term $(PYTEST_ARGS)

@@ -1,7 +1,8 @@
 """The seed contract, and the guard on the global random states.
 
 A test that draws random numbers takes the argument `seed` and makes its own generator from it. It runs with seed 0,
-and must pass for every seed from 0 to 99: `SELBO_TEST_SEEDS=0-99 pytest -m stochastic`.
+and must pass for every seed from 0 to 99: `SELBO_TEST_SEEDS=0-99 pytest -m stochastic`. `--only-stochastic=FOLDER`
+leaves out the other tests of that folder: one call then runs all tests of some folders and these of others.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import random
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,6 +31,33 @@ def chosen_seeds() -> range:
     if high < low:
         raise pytest.UsageError(f"{SEEDS_VARIABLE} must be an increasing range, got {text!r}")
     return range(low, high + 1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--only-stochastic",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a file or folder of which only the tests that draw random numbers are run",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    folders = [(config.rootpath / each).resolve() for each in config.getoption("--only-stochastic")]
+    left_out = [
+        item
+        for item in items
+        if not item.get_closest_marker("stochastic") and any(is_below(item.path, folder) for folder in folders)
+    ]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        out = set(left_out)
+        items[:] = [item for item in items if item not in out]
+
+
+def is_below(path: Path, folder: Path) -> bool:
+    return path == folder or folder in path.parents
 
 
 def pytest_report_header() -> str:

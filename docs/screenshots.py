@@ -15,7 +15,7 @@ from selbo.elicit.server import Server
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from browser import find, launched  # noqa: E402
+from chromium import find_chromium, launch_chromium, open_window  # noqa: E402
 
 PATIENTS = "#k=2&name=healthy&name=ill&accuracy=0.9&shares=0.8,0.2&labels=200&regions=equal&bins=10"
 FINDINGS = (
@@ -53,21 +53,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images" / "elicit")
     out = parser.parse_args().out
-    program = find()
+    program = find_chromium()
     if program is None:
         parser.error("no Chromium is installed")
     out.mkdir(parents=True, exist_ok=True)
     server = Server()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        with launched(program) as browser:
+        with launch_chromium(program) as browser:
             for name, shot in SHOTS.items():
-                browser.look(shot.width, shot.height, dark=shot.dark, phone=shot.width < 500)
-                browser.open(server.url + shot.fragment)
-                browser.until("document.getElementById('output').getAttribute('aria-busy') === 'false'")
-                browser.js(f"document.querySelector('{shot.at}').scrollIntoView({{block: '{shot.block}'}})")
+                window = open_window(browser, shot.width, shot.height, dark=shot.dark)
+                page = window.new_page()
+                page.goto(server.url + shot.fragment)
+                page.wait_for_selector("#output[aria-busy=false]")
+                page.evaluate(f"document.querySelector('{shot.at}').scrollIntoView({{block: '{shot.block}'}})")
                 path = out / f"{name}.png"
-                browser.screenshot(path, whole=False)
+                page.screenshot(path=path)
+                window.close()
                 picture = Image.open(path).convert("RGB")
                 picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=3).save(path, optimize=True)
     finally:

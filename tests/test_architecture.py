@@ -108,6 +108,19 @@ def test_imports_of_the_laboratory_point_down() -> None:
     assert violations(LABORATORY, name="selbo_lab", layers=LABORATORY_LAYERS) == []
 
 
+def folders(root: Path) -> set[str]:
+    return {path.name for path in root.iterdir() if path.is_dir() and path.name != "__pycache__"}
+
+
+def test_unit_tests_have_the_folders_of_the_package() -> None:
+    assert folders(PACKAGE.parents[1] / "tests" / "unit") == folders(PACKAGE)
+
+
+@in_a_checkout
+def test_unit_tests_of_the_laboratory_have_the_folders_of_its_package() -> None:
+    assert folders(LABORATORY.parents[1] / "tests" / "unit") == folders(LABORATORY)
+
+
 def test_there_is_no_utils_module() -> None:
     names = {"utils", "util", "helpers", "misc"}
     assert [str(p) for root in (PACKAGE, LABORATORY) for p in root.rglob("*") if p.stem in names] == []

@@ -121,3 +121,10 @@ def test_a_reference_opens_with_its_classes_and_ends_with_its_constants() -> Non
 def test_the_home_page_says_how_to_install() -> None:
     home = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     assert next(content for language, _, content in blocks(home) if language == "bash").startswith("pip install ")
+
+
+@pytest.mark.parametrize(
+    "name", ["belief_on_simplex", "dirichlet_process_draws", "summary_against_histogram", "toy_repair"]
+)
+def test_images_of_figures_are_small(name: str) -> None:
+    assert (ROOT / "docs" / "images" / f"{name}.png").stat().st_size < 300_000

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from selbo.elicit.state import RefusedError
+from selbo.elicit.refused import RefusedError
 
 
 def perform(what: str, value: Any = None) -> dict[str, Any]:

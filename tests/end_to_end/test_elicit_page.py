@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,19 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 import torch
+from playwright.sync_api import Browser
 
-from browser import Browser, find, launched
+from chromium import find_chromium, launch_chromium, open_window
 from selbo.elicit.server import Server
 from selbo.summary.beliefs import Empirical
 from selbo.summary.elicitation import expect
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
 
-PROGRAM = find()
+PROGRAM = find_chromium()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium is installed (SELBO_TEST_BROWSER names one)")
+
+PATIENCE = 60.0
+"""Seconds that a page may take; more than any busy machine needs."""
 
 EXPECTED = ("400 (Bad Request)", "413 (", "503 (")
 """What the console says of an answer that refuses bad input."""
@@ -47,20 +52,17 @@ def server() -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     assert PROGRAM is not None
-    with launched(PROGRAM) as found:
+    with launch_chromium(PROGRAM) as found:
         yield found
 
 
 @pytest.fixture
 def page(server: Server, chromium: Browser) -> Iterator[Page]:
-    chromium.events.clear()
-    chromium.look(1366, 900)
     found = Page(chromium, server.url)
-    found.open()
     yield found
-    complaints = [text for text in chromium.complaints() if not any(known in text for known in EXPECTED)]
-    assert complaints == []
-    assert {url for url in chromium.requests() if not url.startswith((server.url, "about:"))} == set()
+    found.window.close()
+    assert [text for text in found.complaints if not any(known in text for known in EXPECTED)] == []
+    assert {url for url in found.requests if not url.startswith((server.url, "about:"))} == set()
 
 
 class Page:
@@ -68,15 +70,53 @@ class Page:
 
     def __init__(self, browser: Browser, url: str) -> None:
         self.browser, self.url = browser, url
-        self.js, self.press = browser.js, browser.press
+        self.complaints: list[str] = []
+        self.requests: list[str] = []
+        self.window = open_window(browser, 1366, 900)
+        self.show()
+
+    def look(self, width: int, height: int, *, dark: bool = False) -> None:
+        """In another window."""
+        self.window.close()
+        self.window = open_window(self.browser, width, height, dark=dark)
+        self.show()
+
+    def show(self) -> None:
+        self.window.set_default_timeout(1000 * PATIENCE)
+        self.window.on("console", lambda said: self.complain(said.type, said.text))
+        self.window.on("weberror", lambda thrown: self.complain("error", str(thrown.error)))
+        self.window.on("request", lambda request: self.requests.append(request.url))
+        self.tab = self.window.new_page()
+        self.js, self.press, self.write = self.tab.evaluate, self.tab.keyboard.press, self.tab.keyboard.insert_text
+        self.open()
+
+    def complain(self, kind: str, text: str) -> None:
+        if kind in {"error", "warning"}:
+            self.complaints.append(f"{kind}: {text}")
 
     def open(self, fragment: str = "") -> None:
-        self.browser.open(self.url + fragment)
+        self.tab.goto("about:blank")  # so that another fragment is another visit
+        self.tab.goto(self.url + fragment)
         self.settle()
+
+    def until(self, condition: str) -> None:
+        """Wait for a condition. Playwright's own way evaluates text in the page, which its policy forbids."""
+        end = time.monotonic() + PATIENCE
+        while not self.js(f"Boolean({condition})"):
+            assert time.monotonic() < end, f"never true: {condition}"
+            time.sleep(0.05)
+
+    def drag(self, *points: tuple[float, float]) -> None:
+        """Press the button at the first point, move along, release it at the last."""
+        self.tab.mouse.move(*points[0])
+        self.tab.mouse.down()
+        for point in points[1:]:
+            self.tab.mouse.move(*point)
+        self.tab.mouse.up()
 
     def settle(self) -> None:
         """Wait until the page has asked and shown."""
-        self.browser.until("document.getElementById('output').getAttribute('aria-busy') === 'false'")
+        self.until("document.getElementById('output').getAttribute('aria-busy') === 'false'")
 
     def text(self, selector: str) -> str:
         found = self.js(f"document.querySelector({json.dumps(selector)}).textContent")
@@ -103,18 +143,11 @@ class Page:
     def enter(self, selector: str, text: str) -> None:
         """Replace what stands in a field."""
         self.js(f"(box => {{ box.focus(); box.select(); }})(document.querySelector({json.dumps(selector)}))")
-        self.browser.write(text)
+        self.write(text)
         self.settle()
 
     def click(self, selector: str) -> None:
-        self.js(f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center'}})")
-        box = self.js(f"document.querySelector({json.dumps(selector)}).getBoundingClientRect().toJSON()")
-        self.browser.drag((box["x"] + box["width"] / 2, box["y"] + box["height"] / 2))
-        self.settle()
-
-    def leave(self, action: str) -> None:
-        """Reload, or go back."""
-        self.browser.leave(action)
+        self.tab.click(selector)
         self.settle()
 
     def values(self, selector: str) -> list[str]:
@@ -123,10 +156,7 @@ class Page:
 
     def choose(self, selector: str, value: str) -> None:
         """Choose in a list."""
-        self.js(
-            f"(list => {{ list.value = {json.dumps(value)}; list.dispatchEvent(new Event('change')); }})"
-            f"(document.querySelector({json.dumps(selector)}))"
-        )
+        self.tab.select_option(selector, value)
         self.settle()
 
 
@@ -206,7 +236,7 @@ def test_everything_can_be_done_by_keyboard(page: Page) -> None:
     assert page.js("document.getElementById('accuracy').value") == "90.3"
     assert page.masses() == pytest.approx(expect(0.903).masses(ScoreBins.equal(10)).tolist(), rel=1e-12)
     page.tab_to("element.id === 'labels'")
-    page.browser.write("250")
+    page.write("250")
     page.settle()
     assert "A prior strength of 250 weighs as much as 250 labelled examples" in page.text("#claims")
     page.tab_to("element.name === 'source'")
@@ -250,7 +280,7 @@ def test_the_focus_can_be_seen_and_every_control_has_a_name(page: Page) -> None:
         seen.add(page.js("document.activeElement.id || document.activeElement.tagName"))
         assert outline != "none", page.js("document.activeElement.id")
     assert {"classes", "accuracy", "labels", "regions", "edges", "again", "link"} <= seen
-    tree = page.browser.send("Accessibility.getFullAXTree")["nodes"]
+    tree = page.window.new_cdp_session(page.tab).send("Accessibility.getFullAXTree")["nodes"]
     controls = {"textbox", "spinbutton", "slider", "button", "combobox", "checkbox", "radio", "link", "image"}
     unnamed = [
         node
@@ -264,7 +294,7 @@ def test_the_focus_can_be_seen_and_every_control_has_a_name(page: Page) -> None:
 @pytest.mark.parametrize("regions", ["equal", "shells"])
 def test_the_drawing_pad_by_keyboard(page: Page, width: int, height: int, regions: str) -> None:
     """One stop of the Tab key; arrows choose a bar and change it; label and value are shown, said and in view."""
-    page.browser.look(width, height, phone=width < 500)
+    page.look(width, height)
     page.open(f"#k=2&name=no&name=yes&accuracy=0.9&shares=0.7,0.3&regions={regions}")
     page.tab_to("element.name === 'source'")
     for _ in range(2):
@@ -317,7 +347,7 @@ def test_a_histogram_is_drawn_with_the_pointer(page: Page) -> None:
         (box["x"] + box["width"] / 2, box["y"] + (1 - height / 100) * box["height"])
         for box, height in zip(boxes, heights, strict=True)
     ]
-    page.browser.drag(points[0], points[3], points[4], points[9])  # a pointer that moves fast skips bars
+    page.drag(points[0], points[3], points[4], points[9])  # a pointer that moves fast skips bars
     page.settle()
     drawn = np.array(heights) / sum(heights)
     np.testing.assert_allclose(page.masses(), drawn, atol=0.01)  # a pixel is about half a per cent
@@ -333,12 +363,12 @@ def test_counts_are_pasted(page: Page) -> None:
     page.click("#paste summary")
     page.enter("#counts", "healthy 60\nill 30\ndead 10")
     page.click("#use-counts")
-    page.browser.until("document.querySelectorAll('#class-rows input[type=text]').length === 3")
+    page.until("document.querySelectorAll('#class-rows input[type=text]').length === 3")
     page.settle()
     assert "“healthy” in 60 %, “ill” in 30 % and “dead” in 10 % of cases" in page.text("#claims")
     page.enter("#counts", "healthy 60\nill many")
     page.click("#use-counts")
-    page.browser.until("document.getElementById('problem-counts').textContent")
+    page.until("document.getElementById('problem-counts').textContent")
     assert "must end with a count" in page.text("#problem-counts")
 
 
@@ -348,8 +378,8 @@ def test_scores_are_counted_again_when_regions_change(page: Page, tmp_path: Path
     path.write_text("score\n" + "\n".join(map(str, scores)))
     earlier = Empirical(torch.from_numpy(np.stack([1 - scores, scores], -1)).log())
     page.click("[name=source][value=scores]")
-    page.browser.choose_file("#file", path)
-    page.browser.until("document.getElementById('file-said').textContent")
+    page.tab.set_input_files("#file", path)
+    page.until("document.getElementById('file-said').textContent")
     page.settle()
     assert page.masses() == pytest.approx(earlier.masses(ScoreBins.equal(10)).tolist(), rel=1e-12)
     page.choose("#regions", "classes")
@@ -377,8 +407,8 @@ def test_bad_files_are_explained(page: Page, tmp_path: Path, content: str, messa
     path = tmp_path / "bad.csv"
     path.write_text(content)
     page.click("[name=source][value=scores]")
-    page.browser.choose_file("#file", path)
-    page.browser.until(f"document.getElementById('failure').textContent.includes({json.dumps(message)})")
+    page.tab.set_input_files("#file", path)
+    page.until(f"document.getElementById('failure').textContent.includes({json.dumps(message)})")
     assert message in page.text("#problem-file")
     assert page.js("document.getElementById('file').getAttribute('aria-invalid')") == "true"
     assert page.js("document.querySelector('[data-copy=python]').disabled")
@@ -390,17 +420,17 @@ def test_a_file_that_is_too_large_is_not_sent(page: Page, tmp_path: Path) -> Non
     with path.open("wb") as file:
         file.truncate(10 * 2**30)  # ten gigabytes of nothing, which take no room on the disk
     page.click("[name=source][value=scores]")
-    page.browser.choose_file("#file", path)
-    page.browser.until("document.getElementById('failure').textContent.includes('at most 16 MB')")
-    assert not [url for url in page.browser.requests() if "/api/scores" in url]
+    page.tab.set_input_files("#file", path)
+    page.until("document.getElementById('failure').textContent.includes('at most 16 MB')")
+    assert not [url for url in page.requests if "/api/scores" in url]
 
 
 def upload(page: Page, path: Path) -> None:
     """Two predictions of class 1 in eight; the middle bin of three leaves open which class its scores predict."""
     path.write_text("0.05\n0.1\n0.3\n0.35\n0.4\n0.45\n0.55\n0.9\n")
     page.click("[name=source][value=scores]")
-    page.browser.choose_file("#file", path)
-    page.browser.until("document.getElementById('file-said').textContent.includes('8 predictions')")
+    page.tab.set_input_files("#file", path)
+    page.until("document.getElementById('file-said').textContent.includes('8 predictions')")
     page.settle()
 
 
@@ -430,7 +460,7 @@ def everything(page: Page) -> Any:
 
 @pytest.mark.parametrize("way", ["peek", "skip", "anchor", "reload", "away"])
 def test_nothing_is_lost(page: Page, tmp_path: Path, way: str) -> None:
-    page.browser.look(390, 844, phone=True)
+    page.look(390, 844)
     page.enter("#class-rows input[type=text]", "healthy")
     page.enter("#accuracy", "83")
     page.enter("#labels", "77")
@@ -448,19 +478,18 @@ def test_nothing_is_lost(page: Page, tmp_path: Path, way: str) -> None:
         assert page.js("document.activeElement.id") == "output"
     elif way == "anchor":  # as from elsewhere: by hand, by a bookmark
         page.js("location.hash = '#output'")
-        page.browser.until("location.hash.includes('=')")
+        page.until("location.hash.includes('=')")
     elif way == "reload":
-        page.leave("location.reload()")
+        page.tab.reload()
     else:
-        page.browser.send("Page.navigate", url="about:blank")
-        page.browser.until("location.href === 'about:blank'")
-        page.leave("history.back()")
+        page.tab.goto("about:blank")
+        page.tab.go_back()
     page.settle()
     assert everything(page) == before
     if way in ("peek", "skip", "anchor"):  # and Back returns to the form, with what was changed meanwhile
         page.enter("#accuracy", "84")
         page.js("history.back()")
-        page.browser.until("history.state !== null")
+        page.until("history.state !== null")
         page.settle()
         assert page.values("#accuracy, #labels") == ["84", "77"]
         assert "8 predictions" in page.text("#file-said")
@@ -483,7 +512,8 @@ def test_a_reload_keeps_what_no_link_has(page: Page, tmp_path: Path) -> None:
     page.choose("#regions", "equal")
     page.enter("#class-rows input[type=number]", "120")
     assert page.visible("#failure")
-    page.leave("location.reload()")
+    page.tab.reload()
+    page.settle()
     assert "nothing is left for 1 of them" in page.text("#failure")
     assert page.values(SHARES)[0] == "120"
     assert page.values("#counts") == ["a 1\nb"]
@@ -510,7 +540,7 @@ def test_the_number_of_classes_can_be_edited(page: Page) -> None:
     assert page.values(NAMES) == ["a", "b", "c", "d", "e"]
     assert page.values(SHARES) == ["40", "30", "15", "10", "5"]
     for digit in "12":  # one digit after the other, as one types
-        page.browser.write(digit)
+        page.write(digit)
         page.settle()
     assert page.values(NAMES) == ["a", "b", "c", "d", "e", *[""] * 7]
     assert page.values(SHARES) == ["40", "30", "15", "10", "5", *[""] * 7]
@@ -562,7 +592,7 @@ def test_a_slider_is_followed_while_it_is_dragged(page: Page) -> None:
         slider.dispatchEvent(new Event('input'));
         window.seen.add(document.getElementById('headline').textContent);
     }, 10)""")
-    page.browser.until("window.seen.size > 3")
+    page.until("window.seen.size > 3")
     page.js("clearInterval(window.drag)")
     page.settle()
     accuracy = float(page.values("#accuracy")[0]) / 100
@@ -621,7 +651,7 @@ def test_a_wrong_number_is_explained_beside_its_field(
         page.click("#advanced summary")
     page.js(f"(box => {{ box.focus(); box.select(); }})(document.querySelector({json.dumps(selector)}))")
     if text:
-        page.browser.write(text)
+        page.write(text)
     else:
         page.js("document.execCommand('delete')")
     page.settle()
@@ -682,21 +712,20 @@ def test_a_link_brings_everything_back(page: Page) -> None:
     assert page.values("#labels, #concentration") == ["4321", "321"]
     assert page.visible("#concentration")
     page.js("location.hash = '#k=2&accuracy=0.75'")
-    page.browser.until("document.getElementById('accuracy').value === '75'")
+    page.until("document.getElementById('accuracy').value === '75'")
     page.settle()
     assert page.masses() == pytest.approx([0.1] * 10, rel=1e-7)
 
 
 def test_copied_texts_are_those_of_the_page_and_run(page: Page) -> None:
     origin = page.url.rstrip("/")
-    allowed = ["clipboardReadWrite", "clipboardSanitizedWrite"]
-    page.browser.send("Browser.grantPermissions", origin=origin, permissions=allowed)
+    page.window.grant_permissions(["clipboard-read", "clipboard-write"], origin=origin)
     page.open("#k=2&name=healthy&name=ill&accuracy=0.9&shares=0.8,0.2&labels=600&regions=equal&bins=10&trust=500")
-    page.browser.send("Page.bringToFront")
+    page.tab.bring_to_front()
     copied = {}
     for kind in ("python", "sklearn", "command", "link"):
         page.click(f"[data-copy={kind}]")
-        page.browser.until("document.getElementById('copied').textContent === 'Copied'")
+        page.until("document.getElementById('copied').textContent === 'Copied'")
         copied[kind] = page.js("navigator.clipboard.readText()")
         page.js("document.getElementById('copied').textContent = ''")
     names: dict[str, Any] = {}
@@ -718,7 +747,7 @@ def test_copied_texts_are_those_of_the_page_and_run(page: Page) -> None:
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1366])
 def test_nothing_sticks_out(page: Page, width: int) -> None:
-    page.browser.look(width, 800, phone=width < 500)
+    page.look(width, 800)
     for fragment in ("#k=2", "#k=3&name=a+very+long+name+of+a+class+indeed&name=b&name=c", "#k=10&from=draw"):
         page.open(fragment)
         assert page.js("document.documentElement.scrollWidth") <= width
@@ -738,7 +767,7 @@ def contrast(first: str, second: str) -> float:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_can_be_read_in_light_and_dark(page: Page, dark: bool) -> None:
-    page.browser.look(1366, 900, dark=dark)
+    page.look(1366, 900, dark=dark)
     page.open("#k=2&accuracy=0.7&shares=0.9,0.1")
     paper = page.js("getComputedStyle(document.body).backgroundColor")
     assert (contrast(paper, "rgb(0, 0, 0)") < 2) == dark
@@ -754,7 +783,7 @@ def test_text_can_be_read_in_light_and_dark(page: Page, dark: bool) -> None:
 def test_nothing_moves_for_those_who_do_not_want_it(page: Page) -> None:
     moving = "getComputedStyle(document.querySelector('figure')).transitionProperty"
     assert page.js(moving) != "none"
-    page.browser.look(1366, 900, still=True)
+    page.tab.emulate_media(reduced_motion="reduce")
     assert page.js(moving) == "none"
 
 
@@ -778,7 +807,7 @@ def test_the_command_prints_its_address_and_stops_cleanly(page: Page, tmp_path: 
         page.open(found[2])
         assert page.masses() == pytest.approx([1 / 3] * 3, rel=1e-7)
         assert page.text("#table th") == "<b>"
-        page.browser.events.clear()  # these went to another server than the one the fixture knows
+        page.requests.clear()  # these went to another server than the one the fixture knows
     finally:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)

@@ -6,7 +6,8 @@ from selbo.elicit.captions import claims_of
 from selbo.elicit.charts import draws_of, intervals_of, picture_of
 from selbo.elicit.consistency import warnings_of
 from selbo.elicit.export import copies_of
-from selbo.elicit.state import RefusedError, State, build_belief, labels_of, partition_of, read_state
+from selbo.elicit.refused import RefusedError
+from selbo.elicit.state import State, build_belief, labels_of, partition_of, read_state
 from selbo.elicit.uploads import count_scores, read_counts
 from selbo.plots.labels import region_axis
 from selbo.summary.beliefs import Belief, checked_masses

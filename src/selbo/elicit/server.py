@@ -18,7 +18,8 @@ from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from selbo.elicit.answer import answer
-from selbo.elicit.state import MOST_BINS, MOST_CLASSES, RefusedError
+from selbo.elicit.refused import RefusedError
+from selbo.elicit.state import MOST_BINS, MOST_CLASSES
 from selbo.elicit.workers import UnavailableError, Workers
 from selbo.report import load_templates
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, Final
 
+from selbo.elicit.refused import RefusedError
 from selbo.presets import MOST_TRUST, trust_for
 from selbo.summary.beliefs import Belief, Beta, Dirichlet, Masses
 from selbo.summary.elicitation import expect
@@ -39,14 +40,6 @@ HIGHEST: Final = 1e6
 """Bar that can be drawn, in any unit."""
 
 SUM_TOLERANCE: Final = 1e-6
-
-
-class RefusedError(ValueError):
-    """Input that cannot be used, with the field of the page that it stands in."""
-
-    def __init__(self, message: str, field: str = "") -> None:
-        super().__init__(message)
-        self.field = field
 
 
 @dataclass(frozen=True)

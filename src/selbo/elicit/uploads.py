@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from selbo.elicit.state import LONGEST_NAME, MOST_CLASSES, RefusedError, State, partition_of
+from selbo.elicit.refused import RefusedError
+from selbo.elicit.state import LONGEST_NAME, MOST_CLASSES, State, partition_of
 from selbo.summary.beliefs import Empirical
 
 Array = NDArray[np.float64]

@@ -5,6 +5,7 @@ import logging
 import multiprocessing
 import queue
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
-from selbo.elicit.state import RefusedError
+from selbo.elicit.refused import RefusedError
 
 NUM_WORKERS: Final = 2
 LIMIT_SECONDS: Final = 10.0
@@ -217,10 +218,9 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 def _work(target: Target, pipe: Connection) -> None:
     """The life of a process: answer until the other end is closed."""
-    import torch
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
+    if "torch" in sys.modules:  # what the function needs was imported with it
+        sys.modules["torch"].set_num_threads(1)
     with contextlib.suppress(EOFError, OSError):
         pipe.send(("ready",))
         while True:

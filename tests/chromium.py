@@ -1,0 +1,41 @@
+"""The system's Chromium, driven by Playwright, which downloads no browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Browser, BrowserContext, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+
+def find_chromium() -> str | None:
+    """SELBO_TEST_BROWSER, or the first of the usual names that is installed."""
+    named = os.environ.get("SELBO_TEST_BROWSER")
+    return named or next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+@contextmanager
+def launch_chromium(program: str) -> Iterator[Browser]:
+    """A browser without a window."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=program,
+            args=["--disable-gpu", "--disable-dev-shm-usage"],  # for containers
+        )
+        yield browser
+        browser.close()
+
+
+def open_window(browser: Browser, width: int, height: int, *, dark: bool = False) -> BrowserContext:
+    """An empty profile with a window of that size; a narrow one is that of a phone."""
+    phone = width < 500
+    return browser.new_context(
+        viewport={"width": width, "height": height},
+        device_scale_factor=2 if phone else 1,
+        is_mobile=phone,
+        color_scheme="dark" if dark else "light",
+    )
