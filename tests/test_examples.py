@@ -1,4 +1,4 @@
-"""Every Python block of the README, of CONTRIBUTING and of the documentation runs as it stands, and so does every example.
+"""Every Python block of the README, CONTRIBUTING and the documentation runs as it stands, and so does every example.
 
 The blocks of one page run in order, in one namespace, with warnings as errors. Where a ```text block follows directly,
 it is what the block prints: the same words, and numbers that are close. What a trained network says hangs on the kind
