@@ -10,35 +10,40 @@ is committed. GitHub shows a README as it is, so there what a call gives stands 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scipy.stats import ttest_rel
 
 from selbo.plots import style
-from selbo.report import Difference, difference_of, signed
+from selbo.report import Difference, difference_of, mean_and_error, signed
 from selbo_lab.report import studies as statistics
 from selbo_lab.report.bootstrap import holm
 from selbo_lab.report.cases import cases_figure
+from selbo_lab.report.columns import Column
 from selbo_lab.report.overview import tables_over_cases, tracks_with_cases
+from selbo_lab.report.study_data import corruptions_of
 from selbo_lab.report.study_figures import FIGURES, available
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, primary_outcome, stated_exactly
 from selbo_lab.report.study_tables import TRACKS, Table, tables_of
 from selbo_lab.report.table_files import markdown
+from selbo_lab.run.records import CLEAN, USE, MethodRuns, Run, StudyComparison, StudyResults
 from selbo_lab.run.result_store import Store, studies_in
 from selbo_lab.schedule import runner
 from selbo_lab.studies import plan
+from selbo_lab.studies.paper import PaperValues
+from selbo_lab.studies.run_spec import Recipe
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -104,7 +109,7 @@ def evaluate(call: str) -> str:
 
 
 @cache
-def gathered(study: str) -> dict[str, Any]:
+def gathered(study: str) -> StudyResults:
     """The results of a study."""
     return runner.gather(RESULTS / study)
 
@@ -114,16 +119,18 @@ def studies() -> list[str]:
     return [folder.name for folder in studies_in(RESULTS)]
 
 
-def case_of(where: str) -> dict[str, Any]:
+def case_of(where: str) -> StudyComparison:
     """A comparison by study, variant and track, such as ``cifar10 vgg11 selbo``."""
     study, variant, track = where.split()
-    (found,) = (each for each in gathered(study)["comparisons"] if (each["variant"], each["track"]) == (variant, track))
+    (found,) = (each for each in gathered(study).of_track(track) if each.variant == variant)
     return found
 
 
-def methods_of(where: str) -> dict[str, dict[str, Any]]:
-    """The methods of a comparison, by name."""
-    return {method["name"]: method for method in case_of(where)["methods"]}
+def runs_of(where: str, name: str) -> list[Run]:
+    """The runs of a method, all of which must be there."""
+    found = case_of(where).method(name)
+    assert len(found.there) == len(found.runs), f"{where} has runs missing"
+    return found.there
 
 
 def table(where: str, name: str, columns: str = "") -> str:
@@ -147,14 +154,15 @@ def difference(
     """
     study, _, name = other.rpartition("/")
     there = f"{study} {where.partition(' ')[2]}" if study else where
-    found = statistics.paired(methods_of(where)[one], methods_of(there)[name], column, scaled)
+    ours, theirs, which = case_of(where).method(one), case_of(there).method(name), Column.parse(column)
+    found = statistics.paired(ours, theirs, which, scaled)
     assert found.pairs == found.seeds, f"{where} has runs missing"
-    return with_interval(found, column, unit=unit, brackets=brackets)
+    return with_interval(found, which.metric, unit=unit, brackets=brackets)
 
 
-def with_interval(found: Difference, column: str = "nll", *, unit: str = "", brackets: bool = False) -> str:
+def with_interval(found: Difference, metric: str = "nll", *, unit: str = "", brackets: bool = False) -> str:
     """A difference and its interval, in percentage points unless it is one of NLL."""
-    digits, factor = (3, 1) if column.endswith("nll") else (1, 100)
+    digits, factor = (3, 1) if metric == "nll" else (1, 100)
     mean, low, high = (short(factor * (each or 0.0), digits) for each in (found.mean, found.low, found.high))
     mean = f"{mean} {unit}".rstrip()
     return f"{mean} ({low} to {high})" if brackets else f"{mean}, {low} to {high}"
@@ -169,11 +177,15 @@ def short(number: float, digits: int, *, sign: bool = True) -> str:
 
 def by_corruption(where: str, name: str) -> dict[str, float]:
     """Mean NLL of a method under each corruption, over strengths and seeds."""
-    found = defaultdict[str, list[float]](list)
-    for run in methods_of(where)[name]["runs"]:
-        for condition, measured in run["conditions"].items():
-            found[condition.rpartition(" ")[0]].append(measured["metrics"]["nll"])
-    return {kind: fmean(each) for kind, each in found.items() if kind}
+    kinds = corruptions_of(case_of(where)).kinds
+    return {kind: fmean(nll(run, kinds[kind]) for run in runs_of(where, name)) for kind in kinds}
+
+
+def nll(run: Run, conditions: Iterable[str], *, scaled: bool = False) -> float:
+    """Mean NLL of a run over some conditions."""
+    found = statistics.mean_of_all(statistics.value(run, Column(each, "nll"), scaled) for each in conditions)
+    assert found is not None, f"run {run.id} lacks a condition"
+    return found
 
 
 def under(where: str, name: str, corruption: str) -> str:
@@ -189,14 +201,10 @@ def corruptions_lower(where: str, one: str, other: str) -> int:
 
 def corruptions_by_interval(where: str, one: str, other: str, how: str) -> int:
     """Under how many corruptions the first method is ``ahead``, ``level`` or ``behind``, by its interval."""
-    first, second = (methods_of(where)[name]["runs"] for name in (one, other))
     counts = {"ahead": 0, "level": 0, "behind": 0}
-    for kind in by_corruption(where, one):
-        columns = [f"{kind} {strength}.nll" for strength in range(1, 6)]
-        gaps = [
-            fmean((statistics.value(a, c) or 0) - (statistics.value(b, c) or 0) for c in columns)
-            for a, b in zip(first, second, strict=True)
-        ]
+    for conditions in corruptions_of(case_of(where)).kinds.values():
+        pairs = zip(runs_of(where, one), runs_of(where, other), strict=True)
+        gaps = [nll(ours, conditions) - nll(theirs, conditions) for ours, theirs in pairs]
         found = difference_of(gaps, seeds=len(gaps))
         counts["level" if not found.clear else "ahead" if (found.mean or 0) < 0 else "behind"] += 1
     return counts[how]
@@ -204,13 +212,10 @@ def corruptions_by_interval(where: str, one: str, other: str, how: str) -> int:
 
 def without_noise(where: str, one: str, other: str, *, scaled: bool = False) -> str:
     """How much lower the NLL of the first method is, over corruptions that are neither noise nor glass blur."""
-
-    def nll(run: dict[str, Any]) -> float:
-        kept = [name for name in run["conditions"] if name != "clean" and "noise" not in name and "glass" not in name]
-        return fmean(run["conditions"][name]["scaled" if scaled else "metrics"]["nll"] for name in kept)
-
-    pairs = zip(methods_of(where)[other]["runs"], methods_of(where)[one]["runs"], strict=True)
-    found = difference_of([nll(theirs) - nll(ours) for theirs, ours in pairs], seeds=5)
+    kinds = corruptions_of(case_of(where)).kinds
+    kept = [each for kind in kinds if "noise" not in kind and "glass" not in kind for each in kinds[kind]]
+    ours, theirs = ([nll(run, kept, scaled=scaled) for run in runs_of(where, name)] for name in (one, other))
+    found = difference_of([b - a for a, b in zip(ours, theirs, strict=True)], seeds=5)
     mean, low, high = (short(each or 0.0, 3, sign=False) for each in (found.mean, found.low, found.high))
     assert (found.low or 0) > 0, "the first method is not ahead"
     return f"{mean} ({low} to {high})"
@@ -226,11 +231,9 @@ def summary_run_twice(*names: str) -> str:
     """What the summary changes about the clean NLL on CIFAR-10 in `ablation`, in `alpha`, or in both pooled."""
     gaps = []
     for study in names:
-        methods = methods_of(f"{study} vgg11 selbo")
-        pairs = zip(
-            methods[{"ablation": "base", "alpha": "alpha-0.1"}[study]]["runs"], methods["none"]["runs"], strict=True
-        )
-        gaps += [(statistics.value(a, "clean.nll") or 0) - (statistics.value(b, "clean.nll") or 0) for a, b in pairs]
+        where, name = f"{study} vgg11 selbo", {"ablation": "base", "alpha": "alpha-0.1"}[study]
+        pairs = zip(runs_of(where, name), runs_of(where, "none"), strict=True)
+        gaps += [nll(ours, [CLEAN]) - nll(theirs, [CLEAN]) for ours, theirs in pairs]
     return with_interval(difference_of(gaps, seeds=len(gaps)), brackets=True)
 
 
@@ -257,11 +260,12 @@ def settings_tried() -> str:
     """Validation NLL and fitted temperature of ELBO and Summary ELBO with narrower priors, at the seed for tuning."""
     tuned = {}
     for run in Store(RESULTS / "cifar10-prior").all():
-        recipe = run["spec"]["recipe"]
-        if run["spec"]["seed"] >= plan.TUNING_SEED:
-            nll, temperature = run["val"]["metrics"]["nll"], run["temperature"]
-            shown = f"{short(nll, 3, sign=False)} | {temperature:.2f}".replace("| 0.", "| .")
-            tuned[recipe["objective"], recipe["prior_std"], recipe["kl_weight"]] = shown
+        recipe = run.spec.recipe
+        if run.spec.seed >= plan.TUNING_SEED and run.val is not None:
+            shown = f"{short(run.val.value('nll') or 0.0, 3, sign=False)} | {run.temperature:.2f}".replace(
+                "| 0.", "| ."
+            )
+            tuned[recipe.objective, recipe.prior_std, recipe.kl_weight] = shown
     lines = [
         "| prior | KL times | ELBO: NLL | temperature | Summary ELBO: NLL | temperature |",
         "|---:|---:|---:|---:|---:|---:|",
@@ -276,14 +280,13 @@ LABEL_SHIFT = ("shift-sst", "shift-mnist35", "shift-tables")
 """Studies with unlabelled inputs of a target domain whose every method was tuned for itself."""
 
 
-def ahead_and_behind(other: str, scores: str = "metrics", *, after_holm: bool = False) -> tuple[int, int]:
+def ahead_and_behind(other: str, *, scaled: bool = False, after_holm: bool = False) -> tuple[int, int]:
     """In how many cases class fractions are ahead of another method and behind it, by a paired t-test at 5 %."""
     found = []
     for study in LABEL_SHIFT:
-        for case in gathered(study)["comparisons"]:
-            runs = {method["name"]: method["runs"] for method in case["methods"]}
-            pairs = [[run["conditions"]["use"][scores]["nll"] for run in runs[name]] for name in ("fractions", other)]
-            test = ttest_rel(*pairs)
+        for case in gathered(study).comparisons:
+            pairs = [case.method(name).there for name in ("fractions", other)]
+            test = ttest_rel(*([nll(run, [USE], scaled=scaled) for run in runs] for runs in pairs))
             found.append((test.pvalue, test.statistic < 0))
     p_values = [p_value for p_value, _ in found]
     clear = holm(p_values) if after_holm else [p_value < 0.05 for p_value in p_values]
@@ -292,23 +295,26 @@ def ahead_and_behind(other: str, scores: str = "metrics", *, after_holm: bool = 
 
 
 def count(other: str, scores: str = "metrics", *, after_holm: bool = False, words: str = "{}, {}") -> str:
-    """In how many cases class fractions are ahead and behind, in words."""
-    return words.format(*ahead_and_behind(other, scores, after_holm=after_holm))
+    """In how many cases class fractions are ahead and behind, in words; with scores ``scaled`` after scaling."""
+    return words.format(*ahead_and_behind(other, scaled=scores == "scaled", after_holm=after_holm))
 
 
 def counts() -> str:
     """Class fractions as a belief against all other methods, over all cases of label shift and few labels."""
-    case = gathered(LABEL_SHIFT[0])["comparisons"][0]
+    case = gathered(LABEL_SHIFT[0]).comparisons[0]
     lines = [
         "| against | as predicted: ahead | behind | temperature scaling on both: ahead | behind "
         "| after Holm: ahead | behind |",
         "| :--- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for method in case["methods"]:
-        if method["name"] != case["focus"]:
-            name = method["name"]
-            ways = (ahead_and_behind(name), ahead_and_behind(name, "scaled"), ahead_and_behind(name, after_holm=True))
-            lines.append(f"| {' | '.join([method['title'], *(str(each) for way in ways for each in way)])} |")
+    for name, title in case.titles.items():
+        if name != case.focus:
+            ways = (
+                ahead_and_behind(name),
+                ahead_and_behind(name, scaled=True),
+                ahead_and_behind(name, after_holm=True),
+            )
+            lines.append(f"| {' | '.join([title, *(str(each) for way in ways for each in way)])} |")
     return "\n".join(lines) + "\n"
 
 
@@ -316,63 +322,65 @@ def overlaps() -> str:
     """How many of the paper's values overlap with ours, case by case, with evidential learning counted by itself."""
     lines = ["| study | case | overlap | EDL | EDL runs at chance |", "| :--- | :--- | ---: | ---: | ---: |"]
     for study in studies():
-        cases = {each["variant"]: each for each in gathered(study)["comparisons"] if each["track"] == "published"}
+        cases = {each.variant: each for each in gathered(study).of_track("published")}
         lines += [
-            f"| `{study}` | {case['title']} | {_agreement(case)} |"
+            f"| `{study}` | {case.title} | {_agreement(case)} |"
             for case in cases.values()
             if any(each is not None for each in statistics.overlaps(case))
         ]
         for variant, case in cases.items():
             if study == "mnist35" and variant in EXCHANGED:
-                other = with_clean_rows_of(case["paper"], cases[EXCHANGED[variant]]["paper"])
-                lines.append(f"| `{study}` | {case['title']}, clean rows exchanged | {_agreement(case, other)} |")
+                other = with_clean_rows_of(case.paper, cases[EXCHANGED[variant]].paper)
+                lines.append(f"| `{study}` | {case.title}, clean rows exchanged | {_agreement(case, other)} |")
     return "\n".join(lines) + "\n"
 
 
-def _agreement(case: dict[str, Any], paper: dict[str, Any] | None = None) -> str:
+def _agreement(case: StudyComparison, paper: PaperValues | None = None) -> str:
     found = [statistics.overlaps(case, evidential=alone, paper=paper) for alone in (False, True)]
     known = [[each for each in part if each is not None] for part in found]
     counts = [f"{sum(part)} of {len(part)}" if part else "–" for part in known]
-    apart = [method for method in case["methods"] if statistics.is_evidential(method)]
-    runs = sum(len(method["runs"]) for method in apart)
+    apart = [method for method in case.methods if statistics.is_evidential(method)]
+    runs = sum(len(method.runs) for method in apart)
     return " | ".join([*counts, f"{sum(map(statistics.one_class_runs, apart))} of {runs}" if runs else "–"])
 
 
-def with_clean_rows_of(paper: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def with_clean_rows_of(paper: PaperValues, other: PaperValues) -> PaperValues:
     """What the paper reports of one case, with the values on the clean test set of another."""
-    made = dict[str, Any]()
-    for method, found in paper.items():
-        if isinstance(found, dict):
-            clean = {key: number for key, number in other[method]["values"].items() if key.startswith("clean.")}
-            made[method] = found | {"values": found["values"] | clean}
-    return made
+    methods = {
+        name: replace(found, values={**found.values, **_clean(other.methods[name].values)})
+        for name, found in paper.methods.items()
+    }
+    return replace(paper, methods=methods)
 
 
-def repeated() -> list[tuple[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]]]]:
+def _clean(values: Mapping[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
+    return {name: each for name, each in values.items() if Column.parse(name).place == CLEAN}
+
+
+def repeated() -> list[tuple[tuple[str, MethodRuns], tuple[str, MethodRuns]]]:
     """Methods that two studies trained alike: same data, network and recipe, and at least one seed in common."""
-    seen: dict[str, tuple[str, dict[str, Any]]] = {}
+    seen: dict[Hashable, tuple[str, MethodRuns]] = {}
     found = []
     for study in studies():
-        for comparison in gathered(study)["comparisons"]:
-            for method in comparison["methods"]:
-                key = training_of(comparison["data"], comparison["model"], method["recipe"])
+        for comparison in gathered(study).comparisons:
+            for method in comparison.methods:
+                key = comparison.data, comparison.model, what_is_trained(method.recipe)
                 first = seen.setdefault(key, (study, method))
                 if first[0] != study and shared_seeds(first[1], method):
                     found.append((first, (study, method)))
     return found
 
 
-def training_of(data: dict[str, Any], model: dict[str, Any], recipe: dict[str, Any]) -> str:
-    """What a network comes from, but for the seed, as one text."""
-    believes = recipe["belief"] and recipe["objective"] not in WITHOUT_SUMMARY
-    ours = {key: value for key, value in recipe.items() if believes or key not in OF_A_SUMMARY}
-    return json.dumps([data, model, ours], sort_keys=True)
+def what_is_trained(recipe: Recipe) -> Recipe:
+    """A recipe without the settings that do nothing in it."""
+    believes = recipe.belief and recipe.objective not in WITHOUT_SUMMARY
+    return recipe if believes else replace(recipe, **{name: getattr(Recipe, name) for name in OF_A_SUMMARY})
 
 
-def shared_seeds(first: dict[str, Any], second: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def shared_seeds(first: MethodRuns, second: MethodRuns) -> list[tuple[Run, Run]]:
     """Runs of two methods with the same seed."""
-    theirs = {run["spec"]["seed"]: run for run in second["runs"] if run}
-    return [(run, theirs[run["spec"]["seed"]]) for run in first["runs"] if run and run["spec"]["seed"] in theirs]
+    theirs = {run.spec.seed: run for run in second.there}
+    return [(run, theirs[run.spec.seed]) for run in first.there if run.spec.seed in theirs]
 
 
 def repeats() -> str:
@@ -383,11 +391,11 @@ def repeats() -> str:
     ]
     for (study, method), (again, other) in repeated():
         pairs = shared_seeds(method, other)
-        ones, twos = ({"runs": [pair[i] for pair in pairs]} for i in (0, 1))
-        both = [f"{statistics.cell(each, 'clean.nll').mean:.3f}" for each in (ones, twos)]
-        gap = statistics.paired(twos, ones, "clean.nll")
+        ones, twos = ([nll(pair[i], [CLEAN]) for pair in pairs] for i in (0, 1))
+        both = [f"{mean_and_error(each)[0]:.3f}" for each in (ones, twos)]
+        gap = difference_of([b - a for a, b in zip(ones, twos, strict=True)], seeds=len(pairs))
         ends = [signed("nll", number) for number in (gap.mean, gap.low, gap.high) if number is not None]
-        names = " / ".join(dict.fromkeys((method["title"], other["title"])))
+        names = " / ".join(dict.fromkeys((method.title, other.title)))
         cells = (names, f"`{study}`", f"`{again}`", str(len(pairs)), *both, f"{ends[0]} [{ends[1]}, {ends[2]}]")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -399,8 +407,8 @@ def times() -> str:
     for study in studies():
         spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for run in Store(RESULTS / study).all():
-            begin = datetime.fromisoformat(run["made_by"]["time"].replace("Z", "+00:00")).timestamp()
-            spans[run["made_by"]["machine"]].append((begin, begin + run["seconds"]["all"]))
+            begin = datetime.fromisoformat(run.made_by.time.replace("Z", "+00:00")).timestamp()
+            spans[run.made_by.machine].append((begin, begin + run.seconds.all))
         for machine, found in sorted(spans.items()):
             minutes, seconds = divmod(round(covered(found)), 60)
             name = machine.replace("_", r"\_")
@@ -431,30 +439,30 @@ def full_page(study: str) -> str:
     """All tables of a study, with the figures behind those of each comparison."""
     found = gathered(study)
     parts = [
-        f"---\nhide: [toc]\n---\n\n# {found['title']}: all tables\n",
-        f"In the paper: {found['paper']}. Made from `lab/results/{study}.jsonl.xz`; "
+        f"---\nhide: [toc]\n---\n\n# {found.title}: all tables\n",
+        f"In the paper: {found.paper}. Made from `lab/results/{study}.jsonl.xz`; "
         f"`selbo report lab/results` makes the same tables as LaTeX and CSV, all figures, and an HTML report.\n",
     ]
-    for track in dict.fromkeys(each["track"] for each in found["comparisons"]):
+    for track in found.tracks:
         title = TRACKS[track]
         parts.append(f"## {title[0].upper()}{title[1:]}\n")
         parts += [f"### {table.title}\n\n{markdown(table)}" for table in tables_over_cases(found, track)]
         if track in tracks_with_cases(found):
-            parts.append(f"![{found['title']}, {title}: all cases](../images/results/{study}-cases-{track}.png)\n")
-        for comparison in (each for each in found["comparisons"] if each["track"] == track and stated_exactly(each)):
+            parts.append(f"![{found.title}, {title}: all cases](../images/results/{study}-cases-{track}.png)\n")
+        for comparison in filter(stated_exactly, found.of_track(track)):
             parts += [f"### {table.title}\n\n{markdown(table)}" for table in tables_of(found, comparison)]
             parts += [
-                f"![{comparison['title']}, {title}: {kind}](../images/results/{name}.png)\n"
+                f"![{comparison.title}, {title}: {kind}](../images/results/{name}.png)\n"
                 for kind, name in pictures(study, comparison)
             ]
     return "\n".join(parts)
 
 
-def pictures(study: str, comparison: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def pictures(study: str, comparison: StudyComparison) -> Iterator[tuple[str, str]]:
     """Kind and name of the pictures of a comparison."""
     for kind in available(gathered(study), comparison):
         if kind in PICTURES:
-            yield kind, f"{study}-{kind}-{comparison['variant']}-{comparison['track']}"
+            yield kind, f"{study}-{kind}-{comparison.variant}-{comparison.track}"
 
 
 def cache_of(study: str) -> Path:
@@ -480,7 +488,7 @@ def draw(study: str) -> list[Path]:
         unfinished = Path(tempfile.mkdtemp(dir=CACHE))
         for track in tracks_with_cases(found):
             style.save(cases_figure(found, track), unfinished, f"{study}-cases-{track}", formats=["png"])
-        for comparison in found["comparisons"]:
+        for comparison in found.comparisons:
             for kind, name in pictures(study, comparison):
                 style.save(FIGURES[kind].draw(comparison), unfinished, name, formats=["png"])
         unfinished.rename(folder)

@@ -31,7 +31,7 @@ LAYERS = (
     {"_checks", "_files", "_numerics", "random", "version"},
     {"summary", "nn", "models", "metrics"},
     {"objectives"},
-    {"training", "evaluation", "presets"},
+    {"training", "evaluation", "presets", "results"},
     {"estimator", "plots", "integrations"},
     {"report"},
     {"demo", "elicit", "tabular"},

@@ -1,4 +1,7 @@
-"""Results of studies, made up by a formula, so that a test can say what every number is."""
+"""Results of studies, made up by a formula, so that a test can say what every number is.
+
+They are plain data, which tests change; `typed` makes records of them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import copy
 import json
 import math
 from typing import Any
+
+from selbo_lab.run.records import MethodRuns, Run, StudyComparison, StudyResults
 
 Results = dict[str, Any]
 
@@ -26,6 +31,10 @@ EQUAL = {
     "regions": ["0–.2", ".2–.6", ".6–1"],
     "s0": [0.1, 0.6, 0.3],
     "concentration": 100.0,
+}
+UNEQUAL = EQUAL | {
+    "regions": ["0–.01", ".01–.05", ".05–.1", ".1–.9", ".9–.95", ".95–.99", ".99–1"],
+    "s0": [0.1, 0.05, 0.05, 0.4, 0.2, 0.1, 0.1],
 }
 SHELLS = {
     "words": "expect(0.9) over shells",
@@ -182,9 +191,10 @@ def study(comparisons: list[Results], *, name: str = "mnist35", seeds: int = 3, 
 
 
 def scores_study() -> Results:
-    names = {"none": None, "beta-0.1": EQUAL, "beta-1": EQUAL, "beta-5": EQUAL, "independent-5": EQUAL}
+    names = {"none": None, "beta-0.1": UNEQUAL, "beta-1": UNEQUAL, "beta-5": UNEQUAL, "independent-5": UNEQUAL}
     methods = [
-        method(i, name, f"title of {name}", seeds=1, belief=belief) for i, (name, belief) in enumerate(names.items())
+        method(i, name, f"title of {name}", seeds=1, belief=belief, recipe=belief and {"partition": "unequal"})
+        for i, (name, belief) in enumerate(names.items())
     ]
     return study([comparison(methods)], name="scores", seeds=1)
 
@@ -221,3 +231,32 @@ def place_study(*, noise: float = 0.5) -> Results:
             for condition in made["conditions"].values():
                 condition["metrics"]["f1_macro"] = 0.5
     return found
+
+
+# --- records ---
+
+BAYESIAN = ("elbo", "summary_elbo", "independent_summary")
+
+
+def typed(plain: Results | None) -> Any:
+    """The record of a study, a comparison, a method or a run; what a test says nothing about is filled in."""
+    if plain is None:
+        return None
+    if "comparisons" in plain:
+        return StudyResults.from_dict({**plain, "comparisons": list(map(typed, plain["comparisons"]))})
+    if "methods" in plain:
+        filled = {"title": "", "data": {"name": "mnist35"}, "model": {"name": "lenet"}, "evaluation": {}, **plain}
+        return StudyComparison.from_dict({**filled, "methods": list(map(typed, plain["methods"]))})
+    if "runs" in plain:
+        recipe = {"objective": "elbo", **plain.get("recipe", {})}
+        recipe.setdefault("bayesian", recipe["objective"] in BAYESIAN)
+        tried = [
+            {"val_nll": each["val_nll"], "settings": {key: value for key, value in each.items() if key != "val_nll"}}
+            for each in plain.get("tried", [])
+        ]
+        runs = [each and typed({**each, "recipe": recipe}) for each in plain["runs"]]
+        return MethodRuns.from_dict({"chosen": {}, **plain, "tried": tried, "recipe": recipe, "runs": runs})
+    spec = {"data": {"name": "mnist35"}, "model": {"name": "lenet"}, "evaluation": {}, "seed": 0}
+    spec |= {"recipe": plain.get("recipe", {"objective": "elbo", "bayesian": True}), **plain.get("spec", {})}
+    filled = {"id": "0", "data": {}, "sizes": {}, "seconds": {"all": 1.0}, **plain}
+    return Run.from_dict({**filled, "spec": spec, "made_by": {**MADE, **plain.get("made_by", {})}})

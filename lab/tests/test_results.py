@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import copy
 import json
+import lzma
 import re
 import sys
 from collections import defaultdict
-from dataclasses import fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from study_fakes import comparison, method, study
+from study_fakes import comparison, method, study, typed
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
 
 import results  # noqa: E402
 
+from selbo_lab.run.records import Run  # noqa: E402
 from selbo_lab.run.result_store import Store  # noqa: E402
 from selbo_lab.schedule import runner  # noqa: E402
 from selbo_lab.studies import plan  # noqa: E402
-from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec  # noqa: E402
+from selbo_lab.studies.paper import PaperValues  # noqa: E402
+from selbo_lab.studies.run_spec import DataSpec, ModelSpec, Recipe  # noqa: E402
 
 # --- stored runs ---
 
@@ -32,10 +34,10 @@ from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Reci
 def test_every_stored_run_is_one_of_the_study_as_it_stands(name: str) -> None:
     store = Store(results.RESULTS / name)
     manifest = store.manifest()
-    found, tracks = runner.study_of(name), manifest["tracks"]
+    found, tracks = runner.study_of(name), manifest.tracks
     jobs = [
         *plan.tuning_jobs(found, tracks),
-        *plan.final_jobs(found, tracks, found.seed_range(manifest["seeds"]), runner.val_nll(store, found, tracks)),
+        *plan.final_jobs(found, tracks, found.seed_range(manifest.seeds), runner.val_nll(store, found, tracks)),
     ]
     assert store.ids()
     assert not store.ids() - {job.spec.id for job in jobs}
@@ -44,21 +46,29 @@ def test_every_stored_run_is_one_of_the_study_as_it_stands(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["scores", "sst", "deployment-cifar10", "shift-mnist35"])
 def test_ids_are_those_of_the_settings(name: str) -> None:
-    kinds = {"data": DataSpec, "model": ModelSpec, "recipe": Recipe, "evaluation": EvaluationSpec}
     for run in Store(results.RESULTS / name).all():
-        parts: dict[str, Any] = {}
-        for part, kind in kinds.items():
-            known = {each.name for each in fields(kind)}
-            stored = {key: value for key, value in run["spec"][part].items() if key in known}
-            parts[part] = kind(**{key: tuple(v) if isinstance(v, list) else v for key, v in stored.items()})
-        assert RunSpec(**parts, seed=run["spec"]["seed"]).id == run["id"]
+        assert run.spec.id == run.id
+
+
+@pytest.mark.parametrize("name", ["scores", "sst", "deployment-cifar10", "cifar10-da"])
+def test_a_stored_run_is_written_as_it_was_read(name: str) -> None:
+    """But for settings that came later, which a run of then has at their defaults."""
+    with lzma.open(results.RESULTS / f"{name}.jsonl.xz", "rt", encoding="utf-8") as file:
+        stored = [json.loads(line) for line in file][1:]
+    assert stored
+    for each in stored:
+        written = json.loads(json.dumps(Run.from_dict(each).to_dict()))
+        for part in ("data", "model", "recipe", "evaluation"):
+            known = each["spec"][part]
+            written["spec"][part] = {key: value for key, value in written["spec"][part].items() if key in known}
+        assert written == each
 
 
 def test_every_run_that_two_studies_share_is_in_the_table_of_repeats() -> None:
     """Read from the files: same data, network, recipe and seed, whatever it was tested on."""
     seen = defaultdict[str, set[str]](set)
     for name in results.studies():
-        for spec in (run["spec"] for run in Store(results.RESULTS / name).all()):
+        for spec in (asdict(run.spec) for run in Store(results.RESULTS / name).all()):
             if spec["seed"] >= plan.TUNING_SEED:  # settings are chosen alike in studies that share their grids
                 continue
             parts = []
@@ -75,20 +85,19 @@ def test_every_run_that_two_studies_share_is_in_the_table_of_repeats() -> None:
 
 
 def test_a_recipe_is_the_same_but_for_what_an_objective_does_not_look_at() -> None:
-    recipe = {"objective": "elbo", "belief": "", "concentration": 0.1, "kl_weight": 0.5}
-    key = results.training_of({"name": "d"}, {"name": "m"}, recipe)
-    assert key == results.training_of({"name": "d"}, {"name": "m"}, recipe | {"belief": "b", "concentration": 9.0})
-    assert key != results.training_of({"name": "d"}, {"name": "m"}, recipe | {"kl_weight": 0.1})
-    assert key != results.training_of({"name": "d"}, {"name": "n"}, recipe)
-    told = recipe | {"objective": "summary_elbo", "belief": "b"}
-    assert results.training_of({}, {}, told) != results.training_of({}, {}, told | {"concentration": 9.0})
+    recipe = Recipe("elbo", bayesian=True, concentration=0.1, kl_weight=0.5)
+    told = replace(recipe, belief="uniform", partition="equal", concentration=9.0)
+    assert results.what_is_trained(recipe) == results.what_is_trained(told)
+    assert results.what_is_trained(recipe) != results.what_is_trained(replace(recipe, kl_weight=0.1))
+    believes = replace(told, objective="summary_elbo")
+    assert results.what_is_trained(believes) == believes
 
 
 def test_clean_rows_are_exchanged_and_others_stay() -> None:
     paper = {"caveat": "c", "a": {"values": {"clean.nll": [1, 0], "ood.x.auroc": [2, 0]}, "not_comparable": {}}}
     other = {"a": {"values": {"clean.nll": [3, 0], "ood.x.auroc": [4, 0]}}}
-    made = {"a": {"values": {"clean.nll": [3, 0], "ood.x.auroc": [2, 0]}, "not_comparable": {}}}
-    assert results.with_clean_rows_of(paper, other) == made
+    made = {"caveat": "c", "a": {"values": {"clean.nll": [3, 0], "ood.x.auroc": [2, 0]}, "not_comparable": {}}}
+    assert results.with_clean_rows_of(*map(PaperValues.from_dict, (paper, other))) == PaperValues.from_dict(made)
 
 
 # --- pages ---
@@ -130,7 +139,7 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     second = copy.deepcopy(first)
     for run in second[0]["runs"]:
         run["conditions"]["clean"]["metrics"]["nll"] += 1
-    made = {"a": study([comparison(first, variant="v")]), "b": study([comparison(second, variant="v")])}
+    made = {key: typed(study([comparison(each, variant="v")])) for key, each in (("a", first), ("b", second))}
     monkeypatch.setattr(results, "gathered", made.__getitem__)
 
 
@@ -146,7 +155,9 @@ def test_differences_in_sentences() -> None:
 @pytest.mark.usefixtures("known")
 def test_a_difference_with_runs_missing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = results.gathered("a")
-    whole["comparisons"][0]["methods"][0]["runs"][1] = None
+    case = whole.comparisons[0]
+    elbo = replace(case.methods[0], runs=(case.methods[0].runs[0], None, case.methods[0].runs[2]))
+    whole = replace(whole, comparisons=(replace(case, methods=(elbo, case.methods[1])),))
     monkeypatch.setattr(results, "gathered", {"a": whole}.__getitem__)
     with pytest.raises(AssertionError, match="runs missing"):
         results.difference("a v selbo", "summary", "elbo", "clean.nll")

@@ -141,9 +141,9 @@ def test_killed_and_begun_again_nothing_is_lost_but_the_run_in_flight(tmp_path: 
         runner.study_of("sst", trial=True), tmp_path / "other", tracks=["published"], executor="here"
     )
     disturbed = runner.gather(folder)
-    for one, other in zip(undisturbed["comparisons"], disturbed["comparisons"], strict=True):
-        for method, same in zip(one["methods"], other["methods"], strict=True):
-            metrics = [[run["conditions"] for run in each["runs"]] for each in (method, same)]
+    for one, other in zip(undisturbed.comparisons, disturbed.comparisons, strict=True):
+        for method, same in zip(one.methods, other.methods, strict=True):
+            metrics = [[run.conditions for run in each.runs] for each in (method, same)]
             assert metrics[0] == metrics[1]
 
 
@@ -187,7 +187,7 @@ def test_a_run_that_fails_is_told_and_the_others_are_kept(tmp_path: Path, monkey
         runner.reproduce(study, tmp_path, executor="here")
     assert len(times(tmp_path)) == 9
     results = runner.gather(tmp_path)
-    missing = [run for each in results["comparisons"][0]["methods"] for run in each["runs"] if run is None]
+    missing = [run for each in results.comparisons[0].methods for run in each.runs if run is None]
     assert len(missing) == 1
     runner.reproduce(study, tmp_path, executor="here")
     assert len(times(tmp_path)) == 10
@@ -204,8 +204,8 @@ def test_tracks_and_seeds_are_added_to_what_is_there(tmp_path: Path) -> None:
     runner.reproduce(study, tmp_path, tracks=["published"], seeds=2, executor="here")
     first = times(tmp_path)
     results = runner.reproduce(study, tmp_path, tracks=["selbo"], seeds=1, executor="here")
-    assert [each["track"] for each in results["comparisons"]] == list(TRACKS)
-    assert results["seeds"] == [0, 1]
+    assert [each.track for each in results.comparisons] == list(TRACKS)
+    assert results.seeds == (0, 1)
     assert first.items() <= times(tmp_path).items()
 
 

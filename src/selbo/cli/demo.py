@@ -1,6 +1,5 @@
 """`selbo demo`: six methods compared on noisy digits, in a table and a report."""
 
-import json
 import os
 from pathlib import Path
 from typing import Annotated
@@ -38,11 +37,11 @@ def demo(
     with progress_bar(total=seeds * len(METHODS) * steps) as advance:
         results = compare(seeds=seeds, steps=steps, seed=seed, device=where, jobs=jobs or cores(), report=advance)
     with replacing(folder / RESULTS) as unfinished:
-        unfinished.write_text(json.dumps(results, indent=1), encoding="utf-8")
+        unfinished.write_text(results.to_json(), encoding="utf-8")
     page = write_page(results, folder / "report.html")
     screen = console()
     screen.print(console_table(results))
-    screen.print(f"\n{results['takeaway']}")
+    screen.print(f"\n{results.takeaway}")
     screen.print(f"\nReport: {page}", soft_wrap=True)
 
 

@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +20,7 @@ from selbo.nn import to_bayesian
 from selbo.objectives import ELBO, CrossEntropy, Evidential, LabelSmoothing, Objective, SummaryELBO
 from selbo.report import outcomes
 from selbo.report.takeaway import takeaway
+from selbo.results import ClassificationTask, Comparison, Outcome
 from selbo.summary.beliefs import Belief
 from selbo.summary.elicitation import expect
 from selbo.summary.likelihood import SummaryLikelihood
@@ -131,7 +132,7 @@ GROUPS: Final = (("plain", "plain + temperature"), ("label smoothing",), ("evide
 """Methods that share a network are carried out together."""
 
 
-def carry_out(job: Job, report: Report) -> list[dict[str, Any]]:
+def carry_out(job: Job, report: Report) -> list[Outcome]:
     """Train and test the methods of a job, in one thread: networks this small gain nothing from more."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -143,11 +144,11 @@ def carry_out(job: Job, report: Report) -> list[dict[str, Any]]:
         torch.set_num_threads(threads)
 
 
-def _silently(job: Job) -> list[dict[str, Any]]:
+def _silently(job: Job) -> list[Outcome]:
     return carry_out(job, _silent)
 
 
-def _shared_out(work: list[Job], jobs: int, report: Report) -> list[dict[str, Any]]:
+def _shared_out(work: list[Job], jobs: int, report: Report) -> list[Outcome]:
     """Jobs in processes of their own; the longest are begun first, and the order of the results is that of the jobs."""
     with pool_of(min(jobs, len(work))) as pool:
         last_first = {
@@ -176,7 +177,7 @@ def compare(
     device: str = "cpu",
     jobs: int = 1,
     report: Report = _silent,
-) -> dict[str, Any]:
+) -> Comparison:
     """Train all methods with all seeds, and test them on clean, corrupted and foreign inputs.
 
     Args:
@@ -188,36 +189,36 @@ def compare(
         report: Called with what is being done and how many steps were taken since the last call.
 
     Returns:
-        Results for `selbo.report.page.write_page`.
+        What was found, with its takeaway.
     """
     begin = time.perf_counter()
     chosen = range(seed, seed + seeds)
     work = [Job(each, methods, steps, device) for each in chosen for methods in GROUPS]
     runs = _shared_out(work, jobs, report) if jobs > 1 else [run for job in work for run in carry_out(job, report)]
     first = noisy_digits(seed)
-    results: dict[str, Any] = {
-        "title": TITLE,
-        "description": DESCRIPTION.format(
+    results = Comparison(
+        title=TITLE,
+        description=DESCRIPTION.format(
             train=len(first.train[1]), val=len(first.val[1]), test=len(first.test[1]), percent=f"{100 * ACCURACY:g}"
         ),
-        "focus": "Summary ELBO",
-        "task": {
-            "num_train": len(first.train[1]),
-            "num_test": len(first.test[1]),
-            "num_classes": NUM_CLASSES,
-            "class_names": [str(digit) for digit in range(NUM_CLASSES)],
-            "class_counts": first.train[1].bincount(minlength=NUM_CLASSES).tolist(),
-        },
-        "belief": outcomes.describe_belief(own_summary(first), words_of(first)),
-        "methods": [method.name for method in METHODS],
-        "seeds": list(chosen),
-        "runs": runs,
-        "clean": "clean",
-        "corruption": "noise added",
-        "ood_name": "photographs",
-        "made_by": outcomes.made_by(time.perf_counter() - begin),
-    }
-    return results | {"takeaway": takeaway(results)}
+        focus="Summary ELBO",
+        task=ClassificationTask(
+            num_train=len(first.train[1]),
+            num_test=len(first.test[1]),
+            num_classes=NUM_CLASSES,
+            class_names=tuple(str(digit) for digit in range(NUM_CLASSES)),
+            class_counts=tuple(first.train[1].bincount(minlength=NUM_CLASSES).tolist()),
+        ),
+        belief=outcomes.describe_belief(own_summary(first), words_of(first)),
+        methods=tuple(method.name for method in METHODS),
+        seeds=tuple(chosen),
+        runs=tuple(runs),
+        clean="clean",
+        corruption="noise added",
+        ood_name="photographs",
+        made_by=outcomes.made_by(time.perf_counter() - begin),
+    )
+    return replace(results, takeaway=takeaway(results))
 
 
 def made_here(folder: Path) -> bool:
@@ -300,9 +301,7 @@ def fitted(method: DemoMethod, task: NoisyDigits, *, seed: int, steps: int, devi
     return Fitted(network, objective)
 
 
-def run(
-    method: DemoMethod, task: NoisyDigits, job: Job, *, trained: dict[str, Fitted], report: Report
-) -> dict[str, Any]:
+def run(method: DemoMethod, task: NoisyDigits, job: Job, *, trained: dict[str, Fitted], report: Report) -> Outcome:
     """Train one method with one seed, or take the network of the plain one, and test it."""
     begin = time.perf_counter()
     if method.tempered:
@@ -321,16 +320,16 @@ def run(
     for level, images in task.corrupted.items():
         noisy = predicted(model, images, temperature)
         conditions[f"noise {level:g}"] = outcomes.condition(noisy, labels, level=level)
-    return {
-        "method": method.name,
-        "seed": job.seed,
-        "conditions": conditions,
-        "histogram": outcomes.region_masses(clean, own_summary(task).partition),
-        "reliability": outcomes.reliability_of(clean, labels),
-        "entropy": outcomes.entropies(clean, foreign),
-        "ood": outcomes.ood_of(clean, foreign),
-        "seconds": time.perf_counter() - begin,
-    }
+    return Outcome(
+        method=method.name,
+        seed=job.seed,
+        conditions=conditions,
+        histogram=outcomes.region_masses(clean, own_summary(task).partition),
+        reliability=outcomes.reliability_of(clean, labels),
+        entropy=outcomes.entropies(clean, foreign),
+        ood=outcomes.ood_of(clean, foreign),
+        seconds=time.perf_counter() - begin,
+    )
 
 
 def predicted(model: Fitted, images: Tensor, temperature: float = 1.0) -> Prediction:

@@ -5,7 +5,6 @@ from selbo.report.comparison import (
     HIGHER_IS_BETTER,
     LOWER_IS_BETTER,
     Column,
-    Results,
     Row,
     Value,
     direction,
@@ -16,10 +15,14 @@ from selbo.report.comparison import (
 )
 from selbo.report.curves import (
     COMPARISON_FIGURES,
+    EntropyPanel,
+    ReliabilityPanel,
     belief_histograms,
     corruption_curves,
     entropy_histograms,
+    entropy_panels,
     reliability_diagrams,
+    reliability_panels,
 )
 from selbo.report.differences import SAME, Difference, around, difference_of, t_quantile
 from selbo.report.page import WIDE, Words, inline_svg, write_html, write_page
@@ -55,7 +58,8 @@ __all__ = [
     "WIDE",
     "Column",
     "Difference",
-    "Results",
+    "EntropyPanel",
+    "ReliabilityPanel",
     "Row",
     "Value",
     "Words",
@@ -66,6 +70,7 @@ __all__ = [
     "difference_of",
     "direction",
     "entropy_histograms",
+    "entropy_panels",
     "first_names",
     "inline_svg",
     "is_percent",
@@ -76,6 +81,7 @@ __all__ = [
     "metric_label",
     "outcomes",
     "reliability_diagrams",
+    "reliability_panels",
     "rich_table",
     "shown_cells",
     "shown_difference",

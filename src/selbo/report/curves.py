@@ -5,7 +5,7 @@ Every figure gives a method the same colour and marker. Panels are placed by han
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,17 +23,8 @@ from selbo.plots.labels import number, tick_label
 from selbo.plots.methods import MethodStyle, method_styles
 from selbo.plots.panels import FOOT, GUIDE, SIDE_BY_SIDE, Grid, LineEnd, axis_of, filled, names_at_ends, plus_minus
 from selbo.plots.style import INK, PALE, SMALL_SIZE, TWO_COLUMNS, checked_width, figure_style, new_figure, tidy
-from selbo.report.comparison import (
-    Results,
-    Row,
-    checked,
-    mean_and_error,
-    metrics_of,
-    noise_levels,
-    runs_of,
-    summarise,
-    summarise_ood,
-)
+from selbo.report.comparison import Row, Value, mean_and_error, metrics_of, noise_levels, summarise, summarise_ood
+from selbo.results import Comparison, EntropyHistogram, Outcome, ReliabilityBins, StatedBelief
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,27 +48,21 @@ LONGEST_NAME: Final = 1.3
 """Inches for the names at the ends of lines; longer ones are shortened."""
 
 
-def _with(results: Results, key: str) -> dict[str, list[Results]]:
-    """The runs that have a part of the results, by method; methods without one are left out."""
-    runs = {method: [run for run in runs_of(results, method) if run.get(key)] for method in results["methods"]}
-    found = {method: each for method, each in runs.items() if each}
-    if not found:
-        raise ValueError(f"`results` must have `{key}` in at least one run for this figure, but has none")
-    return found
+PartT = TypeVar("PartT")
 
 
-def styles_of(results: Results) -> dict[str, MethodStyle]:
-    """How the methods of a comparison are drawn; ``names`` may say by which name each is known."""
-    known = results.get("names") or {}
-    names = {method: known.get(method, method) for method in results["methods"]}
-    looks = method_styles(names.values())
-    return {method: looks[name] for method, name in names.items()}
+def _by_method(results: Comparison, name: str, part: Callable[[Outcome], PartT | None]) -> dict[str, list[PartT]]:
+    """A part of the runs by method; runs and methods without it are left out."""
+    found = {m: [each for run in results.of_method(m) if (each := part(run))] for m in results.methods}
+    if not any(found.values()):
+        raise ValueError(f"`results` must have `{name}` in at least one run for this figure, but has none")
+    return {method: each for method, each in found.items() if each}
 
 
 # --- histograms against s0 ---
 
 
-def belief_histograms(results: Results, *, width: float = TWO_COLUMNS) -> "Figure":
+def belief_histograms(results: Comparison, *, width: float = TWO_COLUMNS) -> "Figure":
     """The region masses of each method, mean over the seeds, against s0; one panel a method.
 
     Args:
@@ -88,9 +73,9 @@ def belief_histograms(results: Results, *, width: float = TWO_COLUMNS) -> "Figur
         A figure with one axes a method that has histograms. The number over a panel is the total variation distance
         to s0, mean over the seeds.
     """
-    methods, away = _with(checked(results), "histogram"), distances(results)
-    s0 = np.asarray(results["belief"]["s0"], dtype=np.float64)
-    axis, ends = axis_of(results["belief"]["regions"], results["task"]["class_names"])
+    belief, methods, away = require_belief(results), _histograms(results), distances(results)
+    s0, looks = np.asarray(belief.s0, dtype=np.float64), method_styles(results.methods)
+    axis, ends = axis_of(belief.regions, results.task.class_names)
     with figure_style():
         count, height = len(methods), 1.6 if len(methods) == 1 else 1.2
         grid = Grid(count, width=width, height=height, full=True)
@@ -98,12 +83,8 @@ def belief_histograms(results: Results, *, width: float = TWO_COLUMNS) -> "Figur
             foot = FOOT + (label_width(axis.labels) / POINTS_AN_INCH - 0.15 if not ends else 0.12)
             grid = Grid(count, width=width, height=height, full=True, foot=foot)
         panels = [grid.place(i) for i in range(count)]
-        for i, (axes, (method, runs)) in enumerate(zip(panels, methods.items(), strict=True)):
-            histograms = [np.asarray(run["histogram"], dtype=np.float64) for run in runs]
-            shown, colours = (
-                {"predictions": np.asarray(np.mean(histograms, axis=0))},
-                [styles_of(results)[method].colour],
-            )
+        for i, (axes, (method, histograms)) in enumerate(zip(panels, methods.items(), strict=True)):
+            shown, colours = {"predictions": np.asarray(np.mean(histograms, axis=0))}, [looks[method].colour]
             compare_histograms(axes, s0, shown, colours=colours, axis=axis, width=grid.panel)
             for end in ends:
                 axes.axvline(end, color=GUIDE, linewidth=0.6, linestyle=(0, (1, 2)), zorder=0.4)
@@ -120,13 +101,24 @@ def belief_histograms(results: Results, *, width: float = TWO_COLUMNS) -> "Figur
     return grid.figure
 
 
-def distances(results: Results) -> dict[str, tuple[float, float | None]]:
+def distances(results: Comparison) -> dict[str, tuple[float, float | None]]:
     """Total variation distance of the histograms to s0 by method: mean over the seeds, and its standard error."""
-    s0 = np.asarray(results["belief"]["s0"], dtype=np.float64)
+    s0 = np.asarray(require_belief(results).s0, dtype=np.float64)
     return {
-        method: mean_and_error([total_variation(s0, np.asarray(run["histogram"])) for run in runs])
-        for method, runs in _with(checked(results), "histogram").items()
+        method: mean_and_error([total_variation(s0, np.asarray(each)) for each in found])
+        for method, found in _histograms(results).items()
     }
+
+
+def _histograms(results: Comparison) -> dict[str, list[tuple[float, ...]]]:
+    return _by_method(results, "histogram", lambda run: run.histogram)
+
+
+def require_belief(results: Comparison) -> StatedBelief:
+    """The belief of a comparison, or a sentence that it has none."""
+    if results.belief is None:
+        raise ValueError("`results` must have `histogram` in at least one run for this figure, but has none")
+    return results.belief
 
 
 def _outer_only(grid: Grid, i: int, axes: "Axes") -> None:
@@ -147,7 +139,7 @@ def _same_height(panels: "Sequence[Axes]", label: str) -> None:
 # --- reliability ---
 
 
-def reliability_diagrams(results: Results, *, width: float = TWO_COLUMNS) -> "Figure":
+def reliability_diagrams(results: Comparison, *, width: float = TWO_COLUMNS) -> "Figure":
     """Accuracy against confidence on the clean test set, with the number of predictions; one panel a method.
 
     The bins of all seeds are pooled. A line from each marker to the diagonal shows the gap; a marker is hollow where
@@ -160,15 +152,29 @@ def reliability_diagrams(results: Results, *, width: float = TWO_COLUMNS) -> "Fi
     Returns:
         A figure with two axes a method: the diagram, and the counts below it.
     """
-    methods = _with(checked(results), "reliability")
-    ece = {row.method: row.values["ece"] for row in summarise(results, results["clean"], ["ece"])}
-    pooled = {method: _pool(runs) for method, runs in methods.items()}
+    ece = {row.method: row.values["ece"] for row in summarise(results, results.clean, ["ece"])}
+    looks = method_styles(results.methods)
+    found = _by_method(results, "reliability", lambda run: run.reliability)
+    return reliability_panels({m: ReliabilityPanel(bins, ece[m], looks[m]) for m, bins in found.items()}, width=width)
+
+
+class ReliabilityPanel(NamedTuple):
+    """What the diagram of one method shows: the bins of each run, the ECE over the runs, and colour and marker."""
+
+    bins: Sequence[ReliabilityBins]
+    ece: Value
+    look: MethodStyle
+
+
+def reliability_panels(panels: Mapping[str, ReliabilityPanel], *, width: float = TWO_COLUMNS) -> "Figure":
+    """The diagrams of `reliability_diagrams`, by the name that stands over each."""
+    pooled = {method: _pool(panel.bins) for method, panel in panels.items()}
     largest = max(float(counts.max()) for *_, counts in pooled.values())
     with figure_style():
-        side = Grid(len(methods), width=width).panel
-        grid = Grid(len(methods), width=width, height=1.36 * side, legend=False)
-        for i, method in enumerate(methods):
-            colour, marker, _ = styles_of(results)[method]
+        side = Grid(len(panels), width=width).panel
+        grid = Grid(len(panels), width=width, height=1.36 * side, legend=False)
+        for i, (method, panel) in enumerate(panels.items()):
+            colour, marker, _ = panel.look
             confidence, accuracy, counts = pooled[method]
             diagram, strip = grid.place(i, low=1 - 1 / 1.36), grid.place(i, high=0.2)
             diagram.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8)
@@ -176,32 +182,28 @@ def reliability_diagrams(results: Results, *, width: float = TWO_COLUMNS) -> "Fi
             for part, face in ((counts < RARE, "none"), (counts >= RARE, colour)):
                 options: dict[str, Any] = {"markersize": 4, "markerfacecolor": face, "markeredgecolor": colour}
                 diagram.plot(confidence[part], accuracy[part], marker, clip_on=False, **options)
-            strip.bar(
-                confidence,
-                counts,
-                width=0.6 / len(methods[method][0]["reliability"]["count"]),
-                color=colour,
-                linewidth=0,
-            )
-            value = ece[method]
-            note = "" if value.mean is None else f"ECE {plus_minus(value.mean, value.error, scale=100, digits=1)} %"
-            grid.name(diagram, method, note)
+            strip.bar(confidence, counts, width=0.6 / len(panel.bins[0].count), color=colour, linewidth=0)
+            grid.name(diagram, method, _percent("ECE", panel.ece))
             _reliability_axes(grid, i, diagram, strip, largest=largest)
     return grid.figure
 
 
-def _pool(runs: Sequence[Results]) -> tuple[Array, Array, Array]:
+def _percent(name: str, value: Value) -> str:
+    return "" if value.mean is None else f"{name} {plus_minus(value.mean, value.error, scale=100, digits=1)} %"
+
+
+def _pool(bins: Sequence[ReliabilityBins]) -> tuple[Array, Array, Array]:
     """Confidence, accuracy and predictions a run of the bins that are not empty, over all runs."""
-    bins = [run["reliability"] for run in runs]
-    counts = np.array([each["count"] for each in bins], dtype=np.float64)
+    counts = np.array([each.count for each in bins], dtype=np.float64)
     total = counts.sum(0)
     used = total > 0
 
-    def mean(key: str) -> Array:
-        values = np.array([[0.0 if v is None else v for v in each[key]] for each in bins])
+    def mean(found: Sequence[Sequence[float | None]]) -> Array:
+        values = np.array([[0.0 if v is None else v for v in each] for each in found])
         return np.asarray((values * counts).sum(0)[used] / total[used])
 
-    return mean("confidence"), mean("accuracy"), np.asarray(total[used] / len(runs))
+    shares = mean([each.confidence for each in bins]), mean([each.accuracy for each in bins])
+    return *shares, np.asarray(total[used] / len(bins))
 
 
 def _reliability_axes(grid: Grid, i: int, diagram: "Axes", strip: "Axes", *, largest: float) -> None:
@@ -232,7 +234,7 @@ def _reliability_axes(grid: Grid, i: int, diagram: "Axes", strip: "Axes", *, lar
 # --- corruption ---
 
 
-def corruption_curves(results: Results, *, metrics: Sequence[str] = CURVES, width: float = TWO_COLUMNS) -> "Figure":
+def corruption_curves(results: Comparison, *, metrics: Sequence[str] = CURVES, width: float = TWO_COLUMNS) -> "Figure":
     """Metrics against the level of corruption, one line a method, with a band of one standard error to either side.
 
     Args:
@@ -244,7 +246,7 @@ def corruption_curves(results: Results, *, metrics: Sequence[str] = CURVES, widt
         A figure with one axes a metric. Names stand at the ends of the lines: beside the last panel, or beside each if
         they stand one above the other.
     """
-    levels = noise_levels(checked(results))
+    levels = noise_levels(results)
     if not levels:
         raise ValueError("`results` must have `corruption` and conditions at several levels, but has none")
     metrics = [metric for metric in metrics if any(metric in metrics_of(results, name) for name, _ in levels)]
@@ -253,7 +255,7 @@ def corruption_curves(results: Results, *, metrics: Sequence[str] = CURVES, widt
     wide = checked_width(width) >= SIDE_BY_SIDE
     rows = [summarise(results, name, metrics) for name, _ in levels]
     high, margin, title, foot = (1.9 if wide else 1.5), 0.4, 0.24, 0.42
-    names = min(LONGEST_NAME, 0.26 + label_width(results["methods"]) / POINTS_AN_INCH)
+    names = min(LONGEST_NAME, 0.26 + label_width(results.methods) / POINTS_AN_INCH)
     columns = len(metrics) if wide else 1
     across = (width - names - columns * margin - (columns - 1) * 0.12) / columns
     height = (title + high + foot) * (1 if wide else len(metrics))
@@ -264,9 +266,9 @@ def corruption_curves(results: Results, *, metrics: Sequence[str] = CURVES, widt
             left = margin + (i * (across + margin + 0.12) if wide else 0.0)
             low = height - title - high - (0.0 if wide else i * (title + high + foot))
             axes = figure.add_axes((left / width, low / height, across / width, high / height))
-            ends = _curves(axes, metric, [level for _, level in levels], rows, styles_of(results))
+            ends = _curves(axes, metric, [level for _, level in levels], rows, method_styles(results.methods))
             axes.set_title(TITLES.get(metric, metric), fontweight="bold", color=INK)
-            axes.set_xlabel(results["corruption"], parse_math=False)
+            axes.set_xlabel(results.corruption or "", parse_math=False)
             if not wide or i + 1 == len(metrics):
                 names_at_ends(axes, ends, size=(across, high), room=names)
     return figure
@@ -300,7 +302,7 @@ def _curves(
 # --- entropy ---
 
 
-def entropy_histograms(results: Results, *, width: float = TWO_COLUMNS) -> "Figure":
+def entropy_histograms(results: Comparison, *, width: float = TWO_COLUMNS) -> "Figure":
     """Entropy of the predictions for the test set and for inputs from elsewhere; one panel a method.
 
     Args:
@@ -311,40 +313,55 @@ def entropy_histograms(results: Results, *, width: float = TWO_COLUMNS) -> "Figu
         A figure with one axes a method; the bins of all seeds are pooled, the number over a panel is the area under
         the ROC curve that tells the two by their entropy.
     """
-    methods = {
-        method: [run["entropy"] for run in runs if run["entropy"].get("out") is not None]
-        for method, runs in _with(checked(results), "entropy").items()
-    }
-    methods = {method: each for method, each in methods.items() if each}
-    if not methods:
+    found = _by_method(results, "entropy", lambda run: run.entropy)
+    there = {method: kept for method, each in found.items() if (kept := [e for e in each if e.outside is not None])}
+    if not there:
         raise ValueError("`results` must have `entropy.out` in at least one run for this figure, but has none")
+    looks = method_styles(results.methods)
+    auroc = {row.method: row.values["auroc"] for row in summarise_ood(results, ["auroc"])}
+    return entropy_panels(
+        {method: EntropyPanel(each, auroc[method], looks[method]) for method, each in there.items()},
+        ood_name=results.ood_name,
+        width=width,
+    )
+
+
+class EntropyPanel(NamedTuple):
+    """What the panel of one method shows: a histogram per run, the AUROC over the runs, and its colour."""
+
+    histograms: Sequence[EntropyHistogram]
+    auroc: Value
+    look: MethodStyle
+
+
+def entropy_panels(
+    panels: Mapping[str, EntropyPanel], *, ood_name: str | None = None, width: float = TWO_COLUMNS
+) -> "Figure":
+    """The panels of `entropy_histograms`, by the name that stands over each; all have counts ``outside``."""
     from matplotlib.lines import Line2D
 
-    auroc = {row.method: row.values["auroc"] for row in summarise_ood(results, ["auroc"])}
     with figure_style():
-        grid = Grid(len(methods), width=width, height=1.2)
-        panels = [grid.place(i) for i in range(len(methods))]
+        grid = Grid(len(panels), width=width, height=1.2)
+        places = [grid.place(i) for i in range(len(panels))]
         shares: list[tuple[Array, Array]] = []
-        edges = np.asarray(next(iter(methods.values()))[0]["edges"], dtype=np.float64)
-        for i, (axes, (method, runs)) in enumerate(zip(panels, methods.items(), strict=True)):
-            inside, outside = (_shares(np.array([run[key] for run in runs])) for key in ("in", "out"))
-            colour = styles_of(results)[method].colour
-            axes.stairs(inside, edges, fill=True, color=colour, alpha=0.6, linewidth=0)
+        edges = np.asarray(next(iter(panels.values())).histograms[0].edges, dtype=np.float64)
+        for i, (axes, (method, panel)) in enumerate(zip(places, panels.items(), strict=True)):
+            inside = _shares(np.array([each.inside for each in panel.histograms]))
+            outside = _shares(np.array([each.outside for each in panel.histograms]))
+            axes.stairs(inside, edges, fill=True, color=panel.look.colour, alpha=0.6, linewidth=0)
             axes.stairs(outside, edges, color=INK, linewidth=1.1, baseline=None)
             tidy(axes)
             axes.locator_params(axis="both", nbins=4)
             axes.xaxis.set_major_formatter(tick_label)
             axes.set_xlim(edges[0], edges[-1])
             axes.set_xlabel("entropy, nats")
-            value = auroc[method]
-            note = "" if value.mean is None else f"AUROC {plus_minus(value.mean, value.error, scale=100, digits=1)} %"
-            grid.name(axes, method, note)
+            grid.name(axes, method, _percent("AUROC", panel.auroc))
             _outer_only(grid, i, axes)
             shares.append((inside, outside))
-        _cut(panels, shares, bins=edges)
-        _same_height(panels, "share of inputs")
+        _cut(places, shares, bins=edges)
+        _same_height(places, "share of inputs")
         line = Line2D([], [], color=INK, linewidth=1.1)
-        grid.legend({"test set": filled(), results.get("ood_name") or "inputs from elsewhere": line})
+        grid.legend({"test set": filled(), ood_name or "inputs from elsewhere": line})
     return grid.figure
 
 
@@ -383,13 +400,12 @@ COMPARISON_FIGURES: Final[dict[str, Callable[..., "Figure"]]] = {
 """Figures of a comparison by name, in the order of the page; each takes the results and a ``width``."""
 
 
-def available(results: Results) -> list[str]:
+def available(results: Comparison) -> list[str]:
     """Names of the figures for which the results have data."""
-    runs = checked(results)["runs"]
     found = {
-        "belief_histograms": any(run.get("histogram") for run in runs),
-        "reliability_diagrams": any(run.get("reliability") for run in runs),
+        "belief_histograms": any(run.histogram for run in results.runs),
+        "reliability_diagrams": any(run.reliability for run in results.runs),
         "corruption_curves": any(set(CURVES) & set(metrics_of(results, name)) for name, _ in noise_levels(results)),
-        "entropy_histograms": any((run.get("entropy") or {}).get("out") for run in runs),
+        "entropy_histograms": any(run.entropy and run.entropy.outside for run in results.runs),
     }
     return [name for name in COMPARISON_FIGURES if found[name]]

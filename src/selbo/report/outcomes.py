@@ -1,10 +1,10 @@
-"""What is kept of a run: the numbers that tables, figures and the report are made from, as plain JSON."""
+"""What is kept of a run: the records that tables, figures and the report are made from."""
 
 import math
 import platform
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,16 @@ from selbo.evaluation.predict import Prediction
 from selbo.metrics.calibration import reliability
 from selbo.metrics.classwise import confusion, per_class, wilson_interval
 from selbo.plots.labels import region_labels
+from selbo.results import (
+    ClassResult,
+    ClassResults,
+    ConfusionCount,
+    EntropyHistogram,
+    Measurement,
+    Provenance,
+    ReliabilityBins,
+    StatedBelief,
+)
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import Partition
 from selbo.version import __version__
@@ -28,7 +38,7 @@ def metrics_of(prediction: Prediction, labels: Tensor) -> dict[str, Any]:
     return evaluate(None, labels, log_probs=prediction.log_probs)
 
 
-def condition(prediction: Prediction, labels: Tensor, *, level: float | None = None) -> dict[str, Any]:
+def condition(prediction: Prediction, labels: Tensor, *, level: float | None = None) -> Measurement:
     """Metrics under one condition, with its place on the axis of corruption; what is not finite is None.
 
     Args:
@@ -39,23 +49,23 @@ def condition(prediction: Prediction, labels: Tensor, *, level: float | None = N
     found = metrics_of(prediction, labels)
     recall = found.pop("recall")
     metrics = {name: value if value is not None and math.isfinite(value) else None for name, value in found.items()}
-    return {"level": level, "metrics": metrics, "recall": recall}
+    return Measurement(level=level, metrics=metrics, recall=tuple(recall))
 
 
-def by_class(prediction: Prediction, labels: Tensor, classes: Sequence[str]) -> dict[str, Any]:
+def by_class(prediction: Prediction, labels: Tensor, classes: Sequence[str]) -> ClassResults:
     """Recall and precision of each class with 95 % intervals, and how often which class is predicted as which."""
     counts = confusion(prediction.log_probs, labels)
     scores = per_class(counts, num_classes=len(classes))
-    return {
-        "per_class": [{"class": name, **found._asdict()} for name, found in zip(classes, scores, strict=True)],
-        "confusion": [
-            {"true": classes[label], "predicted": classes[guess], "rows": rows}
+    return ClassResults(
+        per_class=tuple(ClassResult(name=name, **each._asdict()) for name, each in zip(classes, scores, strict=True)),
+        confusion=tuple(
+            ConfusionCount(true=classes[label], predicted=classes[guess], rows=rows)
             for (label, guess), rows in counts.items()
-        ],
-    }
+        ),
+    )
 
 
-def takeaway_of(found: Mapping[str, Any], *, most_frequent: str, confidence: float) -> str:
+def takeaway_of(found: ClassResults, *, most_frequent: str, confidence: float) -> str:
     """What the test rows say in short: how often the network is right, against guessing and against what it says.
 
     Args:
@@ -63,10 +73,9 @@ def takeaway_of(found: Mapping[str, Any], *, most_frequent: str, confidence: flo
         most_frequent: Class that is the most frequent in the training rows.
         confidence: Mean probability of the predicted classes.
     """
-    each = found["per_class"]
-    rows, correct = (sum(entry[key] for entry in each) for key in ("rows", "correct"))
+    rows, correct = sum(each.rows for each in found.per_class), sum(each.correct for each in found.per_class)
     low, high = wilson_interval(correct, rows)
-    guessing = sum(entry["rows"] for entry in each if entry["class"] == most_frequent) / rows
+    guessing = sum(each.rows for each in found.per_class if each.name == most_frequent) / rows
     against = "no clear difference from"
     if not low <= guessing <= high:
         against = "better than" if low > guessing else "worse than"
@@ -74,11 +83,11 @@ def takeaway_of(found: Mapping[str, Any], *, most_frequent: str, confidence: flo
     if not low <= confidence <= high:
         word = "too high: it is overconfident" if confidence > high else "too low: it is underconfident"
         sure = f"Its mean confidence, {_percent(confidence)}, is {word}."
-    worst = min((entry for entry in each if entry["rows"]), key=lambda entry: entry["recall"])
+    worst = min((each for each in found.per_class if each.rows), key=lambda each: each.recall or 0.0)
     return (
         f"Right on {_percent(correct / rows)} of the {rows} test rows (95 % interval {100 * low:.1f} to "
         f"{_percent(high)}), {against} always answering “{most_frequent}”, which is right on {_percent(guessing)}. "
-        f"{sure} The class recognised least is “{worst['class']}”: {worst['correct']} of {worst['rows']} rows."
+        f"{sure} The class recognised least is “{worst.name}”: {worst.correct} of {worst.rows} rows."
     )
 
 
@@ -86,32 +95,32 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def reliability_of(prediction: Prediction, labels: Tensor) -> dict[str, list[Any]]:
+def reliability_of(prediction: Prediction, labels: Tensor) -> ReliabilityBins:
     """Confidence, accuracy and number of predictions in ten bins of confidence."""
     bins = reliability(prediction.probs, labels)
-    return {"confidence": list(bins.confidences), "accuracy": list(bins.accuracies), "count": list(bins.counts)}
+    return ReliabilityBins(confidence=bins.confidences, accuracy=bins.accuracies, count=bins.counts)
 
 
-def region_masses(prediction: Prediction, partition: Partition) -> list[float]:
+def region_masses(prediction: Prediction, partition: Partition) -> tuple[float, ...]:
     """Share of the predictions that falls in each region."""
     regions = partition.assign(prediction.log_probs.double().cpu())
     counts = torch.bincount(regions, minlength=partition.num_regions).double()
-    return [float(share) for share in counts / counts.sum()]
+    return tuple((counts / counts.sum()).tolist())
 
 
-def entropies(inside: Prediction, outside: Prediction | None) -> dict[str, Any]:
+def entropies(inside: Prediction, outside: Prediction | None) -> EntropyHistogram:
     """Histograms of the entropy of predictions, in and out of distribution, on the same bins from 0 to log K."""
     top = math.log(inside.probs.shape[-1])
 
-    def counts(prediction: Prediction) -> list[int]:
+    def counts(prediction: Prediction) -> tuple[int, ...]:
         places = (prediction.entropy.double() / top * ENTROPY_BINS).long().clamp(0, ENTROPY_BINS - 1)
-        return [int(n) for n in torch.bincount(places.cpu(), minlength=ENTROPY_BINS)]
+        return tuple(torch.bincount(places.cpu(), minlength=ENTROPY_BINS).tolist())
 
-    return {
-        "edges": [top * i / ENTROPY_BINS for i in range(ENTROPY_BINS + 1)],
-        "in": counts(inside),
-        "out": None if outside is None else counts(outside),
-    }
+    return EntropyHistogram(
+        edges=tuple(top * i / ENTROPY_BINS for i in range(ENTROPY_BINS + 1)),
+        inside=counts(inside),
+        outside=None if outside is None else counts(outside),
+    )
 
 
 def ood_of(inside: Prediction, outside: Prediction) -> dict[str, float]:
@@ -119,26 +128,26 @@ def ood_of(inside: Prediction, outside: Prediction) -> dict[str, float]:
     return evaluate_ood(inside.entropy, outside.entropy)
 
 
-def describe_belief(summary: SummaryLikelihood, words: str, class_names: Sequence[str] | None = None) -> dict[str, Any]:
+def describe_belief(summary: SummaryLikelihood, words: str, class_names: Sequence[str] | None = None) -> StatedBelief:
     """A belief, for a report."""
-    return {
-        "words": words,
-        "partition": type(summary.partition).__name__,
-        "regions": region_labels(summary.partition, class_names),
-        "s0": [float(mass) for mass in summary.s0],
-        "concentration": float(summary.concentration),
-    }
+    return StatedBelief(
+        words=words,
+        partition=type(summary.partition).__name__,
+        regions=tuple(region_labels(summary.partition, class_names)),
+        s0=tuple(summary.s0.tolist()),
+        concentration=float(summary.concentration),
+    )
 
 
-def made_by(seconds: float) -> dict[str, Any]:
+def made_by(seconds: float) -> Provenance:
     """Command, versions and machine."""
     name = Path(sys.argv[0]).name
     name = "selbo" if name == "__main__.py" else name  # python -m selbo
-    return {
-        "command": shlex.join([name, *sys.argv[1:]]),
-        "selbo": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads",
-        "seconds": seconds,
-    }
+    return Provenance(
+        command=shlex.join([name, *sys.argv[1:]]),
+        selbo=__version__,
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        machine=f"{platform.machine()}, {torch.get_num_threads()} threads",
+        seconds=seconds,
+    )

@@ -17,21 +17,19 @@ from selbo.plots.panels import GUIDE, axis_of
 from selbo.plots.style import INK, ONE_COLUMN, PALE, TWO_COLUMNS, figure_style
 from selbo.report.class_tables import MOST_IN_MATRIX, class_table, confusion_table
 from selbo.report.comparison import (
-    Results,
     Value,
-    checked,
     clean_name,
     metrics_of,
     noise_levels,
     noisiest,
-    runs_of,
     summarise,
     summarise_ood,
 )
-from selbo.report.curves import COMPARISON_FIGURES, CURVES, available, distances
+from selbo.report.curves import COMPARISON_FIGURES, CURVES, available, distances, require_belief
 from selbo.report.tables import clean_table, headline_table, level_table, metric_label, texts
 from selbo.report.takeaway import takeaway
 from selbo.report.templates import load_templates, render_macro
+from selbo.results import Comparison
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -54,14 +52,14 @@ MOST_CLASSES: Final = 60
 """With more classes than that the little picture of their counts is left out."""
 
 
-def write_page(results: Results, path: str | os.PathLike[str]) -> Path:
+def write_page(results: Comparison, path: str | os.PathLike[str]) -> Path:
     """Write the report of a comparison, or of one method, as a single HTML file.
 
     The file is written under another name in the same folder and renamed when it is complete: a reader never sees half
     a file, and a failure leaves an earlier one as it was. Sections without data are left out.
 
     Args:
-        results: A plain dictionary; see `selbo.report.comparison.checked`.
+        results: What was found; `selbo.results.Comparison.from_dict` reads it from JSON.
         path: Where to; its folder is made if it is not there.
 
     Returns:
@@ -82,22 +80,21 @@ def write_html(render: Callable[[], str], path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def render_page(results: Results) -> str:
+def render_page(results: Comparison) -> str:
     """The HTML of the page."""
-    checked(results)
-    made, belief = results["made_by"], results.get("belief")
+    belief = results.belief
     figures = (_figure_section(results, name) for name in available(results))
     template = load_templates().get_template("comparison.html")
     return template.render(
-        version=made["selbo"],
-        title=results["title"],
+        version=results.made_by.selbo,
+        title=results.title,
         takeaway=_paragraphs(takeaway(results)),
-        description=_paragraphs(results["description"]),
+        description=_paragraphs(results.description),
         summary=_facts(results),
         belief=belief,
-        concentration=number(belief["concentration"], digits=6) if belief else "",
+        concentration=number(belief.concentration, digits=6) if belief else "",
         sections=[_result(results), *_class_sections(results), *figures],
-        command=made["command"],
+        command=results.made_by.command,
         made=_made(results),
     )
 
@@ -120,17 +117,17 @@ def _thousands(count: int) -> str:
 # --- what was done, and what came out ---
 
 
-def _facts(results: Results) -> list[tuple[str, str]]:
-    task = results["task"]
+def _facts(results: Comparison) -> list[tuple[str, str]]:
+    task = results.task
     facts = [
-        (_thousands(task["num_train"]), "training examples"),
-        (_thousands(task["num_test"]), "test examples"),
-        (str(task["num_classes"]), "classes"),
-        (str(len(results["methods"])), "method" if len(results["methods"]) == 1 else "methods"),
-        (str(len(results["seeds"])), "seed" if len(results["seeds"]) == 1 else "seeds each"),
+        (_thousands(task.num_train), "training examples"),
+        (_thousands(task.num_test), "test examples"),
+        (str(task.num_classes), "classes"),
+        (str(len(results.methods)), "method" if len(results.methods) == 1 else "methods"),
+        (str(len(results.seeds)), "seed" if len(results.seeds) == 1 else "seeds each"),
     ]
-    if task["num_classes"] <= MOST_CLASSES and max(task["class_counts"]) > 0:
-        low, high = min(task["class_counts"]), max(task["class_counts"])
+    if task.num_classes <= MOST_CLASSES and max(task.class_counts) > 0:
+        low, high = min(task.class_counts), max(task.class_counts)
         note = f"training examples a class, {low} to {high}" if low < high else f"training examples a class, {low} each"
         facts.append((render_macro("parts.html", "class_counts", task), note))
     return facts
@@ -148,16 +145,16 @@ class Section(NamedTuple):
     tables: "Sequence[Markup]" = ()
 
 
-def _result(results: Results) -> Section:
-    said = _paragraphs(results.get("conclusion"))
-    seeds = len(results["seeds"])
+def _result(results: Comparison) -> Section:
+    said = _paragraphs(results.conclusion)
+    seeds = len(results.seeds)
     under = f"Mean ± standard error over {seeds} seeds." if seeds > 1 else "One seed: no standard error can be stated."
     glossary = (
         "NLL, the negative log-likelihood in nats, is the mean surprise at the right answer. ECE, the expected "
         "calibration error, is the mean gap between confidence and accuracy. Of these two lower values are better; of "
         "accuracy, F1 and AUROC higher ones."
     )
-    if len(results["methods"]) == 1:
+    if len(results.methods) == 1:
         return Section("The result", under, _tiles(results), [glossary], said)
     marks = (
         "Where a mean is within one standard error of the best one, that is no clear winner. The marks describe these "
@@ -169,25 +166,25 @@ def _result(results: Results) -> Section:
     return Section("The result", under, headline_table(results), [marks, glossary], said, folded, tables)
 
 
-def _tiles(results: Results) -> "Markup":
-    (row,) = summarise(results, results["clean"], metrics_of(results, results["clean"]))
+def _tiles(results: Comparison) -> "Markup":
+    (row,) = summarise(results, results.clean, metrics_of(results, results.clean))
     tiles = []
     for metric, value in row.values.items():
-        (text,) = texts(metric, [value], num_seeds=len(results["seeds"]))
+        (text,) = texts(metric, [value], num_seeds=len(results.seeds))
         tiles.append((render_macro("tables.html", "shown_value", text), metric_label(metric)))
     return render_macro("parts.html", "facts", tiles, css="facts tiles")
 
 
-def _class_sections(results: Results) -> list[Section]:
+def _class_sections(results: Comparison) -> list[Section]:
     """How each class is recognised, if there is a single run that says so."""
-    if len(results["runs"]) != 1 or not results["runs"][0].get("per_class"):
+    found = results.runs[0].classes if len(results.runs) == 1 else None
+    if found is None:
         return []
-    run = results["runs"][0]
-    matrix = len(run["per_class"]) <= MOST_IN_MATRIX
+    matrix = len(found.per_class) <= MOST_IN_MATRIX
     each = Section(
         "How well is each class recognised?",
         f"Recall and precision on the {clean_name(results)}, with 95 % intervals (Wilson) and the number of rows.",
-        class_table(run["per_class"]),
+        class_table(found.per_class),
         [
             "Recall is the share of the rows of a class that are predicted as it. Precision is the share of the rows "
             "predicted as a class that are of it. A bar is the interval, its mark the share, on a scale from 0 to "
@@ -199,7 +196,7 @@ def _class_sections(results: Results) -> list[Section]:
         f"Rows of the {clean_name(results)} by their true and their predicted class."
         if matrix
         else f"Pairs of classes by the number of rows of the {clean_name(results)} that are mistaken.",
-        confusion_table(run["confusion"], run["per_class"]),
+        confusion_table(found),
     )
     return [each, which]
 
@@ -216,7 +213,7 @@ class Words(NamedTuple):
     spoken: str
 
 
-def _figure_section(results: Results, name: str) -> Section:
+def _figure_section(results: Comparison, name: str) -> Section:
     words = WORDS[name](results)
     drawings = []
     for css, full, pixels in (("wide", TWO_COLUMNS, WIDE), ("narrow", ONE_COLUMN, PHONE)):
@@ -263,21 +260,21 @@ def inline_svg(figure: "Figure", *, name: str, label: str) -> "Markup":
     return Markup('<svg viewBox="{}" role="img" aria-label="{}">{}').format(box[1], label, Markup(inside))
 
 
-def _curve_metrics(results: Results) -> list[str]:
+def _curve_metrics(results: Comparison) -> list[str]:
     measured = {metric for name, _ in noise_levels(results) for metric in metrics_of(results, name)}
     return [metric for metric in CURVES if metric in measured]
 
 
-def _spoken(metric: str, values: dict[str, Value], results: Results) -> str:
-    shown = texts(metric, list(values.values()), num_seeds=len(results["seeds"]))
+def _spoken(metric: str, values: dict[str, Value], results: Comparison) -> str:
+    shown = texts(metric, list(values.values()), num_seeds=len(results.seeds))
     return f"{metric_label(metric)}: " + ", ".join(f"{n} {t.mean}" for n, t in zip(values, shown, strict=True)) + "."
 
 
-def _seeds(results: Results) -> str:
-    return f"mean over {len(results['seeds'])} seeds" if len(results["seeds"]) > 1 else "one seed"
+def _seeds(results: Comparison) -> str:
+    return f"mean over {len(results.seeds)} seeds" if len(results.seeds) > 1 else "one seed"
 
 
-def _belief_words(results: Results) -> Words:
+def _belief_words(results: Comparison) -> Words:
     reading = [
         "A pale bar with a cap is the belief s₀: the share of all predictions that should fall into a region. The "
         "coloured bar in front of it is the share that does. Where the coloured bars end at the caps, the predictions "
@@ -285,7 +282,7 @@ def _belief_words(results: Results) -> Words:
         "The distance over a panel is the share of the predictions that would have to move to another region to match "
         "the belief exactly (the total variation distance): 0 is a perfect match, 1 is none at all.",
     ]
-    axis, ends = axis_of(results["belief"]["regions"], results["task"]["class_names"])
+    axis, ends = axis_of(require_belief(results).regions, results.task.class_names)
     if ends:
         shells = ", ".join(axis.labels[:-1])
         reading.append(
@@ -301,8 +298,8 @@ def _belief_words(results: Results) -> Words:
     )
 
 
-def _reliability_words(results: Results) -> Words:
-    rows = summarise(results, results["clean"], ["ece"])
+def _reliability_words(results: Comparison) -> Words:
+    rows = summarise(results, results.clean, ["ece"])
     return Words(
         "Can the stated confidence be trusted?",
         f"Accuracy against confidence on the {clean_name(results)}, with the number of predictions below.",
@@ -318,16 +315,16 @@ def _reliability_words(results: Results) -> Words:
     )
 
 
-def _corruption_words(results: Results) -> Words:
+def _corruption_words(results: Comparison) -> Words:
     name, level = noisiest(results) or ("", 0.0)
     metrics = _curve_metrics(results)
     rows = summarise(results, name, metrics)
     numbers = " ".join(_spoken(m, {row.method: row.values[m] for row in rows}, results) for m in metrics)
-    axis = results["corruption"]
+    axis = results.corruption
     return Words(
         "What happens when the inputs get worse?",
         f"Accuracy, ECE and NLL against {axis}; {_seeds(results)}, with bands of one standard error."
-        if len(results["seeds"]) > 1
+        if len(results.seeds) > 1
         else f"Accuracy, ECE and NLL against {axis}; one seed.",
         [
             "From left to right the test inputs get worse; the first points are the clean test set. Accuracy has to "
@@ -338,9 +335,9 @@ def _corruption_words(results: Results) -> Words:
     )
 
 
-def _entropy_words(results: Results) -> Words:
+def _entropy_words(results: Comparison) -> Words:
     rows = summarise_ood(results, ["auroc"])
-    other, classes = results.get("ood_name") or "inputs from elsewhere", results["task"]["num_classes"]
+    other, classes = results.ood_name or "inputs from elsewhere", results.task.num_classes
     return Words(
         "Does it notice inputs that belong to no class?",
         f"Entropy of the predictions for the test set (filled) and for {other} (line), as shares of each.",
@@ -356,7 +353,7 @@ def _entropy_words(results: Results) -> Words:
     )
 
 
-WORDS: Final[dict[str, Callable[[Results], Words]]] = {
+WORDS: Final[dict[str, Callable[[Comparison], Words]]] = {
     "belief_histograms": _belief_words,
     "reliability_diagrams": _reliability_words,
     "corruption_curves": _corruption_words,
@@ -367,13 +364,13 @@ WORDS: Final[dict[str, Callable[[Results], Words]]] = {
 # --- how it was made ---
 
 
-def _made(results: Results) -> list[tuple[str, str]]:
-    made = results["made_by"]
-    times = {method: fmean(run["seconds"] for run in runs_of(results, method)) for method in results["methods"]}
+def _made(results: Comparison) -> list[tuple[str, str]]:
+    made = results.made_by
+    times = {method: fmean(run.seconds for run in results.of_method(method)) for method in results.methods}
     each = ", ".join(f"{method} {duration(seconds)}" for method, seconds in times.items())
     return [
-        ("Seeds", ", ".join(map(str, results["seeds"]))),
-        ("Versions", f"selbo {made['selbo']}, Python {made['python']}, PyTorch {made['torch']}"),
-        ("Machine", made["machine"]),
-        ("Time", f"{duration(made['seconds'])} in all; a run: {each}"),
+        ("Seeds", ", ".join(map(str, results.seeds))),
+        ("Versions", f"selbo {made.selbo}, Python {made.python}, PyTorch {made.torch}"),
+        ("Machine", made.machine),
+        ("Time", f"{duration(made.seconds)} in all; a run: {each}"),
     ]

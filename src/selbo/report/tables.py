@@ -12,19 +12,18 @@ from selbo.report.comparison import (
     HIGHER_IS_BETTER,
     LOWER_IS_BETTER,
     Column,
-    Results,
     Value,
-    checked,
     clean_name,
-    family,
     headline,
     metrics_of,
     noise_levels,
     noisiest,
+    ood_metrics,
     summarise,
     summarise_ood,
 )
 from selbo.report.templates import render_macro
+from selbo.results import Comparison
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -77,13 +76,13 @@ def metric_label(metric: str, *, unit: bool = True) -> str:
         >>> metric_label("ece"), metric_label("nll"), metric_label("top_five")
         ('ECE, %', 'NLL', 'top five')
     """
-    label = METRIC_LABELS.get(metric, family(metric).replace("_", " "))
+    label = METRIC_LABELS.get(metric, metric.replace("_", " "))
     return f"{label}, %" if unit and is_percent(metric) else label
 
 
 def is_percent(metric: str) -> bool:
-    """Whether a metric, or that of a class, is shown in per cent."""
-    return family(metric) in PERCENT
+    """Whether a metric is shown in per cent."""
+    return metric in PERCENT
 
 
 def signed(metric: str, number: float, *, more: int = 0) -> str:
@@ -120,7 +119,7 @@ def _text(value: Value, *, scale: float, digits: int, num_seeds: int) -> Text:
 # --- the console ---
 
 
-def console_table(results: Results, *, title: str | None = None, width: int = 80) -> "Table":
+def console_table(results: Comparison, *, title: str | None = None, width: int = 80) -> "Table":
     """The short table for a terminal: clean, at the highest noise level, and out of distribution.
 
     The best of a column is bold and has a star, so that it shows without colour.
@@ -133,10 +132,10 @@ def console_table(results: Results, *, title: str | None = None, width: int = 80
     Returns:
         A `rich.table.Table`, to be printed by a `rich.console.Console`.
     """
-    columns = headline(checked(results))
-    shown = [texts(c.metric, list(c.values.values()), num_seeds=len(results["seeds"]), precise=False) for c in columns]
+    columns = headline(results)
+    shown = [texts(c.metric, list(c.values.values()), num_seeds=len(results.seeds), precise=False) for c in columns]
     cells = [shown_cells(column, each) for column, each in zip(columns, shown, strict=True)]
-    return rich_table(results["methods"], columns, cells, title=title, caption=_caption(results, columns), width=width)
+    return rich_table(results.methods, columns, cells, title=title, caption=_caption(results, columns), width=width)
 
 
 def rich_table(
@@ -216,15 +215,15 @@ def _bare(text: str) -> str:
     return text.removeprefix("0") if text.startswith("0.") else text
 
 
-def _caption(results: Results, columns: Sequence[Column]) -> str:
-    seeds = len(results["seeds"])
+def _caption(results: Comparison, columns: Sequence[Column]) -> str:
+    seeds = len(results.seeds)
     parts = [f"mean ± standard error over {seeds} seeds" if seeds > 1 else "one seed"]
-    if len(results["methods"]) > 1:
+    if len(results.methods) > 1:
         parts.append("* best of its column")
     if (noisy := noisiest(results)) and any(column.group == "noisy" for column in columns):
-        parts.append(f"noisy: {results['corruption']} {number(noisy[1])}")
-    if results.get("ood_name") and any(column.group == "ood" for column in columns):
-        parts.append(f"ood: {results['ood_name']}")
+        parts.append(f"noisy: {results.corruption} {number(noisy[1])}")
+    if results.ood_name and any(column.group == "ood" for column in columns):
+        parts.append(f"ood: {results.ood_name}")
     return "; ".join(parts)
 
 
@@ -239,22 +238,22 @@ def swatch(look: MethodStyle) -> "Markup":
     return drawing.format(METHOD_COLOURS.index(look.colour), Markup(MARKER_SHAPES[look.marker]))
 
 
-def headline_table(results: Results) -> "Markup":
+def headline_table(results: Comparison) -> "Markup":
     """The short table as HTML, with one group of columns a condition."""
-    columns = headline(checked(results))
+    columns = headline(results)
     noisy = noisiest(results)
-    names = {"clean": clean_name(results), "ood": f"against {results.get('ood_name') or 'inputs from elsewhere'}"}
+    names = {"clean": clean_name(results), "ood": f"against {results.ood_name or 'inputs from elsewhere'}"}
     if noisy:
-        names["noisy"] = f"{results['corruption']} {number(noisy[1])}"
+        names["noisy"] = f"{results.corruption} {number(noisy[1])}"
     return _html(results, [(names[c.group], metric_label(c.metric), c.metric, c.values) for c in columns])
 
 
-def clean_table(results: Results) -> "Markup":
+def clean_table(results: Comparison) -> "Markup":
     """Every metric of the test set without corruption, and those out of distribution, as HTML."""
-    clean, ood = metrics_of(checked(results), results["clean"]), _ood_metrics(results)
+    clean, ood = metrics_of(results, results.clean), ood_metrics(results)
     groups = [
-        (clean_name(results), clean, summarise(results, results["clean"], clean)),
-        (f"against {results.get('ood_name') or 'inputs from elsewhere'}", ood, summarise_ood(results, ood)),
+        (clean_name(results), clean, summarise(results, results.clean, clean)),
+        (f"against {results.ood_name or 'inputs from elsewhere'}", ood, summarise_ood(results, ood)),
     ]
     columns = [
         (name, metric_label(m), m, {row.method: row.values[m] for row in rows})
@@ -264,24 +263,19 @@ def clean_table(results: Results) -> "Markup":
     return _html(results, columns)
 
 
-def _ood_metrics(results: Results) -> list[str]:
-    found = (run.get("ood") or {} for run in results["runs"])
-    return list(dict.fromkeys(name for metrics in found for name, value in metrics.items() if value is not None))
-
-
-def level_table(results: Results, metric: str) -> "Markup":
+def level_table(results: Comparison, metric: str) -> "Markup":
     """One metric at every noise level, as HTML."""
-    group = f"{metric_label(metric)}, by {results['corruption']}"
+    group = f"{metric_label(metric)}, by {results.corruption}"
     columns = []
-    for name, level in noise_levels(checked(results)):
+    for name, level in noise_levels(results):
         values = {row.method: row.values[metric] for row in summarise(results, name, [metric])}
         columns.append((group, number(level), metric, values))
     return _html(results, columns)
 
 
-def _html(results: Results, columns: Sequence[tuple[str, str, str, Mapping[str, Value]]]) -> "Markup":
+def _html(results: Comparison, columns: Sequence[tuple[str, str, str, Mapping[str, Value]]]) -> "Markup":
     """A table with one row per method; per column its group, its head, its metric and the values by method."""
-    methods, seeds = results["methods"], len(results["seeds"])
+    methods, seeds = results.methods, len(results.seeds)
     looks, values = method_styles(methods), [v for *_, by_method in columns for v in by_method.values()]
     return render_macro(
         "tables.html",

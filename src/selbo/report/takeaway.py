@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from selbo.plots.labels import number
-from selbo.report.comparison import Results, clean_name, direction, noisiest, runs_of, summarise
+from selbo.report.comparison import clean_name, direction, noisiest, summarise
 from selbo.report.differences import Difference, difference_of
 from selbo.report.tables import is_percent, metric_label, signed
+from selbo.results import Comparison
 
 METRICS: Final = ("nll", "ece")
 """What a conclusion is about: how probable the labels are, and whether the confidence is right."""
@@ -65,43 +66,41 @@ def joined(words: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
-def takeaway(results: Results) -> str:
+def takeaway(results: Comparison) -> str:
     """The conclusion of a comparison, as paragraphs and a list; empty if there is one method.
 
     Results may state it themselves, as ``takeaway``. Else the method in ``focus`` is compared with the best other one,
     or the methods with the best of them.
     """
-    if results.get("takeaway"):
-        return str(results["takeaway"])
-    if len(results["methods"]) < 2:
+    if results.takeaway:
+        return results.takeaway
+    if len(results.methods) < 2:
         return ""
-    if len(results["seeds"]) < 2:
+    if len(results.seeds) < 2:
         return ONE_SEED
-    places = {f"on the {clean_name(results)}": results["clean"]}
+    places = {f"on the {clean_name(results)}": results.clean}
     if noisy := noisiest(results):
-        places[f"at {results['corruption']} {number(noisy[1])}"] = noisy[0]
-    focus = results.get("focus")
-    known = focus is not None and focus in results["methods"]
-    parts = _of_focus(results, str(focus), places) if known else _of_best(results, places)
-    return "\n\n".join([*parts, RULE.format(seeds=len(results["seeds"]))]) if parts else ""
+        places[f"at {results.corruption} {number(noisy[1])}"] = noisy[0]
+    known = results.focus is not None and results.focus in results.methods
+    parts = _of_focus(results, str(results.focus), places) if known else _of_best(results, places)
+    return "\n\n".join([*parts, RULE.format(seeds=len(results.seeds))]) if parts else ""
 
 
-def difference(results: Results, condition: str, metric: str, method: str, other: str) -> Difference:
+def difference(results: Comparison, condition: str, metric: str, method: str, other: str) -> Difference:
     """A method less another, seed by seed."""
 
     def values(name: str) -> dict[int, float]:
-        runs = ((run["seed"], run["conditions"].get(condition)) for run in runs_of(results, name))
-        found = {seed: (entry or {"metrics": {}})["metrics"].get(metric) for seed, entry in runs}
-        return {seed: float(value) for seed, value in found.items() if value is not None}
+        found = {run.seed: run.value(condition, metric) for run in results.of_method(name)}
+        return {seed: value for seed, value in found.items() if value is not None}
 
     ours, theirs = values(method), values(other)
-    pairs = [ours[seed] - theirs[seed] for seed in results["seeds"] if seed in ours and seed in theirs]
-    return difference_of(pairs, seeds=len(results["seeds"]))
+    pairs = [ours[seed] - theirs[seed] for seed in results.seeds if seed in ours and seed in theirs]
+    return difference_of(pairs, seeds=len(results.seeds))
 
 
-def _means(results: Results, condition: str, metric: str) -> dict[str, float]:
+def _means(results: Comparison, condition: str, metric: str) -> dict[str, float]:
     rows = summarise(results, condition, [metric])
-    complete = {row.method: row.values[metric] for row in rows if row.values[metric].runs == len(results["seeds"])}
+    complete = {row.method: row.values[metric] for row in rows if row.values[metric].runs == len(results.seeds)}
     return {method: value.mean for method, value in complete.items() if value.mean is not None}
 
 
@@ -109,7 +108,7 @@ def _best(means: Mapping[str, float], metric: str) -> str:
     return max(means, key=lambda method: direction(metric) * means[method])
 
 
-def _of_focus(results: Results, focus: str, places: Mapping[str, str]) -> list[str]:
+def _of_focus(results: Comparison, focus: str, places: Mapping[str, str]) -> list[str]:
     """The method in focus against the best of the others, place by place, metric by metric."""
     short, long = [], []
     for where, condition in places.items():
@@ -145,7 +144,7 @@ def _shown(metric: str, mean: float) -> str:
     return f"{100 * mean:.1f} %" if is_percent(metric) else f"{mean:.3f}"
 
 
-def _of_best(results: Results, places: Mapping[str, str]) -> list[str]:
+def _of_best(results: Comparison, places: Mapping[str, str]) -> list[str]:
     """The method with the lowest NLL, and which ones cannot be told from it."""
     sentences = []
     for where, condition in places.items():

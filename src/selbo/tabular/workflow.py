@@ -16,6 +16,7 @@ from selbo.evaluation.predict import Prediction, at_temperature
 from selbo.objectives import LabelShift
 from selbo.presets import INIT_STD, objective_for
 from selbo.report import outcomes
+from selbo.results import ClassificationTask, Comparison, Measurement, Outcome
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.tabular import saved_model
 from selbo.tabular.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names
@@ -216,7 +217,7 @@ def train(
     metrics = {
         "format": saved_model.METRICS_FORMAT,
         **scores(predicted["test"], task.test[1], temperature),
-        **outcomes.by_class(predicted["test"], task.test[1], task.preprocessing.classes),
+        **outcomes.by_class(predicted["test"], task.test[1], task.preprocessing.classes).to_dict(),
         "rows": {"train": num_train, "val": len(task.val[1]), "test": len(task.test[1]), **elsewhere},
         "features": task.preprocessing.num_features,
         "classes": list(task.preprocessing.classes),
@@ -317,72 +318,64 @@ def evaluate(model: saved_model.Trained, data: Path, *, draws: int, seed: int) -
         notes.append("this is the file that the model was trained on: these metrics flatter it")
     prediction = model.predict(inputs, draws=draws, seed=seed)
     classes = list(model.preprocessing.classes)
-    by_class = outcomes.by_class(prediction, labels, classes)
+    by_class = outcomes.by_class(prediction, labels, classes).to_dict()
     return {**scores(prediction, labels, model.temperature), **by_class, "classes": classes}, notes
 
 
 def results_of(
     task: Task, settings: Settings, predicted: dict[str, Prediction], metrics: dict[str, Any], *, seconds: float
-) -> dict[str, Any]:
-    """Results for `selbo.report.page.write_page`: one method, one seed."""
-    classes = list(task.preprocessing.classes)
+) -> Comparison:
+    """What the report shows: one method, one seed."""
+    classes, counts = task.preprocessing.classes, task.train[1].bincount(minlength=task.num_classes)
     summary, prediction = task.summary, predicted["test"]
-    believed = predicted.get("unlabelled", prediction)
+    believed, found = predicted.get("unlabelled", prediction), outcomes.by_class(prediction, task.test[1], classes)
     but = ""
     if task.unlabelled is not None:
         but = (
             f"; but what was believed is about the {len(task.unlabelled)} rows of {task.place}, and compared with them"
         )
-    return {
-        "title": f"{settings.target} from {task.name}",
-        "description": (
+    return Comparison(
+        title=f"{settings.target} from {task.name}",
+        description=(
             f"A network with {'hidden layers' if len(settings.hidden) > 1 else 'one hidden layer'} of "
             f"{' and '.join(map(str, settings.hidden))} units learned to predict {settings.target} from "
             f"{len(task.preprocessing.inputs)} columns, by the method {settings.how.title}. Everything below is about "
             f"the test rows, which it did not see{but}."
         ),
-        "takeaway": outcomes.takeaway_of(
-            metrics,
-            most_frequent=classes[int(task.train[1].bincount(minlength=len(classes)).argmax())],
+        takeaway=outcomes.takeaway_of(
+            found,
+            most_frequent=classes[int(counts.argmax())],
             confidence=prediction.probs.amax(-1).double().mean().item(),
         ),
-        "conclusion": in_words(metrics),
-        "task": {
-            "num_train": len(task.train[1]),
-            "num_test": len(task.test[1]),
-            "num_classes": len(classes),
-            "class_names": classes,
-            "class_counts": task.train[1].bincount(minlength=len(classes)).tolist(),
-        },
-        "belief": None
+        conclusion=in_words(metrics),
+        task=ClassificationTask(
+            num_train=len(task.train[1]),
+            num_test=len(task.test[1]),
+            num_classes=len(classes),
+            class_names=tuple(classes),
+            class_counts=tuple(counts.tolist()),
+        ),
+        belief=None
         if summary is None or task.words is None
         else outcomes.describe_belief(summary, task.words, classes),
-        "methods": [settings.how.title],
-        "seeds": [settings.seed],
-        "runs": [
-            {
-                "method": settings.how.title,
-                "seed": settings.seed,
-                "conditions": {
-                    CLEAN: {
-                        "level": None,
-                        "metrics": {name: metrics["metrics"][name] for name in SHOWN},
-                    }
-                },
-                "histogram": None if summary is None else outcomes.region_masses(believed, summary.partition),
-                "per_class": metrics["per_class"],
-                "confusion": metrics["confusion"],
-                "reliability": outcomes.reliability_of(prediction, task.test[1]),
-                "entropy": outcomes.entropies(prediction, None),
-                "ood": None,
-                "seconds": seconds,
-            }
-        ],
-        "clean": CLEAN,
-        "corruption": None,
-        "ood_name": None,
-        "made_by": outcomes.made_by(seconds),
-    }
+        methods=(settings.how.title,),
+        seeds=(settings.seed,),
+        runs=(
+            Outcome(
+                method=settings.how.title,
+                seed=settings.seed,
+                conditions={CLEAN: Measurement(level=None, metrics={name: metrics["metrics"][name] for name in SHOWN})},
+                histogram=None if summary is None else outcomes.region_masses(believed, summary.partition),
+                per_class=found.per_class,
+                confusion=found.confusion,
+                reliability=outcomes.reliability_of(prediction, task.test[1]),
+                entropy=outcomes.entropies(prediction, None),
+                seconds=seconds,
+            ),
+        ),
+        clean=CLEAN,
+        made_by=outcomes.made_by(seconds),
+    )
 
 
 def in_words(metrics: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ import pytest
 from selbo.plots import panels
 from selbo.report import comparison, tables
 from selbo.report.comparison import Value
+from selbo.results import Comparison
 
 with contextlib.suppress(ModuleNotFoundError):
     import rich.console  # here, because importing rich draws from the global `random`, which is watched around tests
@@ -78,7 +79,10 @@ def six() -> Results:
 
 
 def column(results: Results, metric: str, condition: str = "clean") -> dict[str, Value]:
-    return {row.method: row.values[metric] for row in comparison.summarise(results, condition, [metric])}
+    return {
+        row.method: row.values[metric]
+        for row in comparison.summarise(Comparison.from_dict(results), condition, [metric])
+    }
 
 
 # --- means, errors, marks ---
@@ -145,7 +149,7 @@ def test_one_seed_has_no_error_and_one_method_no_mark() -> None:
 
 def test_what_no_run_has_is_none() -> None:
     assert column(small(), "brier")["a"] == Value(None, None, 0)
-    (first, *_) = comparison.summarise_ood(small())
+    (first, *_) = comparison.summarise_ood(Comparison.from_dict(small()))
     assert first.values["auroc"] == Value(None, None, 0)
 
 
@@ -156,23 +160,36 @@ def test_conditions_are_ordered_by_level() -> None:
             "noise .1": {"level": 0.1, "metrics": {}},
             "rotated": {"level": None, "metrics": {}},
         }
-    assert [name for name, _ in comparison.conditions(results)] == ["clean", "noise .1", "noise .5", "rotated"]
-    assert comparison.noise_levels(results) == [("clean", 0.0), ("noise .1", 0.1), ("noise .5", 0.5)]
-    assert comparison.noisiest(results) == ("noise .5", 0.5)
-    assert comparison.noise_levels(results | {"corruption": None}) == []
+    assert [name for name, _ in comparison.conditions(Comparison.from_dict(results))] == [
+        "clean",
+        "noise .1",
+        "noise .5",
+        "rotated",
+    ]
+    assert comparison.noise_levels(Comparison.from_dict(results)) == [
+        ("clean", 0.0),
+        ("noise .1", 0.1),
+        ("noise .5", 0.5),
+    ]
+    assert comparison.noisiest(Comparison.from_dict(results)) == ("noise .5", 0.5)
+    assert comparison.noise_levels(Comparison.from_dict(results | {"corruption": None})) == []
 
 
 def test_headline_columns() -> None:
-    groups = [(c.group, c.metric) for c in comparison.headline(six())]
+    groups = [(c.group, c.metric) for c in comparison.headline(Comparison.from_dict(six()))]
     expected = [("clean", "nll"), ("clean", "accuracy"), ("clean", "ece"), ("noisy", "nll"), ("noisy", "ece")]
     assert groups == [*expected, ("ood", "auroc")]
-    assert comparison.headline(six())[-1].values["ELBO"].mean == pytest.approx(0.8 + 4 / 50 + 1 / 200)
-    assert [(c.group, c.metric) for c in comparison.headline(small() | {"corruption": None})] == expected[:2]
+    assert comparison.headline(Comparison.from_dict(six()))[-1].values["ELBO"].mean == pytest.approx(
+        0.8 + 4 / 50 + 1 / 200
+    )
+    assert [
+        (c.group, c.metric) for c in comparison.headline(Comparison.from_dict(small() | {"corruption": None}))
+    ] == expected[:2]
 
 
 def test_an_unknown_condition_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^`condition` must be one of \['clean', 'noise .5'\], but got 'fog'"):
-        comparison.summarise(small(), "fog")
+        comparison.summarise(Comparison.from_dict(small()), "fog")
 
 
 # --- what results must hold ---
@@ -192,7 +209,7 @@ def changed(path: str, value: Any) -> Results:
     first["reliability"] = {"confidence": [None, 0.8], "accuracy": [None, 0.7], "count": [0, 20]}
     for each in results["runs"][:2]:
         each["entropy"] = {"edges": [0.0, 0.5, 0.7], "in": [15, 5], "out": [3, 9]}
-    comparison.checked(results)
+    Comparison.from_dict(results)
     *parts, last = [int(part) if part.isdigit() else part for part in path.split("/")]
     holder = results
     for part in parts:
@@ -215,10 +232,10 @@ def changed(path: str, value: Any) -> Results:
         ("methods", ["a", "b", "a"], "`methods` and `seeds` must each hold different entries"),
         ("methods", "abc", "`methods` must be a list, but got 'abc'"),
         ("methods", ["a", "b", "c", "d"], "`runs` must hold at least one run of every method, but got none of 'd'"),
-        ("seeds", [0.5], "`seeds` must be a whole number"),
+        ("seeds", [0.5], "`seeds[0]` must be a whole number"),
         ("task/num_train", "10", "`task.num_train` must be a whole number"),
         ("task/class_names", ["no"], "`task.class_names` must hold 2 entries"),
-        ("task/class_counts", [1, -1], "`task.class_counts` must be a whole number"),
+        ("task/class_counts", [1, -1], "`task.class_counts[1]` must be a whole number"),
         ("made_by/torch", KeyError, "`made_by.torch` must be given"),
         ("made_by/seconds", -1, "`made_by.seconds` must be a finite number of at least 0"),
         ("belief/s0", [0.4, 0.7], "`belief.s0` must lie on the simplex"),
@@ -230,7 +247,7 @@ def changed(path: str, value: Any) -> Results:
         ("runs/1/method", "z", "`runs[1].method` must be one of ['a', 'b', 'c'], but got 'z'"),
         ("runs/1/seed", 7, "`runs[1].seed` must be one of [0, 1, 2], but got 7"),
         ("runs/1/seed", 0, "`runs` must hold one run a method and seed, but got several of ('a', 0)"),
-        ("runs/1/seconds", None, "`runs[1].seconds` must be a number"),
+        ("runs/1/seconds", None, "`runs[1].seconds` must be a finite number"),
         ("runs/1/conditions/clean", 3, "`runs[1].conditions.clean` must be a dictionary"),
         ("runs/1/conditions/clean/metrics/nll", math.nan, "`runs[1].conditions.clean.metrics.nll` must be a finite"),
         ("runs/1/conditions/clean/metrics/nll", "x", "`runs[1].conditions.clean.metrics.nll` must be a finite number"),
@@ -249,14 +266,14 @@ def changed(path: str, value: Any) -> Results:
 )
 def test_bad_results_name_the_key(path: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011  (the message is compared below, as plain text)
-        comparison.checked(changed(path, value))
+        Comparison.from_dict(changed(path, value))
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
 
 def test_results_must_be_a_dictionary() -> None:
     with pytest.raises(ValueError, match=r"^`results` must be a dictionary, but got \[\]"):
-        comparison.checked([])  # type: ignore[arg-type]
+        Comparison.from_dict([])
 
 
 # --- text of values, and names beside lines ---
@@ -309,7 +326,7 @@ def test_an_axis_of_scores_says_which_class_they_are_of() -> None:
 def printed(results: Results, width: int = 80, **options: Any) -> list[str]:
     pytest.importorskip("rich")
     out = io.StringIO()
-    table = tables.console_table(results, **options)
+    table = tables.console_table(Comparison.from_dict(results), **options)
     rich.console.Console(file=out, width=width, color_system=None).print(table)
     return out.getvalue().splitlines()
 
@@ -331,7 +348,7 @@ def test_the_console_table_fits_eighty_columns_and_marks_the_best_without_colour
 
 def test_the_best_is_bold() -> None:
     pytest.importorskip("rich")
-    table = tables.console_table(six())
+    table = tables.console_table(Comparison.from_dict(six()))
     cells = list(table.columns[1].cells)
     assert [(str(cell).endswith("*"), cell.style) for cell in cells] == [(True, "bold")] + [(False, "")] * 5
 
@@ -358,4 +375,4 @@ def test_one_run_in_the_console() -> None:
 def test_missing_rich_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rich", None)
     with pytest.raises(ModuleNotFoundError, match=r"^tables .* need rich, .*: pip install 'selbo\[cli\]'$"):
-        tables.console_table(small())
+        tables.console_table(Comparison.from_dict(small()))

@@ -10,6 +10,7 @@ import torch
 
 from selbo.evaluation.predict import Prediction
 from selbo.report import outcomes
+from selbo.results import ClassResult, ClassResults, Measurement
 from selbo.summary.beliefs import Uniform
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import ConfidenceBins
@@ -26,49 +27,49 @@ ROWS = [[0.9, 0.05, 0.05], [0.5, 0.3, 0.2], [0.2, 0.2, 0.6], [0.97, 0.02, 0.01]]
 
 def test_region_masses_are_shares_of_the_predictions() -> None:
     partition = ConfidenceBins([0.55, 0.8], num_classes=3)
-    assert outcomes.region_masses(prediction(ROWS), partition) == [0.25, 0.25, 0.5]
+    assert outcomes.region_masses(prediction(ROWS), partition) == (0.25, 0.25, 0.5)
 
 
 def test_entropies_of_both_kinds_share_their_bins() -> None:
     sure, unsure = prediction([[1.0, 0.0, 0.0]] * 3), prediction([[1 / 3, 1 / 3, 1 / 3]] * 2)
     found = outcomes.entropies(sure, unsure)
-    assert found["edges"][0] == 0
-    assert found["edges"][-1] == pytest.approx(math.log(3))
-    assert found["in"][0] == 3
-    assert found["out"][-1] == 2, "the largest entropy lies in the last bin, not beyond it"
-    assert sum(found["in"]) == 3
-    assert outcomes.entropies(sure, None)["out"] is None
+    assert found.edges[0] == 0
+    assert found.edges[-1] == pytest.approx(math.log(3))
+    assert found.inside[0] == 3
+    assert found.outside[-1] == 2, "the largest entropy lies in the last bin, not beyond it"
+    assert sum(found.inside) == 3
+    assert outcomes.entropies(sure, None).outside is None
 
 
 def test_a_condition_is_finite_and_survives_json() -> None:
     labels = torch.tensor([0, 1, 2, 1])
     found = outcomes.condition(prediction([*ROWS[:3], [1.0, 0.0, 0.0]]), labels, level=0.5)
-    assert found["metrics"]["nll"] is None, "a label of probability zero costs infinitely much"
-    assert found["metrics"]["accuracy"] == 0.5
-    assert found["recall"] == [1.0, 0.0, 1.0]
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found.metrics["nll"] is None, "a label of probability zero costs infinitely much"
+    assert found.metrics["accuracy"] == 0.5
+    assert found.recall == (1.0, 0.0, 1.0)
+    assert Measurement.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False))) == found
 
 
 def test_reliability_counts_every_prediction_once() -> None:
     found = outcomes.reliability_of(prediction(ROWS), torch.tensor([0, 1, 2, 1]))
-    assert sum(found["count"]) == 4
-    assert found["confidence"][8] == pytest.approx(0.9)
-    assert found["accuracy"][9] == 0.0
+    assert sum(found.count) == 4
+    assert found.confidence[8] == pytest.approx(0.9)
+    assert found.accuracy[9] == 0.0
 
 
 def test_a_belief_has_a_label_a_region() -> None:
     summary = SummaryLikelihood(ConfidenceBins([0.5, 0.9], num_classes=3), Uniform(), concentration=70.0)
     belief = outcomes.describe_belief(summary, "as good as nothing")
-    assert len(belief["regions"]) == len(belief["s0"]) == 3
-    assert belief["concentration"] == 70.0
-    assert sum(belief["s0"]) == pytest.approx(1)
+    assert len(belief.regions) == len(belief.s0) == 3
+    assert belief.concentration == 70.0
+    assert sum(belief.s0) == pytest.approx(1)
 
 
 LABELS = torch.tensor([0, 1, 2, 0])
 
 
 def test_scores_by_class_hold_counts_shares_and_intervals() -> None:
-    found = json.loads(json.dumps(outcomes.by_class(prediction(ROWS), LABELS, ["a", "b", "c"])))
+    found = json.loads(json.dumps(outcomes.by_class(prediction(ROWS), LABELS, ["a", "b", "c"]).to_dict()))
     a, b, c = found["per_class"]
     assert {key: a[key] for key in ("class", "rows", "predicted", "correct", "recall")} == {
         "class": "a",
@@ -87,14 +88,22 @@ def test_scores_by_class_hold_counts_shares_and_intervals() -> None:
     ]
 
 
-def by_class(*counts: tuple[str, int, int]) -> dict[str, list[dict[str, object]]]:
-    """Class, rows and those that are right."""
-    return {
-        "per_class": [
-            {"class": name, "rows": rows, "correct": right, "recall": right / rows if rows else None}
-            for name, rows, right in counts
-        ]
-    }
+def by_class(*counts: tuple[str, int, int]) -> ClassResults:
+    """Class, rows and those that are right; the others are not predicted as any class."""
+    scores = [
+        ClassResult(
+            name=name,
+            rows=rows,
+            predicted=right,
+            correct=right,
+            recall=right / rows if rows else None,
+            recall_interval=(0.0, 1.0) if rows else None,
+            precision=None,
+            precision_interval=None,
+        )
+        for name, rows, right in counts
+    ]
+    return ClassResults(per_class=tuple(scores), confusion=())
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from selbo.plots.methods import method_styles
 from selbo.report import curves, page
 from selbo.report.takeaway import takeaway
 from selbo.report.templates import load_templates
+from selbo.results import Comparison
 
 Results = dict[str, Any]
 
@@ -136,7 +137,7 @@ def results() -> Results:
 
 @pytest.fixture(scope="module")
 def html(results: Results) -> str:
-    return page.render_page(results)
+    return page.render_page(Comparison.from_dict(results))
 
 
 class Reader(HTMLParser):
@@ -216,7 +217,7 @@ def test_a_close_value_and_missing_runs_are_marked() -> None:
     results = fake(METHODS[:3])
     for i, run in enumerate(results["runs"]):
         run["conditions"]["clean"]["metrics"]["nll"] = [0.2, 0.5, 0.5, 0.35, 0.55, 0.45, 0.1, None, 0.1][i]
-    cells = [row[1] for row in Reader(page.headline_table(results)).rows if row[0] in METHODS]
+    cells = [row[1] for row in Reader(page.headline_table(Comparison.from_dict(results))).rows if row[0] in METHODS]
     assert cells == ["★best0.400 ± 0.100", "≈close to the best0.450 ± 0.058", "0.100 ± 0.000 (2 of 3 runs)"]
 
 
@@ -260,7 +261,7 @@ def test_a_full_page_has_every_section(html: str) -> None:
 
 
 def test_sections_without_data_are_left_out() -> None:
-    text = page.render_page(fake_training())
+    text = page.render_page(Comparison.from_dict(fake_training()))
     assert headings(text) == ["The result", "Can the stated confidence be trusted?", "How it was made"]
     assert "<table" not in text
     assert "What was believed" not in text
@@ -272,7 +273,7 @@ def test_sections_without_data_are_left_out() -> None:
 
 def test_a_test_set_is_clean_only_beside_corrupted_ones(html: str) -> None:
     assert "clean test set" in html
-    text = page.render_page(fake_training())
+    text = page.render_page(Comparison.from_dict(fake_training()))
     assert "on the test set" in text
     assert "clean test set" not in text
 
@@ -280,8 +281,8 @@ def test_a_test_set_is_clean_only_beside_corrupted_ones(html: str) -> None:
 def test_the_takeaway_stands_on_top(results: Results, html: str) -> None:
     top = html[html.index("<header>") : html.index("</header>")]
     assert top.index("<h1>") < top.index('class="conclusion"') < top.index('class="lede"')
-    assert takeaway(results).splitlines()[0] in top
-    given = page.render_page(fake_training() | {"takeaway": "Best & only.\n\n- one\n- <two>"})
+    assert takeaway(Comparison.from_dict(results)).splitlines()[0] in top
+    given = page.render_page(Comparison.from_dict(fake_training() | {"takeaway": "Best & only.\n\n- one\n- <two>"}))
     assert "<p>Best &amp; only.</p>\n<ul><li>one</li><li>&lt;two&gt;</li></ul>" in given
 
 
@@ -299,18 +300,20 @@ def test_a_figure_without_data_is_refused_and_not_listed(results: Results, key: 
     for run in without["runs"]:
         run[key] = None
     names = {"histogram": "belief_histograms", "reliability": "reliability_diagrams", "entropy": "entropy_histograms"}
-    assert curves.available(without) == [name for name in curves.COMPARISON_FIGURES if name != names[key]]
+    assert curves.available(Comparison.from_dict(without)) == [
+        name for name in curves.COMPARISON_FIGURES if name != names[key]
+    ]
     with pytest.raises(ValueError, match=f"^`results` must have `{key}` in at least one run"):
-        curves.COMPARISON_FIGURES[names[key]](without)
+        curves.COMPARISON_FIGURES[names[key]](Comparison.from_dict(without))
 
 
 def test_curves_need_levels_and_entropy_needs_inputs_from_elsewhere(results: Results) -> None:
     with pytest.raises(ValueError, match=r"^`results` must have `corruption` and conditions at several levels"):
-        curves.corruption_curves(results | {"corruption": None})
+        curves.corruption_curves(Comparison.from_dict(results | {"corruption": None}))
     with pytest.raises(ValueError, match=r"^`metrics` must name at least one metric that the runs have"):
-        curves.corruption_curves(results, metrics=["f1"])
+        curves.corruption_curves(Comparison.from_dict(results), metrics=["f1"])
     with pytest.raises(ValueError, match=r"^`results` must have `entropy.out` in at least one run"):
-        curves.entropy_histograms(fake_training())
+        curves.entropy_histograms(Comparison.from_dict(fake_training()))
 
 
 # --- one file, for everybody ---
@@ -364,7 +367,7 @@ def test_names_are_text_and_not_markup() -> None:
     results["task"]["class_names"] = [f"{bad}{k}" for k in range(10)]
     results["belief"] |= {"words": bad, "partition": bad}
     results["made_by"] |= {"command": bad, "machine": bad, "selbo": bad}
-    text = page.render_page(results)
+    text = page.render_page(Comparison.from_dict(results))
     assert "<b>" not in text
     reader = Reader(text)
     assert reader.open == []
@@ -391,7 +394,7 @@ def test_the_page_is_written_whole_or_not_at_all(
 ) -> None:
     monkeypatch.setattr(page, "render_page", lambda _: html)
     target = tmp_path / "new" / "report.html"
-    assert page.write_page(results, target) == target
+    assert page.write_page(Comparison.from_dict(results), target) == target
     assert target.read_text(encoding="utf-8") == html
     assert [path.name for path in target.parent.iterdir()] == ["report.html"]
 
@@ -408,25 +411,31 @@ def test_the_page_is_written_whole_or_not_at_all(
         with monkeypatch.context() as patch:
             patch.setattr(Path, name, failure)
             with pytest.raises(OSError, match="disk full"):
-                page.write_page(results, target)
+                page.write_page(Comparison.from_dict(results), target)
         assert target.read_text(encoding="utf-8") == html
         assert [path.name for path in target.parent.iterdir()] == ["report.html"]
 
-    page.write_page(results, str(target))
+    page.write_page(Comparison.from_dict(results), str(target))
     assert target.read_text(encoding="utf-8") == "other"
 
 
-def test_bad_results_and_folders_leave_no_file(results: Results, tmp_path: Path) -> None:
+def test_failures_and_folders_leave_no_file(results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Comparison) -> str:
+        raise ValueError("`runs` must be given")
+
+    monkeypatch.setattr(page, "render_page", fail)
     with pytest.raises(ValueError, match=r"^`runs` must be given"):
-        page.write_page({key: value for key, value in results.items() if key != "runs"}, tmp_path / "report.html")
+        page.write_page(Comparison.from_dict(results), tmp_path / "report.html")
     with pytest.raises(ValueError, match=r"^`path` must be the name of a file"):
-        page.write_page(results, tmp_path)
+        page.write_page(Comparison.from_dict(results), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_same_results_give_the_same_page() -> None:
     results = fake(METHODS[:2], seeds=(0, 1), regions=BINS)
-    assert page.render_page(results) == page.render_page(copy.deepcopy(results))
+    assert page.render_page(Comparison.from_dict(results)) == page.render_page(
+        Comparison.from_dict(copy.deepcopy(results))
+    )
 
 
 # --- figures ---
@@ -453,14 +462,16 @@ def assert_readable(figure: Figure) -> None:
 @WIDTHS
 @pytest.mark.parametrize("name", curves.COMPARISON_FIGURES)
 def test_figures_can_be_read(results: Results, name: str, width: float) -> None:
-    assert_readable(curves.COMPARISON_FIGURES[name](results, width=width))
+    assert_readable(curves.COMPARISON_FIGURES[name](Comparison.from_dict(results), width=width))
 
 
 @WIDTHS
 @pytest.mark.parametrize("count", [1, 2, 4])
 @pytest.mark.parametrize("name", ["belief_histograms", "reliability_diagrams"])
 def test_fewer_methods_can_be_read(name: str, count: int, width: float) -> None:
-    figure = curves.COMPARISON_FIGURES[name](fake(METHODS[:count], seeds=(0,), regions=BINS), width=width)
+    figure = curves.COMPARISON_FIGURES[name](
+        Comparison.from_dict(fake(METHODS[:count], seeds=(0,), regions=BINS)), width=width
+    )
     assert figure.get_figwidth() <= width + 1e-9
     assert_readable(figure)
 
@@ -470,7 +481,7 @@ def named(axes: Axes) -> list[str]:
 
 
 def test_histograms_are_means_over_the_seeds(results: Results) -> None:
-    figure = curves.belief_histograms(results)
+    figure = curves.belief_histograms(Comparison.from_dict(results))
     s0 = np.array(results["belief"]["s0"])
     looks = method_styles(METHODS)
     for axes, method in zip(figure.axes, METHODS, strict=True):
@@ -488,7 +499,7 @@ def test_reliability_pools_the_seeds_by_count() -> None:
     first, second = (run["reliability"] for run in results["runs"])
     first |= {"confidence": [None, 0.4, 0.9], "accuracy": [None, 0.1, 0.8], "count": [0, 10, 300]}
     second |= {"confidence": [None, 0.8, 0.9], "accuracy": [None, 0.5, 0.6], "count": [0, 30, 100]}
-    diagram, strip = curves.reliability_diagrams(results).axes
+    diagram, strip = curves.reliability_diagrams(Comparison.from_dict(results)).axes
     _, hollow, full = diagram.lines
     np.testing.assert_allclose(hollow.get_xydata(), [[0.7, 0.4]])  # (10 .4 + 30 .8) / 40; 20 a run are few
     np.testing.assert_allclose(full.get_xydata(), [[0.9, 0.75]])  # (300 .8 + 100 .6) / 400
@@ -496,7 +507,7 @@ def test_reliability_pools_the_seeds_by_count() -> None:
 
 
 def test_curves_are_means_with_a_band_of_one_error(results: Results) -> None:
-    figure = curves.corruption_curves(results)
+    figure = curves.corruption_curves(Comparison.from_dict(results))
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["accuracy, %", "ECE, %", "NLL, nats"]
     for axes, metric, scale in zip(figure.axes, ("accuracy", "ece", "nll"), (100, 100, 1), strict=True):
         for line, band, method in zip(axes.lines, axes.collections, METHODS, strict=True):
@@ -515,13 +526,13 @@ def test_entropy_is_pooled_and_a_bar_that_is_cut_says_its_height() -> None:
     results = fake(METHODS[:1], seeds=(0, 1))
     for run, inside in zip(results["runs"], ([90, 5, 5], [70, 25, 5]), strict=True):
         run["entropy"] = {"edges": [0.0, 1.0, 2.0, 2.3], "in": inside, "out": [10, 20, 20]}
-    (axes,) = curves.entropy_histograms(results).axes
+    (axes,) = curves.entropy_histograms(Comparison.from_dict(results)).axes
     filled, line = (patch.get_data().values for patch in axes.patches)
     np.testing.assert_allclose(filled, [0.8, 0.15, 0.05])
     np.testing.assert_allclose(line, [0.2, 0.4, 0.4])
     assert axes.get_ylim()[1] == pytest.approx(1.08 * 0.8)  # .8 is not more than twice .4
     for run in results["runs"]:
         run["entropy"]["out"] = [34, 33, 33]
-    (axes,) = curves.entropy_histograms(results).axes
+    (axes,) = curves.entropy_histograms(Comparison.from_dict(results)).axes
     assert axes.get_ylim()[1] == pytest.approx(1.25 * 0.34)
     assert "↑ .8" in named(axes)

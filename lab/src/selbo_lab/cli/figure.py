@@ -91,8 +91,8 @@ def from_results(name: str, results: Path) -> "dict[str, Callable[[], Figure]]":
         )
     found = runner.gather(folder)
     drawn: dict[str, Callable[[], Figure]] = {
-        f"figure-{name}-{each['variant']}-{each['track']}": partial(FIGURES[kind].draw, each)
-        for each in found["comparisons"]
+        f"figure-{name}-{each.variant}-{each.track}": partial(FIGURES[kind].draw, each)
+        for each in found.comparisons
         if kind in available(found, each)
     }
     if not drawn:

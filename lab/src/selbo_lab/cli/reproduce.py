@@ -11,6 +11,7 @@ import typer
 from selbo.cli import Debug, Device, console, cores, device_of, note, progress_bar, waiting, writable_folder
 
 if TYPE_CHECKING:
+    from selbo_lab.run.records import StudyResults
     from selbo_lab.schedule.runner import Progress
     from selbo_lab.studies.study import Study
 
@@ -183,7 +184,7 @@ def written_again(folder: Path) -> list[Any]:
     return written(runner.gather(folder), folder)
 
 
-def written(results: dict[str, Any], folder: Path) -> list[Any]:
+def written(results: "StudyResults", folder: Path) -> list[Any]:
     """Write everything that is made from results; returns what is to be printed: the main tables, where the page is."""
     from selbo_lab.report import study_figures, study_page, study_tables, table_files
 
@@ -191,11 +192,11 @@ def written(results: dict[str, Any], folder: Path) -> list[Any]:
     study_figures.write_figures(results, folder / "figures")
     page = study_page.write_study_page(results, folder / "report.html")
     shown: list[Any] = []
-    for comparison in results["comparisons"]:
-        if any(run is not None for method in comparison["methods"] for run in method["runs"]):
+    for comparison in results.comparisons:
+        if comparison.there:
             shown.append(study_tables.console(comparison, results))
         else:
-            shown.append(f"{comparison['title']}, {comparison['track']}: no runs yet")
+            shown.append(f"{comparison.title}, {comparison.track}: no runs yet")
     return [*shown, f"Report: {page}"]
 
 

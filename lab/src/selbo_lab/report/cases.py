@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Final
 
 from selbo.plots import INK, PALE, SMALL_SIZE, TWO_COLUMNS, figure_style, new_figure
 from selbo.report import Difference, direction, metric_label, signed
+from selbo_lab.report.columns import Column
 from selbo_lab.report.overview import cases_of, differences
-from selbo_lab.report.studies import Plain, split
+from selbo_lab.run.records import USE, StudyResults
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +32,7 @@ MEANINGS: Final = ((0.75, "better"), (-0.75, "worse"), (0.0, "level: 95 % interv
 """Of the legend: shares of the strongest colour, and what they mean."""
 
 
-def cases_figure(results: Plain, track: str) -> "Figure":
+def cases_figure(results: StudyResults, track: str) -> "Figure":
     """A row for each method, a column for each case: how far it is from the reference.
 
     A place is blue where the method is better and red where it is worse, if the 95 % interval of the paired difference
@@ -43,18 +44,17 @@ def cases_figure(results: Plain, track: str) -> "Figure":
     """
     cases, column = cases_of(results, track)
     if not cases:
-        raise ValueError(f"`track` must have several cases with results, but {track!r} of {results['study']!r} has not")
-    reference, focus = cases[0]["reference"], cases[0].get("focus")
-    methods = [method for method in cases[0]["methods"] if method["name"] != reference]
-    rows = [differences(cases, method["name"], reference, column) for method in methods]
-    (title,) = (method["title"] for method in cases[0]["methods"] if method["name"] == reference)
+        raise ValueError(f"`track` must have several cases with results, but {track!r} of {results.study!r} has not")
+    reference = cases[0].method(cases[0].reference)
+    methods = [method for method in cases[0].methods if method is not reference]
+    rows = [differences(cases, method.name, reference.name, column) for method in methods]
     strongest = _strongest(rows)
     with figure_style():
         from matplotlib.patches import Rectangle
 
         low, high = LINE * (len(cases) + 0.5), ROW * len(rows)
         width, height = TWO_COLUMNS, HEADS + high + low
-        names = LETTER * max(len(method["title"]) for method in methods)
+        names = LETTER * max(len(method.title) for method in methods)
         figure = new_figure(width=width, height=height)
         figure.set_layout_engine("none")
         axes = figure.add_axes((names / width, low / height, 1 - names / width, high / height))
@@ -65,17 +65,18 @@ def cases_figure(results: Plain, track: str) -> "Figure":
                 axes.text(j + 0.5, i + 0.5, _text(found, column), ha="center", va="center", color=ink, size=SMALL_SIZE)
         axes.set_xlim(0, len(cases))
         axes.set_ylim(len(rows), 0)
-        axes.set_yticks([i + 0.5 for i in range(len(rows))], [method["title"] for method in methods], size=SMALL_SIZE)
+        axes.set_yticks([i + 0.5 for i in range(len(rows))], [method.title for method in methods], size=SMALL_SIZE)
         axes.xaxis.tick_top()
         axes.set_xticks([j + 0.5 for j in range(len(cases))], [str(j + 1) for j in range(len(cases))], size=SMALL_SIZE)
         for label, method in zip(axes.get_yticklabels(), methods, strict=True):
-            label.set_fontweight("bold" if method["name"] == focus else "normal")
+            label.set_fontweight("bold" if method.name == cases[0].focus else "normal")
         axes.tick_params(length=0, pad=3, colors=INK)
         axes.spines[:].set_visible(False)
-        place = " at the place of use" if column.startswith("use") else ""
-        figure.text(0.0, 1.0, f"{metric_label(split(column)[1])}{place}, less that of {title}", ha="left", va="top")
+        place = " at the place of use" if column.place == USE else ""
+        title = f"{metric_label(column.metric)}{place}, less that of {reference.title}"
+        figure.text(0.0, 1.0, title, ha="left", va="top")
         _legend(figure)
-        for j, text in enumerate(_short([case["title"] for case in cases])):
+        for j, text in enumerate(_short([case.title for case in cases])):
             line = 1 - (HEADS + high + LINE * (j + 0.9)) / height
             figure.text(0.03, line, f"{j + 1}", ha="right", size=SMALL_SIZE)
             figure.text(0.045, line, text, ha="left", size=SMALL_SIZE)
@@ -88,11 +89,11 @@ def _strongest(rows: list[list[Difference]]) -> float:
     return clear[int(STRONG_FROM * (len(clear) - 1))] if clear else 1.0
 
 
-def _look(found: Difference, column: str, strongest: float) -> tuple[str, str]:
+def _look(found: Difference, column: Column, strongest: float) -> tuple[str, str]:
     """Colours of a place and of its text."""
     if not found.clear or found.mean is None:
         return "#ffffff", GREY
-    share = max(-1.0, min(1.0, direction(split(column)[1]) * found.mean / strongest))
+    share = max(-1.0, min(1.0, direction(column.metric) * found.mean / strongest))
     return _colour(share), WHITE if abs(share) > WHITE_FROM else BLACK
 
 
@@ -123,10 +124,10 @@ def _legend(figure: "Figure") -> None:
     )
 
 
-def _text(found: Difference, column: str) -> str:
+def _text(found: Difference, column: Column) -> str:
     if found.mean is None:
         return "–"
-    text = signed(split(column)[1], found.mean)
+    text = signed(column.metric, found.mean)
     return text.replace("0.", ".", 1) if text[1:3] == "0." else text
 
 

@@ -5,16 +5,16 @@ from typing import Final
 
 from selbo.report import SAME, Difference, direction, mean_and_error, metric_label, signed
 from selbo_lab.report import studies
-from selbo_lab.report.studies import Plain, split
+from selbo_lab.report.columns import CORRUPTED, Column
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, primary_outcome, stated_exactly
 from selbo_lab.report.study_tables import TRACKS, Entry, Head, Table, below
-from selbo_lab.report.target_domain import has_use
+from selbo_lab.run.records import CLEAN, USE, StudyComparison, StudyResults
 
 FEWEST: Final = 3
 """Cases that are worth an overview."""
 
 
-def overview(results: Plain, track: str) -> Table | None:
+def overview(results: StudyResults, track: str) -> Table | None:
     """A row for each method, over all cases of a track; None if there are few cases, or none with results.
 
     Args:
@@ -24,104 +24,100 @@ def overview(results: Plain, track: str) -> Table | None:
     cases, column = cases_of(results, track)
     if not cases:
         return None
-    names = [method["name"] for method in cases[0]["methods"]]
-    titles = {method["name"]: method["title"] for method in cases[0]["methods"]}
-    reference, focus = cases[0]["reference"], cases[0].get("focus")
-    ranks = [_ranks(each, column) for each in cases]
+    titles, reference, focus = cases[0].titles, cases[0].reference, cases[0].focus
+    placed = [_ranks(each, column) for each in cases]
+    ranks = {name: _mean([each[name] for each in placed if name in each]) for name in titles}
+    best = min((rank for rank in ranks.values() if rank is not None), default=None)
     rows, raw = [], []
-    for name in names:
+    for name, rank in ranks.items():
         found = differences(cases, name, reference, column)
         ahead, behind = _counts(found, column)
-        means = [each.mean for each in found if each.mean is not None]
-        placed = [each[name] for each in ranks if name in each]
-        rank = mean_and_error(placed)[0] if placed else None
-        is_reference = name == reference
+        mean, is_reference = _mean([each.mean for each in found if each.mean is not None]), name == reference
         entries = [
-            Entry(titles[name]),
+            Entry(titles[name], method=name),
             Entry("–" if is_reference else str(ahead)),
             Entry("–" if is_reference else str(behind)),
-            Entry("–" if is_reference or not means else signed(split(column)[1], mean_and_error(means)[0])),
+            Entry("–" if is_reference or mean is None else signed(column.metric, mean)),
         ]
         numbers = (
-            {"study": results["study"], "track": track, "method": name, "column": column, "cases": len(cases)}
+            {"study": results.study, "track": track, "method": name, "column": str(column), "cases": len(cases)}
             | {"ahead": ahead, "behind": behind, "rank": rank}
-            | {"difference": mean_and_error(means)[0] if means else None}
+            | {"difference": mean}
         )
         if focus:
             before, after = _counts(differences(cases, name, focus, column), column)
             entries += [Entry("–" if name == focus else str(count)) for count in (before, after)]
             numbers |= {"focus": focus, "ahead_of_focus": before, "behind_focus": after}
-        rows.append([*entries, Entry("–" if rank is None else f"{rank:.1f}")])
+        rows.append([*entries, Entry("–") if rank is None else Entry(f"{rank:.1f}", "best" if rank == best else "")])
         raw.append(numbers)
-    best = min((row["rank"] for row in raw if row["rank"] is not None), default=None)
-    for row, numbers in zip(rows, raw, strict=True):
-        if best is not None and numbers["rank"] == best:
-            row[-1] = row[-1]._replace(mark="best")
-    corrupted = any(studies.measured(each, "corrupted.nll") for each in cases)
+    corrupted = any(studies.measured(each, Column(CORRUPTED, "nll")) for each in cases)
     where = "on the clean test set" if corrupted else "on the test set"
-    where = "in the target domain" if column.startswith("use") else where
+    where = "in the target domain" if column.place == USE else where
     against = f"against {titles[reference]}"
     heads = [Head("method"), Head("ahead", against), Head("behind", against), Head("mean difference", against)]
     if focus:
         heads += [Head(word, f"against {titles[focus]}") for word in ("ahead", "behind")]
     return Table(
         "overview",
-        f"{results['title']}, {TRACKS[track]}: all cases",
+        f"{results.title}, {TRACKS[track]}",
+        "all cases",
         [*heads, Head("mean rank ↓")],
         rows,
         "l" + "r" * len(heads),
         [
-            f"{metric_label(split(column)[1])} {where}, {len(cases)} cases. Ahead and behind: in how many the 95 % "
+            f"{metric_label(column.metric)} {where}, {len(cases)} cases. Ahead and behind: in how many the 95 % "
             f"interval of the paired difference leaves out 0.",
             "Mean difference: over the cases. Mean rank: among all methods, 1 is the lowest NLL.",
-            *below(results, {"methods": [method for each in cases for method in each["methods"]]}),
+            *below(results, [run for each in cases for run in each.runs]),
         ],
         raw,
     )
 
 
-def tables_over_cases(results: Plain, track: str) -> list[Table]:
+def tables_over_cases(results: StudyResults, track: str) -> list[Table]:
     """All tables of a track that are about several cases at once."""
     made = (build(results, track) for build in (primary_outcome, cost_of_wrong_fractions, overview))
     return [table for table in made if table is not None]
 
 
-def cases_of(results: Plain, track: str) -> tuple[list[Plain], str]:
+def cases_of(results: StudyResults, track: str) -> tuple[list[StudyComparison], Column]:
     """The comparisons of a track that have results, none if they are few, and the column to hold them by.
 
     That is the NLL in the target domain, or on the clean test set if there is only one domain. Cases that differ only
     in what is stated about them count once, as stated exactly.
     """
-    cases = [each for each in results["comparisons"] if each["track"] == track and stated_exactly(each)]
-    column = "use.nll" if all(has_use(each) for each in cases) else "clean.nll"
+    cases = [each for each in results.of_track(track) if stated_exactly(each)]
+    column = Column(USE if all(each.has_target_domain for each in cases) else CLEAN, "nll")
     cases = [each for each in cases if studies.measured(each, column)]
     return cases if len(cases) >= FEWEST else [], column
 
 
-def tracks_with_cases(results: Plain) -> list[str]:
+def tracks_with_cases(results: StudyResults) -> list[str]:
     """Tracks with so many cases that they have an overview, as a table and as a figure."""
-    tracks = dict.fromkeys(each["track"] for each in results["comparisons"])
-    return [track for track in tracks if cases_of(results, track)[0]]
+    return [track for track in results.tracks if cases_of(results, track)[0]]
 
 
-def differences(cases: Sequence[Plain], name: str, other: str, column: str) -> list[Difference]:
+def differences(cases: Sequence[StudyComparison], name: str, other: str, column: Column) -> list[Difference]:
     """One method less another, in each case."""
-    by_name = [{method["name"]: method for method in case["methods"]} for case in cases]
-    return [studies.paired(case[name], case[other], column) for case in by_name]
+    return [studies.paired(case.method(name), case.method(other), column) for case in cases]
 
 
-def _counts(found: Sequence[Difference], column: str) -> tuple[int, int]:
+def _mean(numbers: Sequence[float]) -> float | None:
+    return mean_and_error(numbers)[0] if numbers else None
+
+
+def _counts(found: Sequence[Difference], column: Column) -> tuple[int, int]:
     """In how many cases the first method is clearly better, and in how many clearly worse."""
-    gains = [direction(split(column)[1]) * (each.mean or 0.0) for each in found if each.clear]
+    gains = [direction(column.metric) * (each.mean or 0.0) for each in found if each.clear]
     return sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
 
 
-def _ranks(case: Plain, column: str) -> dict[str, float]:
+def _ranks(case: StudyComparison, column: Column) -> dict[str, float]:
     """Place of each method whose runs are all there, by its mean; those that are the same share their places."""
     from scipy.stats import rankdata
 
     found = studies.cells(case, column)
     whole = {name: each.mean for name, each in found.items() if each.mean is not None and each.runs == each.seeds}
-    sign = direction(split(column)[1])
+    sign = direction(column.metric)
     places = rankdata([round(-sign * mean / SAME) for mean in whole.values()])
     return dict(zip(whole, places.tolist(), strict=True))

@@ -1,33 +1,24 @@
 """Statistics of a study: means over seeds with what is missing, paired differences, and the paper's values beside ours.
 
-A study is plain data: comparisons, each with methods, each with one run a seed. A column is named by what was tested
-and by a metric: ``clean.nll``, ``corrupted.nll`` (the mean over all corrupted conditions of a run), ``corrupted ≤
-0.5.nll`` (over those up to this level of noise), ``fog 3.nll`` (one condition), ``use.nll`` (at the place of use),
-``ood.svhn.auroc``. No run is dropped: a value from fewer runs than there are seeds says why.
+No run is dropped: a value from fewer runs than there are seeds says why.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from selbo.report import Difference, Value, around, difference_of, direction, marked, mean_and_error, t_quantile
-from selbo_lab.report.target_domain import has_use, one_place
+from selbo_lab.report.columns import CORRUPTED, Column
+from selbo_lab.run.records import CLEAN, USE, MethodRuns, Run, RunMeasurement, StudyComparison, Tried
+from selbo_lab.studies.paper import PaperValues
 
-Plain = Mapping[str, Any]
-
-CLEAN: Final = ("nll", "accuracy", "auroc", "ece")
-CORRUPTED: Final = ("nll", "accuracy", "ece")
+CLEAN_METRICS: Final = ("nll", "accuracy", "auroc", "ece")
+CORRUPTED_METRICS: Final = ("nll", "accuracy", "ece")
 FOREIGN: Final = ("entropy_in", "entropy_out", "entropy_difference", "auroc")
 RARE: Final = ("f1_micro", "f1_macro")
 AT_USE: Final = ("nll", "accuracy", "ece", "f1_macro")
 """Metrics of the tables: clean test set, corrupted ones, inputs from elsewhere, rare classes, a place of use."""
-
-RECALL: Final = "recall "
-"""What the metrics of single classes begin with; the number of the class follows."""
-
-CORRUPTED_PLACE: Final = "corrupted"
-UP_TO: Final = f"{CORRUPTED_PLACE} ≤ "
-"""Places that are means: over all corrupted conditions, and over those up to a level, which follows."""
 
 EVIDENTIAL: Final = "evidential"
 """The objective that is counted by itself beside the paper; see `overlaps`."""
@@ -105,154 +96,107 @@ class AgainstPaper(NamedTuple):
 # --- columns and values ---
 
 
-def columns_of(comparison: Plain) -> list[str]:
+def columns_of(comparison: StudyComparison) -> list[Column]:
     """Columns of the tables that any run of a comparison has, in the order in which they are shown."""
-    rare = RARE if comparison.get("classes") else ()  # there accuracy does not tell all
-    foreign = list(dict.fromkeys(name for run in _ended(comparison) for name in run.get("ood") or {}))
+    rare = RARE if comparison.classes else ()  # there accuracy does not tell all
+    foreign = dict.fromkeys(name for run in _ended(comparison) for name in run.ood)
     wanted = [
-        *(f"clean.{metric}" for metric in (*CLEAN, *rare)),
-        *(f"{place}.{metric}" for place in corrupted_places(comparison) for metric in (*CORRUPTED, *rare)),
-        *(f"ood.{name}.{metric}" for name in foreign for metric in FOREIGN),
+        *(Column(CLEAN, metric) for metric in (*CLEAN_METRICS, *rare)),
+        *(Column(CORRUPTED, m, up_to=top) for top in noise_ranges(comparison) for m in (*CORRUPTED_METRICS, *rare)),
+        *(Column(name, metric, ood=True) for name in foreign for metric in FOREIGN),
     ]
-    if has_use(comparison):
-        places = ("use",) if one_place(comparison) else ("use", "clean")
-        wanted = [f"{place}.{metric}" for place in places for metric in AT_USE]
+    if comparison.has_target_domain:
+        places = (USE,) if comparison.one_domain else (USE, CLEAN)
+        wanted = [Column(place, metric) for place in places for metric in AT_USE]
     return [column for column in wanted if measured(comparison, column)]
 
 
-def all_columns(comparison: Plain) -> list[str]:
+def all_columns(comparison: StudyComparison) -> list[Column]:
     """Those of the tables first, then every other metric that any run has."""
-    metrics = dict.fromkeys(
-        name
-        for run in _ended(comparison)
-        for condition in run.get("conditions", {}).values()
-        for name in condition["metrics"]
-    )
-    places = ("clean", "use", *corrupted_places(comparison))
-    others = [f"{place}.{metric}" for place in places for metric in metrics if metric != "num_examples"]
+    ended = _ended(comparison)
+    metrics = dict.fromkeys(name for run in ended for each in run.conditions.values() for name in each.metrics)
+    places = [Column(CLEAN, ""), Column(USE, ""), *(Column(CORRUPTED, "", up_to=t) for t in noise_ranges(comparison))]
+    others = [replace(place, metric=metric) for place in places for metric in metrics if metric != "num_examples"]
     foreign = dict.fromkeys(
-        f"ood.{name}.{metric}"
-        for run in _ended(comparison)
-        for name, found in (run.get("ood") or {}).items()
-        for metric, number in found.items()
-        if isinstance(number, int | float)
+        Column(name, metric, ood=True)
+        for run in ended
+        for name, found in run.ood.items()
+        for metric, number in found.metrics.items()
+        if number is not None
     )
     shown = columns_of(comparison)
     return [*shown, *(each for each in (*others, *foreign) if each not in shown and measured(comparison, each))]
 
 
-def noise_levels(comparison: Plain) -> list[float]:
+def noise_levels(comparison: StudyComparison) -> list[float]:
     """Levels of noise that any run was tested at, without the clean test set."""
-    found = {
-        entry.get("level")
-        for run in _ended(comparison)
-        for name, entry in run.get("conditions", {}).items()
-        if name not in {"clean", "use"}
-    }
+    found = {each.level for run in _ended(comparison) for each in run.corrupted.values()}
     return sorted(level for level in found if level is not None)
 
 
-def corrupted_places(comparison: Plain) -> tuple[str, ...]:
-    """Means over corrupted conditions that tables show: over all, and before it up to the noise that the paper shows.
+def noise_ranges(comparison: StudyComparison) -> tuple[float | None, ...]:
+    """Ranges of noise that tables show means over: all of it, None, and before it up to that which the paper shows.
 
     The paper's range, ``paper_noise``, stands by itself only where more was measured.
     """
-    levels, top = noise_levels(comparison), comparison.get("paper_noise") or 0.0
-    return (f"{UP_TO}{top:g}", CORRUPTED_PLACE) if levels and 0 < top < levels[-1] else (CORRUPTED_PLACE,)
+    levels, top = noise_levels(comparison), comparison.paper_noise
+    return (top, None) if levels and 0 < top < levels[-1] else (None,)
 
 
-def whole_range(column: str) -> str:
-    """The column of the mean over all corrupted conditions for one up to a level; any other as it is.
-
-    Example:
-        >>> whole_range("corrupted ≤ 0.5.nll"), whole_range("clean.nll")
-        ('corrupted.nll', 'clean.nll')
-    """
-    place, metric = split(column)
-    return f"{CORRUPTED_PLACE}.{metric}" if place.startswith(UP_TO) else column
-
-
-def split(column: str) -> tuple[str, str]:
-    """What was tested, and the metric.
-
-    Example:
-        >>> split("ood.svhn.auroc"), split("noise 0.1.nll")
-        (('ood.svhn', 'auroc'), ('noise 0.1', 'nll'))
-    """
-    place, dot, metric = column.rpartition(".")
-    if not (place and dot and metric):
-        raise ValueError(f"`column` must be a place and a metric with a dot between, but got {column!r}")
-    return place, metric
-
-
-def value(run: Plain | None, column: str, scaled: bool = False) -> float | None:
-    """A number of one run; None if the run is missing, diverged, or has no finite number there.
+def value(run: Run | None, column: Column, scaled: bool = False) -> float | None:
+    """A number of one run; None if the run is missing, diverged, or has no number there.
 
     Args:
         run: Of a method; None for a run that is not there.
-        column: Such as ``clean.nll``; a mean over corrupted conditions needs a finite number in every one.
+        column: A mean over corrupted conditions needs a number in every one.
         scaled: Whether after temperature scaling.
     """
-    place, metric = split(column)
-    if run is None or run.get("status") != "finished":
+    if run is None or not run.finished:
         return None
-    conditions = run.get("conditions") or {}
-    part = "scaled" if scaled else "metrics"
-    if place.startswith("ood."):
-        found = (run.get("ood") or {}).get(place.removeprefix("ood.")) or {}
-        return _finite((found.get("scaled") or {} if scaled else found).get(metric))
-    if place != CORRUPTED_PLACE and not place.startswith(UP_TO):
-        return _measure(conditions.get(place) or {}, part, metric)
-    corrupted = [each for name, each in conditions.items() if name not in {"clean", "use"}]
-    if place != CORRUPTED_PLACE:
-        top = float(place.removeprefix(UP_TO))
-        corrupted = [each for each in corrupted if each.get("level") is not None and each["level"] <= top]
-    numbers = [_measure(each, part, metric) for each in corrupted]
-    known = [number for number in numbers if number is not None]
-    return math.fsum(known) / len(known) if known and len(known) == len(numbers) else None
+    if column.ood:
+        found = run.ood.get(column.place)
+        return None if found is None else ((found.scaled if scaled else found.metrics) or {}).get(column.metric)
+    if column.place != CORRUPTED:
+        condition = run.conditions.get(column.place)
+        return None if condition is None else _measure(condition, column, scaled)
+    conditions = list(run.corrupted.values())
+    if (top := column.up_to) is not None:
+        conditions = [each for each in conditions if each.level is not None and each.level <= top]
+    return mean_of_all(_measure(each, column, scaled) for each in conditions)
 
 
-def _measure(condition: Plain, part: str, metric: str) -> float | None:
-    if metric.startswith(RECALL):  # the same with and without temperature scaling
-        k, found = int(metric.removeprefix(RECALL)), condition.get("recall") or []
-        return _finite(found[k]) if k < len(found) else None
-    return _finite((condition.get(part) or {}).get(metric))
+def _measure(condition: RunMeasurement, column: Column, scaled: bool) -> float | None:
+    if column.of_class is None:
+        return condition.value(column.metric, scaled=scaled)
+    recall = condition.recall or ()  # the same with and without temperature scaling
+    return recall[column.of_class] if column.of_class < len(recall) else None
 
 
-def recall(k: int) -> str:
-    """The metric of one class, as it stands in the name of a column.
-
-    Example:
-        >>> split(f"clean.{recall(3)}")
-        ('clean', 'recall 3')
-    """
-    return f"{RECALL}{k}"
+def mean_of_all(numbers: Iterable[float | None]) -> float | None:
+    """The mean; None if there are no numbers, or one is missing."""
+    listed = list(numbers)
+    known = [number for number in listed if number is not None]
+    return math.fsum(known) / len(known) if known and len(known) == len(listed) else None
 
 
-def _finite(number: Any) -> float | None:
-    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-        return None
-    return float(number)
+def _ended(comparison: StudyComparison) -> list[Run]:
+    return [run for run in comparison.there if run.finished]
 
 
-def _ended(comparison: Plain) -> list[Plain]:
-    return [run for method in comparison["methods"] for run in method["runs"] if run and run["status"] == "finished"]
-
-
-def measured(comparison: Plain, column: str) -> bool:
-    """Whether any run has a finite number there."""
+def measured(comparison: StudyComparison, column: Column) -> bool:
+    """Whether any run has a number there."""
     return any(value(run, column) is not None for run in _ended(comparison))
 
 
 # --- over seeds ---
 
 
-def cell(method: Plain, column: str, scaled: bool = False) -> Cell:
+def cell(method: MethodRuns, column: Column, scaled: bool = False) -> Cell:
     """A column of one method over the seeds, without a mark."""
-    return _cell(method["runs"], lambda run: value(run, column, scaled=scaled))
+    return _cell(method.runs, lambda run: value(run, column, scaled=scaled))
 
 
-def cells(comparison: Plain, column: str, scaled: bool = False) -> dict[str, Cell]:
+def cells(comparison: StudyComparison, column: Column, scaled: bool = False) -> dict[str, Cell]:
     """A column of all methods, by name, the best marked.
 
     A method with a run that is missing or diverged cannot be the best: a mean over the runs that went well is not
@@ -261,34 +205,27 @@ def cells(comparison: Plain, column: str, scaled: bool = False) -> dict[str, Cel
     return mean_cells(comparison, [column], scaled)
 
 
-def mean_cells(comparison: Plain, columns: Sequence[str], scaled: bool = False) -> dict[str, Cell]:
+def mean_cells(comparison: StudyComparison, columns: Sequence[Column], scaled: bool = False) -> dict[str, Cell]:
     """The mean of some columns of one metric, of all methods, the best marked; a run needs a value in every one."""
 
-    def mean(run: Plain) -> float | None:
-        numbers = [value(run, column, scaled=scaled) for column in columns]
-        known = [number for number in numbers if number is not None]
-        return math.fsum(known) / len(known) if known and len(known) == len(numbers) else None
+    def mean(run: Run) -> float | None:
+        return mean_of_all(value(run, column, scaled=scaled) for column in columns)
 
-    found = {method["name"]: _cell(method["runs"], mean) for method in comparison["methods"]}
+    found = {method.name: _cell(method.runs, mean) for method in comparison.methods}
     seeds = max((each.seeds for each in found.values()), default=0)
     values = {name: each.value for name, each in found.items()}
-    judged = marked(values, sign=direction(split(columns[0])[1]), num_seeds=seeds)
+    judged = marked(values, sign=direction(columns[0].metric), num_seeds=seeds)
     return {name: each._replace(best=judged[name].best, close=judged[name].close) for name, each in found.items()}
 
 
-def timings(comparison: Plain) -> dict[str, Cell]:
+def timings(comparison: StudyComparison) -> dict[str, Cell]:
     """Seconds of training a run, by method; of one that was cut off and went on, all of them together."""
-
-    def seconds(run: Plain) -> float | None:
-        took = _finite(run["seconds"].get("training")) if run["status"] == "finished" else None
-        return None if took is None else took + run["seconds"].get("earlier", 0.0)
-
-    return {method["name"]: _cell(method["runs"], seconds) for method in comparison["methods"]}
+    return {method.name: _cell(method.runs, lambda run: run.training_seconds) for method in comparison.methods}
 
 
-def _cell(runs: Sequence[Plain | None], number: Callable[[Plain], float | None]) -> Cell:
+def _cell(runs: Sequence[Run | None], number: Callable[[Run], float | None]) -> Cell:
     there = [run for run in runs if run is not None]
-    diverged = sum(run["status"] != "finished" for run in there)
+    diverged = sum(not run.finished for run in there)
     known = [found for run in there if (found := number(run)) is not None]
     mean, error = mean_and_error(known) if known else (None, None)
     undefined = len(there) - diverged - len(known)
@@ -296,21 +233,26 @@ def _cell(runs: Sequence[Plain | None], number: Callable[[Plain], float | None])
 
 
 def paired(
-    method: Plain, reference: Plain, column: str, scaled: bool = False, *, reference_scaled: bool | None = None
+    method: MethodRuns,
+    reference: MethodRuns,
+    column: Column,
+    scaled: bool = False,
+    *,
+    reference_scaled: bool | None = None,
 ) -> Difference:
     """A method less the reference, seed by seed.
 
     Args:
         method: Whose runs are in the order of the seeds.
         reference: With the same seeds.
-        column: Such as ``clean.nll``.
+        column: Which.
         scaled: Whether after temperature scaling, of both.
         reference_scaled: Whether of the reference, if that is not the same.
     """
     other = scaled if reference_scaled is None else reference_scaled
     both = [
         (value(ours, column, scaled=scaled), value(theirs, column, scaled=other))
-        for ours, theirs in zip(method["runs"], reference["runs"], strict=True)
+        for ours, theirs in zip(method.runs, reference.runs, strict=True)
     ]
     return difference_of([a - b for a, b in both if a is not None and b is not None], seeds=len(both))
 
@@ -318,17 +260,17 @@ def paired(
 # --- beside the paper ---
 
 
-def published(comparison: Plain, method: str, column: str) -> tuple[float, float] | None:
-    """Mean and standard error that the paper reports; None if it does not."""
-    found = comparison.get("paper", {}).get(method, {}).get("values", {}).get(column)
-    return None if found is None else (float(found[0]), float(found[1]))
+def published(paper: PaperValues, method: str) -> dict[Column, tuple[float, float]]:
+    """Means and standard errors that the paper reports of a method."""
+    found = paper.methods.get(method)
+    return {Column.parse(name): (mean, error) for name, (mean, error) in (found.values if found else {}).items()}
 
 
-def not_comparable(comparison: Plain, method: str, column: str) -> str | None:
+def not_comparable(paper: PaperValues, method: str, column: Column) -> str | None:
     """Why a number of the paper is not what ours measures; None if it is."""
-    reasons: Plain = comparison.get("paper", {}).get(method, {}).get("not_comparable", {})
-    found = reasons.get("all") or reasons.get(column.partition(".")[0])
-    return None if found is None else str(found)
+    found = paper.methods.get(method)
+    reasons = found.not_comparable if found else {}
+    return reasons.get("all") or reasons.get(column.part)
 
 
 def against_paper(ours: Cell, paper: tuple[float, float], reason: str | None = None) -> AgainstPaper:
@@ -356,7 +298,9 @@ def against_paper(ours: Cell, paper: tuple[float, float], reason: str | None = N
     return AgainstPaper(difference, ours.interval[0] <= high and low <= ours.interval[1])
 
 
-def overlaps(comparison: Plain, *, evidential: bool = False, paper: Plain | None = None) -> list[bool | None]:
+def overlaps(
+    comparison: StudyComparison, *, evidential: bool = False, paper: PaperValues | None = None
+) -> list[bool | None]:
     """For each value of the paper whether the intervals overlap; None where that cannot be said.
 
     Evidential learning is left out, or counted by itself: some of its runs die, and an interval over such runs is so
@@ -365,28 +309,25 @@ def overlaps(comparison: Plain, *, evidential: bool = False, paper: Plain | None
     Args:
         comparison: Of a study.
         evidential: Whether to count evidential learning alone, in the place of all others.
-        paper: Values of the paper by method, if not those of the comparison.
+        paper: Values of the paper, if not those of the comparison.
     """
-    told = comparison if paper is None else {**comparison, "paper": paper}
-    found = []
-    for method in comparison["methods"]:
-        if is_evidential(method) == evidential:
-            for column in (told.get("paper") or {}).get(method["name"], {}).get("values", {}):
-                theirs = published(told, method["name"], column)
-                assert theirs is not None
-                barred = not_comparable(told, method["name"], column)
-                found.append(against_paper(cell(method, column), theirs, barred).overlap)
-    return found
+    told = comparison.paper if paper is None else paper
+    return [
+        against_paper(cell(method, column), theirs, not_comparable(told, method.name, column)).overlap
+        for method in comparison.methods
+        if is_evidential(method) == evidential
+        for column, theirs in published(told, method.name).items()
+    ]
 
 
-def is_evidential(method: Plain) -> bool:
+def is_evidential(method: MethodRuns) -> bool:
     """Whether a method is evidential learning."""
-    return bool(method.get("recipe", {}).get("objective") == EVIDENTIAL)
+    return method.recipe.objective == EVIDENTIAL
 
 
-def one_class_runs(method: Plain) -> int:
+def one_class_runs(method: MethodRuns) -> int:
     """How many runs of a method call every clean test input the same class, and so end at chance accuracy."""
-    recalls = [run["conditions"]["clean"].get("recall") or [] for run in method["runs"] if run and "conditions" in run]
+    recalls = [run.conditions[CLEAN].recall or () for run in method.there if run.conditions]
     return sum(sum(bool(each) for each in recall) == 1 for recall in recalls)
 
 
@@ -402,15 +343,14 @@ class Tuned(NamedTuple):
     failed: int
 
 
-def tuned(method: Plain) -> Tuned:
+def tuned(method: MethodRuns) -> Tuned:
     """What the tuning runs of a method found; a run without a finite NLL is one that failed."""
-    nll = [_finite(each["val_nll"]) for each in method["tried"]]
-    known = [each for each in nll if each is not None]
-    chosen = [found for each, found in zip(method["tried"], nll, strict=True) if is_chosen(method, each)]
+    known = [each.val_nll for each in method.tried if each.val_nll is not None]
+    chosen = [each.val_nll for each in method.tried if is_chosen(method, each)]
     low, high = min(known, default=None), max(known, default=None)
-    return Tuned(chosen[0] if chosen else None, low, high, len(nll) - len(known))
+    return Tuned(chosen[0] if chosen else None, low, high, len(method.tried) - len(known))
 
 
-def is_chosen(method: Plain, tried: Plain) -> bool:
+def is_chosen(method: MethodRuns, tried: Tried) -> bool:
     """Whether this was chosen among what was tried."""
-    return all(tried[name] == setting for name, setting in method["chosen"].items())
+    return all(tried.settings[name] == setting for name, setting in method.chosen.items())

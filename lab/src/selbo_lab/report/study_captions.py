@@ -3,21 +3,18 @@
 from collections.abc import Callable
 from typing import Final
 
-from selbo.report import Results, Words, metric_label
-from selbo_lab.report.studies import corrupted_places, recall
+from selbo.report import Words, metric_label
+from selbo_lab.report.studies import noise_ranges
 from selbo_lab.report.study_curves import METRICS
 from selbo_lab.report.study_data import (
-    CLEAN,
-    USE,
     Point,
     corruptions_of,
-    finished,
     point,
     scale_of,
     sweep_of,
     titles_of,
 )
-from selbo_lab.report.target_domain import has_use
+from selbo_lab.run.records import CLEAN, USE, MethodRuns, StudyComparison
 
 TRACK_WORDS: Final = {
     "published": (
@@ -31,23 +28,23 @@ TRACK_WORDS: Final = {
 }
 
 
-def track_words(comparison: Results) -> str:
+def track_words(comparison: StudyComparison) -> str:
     """What a track is, and how settings were chosen."""
-    tried = {len(method["tried"]) for method in comparison["methods"] if method["tried"]}
+    tried = {len(method.tried) for method in comparison.methods if method.tried}
     how = ""
     if tried:
         count = str(*tried) if len(tried) == 1 else f"{min(tried)} to {max(tried)}"
         how = f" Of the {count} settings tried for a method, the one with the lowest validation NLL was taken."
-    return TRACK_WORDS[comparison["track"]] + how + (_place_words(comparison) if has_use(comparison) else "")
+    return TRACK_WORDS[comparison.track] + how + (_place_words(comparison) if comparison.has_target_domain else "")
 
 
-def _place_words(comparison: Results) -> str:
+def _place_words(comparison: StudyComparison) -> str:
     """What the two places are, and which labels were used for what."""
-    data = comparison["data"]
-    told = f" It was stated that {100 * data['use_accuracy']:g} % of the cases at use can be decided."
-    few = f" {data['val_size']} of them" if data["val_size"] else " all of them"
+    data = comparison.data
+    told = f" It was stated that {100 * data.use_accuracy:g} % of the cases at use can be decided."
+    few = f" {data.val_size} of them" if data.val_size else " all of them"
     return (
-        f"{told if data['use_accuracy'] else ''} Validation data are of the place that labels come from. Settings were "
+        f"{told if data.use_accuracy else ''} Validation data are of the place that labels come from. Settings were "
         "chosen on a seed of its own by all of them, each class weighted by its fraction at the place of use; in the "
         f"runs reported here,{few} served temperature scaling and BBSE. Unlabelled inputs of the place of use are "
         "training examples without their labels; test examples are in no other part."
@@ -67,28 +64,26 @@ CASES: Final = Words(
 )
 
 
-def _test_set(comparison: Results) -> str:
+def _test_set(comparison: StudyComparison) -> str:
     """Clean only where there are corrupted ones beside it."""
     found = corruptions_of(comparison)
     return "clean test set" if found.levels or found.kinds else "test set"
 
 
-def _seeds(comparison: Results) -> str:
-    most = max(len(method["runs"]) for method in comparison["methods"])
+def _seeds(comparison: StudyComparison) -> str:
+    most = max(len(method.runs) for method in comparison.methods)
     return f"mean over {most} seeds, with one standard error to either side" if most > 1 else "one seed"
 
 
-def _numbers(comparison: Results, metric: str, found: Callable[[Results], Point]) -> str:
+def _numbers(comparison: StudyComparison, metric: str, found: Callable[[MethodRuns], Point]) -> str:
     titles, scale = titles_of(comparison), scale_of(metric)
     means = [
-        f"{titles[method['name']]} {scale * found(method).mean:.3g}"
-        for method in comparison["methods"]
-        if found(method).runs
+        f"{titles[method.name]} {scale * found(method).mean:.3g}" for method in comparison.methods if found(method).runs
     ]
     return f"{metric_label(metric)}: {', '.join(means)}." if means else ""
 
 
-def _scores(comparison: Results) -> Words:
+def _scores(comparison: StudyComparison) -> Words:
     return Words(
         "What a belief does to the scores",
         "Histograms of the test scores above, and the scores over a map of the test set below; one training each.",
@@ -103,7 +98,7 @@ def _scores(comparison: Results) -> Words:
     )
 
 
-def _independent(comparison: Results) -> Words:
+def _independent(comparison: StudyComparison) -> Words:
     return Words(
         "Every score by itself, or all of them together",
         "The same belief, Beta(5, 5), as a density at every single score, and as a Dirichlet process over all.",
@@ -116,7 +111,7 @@ def _independent(comparison: Results) -> Words:
     )
 
 
-def _sweep(comparison: Results) -> Words:
+def _sweep(comparison: StudyComparison) -> Words:
     sweep = sweep_of(comparison)
     label = sweep.label if sweep else "a setting"
     without = (
@@ -130,7 +125,7 @@ def _sweep(comparison: Results) -> Words:
     )
 
 
-def _corruption(comparison: Results) -> Words:
+def _corruption(comparison: StudyComparison) -> Words:
     found = corruptions_of(comparison)
     conditions = [name for name in found.levels.values() if name != CLEAN]
     conditions += [name for names in found.kinds.values() for name in names]
@@ -140,8 +135,8 @@ def _corruption(comparison: Results) -> Words:
             "Metrics against the noise that was added to the test inputs",
             "From left to right the inputs get worse; the first points are the clean test set."
             + (
-                f" The paper shows noise up to {comparison['paper_noise']:g}; what lies beyond is grey."
-                if len(corrupted_places(comparison)) > 1
+                f" The paper shows noise up to {comparison.paper_noise:g}; what lies beyond is grey."
+                if len(noise_ranges(comparison)) > 1
                 else ""
             ),
         )
@@ -164,9 +159,8 @@ def _corruption(comparison: Results) -> Words:
     )
 
 
-def _recall(comparison: Results) -> Words:
-    names = list(comparison["classes"])
-    rarest = recall(len(names) - 1)
+def _recall(comparison: StudyComparison) -> Words:
+    names = list(comparison.classes)
     return Words(
         "Are rare classes found?",
         f"What part of each class is recognised, from the most frequent one to the rarest; {_seeds(comparison)}.",
@@ -175,12 +169,12 @@ def _recall(comparison: Results) -> Words:
             "right. The test set has the same frequencies, so that the points on the right stand for few examples.",
         ],
         f"Curves over the classes, from frequent to rare. For {names[-1]}, the rarest, on the {_test_set(comparison)}, "
-        + _numbers(comparison, rarest, point_of(rarest)),
+        + _numbers(comparison, "recall", lambda method: point(method, "recall", of_class=len(names) - 1)),
     )
 
 
-def _calibration(comparison: Results) -> Words:
-    where = "at the place of use" if has_use(comparison) else f"on the {_test_set(comparison)}"
+def _calibration(comparison: StudyComparison) -> Words:
+    where = "at the place of use" if comparison.has_target_domain else f"on the {_test_set(comparison)}"
     return Words(
         "Can the stated confidence be trusted?",
         f"Accuracy against confidence {where}, all seeds together, with the number of predictions below.",
@@ -190,11 +184,13 @@ def _calibration(comparison: Results) -> Words:
             "than 30 predictions a run, and says little.",
         ],
         "Reliability diagrams, one a method. "
-        + _numbers(comparison, "ece", lambda method: point(method, "ece", [USE if has_use(comparison) else CLEAN])),
+        + _numbers(
+            comparison, "ece", lambda method: point(method, "ece", [USE if comparison.has_target_domain else CLEAN])
+        ),
     )
 
 
-def _ood(comparison: Results) -> Words:
+def _ood(comparison: StudyComparison) -> Words:
     return Words(
         "Does it notice inputs that belong to no class?",
         "Entropy of the predictions for the test set (filled) and for inputs from elsewhere (line), as shares of each.",
@@ -207,13 +203,8 @@ def _ood(comparison: Results) -> Words:
     )
 
 
-def _belief(comparison: Results) -> Words:
-    told = {
-        run["histogram"]["belief"]["words"]
-        for method in comparison["methods"]
-        for run in finished(method)
-        if (run.get("histogram") or {}).get("belief")
-    }
+def _belief(comparison: StudyComparison) -> Words:
+    told = {run.histogram.belief.words for run in comparison.tested if run.histogram and run.histogram.belief}
     return Words(
         "Do the predictions look like the belief?",
         "Where test predictions fall, region by region, against the belief s₀ that the method was told.",
@@ -227,12 +218,12 @@ def _belief(comparison: Results) -> Words:
     )
 
 
-def point_of(metric: str) -> Callable[[Results], Point]:
+def point_of(metric: str) -> Callable[[MethodRuns], Point]:
     """A metric of a method on the clean test set."""
     return lambda method: point(method, metric)
 
 
-FIGURE_WORDS: Final[dict[str, Callable[[Results], Words]]] = {
+FIGURE_WORDS: Final[dict[str, Callable[[StudyComparison], Words]]] = {
     "scores": _scores,
     "independent": _independent,
     "sweep": _sweep,

@@ -22,20 +22,18 @@ from selbo.plots import (
     tick_label,
     tidy,
 )
-from selbo.report import Results, metric_label
-from selbo_lab.report.studies import recall
+from selbo.report import metric_label
 from selbo_lab.report.study_data import (
-    CLEAN,
     Array,
     Corruptions,
     Point,
     corruptions_of,
-    finished,
     point,
     scale_of,
     sweep_of,
     titles_of,
 )
+from selbo_lab.run.records import CLEAN, MethodRuns, StudyComparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,12 +113,12 @@ def _handles(labels: Mapping[str, str], *, line: bool) -> dict[str, Any]:
     }
 
 
-def _shown(comparison: Results) -> list[Results]:
+def _shown(comparison: StudyComparison) -> list[MethodRuns]:
     """Methods with a finished run; those that have none are named beside the figure, not in it."""
-    return [method for method in comparison["methods"] if finished(method)]
+    return [method for method in comparison.methods if method.tested]
 
 
-def _measured(comparison: Results, metrics: Sequence[str], conditions: Sequence[str]) -> list[str]:
+def _measured(comparison: StudyComparison, metrics: Sequence[str], conditions: Sequence[str]) -> list[str]:
     return [m for m in metrics if any(point(method, m, [c]).runs for method in _shown(comparison) for c in conditions)]
 
 
@@ -140,7 +138,7 @@ def _curve_axes(axes: "Axes", metric: str) -> None:
 # --- corruption ---
 
 
-def has_corruption(comparison: Results) -> bool:
+def has_corruption(comparison: StudyComparison) -> bool:
     """Whether a metric was measured under corruption."""
     return bool(_measured(comparison, METRICS, _corrupted(corruptions_of(comparison))))
 
@@ -150,7 +148,7 @@ def _corrupted(found: Corruptions) -> list[str]:
     return [*levels, *(name for names in found.kinds.values() for name in names)]
 
 
-def corruption_figure(comparison: Results, *metrics: str) -> "Figure":
+def corruption_figure(comparison: StudyComparison, *metrics: str) -> "Figure":
     """Metrics under corruption: against the level where there is one axis of it, else a row a kind of corruption.
 
     Where kinds have several severities, a row shows the mean over them, and curves below show the mean over kinds.
@@ -172,7 +170,7 @@ def corruption_figure(comparison: Results, *metrics: str) -> "Figure":
     return _by_kind(comparison, drawn, found)
 
 
-def _by_level(comparison: Results, metrics: Sequence[str], found: Corruptions) -> "Figure":
+def _by_level(comparison: StudyComparison, metrics: Sequence[str], found: Corruptions) -> "Figure":
     labels = titles_of(comparison)
     with figure_style():
         legend = _Legend(list(labels.values()), width=TWO_COLUMNS)
@@ -183,16 +181,16 @@ def _by_level(comparison: Results, metrics: Sequence[str], found: Corruptions) -
             _lines(axes, comparison, metric, {level: [name] for level, name in found.levels.items()})
             axes.set_xticks(list(found.levels), [number(level) for level in found.levels])
             axes.set_xlabel("noise level")
-            if 0 < (top := comparison.get("paper_noise") or 0.0) < (most := max(found.levels)):
+            if 0 < (top := comparison.paper_noise) < (most := max(found.levels)):
                 axes.axvspan(top, most, color=PALE, alpha=0.6, linewidth=0, zorder=0)
                 axes.set_xlabel("noise level (grey: not in the paper)")
         legend.draw(figure, _drawn(comparison, labels, line=True))
     return figure
 
 
-def _drawn(comparison: Results, labels: Mapping[str, str], *, line: bool) -> dict[str, Any]:
+def _drawn(comparison: StudyComparison, labels: Mapping[str, str], *, line: bool) -> dict[str, Any]:
     """Handles of the methods that are drawn, in the colours that they have among all."""
-    shown = {labels[method["name"]] for method in _shown(comparison)}
+    shown = {labels[method.name] for method in _shown(comparison)}
     return {label: handle for label, handle in _handles(labels, line=line).items() if label in shown}
 
 
@@ -208,14 +206,14 @@ def _columns(
     ]
 
 
-def _lines(axes: "Axes", comparison: Results, metric: str, places: Mapping[float, Sequence[str]]) -> None:
+def _lines(axes: "Axes", comparison: StudyComparison, metric: str, places: Mapping[float, Sequence[str]]) -> None:
     """One line a method over places, each the mean over some conditions."""
     labels = titles_of(comparison)
     looks = method_styles(labels)
     for method in _shown(comparison):
-        label = labels[method["name"]]
+        label = labels[method.name]
         found = _scaled([point(method, metric, names) for names in places.values()], metric)
-        _line(axes, list(places), found, label, looks[method["name"]])
+        _line(axes, list(places), found, label, looks[method.name])
     _curve_axes(axes, metric)
 
 
@@ -227,7 +225,7 @@ def _line(axes: "Axes", places: Sequence[float], found: tuple[Array, Array], lab
     axes.plot(places, mean, look.marker, linestyle=look.line, color=look.colour, linewidth=1.3, **options)
 
 
-def _by_kind(comparison: Results, metrics: Sequence[str], found: Corruptions) -> "Figure":
+def _by_kind(comparison: StudyComparison, metrics: Sequence[str], found: Corruptions) -> "Figure":
     labels, shown = titles_of(comparison), _shown(comparison)
     rows = {CLEAN: [CLEAN], **({ALL: _corrupted(found)} if len(found.kinds) > 1 else {}), **found.kinds}
     names = [row.replace("_", " ") for row in rows]
@@ -253,7 +251,7 @@ def _by_kind(comparison: Results, metrics: Sequence[str], found: Corruptions) ->
     return figure
 
 
-def _dots(axes: "Axes", comparison: Results, metric: str, rows: Sequence[Sequence[str]]) -> None:
+def _dots(axes: "Axes", comparison: StudyComparison, metric: str, rows: Sequence[Sequence[str]]) -> None:
     """A row a kind of corruption, in it one marker a method, from top to bottom."""
     labels, shown = titles_of(comparison), _shown(comparison)
     looks = method_styles(labels)
@@ -261,7 +259,7 @@ def _dots(axes: "Axes", comparison: Results, metric: str, rows: Sequence[Sequenc
     for r in range(0, len(rows), 2):
         axes.axhspan(r - 0.5, r + 0.5, color=PALE, alpha=0.4, linewidth=0, zorder=0)
     for m, method in enumerate(shown):
-        label, look = labels[method["name"]], looks[method["name"]]
+        label, look = labels[method.name], looks[method.name]
         mean, error = _scaled([point(method, metric, names) for names in rows], metric)
         y = np.arange(len(rows)) + 0.8 * ((m + 0.5) / len(shown) - 0.5)
         axes.hlines(y, mean - error, mean + error, color=look.colour, linewidth=0.8)
@@ -285,12 +283,12 @@ def _dots(axes: "Axes", comparison: Results, metric: str, rows: Sequence[Sequenc
 # --- classes ---
 
 
-def has_recall(comparison: Results) -> bool:
+def has_recall(comparison: StudyComparison) -> bool:
     """Whether classes differ in frequency, and their recall was measured."""
-    return bool(comparison.get("classes")) and bool(_measured(comparison, [recall(0)], [CLEAN]))
+    return bool(comparison.classes) and any(point(method, "recall", of_class=0).runs for method in _shown(comparison))
 
 
-def recall_figure(comparison: Results) -> "Figure":
+def recall_figure(comparison: StudyComparison) -> "Figure":
     """What part of each class is found, from the most frequent one to the rarest, clean and under corruption.
 
     Args:
@@ -303,7 +301,7 @@ def recall_figure(comparison: Results) -> "Figure":
         raise ValueError("`comparison` must have rare classes and their recall, but has not")
     corrupted = _corrupted(corruptions_of(comparison))
     places = {CLEAN: [CLEAN], **({"corrupted": corrupted} if corrupted else {})}
-    labels, names = titles_of(comparison), list(comparison["classes"])
+    labels, names = titles_of(comparison), list(comparison.classes)
     looks = method_styles(labels)
     foot = FOOT + max(map(len, names)) * CHARACTER / POINTS_AN_INCH
     with figure_style():
@@ -314,13 +312,13 @@ def recall_figure(comparison: Results) -> "Figure":
             _columns(figure, len(places), low=foot, high=CURVE), places.items(), strict=True
         ):
             for method in _shown(comparison):
-                found = [point(method, recall(k), conditions) for k in range(len(names))]
+                found = [point(method, "recall", conditions, k) for k in range(len(names))]
                 _line(
                     axes,
                     list(range(len(names))),
                     _scaled(found, "recall"),
-                    labels[method["name"]],
-                    looks[method["name"]],
+                    labels[method.name],
+                    looks[method.name],
                 )
             _curve_axes(axes, "recall")
             axes.set_title(f"recall, {place}, %", fontweight="bold", color=INK)
@@ -334,12 +332,12 @@ def recall_figure(comparison: Results) -> "Figure":
 # --- sweeps ---
 
 
-def has_sweep(comparison: Results) -> bool:
+def has_sweep(comparison: StudyComparison) -> bool:
     """Whether the methods differ in one setting, and any has a finished run."""
     return sweep_of(comparison) is not None and bool(_measured(comparison, METRICS, [CLEAN]))
 
 
-def sweep_figure(comparison: Results, *metrics: str) -> "Figure":
+def sweep_figure(comparison: StudyComparison, *metrics: str) -> "Figure":
     """Metrics against the one setting in which the methods differ; those without it are level lines.
 
     Args:
@@ -357,13 +355,13 @@ def sweep_figure(comparison: Results, *metrics: str) -> "Figure":
         figure = new_figure(width=TWO_COLUMNS, height=height)
         figure.set_layout_engine("none")
         entries: dict[str, Any] = {}
-        family = SWEPT.get(sweep.methods[0][1]["recipe"]["objective"], sweep.label)
-        looks = method_styles([family, *(method["name"] for method in sweep.without)])
+        family = SWEPT.get(sweep.methods[0][1].recipe.objective, sweep.label)
+        looks = method_styles([family, *(method.name for method in sweep.without)])
         for axes, metric in zip(_columns(figure, len(drawn), low=FOOT, high=CURVE), drawn, strict=True):
             scale = scale_of(metric)
             for method in sweep.without:
-                label, level = labels[method["name"]], point(method, metric)
-                colour = looks[method["name"]].colour
+                label, level = labels[method.name], point(method, metric)
+                colour = looks[method.name].colour
                 entries[label] = axes.axhline(scale * level.mean, color=colour, linewidth=1.1, linestyle=(0, (4, 2)))
                 low, high = (scale * (level.mean + side * level.error) for side in (-1, 1))
                 axes.axhspan(low, high, color=colour, alpha=0.15, linewidth=0)

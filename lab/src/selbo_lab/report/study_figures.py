@@ -23,9 +23,17 @@ from selbo.plots import (
     save,
     total_variation,
 )
-from selbo.report import Results, entropy_histograms, mean_and_error, reliability_diagrams
+from selbo.report import (
+    EntropyPanel,
+    ReliabilityPanel,
+    entropy_panels,
+    mean_and_error,
+    reliability_panels,
+)
 from selbo_lab.report.cases import cases_figure
+from selbo_lab.report.columns import Column
 from selbo_lab.report.overview import tracks_with_cases
+from selbo_lab.report.studies import cell
 from selbo_lab.report.study_curves import (
     corruption_figure,
     has_corruption,
@@ -34,8 +42,9 @@ from selbo_lab.report.study_curves import (
     recall_figure,
     sweep_figure,
 )
-from selbo_lab.report.study_data import as_comparison, class_names_in, finished, labels_of, ood_sets, told_belief
+from selbo_lab.report.study_data import labels_of, ood_sets
 from selbo_lab.report.study_scores import AGAINST, EFFECT, has_scores, independent_figure, scores_figure
+from selbo_lab.run.records import CLEAN, Run, StudyComparison, StudyResults
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,25 +59,38 @@ OWN_AXIS: Final = 0.3
 # --- calibration and entropy ---
 
 
-def calibration_figure(comparison: Results) -> "Figure":
+def calibration_figure(comparison: StudyComparison) -> "Figure":
     """Reliability diagrams, pooled over the seeds, one a method; see `selbo.report.curves.reliability_diagrams`."""
-    return reliability_diagrams(as_comparison(comparison))
+    labels, ece = labels_of(comparison), Column(CLEAN, "ece")
+    looks, panels = method_styles(labels), {}
+    for method in comparison.methods:
+        if bins := [run.reliability for run in method.tested if run.reliability]:
+            panels[labels[method.name]] = ReliabilityPanel(bins, cell(method, ece).value, looks[method.name])
+    return reliability_panels(panels)
 
 
-def ood_figure(comparison: Results, ood: str | None = None) -> "Figure":
+def ood_figure(comparison: StudyComparison, ood: str | None = None) -> "Figure":
     """Entropy of predictions for the test set and for inputs from elsewhere, one panel a method.
 
     Args:
         comparison: Of a study.
         ood: Which inputs; the first set if not given.
     """
-    return entropy_histograms(as_comparison(comparison, ood=ood))
+    labels, sets = labels_of(comparison), ood_sets(comparison)
+    name = next(iter(sets)) if ood is None else ood
+    looks, panels = method_styles(labels), {}
+    for method in comparison.methods:
+        entropies = [run.ood[name].entropy for run in method.tested if name in run.ood]
+        if found := [each for each in entropies if each is not None and each.outside is not None]:
+            auroc = cell(method, Column(name, "auroc", ood=True)).value
+            panels[labels[method.name]] = EntropyPanel(found, auroc, looks[method.name])
+    return entropy_panels(panels, ood_name=sets[name])
 
 
 # --- beliefs ---
 
 
-def belief_figure(comparison: Results) -> "Figure":
+def belief_figure(comparison: StudyComparison) -> "Figure":
     """Where predictions fall against s0, region by region; one panel a method that was told a belief.
 
     Returns:
@@ -86,10 +108,11 @@ def belief_figure(comparison: Results) -> "Figure":
         grid.figure.set_size_inches(grid.width, grid.height)
         panels = [grid.place(i) for i in range(len(told))]
         for i, (axes, (name, runs)) in enumerate(zip(panels, told.items(), strict=True)):
-            belief = runs[0]["histogram"]["belief"]
-            s0 = np.asarray(belief["s0"], dtype=np.float64)
-            masses = [np.asarray(run["histogram"]["masses"], dtype=np.float64) for run in runs]
-            axis, ends = axis_of(belief["regions"], class_names_in(belief["regions"]))
+            belief, classes = runs[0].belief, len(runs[0].conditions[CLEAN].recall or ())
+            assert belief is not None
+            s0 = np.asarray(belief.s0, dtype=np.float64)
+            masses = [np.asarray(run.histogram.masses, dtype=np.float64) for run in runs if run.histogram]
+            axis, ends = axis_of(belief.regions, [f"class {k}" for k in range(classes)])
             shown, colours = {"predictions": np.asarray(np.mean(masses, axis=0))}, [looks[name].colour]
             compare_histograms(axes, s0, shown, colours=colours, axis=axis, width=grid.panel)
             for end in ends:
@@ -102,8 +125,8 @@ def belief_figure(comparison: Results) -> "Figure":
     return grid.figure
 
 
-def _told(comparison: Results) -> dict[str, list[Results]]:
-    runs = {method["name"]: [run for run in finished(method) if told_belief(run)] for method in comparison["methods"]}
+def _told(comparison: StudyComparison) -> dict[str, list[Run]]:
+    runs = {method.name: [run for run in method.tested if run.belief] for method in comparison.methods}
     return {name: each for name, each in runs.items() if each}
 
 
@@ -120,15 +143,15 @@ class StudyFigure(NamedTuple):
     """
 
     draw: Callable[..., "Figure"]
-    has: Callable[[Results], bool]
+    has: Callable[[StudyComparison], bool]
     study: str | None = None
 
 
-def _has_reliability(comparison: Results) -> bool:
-    return any(run.get("reliability") for method in comparison["methods"] for run in finished(method))
+def _has_reliability(comparison: StudyComparison) -> bool:
+    return any(run.reliability for run in comparison.tested)
 
 
-def _has_score_figure(names: Sequence[str]) -> Callable[[Results], bool]:
+def _has_score_figure(names: Sequence[str]) -> Callable[[StudyComparison], bool]:
     return lambda comparison: has_scores(comparison, names)
 
 
@@ -145,14 +168,14 @@ FIGURES: Final[dict[str, StudyFigure]] = {
 """Figures of a comparison by name, in the order of the page."""
 
 
-def available(results: Results, comparison: Results) -> list[str]:
+def available(results: StudyResults, comparison: StudyComparison) -> list[str]:
     """Names of the figures for which a comparison has data."""
     return [
-        name for name, figure in FIGURES.items() if figure.study in {None, results["study"]} and figure.has(comparison)
+        name for name, figure in FIGURES.items() if figure.study in {None, results.study} and figure.has(comparison)
     ]
 
 
-def write_figures(results: Results, folder: str | os.PathLike[str]) -> list[Path]:
+def write_figures(results: StudyResults, folder: str | os.PathLike[str]) -> list[Path]:
     """Draw every figure for which there is data, as PNG and SVG.
 
     Args:
@@ -166,8 +189,8 @@ def write_figures(results: Results, folder: str | os.PathLike[str]) -> list[Path
     written: list[Path] = []
     for track in tracks_with_cases(results):
         written += save(cases_figure(results, track), folder, f"cases-{track}", formats=FORMATS)
-    for comparison in results["comparisons"]:
-        end = f"{comparison['variant']}-{comparison['track']}"
+    for comparison in results.comparisons:
+        end = f"{comparison.variant}-{comparison.track}"
         for name in available(results, comparison):
             if name != "ood":
                 written += save(FIGURES[name].draw(comparison), folder, f"{name}-{end}", formats=FORMATS)

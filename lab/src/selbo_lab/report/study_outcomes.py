@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -9,10 +10,12 @@ import numpy as np
 from selbo.report import Difference, difference_of, signed
 from selbo_lab.report import studies
 from selbo_lab.report.bootstrap import SAMPLES, bootstrap_difference, holm
-from selbo_lab.report.studies import Plain
+from selbo_lab.report.columns import Column
 from selbo_lab.report.study_tables import TRACKS, Entry, Head, Table, below
+from selbo_lab.run.records import USE, StudyComparison, StudyResults
+from selbo_lab.studies.run_spec import DataSpec
 
-COLUMN: Final = "use.nll"
+COLUMN: Final = Column(USE, "nll")
 OFFSETS: Final = (0.05, 0.10, 0.20)
 """How far class fractions are stated from the truth."""
 
@@ -20,17 +23,17 @@ OFFSETS: Final = (0.05, 0.10, 0.20)
 # --- primary outcome ---
 
 
-def primary_outcome(results: Plain, track: str) -> Table | None:
+def primary_outcome(results: StudyResults, track: str) -> Table | None:
     """The method in focus against all others, over seeds, test examples and cases; None without scores of examples.
 
     Args:
         results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
         track: Whose comparisons.
     """
-    cases = [each for each in results["comparisons"] if each["track"] == track]
-    if not cases or not all(each.get("focus") and each["evaluation"].get("items") for each in cases):
+    cases = results.of_track(track)
+    if not cases or not all(each.focus and each.evaluation.items for each in cases):
         return None
-    focus, titles = cases[0]["focus"], {method["name"]: method["title"] for method in cases[0]["methods"]}
+    focus, titles = cases[0].focus, cases[0].titles
     scores = {name: [_items(each, name) for each in cases] for name in titles}
     if any(found is None for every in scores.values() for found in every):
         return None
@@ -40,7 +43,7 @@ def primary_outcome(results: Plain, track: str) -> Table | None:
     rows, raw = [], []
     for name, title in titles.items():
         nll = float(np.mean([np.mean(each) for each in scores[name]]))  # type: ignore[arg-type]
-        entries, numbers = [Entry(title), Entry(f"{nll:.3f}")], {"method": name, "nll": nll}
+        entries, numbers = [Entry(title, method=name), Entry(f"{nll:.3f}")], {"method": name, "nll": nll}
         if name == focus:
             entries += [Entry("–")] * 3
         else:
@@ -48,7 +51,7 @@ def primary_outcome(results: Plain, track: str) -> Table | None:
             scaled = _difference(_over(cases, focus, scaled=True) - _over(cases, name, scaled=True))
             interval = f"{signed('nll', each.low)} to {signed('nll', each.high)}"
             mark = ("better" if each.mean < 0 else "worse") if clear[name] else ""
-            entries += [Entry(signed("nll", each.mean), mark), Entry(interval), Entry(_with_interval(scaled))]
+            entries += [Entry(signed("nll", each.mean), mark), Entry(interval), _with_interval(scaled)]
             numbers |= {"difference": each.mean, "low": each.low, "high": each.high, "p_value": each.p_value}
             numbers |= {
                 "holm": clear[name],
@@ -57,11 +60,12 @@ def primary_outcome(results: Plain, track: str) -> Table | None:
                 "scaled_high": scaled.high,
             }
         rows.append(entries)
-        raw.append({"study": results["study"], "track": track, **numbers})
+        raw.append({"study": results.study, "track": track, **numbers})
     less = f"{titles[focus]} less this"
     return Table(
         "primary",
-        f"{results['title']}, {TRACKS[track]}",
+        f"{results.title}, {TRACKS[track]}",
+        "",
         [
             Head("method"),
             Head("NLL ↓"),
@@ -75,23 +79,23 @@ def primary_outcome(results: Plain, track: str) -> Table | None:
             f"Means over {len(cases)} cases. Intervals: {SAMPLES} bootstrap samples of seeds and, independently, of "
             f"test examples; with temperature scaling Student's t over seeds.",
             "Bold: clear after Holm's correction over the rows.",
-            *below(results, {"methods": [method for each in cases for method in each["methods"]]}),
+            *below(results, [run for each in cases for run in each.runs]),
         ],
         raw,
     )
 
 
-def _items(case: Plain, name: str) -> np.ndarray | None:
+def _items(case: StudyComparison, name: str) -> np.ndarray | None:
     """Scores of all test examples, (seeds, examples); None if a run does not have them."""
-    (method,) = (each for each in case["methods"] if each["name"] == name)
-    found = [((run or {}).get("conditions") or {}).get("use", {}).get("items") for run in method["runs"]]
-    return None if any(each is None for each in found) else np.array(found)
+    tested = [None if run is None else run.conditions.get(USE) for run in case.method(name).runs]
+    found = [each.items for each in tested if each is not None and each.items is not None]
+    return np.array(found) if len(found) == len(tested) else None
 
 
 # --- class fractions that are stated wrongly ---
 
 
-def cost_of_wrong_fractions(results: Plain, track: str) -> Table | None:
+def cost_of_wrong_fractions(results: StudyResults, track: str) -> Table | None:
     """What each method loses if class fractions are stated wrongly; None if none are in the study.
 
     A cost is the NLL less that with exact fractions, of the same seed: the mean over cases, and over signs in a case.
@@ -100,20 +104,19 @@ def cost_of_wrong_fractions(results: Plain, track: str) -> Table | None:
         results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
         track: Whose comparisons.
     """
-    groups: dict[str, list[Plain]] = defaultdict(list)
-    for each in results["comparisons"]:
-        if each["track"] == track:
-            groups[_case(each["data"])].append(each)
-    if not any(each["data"].get("fractions_off") for group in groups.values() for each in group):
+    groups: dict[DataSpec, list[StudyComparison]] = defaultdict(list)
+    for each in results.of_track(track):
+        groups[replace(each.data, fractions_off=0.0, random_pool=False, unlabelled=0)].append(each)
+    if not any(each.data.fractions_off for group in groups.values() for each in group):
         return None
     exact = [next(each for each in group if stated_exactly(each)) for group in groups.values()]
-    reference, titles = exact[0]["reference"], {method["name"]: method["title"] for method in exact[0]["methods"]}
+    reference, titles = exact[0].reference, exact[0].titles
     rows, raw = [], []
     for name, title in titles.items():
         nll = _over(exact, name)
         gain = _difference(_over(exact, reference) - nll)
         numbers: dict[str, Any] = {"method": name, "nll": float(np.mean(nll)), "gain": gain.mean}
-        entries = [Entry(title), Entry(f"{np.mean(nll):.3f}")]
+        entries = [Entry(title, method=name), Entry(f"{np.mean(nll):.3f}")]
         entries.append(Entry("–" if name == reference else signed("nll", gain.mean or 0.0)))
         for kind in (*OFFSETS, None):
             costs = []
@@ -122,15 +125,16 @@ def cost_of_wrong_fractions(results: Plain, track: str) -> Table | None:
                 if wrong:
                     costs.append(np.mean([_nll(each, name) for each in wrong], axis=0) - _nll(true, name))
             cost = _difference(np.mean(costs, axis=0) if costs else np.full_like(nll, np.nan))
-            entries.append(Entry(_with_interval(cost)))
+            entries.append(_with_interval(cost))
             key = "random_pool" if kind is None else f"off_{kind:.2f}"
             numbers |= {key: cost.mean, f"{key}_low": cost.low, f"{key}_high": cost.high}
         rows.append(entries)
-        raw.append({"study": results["study"], "track": track, **numbers})
+        raw.append({"study": results.study, "track": track, **numbers})
     words = [*(f"{each:.2f} off".removeprefix("0") for each in OFFSETS), "pool drawn at random"]
     return Table(
         "wrong-fractions",
-        f"{results['title']}, {TRACKS[track]}",
+        f"{results.title}, {TRACKS[track]}",
+        "",
         [
             Head("method"),
             Head("NLL ↓", "stated exactly"),
@@ -142,36 +146,29 @@ def cost_of_wrong_fractions(results: Plain, track: str) -> Table | None:
         [
             f"Means over {len(exact)} cases, intervals over seeds (Student's t). "
             "Cost: NLL less that with exact fractions.",
-            *below(results, {"methods": [method for each in results["comparisons"] for method in each["methods"]]}),
+            *below(results, [run for each in results.comparisons for run in each.runs]),
         ],
         raw,
     )
 
 
-def stated_exactly(comparison: Plain) -> bool:
+def stated_exactly(comparison: StudyComparison) -> bool:
     """Whether class fractions are stated as they are, about a pool that has them."""
     return _kind(comparison) == 0
 
 
-def _case(data: Plain) -> str:
-    """What is the same however the fractions are stated."""
-    return str({key: value for key, value in data.items() if key not in {"fractions_off", "random_pool", "unlabelled"}})
-
-
-def _kind(comparison: Plain) -> float | None:
+def _kind(comparison: StudyComparison) -> float | None:
     """How far the fractions are off; None for a pool that is drawn at random."""
-    data = comparison.get("data") or {}
-    return None if data.get("random_pool") else abs(data.get("fractions_off", 0.0))
+    return None if comparison.data.random_pool else abs(comparison.data.fractions_off)
 
 
-def _nll(comparison: Plain, name: str, *, scaled: bool = False) -> np.ndarray:
+def _nll(comparison: StudyComparison, name: str, *, scaled: bool = False) -> np.ndarray:
     """NLL by seed; NaN where there is none."""
-    (method,) = (each for each in comparison["methods"] if each["name"] == name)
-    found = [studies.value(run, COLUMN, scaled) for run in method["runs"]]
+    found = [studies.value(run, COLUMN, scaled) for run in comparison.method(name).runs]
     return np.array([np.nan if each is None else each for each in found])
 
 
-def _over(cases: Sequence[Plain], name: str, *, scaled: bool = False) -> np.ndarray:
+def _over(cases: Sequence[StudyComparison], name: str, *, scaled: bool = False) -> np.ndarray:
     """Mean NLL over cases, by seed."""
     found: np.ndarray = np.mean([_nll(each, name, scaled=scaled) for each in cases], axis=0)
     return found
@@ -182,8 +179,8 @@ def _difference(gaps: np.ndarray) -> Difference:
     return difference_of([each for each in gaps.tolist() if np.isfinite(each)], seeds=len(gaps))
 
 
-def _with_interval(found: Difference) -> str:
+def _with_interval(found: Difference) -> Entry:
     if found.mean is None or found.low is None or found.high is None:
-        return "–"
+        return Entry("–")
     mean, low, high = (signed("nll", each) for each in (found.mean, found.low, found.high))
-    return f"{mean} ({low} to {high})"
+    return Entry(mean, note=f"({low} to {high})")

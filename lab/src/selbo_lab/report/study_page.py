@@ -2,22 +2,23 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from selbo import __version__
 from selbo.plots import TWO_COLUMNS, duration, method_styles
-from selbo.report import RULE, WIDE, Results, Words, inline_svg, load_templates, swatch, write_html
+from selbo.report import RULE, WIDE, Words, inline_svg, load_templates, swatch, write_html
 from selbo_lab.report.cases import cases_figure
 from selbo_lab.report.origin import code_of, provenance
 from selbo_lab.report.overview import tables_over_cases, tracks_with_cases
 from selbo_lab.report.study_captions import CASES, FIGURE_WORDS, track_words
-from selbo_lab.report.study_data import finished, labels_of, ood_sets, titles_of
+from selbo_lab.report.study_data import labels_of, ood_sets, titles_of
 from selbo_lab.report.study_figures import FIGURES, available
 from selbo_lab.report.study_tables import BEST, BOLD, CHANCE, TRACKS, TRIAL, Entry, Table, tables_of
 from selbo_lab.report.study_takeaway import study_takeaways
+from selbo_lab.run.records import Run, StudyComparison, StudyResults
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,7 +34,7 @@ MARKED: Final = ("scores", "recall", "corruptions", "ood", "overview")
 """Tables, with or without temperature scaling, in which a mark means the best of a column."""
 
 
-def write_study_page(results: Results, path: str | os.PathLike[str]) -> Path:
+def write_study_page(results: StudyResults, path: str | os.PathLike[str]) -> Path:
     """Write the report of a study as a single HTML file, whole or not at all.
 
     Args:
@@ -46,37 +47,37 @@ def write_study_page(results: Results, path: str | os.PathLike[str]) -> Path:
     return write_html(lambda: render_study_page(results), path)
 
 
-def render_study_page(results: Results) -> str:
+def render_study_page(results: StudyResults) -> str:
     """The HTML of the page."""
-    comparisons, seeds = results["comparisons"], len(results["seeds"])
+    runs, seeds = [run for each in results.comparisons for run in each.runs], len(results.seeds)
     template = load_templates("selbo_lab.report").get_template("study_page.html")
     return template.render(
         version=__version__,
-        title=results["title"],
+        title=results.title,
         takeaways=_takeaways(results),
         rule=RULE.format(seeds=seeds) if seeds > 1 else "",
-        trial=TRIAL if results["generated"] else "",
-        paper=results["paper"],
-        summary=[(results["study"], "study"), (seeds, "seed" + "s" * (seeds != 1)), (_counted(comparisons), "runs")],
-        versions=_versions(comparisons),
+        trial=TRIAL if results.generated else "",
+        paper=results.paper,
+        summary=[(results.study, "study"), (seeds, "seed" + "s" * (seeds != 1)), (_counted(runs), "runs")],
+        versions=_versions(runs),
         tracks=TRACKS,
         cases=CASES,
         overviews=_overviews(results),
         few=FEW,
-        sections=[_comparison(results, each) for each in comparisons],
+        sections=[_comparison(results, each) for each in results.comparisons],
     )
 
 
-def _takeaways(results: Results) -> list[tuple[str, str]]:
+def _takeaways(results: StudyResults) -> list[tuple[str, str]]:
     """The conclusion of each track; none of a trial, whose numbers mean nothing."""
-    found = [] if results["generated"] else study_takeaways(results)
+    found = [] if results.generated else study_takeaways(results)
     return [(f"{name[0].upper()}{name[1:]}. " if len(found) > 1 else "", text) for name, text in found]
 
 
-def _versions(comparisons: Sequence[Results]) -> str:
+def _versions(runs: Sequence[Run | None]) -> str:
     """Who made the runs, and who wrote the page."""
-    runs = [run for each in comparisons for method in each["methods"] for run in method["runs"] if run is not None]
-    made = f"Runs: {_each(code_of(run['made_by']) for run in runs)}. " if runs else ""
+    there = [run for run in runs if run is not None]
+    made = f"Runs: {_each(code_of(run.made_by) for run in there)}. " if there else ""
     return f"{made}This page: selbo {__version__}."
 
 
@@ -90,8 +91,7 @@ def slug(*parts: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", "-".join(parts).lower()).strip("-")
 
 
-def _counted(comparisons: Sequence[Results]) -> str:
-    runs = [run for each in comparisons for method in each["methods"] for run in method["runs"]]
+def _counted(runs: Sequence[Run | None]) -> str:
     there = sum(run is not None for run in runs)
     return str(there) if there == len(runs) else f"{there} of {len(runs)}"
 
@@ -99,10 +99,10 @@ def _counted(comparisons: Sequence[Results]) -> str:
 # --- all comparisons ---
 
 
-def _overviews(results: Results) -> Iterator[tuple[str, list[Results], tuple[float, str]]]:
+def _overviews(results: StudyResults) -> Iterator[tuple[str, "list[ShownTable]", tuple[float, str]]]:
     """Track, tables and figure for each track with many cases."""
     for track in tracks_with_cases(results):
-        first = next(each for each in results["comparisons"] if each["track"] == track)
+        first = results.of_track(track)[0]
         tables = [_table(first, table, [TRIAL]) for table in tables_over_cases(results, track)]
         yield track, tables, _plot(cases_figure(results, track), name=slug("cases", track), label=CASES.spoken)
 
@@ -110,51 +110,65 @@ def _overviews(results: Results) -> Iterator[tuple[str, list[Results], tuple[flo
 # --- one comparison ---
 
 
-def _comparison(results: Results, comparison: Results) -> Results:
-    name = slug(comparison["variant"], comparison["track"])
-    hidden = {TRIAL, provenance(results, comparison)}
+class Section(NamedTuple):
+    """What the page shows of a comparison."""
+
+    id: str
+    track: str
+    title: str
+    under: str
+    sizes: list[tuple[str, str]]
+    troubles: list[tuple[str, str]]
+    shown: "list[tuple[str, ShownTable]]"
+    folded: "list[tuple[str, ShownTable]]"
+    figures: list[tuple[Words, list[tuple[float, str]]]]
+    settings: "list[tuple[str, ShownTable, str, list[tuple[str, str]]]]"
+    made: list[tuple[str, str]]
+
+
+def _comparison(results: StudyResults, comparison: StudyComparison) -> Section:
+    name = slug(comparison.variant, comparison.track)
+    hidden = {TRIAL, provenance(results.seeds, comparison.runs)}
     tables = {
-        table.name: (_heading(comparison, table), _table(comparison, table, hidden))
-        for table in tables_of(results, comparison)
+        table.name: (_heading(table), _table(comparison, table, hidden)) for table in tables_of(results, comparison)
     }
-    return {
-        "id": name,
-        "track": comparison["track"],
-        "title": comparison["title"],
-        "under": track_words(comparison),
-        "sizes": _sizes(comparison),
-        "troubles": _troubles(results, comparison),
-        "shown": [tables[key] for key in FIRST if key in tables],
-        "folded": [tables[key] for key in tables if key not in (*FIRST, LAST)],
-        "figures": [_figure(comparison, each, name=name) for each in available(results, comparison)],
-        "settings": [(*tables[key], *_recipe(comparison)) for key in [LAST] if key in tables],
-        "made": _made(comparison),
-    }
+    return Section(
+        id=name,
+        track=comparison.track,
+        title=comparison.title,
+        under=track_words(comparison),
+        sizes=_sizes(comparison),
+        troubles=_troubles(results, comparison),
+        shown=[tables[key] for key in FIRST if key in tables],
+        folded=[tables[key] for key in tables if key not in (*FIRST, LAST)],
+        figures=[_figure(comparison, each, name=name) for each in available(results, comparison)],
+        settings=[(*tables[key], *_recipe(comparison)) for key in [LAST] if key in tables],
+        made=_made(comparison),
+    )
 
 
-def _sizes(comparison: Results) -> list[tuple[str, str]]:
-    runs = [run for method in comparison["methods"] for run in method["runs"] if run is not None]
-    sizes = runs[0]["sizes"] if runs else {}
+def _sizes(comparison: StudyComparison) -> list[tuple[str, str]]:
+    sizes = comparison.there[0].sizes if comparison.there else {}
     names = {"train": "training examples", "val": "validation examples", "test": "test examples"}
     names |= {"use": "test examples at use", "unlabelled": "unlabelled inputs"}
     facts = [(f"{sizes[key]:,}".replace(",", "\N{NARROW NO-BREAK SPACE}"), names[key]) for key in names if key in sizes]
-    return [*facts, (comparison["model"]["name"], "network"), (comparison["data"]["name"], "data")]
+    return [*facts, (comparison.model.name, "network"), (comparison.data.name, "data")]
 
 
-def _troubles(results: Results, comparison: Results) -> list[tuple[str, str]]:
+def _troubles(results: StudyResults, comparison: StudyComparison) -> list[tuple[str, str]]:
     """Runs that are missing or diverged, method by method."""
     items, titles = [], titles_of(comparison)
-    for method in comparison["methods"]:
-        pairs = list(zip(results["seeds"], method["runs"], strict=True))
+    for method in comparison.methods:
+        pairs = list(zip(results.seeds, method.runs, strict=True))
         gone = [seed for seed, run in pairs if run is None]
         ill: dict[str, list[int]] = {}
         for seed, run in pairs:
-            if run is not None and run["status"] != "finished":
-                ill.setdefault(run.get("error") or "no reason was kept", []).append(seed)
+            if run is not None and not run.finished:
+                ill.setdefault(run.error or "no reason was kept", []).append(seed)
         found = [f"{_seeds(gone)} missing"] if gone else []
         found += [f"{_seeds(seeds)} diverged ({reason})" for reason, seeds in ill.items()]
         if found:
-            items.append((titles[method["name"]], "; ".join(found)))
+            items.append((titles[method.name], "; ".join(found)))
     return items
 
 
@@ -165,20 +179,30 @@ def _seeds(seeds: Sequence[int]) -> str:
 # --- tables ---
 
 
-def _heading(comparison: Results, table: Table) -> str:
-    text = table.title.removeprefix(f"{comparison['title']}, {TRACKS[comparison['track']]}: ")
-    return text[:1].upper() + text[1:]
+def _heading(table: Table) -> str:
+    return table.shows[:1].upper() + table.shows[1:]
 
 
-def _table(comparison: Results, table: Table, hidden: Iterable[str]) -> Results:
+class ShownTable(NamedTuple):
+    """A table with what a page shows around it; a row is a swatch, a title, a shorter label and cells."""
+
+    table: Table
+    groups: list[tuple[str, int]]
+    rows: list[tuple[str, str, str, list[tuple[str, ...]]]]
+    marks: set[str]
+    seeds: int
+    by: str
+    notes: list[str]
+
+
+def _table(comparison: StudyComparison, table: Table, hidden: Iterable[str]) -> ShownTable:
     """A table with its notes, but for those that are said once on the page."""
     marked = table.name.startswith(MARKED)
     labels, titles = labels_of(comparison), titles_of(comparison)
     looks = method_styles(labels)
-    by_title = {method["title"]: method["name"] for method in comparison["methods"]}
     rows = []
     for row in table.rows:
-        name = by_title.get(row[0].text, "")
+        name = row[0].method
         label = "" if labels.get(name) == titles.get(name) else labels[name]
         rows.append((swatch(looks[name]) if name else "", row[0].text, label, [_cell(e, marked) for e in row[1:]]))
     by = "row" if table.name.startswith(("recall", "corruptions")) else "column"
@@ -188,34 +212,33 @@ def _table(comparison: Results, table: Table, hidden: Iterable[str]) -> Results:
         if note not in hidden and note != BOLD
     ]
     groups = [(group, len(list(same))) for group, same in groupby(head.group for head in table.heads[1:])]
-    return {
-        "table": table,
-        "groups": groups if any(group for group, _ in groups) else [],
-        "rows": rows,
-        "marks": {mark for *_, cells in rows for _, mark, *_ in cells if mark},
-        "seeds": max((len(method["runs"]) for method in comparison["methods"]), default=0),
-        "by": by,
-        "notes": [*notes, CHANCE] if BOLD in table.notes else notes,
-    }
+    return ShownTable(
+        table,
+        groups=groups if any(group for group, _ in groups) else [],
+        rows=rows,
+        marks={mark for *_, cells in rows for _, mark, *_ in cells if mark},
+        seeds=max((len(method.runs) for method in comparison.methods), default=0),
+        by=by,
+        notes=[*notes, CHANCE] if BOLD in table.notes else notes,
+    )
 
 
 def _cell(entry: Entry, marked: bool) -> tuple[str, ...]:
     """Class, mark, text, what follows it smaller, and a note; what a colour says is there to be heard, too."""
     mark = entry.mark if marked or entry.mark in ("better", "worse") else ""
-    match = re.fullmatch(r"([-+−\d.–]+)( (?:±|\[)[^(]*[^( ])?(?: (\(.*\)))?", entry.text)
-    return entry.mark, mark, *(match.groups("") if match else (entry.text, "", ""))
+    return entry.mark, mark, entry.value, f" {entry.error}" if entry.error else "", entry.note
 
 
-def _recipe(comparison: Results) -> tuple[str, list[tuple[str, str]]]:
+def _recipe(comparison: StudyComparison) -> tuple[str, list[tuple[str, str]]]:
     """Settings that all methods share, then what each has of its own."""
-    recipes = {method["title"]: method["recipe"] for method in comparison["methods"]}
-    first = comparison["methods"][0]["recipe"]
-    shared = {key: first[key] for key in first if all(key in r and r[key] == first[key] for r in recipes.values())}
+    recipes = {method.title: vars(method.recipe) for method in comparison.methods}
+    first = vars(comparison.methods[0].recipe)
+    shared = {key: value for key, value in first.items() if all(r[key] == value for r in recipes.values())}
     own = {title: {k: v for k, v in recipe.items() if k not in shared} for title, recipe in recipes.items()}
     return _listed(shared), [(title, _listed(each)) for title, each in own.items()] if any(own.values()) else []
 
 
-def _listed(settings: Results) -> str:
+def _listed(settings: Mapping[str, Any]) -> str:
     words = [
         f"{key.replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else value}"
         for key, value in settings.items()
@@ -227,7 +250,7 @@ def _listed(settings: Results) -> str:
 # --- figures ---
 
 
-def _figure(comparison: Results, key: str, *, name: str) -> tuple[Words, list[tuple[float, str]]]:
+def _figure(comparison: StudyComparison, key: str, *, name: str) -> tuple[Words, list[tuple[float, str]]]:
     words, draw = FIGURE_WORDS[key](comparison), FIGURES[key].draw
     if key != "ood":
         return words, [_plot(draw(comparison), name=slug(name, key), label=words.spoken)]
@@ -242,22 +265,20 @@ def _plot(figure: "Figure", *, name: str, label: str) -> tuple[float, str]:
 # --- where the numbers come from ---
 
 
-def _made(comparison: Results) -> list[tuple[str, str]]:
-    runs = [run for method in comparison["methods"] for run in method["runs"] if run is not None]
+def _made(comparison: StudyComparison) -> list[tuple[str, str]]:
+    runs, tested = comparison.there, comparison.tested
     if not runs:
         return []
-    made = [run["made_by"] for run in runs]
-    packages = [key for key in made[0] if key not in {"selbo", "code", "machine", "threads", "time"}]
-    times = sorted(str(each["time"]) for each in made)
-    tested = [run for method in comparison["methods"] for run in finished(method)]
-    data = {f"{part} {digest[:12]}" for run in runs for part, digest in run["data"].items()}
+    made = [run.made_by for run in runs]
+    times = sorted(each.time for each in made)
+    data = {f"{part} {digest[:12]}" for run in runs for part, digest in run.data.items()}
     return [
         ("Code", _each(code_of(m) for m in made)),
-        ("Packages", _each(", ".join(f"{key} {m[key]}" for key in packages if m.get(key)) for m in made)),
-        ("Machine", _each(f"{m['machine']}, {m['threads']} thread{'s' * (m['threads'] != 1)}" for m in made)),
+        ("Packages", _each(m.packages for m in made)),
+        ("Machine", _each(f"{m.machine}, {m.threads} thread{'s' * (m.threads != 1)}" for m in made)),
         ("Finished", times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}"),
-        ("Time", f"{duration(sum(run['seconds']['all'] for run in runs))} for {len(runs)} runs, one after the other"),
-        ("Slowest run", duration(max(run["seconds"]["all"] for run in tested)) if tested else ""),
+        ("Time", f"{duration(sum(run.seconds.all for run in runs))} for {len(runs)} runs, one after the other"),
+        ("Slowest run", duration(max(run.seconds.all for run in tested)) if tested else ""),
         (
             "Data, SHA-256",
             ", ".join(sorted(data)) if len(data) <= 3 else f"{len(data)} checksums, in the files of the runs",

@@ -21,8 +21,9 @@ from selbo.plots import (
     shortened,
     tidy,
 )
-from selbo.report import Results
-from selbo_lab.report.study_data import Array, finished, interval_edges, labels_of, told_belief
+from selbo_lab.report.study_data import Array, labels_of
+from selbo_lab.run.build import score_edges
+from selbo_lab.run.records import CLEAN, MethodRuns, Run, ScoreMap, StudyComparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,41 +60,38 @@ WIDEST: Final = 1.9
 """Inches: margins, space between panels, text over them, the histograms, the space below them, the widest panel."""
 
 
-def scores_figure(results: Results) -> "Figure":
+def scores_figure(comparison: StudyComparison) -> "Figure":
     """Scores under no belief and under three: histograms with s0 on top, decision surfaces below.
 
     Args:
-        results: Of the study ``scores``, or one comparison of it.
+        comparison: Of the study ``scores``.
 
     Returns:
         A figure with two axes a method that has a finished run, and a colour bar.
     """
-    return _scores(results, EFFECT)
+    return _scores(comparison, EFFECT)
 
 
-def independent_figure(results: Results) -> "Figure":
+def independent_figure(comparison: StudyComparison) -> "Figure":
     """The same for a belief about every single score, and for the Dirichlet process with the same belief."""
-    return _scores(results, AGAINST)
+    return _scores(comparison, AGAINST)
 
 
-def has_scores(comparison: Results, names: Sequence[str]) -> bool:
+def has_scores(comparison: StudyComparison, names: Sequence[str]) -> bool:
     """Whether the methods are there, and one of them has scores."""
-    methods = {method["name"]: method for method in comparison["methods"]}
-    return set(names) <= set(methods) and any(_first(methods[name]) for name in names)
+    return set(names) <= set(comparison.titles) and any(_first(comparison.method(name)) for name in names)
 
 
-def _first(method: Results) -> Results | None:
+def _first(method: MethodRuns) -> Run | None:
     """The first run with a map: one training is shown, not a mean of surfaces."""
-    return next((run for run in finished(method) if run.get("map") and run.get("score_histogram")), None)
+    return next((run for run in method.tested if run.map and run.score_histogram), None)
 
 
-def _scores(results: Results, names: Sequence[str]) -> "Figure":
-    comparison = next((c for c in results.get("comparisons", [results]) if has_scores(c, names)), None)
-    if comparison is None:
-        raise ValueError(f"`results` must have scores of the methods {list(names)}, but has none")
+def _scores(comparison: StudyComparison, names: Sequence[str]) -> "Figure":
+    if not has_scores(comparison, names):
+        raise ValueError(f"`comparison` must have scores of the methods {list(names)}, but has none")
     labels = labels_of(comparison)
-    methods = {method["name"]: method for method in comparison["methods"]}
-    runs = {name: run for name in names if (run := _first(methods[name])) is not None}
+    runs = {name: run for name in names if (run := _first(comparison.method(name))) is not None}
     side = min(WIDEST, (TWO_COLUMNS - LEFT - RIGHT - (len(names) - 1) * GAP) / len(names))
     width = LEFT + len(runs) * (side + GAP) - GAP + RIGHT
     height = LEGEND + TITLE + BARS + BETWEEN + side + FOOT
@@ -108,7 +106,7 @@ def _scores(results: Results, names: Sequence[str]) -> "Figure":
             bars = figure.add_axes((left, (FOOT + side + BETWEEN) / height, share, BARS / height))
             plane = figure.add_axes((left, FOOT / height, share, side / height))
             _histogram(bars, run, looks[name].colour, label=i == 0)
-            image = _surface(plane, run["map"])
+            image = _surface(plane, run.map)
             text = shortened(labels[name], points=(side + GAP - 0.05) * POINTS_AN_INCH / 1.3)
             for shown, above, size, weight in (
                 (text, 13.5, TEXT_SIZE, "bold"),
@@ -135,22 +133,21 @@ def _scores(results: Results, names: Sequence[str]) -> "Figure":
     return figure
 
 
-def _note(run: Results) -> str:
-    nll = run["conditions"]["clean"]["metrics"].get("nll")
+def _note(run: Run) -> str:
+    nll = run.conditions[CLEAN].value("nll")
     return "" if nll is None else f"NLL {nll:.3f}"
 
 
-def _histogram(axes: "Axes", run: Results, colour: str, *, label: bool) -> None:
+def _histogram(axes: "Axes", run: Run, colour: str, *, label: bool) -> None:
     """Shares of the scores in equal bins, and what s0 gives the same bins."""
-    counts = np.asarray(run["score_histogram"], dtype=np.float64)
+    counts = np.asarray(run.score_histogram, dtype=np.float64)
     edges = np.linspace(0, 1, len(counts) + 1)
     shares = counts / max(counts.sum(), 1.0)
     axes.stairs(shares, edges, fill=True, color=colour, alpha=0.75, linewidth=0, label="scores")
     top = shares.max()
-    belief = told_belief(run)
-    regions = None if belief is None else interval_edges(belief["regions"])
-    if belief is not None and regions is not None:
-        expected = np.asarray(belief["s0"]) / np.diff(regions) / len(counts)
+    regions = score_edges(run.spec.recipe)
+    if run.belief is not None and regions:
+        expected = np.asarray(run.belief.s0) / np.diff(regions) / len(counts)
         axes.stairs(expected, regions, baseline=None, color=INK, linewidth=0.9, label="belief s₀")
         top = max(top, expected.max())
     tidy(axes)
@@ -163,10 +160,11 @@ def _histogram(axes: "Axes", run: Results, colour: str, *, label: bool) -> None:
         axes.set_ylabel("share of test set")
 
 
-def _surface(axes: "Axes", drawn: Results) -> Any:
+def _surface(axes: "Axes", drawn: ScoreMap | None) -> Any:
     """Scores over the plane as a smooth background, with the examples on top."""
-    places = np.asarray(drawn["places"], dtype=np.float64)
-    scores, classes = np.asarray(drawn["scores"], dtype=np.float64), np.asarray(drawn["labels"])
+    assert drawn is not None
+    places = np.asarray(drawn.places, dtype=np.float64)
+    scores, classes = np.asarray(drawn.scores, dtype=np.float64), np.asarray(drawn.labels)
     low, high = places.min(0), places.max(0)
     rim = 0.04 * np.maximum(high - low, 1e-9)
     low, high = low - rim, high + rim

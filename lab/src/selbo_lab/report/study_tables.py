@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from selbo.report import (
     HIGHER_IS_BETTER,
     LOWER_IS_BETTER,
-    Column,
     Difference,
     Value,
     direction,
@@ -17,12 +16,14 @@ from selbo.report import (
     signed,
     texts,
 )
+from selbo.report import Column as ShownColumn
 from selbo_lab.report import studies
+from selbo_lab.report.columns import CORRUPTED, Column
 from selbo_lab.report.origin import provenance
 from selbo_lab.report.sample_notes import sample_notes
-from selbo_lab.report.studies import Cell, Plain, split
+from selbo_lab.report.studies import Cell
 from selbo_lab.report.study_data import corruptions_of
-from selbo_lab.report.target_domain import has_use, one_place
+from selbo_lab.run.records import CLEAN, USE, MethodRuns, Run, StudyComparison, StudyResults, Tried
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -38,12 +39,12 @@ BOLD: Final = f"Bold: the interval does not hold 0. {CHANCE}"
 BEST: Final = " Bold: best of its column; italic: within one standard error of the best."
 """What marks mean in a table without colours."""
 
-AT_USE: Final = ("use.nll", "use.accuracy", "use.ece")
-DIFFERENCES: Final = (
-    *("clean.nll", "clean.accuracy", "clean.ece", "clean.f1_macro", "corrupted.nll", "corrupted.ece"),
-    *(*AT_USE, "use.f1_macro"),
+AT_USE: Final = tuple(Column(USE, metric) for metric in ("nll", "accuracy", "ece"))
+CONSOLE: Final = (
+    *(Column(CLEAN, metric) for metric in ("nll", "accuracy", "ece")),
+    *(Column(CORRUPTED, metric) for metric in ("nll", "ece")),
 )
-CONSOLE: Final = ("clean.nll", "clean.accuracy", "clean.ece", "corrupted.nll", "corrupted.ece")
+DIFFERENCES: Final = (*CONSOLE, Column(CLEAN, "f1_macro"), *AT_USE, Column(USE, "f1_macro"))
 """Columns of the table of differences and of the console; the CSV files hold all of them."""
 
 
@@ -55,10 +56,26 @@ class Head(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What stands in a place of a table; ``mark`` is ``best`` or ``close``, of a difference ``better`` or ``worse``."""
+    """What stands in a place of a table.
 
-    text: str
+    Attributes:
+        value: A number, or any text.
+        mark: ``best`` or ``close``, of a difference ``better`` or ``worse``.
+        error: A standard error or an interval.
+        note: What is missing, in parentheses.
+        method: Name of the method, where the entry is its title.
+    """
+
+    value: str
     mark: str = ""
+    error: str = ""
+    note: str = ""
+    method: str = ""
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return " ".join(filter(None, (self.value, self.error, self.note)))
 
 
 class Table(NamedTuple):
@@ -66,7 +83,8 @@ class Table(NamedTuple):
 
     Attributes:
         name: In file names.
-        title: What it shows.
+        subject: What it is about: data, network and track.
+        shows: What it shows of that; empty if that is said.
         heads: One a column.
         rows: One entry a column.
         align: One letter a column, ``l`` or ``r``.
@@ -75,18 +93,24 @@ class Table(NamedTuple):
     """
 
     name: str
-    title: str
+    subject: str
+    shows: str
     heads: list[Head]
     rows: list[list[Entry]]
     align: str
     notes: list[str]
     raw: list[dict[str, Any]]
 
+    @property
+    def title(self) -> str:
+        """Subject and what is shown of it."""
+        return f"{self.subject}: {self.shows}" if self.shows else self.subject
+
 
 # --- which tables there are ---
 
 
-def tables_of(results: Plain, comparison: Plain) -> list[Table]:
+def tables_of(results: StudyResults, comparison: StudyComparison) -> list[Table]:
     """All tables of one comparison that hold anything, in the order in which they are read.
 
     Temperature scaling has tables of its own, with marks of their own, in the track ``selbo``.
@@ -95,51 +119,52 @@ def tables_of(results: Plain, comparison: Plain) -> list[Table]:
         results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
         comparison: One of its ``comparisons``.
     """
-    ways = (False, True) if comparison["track"] == "selbo" else (False,)
+    ways = (False, True) if comparison.track == "selbo" else (False,)
     made = [table for scaled in ways for table in _scores(results, comparison, scaled)]
-    made += [_recalls(results, comparison, place) for place in ("clean", "corrupted") if comparison.get("classes")]
+    made += [_recalls(results, comparison, place) for place in ("clean", "corrupted") if comparison.classes]
     made += [_by_corruption(results, comparison)]
     made += [_differences(results, comparison, scaled) for scaled in ways]
-    if comparison.get("focus") and not has_use(comparison):  # places of use have an overview for that
+    if comparison.focus and not comparison.has_target_domain:  # places of use have an overview for that
         made.append(_baselines(results, comparison, ways))
-    made += [_paper(results, comparison)] if comparison.get("paper") else []
+    made += [_paper(results, comparison)] if comparison.paper.methods else []
     made += [_settings(results, comparison)]
     return [table for table in made if table.rows and len(table.heads) > 1]
 
 
-def _scores(results: Plain, comparison: Plain, scaled: bool) -> Iterator[Table]:
-    methods, every = comparison["methods"], studies.all_columns(comparison)
-    remarks = [f"{method['title']}: {method['note']}" for method in methods if method.get("note")]
+def _scores(results: StudyResults, comparison: StudyComparison, scaled: bool) -> Iterator[Table]:
+    methods, every = comparison.methods, studies.all_columns(comparison)
+    remarks = [f"{method.title}: {method.note}" for method in methods if method.note]
     for name, title, foreign, notes in (
         ("scores", _places(comparison), False, [*_conditions(comparison), *remarks]),
         ("ood", "inputs from elsewhere", True, _foreign_names(comparison)),
     ):
-        columns = [column for column in studies.columns_of(comparison) if column.startswith("ood.") == foreign]
-        entries = [_entries(split(c)[1], list(studies.cells(comparison, c, scaled).values())) for c in columns]
+        columns = [column for column in studies.columns_of(comparison) if column.ood == foreign]
+        entries = [_entries(c.metric, list(studies.cells(comparison, c, scaled).values())) for c in columns]
         raw = [
-            _place(results, comparison, method, scaled) | {"column": column} | _raw(cell)
+            _place(results, comparison, method, scaled) | {"column": str(column)} | _raw(cell)
             for column in every
-            if column.startswith("ood.") == foreign
+            if column.ood == foreign
             for method, cell in studies.cells(comparison, column, scaled).items()
         ]
         yield Table(
             f"{name}-temperature" if scaled else name,
-            f"{_title(comparison)}: {title}{', temperature scaling on top' if scaled else ''}",
+            _title(comparison),
+            f"{title}{', temperature scaling on top' if scaled else ''}",
             [Head("method"), *(_head(comparison, column) for column in columns)],
-            [[Entry(method["title"]), *(each[i] for each in entries)] for i, method in enumerate(methods)],
+            [[_named_entry(method), *(each[i] for each in entries)] for i, method in enumerate(methods)],
             "l" + "r" * len(columns),
-            [_reading(results, methods), *notes, *sample_notes(comparison, columns), *below(results, comparison)],
+            [_reading(results, methods), *notes, *sample_notes(comparison, columns), *below(results, comparison.runs)],
             raw,
         )
 
 
-def _recalls(results: Plain, comparison: Plain, place: str) -> Table:
+def _recalls(results: StudyResults, comparison: StudyComparison, place: str) -> Table:
     """What part of each class is found, a row each, from frequent to rare; temperature scaling does not change it."""
-    methods = comparison["methods"]
-    size = max((run["sizes"]["test"] for run in _tested(comparison)), default=0)
+    methods = comparison.methods
+    size = max((run.sizes.get("test", 0) for run in _tested(comparison)), default=0)
     rows, raw = [], []
-    for k, (name, share) in enumerate(comparison["classes"].items()):
-        column = f"{place}.{studies.recall(k)}"
+    for k, (name, share) in enumerate(comparison.classes.items()):
+        column = Column(place, "recall", of_class=k)
         if studies.measured(comparison, column):
             found = studies.cells(comparison, column)
             told = [Entry(name), Entry(f"{100 * share:.3g}"), Entry(f"{share * size:.0f}")]
@@ -147,30 +172,31 @@ def _recalls(results: Plain, comparison: Plain, place: str) -> Table:
             none = not any(cell.mean for cell in found.values())  # is found at all: nothing to praise
             rows.append([*told, *(each._replace(mark="") if none else each for each in entries)])
             raw += [
-                _place(results, comparison, method) | {"column": column, "class": name} | _raw(cell)
+                _place(results, comparison, method) | {"column": str(column), "class": name} | _raw(cell)
                 for method, cell in found.items()
             ]
     return Table(
         "recall" if place == "clean" else f"recall-{place}",
-        f"{_title(comparison)}: recall of each class, {place}",
-        [*(Head(label) for label in ("class", "share, %", "test examples")), *(Head(m["title"]) for m in methods)],
+        _title(comparison),
+        f"recall of each class, {place}",
+        [*(Head(label) for label in ("class", "share, %", "test examples")), *(Head(m.title) for m in methods)],
         rows,
         "l" + "r" * (2 + len(methods)),
         [
             f"{_reading(results, methods).replace('column', 'row')} Per cent. With few examples a recall says little.",
-            *sample_notes(comparison, [f"{place}.recall"]),
-            *below(results, comparison),
+            *sample_notes(comparison, [Column(place, "recall")]),
+            *below(results, comparison.runs),
         ],
         raw,
     )
 
 
-def _by_corruption(results: Plain, comparison: Plain) -> Table:
+def _by_corruption(results: StudyResults, comparison: StudyComparison) -> Table:
     """NLL under each corruption, a row each, as the mean over its strengths; empty if there is one kind or none."""
-    methods, kinds = comparison["methods"], corruptions_of(comparison).kinds
+    methods, kinds = comparison.methods, corruptions_of(comparison).kinds
     rows, raw = [], []
     for kind, conditions in (kinds if len(kinds) > 1 else {}).items():
-        found = studies.mean_cells(comparison, [f"{each}.nll" for each in conditions])
+        found = studies.mean_cells(comparison, [Column(each, "nll") for each in conditions])
         rows.append([Entry(kind.replace("_", " ")), *_entries("nll", list(found.values()), precise=False)])
         raw += [
             _place(results, comparison, method) | {"column": f"{kind}.nll", "conditions": len(conditions)} | _raw(each)
@@ -180,215 +206,231 @@ def _by_corruption(results: Plain, comparison: Plain) -> Table:
     mean = f" Mean over {strengths} strengths of a run." if strengths > 1 else ""
     return Table(
         "corruptions",
-        f"{_title(comparison)}: NLL by corruption",
-        [Head("corruption"), *(Head(method["title"]) for method in methods)],
+        _title(comparison),
+        "NLL by corruption",
+        [Head("corruption"), *(Head(method.title) for method in methods)],
         rows,
         "l" + "r" * len(methods),
-        [f"{_reading(results, methods).replace('column', 'row')}{mean}", *below(results, comparison)],
+        [f"{_reading(results, methods).replace('column', 'row')}{mean}", *below(results, comparison.runs)],
         raw,
     )
 
 
-def _differences(results: Plain, comparison: Plain, scaled: bool) -> Table:
+def _differences(results: StudyResults, comparison: StudyComparison, scaled: bool) -> Table:
     """All other methods less the reference."""
-    others = [each for each in comparison["methods"] if each["name"] != comparison["reference"]]
-    (reference,) = (each for each in comparison["methods"] if each["name"] == comparison["reference"])
+    reference = comparison.method(comparison.reference)
     return _pairs(
         results,
         comparison,
         [
             _Pair(
-                each["title"],
-                _place(results, comparison, each["name"], scaled) | {"reference": reference["name"]},
+                _named_entry(each),
+                _place(results, comparison, each.name, scaled) | {"reference": reference.name},
                 partial(studies.paired, each, reference, scaled=scaled),
             )
-            for each in others
+            for each in comparison.methods
+            if each is not reference
         ],
         name="differences-temperature" if scaled else "differences",
-        title=f"difference from {reference['title']}{', temperature on both' if scaled else ''}",
-        note=f"Method less {reference['title']}, seed by seed: mean of the differences and its 95 % interval "
+        shows=f"difference from {reference.title}{', temperature on both' if scaled else ''}",
+        note=f"Method less {reference.title}, seed by seed: mean of the differences and its 95 % interval "
         "(Student's t).",
     )
 
 
-def _baselines(results: Plain, comparison: Plain, ways: Sequence[bool]) -> Table:
+def _baselines(results: StudyResults, comparison: StudyComparison, ways: Sequence[bool]) -> Table:
     """The method in focus, as it predicts, less each of the others, with and without temperature scaling."""
-    (focus,) = (each for each in comparison["methods"] if each["name"] == comparison["focus"])
+    focus = comparison.method(comparison.focus)
     return _pairs(
         results,
         comparison,
         [
             _Pair(
-                f"{each['title']}{', temperature' if scaled else ''}",
-                _place(results, comparison, focus["name"])
-                | {"rival": each["name"], "prediction_of_rival": "temperature" if scaled else "as predicted"},
+                Entry(f"{each.title}, temperature") if scaled else _named_entry(each),
+                _place(results, comparison, focus.name)
+                | {"rival": each.name, "prediction_of_rival": "temperature" if scaled else "as predicted"},
                 partial(studies.paired, focus, each, reference_scaled=scaled),
             )
-            for each in comparison["methods"]
+            for each in comparison.methods
             if each is not focus
             for scaled in ways
         ],
         name="baselines",
-        title=f"{focus['title']} less each of the others",
-        note=f"{focus['title']} as it predicts, less the baseline, seed by seed: mean and 95 % interval (Student's t).",
+        shows=f"{focus.title} less each of the others",
+        note=f"{focus.title} as it predicts, less the baseline, seed by seed: mean and 95 % interval (Student's t).",
     )
 
 
 class _Pair(NamedTuple):
     """A row of differences: its title, where it stands in the CSV file, and the difference in a column."""
 
-    title: str
+    title: Entry
     place: dict[str, Any]
-    found: Callable[[str], Difference]
+    found: Callable[[Column], Difference]
 
 
-def _pairs(results: Plain, comparison: Plain, pairs: Sequence[_Pair], *, name: str, title: str, note: str) -> Table:
-    columns = [each for each in studies.columns_of(comparison) if studies.whole_range(each) in DIFFERENCES]
+def _pairs(
+    results: StudyResults, comparison: StudyComparison, pairs: Sequence[_Pair], *, name: str, shows: str, note: str
+) -> Table:
+    columns = [each for each in studies.columns_of(comparison) if each.whole_range in DIFFERENCES]
     return Table(
         name,
-        f"{_title(comparison)}: {title}",
+        _title(comparison),
+        shows,
         [Head("baseline" if name == "baselines" else "method"), *(_head(comparison, column) for column in columns)],
-        [[Entry(each.title), *(_difference(column, each.found(column)) for column in columns)] for each in pairs],
+        [[each.title, *(_difference(column, each.found(column)) for column in columns)] for each in pairs],
         "l" + "r" * len(columns),
-        [note, BOLD, *_noise_ranges(comparison), *sample_notes(comparison, columns), *below(results, comparison)],
+        [note, BOLD, *_noise_ranges(comparison), *sample_notes(comparison, columns), *below(results, comparison.runs)],
         [
-            each.place | {"column": column} | _raw(each.found(column))
+            each.place | {"column": str(column)} | _raw(each.found(column))
             for column in studies.all_columns(comparison)
             for each in pairs
         ],
     )
 
 
-def _paper(results: Plain, comparison: Plain) -> Table:
-    rows, raw, numbered = [], [], dict[str, int]()
-    if caveat := comparison["paper"].get("caveat"):
+def _paper(results: StudyResults, comparison: StudyComparison) -> Table:
+    rows, raw, columns, numbered = [], [], list[Column](), dict[str, int]()
+    if caveat := comparison.paper.caveat or None:
         numbered[caveat] = 1
-    for method in comparison["methods"]:
-        name = method["name"]
-        for column in comparison["paper"].get(name, {}).get("values", {}):
-            theirs, ours = studies.published(comparison, name, column), studies.cell(method, column)
-            assert theirs is not None
-            barred = studies.not_comparable(comparison, name, column)
+    for method in comparison.methods:
+        for column, theirs in studies.published(comparison.paper, method.name).items():
+            ours = studies.cell(method, column)
+            barred = studies.not_comparable(comparison.paper, method.name, column)
             found = studies.against_paper(ours, theirs, barred)
             there = studies.measured(comparison, column)
             reason = found.reason if barred or there else "not measured"
             verdict = reason or ("yes" if found.overlap else "no") + (f" [{numbered[caveat]}]" if caveat else "")
             if barred:
                 verdict = f"cannot be compared [{numbered.setdefault(barred, len(numbered) + 1)}]"
-            place, metric = split(column)
-            shown = _entries(metric, [Cell(*theirs, 1, 1), ours if there else Cell(None, None, 0, 0)], precise=False)
+            metric, both = column.metric, [Cell(*theirs, 1, 1), ours if there else Cell(None, None, 0, 0)]
             gap = "–" if found.difference is None else signed(metric, found.difference)
-            what = f"{_group(place)} {metric_label(metric)}"
-            rows.append([Entry(method["title"]), Entry(what), *shown, Entry(gap), Entry(verdict)])
+            what = Entry(f"{_group(column)} {metric_label(metric)}")
+            shown = _entries(metric, both, precise=False)
+            rows.append([_named_entry(method), what, *shown, Entry(gap), Entry(verdict)])
+            columns.append(column)
             raw.append(
-                _place(results, comparison, name)
-                | {"column": column, "paper_mean": theirs[0], "paper_standard_error": theirs[1]}
+                _place(results, comparison, method.name)
+                | {"column": str(column), "paper_mean": theirs[0], "paper_standard_error": theirs[1]}
                 | _raw(ours)
                 | {"difference": found.difference, "overlap": found.overlap, "reason": reason, "caveat": caveat}
             )
     heads = [Head(label) for label in ("method", "measure", "paper", "ours", "difference", "intervals overlap")]
     notes = [INTERVALS, *(f"[{number}] {text}" for text, number in numbered.items()), *_overlap_note(comparison)]
-    notes += [*sample_notes(comparison, [each["column"] for each in raw]), *below(results, comparison)]
-    return Table("paper", f"{_title(comparison)}: the paper's values and ours", heads, rows, "llrrrl", notes, raw)
+    notes += [*sample_notes(comparison, columns), *below(results, comparison.runs)]
+    return Table("paper", _title(comparison), "the paper's values and ours", heads, rows, "llrrrl", notes, raw)
 
 
-def _settings(results: Plain, comparison: Plain) -> Table:
+def _settings(results: StudyResults, comparison: StudyComparison) -> Table:
     rows, raw = [], []
-    for method, took in zip(comparison["methods"], studies.timings(comparison).values(), strict=True):
-        tried, chosen, found = method["tried"], method["chosen"], studies.tuned(method)
-        grid = _named({name: dict.fromkeys(each[name] for each in tried) for name in chosen})
-        like = method.get("chosen_with")
+    for method, took in zip(comparison.methods, studies.timings(comparison).values(), strict=True):
+        tried, chosen, found = method.tried, method.chosen, studies.tuned(method)
+        grid = _named({name: dict.fromkeys(each.settings[name] for each in tried) for name in chosen})
         failed = f"; {found.failed} without a finite NLL" if found.failed else ""
-        cells = [
-            _named({name: [setting] for name, setting in chosen.items()}) or "–",
-            "–" if found.chosen is None else f"{found.chosen:.4f}",
-            "–" if found.low is None else f"{found.low:.4f}–{found.high:.4f}",
-            f"{len(tried)}: {grid}{failed}" if tried else f"as {like}" if like else "nothing",
-            "–" if took.mean is None else f"{took.mean:.1f}{f' ({took.note})' if took.note else ''}",
-        ]
-        rows.append([Entry(text) for text in (method["title"], *cells)])
+        nothing = f"as {method.chosen_with}" if method.chosen_with else "nothing"
+        rows.append(
+            [
+                _named_entry(method),
+                Entry(_named({name: [setting] for name, setting in chosen.items()}) or "–"),
+                Entry("–" if found.chosen is None else f"{found.chosen:.4f}"),
+                Entry("–" if found.low is None else f"{found.low:.4f}–{found.high:.4f}"),
+                Entry(f"{len(tried)}: {grid}{failed}" if tried else nothing),
+                Entry("–") if took.mean is None else Entry(f"{took.mean:.1f}", note=_in_brackets(took.note)),
+            ]
+        )
         raw += [
-            _place(results, comparison, method["name"])
-            | {"setting": _named({name: [each[name]] for name in chosen}), "val_nll": each["val_nll"]}
+            _place(results, comparison, method.name)
+            | {"setting": _named({name: [each.settings[name]] for name in chosen}), "val_nll": each.val_nll}
             | {"chosen": studies.is_chosen(method, each), "training_seconds": took.mean}
-            for each in tried or [{**chosen, "val_nll": None}]
+            for each in tried or [Tried(settings=chosen, val_nll=None)]
         ]
     heads = [Head(each) for each in ("method", "chosen", "validation NLL", "of all tried", "tried", "training, s")]
-    notes = ["Chosen by validation NLL. Training: the mean over the seeds.", *below(results, comparison)]
-    return Table("settings", f"{_title(comparison)}: what was tried and chosen", heads, rows, "llrrlr", notes, raw)
+    notes = ["Chosen by validation NLL. Training: the mean over the seeds.", *below(results, comparison.runs)]
+    return Table("settings", _title(comparison), "what was tried and chosen", heads, rows, "llrrlr", notes, raw)
 
 
 # --- parts of tables ---
 
 
-def _title(comparison: Plain) -> str:
-    return f"{comparison['title']}, {TRACKS[comparison['track']]}"
+def _title(comparison: StudyComparison) -> str:
+    return f"{comparison.title}, {TRACKS[comparison.track]}"
 
 
-def _head(comparison: Plain, column: str) -> Head:
-    place, metric = split(column)
+def _named_entry(method: MethodRuns) -> Entry:
+    return Entry(method.title, method=method.name)
+
+
+def _head(comparison: StudyComparison, column: Column) -> Head:
+    metric = column.metric
     arrow = " ↓" if metric in LOWER_IS_BETTER else " ↑" if metric in HIGHER_IS_BETTER else ""
-    group = _range_name(comparison, place) or _group(place, has_use(comparison))
+    group = _range_name(comparison, column) or _group(column, comparison.has_target_domain)
     return Head(f"{metric_label(metric)}{arrow}", "test" if group == "clean" and not _corrupted(comparison) else group)
 
 
-def _places(comparison: Plain) -> str:
+def _places(comparison: StudyComparison) -> str:
     """What was tested, for a title."""
-    if not has_use(comparison):
+    if not comparison.has_target_domain:
         return "clean and corrupted test sets" if _corrupted(comparison) else "test set"
-    return "place of use" if one_place(comparison) else "place of use, and where labels come from"
+    return "place of use" if comparison.one_domain else "place of use, and where labels come from"
 
 
-def _corrupted(comparison: Plain) -> bool:
+def _corrupted(comparison: StudyComparison) -> bool:
     """Whether there are corrupted test sets beside the clean one."""
-    return any(len(run["conditions"]) > 1 for run in _tested(comparison))
+    return any(len(run.conditions) > 1 for run in _tested(comparison))
 
 
-def _group(place: str, two_places: bool = False) -> str:
+def _group(column: Column, two_places: bool = False) -> str:
     if two_places:
-        return {"use": "at use", "clean": "training place"}.get(place, place)
-    return f"against {place.removeprefix('ood.')}" if place.startswith("ood.") else place
+        return {USE: "at use", CLEAN: "training place"}.get(column.place, column.place)
+    return f"against {column.place}" if column.ood else column.place
 
 
 def _entries(metric: str, cells: Sequence[Cell], *, precise: bool = True) -> list[Entry]:
     shown = texts(metric, [cell.value for cell in cells], num_seeds=0, precise=precise)
     return [
         Entry(
-            f"{text.mean}{f' ± {text.error}' if text.error else ''}{f' ({cell.note})' if cell.note else ''}",
+            text.mean,
             "best" if cell.best else "close" if cell.close else "",
+            f"± {text.error}" if text.error else "",
+            _in_brackets(cell.note),
         )
         for cell, text in zip(cells, shown, strict=True)
     ]
 
 
-def _difference(column: str, found: Difference) -> Entry:
-    metric = split(column)[1]
-    numbers = [None if each is None else signed(metric, each, more=1) for each in found[:4]]
-    text = numbers[0] or "–"
-    text += f" [{numbers[2]}, {numbers[3]}]" if numbers[2] else ""
-    text += f" ({found.pairs} of {found.seeds} pairs)" if found.pairs < found.seeds else ""
-    return Entry(text, ("better" if direction(metric) * (found.mean or 0.0) > 0 else "worse") if found.clear else "")
+def _in_brackets(note: str | None) -> str:
+    return f"({note})" if note else ""
 
 
-def _reading(results: Plain, methods: Sequence[Plain]) -> str:
-    seeds = len(results["seeds"])
+def _difference(column: Column, found: Difference) -> Entry:
+    metric = column.metric
+    mean, _, low, high = (None if each is None else signed(metric, each, more=1) for each in found[:4])
+    return Entry(
+        mean or "–",
+        ("better" if direction(metric) * (found.mean or 0.0) > 0 else "worse") if found.clear else "",
+        f"[{low}, {high}]" if low else "",
+        f"({found.pairs} of {found.seeds} pairs)" if found.pairs < found.seeds else "",
+    )
+
+
+def _reading(results: StudyResults, methods: Sequence[MethodRuns]) -> str:
+    seeds = len(results.seeds)
     marks = BEST if len(methods) > 1 else ""
     return f"Mean ± standard error over {seeds} seeds.{marks}" if seeds > 1 else f"One seed.{marks}"
 
 
-def _range_name(comparison: Plain, place: str) -> str:
+def _range_name(comparison: StudyComparison, column: Column) -> str:
     """What the two ranges of noise are called where tables have both; else nothing."""
-    if len(studies.corrupted_places(comparison)) < 2 or not place.startswith(studies.CORRUPTED_PLACE):
+    if len(studies.noise_ranges(comparison)) < 2 or column.place != CORRUPTED:
         return ""
-    top = comparison["paper_noise"] if place.startswith(studies.UP_TO) else studies.noise_levels(comparison)[-1]
-    return f"noise ≤ {top:g}"
+    return f"noise ≤ {studies.noise_levels(comparison)[-1] if column.up_to is None else column.up_to:g}"
 
 
-def _noise_ranges(comparison: Plain) -> list[str]:
+def _noise_ranges(comparison: StudyComparison) -> list[str]:
     """How the two ranges of noise differ, where there are two."""
-    if len(studies.corrupted_places(comparison)) < 2:
+    if len(studies.noise_ranges(comparison)) < 2:
         return []
-    levels, top = studies.noise_levels(comparison), comparison["paper_noise"]
+    levels, top = studies.noise_levels(comparison), comparison.paper_noise
     few = sum(level <= top for level in levels)
     return [
         f"Noise ≤ {top:g}, the range that the paper shows: mean over {few} strengths of a run; ≤ {levels[-1]:g}: over "
@@ -396,7 +438,7 @@ def _noise_ranges(comparison: Plain) -> list[str]:
     ]
 
 
-def _overlap_note(comparison: Plain) -> list[str]:
+def _overlap_note(comparison: StudyComparison) -> list[str]:
     """How many intervals overlap, with evidential learning counted by itself."""
     found = [each for each in studies.overlaps(comparison) if each is not None]
     apart = [each for each in studies.overlaps(comparison, evidential=True) if each is not None]
@@ -405,16 +447,16 @@ def _overlap_note(comparison: Plain) -> list[str]:
     told = f"Intervals overlap for {sum(found)} of {len(found)} values that can be compared"
     if not apart:
         return [f"{told}."]
-    methods = [method for method in comparison["methods"] if studies.is_evidential(method)]
-    dead, runs = sum(map(studies.one_class_runs, methods)), sum(len(method["runs"]) for method in methods)
+    methods = [method for method in comparison.methods if studies.is_evidential(method)]
+    dead, runs = sum(map(studies.one_class_runs, methods)), sum(len(method.runs) for method in methods)
     why = f"; {dead} of {runs} runs predict one class only, and so wide an interval overlaps with nearly anything"
     return [f"{told}, evidential learning left out (there {sum(apart)} of {len(apart)}{why if dead else ''})."]
 
 
-def _conditions(comparison: Plain) -> list[str]:
+def _conditions(comparison: StudyComparison) -> list[str]:
     if ranges := _noise_ranges(comparison):
         return ranges
-    counts = {len(run["conditions"]) - 1 for run in _tested(comparison)}
+    counts = {len(run.conditions) - 1 for run in _tested(comparison)}
     return [f"Corrupted: mean over {max(counts)} conditions of a run."] if counts and max(counts) > 1 else []
 
 
@@ -425,28 +467,26 @@ def _readable(name: str) -> str:
     return name.replace(", as cifar", " in the form of CIFAR-10's")
 
 
-def _foreign_names(comparison: Plain) -> list[str]:
-    named = {
-        key: _readable(found.get("name", key))
-        for run in _tested(comparison)
-        for key, found in (run.get("ood") or {}).items()
-    }
+def _foreign_names(comparison: StudyComparison) -> list[str]:
+    named = {key: _readable(found.name or key) for run in _tested(comparison) for key, found in run.ood.items()}
     return [f"{'; '.join(f'{key}: {name}' for key, name in named.items())}. Entropies in nats."] if named else []
 
 
-def _tested(comparison: Plain) -> list[Plain]:
-    return [run for method in comparison["methods"] for run in method["runs"] if run and "conditions" in run]
+def _tested(comparison: StudyComparison) -> list[Run]:
+    return [run for run in comparison.there if run.conditions]
 
 
-def below(results: Plain, comparison: Plain) -> list[str]:
+def below(results: StudyResults, runs: Iterable[Run | None]) -> list[str]:
     """The last notes of a table: where its numbers come from, and whether they mean anything."""
-    return [provenance(results, comparison), *([TRIAL] if results["generated"] else [])]
+    return [provenance(results.seeds, runs), *([TRIAL] if results.generated else [])]
 
 
-def _place(results: Plain, comparison: Plain, method: str, scaled: bool | None = None) -> dict[str, Any]:
+def _place(
+    results: StudyResults, comparison: StudyComparison, method: str, scaled: bool | None = None
+) -> dict[str, Any]:
     how = {} if scaled is None else {"prediction": "temperature" if scaled else "as predicted"}
-    where = {"study": results["study"], "variant": comparison["variant"], "track": comparison["track"]}
-    return where | {"data": "generated" if results["generated"] else "real", "method": method} | how
+    where = {"study": results.study, "variant": comparison.variant, "track": comparison.track}
+    return where | {"data": "generated" if results.generated else "real", "method": method} | how
 
 
 def _raw(found: Cell | Difference) -> dict[str, Any]:
@@ -463,24 +503,23 @@ def _named(settings: Mapping[str, Iterable[Any]]) -> str:
 # --- for the terminal ---
 
 
-def console(comparison: Plain, results: Plain, *, width: int = 80) -> "RichTable":
+def console(comparison: StudyComparison, results: StudyResults, *, width: int = 80) -> "RichTable":
     """The main numbers for a terminal; the best of a column is bold and has a star, a mean over fewer runs a dagger."""
-    wanted = AT_USE if has_use(comparison) else CONSOLE
-    names = [each for each in studies.columns_of(comparison) if studies.whole_range(each) in wanted]
-    if len(studies.corrupted_places(comparison)) > 1:  # a terminal is narrow: of the whole range the NLL alone
-        names = [each for each in names if each != "corrupted.ece"]
+    wanted = AT_USE if comparison.has_target_domain else CONSOLE
+    names = [each for each in studies.columns_of(comparison) if each.whole_range in wanted]
+    if len(studies.noise_ranges(comparison)) > 1:  # a terminal is narrow: of the whole range the NLL alone
+        names = [each for each in names if each != Column(CORRUPTED, "ece")]
     found = {name: studies.cells(comparison, name) for name in names}
     columns = [
-        Column(_range_name(comparison, split(name)[0]) or split(name)[0], split(name)[1], _values(each))
+        ShownColumn(_range_name(comparison, name) or name.place, name.metric, _values(each))
         for name, each in found.items()
     ]
-    titles = {method["name"]: method["title"] for method in comparison["methods"]}
-    lines = []
+    titles, lines = comparison.titles, []
     for column, each in zip(columns, found.values(), strict=True):
         shown = shown_cells(column, texts(column.metric, list(column.values.values()), num_seeds=0, precise=False))
         lines.append([f"{text[:-1]}†" if c.note else text for text, c in zip(shown, each.values(), strict=True)])
     few = dict.fromkeys(f"† {titles[m]}: {c.note}." for each in found.values() for m, c in each.items() if c.note)
-    caption = " ".join([f"{_reading(results, ())} * best of its column.", *few, *below(results, comparison)])
+    caption = " ".join([f"{_reading(results, ())} * best of its column.", *few, *below(results, comparison.runs)])
     return rich_table(list(titles.values()), columns, lines, title=_title(comparison), caption=caption, width=width)
 
 

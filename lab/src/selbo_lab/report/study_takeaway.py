@@ -4,64 +4,62 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from selbo.report import UNKNOWN, VERDICTS, first_names, joined, metric_label, shown_difference, verdict
 from selbo_lab.report import studies
-from selbo_lab.report.studies import Plain, split
+from selbo_lab.report.columns import CORRUPTED, Column
 from selbo_lab.report.study_tables import TRACKS
-from selbo_lab.report.target_domain import has_use
+from selbo_lab.run.records import CLEAN, USE, MethodRuns, StudyComparison, StudyResults
 
 
-def study_takeaways(results: Plain) -> list[tuple[str, str]]:
+def study_takeaways(results: StudyResults) -> list[tuple[str, str]]:
     """For each track of a study with results: what it is called, and its conclusion.
 
     Args:
         results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
     """
-    tracks = dict.fromkeys(each["track"] for each in results["comparisons"])
-    found = [(TRACKS[track], _of_track(results, track)) for track in tracks]
+    found = [(TRACKS[track], _of_track(results, track)) for track in results.tracks]
     return [(name, text) for name, text in found if text]
 
 
-def _of_track(results: Plain, track: str) -> str:
-    cases = [each for each in results["comparisons"] if each["track"] == track]
-    sentences = []
-    corrupted = [f"{place}.nll" for place in studies.corrupted_places(cases[0])] if cases else []
-    for column in ("use.nll", "clean.nll", *corrupted):
+def _of_track(results: StudyResults, track: str) -> str:
+    cases, sentences = results.of_track(track), []
+    corrupted = [Column(CORRUPTED, "nll", up_to=top) for top in studies.noise_ranges(cases[0])]
+    for column in (Column(USE, "nll"), Column(CLEAN, "nll"), *corrupted):
         there = [each for each in cases if studies.measured(each, column)]
-        if column == "clean.nll" and any(has_use(each) for each in there):
+        if column.place == CLEAN and any(each.has_target_domain for each in there):
             continue  # what counts there is the target domain
         if there:
-            sentences.append(_of_column(there, column, seeds=len(results["seeds"])))
+            sentences.append(_of_column(there, column, seeds=len(results.seeds)))
     agreed = _agreement(cases)
     return " ".join(filter(None, [*sentences, agreed]))
 
 
-def _of_column(cases: Sequence[Plain], column: str, *, seeds: int) -> str:
+def _of_column(cases: Sequence[StudyComparison], column: Column, *, seeds: int) -> str:
     """The method in focus, or the only one beside the reference, against the others; else all against the reference."""
     if seeds < 2:
         return f"{_column(cases, column)}: one seed, so that no difference can be told from chance."
-    reference = cases[0]["reference"]
-    others = [name for name in _methods(cases[0]) if name != reference]
-    focus = cases[0].get("focus") or (others[0] if len(others) == 1 else reference)
+    reference = cases[0].reference
+    others = [name for name in cases[0].titles if name != reference]
+    focus = cases[0].focus or (others[0] if len(others) == 1 else reference)
     if focus == reference:
         return _variants_sentence(cases, column)
     return _focus_sentence(cases, column, focus)
 
 
-def _column(cases: Sequence[Plain], column: str) -> str:
+def _column(cases: Sequence[StudyComparison], column: Column) -> str:
     """What a column is called: clean only where there are corrupted test sets beside it."""
-    place, metric = split(column)
-    corrupted = any(studies.measured(each, f"corrupted.{metric}") for each in cases)
-    names = {"use": " on the target domain", "corrupted": " on corrupted test sets"}
-    if len(ranges := studies.corrupted_places(cases[0])) > 1:
-        top, most = cases[0]["paper_noise"], studies.noise_levels(cases[0])[-1]
-        names |= {
-            ranges[0]: f" under noise up to {top:g}, as in the paper",
-            "corrupted": f" under noise up to {most:g}",
-        }
-    return metric_label(metric) + names.get(place, " on the clean test set" if corrupted else " on the test set")
+    corrupted = any(studies.measured(each, Column(CORRUPTED, column.metric)) for each in cases)
+    where = " on the clean test set" if corrupted else " on the test set"
+    if column.place == USE:
+        where = " on the target domain"
+    elif column.place == CORRUPTED and len(studies.noise_ranges(cases[0])) < 2:
+        where = " on corrupted test sets"
+    elif column.place == CORRUPTED:
+        where = f" under noise up to {studies.noise_levels(cases[0])[-1]:g}"
+        where = where if column.up_to is None else f" under noise up to {column.up_to:g}, as in the paper"
+    return metric_label(column.metric) + where
 
 
-def _methods(case: Plain) -> dict[str, Plain]:
-    return {method["name"]: method for method in case["methods"]}
+def _methods(case: StudyComparison) -> dict[str, MethodRuns]:
+    return {method.name: method for method in case.methods}
 
 
 def _count(found: Iterable[str]) -> dict[str, int]:
@@ -69,10 +67,10 @@ def _count(found: Iterable[str]) -> dict[str, int]:
     return {each: listed.count(each) for each in (*VERDICTS, UNKNOWN)}
 
 
-def _focus_sentence(cases: Sequence[Plain], column: str, name: str) -> str:
+def _focus_sentence(cases: Sequence[StudyComparison], column: Column, name: str) -> str:
     """A method against the reference, and against all others."""
-    metric, reference = split(column)[1], cases[0]["reference"]
-    titles = {key: method["title"] for key, method in _methods(cases[0]).items()}
+    metric, reference = column.metric, cases[0].reference
+    titles = cases[0].titles
     against = {
         key: [
             studies.paired(_methods(case)[name], _methods(case)[key], column) for case in cases if key in _methods(case)
@@ -117,17 +115,17 @@ def _among(verdicts: Mapping[str, str]) -> str:
     return f"Of the {len(verdicts)} other methods it is {joined(parts)}."
 
 
-def _variants_sentence(cases: Sequence[Plain], column: str) -> str:
+def _variants_sentence(cases: Sequence[StudyComparison], column: Column) -> str:
     """How many of the methods are ahead of the reference, and which ones."""
-    metric, reference = split(column)[1], cases[0]["reference"]
-    what, title = _column(cases, column), _methods(cases[0])[reference]["title"]
+    metric, reference = column.metric, cases[0].reference
+    what, title = _column(cases, column), cases[0].titles[reference]
     found: dict[str, list[str]] = {}
     for case in cases:
         methods = _methods(case)
         for key, method in methods.items():
             if key != reference and reference in methods:
                 each = verdict(metric, studies.paired(method, methods[reference], column))
-                found.setdefault(method["title"], []).append(each)
+                found.setdefault(method.title, []).append(each)
     counts = _count(each for verdicts in found.values() for each in verdicts)
     if not sum(counts.values()):
         return ""
@@ -142,7 +140,7 @@ def _variants_sentence(cases: Sequence[Plain], column: str) -> str:
     return f"{what}: of {of}, {joined(parts)}."
 
 
-def _agreement(cases: Sequence[Plain]) -> str:
+def _agreement(cases: Sequence[StudyComparison]) -> str:
     """How many values of the paper lie within reach of ours."""
     overlaps = [each for case in cases for each in studies.overlaps(case)]
     comparable = [each for each in overlaps if each is not None]

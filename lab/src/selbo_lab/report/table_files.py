@@ -9,8 +9,8 @@ from typing import Final
 
 from selbo_lab.files import replacing
 from selbo_lab.report.overview import tables_over_cases
-from selbo_lab.report.studies import Plain
 from selbo_lab.report.study_tables import TRACKS, Table, tables_of
+from selbo_lab.run.records import StudyResults
 
 LATEX: Final = str.maketrans(
     {sign: f"\\{sign}" for sign in "&%$#_{}"}
@@ -64,7 +64,7 @@ def comma_separated(tables: Iterable[Table]) -> str:
     return text.getvalue()
 
 
-def write_tables(results: Plain, folder: Path) -> list[Path]:
+def write_tables(results: StudyResults, folder: Path) -> list[Path]:
     """Write all tables of a study: for each track one Markdown and one LaTeX file, and a CSV file for each kind.
 
     Args:
@@ -75,14 +75,13 @@ def write_tables(results: Plain, folder: Path) -> list[Path]:
         The paths written.
     """
     contents: dict[str, str] = {}
-    for track in dict.fromkeys(each["track"] for each in results["comparisons"]):
-        mine = [each for each in results["comparisons"] if each["track"] == track]
-        made = [(each["variant"], table) for each in mine for table in tables_of(results, each)]
+    for track in results.tracks:
+        made = [(each.variant, table) for each in results.of_track(track) for table in tables_of(results, each)]
         made = [*(("all", table) for table in tables_over_cases(results, track)), *made]
-        title = f"# {results['title']}: {TRACKS[track]}\n\nIn the paper: {results['paper']}.\n".translate(MARKDOWN)
+        title = f"# {results.title}: {TRACKS[track]}\n\nIn the paper: {results.paper}.\n".translate(MARKDOWN)
         parts = [f"## {table.title.translate(MARKDOWN)}\n\n{markdown(table)}" for _, table in made]
         contents[f"{track}.md"] = "\n".join([title, *parts])
-        labels = [f"tab:{results['study']}-{variant}-{track}-{table.name}" for variant, table in made]
+        labels = [f"tab:{results.study}-{variant}-{track}-{table.name}" for variant, table in made]
         floats = [latex(table, label) for label, (_, table) in zip(labels, made, strict=True)]
         contents[f"{track}.tex"] = "\n".join(["% Needs the packages booktabs and graphicx.", *floats])
         for name in dict.fromkeys(table.name for _, table in made):

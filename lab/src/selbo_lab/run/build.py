@@ -153,6 +153,12 @@ def partition_of(name: str, num_classes: int) -> Partition:
     return ConfidenceBins(edges, num_classes)
 
 
+def score_edges(recipe: Recipe) -> tuple[float, ...]:
+    """Edges of the score bins of a recipe for two classes, from 0 to 1; none if its regions are others."""
+    partition = partition_of(recipe.partition, 2) if recipe.partition else None
+    return (0.0, *partition.edges.values, 1.0) if isinstance(partition, ScoreBins) else ()
+
+
 def parse_belief(
     text: str,
     num_classes: int,

@@ -1,8 +1,9 @@
-"""A trained network, or an ensemble of them, tested: what it says, and how good that is, as plain data."""
+"""A trained network, or an ensemble of them, tested: what it says, and how good that is."""
 
 import math
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +13,12 @@ from selbo.evaluation import at_temperature, mixture
 from selbo.objectives import Objective, log_prob_of_labels
 from selbo.random import generator_for
 from selbo.report import outcomes
+from selbo.results import Metrics, ReliabilityBins
 from selbo.training import Diverged
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.published import auroc_of_both_columns
 from selbo_lab.run import baselines, build
+from selbo_lab.run.records import CLEAN, USE, OODMeasurement, RunHistogram, RunMeasurement, ScoreMap
 from selbo_lab.run.scores import map_of, score_histogram
 from selbo_lab.run.tasks import Condition, Task
 from selbo_lab.studies.run_spec import RunSpec
@@ -30,15 +33,26 @@ COMPILED_AT_A_TIME: Final = 5000
 LARGE: Final = ("vgg11",)
 """Networks that are worth compiling."""
 
-USE: Final = "use"
-"""The condition of tests at the place of use, where that is another one than the place that labels come from."""
-
 
 class Member(NamedTuple):
     """A trained network, and what it was trained with."""
 
     network: nn.Module
     objective: Objective
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What an evaluation found: the fields of `selbo_lab.run.records.Run` that come from the trained networks."""
+
+    val: RunMeasurement
+    temperature: float | None
+    conditions: dict[str, RunMeasurement] = field(default_factory=dict)
+    ood: dict[str, OODMeasurement] = field(default_factory=dict)
+    histogram: RunHistogram | None = None
+    reliability: ReliabilityBins | None = None
+    score_histogram: tuple[int, ...] | None = None
+    map: ScoreMap | None = None
 
 
 class Evaluation:
@@ -88,23 +102,20 @@ class Evaluation:
             predictions.append(Prediction(*(each.cpu() for each in vars(found).values())))
         return predictions[0] if len(predictions) == 1 else mixture(predictions)
 
-    def everything(self) -> dict[str, Any]:
+    def everything(self) -> Findings:
         """All that was asked for."""
         evaluation = self.spec.evaluation
         on_val = self.predict(self.task.val, evaluation.draws)
         self.temperature = temperature_of(on_val, self.task.val.labels)
-        found: dict[str, Any] = {
-            "val": self._condition(on_val, self.task.val.labels, level=None),
-            "temperature": self.temperature,
-        }
+        val = self._condition(on_val, self.task.val.labels, level=None)
         if self.task.use is not None:
             self.correction = self._correction(on_val)
-            found["val"]["nll_at_use"] = self._nll_at_use(self._for_use(on_val).prediction)
+            val = replace(val, nll_at_use=self._nll_at_use(self._for_use(on_val).prediction))
         if not evaluation.test:
-            return found
+            return Findings(val, self.temperature)
         clean = self.predict(self.task.test, evaluation.draws)
         labels = self.task.test.labels
-        conditions = {"clean": self._condition(clean, labels, level=0.0)}
+        conditions = {CLEAN: self._condition(clean, labels, level=0.0)}
         shown = clean
         if self.task.use is not None:
             shown, conditions[USE] = self._at_use(self.task.use)
@@ -112,16 +123,16 @@ class Evaluation:
         draws = evaluation.corrupted_draws or evaluation.draws
         for condition, seen in self._corrupted(draws):
             conditions[condition.name] = self._condition(seen, condition.data.labels, level=condition.level)
-        found |= {
-            "conditions": conditions,
-            "ood": {name: self._foreign(clean, name, data) for name, data in self.task.foreign.items()},
-            "histogram": self._histogram(shown),
-            "reliability": outcomes.reliability_of(shown, labels),
-            "score_histogram": score_histogram(shown),
-        }
-        if evaluation.scores:
-            found["map"] = map_of(self.task.test, clean)
-        return found
+        return Findings(
+            val,
+            self.temperature,
+            conditions=conditions,
+            ood={name: self._foreign(clean, data) for name, data in self.task.foreign.items()},
+            histogram=self._histogram(shown),
+            reliability=outcomes.reliability_of(shown, labels),
+            score_histogram=score_histogram(shown),
+            map=map_of(self.task.test, clean) if evaluation.scores else None,
+        )
 
     def _corrupted(self, draws: int) -> Iterator[tuple[Condition, Prediction]]:
         """Predictions for the corrupted sets: for sets of vectors, which are small, all in one pass."""
@@ -137,19 +148,19 @@ class Evaluation:
             parts = zip(*(values.split(sizes) for values in vars(found).values()), strict=True)
             yield from zip(together, (Prediction(*part) for part in parts), strict=True)
 
-    def _condition(self, prediction: Prediction, labels: Tensor, *, level: float | None) -> dict[str, Any]:
-        """Metrics as predicted and, under ``scaled``, with the temperature of the validation data."""
+    def _condition(self, prediction: Prediction, labels: Tensor, *, level: float | None) -> RunMeasurement:
+        """Metrics as predicted and, as ``scaled``, with the temperature of the validation data."""
         found = self._measured(prediction, labels, level=level)
-        if self.temperature is not None:
-            scaled = self._measured(at_temperature(prediction, self.temperature), labels, level=level)
-            found["scaled"] = scaled["metrics"]
-        return found
+        if self.temperature is None:
+            return found
+        return replace(found, scaled=self._measured(at_temperature(prediction, self.temperature), labels).metrics)
 
-    def _measured(self, prediction: Prediction, labels: Tensor, *, level: float | None = None) -> dict[str, Any]:
+    def _measured(self, prediction: Prediction, labels: Tensor, *, level: float | None = None) -> RunMeasurement:
         found = outcomes.condition(prediction, labels, level=level)
+        metrics = found.metrics
         if self.spec.evaluation.both_columns:
-            found["metrics"]["auroc"] = auroc_of_both_columns(prediction.log_probs, labels)
-        return found
+            metrics = {**metrics, "auroc": auroc_of_both_columns(prediction.log_probs, labels)}
+        return RunMeasurement(level=level, metrics=metrics, recall=found.recall)
 
     def _correction(self, on_val: Prediction) -> baselines.Correction | None:
         """How predictions are corrected for the place of use, if they are."""
@@ -175,19 +186,19 @@ class Evaluation:
             return baselines.Corrected(scaled(prediction), ())
         return self.correction(prediction, scaled)
 
-    def _at_use(self, use: LabelledData) -> tuple[Prediction, dict[str, Any]]:
+    def _at_use(self, use: LabelledData) -> tuple[Prediction, RunMeasurement]:
         """Predictions at the place of use, corrected if the recipe says so, and their metrics."""
         seen = self.predict(use, self.spec.evaluation.draws)
         plain = self._for_use(seen)
         found = self._measured(plain.prediction, use.labels)
         if plain.fractions:
-            found["fractions"] = list(plain.fractions)
+            found = replace(found, fractions=tuple(plain.fractions))
         if self.spec.evaluation.items:
             nll = -log_prob_of_labels(plain.prediction.log_probs.double()[None], use.labels)[0]
-            found["items"] = [round(each, 4) for each in nll.tolist()]
+            found = replace(found, items=tuple(round(each, 4) for each in nll.tolist()))
         if self.temperature is not None:
             scaled = self._for_use(seen, self.temperature)
-            found["scaled"] = self._measured(scaled.prediction, use.labels)["metrics"]
+            found = replace(found, scaled=self._measured(scaled.prediction, use.labels).metrics)
         return plain.prediction, found
 
     def _nll_at_use(self, on_val: Prediction) -> float | None:
@@ -199,27 +210,28 @@ class Evaluation:
         found = math.fsum(share * each for share, each in zip(there, by_class, strict=True)) / math.fsum(there)
         return found if math.isfinite(found) else None
 
-    def _foreign(self, clean: Prediction, name: str, data: LabelledData) -> dict[str, Any]:
+    def _foreign(self, clean: Prediction, data: LabelledData) -> OODMeasurement:
         draws = self.spec.evaluation.draws  # as many as for the clean test set: the entropy of a mean grows with them
         foreign = self.predict(data, draws)
-        found = {
-            "name": data.name,
-            "draws": {"in": draws, "out": draws},
-            "entropy": outcomes.entropies(clean, foreign),
-            **_apart(clean, foreign),
-        }
+        scaled = None
         if self.temperature is not None:
-            found["scaled"] = _apart(at_temperature(clean, self.temperature), at_temperature(foreign, self.temperature))
-        return found
+            scaled = _apart(at_temperature(clean, self.temperature), at_temperature(foreign, self.temperature))
+        return OODMeasurement(
+            name=data.name,
+            num_samples={"in": draws, "out": draws},
+            entropy=outcomes.entropies(clean, foreign),
+            metrics=_apart(clean, foreign),
+            scaled=scaled,
+        )
 
-    def _histogram(self, clean: Prediction) -> dict[str, Any]:
+    def _histogram(self, clean: Prediction) -> RunHistogram:
         """Shares of the test predictions by region, beside what was believed."""
         recipe, count = self.spec.recipe, clean.probs.shape[-1]
         if not recipe.believes:
             partition: Partition = (
                 ScoreBins(build.EQUAL_EDGES) if count == 2 else ConfidenceBins(build.CONFIDENCE_EDGES, count)
             )
-            return {"belief": None, "masses": outcomes.region_masses(clean, partition)}
+            return RunHistogram(belief=None, masses=outcomes.region_masses(clean, partition))
         summary = build.summary_of(
             recipe,
             num_data=len(self.task.train),
@@ -228,11 +240,10 @@ class Evaluation:
             counts=self.task.train.class_counts,
             earlier=self.earlier,
         )
-        return {
-            "belief": outcomes.describe_belief(summary, f"{recipe.belief} over {recipe.partition}")
-            | ({"partition": "ScoreBins"} if isinstance(summary.partition, ScoreBins) else {}),  # closed or not
-            "masses": outcomes.region_masses(clean, summary.partition),
-        }
+        belief = outcomes.describe_belief(summary, f"{recipe.belief} over {recipe.partition}")
+        if isinstance(summary.partition, ScoreBins):  # closed or not
+            belief = replace(belief, partition="ScoreBins")
+        return RunHistogram(belief=belief, masses=outcomes.region_masses(clean, summary.partition))
 
 
 def temperature_of(prediction: Prediction, labels: Tensor) -> float | None:
@@ -243,7 +254,7 @@ def temperature_of(prediction: Prediction, labels: Tensor) -> float | None:
         return None
 
 
-def _apart(inside: Prediction, outside: Prediction) -> dict[str, float]:
+def _apart(inside: Prediction, outside: Prediction) -> Metrics:
     """How far the entropies of known and foreign inputs are apart."""
     means = {"entropy_in": inside.entropy.mean().item(), "entropy_out": outside.entropy.mean().item()}
     return {**means, **evaluate_ood(inside.entropy, outside.entropy)}

@@ -1,11 +1,11 @@
-"""One run: train, test, and put what was found into plain data."""
+"""One run: train, test, and put what was found into a record."""
 
 import time
 from collections.abc import Hashable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from torch import Tensor
 
@@ -19,8 +19,9 @@ from selbo_lab.published import SELECTIONS
 from selbo_lab.run import adaptation, baselines, build
 from selbo_lab.run.evaluate import LARGE, Evaluation, Member, temperature_of, unlabelled_of
 from selbo_lab.run.provenance import made_by
+from selbo_lab.run.records import DIVERGED, FINISHED, Run, RunTimes
 from selbo_lab.run.tasks import Task, task_of
-from selbo_lab.studies.run_spec import RUN_FORMAT, RunSpec
+from selbo_lab.studies.run_spec import RunSpec
 
 SMALL_RUNS_ON_A_GPU: Final = 14
 """Runs of other networks on one GPU at a time, if there are cores for them (docs/performance.md)."""
@@ -58,28 +59,25 @@ class _Checkpoints:
             self.seconds += done.earlier_seconds
 
 
-def carry_out(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None = None) -> dict[str, Any]:
+def carry_out(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None = None) -> Run:
     """Train and test; a run that diverges is a result too, which says so.
 
     Args:
         spec: What to do.
         device: Where.
         unfinished: Folder for checkpoints, from which a run that was cut off goes on; none are written if not given.
-
-    Returns:
-        Plain data, ready for JSON.
     """
     begin = time.perf_counter()
     task = task_of(spec.data, spec.evaluation, seed=spec.seed)
     parts = {part: getattr(task, part) for part in ("train", "val", "test", "use", "unlabelled")}
-    result: dict[str, Any] = {
-        "format": RUN_FORMAT,
-        "id": spec.id,
-        "spec": asdict(spec),
-        "data": {part: data.checksum for part, data in parts.items() if data is not None},
-        "sizes": {part: len(data) for part, data in parts.items() if data is not None},
-        "made_by": made_by(device),
-    }
+    made = partial(
+        Run,
+        id=spec.id,
+        spec=spec,
+        data={part: data.checksum for part, data in parts.items() if data is not None},
+        sizes={part: len(data) for part, data in parts.items() if data is not None},
+        made_by=made_by(device),
+    )
     saved = _Checkpoints(unfinished)
     try:
         earlier = _earlier(spec, task, saved, device=device) if spec.recipe.belief == "empirical" else None
@@ -88,12 +86,15 @@ def carry_out(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None = N
         found = Evaluation(spec, task, members, device, earlier).everything()
     except Diverged as error:
         what = str(error).partition(";")[0]  # and not which checkpoint is good: it goes when the result is there
-        return {**result, "status": "diverged", "error": what, "seconds": {"all": time.perf_counter() - begin}}
-    seconds = {"training": trained - begin, "evaluation": time.perf_counter() - trained}
-    if saved.resumed_from:
-        result["resumed_from"] = saved.resumed_from
-        seconds["earlier"] = saved.seconds
-    return {**result, "status": "finished", **found, "seconds": {"all": time.perf_counter() - begin, **seconds}}
+        return made(status=DIVERGED, error=what, seconds=RunTimes(all=time.perf_counter() - begin))
+    now = time.perf_counter()
+    seconds = RunTimes(
+        all=now - begin,
+        training=trained - begin,
+        evaluation=now - trained,
+        earlier=saved.seconds if saved.resumed_from else None,
+    )
+    return made(status=FINISHED, resumed_from=saved.resumed_from or None, seconds=seconds, **vars(found))
 
 
 @dataclass

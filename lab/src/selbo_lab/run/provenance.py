@@ -7,29 +7,30 @@ import time
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 
 from selbo import __version__
+from selbo_lab.run.records import RunProvenance
 
 PACKAGES: Final = ("torch", "numpy", "scipy")
 
 
-def made_by(device: str) -> dict[str, Any]:
+def made_by(device: str) -> RunProvenance:
     """Code, packages and machine."""
     machine = platform.machine()
     if device.startswith("cuda"):
         machine = torch.cuda.get_device_name(torch.device(device))
-    return {
-        "selbo": __version__,
-        "code": code_version(),
-        "python": platform.python_version(),
+    return RunProvenance(
+        selbo=__version__,
+        code=code_version(),
+        python=platform.python_version(),
         **versions(),
-        "machine": machine,
-        "threads": torch.get_num_threads(),
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
+        machine=machine,
+        threads=torch.get_num_threads(),
+        time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    )
 
 
 @cache

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from selbo_lab.files import replacing
 from selbo_lab.run.provenance import code_version
+from selbo_lab.run.records import STUDY_FORMAT, Manifest, Run
 from selbo_lab.studies.run_spec import RUN_FORMAT, RunSpec
 
 RUNS: Final = "runs"
 MANIFEST: Final = "study.json"
-FORMAT: Final = "selbo-study-1"
 PACKED: Final = ".jsonl.xz"
 """End of the name of a packed study: the manifest in its first line, then one run per line, sorted by id."""
 UNFINISHED: Final = "unfinished"
@@ -47,11 +47,11 @@ class Store:
         """Whether the result of a run is there."""
         return self.path(spec.id).is_file() or spec.id in self._lines
 
-    def write(self, result: dict[str, Any]) -> None:
+    def write(self, result: Run) -> None:
         """Keep a result, whole or not at all."""
         self.runs.mkdir(parents=True, exist_ok=True)
-        with replacing(self.path(result["id"])) as unfinished:
-            unfinished.write_text(_line(result), encoding="utf-8")
+        with replacing(self.path(result.id)) as unfinished:
+            unfinished.write_text(_line(result.to_dict()), encoding="utf-8")
 
     def unfinished(self, spec: RunSpec, device: str) -> Path:
         """Folder for the checkpoints of a run; other code, or another kind of device, does not go on with them."""
@@ -64,7 +64,7 @@ class Store:
         with suppress(OSError):  # others are at work there
             (self.folder / UNFINISHED).rmdir()
 
-    def read(self, spec: RunSpec) -> dict[str, Any] | None:
+    def read(self, spec: RunSpec) -> Run | None:
         """The result of a run, if it is there.
 
         Raises:
@@ -72,12 +72,21 @@ class Store:
         """
         return self.read_id(spec.id)
 
-    def read_id(self, run_id: str) -> dict[str, Any] | None:
+    def read_id(self, run_id: str) -> Run | None:
         """The result of a run by its id, if it is there.
 
         Raises:
             ValueError: If the file is not the result of that run.
         """
+        found = self._content(run_id)
+        try:
+            return None if found is None else Run.from_dict(found)
+        except ValueError as error:
+            path = os.fspath(self.path(run_id))
+            raise ValueError(f"{path!r} does not hold a run: {error}; remove it, and the run is done again") from error
+
+    def _content(self, run_id: str) -> dict[str, Any] | None:
+        """The result of a run as its file has it."""
         path = self.path(run_id)
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -94,7 +103,7 @@ class Store:
             )
         return found
 
-    def all(self) -> Iterator[dict[str, Any]]:
+    def all(self) -> Iterator[Run]:
         """All results, by id."""
         for run_id in sorted(self.ids()):
             found = self.read_id(run_id)
@@ -107,7 +116,7 @@ class Store:
         """Whether a study is there."""
         return (self.folder / MANIFEST).exists() or self.packed.exists()
 
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Manifest:
         """Name, tracks and seeds of the study.
 
         Raises:
@@ -121,15 +130,15 @@ class Store:
             raise ValueError(
                 f"'{self.folder}' is not a folder of selbo reproduce: {MANIFEST} cannot be read"
             ) from error
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
+        if not isinstance(found, dict) or found.get("format") != STUDY_FORMAT:
             raise ValueError(f"'{self.folder}' is not a folder of selbo reproduce: {MANIFEST} has another format")
-        return found
+        return Manifest.from_dict(found)
 
-    def write_manifest(self, content: dict[str, Any]) -> None:
+    def write_manifest(self, content: Manifest) -> None:
         """Keep what the study is."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with replacing(self.folder / MANIFEST) as unfinished:
-            unfinished.write_text(json.dumps({"format": FORMAT, **content}, indent=1) + "\n", encoding="utf-8")
+            unfinished.write_text(json.dumps(content.to_dict(), indent=1) + "\n", encoding="utf-8")
 
     # --- packed ---
 
@@ -138,7 +147,8 @@ class Store:
 
         Checkpoints of unfinished runs stay. If the packed file does not hold what was to be packed, nothing is removed.
         """
-        content = [_line(self.manifest()), *(_line(result) for result in self.all())]
+        runs = [self._content(run_id) or {} for run_id in sorted(self.ids())]  # as they are: a record may add keys
+        content = [_line(each) for each in (self.manifest().to_dict(), *runs)]
         with replacing(self.packed) as unfinished:
             unfinished.write_bytes(lzma.compress("".join(content).encode(), preset=9 | lzma.PRESET_EXTREME))
             if lzma.decompress(unfinished.read_bytes()) != "".join(content).encode():

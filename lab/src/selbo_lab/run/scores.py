@@ -1,33 +1,34 @@
 """The scores of a test set as they are kept with a run: their histogram, and a map of the examples."""
 
-from typing import Any, Final
+from typing import Final
 
 import torch
 
 from selbo import Prediction
 from selbo_lab.data.dataset import LabelledData
+from selbo_lab.run.records import ScoreMap
 
 SCORE_BINS: Final = 50
 """Of the histogram of scores that is kept."""
 
 
-def score_histogram(prediction: Prediction) -> list[int]:
+def score_histogram(prediction: Prediction) -> tuple[int, ...]:
     """How many scores fall in each of fifty bins: probabilities of class 1 of two, else the largest ones."""
     probs = prediction.probs
     scores = probs[:, 1] if probs.shape[-1] == 2 else probs.amax(-1)
     places = (scores.double() * SCORE_BINS).long().clamp(0, SCORE_BINS - 1)
-    return [int(n) for n in torch.bincount(places, minlength=SCORE_BINS)]
+    return tuple(torch.bincount(places, minlength=SCORE_BINS).tolist())
 
 
-def map_of(test: LabelledData, prediction: Prediction) -> dict[str, Any]:
+def map_of(test: LabelledData, prediction: Prediction) -> ScoreMap:
     """The test set in two dimensions, with the score of each example: what a decision surface is drawn from."""
     places = _places(test.checksum, test)
     scores = prediction.probs[:, 1] if prediction.probs.shape[-1] == 2 else prediction.probs.amax(-1)
-    return {
-        "places": [[round(x, 2), round(y, 2)] for x, y in places],
-        "scores": [round(score, 4) for score in scores.tolist()],
-        "labels": test.labels.tolist(),
-    }
+    return ScoreMap(
+        places=tuple((round(x, 2), round(y, 2)) for x, y in places),
+        scores=tuple(round(score, 4) for score in scores.tolist()),
+        labels=tuple(test.labels.tolist()),
+    )
 
 
 _PLACES: dict[str, list[list[float]]] = {}

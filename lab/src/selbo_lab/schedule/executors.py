@@ -80,7 +80,7 @@ def do(work: Work) -> Done:
         store.forget_unfinished(work.spec)
         return Done(work.spec.id, "failed", f"{type(error).__name__}: {error}", 0.0)
     store.forget_unfinished(work.spec)
-    return Done(work.spec.id, result["status"], result.get("error"), result["seconds"]["all"])
+    return Done(work.spec.id, result.status, result.error, result.seconds.all)
 
 
 @contextmanager

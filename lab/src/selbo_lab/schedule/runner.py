@@ -1,7 +1,6 @@
 """A study carried out: what is missing runs, settings are chosen on validation data, and all seeds are reported."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -10,12 +9,14 @@ import torch
 from selbo_lab import checks
 from selbo_lab.run.build import KNOWN_FRACTIONS
 from selbo_lab.run.corrupted_cache import make_missing
+from selbo_lab.run.records import Manifest, MethodRuns, Run, StudyComparison, StudyResults, Tried
 from selbo_lab.run.result_store import Store
 from selbo_lab.run.tasks import generated_sets, require
 from selbo_lab.schedule.executors import BY_NAME, Done, Work
 from selbo_lab.studies import plan, reader, smoke
+from selbo_lab.studies.paper import PaperValues
 from selbo_lab.studies.run_spec import RunSpec
-from selbo_lab.studies.study import Study
+from selbo_lab.studies.study import Study, StudyMethod, Track, Variant
 
 SETS: Final = "corrupted sets"
 
@@ -55,7 +56,7 @@ def reproduce(
     device: str = "cpu",
     helpers: int = 0,
     listener: Listener = lambda _: None,
-) -> dict[str, Any]:
+) -> StudyResults:
     """Carry out what is missing of a study, and put all results together.
 
     Args:
@@ -204,91 +205,80 @@ def val_nll(store: Store, study: Study, tracks: Sequence[str]) -> dict[str, floa
     for job in plan.tuning_jobs(study, tracks):
         result = store.read(job.spec)
         if result is not None:
-            finished = result["status"] == "finished"
-            found[job.spec.id] = _nll_to_choose_by(result["val"]) if finished else None
+            found[job.spec.id] = _nll_to_choose_by(result)
     return found
 
 
-def _nll_to_choose_by(val: dict[str, Any]) -> float | None:
-    """NLL of the validation data; with the class fractions of the place of use, if that is another place."""
-    nll: float | None = val.get("nll_at_use", val["metrics"]["nll"])
-    return nll
+def _nll_to_choose_by(run: Run) -> float | None:
+    """NLL of the validation data; with the class fractions of the target domain, if there is one."""
+    if not run.finished or run.val is None:
+        return None
+    return run.val.nll_at_use if run.spec.data.labels else run.val.value("nll")
 
 
 def _write_manifest(store: Store, study: Study, tracks: Sequence[str], seeds: int) -> None:
     """What is in a folder; tracks that were asked for earlier stay."""
     if store.exists():
         earlier = store.manifest()
-        if (earlier["study"], earlier["generated"]) != (study.name, study.generated):
-            what = "a trial of " if earlier["generated"] else ""
-            raise ValueError(f"'{store.folder}' holds {what}the study {earlier['study']!r}: choose another folder")
-        tracks = [name for name in (track.name for track in study.tracks) if name in {*tracks, *earlier["tracks"]}]
-        seeds = max(seeds, earlier["seeds"])
-    store.write_manifest({"study": study.name, "generated": study.generated, "tracks": list(tracks), "seeds": seeds})
+        if (earlier.study, earlier.generated) != (study.name, study.generated):
+            what = "a trial of " if earlier.generated else ""
+            raise ValueError(f"'{store.folder}' holds {what}the study {earlier.study!r}: choose another folder")
+        tracks = [name for name in (track.name for track in study.tracks) if name in {*tracks, *earlier.tracks}]
+        seeds = max(seeds, earlier.seeds)
+    store.write_manifest(Manifest(study=study.name, generated=study.generated, tracks=tuple(tracks), seeds=seeds))
 
 
-def gather(folder: Path) -> dict[str, Any]:
-    """The results of a study from its folder alone, in its own order; runs that are not there are named as missing.
-
-    Returns:
-        ``study``, ``title``, ``paper``, ``generated``, ``seeds`` and ``comparisons``: one for each variant and track,
-        with the fractions of its ``classes`` where these are rare, and ``methods``, each with its ``title``, ``note``,
-        chosen settings (and the method that they were chosen with, if it is another), tuning runs, and ``runs`` by
-        seed.
-    """
+def gather(folder: Path) -> StudyResults:
+    """The results of a study from its folder alone, in its own order; runs that are not there are None."""
     store = Store(folder)
     manifest = store.manifest()
-    study = study_of(manifest["study"], trial=manifest["generated"])
-    seeds = study.seed_range(manifest["seeds"])
-    nll = val_nll(store, study, manifest["tracks"])
-    comparisons = []
-    for variant, track in study.comparisons(manifest["tracks"]):
-        methods = []
-        for method in (variant.adapted(track, each) for each in track.methods):
-            recipe = plan.chosen(variant, track, method, nll)
-            specs = [RunSpec(variant.data, variant.model, recipe, track.evaluation, seed) for seed in seeds]
-            names = [name for name, _ in method.grid]
-            like = track.method(method.chosen_with) if method.chosen_with else method
-            tried = method.candidates() if names else []
-            methods.append(
-                {
-                    "name": method.name,
-                    "title": method.title,
-                    "note": method.note,
-                    "chosen": {name: getattr(recipe, name) for name, _ in like.grid},
-                    "chosen_with": like.title if method.chosen_with else "",
-                    "tried": [
-                        {
-                            **{name: getattr(each, name) for name in names},
-                            "val_nll": plan.tuned_nll(variant, track, each, nll),
-                        }
-                        for each in tried
-                    ],
-                    "recipe": asdict(recipe),
-                    "runs": [store.read(spec) for spec in specs],
-                }
-            )
-        comparisons.append(
-            {
-                "variant": variant.name,
-                "title": variant.title,
-                "track": track.name,
-                "reference": track.reference,
-                "focus": track.focus,
-                "paper_noise": study.paper_noise,
-                "paper": reader.paper_values(study.name, variant.name) if track.name == "published" else {},
-                "data": asdict(variant.data),
-                "classes": KNOWN_FRACTIONS.get(variant.data.name, {}),
-                "model": asdict(variant.model),
-                "evaluation": asdict(track.evaluation),
-                "methods": methods,
-            }
+    study = study_of(manifest.study, trial=manifest.generated)
+    seeds = study.seed_range(manifest.seeds)
+    nll = val_nll(store, study, manifest.tracks)
+
+    def with_runs(variant: Variant, track: Track, method: StudyMethod) -> MethodRuns:
+        recipe, names = plan.chosen(variant, track, method, nll), [name for name, _ in method.grid]
+        like = track.method(method.chosen_with) if method.chosen_with else method
+        specs = [RunSpec(variant.data, variant.model, recipe, track.evaluation, seed) for seed in seeds]
+        return MethodRuns(
+            name=method.name,
+            title=method.title,
+            note=method.note,
+            chosen={name: getattr(recipe, name) for name, _ in like.grid},
+            chosen_with=like.title if method.chosen_with else "",
+            tried=tuple(
+                Tried(
+                    settings={name: getattr(each, name) for name in names},
+                    val_nll=plan.tuned_nll(variant, track, each, nll),
+                )
+                for each in (method.candidates() if names else ())
+            ),
+            recipe=recipe,
+            runs=tuple(store.read(spec) for spec in specs),
         )
-    return {
-        "study": study.name,
-        "title": study.title,
-        "paper": study.paper,
-        "generated": study.generated,
-        "seeds": list(seeds),
-        "comparisons": comparisons,
-    }
+
+    comparisons = [
+        StudyComparison(
+            variant=variant.name,
+            title=variant.title,
+            track=track.name,
+            reference=track.reference,
+            focus=track.focus,
+            paper_noise=study.paper_noise,
+            paper=reader.paper_values(study.name, variant.name) if track.name == "published" else PaperValues(),
+            data=variant.data,
+            classes=KNOWN_FRACTIONS.get(variant.data.name, {}),
+            model=variant.model,
+            evaluation=track.evaluation,
+            methods=tuple(with_runs(variant, track, variant.adapted(track, each)) for each in track.methods),
+        )
+        for variant, track in study.comparisons(manifest.tracks)
+    ]
+    return StudyResults(
+        study=study.name,
+        title=study.title,
+        paper=study.paper,
+        generated=study.generated,
+        seeds=tuple(seeds),
+        comparisons=tuple(comparisons),
+    )

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from selbo_lab import checks
+from selbo_lab.studies.paper import PaperValues
 from selbo_lab.studies.run_spec import EvaluationSpec, Recipe
 from selbo_lab.studies.study import TRACKS, Grid, Study, StudyMethod, Track, Variant
 
@@ -49,10 +50,9 @@ def _folder() -> Path:
     return here if (here / "studies.toml").exists() else here.parents[2] / "studies"
 
 
-def paper_values(study: str, variant: str) -> dict[str, Any]:
-    """What the paper reports, by method: ``values`` by column, each (mean, standard error), and ``not_comparable``."""
-    found: dict[str, Any] = _toml("paper").get(study, {}).get(variant, {})
-    return found
+def paper_values(study: str, variant: str) -> PaperValues:
+    """What the paper reports of a variant; nothing if it has no such table."""
+    return PaperValues.from_dict(_toml("paper").get(study, {}).get(variant, {}))
 
 
 def from_toml(content: Mapping[str, Any]) -> Study:

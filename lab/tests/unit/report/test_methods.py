@@ -119,7 +119,7 @@ def study_of(*names: str) -> dict[str, Any]:
 
 def test_two_studies_draw_a_method_with_the_same_colour_and_marker() -> None:
     first, second = study_of("elbo", "summary"), study_of("plain", "summary", "elbo")
-    one, two = (drawn_lines(study_curves.corruption_figure(each)) for each in (first, second))
+    one, two = (drawn_lines(study_curves.corruption_figure(fakes.typed(each))) for each in (first, second))
     assert {name: two[name] for name in one} == one
     assert len(set(two.values())) == 3
 
@@ -127,13 +127,13 @@ def test_two_studies_draw_a_method_with_the_same_colour_and_marker() -> None:
 def test_figures_and_tables_of_a_study_and_of_a_comparison_agree() -> None:
     study = study_of("elbo", "summary")
     look = method_styles(["Summary ELBO"])["Summary ELBO"]
-    assert drawn_lines(study_curves.corruption_figure(study))["summary"] == look[:2]
+    assert drawn_lines(study_curves.corruption_figure(fakes.typed(study)))["summary"] == look[:2]
     assert drawn_lines(curves.corruption_curves(study_data.as_comparison(study)))["summary"] == look[:2]
-    diagram = study_figures.calibration_figure(study).axes[2]  # the second method, above its counts
+    diagram = study_figures.calibration_figure(fakes.typed(study)).axes[2]  # the second method, above its counts
     assert look[:2] in {(line.get_markeredgecolor(), line.get_marker()) for line in diagram.lines}
     bars = summary_against_histogram(ScoreBins([0.5]), [0.5, 0.5], {"Summary ELBO": [0.4, 0.6]}).axes[0].containers[0]
     assert {to_hex(bar.get_facecolor()) for bar in bars} == {look.colour}
-    page = study_page.render_study_page(fakes.study([study], seeds=2))
+    page = study_page.render_study_page(fakes.typed(fakes.study([study], seeds=2)))
     assert f"{tables.swatch(look)}summary" in page
 
 

@@ -20,7 +20,7 @@ from selbo_lab.report.study_figures import write_figures
 from selbo_lab.report.study_page import render_study_page
 from selbo_lab.report.study_tables import Entry
 from selbo_lab.report.table_files import write_tables
-from study_fakes import Results, broken, comparison, four, method, place_study, study
+from study_fakes import Results, broken, comparison, four, method, place_study, study, typed
 
 
 def shuffled(*, places: bool = False) -> Results:
@@ -41,7 +41,7 @@ def test_counts_differences_and_ranks(places: bool) -> None:
     if places:
         for each in results["comparisons"]:
             each["data"] = place_study()["comparisons"][0]["data"]
-    table = overview(results, "selbo")
+    table = overview(typed(results), "selbo")
     assert table is not None
     assert [[entry.text for entry in row] for row in table.rows] == [
         ["ELBO", "–", "–", "–", "1.3"],
@@ -57,7 +57,7 @@ def test_the_method_in_focus_is_held_against_all_others() -> None:
     results = shuffled()
     for each in results["comparisons"]:
         each["focus"] = "smoothing"
-    table = overview(results, "selbo")
+    table = overview(typed(results), "selbo")
     assert table is not None
     groups = [head.group for head in table.heads]
     assert groups == ["", *["against ELBO"] * 3, *["against LS (ε = 0.1) & <more>"] * 2, ""]
@@ -75,7 +75,7 @@ def test_a_difference_that_scatters_counts_for_neither_side() -> None:
     for each in results["comparisons"]:
         for seed, run in enumerate(each["methods"][2]["runs"]):
             run["conditions"]["clean"]["metrics"]["nll"] = (0.1, 0.9, 0.2)[seed]
-    table = overview(results, "selbo")
+    table = overview(typed(results), "selbo")
     assert table is not None
     assert [entry.text for entry in table.rows[2]][1:3] == ["0", "0"]
 
@@ -83,7 +83,7 @@ def test_a_difference_that_scatters_counts_for_neither_side() -> None:
 def test_a_method_with_a_missing_run_has_no_rank_there() -> None:
     results = shuffled()
     results["comparisons"][0] = comparison(broken(), variant="case-0")
-    table = overview(study(results["comparisons"]), "selbo")
+    table = overview(typed(study(results["comparisons"])), "selbo")
     assert table is not None
     by_name = {row["method"]: row for row in table.raw}
     assert by_name["smoothing"]["rank"] == 1.5  # second, then first; in the first case no run came to an end
@@ -96,38 +96,38 @@ def test_equal_methods_share_their_places() -> None:
         first, second = each["methods"][:2]
         for one, other in zip(first["runs"], second["runs"], strict=True):
             other["conditions"]["clean"]["metrics"]["nll"] = one["conditions"]["clean"]["metrics"]["nll"] + 1e-9
-    table = overview(results, "selbo")
+    table = overview(typed(results), "selbo")
     assert table is not None
     assert [row[-1].text for row in table.rows] == ["1.5", "1.5", "3.0", "4.0"]
     assert [entry.text for entry in table.rows[1]][1:4] == ["0", "0", "0.000"]
 
 
 def test_few_cases_have_none() -> None:
-    assert overview(study([comparison(four())]), "selbo") is None
-    assert overview(shuffled(), "published") is None
+    assert overview(typed(study([comparison(four())])), "selbo") is None
+    assert overview(typed(shuffled()), "published") is None
 
 
 def test_the_page_of_a_study_begins_with_it() -> None:
-    page = render_study_page(shuffled())
+    page = render_study_page(typed(shuffled()))
     assert page.index('id="overview-selbo"') < page.index('id="case-0-selbo"')
     assert page.count("<h2>All cases</h2>") == 1
     assert page.count("Where each method helps, and where it harms") == 1
-    assert "All cases" not in render_study_page(study([comparison(four())]))
+    assert "All cases" not in render_study_page(typed(study([comparison(four())])))
 
 
 def test_files(tmp_path: Path) -> None:
-    written = {path.name: path for path in write_tables(shuffled(), tmp_path / "tables")}
+    written = {path.name: path for path in write_tables(typed(shuffled()), tmp_path / "tables")}
     rows = list(csv.DictReader(written["selbo-overview.csv"].read_text(encoding="utf-8").splitlines()))
     assert [row["ahead"] for row in rows] == ["0", "1", "0", "0"]
     for name in ("selbo.md", "selbo.tex"):
         text = written[name].read_text(encoding="utf-8")
         assert text.index("all cases") < text.index(": test set")
-    few = write_tables(study([comparison(four())]), tmp_path)
+    few = write_tables(typed(study([comparison(four())])), tmp_path)
     assert "selbo-overview.csv" not in {path.name for path in few}
 
 
 def test_it_says_where_its_numbers_come_from() -> None:
-    table = overview(shuffled(), "selbo")
+    table = overview(typed(shuffled()), "selbo")
     assert table is not None
     assert table.notes[-1] == "Seeds 0–2; 36 runs; selbo 0.1.0 (0123456789ab); on a machine; 2026-01-02."
 
@@ -137,7 +137,7 @@ def test_a_study_that_has_only_begun_has_no_ranks() -> None:
     for each in results["comparisons"]:
         for one in each["methods"]:
             one["runs"][1] = None
-    table = overview(results, "selbo")
+    table = overview(typed(results), "selbo")
     assert table is not None
     assert {row[-1] for row in table.rows} == {Entry("–")}
 
@@ -160,7 +160,7 @@ def drawn(figure: Figure) -> list[list[tuple[str, str]]]:
 def test_the_figure_has_the_differences_of_every_case() -> None:
     results = shuffled()
     results["comparisons"][0]["focus"] = "smoothing"
-    figure = cases_figure(results, "selbo")
+    figure = cases_figure(typed(results), "selbo")
     (axes,) = figure.axes
     methods = [label.get_text() for label in axes.get_yticklabels()]
     assert methods[0] == "LS (ε = 0.1) & <more>"
@@ -184,7 +184,7 @@ def test_a_place_is_white_where_nothing_can_be_told() -> None:
         run["conditions"]["clean"]["metrics"]["nll"] = (0.1, 0.9, 0.2)[seed]
     for run in results["comparisons"][1]["methods"][2]["runs"]:
         run["conditions"]["clean"]["metrics"]["nll"] = None
-    row = drawn(cases_figure(results, "selbo"))[1]
+    row = drawn(cases_figure(typed(results), "selbo"))[1]
     assert row[0][1] == row[1][1] == "#ffffff"
     assert row[1][0] == "–"
     assert row[2][1] != "#ffffff"
@@ -194,7 +194,7 @@ def test_all_text_of_the_figure_is_inside_and_long_titles_lose_what_they_share()
     results = shuffled()
     for i, each in enumerate(results["comparisons"]):
         each["title"] = f"Sentences: {i} labels"
-    figure = cases_figure(results, "selbo")
+    figure = cases_figure(typed(results), "selbo")
     said = {text.get_text() for text in figure.texts}
     assert {"0 labels", "1 labels", "2 labels"} <= said
     canvas = FigureCanvasAgg(figure)
@@ -213,15 +213,15 @@ def test_all_text_of_the_figure_is_inside_and_long_titles_lose_what_they_share()
 def test_a_figure_of_few_cases_is_refused_and_not_written(tmp_path: Path) -> None:
     few = study([comparison(four())])
     with pytest.raises(ValueError, match="must have several cases"):
-        cases_figure(few, "selbo")
-    assert not [path for path in write_figures(few, tmp_path) if path.name.startswith("cases")]
-    names = {path.name for path in write_figures(shuffled(), tmp_path)}
+        cases_figure(typed(few), "selbo")
+    assert not [path for path in write_figures(typed(few), tmp_path) if path.name.startswith("cases")]
+    names = {path.name for path in write_figures(typed(shuffled()), tmp_path)}
     assert {"cases-selbo.png", "cases-selbo.svg"} <= names
 
 
 def test_text_on_a_colour_does_not_change_with_the_paper() -> None:
     """Colours of the theme turn light on dark paper, where those of the cells stay; a legend says what they mean."""
-    figure = cases_figure(shuffled(), "selbo")
+    figure = cases_figure(typed(shuffled()), "selbo")
     drawn = [(patch.get_facecolor(), text.get_color()) for patch, text in zip(*_cells(figure), strict=True)]
     coloured = [text for face, text in drawn if to_hex(face) != "#ffffff"]
     assert coloured

@@ -21,6 +21,7 @@ from matplotlib.patches import StepPatch
 import study_fakes as fakes
 from selbo.plots import style
 from selbo_lab.report import study_curves, study_data, study_figures, study_scores
+from study_fakes import typed
 
 Results = dict[str, Any]
 SHELLS = "Summary ELBO (expected accuracy, shells)"
@@ -63,26 +64,26 @@ def inside(figure: Figure) -> bool:
 
 def test_a_mean_over_seeds_leaves_out_what_is_not_there() -> None:
     elbo, smoothing, summary, shells = fakes.broken()
-    assert study_data.point(elbo, "nll").mean == pytest.approx((0.20 + 0.22) / 2)
-    assert study_data.point(summary, "nll").mean == pytest.approx((0.41 + 0.42) / 2)
-    assert study_data.point(summary, "nll").error == pytest.approx(statistics.stdev([0.41, 0.42]) / math.sqrt(2))
-    assert study_data.point(smoothing, "nll").runs == 0
-    assert math.isnan(study_data.point(smoothing, "nll").mean)
-    assert study_data.point(shells, "nll").runs == 2
+    assert study_data.point(typed(elbo), "nll").mean == pytest.approx((0.20 + 0.22) / 2)
+    assert study_data.point(typed(summary), "nll").mean == pytest.approx((0.41 + 0.42) / 2)
+    assert study_data.point(typed(summary), "nll").error == pytest.approx(statistics.stdev([0.41, 0.42]) / math.sqrt(2))
+    assert study_data.point(typed(smoothing), "nll").runs == 0
+    assert math.isnan(study_data.point(typed(smoothing), "nll").mean)
+    assert study_data.point(typed(shells), "nll").runs == 2
 
 
 def test_a_mean_over_conditions_needs_all_of_them() -> None:
     (elbo, *_) = fakes.four(suite="kinds")
-    both = study_data.point(elbo, "nll", ["fog", "shot_noise"])
+    both = study_data.point(typed(elbo), "nll", ["fog", "shot_noise"])
     assert both.mean == pytest.approx(0.21 + 0.4)
     elbo["runs"][0]["conditions"]["fog"]["metrics"]["nll"] = None
-    left = study_data.point(elbo, "nll", ["fog", "shot_noise"])
+    left = study_data.point(typed(elbo), "nll", ["fog", "shot_noise"])
     assert (left.mean, left.runs) == (pytest.approx(0.215 + 0.4), 2)
 
 
 def test_conditions_are_sorted_into_levels_kinds_and_severities() -> None:
     noise, kinds, severities = (
-        study_data.corruptions_of(fakes.comparison(fakes.four(suite=suite)))
+        study_data.corruptions_of(typed(fakes.comparison(fakes.four(suite=suite))))
         for suite in ("noise", "kinds", "severities")
     )
     assert noise == ({0.0: "clean", 0.1: "noise 0.1", 0.5: "noise 0.5"}, {}, {})
@@ -96,7 +97,7 @@ def test_a_legend_has_as_many_columns_as_fit_and_ends_above_the_panels(titles: l
     methods = [
         {**fakes.four(suite="noise")[0], "name": str(i), "title": f"{title}{i}"} for i, title in enumerate(titles)
     ]
-    figure = study_curves.corruption_figure(fakes.comparison(methods))
+    figure = study_curves.corruption_figure(typed(fakes.comparison(methods)))
     (legend,) = figure.legends
     figure.canvas.draw()
     box = legend.get_window_extent()
@@ -108,10 +109,10 @@ def test_a_legend_has_as_many_columns_as_fit_and_ends_above_the_panels(titles: l
 
 def test_labels_are_short_and_different() -> None:
     methods = fakes.four()
-    assert study_data.labels_of(fakes.comparison(methods))["shells"] == "shells"
-    assert study_data.labels_of(fakes.comparison(methods))["summary"] == "Summary ELBO"
+    assert study_data.labels_of(typed(fakes.comparison(methods)))["shells"] == "shells"
+    assert study_data.labels_of(typed(fakes.comparison(methods)))["summary"] == "Summary ELBO"
     methods[1]["title"] = "ELBO"
-    assert study_data.labels_of(fakes.comparison(methods)) == {
+    assert study_data.labels_of(typed(fakes.comparison(methods))) == {
         "elbo": "ELBO (elbo)",
         "smoothing": "ELBO (smoothing)",
         "summary": "Summary ELBO",
@@ -125,11 +126,11 @@ def test_labels_are_short_and_different() -> None:
 @SUITES
 @pytest.mark.parametrize("methods", [fakes.four, fakes.broken])
 def test_corruption_figures_stay_within_their_paper(suite: str, methods: Any) -> None:
-    assert inside(study_curves.corruption_figure(fakes.comparison(methods(suite=suite))))
+    assert inside(study_curves.corruption_figure(typed(fakes.comparison(methods(suite=suite)))))
 
 
 def test_noise_is_drawn_as_curves() -> None:
-    figure = study_curves.corruption_figure(fakes.comparison(fakes.four(suite="noise")))
+    figure = study_curves.corruption_figure(typed(fakes.comparison(fakes.four(suite="noise"))))
     (nll,), (accuracy,) = titled(figure, "NLL"), titled(figure, "accuracy, %")
     x, y = line(nll, "Summary ELBO")
     assert x == [0.0, 0.1, 0.5]
@@ -141,7 +142,7 @@ def test_noise_is_drawn_as_curves() -> None:
 def test_noise_beyond_the_paper_is_grey() -> None:
     comparison = fakes.comparison(fakes.four(suite="noise"))
     for top, shaded in ((0.1, True), (0.5, False), (0.0, False)):
-        figure = study_curves.corruption_figure(comparison | {"paper_noise": top}, "nll")
+        figure = study_curves.corruption_figure(typed(comparison | {"paper_noise": top}), "nll")
         (axes,) = figure.axes
         assert inside(figure)
         assert ("grey: not in the paper" in axes.get_xlabel()) == shaded
@@ -150,14 +151,14 @@ def test_noise_beyond_the_paper_is_grey() -> None:
 
 
 def test_labels_of_noise_axes_do_not_touch() -> None:
-    figure = study_curves.corruption_figure(fakes.comparison(fakes.four(suite="noise")) | {"paper_noise": 0.1})
+    figure = study_curves.corruption_figure(typed(fakes.comparison(fakes.four(suite="noise")) | {"paper_noise": 0.1}))
     figure.canvas.draw()
     boxes = [axes.xaxis.label.get_window_extent() for axes in figure.axes]
     assert all(a.x1 < b.x0 for a, b in itertools.pairwise(boxes))
 
 
 def test_the_band_is_one_standard_error() -> None:
-    figure = study_curves.corruption_figure(fakes.comparison(fakes.four(suite="noise")), "nll")
+    figure = study_curves.corruption_figure(typed(fakes.comparison(fakes.four(suite="noise"))), "nll")
     (axes,) = figure.axes
     heights = axes.collections[0].get_paths()[0].vertices[:, 1]
     error = 0.01 / math.sqrt(3)
@@ -166,7 +167,7 @@ def test_the_band_is_one_standard_error() -> None:
 
 
 def test_kinds_are_rows_below_the_clean_set_and_the_mean() -> None:
-    figure = study_curves.corruption_figure(fakes.comparison(fakes.four(suite="kinds")), "nll", "ece")
+    figure = study_curves.corruption_figure(typed(fakes.comparison(fakes.four(suite="kinds"))), "nll", "ece")
     first, second = figure.axes
     assert [text.get_text() for text in first.get_yticklabels()] == ["clean", "all corruptions", "fog", "shot noise"]
     assert {text.get_text() for text in second.get_yticklabels()} == {""}
@@ -180,7 +181,7 @@ def test_kinds_are_rows_below_the_clean_set_and_the_mean() -> None:
 
 
 def test_severities_have_rows_and_curves() -> None:
-    figure = study_curves.corruption_figure(fakes.comparison(fakes.four(suite="severities")), "nll")
+    figure = study_curves.corruption_figure(typed(fakes.comparison(fakes.four(suite="severities"))), "nll")
     rows, curves = figure.axes
     assert line(rows, "ELBO")[0] == pytest.approx([0.21, 0.21 + 0.6, 0.21 + 0.3, 0.21 + 0.9])
     assert line(curves, "ELBO") == ([0.0, 1.0, 2.0], pytest.approx([0.21, 0.21 + 0.4, 0.21 + 0.8]))
@@ -188,7 +189,7 @@ def test_severities_have_rows_and_curves() -> None:
 
 def test_a_method_without_runs_is_not_drawn_and_the_others_keep_their_colours() -> None:
     whole, part = (
-        study_curves.corruption_figure(fakes.comparison(methods(suite="noise")), "nll")
+        study_curves.corruption_figure(typed(fakes.comparison(methods(suite="noise"))), "nll")
         for methods in (fakes.four, fakes.broken)
     )
     colours = [{each.get_label(): each.get_color() for each in figure.axes[0].get_lines()} for figure in (whole, part)]
@@ -198,7 +199,7 @@ def test_a_method_without_runs_is_not_drawn_and_the_others_keep_their_colours() 
 
 
 def test_one_seed_has_no_width() -> None:
-    figure = study_curves.corruption_figure(fakes.comparison(fakes.four(1, suite="kinds")), "nll")
+    figure = study_curves.corruption_figure(typed(fakes.comparison(fakes.four(1, suite="kinds"))), "nll")
     bars = [c for c in figure.axes[0].collections if isinstance(c, LineCollection)]
     assert all(np.ptp(segment[:, 0]) == 0 for bar in bars for segment in bar.get_segments())
 
@@ -207,7 +208,7 @@ def test_nll_over_a_wide_range_is_logarithmic() -> None:
     methods = fakes.four(suite="kinds")
     for run in methods[0]["runs"]:
         run["conditions"]["fog"]["metrics"]["nll"] = 40.0
-    nll, ece = study_curves.corruption_figure(fakes.comparison(methods), "nll", "ece").axes
+    nll, ece = study_curves.corruption_figure(typed(fakes.comparison(methods)), "nll", "ece").axes
     assert (nll.get_xscale(), ece.get_xscale()) == ("log", "linear")
 
 
@@ -216,7 +217,7 @@ def test_many_methods_and_corruptions_fit() -> None:
     for i, method in enumerate(methods):
         for seed, run in enumerate(method["runs"]):
             run["conditions"] |= {f"corruption {k} x": fakes.condition(i, seed, 0.1 * k, None) for k in range(19)}
-    figure = study_curves.corruption_figure(fakes.comparison(methods))
+    figure = study_curves.corruption_figure(typed(fakes.comparison(methods)))
     assert inside(figure)
     assert len(figure.axes[0].get_yticks()) == 21
     assert len({(each.get_color(), each.get_marker()) for each in figure.axes[0].get_lines()}) == 10
@@ -224,7 +225,7 @@ def test_many_methods_and_corruptions_fit() -> None:
 
 def test_a_colour_that_comes_again_has_a_broken_line() -> None:
     methods = [fakes.method(i, f"m{i}", f"method {i}", seeds=1, suite="noise") for i in range(9)]
-    (axes,) = study_curves.corruption_figure(fakes.comparison(methods), "ece").axes
+    (axes,) = study_curves.corruption_figure(typed(fakes.comparison(methods)), "ece").axes
     lines = [each.get_linestyle() for each in axes.get_lines()]
     assert (lines.count("-"), len(lines)) == (8, 9)
 
@@ -232,8 +233,8 @@ def test_a_colour_that_comes_again_has_a_broken_line() -> None:
 def test_without_corruption_there_is_no_such_figure() -> None:
     comparison = fakes.comparison(fakes.four())
     with pytest.raises(ValueError, match="under corruption"):
-        study_curves.corruption_figure(comparison)
-    assert "corruption" not in study_figures.available(fakes.study([comparison]), comparison)
+        study_curves.corruption_figure(typed(comparison))
+    assert "corruption" not in study_figures.available(typed(fakes.study([comparison])), typed(comparison))
 
 
 # --- classes ---
@@ -244,7 +245,7 @@ def test_recall_is_drawn_class_by_class(methods: Any) -> None:
     rare = fakes.comparison(methods(suite="severities")) | {"classes": {"an ordinary class": 0.9, "rare": 0.1}}
     for condition in rare["methods"][0]["runs"][0]["conditions"].values():
         condition["recall"] = [1.0, 0.2]
-    figure = study_curves.recall_figure(rare)
+    figure = study_curves.recall_figure(typed(rare))
     assert inside(figure)
     for title in ("recall, clean, %", "recall, corrupted, %"):
         (axes,) = titled(figure, title)
@@ -252,13 +253,13 @@ def test_recall_is_drawn_class_by_class(methods: Any) -> None:
         elbo = statistics.mean([0.2] + [0.8] * (sum(run is not None for run in rare["methods"][0]["runs"]) - 1))
         assert line(axes, "ELBO")[1][1] == pytest.approx(100 * elbo)
         assert [label.get_text() for label in axes.get_xticklabels()] == ["an ordinary class", "rare"]
-    assert not titled(study_curves.recall_figure(rare | {"methods": fakes.four()}), "recall, corrupted, %")
+    assert not titled(study_curves.recall_figure(typed(rare | {"methods": fakes.four()})), "recall, corrupted, %")
 
 
 def test_equal_classes_have_no_figure_of_recall() -> None:
-    assert not study_curves.has_recall(fakes.comparison(fakes.four()))
+    assert not study_curves.has_recall(typed(fakes.comparison(fakes.four())))
     with pytest.raises(ValueError, match="must have rare classes and their recall"):
-        study_curves.recall_figure(fakes.comparison(fakes.four()) | {"classes": {}})
+        study_curves.recall_figure(typed(fakes.comparison(fakes.four()) | {"classes": {}}))
 
 
 # --- sweeps ---
@@ -266,7 +267,7 @@ def test_equal_classes_have_no_figure_of_recall() -> None:
 
 def test_a_sweep_is_drawn_in_the_order_of_the_setting() -> None:
     (comparison,) = fakes.sweep_study()["comparisons"]
-    figure = study_curves.sweep_figure(comparison, "nll")
+    figure = study_curves.sweep_figure(typed(comparison), "nll")
     assert inside(figure)
     (axes,) = figure.axes
     level, swept = axes.get_lines()
@@ -283,7 +284,7 @@ def test_a_sweep_of_the_prior_has_no_level_line() -> None:
     methods = [
         fakes.method(i, f"p{i}", f"prior {i}", seeds=1, recipe={"prior_std": s}) for i, s in enumerate((0.1, 1, 2))
     ]
-    (axes,) = study_curves.sweep_figure(fakes.comparison(methods), "accuracy").axes
+    (axes,) = study_curves.sweep_figure(typed(fakes.comparison(methods)), "accuracy").axes
     (swept,) = axes.get_lines()
     assert list(swept.get_xdata()) == [0.1, 1, 2]
     assert list(swept.get_ydata()) == pytest.approx([90, 88, 86])
@@ -292,28 +293,29 @@ def test_a_sweep_of_the_prior_has_no_level_line() -> None:
 
 def test_methods_that_differ_in_more_are_no_sweep() -> None:
     comparison = fakes.comparison(fakes.four())
-    assert study_data.sweep_of(comparison) is None
+    assert study_data.sweep_of(typed(comparison)) is None
     with pytest.raises(ValueError, match="one setting"):
-        study_curves.sweep_figure(comparison)
+        study_curves.sweep_figure(typed(comparison))
 
 
 # --- scores ---
 
 
 def test_scores_are_shares_with_the_belief_on_the_same_bins() -> None:
-    figure = study_scores.scores_figure(fakes.scores_study())
+    figure = study_scores.scores_figure(typed(fakes.scores_study()["comparisons"][0]))
     assert inside(figure)
     without, with_belief = figure.axes[0], figure.axes[2]
     (shares,) = [patch for patch in without.patches if isinstance(patch, StepPatch)]
     assert shares.get_data().values[[0, 25, 49]] == pytest.approx([0.4, 0.2, 0.4])
     bars, belief = [patch for patch in with_belief.patches if isinstance(patch, StepPatch)]
     assert bars.get_data().values.sum() == pytest.approx(1)
-    assert belief.get_data().edges == pytest.approx([0, 0.2, 0.6, 1])
-    assert belief.get_data().values == pytest.approx([0.1 / 10, 0.6 / 20, 0.3 / 20])
+    edges = [0, 0.01, 0.05, 0.1, 0.9, 0.95, 0.99, 1]
+    assert belief.get_data().edges == pytest.approx(edges)
+    assert belief.get_data().values == pytest.approx(np.array(fakes.UNEQUAL["s0"]) / np.diff(edges) / 50)
 
 
 def test_the_decision_surface_follows_the_scores() -> None:
-    plane = study_scores.scores_figure(fakes.scores_study()).axes[1]
+    plane = study_scores.scores_figure(typed(fakes.scores_study()["comparisons"][0])).axes[1]
     grid = np.asarray(plane.images[0].get_array())
     assert grid[:, 0].max() < 0.5 < grid[:, -1].min()
     assert grid[0, 0] < 0.3
@@ -333,7 +335,7 @@ def test_the_grid_has_the_second_coordinate_first() -> None:
 
 
 def test_the_paper_s_third_figure_has_two_methods() -> None:
-    figure = study_scores.independent_figure(fakes.scores_study()["comparisons"][0])
+    figure = study_scores.independent_figure(typed(fakes.scores_study()["comparisons"][0]))
     assert len(figure.axes) == 5
     texts = [text.get_text() for axes in figure.axes for text in axes.texts]
     assert "title of independent-5" in texts
@@ -343,9 +345,9 @@ def test_the_paper_s_third_figure_has_two_methods() -> None:
 def test_a_method_of_the_scores_may_have_diverged() -> None:
     results = fakes.scores_study()
     results["comparisons"][0]["methods"][1]["runs"] = [fakes.diverged(0)]
-    assert len(study_scores.scores_figure(results).axes) == 7
+    assert len(study_scores.scores_figure(typed(results["comparisons"][0])).axes) == 7
     with pytest.raises(ValueError, match="beta-5"):
-        study_scores.scores_figure(fakes.study([fakes.comparison(fakes.four())]))
+        study_scores.scores_figure(typed(fakes.comparison(fakes.four())))
 
 
 # --- calibration, entropy, beliefs ---
@@ -353,7 +355,7 @@ def test_a_method_of_the_scores_may_have_diverged() -> None:
 
 @pytest.mark.parametrize("methods", [fakes.four, fakes.broken])
 def test_calibration_pools_the_seeds(methods: Any) -> None:
-    figure = study_figures.calibration_figure(fakes.comparison(methods()))
+    figure = study_figures.calibration_figure(typed(fakes.comparison(methods())))
     drawn = 4 if methods is fakes.four else 3
     assert len(figure.axes) == 2 * drawn
     (bars,) = [c for c in figure.axes[1].containers if isinstance(c, BarContainer)]
@@ -371,7 +373,7 @@ def test_entropy_is_drawn_for_the_set_that_is_named() -> None:
                 run["ood"]["svhn"] = {**run["ood"]["svhn"], "name": "house numbers", "entropy": entropy}
     comparison = fakes.comparison(methods)
     for name, title, last in ((None, "Fashion & co", 0.6), ("svhn", "house numbers", 1.0)):
-        figure = study_figures.ood_figure(comparison, name)
+        figure = study_figures.ood_figure(typed(comparison), name)
         assert legend_of(figure) == ["test set", title]
         _, outside = figure.axes[0].patches
         assert isinstance(outside, StepPatch)
@@ -379,7 +381,7 @@ def test_entropy_is_drawn_for_the_set_that_is_named() -> None:
 
 
 def test_every_belief_has_its_own_regions() -> None:
-    figure = study_figures.belief_figure(fakes.comparison(fakes.broken()))
+    figure = study_figures.belief_figure(typed(fakes.comparison(fakes.broken())))
     assert inside(figure)
     bins, shells = figure.axes
     heights = [[bar.get_height() for bar in c] for c in bins.containers if isinstance(c, BarContainer)]
@@ -402,7 +404,7 @@ def test_all_figures_are_written_as_png_and_svg(tmp_path: Path) -> None:
             fakes.comparison(fakes.four(), track="published"),
         ]
     )
-    paths = study_figures.write_figures(results, tmp_path / "figures")
+    paths = study_figures.write_figures(typed(results), tmp_path / "figures")
     assert [path.name for path in paths] == [
         f"{name}.{ending}"
         for name in (
@@ -421,7 +423,9 @@ def test_all_figures_are_written_as_png_and_svg(tmp_path: Path) -> None:
 def test_the_same_figure_is_the_same_bytes(tmp_path: Path) -> None:
     comparison = fakes.scores_study()["comparisons"][0]
     first, second = (
-        style.save(study_scores.independent_figure(comparison), tmp_path / name, "figure", formats=["png", "svg"])
+        style.save(
+            study_scores.independent_figure(typed(comparison)), tmp_path / name, "figure", formats=["png", "svg"]
+        )
         for name in "ab"
     )
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
@@ -431,7 +435,7 @@ def test_a_study_without_runs_has_no_figures(tmp_path: Path) -> None:
     methods = fakes.four()
     for method in methods:
         method["runs"] = [None, None, None]
-    assert study_figures.write_figures(fakes.study([fakes.comparison(methods)]), tmp_path) == []
+    assert study_figures.write_figures(typed(fakes.study([fakes.comparison(methods)])), tmp_path) == []
 
 
 def test_every_figure_names_its_study() -> None:
@@ -440,12 +444,15 @@ def test_every_figure_names_its_study() -> None:
         "independent": "scores",
     }
     results = fakes.scores_study()
-    assert study_figures.available(results, results["comparisons"][0])[:2] == ["scores", "independent"]
-    assert "scores" not in study_figures.available(results | {"study": "sst"}, results["comparisons"][0])
+    assert study_figures.available(typed(results), typed(results["comparisons"][0]))[:2] == [
+        "scores",
+        "independent",
+    ]
+    assert "scores" not in study_figures.available(typed(results | {"study": "sst"}), typed(results["comparisons"][0]))
 
 
 @pytest.mark.parametrize(("objective", "told"), [("elbo", False), ("summary_elbo", True), ("cross_entropy", True)])
 def test_a_belief_that_an_objective_ignores_is_not_shown(objective: str, told: bool) -> None:
-    belief = {"s0": [0.5, 0.5]}
-    run = {"spec": {"recipe": {"objective": objective}}, "histogram": {"belief": belief, "masses": [0.4, 0.6]}}
-    assert study_data.told_belief(run) == (belief if told else None)
+    run = fakes.run(0, 0, belief=fakes.EQUAL)
+    recipe = {"objective": objective, "belief": "expect(0.9)", "partition": "equal", "bayesian": True}
+    assert (typed({**run, "recipe": recipe}).belief is not None) == told

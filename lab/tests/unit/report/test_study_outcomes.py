@@ -11,7 +11,7 @@ from selbo_lab.report.overview import cases_of, tables_over_cases
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, primary_outcome
 from selbo_lab.report.study_page import render_study_page
 from selbo_lab.report.table_files import write_tables
-from study_fakes import Results, comparison, method, place_study, study
+from study_fakes import Results, comparison, method, place_study, study, typed
 
 SEEDS = 4
 
@@ -40,7 +40,7 @@ def primary(**nlls: float) -> Results:
 
 
 def test_a_primary_outcome_is_the_mean_over_cases_seeds_and_examples() -> None:
-    table = primary_outcome(primary(elbo=0.5, plain=0.4, summary=0.4), "selbo")
+    table = primary_outcome(typed(primary(elbo=0.5, plain=0.4, summary=0.4)), "selbo")
     assert table is not None
     assert [row[0].text for row in table.rows] == ["Elbo", "Plain", "Summary"]
     elbo, plain, summary = table.raw
@@ -52,17 +52,17 @@ def test_a_primary_outcome_is_the_mean_over_cases_seeds_and_examples() -> None:
     assert "difference" not in summary
     assert (elbo["holm"], plain["holm"]) == (True, False)
     assert [row[2].mark for row in table.rows] == ["better", "", ""]
-    other = primary_outcome(primary(elbo=0.3, summary=0.4), "selbo")
+    other = primary_outcome(typed(primary(elbo=0.3, summary=0.4)), "selbo")
     assert other is not None
     assert [row[2].mark for row in other.rows] == ["worse", ""]
 
 
 def test_a_study_without_scores_of_examples_has_no_primary_outcome() -> None:
     results = primary(elbo=0.5, summary=0.4)
-    assert primary_outcome(results, "published") is None
+    assert primary_outcome(typed(results), "published") is None
     results["comparisons"][1]["methods"][0]["runs"][2] = None
-    assert primary_outcome(results, "selbo") is None
-    assert primary_outcome(study([case({"elbo": 0.5, "summary": 0.4})], seeds=SEEDS), "selbo") is None
+    assert primary_outcome(typed(results), "selbo") is None
+    assert primary_outcome(typed(study([case({"elbo": 0.5, "summary": 0.4})], seeds=SEEDS)), "selbo") is None
 
 
 def wrong() -> Results:
@@ -81,7 +81,7 @@ def wrong() -> Results:
 
 
 def test_wrong_fractions_cost_what_exact_ones_do_not() -> None:
-    table = cost_of_wrong_fractions(wrong(), "selbo")
+    table = cost_of_wrong_fractions(typed(wrong()), "selbo")
     assert table is not None
     elbo, summary = table.raw
     assert summary["nll"] == pytest.approx(0.35 + 0.015)
@@ -92,8 +92,8 @@ def test_wrong_fractions_cost_what_exact_ones_do_not() -> None:
     assert summary["random_pool"] == pytest.approx(0.02)
     assert elbo["off_0.10"] == pytest.approx(0)
     assert [entry.text for entry in table.rows[0]][2] == "–"
-    assert cost_of_wrong_fractions(primary(elbo=0.5, summary=0.4), "selbo") is None
-    assert len(cases_of(study([*wrong()["comparisons"]] * 2, seeds=SEEDS), "selbo")[0]) == 4  # stated exactly
+    assert cost_of_wrong_fractions(typed(primary(elbo=0.5, summary=0.4)), "selbo") is None
+    assert len(cases_of(typed(study([*wrong()["comparisons"]] * 2, seeds=SEEDS)), "selbo")[0]) == 4  # stated exactly
 
 
 def test_missing_runs_and_kinds_leave_places_empty() -> None:
@@ -101,7 +101,7 @@ def test_missing_runs_and_kinds_leave_places_empty() -> None:
     results["comparisons"] = [each for each in results["comparisons"] if not each["data"]["random_pool"]]
     for run in results["comparisons"][1]["methods"][1]["runs"]:
         run["conditions"]["use"]["metrics"]["nll"] = None
-    table = cost_of_wrong_fractions(results, "selbo")
+    table = cost_of_wrong_fractions(typed(results), "selbo")
     assert table is not None
     assert [entry.text for entry in table.rows[1]][-1] == "–"
     assert table.raw[1]["off_0.10"] is None
@@ -109,9 +109,9 @@ def test_missing_runs_and_kinds_leave_places_empty() -> None:
 
 def test_both_are_among_what_is_written(tmp_path: Path) -> None:
     for results, name in ((primary(elbo=0.5, summary=0.4), "primary"), (wrong(), "wrong-fractions")):
-        assert name in {table.name for table in tables_over_cases(results, "selbo")}
-        written = {path.name for path in write_tables(results, tmp_path / name)}
+        assert name in {table.name for table in tables_over_cases(typed(results), "selbo")}
+        written = {path.name for path in write_tables(typed(results), tmp_path / name)}
         assert f"selbo-{name}.csv" in written
     results = primary(elbo=0.5, summary=0.4)
     results["comparisons"] += [case({"elbo": 0.5, "summary": 0.4}, items=9, labels=7)]
-    assert "after Holm" in render_study_page(results)
+    assert "after Holm" in render_study_page(typed(results))

@@ -77,7 +77,7 @@ def both_tracks(methods: Any = fakes.broken, **more: Any) -> Results:
 
 @pytest.fixture(scope="module")
 def source() -> str:
-    return study_page.render_study_page(both_tracks())
+    return study_page.render_study_page(fakes.typed(both_tracks()))
 
 
 def test_the_page_is_balanced_and_needs_nothing_from_outside(source: str) -> None:
@@ -95,8 +95,8 @@ def test_every_number_of_every_table_is_on_the_page(source: str) -> None:
     cells = {" ".join(re.sub("[★≈]|best|close to the|better|worse", "", cell).split()) for cell in Page(source).cells}
     entries = [
         " ".join(entry.text.split())
-        for comparison in results["comparisons"]
-        for table in study_tables.tables_of(results, comparison)
+        for comparison in fakes.typed(results).comparisons
+        for table in study_tables.tables_of(fakes.typed(results), comparison)
         for row in table.rows
         for entry in row[1:]
     ]
@@ -111,28 +111,28 @@ def test_clear_differences_say_whether_they_are_gains() -> None:
     results["comparisons"][0]["reference"] = "smoothing"
     marks = [
         entry.mark
-        for comparison in results["comparisons"]
-        for table in study_tables.tables_of(results, comparison)
+        for comparison in fakes.typed(results).comparisons
+        for table in study_tables.tables_of(fakes.typed(results), comparison)
         if table.name.startswith(("differences", "baselines"))
         for row in table.rows
         for entry in row
     ]
     assert set(marks) == {"better", "worse", ""}
-    source = study_page.render_study_page(results)
+    source = study_page.render_study_page(fakes.typed(results))
     for kind in ("better", "worse"):
         assert source.count(f'<td class="{kind}"><span class="hidden">{kind}</span>') == marks.count(kind)
     legends = source.count('<span class="chip better" aria-hidden="true">')
     assert legends == sum(
         any(entry.mark == "better" for row in table.rows for entry in row)
-        for comparison in results["comparisons"]
-        for table in study_tables.tables_of(results, comparison)
+        for comparison in fakes.typed(results).comparisons
+        for table in study_tables.tables_of(fakes.typed(results), comparison)
     )
     assert "Bold:" not in source  # the legend says it, in colour
 
 
 def test_every_coloured_table_has_its_legend_right_below() -> None:
     results = both_tracks(fakes.four)
-    source = study_page.render_study_page(results)
+    source = study_page.render_study_page(fakes.typed(results))
     tables = re.findall(r"<table>(.*?)</table></div>(<p class=\"legend\">.*?</p>)?", source, re.DOTALL)
     coloured = [(set(re.findall(r'<td class="(best|close|better|worse)\b', body)), key) for body, key in tables]
     assert {frozenset(marks) for marks, _ in coloured} > {frozenset()}
@@ -142,14 +142,14 @@ def test_every_coloured_table_has_its_legend_right_below() -> None:
 
 def test_the_conclusion_and_the_versions_stand_on_top() -> None:
     results = both_tracks(fakes.four)
-    source = study_page.render_study_page(results)
+    source = study_page.render_study_page(fakes.typed(results))
     head = source[source.index("<header>") : source.index("</header>")]
     assert head.index("<h1>") < head.index('class="conclusion study"')
-    for name, text in study_takeaway.study_takeaways(results):
+    for name, text in study_takeaway.study_takeaways(fakes.typed(results)):
         assert f"<strong>{escape(name[0].upper() + name[1:])}. </strong>{escape(text)}" in head
     assert "Runs: selbo 0.1.0, commit 0123456789ab. This page: selbo " in head
     results["generated"] = True
-    assert 'class="conclusion' not in study_page.render_study_page(results)
+    assert 'class="conclusion' not in study_page.render_study_page(fakes.typed(results))
 
 
 def test_titles_are_escaped(source: str) -> None:
@@ -173,13 +173,13 @@ def test_tracks_are_apart_and_say_what_they_mean(source: str) -> None:
 def test_the_page_says_how_many_settings_were_tried(source: str) -> None:
     assert "Of the 2 settings tried for a method" in source
     nothing = fakes.study([fakes.comparison(fakes.four(1)[:2])], seeds=1)
-    assert "settings tried" not in study_page.render_study_page(nothing)
+    assert "settings tried" not in study_page.render_study_page(fakes.typed(nothing))
 
 
 def test_there_is_a_way_to_every_comparison(source: str) -> None:
     assert re.findall(r'<a href="#([^"]+)">', source) == ["net-published", "net-selbo"]
     alone = fakes.study([fakes.comparison(fakes.four(1))], seeds=1)
-    assert "<nav" not in study_page.render_study_page(alone)
+    assert "<nav" not in study_page.render_study_page(fakes.typed(alone))
 
 
 def test_runs_that_are_missing_or_diverged_are_named(source: str) -> None:
@@ -187,14 +187,14 @@ def test_runs_that_are_missing_or_diverged_are_named(source: str) -> None:
     assert "ELBO: seed 1 missing" in text
     assert "LS (ε = 0.1) & <more>: seeds 0, 1, 2 diverged (the loss was not finite at step 7)" in text
     assert "Summary ELBO: seed 0 diverged" in text
-    whole = study_page.render_study_page(fakes.study([fakes.comparison(fakes.four())]))
+    whole = study_page.render_study_page(fakes.typed(fakes.study([fakes.comparison(fakes.four())])))
     assert 'class="warn"' in source
     assert 'class="warn"' not in whole
 
 
 def test_a_trial_says_that_its_numbers_mean_nothing() -> None:
     results = fakes.study([fakes.comparison(fakes.four(1)[:2])], seeds=1, generated=True)
-    trial, real = (study_page.render_study_page(results | {"generated": each}) for each in (True, False))
+    trial, real = (study_page.render_study_page(fakes.typed(results | {"generated": each})) for each in (True, False))
     assert trial.index('class="banner"') < trial.index("<section")
     assert study_tables.TRIAL in trial
     assert 'class="banner"' not in real
@@ -214,7 +214,7 @@ def test_versions_that_differ_are_counted() -> None:
     results = fakes.study([fakes.comparison(fakes.four(1))], seeds=1)
     run = results["comparisons"][0]["methods"][0]["runs"][0]
     run["made_by"] = run["made_by"] | {"machine": "another machine", "threads": 2}
-    text = Page(study_page.render_study_page(results)).text
+    text = Page(study_page.render_study_page(fakes.typed(results))).text
     assert "another machine, 2 threads (1 run); a machine, 1 thread (3 runs)" in text
 
 
@@ -224,7 +224,7 @@ def test_settings_and_notes_are_there(source: str) -> None:
     assert "steps 3000" in text
     results = fakes.study([fakes.comparison(fakes.four(1))], seeds=1)
     results["comparisons"][0]["methods"][0]["note"] = "Not what the paper did."
-    assert "Not what the paper did." in Page(study_page.render_study_page(results)).text
+    assert "Not what the paper did." in Page(study_page.render_study_page(fakes.typed(results))).text
 
 
 def test_figures_are_drawings_with_a_label(source: str) -> None:
@@ -240,15 +240,15 @@ def test_figures_are_folded_where_there_are_many_comparisons() -> None:
     methods = [fakes.method(0, "elbo", "ELBO", seeds=1), fakes.method(1, "other", "other", seeds=1)]
     many = [fakes.comparison(methods, variant=f"net {i}", title=f"Net {i}") for i in range(3)]
     question = "Can the stated confidence be trusted?"
-    page = study_page.render_study_page(fakes.study(many, seeds=1))
+    page = study_page.render_study_page(fakes.typed(fakes.study(many, seeds=1)))
     assert page.count(f"<summary>{question}</summary>") == 3
-    assert f"<h3>{question}</h3>" in study_page.render_study_page(fakes.study(many[:2], seeds=1))
+    assert f"<h3>{question}</h3>" in study_page.render_study_page(fakes.typed(fakes.study(many[:2], seeds=1)))
     assert len(set(Page(page).ids)) == len(Page(page).ids)
 
 
 @pytest.mark.parametrize("results", [fakes.scores_study(), fakes.sweep_study()], ids=["scores", "alpha"])
 def test_studies_of_the_paper_s_figures_have_pages(results: Results) -> None:
-    page = Page(study_page.render_study_page(results))
+    page = Page(study_page.render_study_page(fakes.typed(results)))
     question = "What a belief does" if results["study"] == "scores" else "How much does the setting matter?"
     assert question in page.text
 
@@ -257,7 +257,7 @@ def test_a_study_that_has_not_begun_has_a_page() -> None:
     methods = fakes.four()
     for method in methods:
         method["runs"] = [None, None, None]
-    page = Page(study_page.render_study_page(fakes.study([fakes.comparison(methods, track="published")])))
+    page = Page(study_page.render_study_page(fakes.typed(fakes.study([fakes.comparison(methods, track="published")]))))
     assert "No run of this comparison is there yet." in page.text
     assert "figure" not in page.tags
     assert "0 of 12" in page.text
@@ -266,7 +266,7 @@ def test_a_study_that_has_not_begun_has_a_page() -> None:
 def test_the_page_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results = fakes.study([fakes.comparison(fakes.four(1)[:1])], seeds=1)
     target = tmp_path / "new" / "report.html"
-    assert study_page.write_study_page(results, target) == target
+    assert study_page.write_study_page(fakes.typed(results), target) == target
     before = target.read_bytes()
     assert before.decode("utf-8").startswith("<!doctype html>")
     assert [path.name for path in target.parent.iterdir()] == ["report.html"]
@@ -276,17 +276,17 @@ def test_the_page_is_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(study_page, "_comparison", fail)
     with pytest.raises(RuntimeError, match="no"):
-        study_page.write_study_page(results, target)
+        study_page.write_study_page(fakes.typed(results), target)
     assert target.read_bytes() == before
     with pytest.raises(ValueError, match="is a folder"):
-        study_page.write_study_page(results, tmp_path)
+        study_page.write_study_page(fakes.typed(results), tmp_path)
 
 
 def test_the_same_results_are_the_same_page() -> None:
     results = fakes.study([fakes.comparison(fakes.four(1)[2:3])], seeds=1)
-    assert study_page.render_study_page(results) == study_page.render_study_page(results)
+    assert study_page.render_study_page(fakes.typed(results)) == study_page.render_study_page(fakes.typed(results))
 
 
 def test_what_stands_for_a_picture_has_the_titles_of_methods() -> None:
-    words = FIGURE_WORDS["corruption"](fakes.comparison(fakes.four(suite="noise")))
+    words = FIGURE_WORDS["corruption"](fakes.typed(fakes.comparison(fakes.four(suite="noise"))))
     assert "Summary ELBO (expected accuracy, shells) " in words.spoken

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from selbo.report import comparison
-from selbo_lab.report import studies, study_tables, table_files
+from selbo_lab.report import study_tables, table_files
 from selbo_lab.report.study_tables import Entry, Head, Table
+from study_fakes import typed
 
 with contextlib.suppress(ModuleNotFoundError):
     import rich.console  # here, because importing rich draws from the global `random`, which is watched around tests
@@ -70,7 +71,8 @@ PAPER: Plain = {
 
 
 def tables(results: Plain) -> dict[str, Table]:
-    return {table.name: table for table in study_tables.tables_of(results, results["comparisons"][0])}
+    made = typed(results)
+    return {table.name: table for table in study_tables.tables_of(made, made.comparisons[0])}
 
 
 def column(table: Table, head: str, group: str = "clean") -> list[Entry]:
@@ -98,9 +100,9 @@ def test_which_tables_there_are() -> None:
 def test_the_table_of_scores() -> None:
     table = tables(small())["scores"]
     assert column(table, "NLL ↓") == [
-        Entry("0.400 ± 0.100"),
-        Entry("0.250 ± 0.050", "best"),
-        Entry("0.100 ± 0.000 (1 of 3 diverged)"),
+        Entry("0.400", error="± 0.100"),
+        Entry("0.250", "best", "± 0.050"),
+        Entry("0.100", error="± 0.000", note="(1 of 3 diverged)"),
     ]
     assert column(table, "NLL ↓", "corrupted")[0].text == "2.000 ± 0.000"
     assert [entry.text for entry in column(table, "accuracy, % ↑")][:2] == ["87.5 ± 0.0", "87.5 ± 0.0"]
@@ -171,7 +173,11 @@ def test_a_row_for_each_corruption() -> None:
     table = tables(results)["corruptions"]
     assert [head.label for head in table.heads] == ["corruption", "ELBO", "S_ELBO & 50 %", "a | b"]
     assert [entry.text for entry in table.rows[0]][:2] == ["fog", "2.000 ± 0.000"]
-    assert table.rows[1][:3] == [Entry("light snow"), Entry("1.750 ± 0.000"), Entry("1.500 ± 0.000", "best")]
+    assert table.rows[1][:3] == [
+        Entry("light snow"),
+        Entry("1.750", error="± 0.000"),
+        Entry("1.500", "best", "± 0.000"),
+    ]
     assert table.rows[1][3].mark == "", "a run of it diverged"
     assert "best of its row" in table.notes[0]
     assert "Mean over 2 strengths of a run." in table.notes[0]
@@ -231,9 +237,10 @@ def test_the_tables_of_recall_are_there_where_classes_are_rare() -> None:
     common, rare = clean.rows  # of the third class there is no example
     assert [entry.text for entry in common[:3]] == ["common", "90", "45"]
     assert rare == [
-        *(Entry(text) for text in ("rare", "10", "5", "25.0 ± 14.4")),
-        Entry("75.0 ± 0.0", "best"),
-        Entry("75.0 ± 0.0 (1 of 3 diverged)"),
+        *(Entry(text) for text in ("rare", "10", "5")),
+        Entry("25.0", error="± 14.4"),
+        Entry("75.0", "best", "± 0.0"),
+        Entry("75.0", error="± 0.0", note="(1 of 3 diverged)"),
     ]
     assert "Bold: best of its row" in clean.notes[0]
     assert [(row["class"], row["column"]) for row in clean.raw[::3]] == [
@@ -247,14 +254,14 @@ def test_the_tables_of_recall_are_there_where_classes_are_rare() -> None:
 
 
 def test_every_difference_that_is_shown_is_a_gain_or_a_loss() -> None:
-    assert all(comparison.direction(studies.split(each)[1]) for each in study_tables.DIFFERENCES)
+    assert all(comparison.direction(each.metric) for each in study_tables.DIFFERENCES)
 
 
 def test_the_table_of_differences() -> None:
     table = tables(small())["differences"]
     # differences -.05, -.2, -.2: mean -.15, standard error .05, and 4.3027 of them on each side
     assert [row[0].text for row in table.rows] == ["S_ELBO & 50 %", "a | b"]
-    assert column(table, "NLL ↓")[0] == Entry("−0.1500 [−0.3651, +0.0651]")
+    assert column(table, "NLL ↓")[0] == Entry("−0.1500", error="[−0.3651, +0.0651]")
     assert column(table, "NLL ↓")[1].text.endswith("(2 of 3 pairs)")
     sure = small()
     for i, each in enumerate((0.1, 0.41, 0.42)):
@@ -277,7 +284,7 @@ def test_the_table_of_baselines() -> None:
     rows = [row[0].text for row in ours["baselines"].rows]
     assert rows == ["ELBO", "ELBO, temperature", "a | b", "a | b, temperature"]
     nll = column(ours["baselines"], "NLL ↓")
-    assert nll[0] == Entry("−0.1500 [−0.3651, +0.0651]")
+    assert nll[0] == Entry("−0.1500", error="[−0.3651, +0.0651]")
     assert nll[1].text.startswith("+0.1250 [")
     (raw,) = [
         row
@@ -376,7 +383,7 @@ def test_every_table_of_a_trial_says_so(track: str, tmp_path: Path) -> None:
     made = tables(results)
     assert all(study_tables.TRIAL in table.notes for table in made.values())
     assert all(row["data"] == "generated" for table in made.values() for row in table.raw)
-    for path in table_files.write_tables(results, tmp_path):
+    for path in table_files.write_tables(typed(results), tmp_path):
         text = path.read_text(encoding="utf-8")
         count = len(made) if path.suffix != ".csv" else 0
         assert text.count(study_tables.TRIAL) == count
@@ -388,8 +395,8 @@ def test_every_table_of_a_trial_says_so(track: str, tmp_path: Path) -> None:
 
 def awkward() -> Table:
     heads = [Head("method"), Head("NLL ↓", "a_b"), Head("ECE, %", "a_b"), Head("x", "c")]
-    row = [Entry(r"A & B_1 {50 %} #2 $3 ~^\ <>|*"), Entry("0.1 ± 0.2", "best"), Entry("−3–4", "close"), Entry("[1]")]
-    return Table("t", "On A & B", heads, [row], "lrrr", ["A note_1 | 2.", "Another."], [{"a": 1, "b": 'x,"y"'}])
+    row = [Entry(r"A & B_1 {50 %} #2 $3 ~^\ <>|*"), Entry("0.1", "best", "± 0.2"), Entry("−3–4", "close"), Entry("[1]")]
+    return Table("t", "On A & B", "", heads, [row], "lrrr", ["A note_1 | 2.", "Another."], [{"a": 1, "b": 'x,"y"'}])
 
 
 def test_markdown() -> None:
@@ -440,7 +447,7 @@ def test_csv_is_read_back(tmp_path: Path) -> None:
     results = small(paper=PAPER)
     second = small(variant="w")["comparisons"][0]
     results["comparisons"].append(second)
-    written = {path.name: path for path in table_files.write_tables(results, tmp_path)}
+    written = {path.name: path for path in table_files.write_tables(typed(results), tmp_path)}
     rows = parsed(written["published-scores.csv"].read_text(encoding="utf-8"))
     keys = [(row["variant"], row["method"], row["column"]) for row in rows]
     assert len(set(keys)) == len(keys)
@@ -458,7 +465,7 @@ def test_files_of_a_study(tmp_path: Path) -> None:
     results = small(paper=PAPER)
     results["comparisons"] += [small("selbo")["comparisons"][0], small(variant="w")["comparisons"][0]]
     folder = tmp_path / "made" / "here"
-    written = table_files.write_tables(results, folder)
+    written = table_files.write_tables(typed(results), folder)
     assert sorted(written) == sorted(folder.iterdir())
     kinds = ("scores", "ood", "differences", "paper", "settings")
     assert {path.name for path in written if path.name.startswith("published")} == {
@@ -473,7 +480,7 @@ def test_files_of_a_study(tmp_path: Path) -> None:
     labels = [line for line in (folder / "published.tex").read_text().splitlines() if line.startswith(r"\label")]
     assert len(set(labels)) == len(labels) == 9
     before = {path: path.read_bytes() for path in written}
-    assert {path: path.read_bytes() for path in table_files.write_tables(results, folder)} == before
+    assert {path: path.read_bytes() for path in table_files.write_tables(typed(results), folder)} == before
 
 
 # --- the console ---
@@ -483,7 +490,7 @@ def printed(results: Plain, width: int = 80) -> str:
     pytest.importorskip("rich")
     text = io.StringIO()
     console = rich.console.Console(file=text, width=width, color_system=None)
-    console.print(study_tables.console(results["comparisons"][0], results, width=width))
+    console.print(study_tables.console(typed(results).comparisons[0], typed(results), width=width))
     return text.getvalue()
 
 
@@ -514,4 +521,4 @@ def test_the_console_without_any_run() -> None:
 def test_the_console_needs_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rich", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'selbo\[cli\]'"):
-        study_tables.console(small()["comparisons"][0], small())
+        study_tables.console(typed(small()).comparisons[0], typed(small()))

@@ -8,11 +8,11 @@ import io
 import pytest
 
 from selbo_lab.report import studies, study_page, study_tables
+from selbo_lab.report.columns import Column
 from selbo_lab.report.study_captions import FIGURE_WORDS
 from selbo_lab.report.study_data import corruptions_of
 from selbo_lab.report.study_figures import available
-from selbo_lab.report.target_domain import has_use, one_place
-from study_fakes import comparison, four, place_study
+from study_fakes import comparison, four, place_study, typed
 
 with contextlib.suppress(ModuleNotFoundError):
     import rich.console  # here, because importing rich draws from the global `random`, which is watched around tests
@@ -21,56 +21,59 @@ AT_USE = ["use.nll", "use.accuracy", "use.ece", "use.f1_macro"]
 
 
 def test_columns_are_those_of_the_place_of_use_then_of_the_training_place() -> None:
-    (found,) = place_study()["comparisons"]
-    assert has_use(found)
-    assert not one_place(found)
-    assert studies.columns_of(found) == [*AT_USE, *(column.replace("use", "clean") for column in AT_USE)]
-    assert "use.brier" in studies.all_columns(found)
-    assert studies.value(found["methods"][0]["runs"][0], "use.nll") == pytest.approx(0.5)
+    (found,) = typed(place_study()).comparisons
+    assert found.has_target_domain
+    assert not found.one_domain
+    assert list(map(str, studies.columns_of(found))) == [
+        *AT_USE,
+        *(column.replace("use", "clean") for column in AT_USE),
+    ]
+    assert Column("use", "brier") in studies.all_columns(found)
+    assert studies.value(found.methods[0].runs[0], Column("use", "nll")) == pytest.approx(0.5)
 
 
 def test_one_place_has_its_columns_once() -> None:
-    (found,) = place_study(noise=0.0)["comparisons"]
-    assert one_place(found)
-    assert studies.columns_of(found) == AT_USE
+    (found,) = typed(place_study(noise=0.0)).comparisons
+    assert found.one_domain
+    assert list(map(str, studies.columns_of(found))) == AT_USE
 
 
 def test_the_place_of_use_is_no_corruption() -> None:
-    (found,) = place_study()["comparisons"]
-    assert studies.value(found["methods"][0]["runs"][0], "corrupted.nll") is None
+    (found,) = typed(place_study()).comparisons
+    assert studies.value(found.methods[0].runs[0], Column("corrupted", "nll")) is None
     assert not any(corruptions_of(found))
-    assert "corruption" not in available(place_study(), found)
+    assert "corruption" not in available(typed(place_study()), found)
 
 
 def test_other_studies_have_no_place_of_use() -> None:
-    found = comparison(four(suite="kinds"))
-    assert not has_use(found)
-    assert not any(column.startswith("use.") for column in studies.columns_of(found))
+    found = typed(comparison(four(suite="kinds")))
+    assert not found.has_target_domain
+    assert not any(column.place == "use" for column in studies.columns_of(found))
 
 
 def test_tables_name_the_places() -> None:
-    results = place_study()
-    tables = {table.name: table for table in study_tables.tables_of(results, results["comparisons"][0])}
+    results = typed(place_study())
+    tables = {table.name: table for table in study_tables.tables_of(results, results.comparisons[0])}
     assert [head.group for head in tables["scores"].heads] == ["", *["at use"] * 4, *["training place"] * 4]
     assert "place of use, and where labels come from" in tables["scores"].title
     assert [head.group for head in tables["differences"].heads][1:5] == ["at use"] * 4
-    same = place_study(noise=0.0)
-    first = study_tables.tables_of(same, same["comparisons"][0])[0]
+    same = typed(place_study(noise=0.0))
+    first = study_tables.tables_of(same, same.comparisons[0])[0]
     assert first.title.endswith(": place of use")
     assert len(first.heads) == 5
 
 
 def test_the_console_shows_the_place_of_use() -> None:
-    results = place_study()
+    results = typed(place_study())
     screen = rich.console.Console(file=io.StringIO(), width=100)
-    screen.print(study_tables.console(results["comparisons"][0], results))
+    screen.print(study_tables.console(results.comparisons[0], results))
     shown = screen.file.getvalue()
     assert shown.count("use") >= 3
     assert "clean" not in shown
 
 
 def test_the_page_says_which_labels_served_what() -> None:
-    source = study_page.render_study_page(place_study())
+    source = study_page.render_study_page(typed(place_study()))
     for text in (
         "88 % of the cases at use can be decided",
         "20 of them served temperature scaling and BBSE",
@@ -80,5 +83,5 @@ def test_the_page_says_which_labels_served_what() -> None:
         "Accuracy against confidence at the place of use",
     ):
         assert text in source
-    (found,) = place_study()["comparisons"]
+    (found,) = typed(place_study()).comparisons
     assert "ECE, %: ELBO 6.2" in FIGURE_WORDS["calibration"](found).spoken  # .03 + .002 + .1 times .3

@@ -245,7 +245,7 @@ def test_a_run_predicts_with_the_adapted_network(recipe: Recipe, looked_at: int)
     assert task.unlabelled is not None
     assert task.use is not None
     found = execute.carry_out(spec)
-    json.dumps(found, allow_nan=False)
+    json.dumps(found.to_dict(), allow_nan=False)
     inputs = task.unlabelled.network_inputs()[: looked_at or None]
     network = trained(spec)
     order = execute.generator_for(0, "adaptation", 0)
@@ -254,14 +254,14 @@ def test_a_run_predicts_with_the_adapted_network(recipe: Recipe, looked_at: int)
     for where, data in (("use", task.use), ("clean", task.test)):
         with torch.no_grad():
             nll = nn.functional.cross_entropy(network(data.network_inputs()), data.labels).item()
-        assert found["conditions"][where]["metrics"]["nll"] == pytest.approx(nll, rel=1e-5)
+        assert found.conditions[where].metrics["nll"] == pytest.approx(nll, rel=1e-5)
     # chosen by the validation data, classes weighted to the target domain
     with torch.no_grad():
         each = nn.functional.cross_entropy(network(task.val.network_inputs()), task.val.labels, reduction="none")
     means = [each[task.val.labels == k].mean().item() for k in (0, 1)]
-    assert found["val"]["nll_at_use"] == pytest.approx(0.4 * means[0] + 0.6 * means[1], rel=1e-5)
-    assert found["val"]["metrics"]["nll"] == pytest.approx(0.7 * means[0] + 0.3 * means[1], rel=1e-5)
-    assert found["val"]["metrics"]["nll"] != pytest.approx(found["val"]["nll_at_use"], rel=1e-3)
+    assert found.val.nll_at_use == pytest.approx(0.4 * means[0] + 0.6 * means[1], rel=1e-5)
+    assert found.val.metrics["nll"] == pytest.approx(0.7 * means[0] + 0.3 * means[1], rel=1e-5)
+    assert found.val.metrics["nll"] != pytest.approx(found.val.nll_at_use, rel=1e-3)
 
 
 @pytest.mark.parametrize("recipe", [RECIPE, TENT])
@@ -277,16 +277,16 @@ def test_an_adaptation_goes_with_a_correction(recipe: Recipe, monkeypatch: pytes
     anew = execute.carry_out(replace(SPEC, recipe=replace(recipe, correction="known")))
     assert len(fits) == 1
     for name in ("conditions", "val", "temperature"):
-        assert shared[name] == anew[name]
-    assert shared["conditions"]["clean"] == alone["conditions"]["clean"]
-    assert shared["conditions"]["use"]["metrics"]["nll"] != alone["conditions"]["use"]["metrics"]["nll"]
-    assert shared["conditions"]["use"]["fractions"] == pytest.approx([0.4, 0.6])
+        assert getattr(shared, name) == getattr(anew, name)
+    assert shared.conditions["clean"] == alone.conditions["clean"]
+    assert shared.conditions["use"].metrics["nll"] != alone.conditions["use"].metrics["nll"]
+    assert shared.conditions["use"].fractions == pytest.approx([0.4, 0.6])
 
 
 def test_adapted_and_other_networks_are_not_confused() -> None:
     recipes = [replace(TENT, adaptation=each) for each in ("batchnorm", "tent", "")]
     one_by_one = [execute.carry_out(replace(SPEC, recipe=recipe)) for recipe in recipes]
-    assert len({found["conditions"]["use"]["metrics"]["nll"] for found in one_by_one}) == 3
+    assert len({found.conditions["use"].metrics["nll"] for found in one_by_one}) == 3
 
 
 def test_no_adaptation_looks_at_the_labels_of_the_target_domain(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,5 +298,5 @@ def test_no_adaptation_looks_at_the_labels_of_the_target_domain(monkeypatch: pyt
     monkeypatch.setattr(execute, "task_of", lambda *_, **__: replace(known, unlabelled=turned))
     execute._MEMORY.training = None
     after = execute.carry_out(spec)
-    assert before["data"]["unlabelled"] != after["data"]["unlabelled"]
-    assert before["conditions"] == after["conditions"]
+    assert before.data["unlabelled"] != after.data["unlabelled"]
+    assert before.conditions == after.conditions

@@ -20,6 +20,7 @@ from selbo.objectives import ELBO, SummaryELBO
 from selbo.training import fit
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.run import baselines, build, evaluate, execute, tasks
+from selbo_lab.run.records import Run
 from selbo_lab.schedule import runner
 from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 
@@ -53,8 +54,8 @@ def log_probs(data: LabelledData | None) -> torch.Tensor:
         return network(data.network_inputs()).log_softmax(-1)
 
 
-def numbers(result: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in result.items() if key not in {"seconds", "made_by", "id", "spec"}}
+def numbers(result: Run) -> dict[str, Any]:
+    return {key: value for key, value in result.to_dict().items() if key not in {"seconds", "made_by", "id", "spec"}}
 
 
 # --- a run ---
@@ -62,16 +63,16 @@ def numbers(result: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_run_is_tested_in_both_places() -> None:
     found = execute.carry_out(SPEC)
-    json.dumps(found, allow_nan=False)
-    assert set(found["conditions"]) == {"clean", "use"}
-    assert found["sizes"] == {"train": 20, "val": 12, "test": 20, "use": 32, "unlabelled": 24}
-    assert set(found["data"]) == set(found["sizes"])
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert set(found.conditions) == {"clean", "use"}
+    assert found.sizes == {"train": 20, "val": 12, "test": 20, "use": 32, "unlabelled": 24}
+    assert set(found.data) == set(found.sizes)
     for name, data in (("clean", task().test), ("use", task().use)):
         assert data is not None
         expected = nll_loss(log_probs(data), data.labels).item()
-        assert found["conditions"][name]["metrics"]["nll"] == pytest.approx(expected, rel=1e-5)
-    assert sum(found["score_histogram"]) == 32
-    assert "nll" in found["conditions"]["use"]["scaled"]
+        assert found.conditions[name].metrics["nll"] == pytest.approx(expected, rel=1e-5)
+    assert sum(found.score_histogram) == 32
+    assert "nll" in found.conditions["use"].scaled
 
 
 def test_settings_are_chosen_by_validation_data_weighted_to_the_place_of_use() -> None:
@@ -80,9 +81,10 @@ def test_settings_are_chosen_by_validation_data_weighted_to_the_place_of_use() -
     nll = -log_probs(val).gather(1, val.labels[:, None]).squeeze(1)
     weights = torch.tensor(DATA.use_fractions)[val.labels] / torch.tensor(val.class_counts)[val.labels]
     assert val.class_counts == (10, 2)
-    assert found["val"]["nll_at_use"] == pytest.approx((weights * nll).sum().item(), rel=1e-5)
-    assert runner._nll_to_choose_by(found["val"]) == found["val"]["nll_at_use"] != found["val"]["metrics"]["nll"]
-    assert runner._nll_to_choose_by({"metrics": {"nll": 0.5}}) == 0.5
+    assert found.val.nll_at_use == pytest.approx((weights * nll).sum().item(), rel=1e-5)
+    assert runner._nll_to_choose_by(found) == found.val.nll_at_use != found.val.metrics["nll"]
+    one_domain = replace(found, spec=replace(SPEC, data=DataSpec("mnist35")))
+    assert runner._nll_to_choose_by(one_domain) == found.val.metrics["nll"]
 
 
 METHODS = {
@@ -191,7 +193,7 @@ def test_corrected_predictions_are_those_of_the_same_network(monkeypatch: pytest
 def test_corrections_are_of_the_place_of_use_alone(how: str) -> None:
     plain = execute.carry_out(SPEC)
     found = execute.carry_out(replace(SPEC, recipe=replace(RECIPE, correction=how)))
-    assert found["conditions"]["clean"] == plain["conditions"]["clean"]
+    assert found.conditions["clean"] == plain.conditions["clean"]
     there = task()
     before, use = (0.8, 0.2), log_probs(there.use)
     after = {
@@ -200,12 +202,12 @@ def test_corrections_are_of_the_place_of_use_alone(how: str) -> None:
         "bbse": lambda: estimate_by_confusion(log_probs(there.unlabelled), log_probs(there.val), there.val.labels),
     }[how]()
     assert there.use is not None
-    assert found["conditions"]["use"]["fractions"] == pytest.approx(after, abs=1e-4)
+    assert found.conditions["use"].fractions == pytest.approx(after, abs=1e-4)
     expected = nll_loss(correct_prior(use, before, after), there.use.labels).item()
-    assert found["conditions"]["use"]["metrics"]["nll"] == pytest.approx(expected, rel=1e-3)
-    scaled = nll_loss(correct_prior((use / plain["temperature"]).log_softmax(-1), before, after), there.use.labels)
+    assert found.conditions["use"].metrics["nll"] == pytest.approx(expected, rel=1e-3)
+    scaled = nll_loss(correct_prior((use / plain.temperature).log_softmax(-1), before, after), there.use.labels)
     if how != "em":  # whose fractions depend on the temperature
-        assert found["conditions"]["use"]["scaled"]["nll"] == pytest.approx(scaled.item(), rel=1e-3)
+        assert found.conditions["use"].scaled["nll"] == pytest.approx(scaled.item(), rel=1e-3)
 
 
 def test_em_starts_from_the_training_labels() -> None:
@@ -281,25 +283,25 @@ def test_answers_are_never_certain_and_never_empty() -> None:
 def test_settings_are_chosen_by_predictions_as_they_are_reported() -> None:
     plain = execute.carry_out(SPEC)
     known = execute.carry_out(replace(SPEC, recipe=replace(RECIPE, correction="known")))
-    assert plain["val"]["metrics"] == known["val"]["metrics"], "of the place that labels come from"
+    assert plain.val.metrics == known.val.metrics, "of the place that labels come from"
     there = task()
     corrected = correct_prior(log_probs(there.val), (0.8, 0.2), DATA.use_fractions)
     by_class = [nll_loss(corrected[there.val.labels == k], there.val.labels[there.val.labels == k]) for k in (0, 1)]
     expected = sum(share * nll.item() for share, nll in zip(DATA.use_fractions, by_class, strict=True))
-    assert known["val"]["nll_at_use"] == pytest.approx(expected, rel=1e-3)
-    assert known["val"]["nll_at_use"] != pytest.approx(plain["val"]["nll_at_use"], rel=1e-3)
+    assert known.val.nll_at_use == pytest.approx(expected, rel=1e-3)
+    assert known.val.nll_at_use != pytest.approx(plain.val.nll_at_use, rel=1e-3)
 
 
 def test_em_after_a_bias_correction_needs_no_other_temperature() -> None:
-    found = execute.carry_out(replace(SPEC, recipe=replace(RECIPE, correction="em-bcts")))["conditions"]["use"]
+    found = execute.carry_out(replace(SPEC, recipe=replace(RECIPE, correction="em-bcts"))).conditions["use"]
     there = task()
     assert there.use is not None
     calibrated = bias_corrected_temperature(log_probs(there.val), there.val.labels)
     after = estimate_by_em(calibrated.scale(log_probs(there.unlabelled)), (0.8, 0.2))
-    assert found["fractions"] == pytest.approx(after, abs=1e-4)
+    assert found.fractions == pytest.approx(after, abs=1e-4)
     corrected = correct_prior(calibrated.scale(log_probs(there.use)), (0.8, 0.2), after)
-    assert found["metrics"]["nll"] == pytest.approx(nll_loss(corrected, there.use.labels).item(), rel=1e-3)
-    assert found["scaled"] == found["metrics"]
+    assert found.metrics["nll"] == pytest.approx(nll_loss(corrected, there.use.labels).item(), rel=1e-3)
+    assert found.scaled == found.metrics
 
 
 def test_a_wrong_statement_reaches_all_who_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,14 +310,14 @@ def test_a_wrong_statement_reaches_all_who_are_told(monkeypatch: pytest.MonkeyPa
     stated = (DATA.use_fractions[0] + 0.1, DATA.use_fractions[1] - 0.1)
     assert build.told_of(wrong, 2).fractions == pytest.approx(stated)
     known = replace(SPEC, recipe=replace(RECIPE, correction="known"))
-    found = execute.carry_out(replace(known, data=wrong))["conditions"]["use"]
-    assert found["fractions"] == pytest.approx(stated)
+    found = execute.carry_out(replace(known, data=wrong)).conditions["use"]
+    assert found.fractions == pytest.approx(stated)
     assert replace(known, data=wrong).training == known.training, "the network is not told"
     shift = replace(SPEC, recipe=replace(RECIPE, label_shift=True))
     assert replace(shift, data=wrong).training != shift.training
 
 
 def test_the_likelihood_of_every_test_example_is_kept_on_request() -> None:
-    found = execute.carry_out(replace(SPEC, evaluation=replace(SPEC.evaluation, items=True)))["conditions"]["use"]
-    assert sum(found["items"]) / len(found["items"]) == pytest.approx(found["metrics"]["nll"], abs=1e-4)
-    assert "items" not in execute.carry_out(SPEC)["conditions"]["use"]
+    found = execute.carry_out(replace(SPEC, evaluation=replace(SPEC.evaluation, items=True))).conditions["use"]
+    assert sum(found.items) / len(found.items) == pytest.approx(found.metrics["nll"], abs=1e-4)
+    assert execute.carry_out(SPEC).conditions["use"].items is None

@@ -23,6 +23,7 @@ from selbo.training import checkpoint, fit, processes
 from selbo_lab.data import MissingData, mnist, sst
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.run import corrupted_cache, evaluate, execute, provenance, tasks
+from selbo_lab.run.records import Manifest, Run
 from selbo_lab.run.result_store import Store, studies_in
 from selbo_lab.schedule import executors, runner
 from selbo_lab.studies import plan
@@ -35,70 +36,71 @@ EVALUATION = EvaluationSpec(draws=3, suite="noise", levels=(0.5, 1.0), ood=("fas
 SPEC = RunSpec(DATA, ModelSpec("mlp", hidden=(4,)), RECIPE, EVALUATION, 0)
 
 
-def without_times(result: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in result.items() if key not in {"seconds", "made_by"}}
+def without_times(result: Run) -> dict[str, Any]:
+    return {key: value for key, value in result.to_dict().items() if key not in {"seconds", "made_by", "resumed_from"}}
 
 
 # --- what is found ---
 
 
 @pytest.fixture(scope="module")
-def result() -> dict[str, Any]:
+def result() -> Run:
     return execute.carry_out(SPEC)
 
 
-def test_a_result_says_everything_and_is_json(result: dict[str, Any]) -> None:
-    again = json.loads(json.dumps(result, allow_nan=False))
-    assert again["id"] == SPEC.id
-    assert again["status"] == "finished"
-    assert again["spec"]["recipe"]["steps"] == 5
-    assert set(again["conditions"]) == {"clean", "noise 0.5", "noise 1"}
-    assert again["conditions"]["noise 0.5"]["level"] == 0.5
-    for condition in (again["val"], *again["conditions"].values()):
-        assert condition["metrics"]["nll"] > 0
-        assert set(condition["scaled"]) == set(condition["metrics"])
-    assert again["ood"]["fashion"]["entropy_difference"] == pytest.approx(
-        again["ood"]["fashion"]["entropy_out"] - again["ood"]["fashion"]["entropy_in"]
+def test_a_result_says_everything_and_is_json(result: Run) -> None:
+    again = Run.from_dict(json.loads(json.dumps(result.to_dict(), allow_nan=False)))
+    assert again == result
+    assert again.id == SPEC.id
+    assert again.status == "finished"
+    assert again.spec.recipe.steps == 5
+    assert set(again.conditions) == {"clean", "noise 0.5", "noise 1"}
+    assert again.conditions["noise 0.5"].level == 0.5
+    for condition in (again.val, *again.conditions.values()):
+        assert condition.metrics["nll"] > 0
+        assert set(condition.scaled) == set(condition.metrics)
+    assert again.ood["fashion"].metrics["entropy_difference"] == pytest.approx(
+        again.ood["fashion"].metrics["entropy_out"] - again.ood["fashion"].metrics["entropy_in"]
     )
-    assert sum(again["score_histogram"]) == again["sizes"]["test"] == tasks.SMOKE_TEST
-    assert math.fsum(again["histogram"]["masses"]) == pytest.approx(1)
-    assert {"selbo", "torch", "python", "machine", "code", "time"} <= set(again["made_by"])
-    assert len(again["data"]["train"]) == 64
-    assert again["seconds"]["all"] >= again["seconds"]["training"] > 0
+    assert sum(again.score_histogram) == again.sizes["test"] == tasks.SMOKE_TEST
+    assert math.fsum(again.histogram.masses) == pytest.approx(1)
+    assert {"selbo", "torch", "python", "machine", "code", "time"} <= set(again.to_dict()["made_by"])
+    assert len(again.data["train"]) == 64
+    assert again.seconds.all >= again.seconds.training > 0
 
 
-def test_the_numbers_are_those_of_the_network(result: dict[str, Any]) -> None:
+def test_the_numbers_are_those_of_the_network(result: Run) -> None:
     task = tasks.task_of(DATA, EVALUATION, seed=0)
     member = execute._trained(SPEC, task, device="cpu", member=0)
     log_probs = member.network(task.test.network_inputs()).log_softmax(-1)
     nll = torch.nn.functional.nll_loss(log_probs, task.test.labels).item()
-    assert result["conditions"]["clean"]["metrics"]["nll"] == pytest.approx(nll, rel=1e-5)
+    assert result.conditions["clean"].metrics["nll"] == pytest.approx(nll, rel=1e-5)
     noisy = sst.with_noise(task.test, 0.5, seed=tasks.NOISE_SEED)
     hits = (member.network(noisy.network_inputs()).argmax(-1) == noisy.labels).double().mean().item()
-    assert result["conditions"]["noise 0.5"]["metrics"]["accuracy"] == pytest.approx(hits)
+    assert result.conditions["noise 0.5"].metrics["accuracy"] == pytest.approx(hits)
 
 
-def test_the_same_run_has_the_same_result(result: dict[str, Any]) -> None:
+def test_the_same_run_has_the_same_result(result: Run) -> None:
     assert without_times(execute.carry_out(SPEC)) == without_times(result)
 
 
 def test_a_tuning_run_looks_at_no_test_data() -> None:
     found = execute.carry_out(replace(SPEC, evaluation=EvaluationSpec(draws=3, test=False)))
-    assert found["val"]["metrics"]["nll"] > 0
-    assert not {"conditions", "ood", "histogram"} & set(found)
+    assert found.val.metrics["nll"] > 0
+    assert not {"conditions", "ood", "histogram"} & set(found.to_dict())
 
 
 def test_a_run_that_diverges_is_a_result() -> None:
     found = execute.carry_out(replace(SPEC, recipe=replace(RECIPE, learning_rate=1e30, steps=20)))
-    assert found["status"] == "diverged"
-    assert "not finite" in found["error"] or "not numbers" in found["error"]
-    assert "conditions" not in found
-    json.dumps(found, allow_nan=False)
+    assert found.status == "diverged"
+    assert "not finite" in found.error or "not numbers" in found.error
+    assert "conditions" not in found.to_dict()
+    assert Run.from_dict(json.loads(json.dumps(found.to_dict(), allow_nan=False))) == found
 
 
-def test_temperature_is_that_of_the_validation_data(result: dict[str, Any]) -> None:
-    assert result["temperature"] > 0
-    assert result["val"]["scaled"]["nll"] <= result["val"]["metrics"]["nll"] + 1e-9
+def test_temperature_is_that_of_the_validation_data(result: Run) -> None:
+    assert result.temperature > 0
+    assert result.val.scaled["nll"] <= result.val.metrics["nll"] + 1e-9
 
 
 def test_foreign_inputs_have_as_many_draws_as_clean_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +115,7 @@ def test_foreign_inputs_have_as_many_draws_as_clean_ones(monkeypatch: pytest.Mon
     monkeypatch.setattr(evaluate.Evaluation, "predict_inputs", spy)
     found = execute.carry_out(replace(SPEC, evaluation=replace(EVALUATION, draws=5, corrupted_draws=2)))
     assert seen == {"noise": {2}, "others": {5}}
-    assert found["ood"]["fashion"]["draws"] == {"in": 5, "out": 5}
+    assert found.ood["fashion"].num_samples == {"in": 5, "out": 5}
 
 
 def test_a_run_may_average_both_columns_of_two_classes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,8 +127,8 @@ def test_a_run_may_average_both_columns_of_two_classes(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(evaluate, "auroc_of_both_columns", spy)
     found = execute.carry_out(replace(SPEC, evaluation=replace(EVALUATION, both_columns=True)))
-    for condition in (found["val"], *found["conditions"].values()):
-        assert condition["metrics"]["auroc"] == condition["scaled"]["auroc"] == 0.25
+    for condition in (found.val, *found.conditions.values()):
+        assert condition.metrics["auroc"] == condition.scaled["auroc"] == 0.25
     asked.clear()
     execute.carry_out(SPEC)
     assert not asked
@@ -168,8 +170,8 @@ def test_pixels_that_are_not_normalised_at_a_place_of_use(monkeypatch: pytest.Mo
 
 def test_a_map_of_the_test_set() -> None:
     found = execute.carry_out(replace(SPEC, evaluation=replace(EVALUATION, suite="", scores=True)))
-    assert len(found["map"]["places"]) == len(found["map"]["scores"]) == tasks.SMOKE_TEST
-    assert all(0 <= score <= 1 for score in found["map"]["scores"])
+    assert len(found.map.places) == len(found.map.scores) == tasks.SMOKE_TEST
+    assert all(0 <= score <= 1 for score in found.map.scores)
 
 
 SUMMARY = Recipe(
@@ -177,14 +179,14 @@ SUMMARY = Recipe(
 )
 
 
-def test_an_empirical_belief_is_that_of_a_plain_network_of_the_same_seed(result: dict[str, Any]) -> None:
+def test_an_empirical_belief_is_that_of_a_plain_network_of_the_same_seed(result: Run) -> None:
     recipe = replace(SUMMARY, belief="empirical")
     found = execute.carry_out(replace(SPEC, recipe=recipe))
     task = tasks.task_of(DATA, EVALUATION, seed=0)
     plain = execute._trained(SPEC, task, device="cpu", member=0)
-    log_probs = (plain.network(task.val.network_inputs()) / result["temperature"]).log_softmax(-1)
+    log_probs = (plain.network(task.val.network_inputs()) / result.temperature).log_softmax(-1)
     expected = Empirical(log_probs).masses(ScoreBins.equal(10))
-    assert found["histogram"]["belief"]["s0"] == pytest.approx(expected.tolist(), abs=1e-6)
+    assert found.histogram.belief.s0 == pytest.approx(expected.tolist(), abs=1e-6)
 
 
 def test_a_summary_may_speak_of_the_validation_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +202,7 @@ def test_a_summary_may_speak_of_the_validation_inputs(monkeypatch: pytest.Monkey
     )
     assert seen[0] is None
     torch.testing.assert_close(seen[1], tasks.task_of(DATA, EVALUATION, seed=0).val.network_inputs())
-    assert on_train["conditions"] != on_val["conditions"]
+    assert on_train.conditions != on_val.conditions
 
 
 @pytest.mark.parametrize(("given", "passed"), [(0, None), (2, 2)])
@@ -223,8 +225,8 @@ def test_a_summary_keeps_its_belief() -> None:
         "summary_elbo", steps=3, batch_size=16, bayesian=True, partition="unequal", belief="uniform", concentration=10.0
     )
     found = execute.carry_out(replace(SPEC, recipe=recipe))
-    assert found["histogram"]["belief"]["concentration"] == 10.0
-    assert len(found["histogram"]["belief"]["s0"]) == len(found["histogram"]["masses"]) == 7
+    assert found.histogram.belief.concentration == 10.0
+    assert len(found.histogram.belief.s0) == len(found.histogram.masses) == 7
 
 
 # --- ensembles ---
@@ -238,7 +240,7 @@ def test_a_belief_may_be_counted_in_the_training_labels(monkeypatch: pytest.Monk
     counts = few.train.class_counts
     assert counts[0] > 3 * counts[1] > 0
     found = execute.carry_out(replace(SPEC, recipe=recipe))
-    assert found["histogram"]["belief"]["s0"] == pytest.approx([count / sum(counts) for count in counts])
+    assert found.histogram.belief.s0 == pytest.approx([count / sum(counts) for count in counts])
 
 
 def test_an_ensemble_is_the_mean_of_its_members() -> None:
@@ -249,7 +251,7 @@ def test_an_ensemble_is_the_mean_of_its_members() -> None:
     probs = torch.stack([each.network(inputs).softmax(-1) for each in members])
     assert not torch.allclose(probs[0], probs[1])
     expected = torch.nn.functional.nll_loss(probs.mean(0).log(), task.test.labels).item()
-    assert execute.carry_out(spec)["conditions"]["clean"]["metrics"]["nll"] == pytest.approx(expected, rel=1e-5)
+    assert execute.carry_out(spec).conditions["clean"].metrics["nll"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_disagreement_of_members_is_doubt(seed: int) -> None:
@@ -297,17 +299,19 @@ def test_corrupted_sets_come_one_at_a_time(name: str, suite: str, count: int) ->
 # --- on disk ---
 
 
-def test_a_store_keeps_results_whole(tmp_path: Path, result: dict[str, Any]) -> None:
+def test_a_store_keeps_results_whole(tmp_path: Path, result: Run) -> None:
     store = Store(tmp_path / "study")
     assert store.read(SPEC) is None
     assert not store.has(SPEC)
     store.write(result)
     assert store.has(SPEC)
-    assert store.read(SPEC) == json.loads(json.dumps(result))
+    assert store.read(SPEC) == result
     assert [path.name for path in store.runs.iterdir()] == [f"{SPEC.id}.json"]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "other"}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"format": "other"}', f'{{"format": "selbo-run-1", "id": "{SPEC.id}"}}']
+)
 def test_a_file_that_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
     store = Store(tmp_path)
     store.runs.mkdir()
@@ -318,13 +322,13 @@ def test_a_file_that_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
 
 # --- packed into one file ---
 
-STUDY = {"study": "sst", "generated": False, "tracks": ["selbo"], "seeds": 2}
+STUDY = Manifest(study="sst", generated=False, tracks=("selbo",), seeds=2)
 
 
-def test_a_packed_study_is_read_like_its_folder(tmp_path: Path, result: dict[str, Any]) -> None:
+def test_a_packed_study_is_read_like_its_folder(tmp_path: Path, result: Run) -> None:
     store = Store(tmp_path / "sst")
     store.write_manifest(STUDY)
-    other = {**result, "id": "0" * len(SPEC.id), "status": "diverged"}
+    other = replace(result, id="0" * len(SPEC.id), status="diverged")
     store.write(result)
     store.write(other)
     before = store.manifest()
@@ -334,33 +338,33 @@ def test_a_packed_study_is_read_like_its_folder(tmp_path: Path, result: dict[str
         assert read.exists()
         assert read.manifest() == before
         assert read.has(SPEC)
-        assert read.read(SPEC) == json.loads(json.dumps(result))
-        assert [each["id"] for each in read.all()] == [other["id"], SPEC.id]
+        assert read.read(SPEC) == result
+        assert [each.id for each in read.all()] == [other.id, SPEC.id]
     assert studies_in(tmp_path) == studies_in(tmp_path / "sst") == studies_in(store.packed) == [tmp_path / "sst"]
     lines = lzma.decompress(store.packed.read_bytes()).decode().splitlines()
-    assert json.loads(lines[0]) == before
-    assert [json.loads(line)["id"] for line in lines[1:]] == [other["id"], SPEC.id]
+    assert json.loads(lines[0]) == before.to_dict()
+    assert [json.loads(line)["id"] for line in lines[1:]] == [other.id, SPEC.id]
 
 
-def test_a_run_in_the_folder_is_newer_than_the_packed_one(tmp_path: Path, result: dict[str, Any]) -> None:
+def test_a_run_in_the_folder_is_newer_than_the_packed_one(tmp_path: Path, result: Run) -> None:
     store = Store(tmp_path / "sst")
     store.write_manifest(STUDY)
     store.write(result)
     store.pack()
     again = Store(tmp_path / "sst")
-    again.write({**result, "status": "again"})
+    again.write(replace(result, status="again"))
     found = again.read(SPEC)
     assert found is not None
-    assert found["status"] == "again"
-    again.write_manifest({**STUDY, "seeds": 5})
+    assert found.status == "again"
+    again.write_manifest(replace(STUDY, seeds=5))
     assert again.pack() == 1
     found = again.read(SPEC)
     assert found is not None
-    assert (found["status"], again.manifest()["seeds"]) == ("again", 5)
+    assert (found.status, again.manifest().seeds) == ("again", 5)
 
 
 def test_packing_keeps_checkpoints_and_loses_no_run(
-    tmp_path: Path, result: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, result: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store(tmp_path / "sst")
     store.write_manifest(STUDY)
@@ -476,12 +480,12 @@ def test_a_run_that_is_killed_goes_on(
     assert executors.do(executors.Work(spec, str(tmp_path), "cpu")).status == "finished"
     result = store.read(spec)
     assert result is not None
-    resumed = result.pop("resumed_from")
+    resumed = result.resumed_from
     assert list(resumed) == names
     assert 0 < resumed[names[-1]] < 40
-    assert result["seconds"]["earlier"] == pytest.approx(earlier)
+    assert result.seconds.earlier == pytest.approx(earlier)
     assert [resumed[name] for name in names[:-1]] == [40] * (len(names) - 1), "what was trained before is not again"
-    assert without_times(result) == json.loads(json.dumps(without_times(undisturbed)))
+    assert without_times(result) == without_times(undisturbed)
     assert not (tmp_path / "unfinished").exists()
 
 
@@ -811,4 +815,4 @@ def test_parts_that_no_seed_decides_are_read_once(monkeypatch: pytest.MonkeyPatc
 def test_a_belief_that_the_objective_ignores_is_not_kept() -> None:
     recipe = replace(SUMMARY, objective="elbo")
     assert not recipe.believes
-    assert execute.carry_out(replace(SPEC, recipe=recipe))["histogram"]["belief"] is None
+    assert execute.carry_out(replace(SPEC, recipe=recipe)).histogram.belief is None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from selbo_lab.report import studies
+from selbo_lab.report.columns import Column
 from selbo_lab.studies import reader
+from selbo_lab.studies.paper import PaperMethod
 
 PUBLISHED = {"sst": 1, "mnist35": 4, "cifar10": 1, "cifar10-im": 1, "sgd": 4}
 """Studies with a table in the paper, and how many variants each has there."""
@@ -18,12 +19,11 @@ TOTAL = 28 + 16 * 7 + 4 * 11 + 3 * 11 + 8 * 7
 corrupted and OOD; plain networks, clean and OOD."""
 
 
-def rows() -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+def rows() -> Iterator[tuple[str, str, str, PaperMethod]]:
     for study in reader.names():
         for variant, _ in reader.load_study(study).comparisons(["published"]):
-            for method, row in reader.paper_values(study, variant.name).items():
-                if method != "caveat":
-                    yield study, variant.name, method, row
+            for method, row in reader.paper_values(study, variant.name).methods.items():
+                yield study, variant.name, method, row
 
 
 def test_every_key_is_one_of_the_catalogue() -> None:
@@ -35,22 +35,23 @@ def test_every_key_is_one_of_the_catalogue() -> None:
         methods = {method.name for method in spec.track("published").methods}
         for variant, found in variants.items():
             assert set(found) - {"caveat"} == methods, f"{study}, {variant}: a row for every method, and no other"
+            assert all(set(found[each]) <= {"values", "not_comparable"} for each in methods)
 
 
 def test_every_column_is_one_that_runs_have() -> None:
     scores = {"nll", "accuracy", "auroc", "ece", "f1_micro", "f1_macro"}
     apart = {"entropy_in", "entropy_out", "entropy_difference"}
     for study, _, _, row in rows():
-        assert set(row) <= {"values", "not_comparable"}
         evaluation = reader.load_study(study).track("published").evaluation
-        for column, numbers in row["values"].items():
-            place, metric = studies.split(column)
-            if place.startswith("ood."):
-                assert place.removeprefix("ood.") in (*evaluation.ood, *evaluation.ood_if_present)
-                assert metric in apart
+        for name, numbers in row.values.items():
+            column = Column.parse(name)
+            assert str(column) == name
+            if column.ood:
+                assert column.place in (*evaluation.ood, *evaluation.ood_if_present)
+                assert column.metric in apart
             else:
-                assert place == "clean" or (place == "corrupted" and evaluation.suite)
-                assert metric in scores
+                assert column.place == "clean" or (column.place == "corrupted" and evaluation.suite)
+                assert column.metric in scores
             mean, error = numbers
             assert 0 <= error < mean
             assert round(mean, 3) == mean
@@ -58,14 +59,14 @@ def test_every_column_is_one_that_runs_have() -> None:
 
 
 def test_every_number_of_the_tables_is_there() -> None:
-    assert sum(len(row["values"]) for *_, row in rows()) == TOTAL
+    assert sum(len(row.values) for *_, row in rows()) == TOTAL
 
 
 def test_differences_of_entropies_are_those_of_the_printed_entropies() -> None:
     for study, variant, method, row in rows():
         for name in ("fashion", "svhn"):
             entropy = {
-                key: row["values"].get(f"ood.{name}.entropy_{key}", [0.0])[0] for key in ("in", "out", "difference")
+                key: row.values.get(f"ood.{name}.entropy_{key}", [0.0])[0] for key in ("in", "out", "difference")
             }
             # three rounded numbers
             gap = entropy["out"] - entropy["in"]
@@ -103,14 +104,14 @@ def test_differences_of_entropies_are_those_of_the_printed_entropies() -> None:
 def test_values_are_those_that_are_printed(
     study: str, variant: str, method: str, column: str, printed: tuple[float, float]
 ) -> None:
-    assert studies.published({"paper": reader.paper_values(study, variant)}, method, column) == printed
+    assert studies.published(reader.paper_values(study, variant), method)[Column.parse(column)] == printed
 
 
 def test_rows_that_measure_something_else_say_so() -> None:
     for study, variant, method, _ in rows():
-        paper = {"paper": reader.paper_values(study, variant)}
+        paper = reader.paper_values(study, variant)
         barred = {
-            part: studies.not_comparable(paper, method, f"{part}.nll") is not None
+            part: studies.not_comparable(paper, method, Column(part, "nll", ood=part == "ood")) is not None
             for part in ("clean", "corrupted", "ood")
         }
         smoothing, rare = method == "label-smoothing", study == "cifar10-im"

@@ -1,0 +1,514 @@
+"""Records of results, from the numbers of one run to a whole comparison: frozen, checked, JSON in and out.
+
+A record is made from Python values, or from JSON by `Record.from_dict`, which says in one sentence what does not fit.
+Keys that a record does not know are ignored; a key of an optional field may be missing.
+"""
+
+import json
+import math
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import cache, cached_property, partial
+from itertools import pairwise
+from types import NoneType
+from typing import Annotated, Any, Final, TypeVar
+
+import torch
+
+from selbo import _checks
+
+__all__ = [
+    "ClassResult",
+    "ClassResults",
+    "ClassificationTask",
+    "Comparison",
+    "ConfusionCount",
+    "EntropyHistogram",
+    "Measurement",
+    "Metrics",
+    "Outcome",
+    "Provenance",
+    "Record",
+    "ReliabilityBins",
+    "StatedBelief",
+]
+
+RecordT = TypeVar("RecordT", bound="Record")
+Metrics = Mapping[str, float | None]
+"""Metrics of predictions by name, as `selbo.evaluate` names them; None where one is not defined."""
+
+Text = Annotated[str, "not empty"]
+Count = Annotated[int, 0]
+Positive = Annotated[int, 1]
+
+KEY: Final = "key"
+"""In the metadata of a field: its key in JSON, where that is another one, such as a keyword of Python."""
+
+
+class Record:
+    """A frozen dataclass that is read from JSON and written as JSON."""
+
+    @classmethod
+    def from_dict(cls: type[RecordT], data: Any) -> RecordT:
+        """Read a record from what JSON gives.
+
+        Raises:
+            ValueError: If something is missing or does not fit; the message names its place.
+        """
+        try:
+            found: RecordT = _reader(typing.cast("Any", cls))(data)
+        except ValueError as error:
+            raise ValueError(_within("results", error) if str(error).startswith("``") else str(error)) from None
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as plain data for JSON; an optional field that is None is left out."""
+        return {
+            _key(each): _plain(value)
+            for each in fields(typing.cast("Any", self))
+            if (value := getattr(self, each.name)) is not None or each.default is not None
+        }
+
+    @classmethod
+    def reshaped(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a file holds, in the shape of the record; for files that are laid out in another way."""
+        return data
+
+
+# --- reading and writing ---
+
+
+def _key(each: Any) -> str:
+    return str(each.metadata.get(KEY, each.name))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Record):
+        return value.to_dict()
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
+
+
+def _within(place: str, error: ValueError) -> str:
+    """The message of an error with the place in front of the name that it begins with."""
+    told = str(error).removeprefix("`")
+    return f"`{place}{'' if told[:1] in {'`', '['} else '.'}{told}"
+
+
+Reader = Callable[[Any], Any]
+
+
+@cache
+def _reader(hint: Any) -> Reader:
+    """What turns plain data into a value of a type."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    read: Reader = _LEAVES.get(hint, lambda data: data)
+    if is_dataclass(hint):
+        read = _record_reader(typing.cast("type", hint))
+    elif origin is Annotated and arguments[0] is int:
+        read = partial(_checks.whole, "", at_least=arguments[1])
+    elif origin is tuple:
+        read = _sequence_reader(_reader(arguments[0]))
+    elif origin is Mapping:
+        read = _mapping_reader(_reader(arguments[1]))
+    elif NoneType in arguments:
+        (kind,) = (_reader(each) for each in arguments if each is not NoneType)
+        read = lambda data: None if data is None else kind(data)  # noqa: E731
+    return read
+
+
+def _record_reader(kind: type) -> Reader:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    parts = [(each.name, _key(each), _reader(hints[each.name]), _optional(each)) for each in fields(kind) if each.init]
+    reshaped = getattr(kind, "reshaped", lambda data: data)
+
+    def read(data: Any) -> Any:
+        if isinstance(data, kind):
+            return data
+        if not isinstance(data, Mapping):
+            raise ValueError(f"`` must be a dictionary, but got {data!r}")
+        given, values = reshaped(data), {}
+        for name, key, convert, optional in parts:
+            if key in given:
+                try:
+                    values[name] = convert(given[key])
+                except ValueError as error:
+                    raise ValueError(_within(key, error)) from None
+            elif not optional:
+                raise ValueError(f"`{key}` must be given, but the keys are {sorted(map(str, given))}")
+        return kind(**values)
+
+    return read
+
+
+def _optional(each: Any) -> bool:
+    return each.default is not MISSING or each.default_factory is not MISSING
+
+
+def _sequence_reader(read: Reader) -> Reader:
+    def of(data: Any) -> tuple[Any, ...]:
+        if isinstance(data, str | Mapping) or not isinstance(data, Sequence):
+            raise ValueError(f"`` must be a list, but got {data!r}")
+        found: list[Any] = []
+        try:
+            for each in data:
+                found.append(read(each))  # noqa: PERF401  (an error tells how far it came)
+        except ValueError as error:
+            raise ValueError(_within(f"[{len(found)}]", error)) from None
+        return tuple(found)
+
+    return of
+
+
+def _mapping_reader(read: Reader) -> Reader:
+    def of(data: Any) -> dict[str, Any]:
+        found, key = dict[str, Any](), ""
+        if not isinstance(data, Mapping):
+            raise ValueError(f"`` must be a dictionary, but got {data!r}")
+        try:
+            for key, each in data.items():
+                found[key] = read(each)
+        except ValueError as error:
+            raise ValueError(_within(key, error)) from None
+        return found
+
+    return of
+
+
+def _float(data: Any) -> float:
+    if isinstance(data, bool) or not isinstance(data, int | float) or not math.isfinite(data):
+        raise ValueError(f"`` must be a finite number, but got {data!r}")
+    return data
+
+
+def _text(data: Any) -> str:
+    if not isinstance(data, str) or not data.strip():
+        raise ValueError(f"`` must be a text that is not empty, but got {data!r}")
+    return data
+
+
+_LEAVES: Final[dict[Any, Reader]] = {float: _float, Text: _text}
+
+
+# --- what one run leaves ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement(Record):
+    """Metrics under one condition.
+
+    Attributes:
+        level: Place on the axis of corruption; None if it has none.
+        metrics: By name.
+        recall: One number per class; None for a class that is not in the labels.
+    """
+
+    level: float | None
+    metrics: Metrics
+    recall: tuple[float | None, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReliabilityBins(Record):
+    """Confidence, accuracy and number of predictions, bin by bin; None where a bin is empty."""
+
+    confidence: tuple[float | None, ...]
+    accuracy: tuple[float | None, ...]
+    count: tuple[Count, ...]
+
+    def __post_init__(self) -> None:
+        for name, values in (("confidence", self.confidence), ("accuracy", self.accuracy)):
+            if len(values) != len(self.count):
+                raise ValueError(f"`{name}` must hold {len(self.count)} entries, one a bin, but got {len(values)}")
+            for value, count in zip(values, self.count, strict=True):
+                if count and value is None:
+                    raise ValueError(f"`{name}` must be a finite number, but got None")
+                if count and not 0 <= (value or 0.0) <= 1:
+                    raise ValueError(f"`{name}` must lie between 0 and 1, but got {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntropyHistogram(Record):
+    """How often the entropy of a prediction falls in each bin, in and out of distribution.
+
+    Attributes:
+        edges: Of the bins, increasing.
+        inside: Counts of the test set.
+        outside: Counts of out-of-distribution inputs, if there are any.
+    """
+
+    edges: tuple[float, ...]
+    inside: tuple[Count, ...] = field(metadata={KEY: "in"})
+    outside: tuple[Count, ...] | None = field(metadata={KEY: "out"}, default=None)
+
+    def __post_init__(self) -> None:
+        if len(self.edges) < 2 or any(b <= a for a, b in pairwise(self.edges)):
+            raise ValueError(f"`edges` must be at least two increasing numbers, but got {list(self.edges)}")
+        for name, counts in (("in", self.inside), ("out", self.outside)):
+            if counts is not None and (len(counts) != len(self.edges) - 1 or not sum(counts)):
+                raise ValueError(
+                    f"`{name}` must hold {len(self.edges) - 1} counts, not all of them 0, but got {list(counts)}"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassResult(Record):
+    """How well one class is recognised; see `selbo.metrics.classwise.ClassScores`."""
+
+    name: Text = field(metadata={KEY: "class"})
+    rows: Count
+    predicted: Count
+    correct: Count
+    recall: float | None
+    recall_interval: tuple[float, float] | None
+    precision: float | None
+    precision_interval: tuple[float, float] | None
+
+    def __post_init__(self) -> None:
+        pairs = (("recall", self.recall, self.recall_interval), ("precision", self.precision, self.precision_interval))
+        for name, share, ends in pairs:
+            if share is not None and (ends is None or len(ends) != 2 or not 0 <= ends[0] <= share <= ends[1] <= 1):
+                raise ValueError(f"`{name}` must lie in its interval, between 0 and 1, but got {share} and {ends}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfusionCount(Record):
+    """How many rows of a class are predicted as a class."""
+
+    true: Text
+    predicted: Text
+    rows: Positive
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassResults(Record):
+    """Each class, and which is predicted as which, the most frequent pair first."""
+
+    per_class: tuple[ClassResult, ...]
+    confusion: tuple[ConfusionCount, ...]
+
+    def __post_init__(self) -> None:
+        names = [each.name for each in self.per_class]
+        for each in self.confusion:
+            for key, name in (("true", each.true), ("predicted", each.predicted)):
+                if name not in names:
+                    raise ValueError(f"`confusion.{key}` must be one of {names}, but got {name!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome(Record):
+    """What one run of a method leaves.
+
+    Attributes:
+        method: Its name.
+        seed: Of the run.
+        conditions: Metrics by condition, that of the clean test set among them.
+        histogram: Share of the test predictions in each region of the belief.
+        reliability: On the clean test set.
+        entropy: Of predictions, in and out of distribution.
+        ood: Metrics of out-of-distribution detection.
+        per_class: Every class by itself; with ``confusion``.
+        confusion: Which class is predicted as which.
+        seconds: That it took.
+    """
+
+    method: Text
+    seed: Count
+    conditions: Mapping[str, Measurement]
+    histogram: tuple[float, ...] | None = None
+    reliability: ReliabilityBins | None = None
+    entropy: EntropyHistogram | None = None
+    ood: Metrics | None = None
+    per_class: tuple[ClassResult, ...] | None = None
+    confusion: tuple[ConfusionCount, ...] | None = None
+    seconds: float
+
+    def __post_init__(self) -> None:
+        _checks.non_negative("seconds", self.seconds)
+
+    @cached_property
+    def classes(self) -> ClassResults | None:
+        """Every class and the confusions together, if the run has them."""
+        if self.per_class is None or self.confusion is None:
+            return None
+        return ClassResults(per_class=self.per_class, confusion=self.confusion)
+
+    def value(self, condition: str, metric: str) -> float | None:
+        """A metric under a condition; None if it was not measured."""
+        found = self.conditions.get(condition)
+        return None if found is None else found.metrics.get(metric)
+
+
+# --- a comparison ---
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassificationTask(Record):
+    """Sizes and classes of the data."""
+
+    num_train: Positive
+    num_test: Positive
+    num_classes: Annotated[int, 2]
+    class_names: tuple[Text, ...]
+    class_counts: tuple[Count, ...]
+
+    def __post_init__(self) -> None:
+        for key, given in (("class_names", len(self.class_names)), ("class_counts", len(self.class_counts))):
+            if given != self.num_classes:
+                raise ValueError(f"`{key}` must hold {self.num_classes} entries, one a class, but got {given}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedBelief(Record):
+    """A belief as it was stated.
+
+    Attributes:
+        words: In a sentence.
+        partition: Kind of the regions.
+        regions: A label per region.
+        s0: Mass of each region.
+        concentration: How strongly it was held.
+    """
+
+    words: Text
+    partition: Text
+    regions: tuple[Text, ...]
+    s0: tuple[float, ...]
+    concentration: float
+
+    def __post_init__(self) -> None:
+        _check_masses("s0", self.s0, regions=len(self.regions))
+        _checks.positive("concentration", self.concentration)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance(Record):
+    """Who made a comparison: command, versions, machine and time."""
+
+    command: Text
+    selbo: Text
+    python: Text
+    torch: Text
+    machine: Text
+    seconds: float
+
+    def __post_init__(self) -> None:
+        _checks.non_negative("seconds", self.seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(Record):
+    """What a comparison of methods found, or one training: all that tables, figures and the page are made from.
+
+    Attributes:
+        title: On top of the page.
+        description: What was done; paragraphs are separated by blank lines.
+        focus: The method that the conclusion is about.
+        task: The data.
+        belief: That was stated, if one was.
+        methods: Their names, in the order in which they are shown.
+        seeds: Of the runs.
+        runs: One per method and seed; some may be missing.
+        clean: Name of the condition without corruption.
+        corruption: What the levels of conditions measure, if there are any.
+        ood_name: What the out-of-distribution inputs are.
+        made_by: Command, versions and machine.
+        takeaway: The conclusion on top of the page; computed if it is None.
+        conclusion: More text, below the table.
+    """
+
+    title: Text
+    description: Text
+    focus: Text | None = None
+    task: ClassificationTask
+    belief: StatedBelief | None = None
+    methods: tuple[Text, ...]
+    seeds: tuple[Count, ...]
+    runs: tuple[Outcome, ...]
+    clean: Text
+    corruption: Text | None = None
+    ood_name: Text | None = None
+    made_by: Provenance
+    takeaway: Text | None = None
+    conclusion: Text | None = None
+
+    def __post_init__(self) -> None:
+        methods, seeds = list(self.methods), list(self.seeds)
+        if not methods or not seeds or len(set(methods)) < len(methods) or len(set(seeds)) < len(seeds):
+            raise ValueError(
+                f"`methods` and `seeds` must each hold different entries, at least one, but got {methods}, {seeds}"
+            )
+        for i, run in enumerate(self.runs):
+            self._check_run(f"runs[{i}]", run)
+        pairs = [(run.method, run.seed) for run in self.runs]
+        if repeated := [pair for pair in pairs if pairs.count(pair) > 1]:
+            raise ValueError(f"`runs` must hold one run a method and seed, but got several of {repeated[0]}")
+        if missing := [method for method in methods if method not in {method for method, _ in pairs}]:
+            raise ValueError(f"`runs` must hold at least one run of every method, but got none of {missing[0]!r}")
+        self._check_agreement()
+
+    def of_method(self, method: str) -> list[Outcome]:
+        """The runs of one method, in the order of the seeds."""
+        return sorted((run for run in self.runs if run.method == method), key=lambda run: self.seeds.index(run.seed))
+
+    def to_json(self) -> str:
+        """The comparison as JSON."""
+        return json.dumps(self.to_dict(), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Comparison":
+        """Read a comparison from JSON, such as ``results.json`` of `selbo demo`."""
+        return cls.from_dict(json.loads(text))
+
+    def _check_run(self, name: str, run: Outcome) -> None:
+        for key, value, known in (("method", run.method, self.methods), ("seed", run.seed, self.seeds)):
+            if value not in known:
+                raise ValueError(f"`{name}.{key}` must be one of {list(known)}, but got {value!r}")
+        if self.clean not in run.conditions:
+            raise ValueError(
+                f"`{name}.conditions.{self.clean}` must be given, but the keys are {sorted(run.conditions)}"
+            )
+        if run.histogram is not None:
+            if self.belief is None:
+                raise ValueError(f"`{name}.histogram` must be None where `belief` is None, but got {run.histogram!r}")
+            _check_masses(f"{name}.histogram", run.histogram, regions=len(self.belief.regions))
+        classes, found = self.task.class_names, [each.name for each in run.per_class or ()]
+        if (run.per_class is None) != (run.confusion is None):
+            raise ValueError(f"`{name}.per_class` and `{name}.confusion` must be given together, but one is missing")
+        if run.per_class is not None and found != list(classes):
+            raise ValueError(f"`{name}.per_class` must hold one entry per class, in their order, but has {found}")
+        try:
+            _ = run.classes
+        except ValueError as error:
+            raise ValueError(_within(name, error)) from None
+
+    def _check_agreement(self) -> None:
+        """Levels, bins and edges are the same in all runs, or means over seeds would mix different things."""
+        levels: dict[str, float | None] = {}
+        for i, run in enumerate(self.runs):
+            for name, each in run.conditions.items():
+                if levels.setdefault(name, each.level) != each.level:
+                    raise ValueError(
+                        f"`runs[{i}].conditions.{name}.level` must be the same in all runs, {levels[name]!r}, "
+                        f"but got {each.level!r}"
+                    )
+        edges = [(i, run.entropy.edges) for i, run in enumerate(self.runs) if run.entropy]
+        counts = [(i, len(run.reliability.count)) for i, run in enumerate(self.runs) if run.reliability]
+        for key, other in (
+            ("entropy.edges", [i for i, each in edges if each != edges[0][1]]),
+            ("reliability.count", [i for i, each in counts if each != counts[0][1]]),
+        ):
+            if other:
+                raise ValueError(
+                    f"`runs[{other[0]}].{key}` must have the same bins as in the other runs, but has others"
+                )
+
+
+def _check_masses(name: str, values: Sequence[float], *, regions: int) -> None:
+    if len(values) != regions:
+        raise ValueError(f"`{name}` must hold {regions} masses, one a region, but got {len(values)}")
+    _checks.on_simplex(name, torch.tensor(values, dtype=torch.float64))
