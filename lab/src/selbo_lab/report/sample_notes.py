@@ -21,7 +21,7 @@ def sample_notes(comparison: StudyComparison, columns: Iterable[Column]) -> list
         notes.append(
             f"Bayesian networks predict corrupted inputs with {fewer} weight samples, clean ones with {samples}."
         )
-    if "ood" in parts and any(found.draws is None for run in comparison.there for found in run.ood.values()):
+    if "ood" in parts and any(found.num_samples is None for run in comparison.there for found in run.ood.values()):
         # of runs before both numbers were the same, which do not say how many there were
         notes.append(
             f"Bayesian networks predicted OOD inputs with {fewer} weight samples and the test set with {samples}; "

@@ -218,7 +218,7 @@ class Evaluation:
             scaled = _apart(at_temperature(clean, self.temperature), at_temperature(foreign, self.temperature))
         return OODMeasurement(
             name=data.name,
-            draws={"in": draws, "out": draws},
+            num_samples={"in": draws, "out": draws},
             entropy=outcomes.entropies(clean, foreign),
             metrics=_apart(clean, foreign),
             scaled=scaled,

@@ -46,14 +46,14 @@ class OODMeasurement(Record):
 
     Attributes:
         name: What the inputs are.
-        draws: Weight samples of the predictions, in and out of distribution; not known of the first runs.
+        num_samples: Weight samples of the predictions, in and out of distribution; not known of the first runs.
         entropy: Histograms.
         metrics: As predicted.
         scaled: At the temperature of the validation data.
     """
 
     name: str = ""
-    draws: Mapping[str, int] | None = None
+    num_samples: Mapping[str, int] | None = field(default=None, metadata={"key": "draws"})
     entropy: EntropyHistogram | None = None
     metrics: Metrics
     scaled: Metrics | None = None
