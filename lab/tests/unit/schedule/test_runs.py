@@ -115,11 +115,7 @@ def test_foreign_inputs_have_as_many_draws_as_clean_ones(monkeypatch: pytest.Mon
     monkeypatch.setattr(evaluate.Evaluation, "predict_inputs", spy)
     found = execute.carry_out(replace(SPEC, evaluation=replace(EVALUATION, draws=5, corrupted_draws=2)))
     assert seen == {"noise": {2}, "others": {5}}
-<<<<<<< ours
-    assert found.ood["fashion"].draws == {"in": 5, "out": 5}
-=======
     assert found.ood["fashion"].num_samples == {"in": 5, "out": 5}
->>>>>>> theirs
 
 
 def test_a_run_may_average_both_columns_of_two_classes(monkeypatch: pytest.MonkeyPatch) -> None:
