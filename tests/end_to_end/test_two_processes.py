@@ -85,4 +85,5 @@ def test_what_several_processes_cannot_do_is_one_sentence(folder):
         messages = json.loads((folder / f"messages.{rank}.json").read_text())
         assert messages["loader"] == "`train` must be tensors or a TensorDataset to train with several processes"
         assert messages["odd"].startswith("`batch_size` must be a multiple of the number of processes, but got 7 for 2")
+        assert messages["steps"] == "4"
         assert messages["apart"].startswith("`checkpoint` must be one file for all processes, but only some found")

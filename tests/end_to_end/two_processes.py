@@ -21,7 +21,7 @@ from unit.training.toys import FEATURES, blobs, network, summary
 
 import selbo
 from selbo.objectives import Objective
-from selbo.training import Checkpoint, JsonLines, Optimizer, Validation
+from selbo.training import Callback, Checkpoint, JsonLines, Optimizer, Validation
 
 N, BATCH = 40, 16
 
@@ -121,6 +121,7 @@ def main(folder: Path) -> None:
     interrupted(together / "again", folder, rank)
     messages = {"loader": loader_is_refused(), "odd": odd_batch_is_refused()}
     messages["apart"] = checkpoint_of_one_only(folder, rank)
+    messages["steps"] = stopped_by_the_first()
     (folder / f"messages.{rank}.json").write_text(json.dumps(messages))
     dist.destroy_process_group()
 
@@ -167,6 +168,27 @@ def loader_is_refused() -> str:
 
 def odd_batch_is_refused() -> str:
     return message_of(lambda: selbo.fit(simple(bayesian=False), selbo.CrossEntropy(N), blobs(N), steps=1, batch_size=7))
+
+
+def stopped_by_the_first() -> str:
+    """Only the first process is asked whether to stop; all of them do."""
+
+    class Stopping(Callback):
+        def on_validation(self, step: int, nll: float) -> bool:
+            return step == 4
+
+    net, how = simple(bayesian=False), Validation(every=2)
+    result = selbo.fit(
+        net,
+        selbo.CrossEntropy(N),
+        blobs(N),
+        blobs(21, seed=1),
+        steps=8,
+        batch_size=8,
+        validation=how,
+        callbacks=[Stopping()],
+    )
+    return str(result.steps)
 
 
 def checkpoint_of_one_only(folder: Path, rank: int) -> str:

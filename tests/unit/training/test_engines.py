@@ -4,8 +4,9 @@ import gc
 import weakref
 
 import pytest
+import torch
 
-from selbo.training.engines import no_garbage_collected
+from selbo.training.engines import WARM_UP_STEPS, CaptureFailed, GraphEngine, no_garbage_collected
 
 
 class Knot:
@@ -35,3 +36,26 @@ def test_the_collector_is_left_as_it_was() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def refused(error: Exception, monkeypatch: pytest.MonkeyPatch) -> BaseException:
+    """What a step that is about to be captured raises, if the capture raises this error."""
+
+    def capture(_: GraphEngine) -> None:
+        raise error
+
+    monkeypatch.setattr(GraphEngine, "_capture", capture)
+    monkeypatch.setattr(GraphEngine, "_new_epochs", lambda *_: None)
+    engine = object.__new__(GraphEngine)  # making one needs a GPU
+    engine.eager_steps, engine.graph, engine.rate = WARM_UP_STEPS, None, 0.1
+    with pytest.raises(Exception, match="the reason") as found:
+        engine.run(7, 9, lambda _: 0.1, 1.0)
+    return found.value
+
+
+def test_a_capture_that_fails_is_told_from_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = refused(RuntimeError("the reason"), monkeypatch)
+    assert type(found) is CaptureFailed
+    assert str(found) == "RuntimeError: the reason"
+    for other in (ValueError("the reason"), torch.cuda.OutOfMemoryError("the reason")):
+        assert refused(other, monkeypatch) is other
