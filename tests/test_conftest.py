@@ -35,7 +35,7 @@ def test_only_the_stochastic_tests_of_a_folder_stay(
     ]
     items, gone = [Item(name) for name in names], []
     monkeypatch.setattr(pytestconfig.option, "only_stochastic", ["tests/unit", "lab/tests/unit/d.py"])
-    monkeypatch.setattr(pytestconfig.hook, "pytest_deselected", lambda items: gone.extend(items))
+    monkeypatch.setattr(pytestconfig.hook, "pytest_deselected", lambda *, items: gone.extend(items))
     plugin.pytest_collection_modifyitems(pytestconfig, items)
     assert [each.name for each in items] == [names[1], names[3], names[4]]
     assert [each.name for each in gone] == [names[0], names[2], names[5]]
