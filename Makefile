@@ -52,7 +52,7 @@ SLOW := tests/end_to_end tests/statistical tests/test_examples.py
 
 test: $(VENV)/.installed-test  ## run the library's unit tests and a smoke ring of the laboratory
 	$(BIN)/python -m pytest $(PARALLEL) src tests $(SMOKE) $(SLOW:%=--ignore=%) --ignore=tests/unit/summary $(PYTEST_ARGS)
-	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report= tests/unit/summary $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) --cov=selbo.summary --cov-report= tests/unit/summary $(PYTEST_ARGS)
 	$(BIN)/coverage report --include='src/selbo/summary/*' --fail-under=95
 
 # Under a seed that is another one each time; of the tests that `make test` runs with seed 0, those that take one.
