@@ -101,9 +101,10 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Say what you know of the task, in one number or two: how many cases can be decided rightly (``accuracy``), and how
     frequent each class is (``class_fractions``). A multilayer perceptron with a posterior over its weights is trained
     by the Summary ELBO, so that its probabilities, taken together, agree with that. The first quarter of the steps
-    belongs to the labels alone, because a belief cannot tell which class is which. Features are standardised inside;
-    categories have to be encoded as numbers before. Everything runs in double precision, and the same ``random_state``
-    gives the same classifier. The command ``selbo train`` prepares a file and trains this classifier.
+    belongs to the labels alone, because a belief cannot tell which class is which. Features are standardised inside,
+    except those of zeros and ones; categories have to be encoded as numbers before. Everything runs in double
+    precision, and the same ``random_state`` gives the same classifier. The command ``selbo train`` prepares a file and
+    trains this classifier.
 
     Rows without labels can be given to `fit`, marked in ``y`` or apart; they may come from another domain than the
     labels do. The belief is then about them, and not about the labelled rows. If ``class_fractions`` are stated, the

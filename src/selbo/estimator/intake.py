@@ -32,7 +32,10 @@ LARGEST_TOTAL: Final = 1e30
 
 @dataclass(frozen=True)
 class Scale:
-    """Where features lie and how far they spread; a constant one spreads without end, and carries no information."""
+    """Means and standard deviations of features; that of a constant one is infinite, as it carries no information.
+
+    Features of zeros and ones stay as they are: standardised, a rare category would weigh many times a frequent one.
+    """
 
     mean: Numbers
     std: Numbers
@@ -42,11 +45,13 @@ class Scale:
     def of(cls, X: Numbers, weights: Numbers | None, names: Sequence[str] | None = None) -> "Scale":
         """That of a table, whose rows may count more or less than once."""
         found = [mean_and_std(column, weights) for column in X.T]
+        binary = ((X == 0) | (X == 1)).all(0)
+        found = [(0.0, 1.0) if each and known else each for each, known in zip(found, binary, strict=True)]
         mean = [0.0 if each is None else each[0] for each in found]
         return cls(np.array(mean), np.array([np.inf if each is None else each[1] for each in found]), names)
 
     def __call__(self, X: Numbers) -> Tensor:
-        """Features of mean 0 and standard deviation 1."""
+        """Features of mean 0 and standard deviation 1, or of zeros and ones."""
         with np.errstate(over="ignore"):
             values = (X - self.mean) / self.std
             near = np.isfinite(values.astype(np.float32)).all(0)

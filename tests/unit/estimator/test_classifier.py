@@ -396,6 +396,16 @@ def test_constant_features_are_ignored() -> None:
     assert len(np.unique(flat.predict_proba(np.random.default_rng(0).normal(size=(3, 2))), axis=0)) == 1
 
 
+def test_features_of_zeros_and_ones_stay_as_they_are() -> None:
+    X, y = blobs(30)
+    X[:, 1], X[:, 2] = np.arange(30) == 7, 1.0  # a rare category, and one that all rows have
+    fitted = quick().fit(X, y)
+    scaled = fitted.scale_(X).numpy()
+    np.testing.assert_array_equal(scaled[:, 1], X[:, 1])
+    np.testing.assert_array_equal(scaled[:, 2], 0)
+    np.testing.assert_allclose([scaled[:, 0].mean(), scaled[:, 0].std()], [0, 1], atol=1e-12)
+
+
 def test_scale_and_place_of_a_feature_do_not_matter() -> None:
     X, y = blobs(30)
     moved = quick().fit(1e6 * X - 1e8, y).predict_proba(1e6 * X - 1e8)
