@@ -162,7 +162,7 @@ def test_the_belief_is_about_rows_without_labels() -> None:
     assert apart.predict_proba(more)[:, 1].mean() > 0.6  # stated: two in three
     assert without.predict_proba(more)[:, 1].mean() < 0.45
     about_training = quick(**settings).fit(X, y)
-    here = apart._predict_rows(apart.network_, apart._objective, apart._scale(X)).probs[:, 1].mean()  # not corrected
+    here = apart._predict_rows(apart.network_, apart._objective, apart.scale_(X)).probs[:, 1].mean()  # not corrected
     assert about_training.predict_proba(X)[:, 1].mean() > here + 0.1
 
 
@@ -172,7 +172,7 @@ def test_predictions_are_corrected_for_the_domain_of_the_unlabelled_rows(method:
     weights = 1 + y  # of class 1, two rows in seven
     found = quick(method=method, class_fractions=[1 / 3, 2 / 3]).fit(X, y, weights, X_unlabelled=more)
     assert found.label_shift_ == selbo.LabelShift([5 / 7, 2 / 7], [1 / 3, 2 / 3])
-    source = found._predict_rows(found.network_, found._objective, found._scale(more)).probs.numpy()
+    source = found._predict_rows(found.network_, found._objective, found.scale_(more)).probs.numpy()
     odds = source[:, 1] / source[:, 0] * (2 / 3) / (1 / 3) * (5 / 7) / (2 / 7)
     np.testing.assert_allclose(found.predict_proba(more)[:, 1], odds / (1 + odds), rtol=1e-6)
     assert found.predict(more).tolist() == (odds > 1).astype(int).tolist()
@@ -267,8 +267,8 @@ def test_features_are_standardised_by_all_rows() -> None:
     X[:, 2] = 4.0  # constant where there are labels
     found = quick().fit(X, y, X_unlabelled=more)
     every = np.concatenate([X, more])
-    np.testing.assert_allclose(found._scale.mean, every.mean(0))
-    np.testing.assert_allclose(found._scale.std, every.std(0))
+    np.testing.assert_allclose(found.scale_.mean, every.mean(0))
+    np.testing.assert_allclose(found.scale_.std, every.std(0))
 
 
 def test_weights_of_labelled_rows_and_of_others() -> None:

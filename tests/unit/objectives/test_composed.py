@@ -28,7 +28,8 @@ from selbo.objectives import (
     Terms,
     negative_entropy,
 )
-from selbo.training.callbacks import Progress
+from selbo.training import Checkpoint, JsonLines, Progress
+from selbo.training.callbacks import Start
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 LABELS = (torch.arange(BATCH) ** 2) % 3
@@ -100,15 +101,14 @@ def test_a_term_of_ones_own_is_trained_with(bayesian: bool, tmp_path: Path) -> N
             unlabelled={"clinic": clinic},
             steps=80,
             learning_rate=0.03,
-            callbacks=(),
-            **options,
+            **{"callbacks": (), **options},
         )
         probs = selbo.predict(net, clinic, num_samples=8, generator=noise()).probs
         best, second = probs.topk(2, dim=-1).values.unbind(-1)
         return result, (best - second).mean().item()
 
     log = tmp_path / "log.jsonl"
-    result, margin = run(2000.0, log=log, log_every=20)
+    result, margin = run(2000.0, callbacks=[JsonLines(log)], log_every=20)
     assert result.terms == ("loss", "log_likelihood", "kl", "log_summary", "Margin")
     records = [json.loads(line) for line in log.read_text().splitlines()]
     assert all("Margin" in record and record["log_summary"] == 0 for record in records)
@@ -123,8 +123,8 @@ def test_a_run_with_a_term_of_ones_own_can_be_resumed(tmp_path: Path) -> None:
     def run(name: str, weight: float = 5.0, callbacks: tuple[Callable[..., object], ...] = ()) -> nn.Module:
         net = selbo.models.MLP((FEATURES, 2), generator=torch.Generator().manual_seed(1))
         objective = Objective(40, terms=[Term(Margin(0.2), weight)])
-        settings = {"steps": 12, "batch_size": 8, "log_every": 4, "checkpoint_every": 0.0, "progress": False}
-        selbo.fit(net, objective, (x, y), checkpoint=tmp_path / name, callbacks=callbacks, **settings)
+        settings = {"steps": 12, "batch_size": 8, "log_every": 4, "callbacks": callbacks}
+        selbo.fit(net, objective, (x, y), checkpoint=Checkpoint(tmp_path / name, every=0.0), **settings)
         return net
 
     def stop(record: dict[str, object]) -> None:
@@ -230,8 +230,10 @@ def test_a_term_looks_at_the_inputs_that_it_names() -> None:
 def test_terms_are_on_the_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("rich")
     monkeypatch.setattr("sys.stderr", shown := StringIO())
-    with Progress(4, wanted=True, label="training") as bar:
-        bar.show(4, {"loss": 0.5, "log_likelihood": -3.0, "log_summary": 0.0, "Margin": 0.25, "val_nll": 0.75})
+    bar = Progress(True)
+    bar.on_start(Start(4, 0, ()))
+    bar.on_progress(4, {"loss": 0.5, "log_likelihood": -3.0, "log_summary": 0.0, "Margin": 0.25, "val_nll": 0.75})
+    bar.on_end()
     assert "loss 0.5 Margin 0.25 val nll 0.75" in " ".join(shown.getvalue().split())
 
 

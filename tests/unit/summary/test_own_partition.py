@@ -282,14 +282,14 @@ def test_a_run_resumes_from_its_checkpoint(tmp_path: Path) -> None:
     def run(edges: Sequence[float] = EDGES, belief: selbo.Belief | None = None, **options: object) -> selbo.FitResult:
         summary = selbo.SummaryLikelihood(MarginBins(edges), belief or mixture(), 20.0)
         objective = selbo.CrossEntropy(64, summary)
-        settings = {"steps": 12, "batch_size": 16, "checkpoint_every": 0, "seed": 2, "progress": False, **options}
+        settings = {"steps": 12, "batch_size": 16, "seed": 2, "callbacks": (), **options}
         return selbo.fit(network(seed=1), objective, data, **settings)
 
     def stop(record: dict[str, object]) -> None:
         if record["step"] == 8:
             raise KeyboardInterrupt
 
-    path = tmp_path / "run"
+    path = selbo.training.Checkpoint(tmp_path / "run", every=0)
     with pytest.raises(KeyboardInterrupt):
         run(checkpoint=path, log_every=4, callbacks=[stop])
     result = run(checkpoint=path, log_every=4)
