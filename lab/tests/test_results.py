@@ -68,9 +68,10 @@ def test_every_run_that_two_studies_share_is_in_the_table_of_repeats() -> None:
     """Read from the files: same data, network, recipe and seed, whatever it was tested on."""
     seen = defaultdict[str, set[str]](set)
     for name in results.studies():
-        for spec in (asdict(run.spec) for run in Store(results.RESULTS / name).all()):
-            if spec["seed"] >= plan.TUNING_SEED:  # settings are chosen alike in studies that share their grids
+        for run in Store(results.RESULTS / name).all():
+            if run.spec.seed >= plan.TUNING_SEED:  # settings are chosen alike in studies that share their grids
                 continue
+            spec = asdict(run.spec)
             parts = []
             for part, kind in (("data", DataSpec), ("model", ModelSpec), ("recipe", Recipe)):
                 whole = {each.name: each.default for each in fields(kind)} | spec[part]

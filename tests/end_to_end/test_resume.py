@@ -285,7 +285,7 @@ ANOTHER_RUN = {
     "unlabelled": (lambda: {"unlabelled": VAL[0]}, r"unlabelled data is none, here it is \[\[16"),
     "concentration": (
         lambda: {"objective": selbo.SummaryELBO(summary(ema_decay=0.9, concentration=7.0), N)},
-        r"objective: summary\.concentration is 50\.0, here it is 7\.0",
+        r"objective: terms\.0\.summary\.concentration is 50\.0, here it is 7\.0",
     ),
     "objective": (
         lambda: {"objective": selbo.ELBO(N)},

@@ -3,8 +3,8 @@
 import hashlib
 import json
 from collections.abc import Hashable
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, fields, replace
+from functools import cache, cached_property
 from typing import Final
 
 from selbo_lab import checks
@@ -339,13 +339,22 @@ class RunSpec:
         data = self.data if self.recipe.told else replace(self.data, fractions_off=0.0)
         return data, self.model, replace(self.recipe, correction=""), self.seed
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Hash of the whole configuration."""
-        content = asdict(self)
-        for part, names in ADDED_LATER.items():
-            for name in names:
-                if content[part][name] == getattr(type(getattr(self, part)), name):
-                    del content[part][name]
-        text = json.dumps({"format": RUN_FORMAT, **content}, sort_keys=True)
+        parts = {
+            name: _hashed_settings(name, getattr(self, name)) for name in ("data", "model", "recipe", "evaluation")
+        }
+        text = json.dumps({"format": RUN_FORMAT, **parts, "seed": self.seed}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+@cache
+def _hashed_settings(part: str, values: DataSpec | ModelSpec | Recipe | EvaluationSpec) -> dict[str, object]:
+    """Settings that enter the hash of a run; many runs share them."""
+    later = ADDED_LATER.get(part, ())
+    return {
+        each.name: getattr(values, each.name)
+        for each in fields(values)
+        if not (each.name in later and getattr(values, each.name) == each.default)
+    }

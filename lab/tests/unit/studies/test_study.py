@@ -466,9 +466,9 @@ def test_runs_and_results_have_the_seeds_of_the_study(tmp_path: Path, monkeypatc
     study = smoke(reader.from_toml(content))
     monkeypatch.setattr(runner, "study_of", lambda name, trial: study)
     results = runner.reproduce(study, tmp_path, seeds=2, executor="here")
-    assert results["seeds"] == [4, 5]
-    (method,) = results["comparisons"][0]["methods"]
-    assert [run["spec"]["seed"] for run in method["runs"]] == [4, 5]
+    assert list(results.seeds) == [4, 5]
+    (method,) = results.comparisons[0].methods
+    assert [run.spec.seed for run in method.runs] == [4, 5]
 
 
 def test_changes_of_a_variant(small: Study) -> None:
