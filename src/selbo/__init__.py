@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         SummaryELBO,
         labels_first,
     )
-    from selbo.posteriors import forward_samples, kl_divergence
+    from selbo.posteriors import NaturalGradient, forward_samples, kl_divergence
     from selbo.summary.beliefs import Belief, Beta, Dirichlet, Empirical, Masses, Uniform
     from selbo.summary.elicitation import expect
     from selbo.summary.likelihood import SummaryLikelihood, dirichlet_process_log_prob
@@ -43,6 +43,7 @@ __all__ = [
     "LabelShift",
     "LabelSmoothing",
     "Masses",
+    "NaturalGradient",
     "Partition",
     "Prediction",
     "ScoreBins",
@@ -82,7 +83,7 @@ _HOMES = {
         "SummaryELBO",
         "labels_first",
     ),
-    "selbo.posteriors": ("forward_samples", "kl_divergence"),
+    "selbo.posteriors": ("NaturalGradient", "forward_samples", "kl_divergence"),
     "selbo.summary.beliefs": ("Belief", "Beta", "Dirichlet", "Empirical", "Masses", "Uniform"),
     "selbo.summary.elicitation": ("expect",),
     "selbo.summary.likelihood": ("SummaryLikelihood", "dirichlet_process_log_prob"),

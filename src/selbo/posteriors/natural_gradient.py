@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from selbo import _checks
+from selbo.nn.convert import Patterns, to_bayesian, variational_layers
+from selbo.nn.gaussian import softplus_inverse
 from selbo.random import generator_for
 
 
@@ -73,6 +75,10 @@ class NaturalGradient(torch.optim.Optimizer):
         ...     optimizer.step()
         >>> optimizer.std(network.weight).shape
         torch.Size([2, 4])
+        >>> from selbo.posteriors import forward_samples
+        >>> bnn = optimizer.bayesian_network(network)
+        >>> forward_samples(bnn, inputs, num_samples=8, generator=generator).shape
+        torch.Size([8, 64, 2])
     """
 
     def __init__(
@@ -192,6 +198,30 @@ class NaturalGradient(torch.optim.Optimizer):
             if each is parameter:
                 return _std(self._state(each, group), group)
         raise ValueError("`parameter` must be one that this optimiser trains")
+
+    @torch.no_grad()
+    def bayesian_network(self, network: nn.Module, *, exclude: Patterns = None) -> nn.Module:
+        """The trained posterior as a network that `selbo.predict`, `selbo.nn.save` and the like take.
+
+        Its samples have the means and standard deviations found here. Layers that `to_bayesian` leaves deterministic,
+        such as BatchNorm, are at their means.
+
+        Args:
+            network: The network that this optimiser trains; not changed.
+            exclude: Names or patterns of layers that stay at their means, as for `to_bayesian`.
+        """
+        parameters, groups = dict(network.named_parameters()), {id(each): group for each, group in self._trained()}
+        frozen = [name for name, each in parameters.items() if id(each) not in groups]
+        if len(frozen) == len(parameters):
+            raise ValueError("`network` must have parameters that this optimiser trains, but has none")
+        left_out = [exclude] if isinstance(exclude, str) else list(exclude or ())
+        bnn = to_bayesian(network, exclude=[*left_out, *frozen])
+        for prefix, layer in variational_layers(bnn):
+            for name, gaussian in zip(layer.names, layer.posteriors, strict=True):
+                parameter = parameters[f"{prefix}.{name}" if prefix else name]
+                gaussian.rho.copy_(softplus_inverse(self.std(parameter)))
+                gaussian.prior_std.fill_(groups[id(parameter)]["prior_std"])
+        return bnn
 
     def _trained(self) -> Iterator[tuple[nn.Parameter, dict[str, Any]]]:
         """Parameters that are not frozen, with the settings of their group."""

@@ -11,6 +11,8 @@ import torch
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
+import selbo
+from selbo.nn.convert import variational_layers
 from selbo.posteriors import NaturalGradient
 from selbo.random import generator_for
 
@@ -421,6 +423,44 @@ def test_training_is_in_bf16_under_autocast(seed: int) -> None:
     assert network[0].weight.dtype == torch.float32
 
 
+# --- what comes of it ---
+
+
+def test_the_posterior_becomes_a_bayesian_network(seed: int) -> None:
+    """Means, standard deviations and prior, and so the distribution of the logits."""
+    with torch.random.fork_rng():
+        network = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 3)).double()
+    inputs, labels = toy(seed)[1:]
+    network[0].bias.requires_grad_(requires_grad=False)
+    optimizer = NaturalGradient(network.parameters(), seed=seed, **SETTINGS)
+    train(network, optimizer, (inputs, labels), 20)
+    network.eval()
+    bnn = optimizer.bayesian_network(network).eval()
+    torch.testing.assert_close(bnn(inputs), network(inputs))
+    by_name = {
+        f"{prefix}.{name}": each
+        for prefix, layer in variational_layers(bnn)
+        for name, each in zip(layer.names, layer.posteriors, strict=True)
+    }
+    assert set(by_name) == {"0.weight", "3.weight", "3.bias"}, "what was frozen has no posterior"
+    for name, each in by_name.items():
+        parameter = network.get_parameter(name)
+        torch.testing.assert_close(each.mean.detach(), parameter.detach(), rtol=0, atol=0)
+        torch.testing.assert_close(each.std.detach(), optimizer.std(parameter), rtol=1e-6, atol=0)
+        assert each.prior_std == pytest.approx(0.8)
+    logits = selbo.forward_samples(bnn, inputs, 4000, generator=torch.Generator().manual_seed(seed)).detach()
+    network[1].requires_grad_(requires_grad=False)  # at its means, as in the Bayesian network
+    drawn = []
+    generator = torch.Generator().manual_seed(seed + 1)
+    for _ in range(1000):
+        with torch.no_grad(), optimizer.sampled(generator=generator):
+            drawn.append(network(inputs))
+    found = torch.stack(drawn)
+    error = (logits.var(0) / 4000 + found.var(0) / 1000).sqrt()
+    assert ((logits.mean(0) - found.mean(0)) / error).abs().max() < 5
+    assert (logits.std(0) / found.std(0) - 1).abs().max() < 0.15
+
+
 # --- mistakes ---
 
 
@@ -461,6 +501,8 @@ def test_calls_in_the_wrong_order_say_so(seed: int) -> None:
             pass
     with pytest.raises(ValueError, match="that this optimiser trains"):
         optimizer.std(nn.Parameter(torch.zeros(1)))
+    with pytest.raises(ValueError, match="that this optimiser trains, but has none"):
+        optimizer.bayesian_network(toy(seed)[0])
     network.requires_grad_(requires_grad=False)
     with pytest.raises(ValueError, match="all are frozen"), optimizer.sampled():
         pass
