@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from selbo.estimator import SummaryClassifier as SummaryClassifier
     from selbo.evaluation import calibrate
     from selbo.evaluation.check_belief import check_belief
+    from selbo.evaluation.combine import belief_weights
     from selbo.evaluation.evaluate import evaluate, evaluate_ood
     from selbo.evaluation.predict import Prediction, predict
     from selbo.nn import mean_network, to_bayesian
@@ -50,6 +51,7 @@ __all__ = [
     "SummaryELBO",
     "SummaryLikelihood",
     "Uniform",
+    "belief_weights",
     "calibrate",
     "check_belief",
     "dirichlet_process_log_prob",
@@ -71,6 +73,7 @@ _HOMES = {
     "selbo.estimator": ("SummaryClassifier",),  # needs scikit-learn, and is not in `__all__`
     "selbo.evaluation": ("calibrate",),
     "selbo.evaluation.check_belief": ("check_belief",),
+    "selbo.evaluation.combine": ("belief_weights",),
     "selbo.evaluation.evaluate": ("evaluate", "evaluate_ood"),
     "selbo.evaluation.predict": ("Prediction", "predict"),
     "selbo.nn": ("mean_network", "to_bayesian"),

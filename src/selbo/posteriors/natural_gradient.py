@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from selbo import _checks
 from selbo.nn.convert import Patterns, to_bayesian, variational_layers
-from selbo.nn.gaussian import softplus_inverse
+from selbo.nn.gaussian import GaussianParameter, softplus_inverse
 from selbo.random import generator_for
 
 
@@ -217,7 +217,8 @@ class NaturalGradient(torch.optim.Optimizer):
         left_out = [exclude] if isinstance(exclude, str) else list(exclude or ())
         bnn = to_bayesian(network, exclude=[*left_out, *frozen])
         for prefix, layer in variational_layers(bnn):
-            for name, gaussian in zip(layer.names, layer.posteriors, strict=True):
+            for name, each in zip(layer.names, layer.posteriors, strict=True):
+                gaussian = cast(GaussianParameter, each)
                 parameter = parameters[f"{prefix}.{name}" if prefix else name]
                 gaussian.rho.copy_(softplus_inverse(self.std(parameter)))
                 gaussian.prior_std.fill_(groups[id(parameter)]["prior_std"])
