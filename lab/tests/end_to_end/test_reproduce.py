@@ -79,31 +79,26 @@ def test_a_study_on_the_command_line_twice(tmp_path: Path) -> None:
     assert times(folder) == before
 
 
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 def test_reports_of_one_study_and_of_two_at_a_time(tmp_path: Path) -> None:
     folder = tmp_path / "sst-smoke"
     runner.reproduce(runner.study_of("sst", trial=True), folder, tracks=["published"], seeds=1, executor="here")
-    alone = selbo("report", str(tmp_path))
-    assert (alone.returncode, alone.stderr) == (0, "")
+    alone, seen = selbo_in_a_terminal("report", str(folder))
+    assert "sst-smoke: tables, figures and the report" in seen
     page = (folder / "report.html").read_bytes()
     shutil.copytree(folder, tmp_path / "sst-twin", ignore=shutil.ignore_patterns("report.html", "figures", "tables"))
-    both = selbo("report", str(tmp_path))  # in two processes
-    assert (both.returncode, both.stderr) == (0, "")
-    assert both.stdout == alone.stdout + alone.stdout.replace("sst-smoke", "sst-twin")
-    if hasattr(os, "openpty"):
-        out, seen = selbo_in_a_terminal("report", str(folder))
-        assert out == alone.stdout
-        assert "sst-smoke: tables, figures and the report" in seen
-        out, seen = selbo_in_a_terminal("report", str(tmp_path))
-        assert out == both.stdout
-        assert "2 studies" in seen
-        assert "tables, figures" not in seen  # of two at a time there is one bar
+    both, seen = selbo_in_a_terminal("report", str(tmp_path))  # in two processes
+    assert both == alone + alone.replace("sst-smoke", "sst-twin")
+    assert "2 studies" in seen
+    assert "tables, figures" not in seen  # of two at a time there is one bar
     assert page == (folder / "report.html").read_bytes() == (tmp_path / "sst-twin" / "report.html").read_bytes()
     packed = selbo("report", str(folder), "--pack")
     assert (packed.returncode, packed.stderr) == (0, "")
     assert packed.stdout == f"{folder}.jsonl.xz: {len(list((tmp_path / 'sst-twin' / 'runs').glob('*.json')))} runs\n"
     assert not (folder / "runs").exists()
     (folder / "report.html").unlink()
-    assert selbo("report", str(tmp_path)).stdout == both.stdout  # one packed, one not
+    again = selbo("report", str(tmp_path))  # one packed, one not; and not in a terminal
+    assert (again.returncode, again.stdout, again.stderr) == (0, both, "")
     assert page == (folder / "report.html").read_bytes()
     (broken,) = list((tmp_path / "sst-twin" / "runs").glob("*.json"))[:1]
     broken.write_text("{")
