@@ -142,7 +142,7 @@ def test_a_belief_that_the_data_contradict(selbo: Run, table: Path, tmp_path: Pa
     shown = selbo(*quick(table, tmp_path / "wrong", *wrong))
     assert shown.code == 0
     said = (
-        "the held-out rows contradict what was stated, if it was about such rows: class fractions: contradicted by 36"
+        "the held-out rows contradict the stated belief, if it was about such rows: class fractions: contradicted by 36"
     )
     assert said in shown.err
     (found,) = json.loads((tmp_path / "wrong" / "metrics.json").read_text())["contradictions"]
@@ -324,7 +324,7 @@ def test_predictions(selbo: Run, table: Path, model: Path, tmp_path: Path) -> No
     patients().drop("ill").write_parquet(tmp_path / "new.parquet")
     shown = selbo("predict", model, tmp_path / "new.parquet", "--out", tmp_path / "p.parquet")
     assert (shown.code, shown.out) == (0, "")
-    assert f"{ROWS} predictions in" in shown.err
+    assert f"wrote {ROWS} predictions to" in shown.err
     found = pl.read_parquet(tmp_path / "p.parquet")
     np.testing.assert_allclose(found["p_yes"], [float(row["p_yes"]) for row in rows], rtol=1e-6)
 
@@ -349,7 +349,7 @@ def test_calibrated_predictions_have_the_temperature(selbo: Run, table: Path, mo
     (folder / "model.json").write_text(json.dumps({**manifest, "temperature": None}))
     without = selbo("predict", folder, table, "--calibrated")
     assert without.out == plain.out
-    assert "no temperature could be fitted" in without.err
+    assert "no temperature was fitted" in without.err
 
 
 def test_unseen_categories_and_other_columns_are_said(selbo: Run, model: Path, tmp_path: Path) -> None:
@@ -522,7 +522,7 @@ def test_names_neither_steer_the_terminal_nor_change_in_the_predictions(selbo: R
         assert shown.code == 0, shown.err
         assert "\x1b" not in shown.out + shown.err
     assert r"3: \x1b[31mred\x1b[0m, =HYPERLINK(1), two\nlines" in " ".join(runs[0].out.split())
-    assert "note: a spreadsheet may take these classes for formulas: '=HYPERLINK(1)'" in runs[2].err
+    assert "note: a spreadsheet may interpret these classes as formulas: '=HYPERLINK(1)'" in runs[2].err
     assert "spreadsheet" not in runs[3].err
     for found in (pl.read_csv(tmp_path / "p.csv"), pl.read_parquet(tmp_path / "p.parquet")):
         assert set(found["predicted_class"]) <= set(names)
@@ -861,7 +861,7 @@ def test_predictions_never_replace_the_table(selbo: Run, table: Path, model: Pat
     for out in (new, link, tmp_path / ".." / tmp_path.name / "new.csv"):
         shown = selbo("predict", model, new, "--out", out)
         assert shown.code == 2
-        assert "`--out` must be another file than the table that is read" in shown.err
+        assert "`--out` must be a different file from the input table" in shown.err
     assert new.read_bytes() == before
     assert link.is_symlink()
 
