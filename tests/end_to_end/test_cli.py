@@ -741,7 +741,7 @@ def test_bad_data_of_train(selbo: Run, tmp_path: Path, name: str, content: str |
         (
             "age,dose,site,smoker\n50,2,north,true\n",
             ["--method", "plain"],
-            "`--unlabelled` is for a method with a summary, which speaks of it, but",
+            "`--unlabelled` is for a method with a summary, which uses it, but",
         ),
     ],
 )
