@@ -107,7 +107,7 @@ def model(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "Belief   About 90 % of all cases can be decided rightly; no makes up" in done.stdout
     assert "(as in the training rows)" in " ".join(done.stdout.split())
     assert "84 to train, 12 to validate, 24 to test on" in done.stdout
-    assert "columns with one value only are left out: 'unit'" in done.stderr
+    assert "columns with only one value are left out: 'unit'" in done.stderr
     assert all(len(line) <= 80 or line.startswith("Report: ") for line in done.stdout.splitlines())
     return out
 
@@ -196,7 +196,7 @@ def test_a_belief_about_rows_without_labels(selbo: Run, table: Path, clinic: Pat
     without = json.loads((model / "model.json").read_text())
     assert (without["unlabelled"], without["classifier"]["label_shift"]) == (None, None)
     page = (out / "report.html").read_text()
-    assert "what was believed is about the 80 rows of clinic.csv, and compared with them" in page
+    assert "the belief, however, is about the 80 rows of clinic.csv, and compared with them" in page
     assert belief in page
     predicted = selbo("predict", out, clinic)
     share = np.mean([float(row["p_yes"]) for row in csv.DictReader(io.StringIO(predicted.out))])
@@ -213,7 +213,7 @@ def test_rows_without_labels_are_part_of_what_was_asked_for(
     assert "already trained with these settings" in selbo(*quick(table, out, "--unlabelled", clinic)).err
     patients(80).drop("ill").head(70).write_csv(other)
     for folder, more, message in (
-        (out, [], "was trained with --unlabelled: choose another folder"),
+        (out, [], "a model trained with --unlabelled: choose another folder"),
         (out, ["--unlabelled", other], "was trained with other unlabelled rows: choose another folder"),
         (model, ["--unlabelled", clinic], "was trained without --unlabelled: choose another folder"),
     ):
@@ -222,7 +222,7 @@ def test_rows_without_labels_are_part_of_what_was_asked_for(
         assert message in shown.err
     patients(80).with_columns(ill=pl.lit("nobody knows"), more=1).write_csv(labelled)
     shown = selbo(*quick(table, tmp_path / "again", "--unlabelled", labelled))
-    assert "labelled.csv: columns that the model does not know are ignored: 'more'" in shown.err
+    assert "labelled.csv: columns unknown to the model are ignored: 'more'" in shown.err
     same = "model.safetensors"
     assert (tmp_path / "again" / same).read_bytes() == (out / same).read_bytes() != (model / same).read_bytes()
 
@@ -279,13 +279,13 @@ def test_other_settings_need_overwrite(selbo: Run, table: Path, model: Path, tmp
     shutil.copytree(model, folder)
     shown = selbo(*quick(table, folder, "--seed", "1"))
     assert shown.code == 2
-    assert "holds a model that was trained with --seed 0, not 1: choose another folder, or replace it" in shown.err
+    assert "holds a model trained with --seed 0, not 1: choose another folder, or replace it" in shown.err
     shown = selbo(*quick(table, folder, "--accuracy", "7", "--overwrite"))
     assert shown.code == 2
     assert selbo("predict", folder, table).code == 0  # bad input has not cost the old model
     shown = selbo(*quick(table, folder, "--method", "plain", "--overwrite"))
     assert shown.code == 0
-    assert "the method plain does not use what is believed" in shown.err
+    assert "the method plain does not use the belief" in shown.err
     assert listing(folder) == FINISHED
     assert json.loads((folder / "metrics.json").read_text())["method"] == "plain"
     assert selbo("predict", folder, table).code == 0
@@ -358,7 +358,7 @@ def test_unseen_categories_and_other_columns_are_said(selbo: Run, model: Path, t
     shown = selbo("predict", model, tmp_path / "new.csv")
     assert shown.code == 0
     assert len(shown.out.splitlines()) == 5
-    assert "selbo: note: columns that the model does not know are ignored: 'shoe'" in shown.err
+    assert "selbo: note: columns unknown to the model are ignored: 'shoe'" in shown.err
     assert "column 'site' has values not seen in training, 'west', in 2 rows" in shown.err
 
 
@@ -378,7 +378,7 @@ def test_only_the_columns_of_the_model_are_parsed(
     monkeypatch.setattr(pl, "read_csv", read)
     shown = selbo("predict", model, tmp_path / "new.csv")
     assert shown.code == 0
-    assert "columns that the model does not know are ignored: 'more 0', 'more 1'" in shown.err
+    assert "columns unknown to the model are ignored: 'more 0', 'more 1'" in shown.err
     assert len(shown.out.splitlines()) == 1 + ROWS
     assert selbo("evaluate", model, tmp_path / "new.csv").code == 0
     inputs = ["age", "dose", "site", "smoker"]
@@ -390,7 +390,7 @@ def test_evaluation(selbo: Run, table: Path, model: Path) -> None:
     assert shown.code == 0
     assert "accuracy, %" in shown.out
     assert all(len(line) <= 80 for line in shown.out.splitlines())
-    assert "this is the file that the model was trained on" in shown.err
+    assert "evaluated on the training file; metrics are optimistic" in shown.err
     as_json = json.loads(selbo("evaluate", model, table, "--json").out)
     assert as_json["metrics"]["num_examples"] == ROWS
     assert as_json["metrics"]["accuracy"] > 0.7
@@ -469,7 +469,7 @@ def test_class_fractions_of_names_with_commas(selbo: Run, tmp_path: Path) -> Non
     assert (tmp_path / "m" / "model.safetensors").read_bytes() == before
     other = selbo(*command, "--class-fraction", "b,x = 1=0.7", "--class-fraction", 'a,y\'s "z"=0.3')
     assert other.code == 2
-    assert 'was trained with --class-fractions b,x = 1=0.8, a,y\'s "z"=0.2, not b,x = 1=0.7' in other.err
+    assert 'a model trained with --class-fractions b,x = 1=0.8, a,y\'s "z"=0.2, not b,x = 1=0.7' in other.err
 
 
 def test_breast_cancer_as_parquet_without_a_belief(selbo: Run, tmp_path: Path) -> None:
@@ -584,10 +584,10 @@ def test_a_killed_run_goes_on_and_ends_the_same(selbo: Run, table: Path, clinic:
     assert not (broken / "model.json").exists()
     shown = selbo("predict", broken, table)
     assert shown.code == 2
-    assert "is not finished: give the same selbo train command again and it goes on" in shown.err
+    assert "is not finished: run the same selbo train command again to resume" in shown.err
     shown = selbo(*quick(table, broken, *settings, "--steps", 500))
     assert shown.code == 2
-    assert "holds a run that was begun to be trained with --steps 400, not 500" in shown.err
+    assert "holds an unfinished run trained with --steps 400, not 500" in shown.err
 
     (broken / ".report.html-x7").mkdir()  # what a kill may leave behind
     (broken / ".metrics.json.part").write_text("{")
@@ -633,7 +633,9 @@ def test_a_damaged_checkpoint(selbo: Run, table: Path, model: Path, tmp_path: Pa
     (broken / "checkpoint.safetensors").write_bytes(b"damaged")
     shown = selbo(*quick(table, broken))
     assert shown.code == 2
-    assert "is damaged, and training cannot go on from it: remove the file, or start anew with --overwrite" in shown.err
+    assert (
+        "is damaged, and training cannot resume from it: remove the file, or start again with --overwrite" in shown.err
+    )
     assert (broken / "checkpoint.safetensors").read_bytes() == b"damaged"
     shown = selbo(*quick(table, broken, "--overwrite"))
     assert shown.code == 0
