@@ -214,8 +214,8 @@ def test_rows_without_labels_are_part_of_what_was_asked_for(
     patients(80).drop("ill").head(70).write_csv(other)
     for folder, more, message in (
         (out, [], "a model trained with --unlabelled: choose another folder"),
-        (out, ["--unlabelled", other], "was trained with other unlabelled rows: choose another folder"),
-        (model, ["--unlabelled", clinic], "was trained without --unlabelled: choose another folder"),
+        (out, ["--unlabelled", other], "a model trained with other unlabelled rows: choose another folder"),
+        (model, ["--unlabelled", clinic], "a model trained without --unlabelled: choose another folder"),
     ):
         shown = selbo(*quick(table, folder, *more))
         assert shown.code == 2
