@@ -107,7 +107,7 @@ def model(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert "Belief   About 90 % of all cases can be decided rightly; no makes up" in done.stdout
     assert "(as in the training rows)" in " ".join(done.stdout.split())
     assert "84 to train, 12 to validate, 24 to test on" in done.stdout
-    assert "columns with one value only are left out: 'unit'" in done.stderr
+    assert "columns with only one value are left out: 'unit'" in done.stderr
     assert all(len(line) <= 80 or line.startswith("Report: ") for line in done.stdout.splitlines())
     return out
 
@@ -142,7 +142,7 @@ def test_a_belief_that_the_data_contradict(selbo: Run, table: Path, tmp_path: Pa
     shown = selbo(*quick(table, tmp_path / "wrong", *wrong))
     assert shown.code == 0
     said = (
-        "the held-out rows contradict what was stated, if it was about such rows: class fractions: contradicted by 36"
+        "the held-out rows contradict the stated belief, if it was about such rows: class fractions: contradicted by 36"
     )
     assert said in shown.err
     (found,) = json.loads((tmp_path / "wrong" / "metrics.json").read_text())["contradictions"]
@@ -196,7 +196,7 @@ def test_a_belief_about_rows_without_labels(selbo: Run, table: Path, clinic: Pat
     without = json.loads((model / "model.json").read_text())
     assert (without["unlabelled"], without["classifier"]["label_shift"]) == (None, None)
     page = (out / "report.html").read_text()
-    assert "what was believed is about the 80 rows of clinic.csv, and compared with them" in page
+    assert "the belief, however, is about the 80 rows of clinic.csv, and compared with them" in page
     assert belief in page
     predicted = selbo("predict", out, clinic)
     share = np.mean([float(row["p_yes"]) for row in csv.DictReader(io.StringIO(predicted.out))])
@@ -213,16 +213,16 @@ def test_rows_without_labels_are_part_of_what_was_asked_for(
     assert "already trained with these settings" in selbo(*quick(table, out, "--unlabelled", clinic)).err
     patients(80).drop("ill").head(70).write_csv(other)
     for folder, more, message in (
-        (out, [], "was trained with --unlabelled: choose another folder"),
-        (out, ["--unlabelled", other], "was trained with other unlabelled rows: choose another folder"),
-        (model, ["--unlabelled", clinic], "was trained without --unlabelled: choose another folder"),
+        (out, [], "a model trained with --unlabelled: choose another folder"),
+        (out, ["--unlabelled", other], "a model trained with other unlabelled rows: choose another folder"),
+        (model, ["--unlabelled", clinic], "a model trained without --unlabelled: choose another folder"),
     ):
         shown = selbo(*quick(table, folder, *more))
         assert shown.code == 2
         assert message in shown.err
     patients(80).with_columns(ill=pl.lit("nobody knows"), more=1).write_csv(labelled)
     shown = selbo(*quick(table, tmp_path / "again", "--unlabelled", labelled))
-    assert "labelled.csv: columns that the model does not know are ignored: 'more'" in shown.err
+    assert "labelled.csv: columns unknown to the model are ignored: 'more'" in shown.err
     same = "model.safetensors"
     assert (tmp_path / "again" / same).read_bytes() == (out / same).read_bytes() != (model / same).read_bytes()
 
@@ -279,13 +279,13 @@ def test_other_settings_need_overwrite(selbo: Run, table: Path, model: Path, tmp
     shutil.copytree(model, folder)
     shown = selbo(*quick(table, folder, "--seed", "1"))
     assert shown.code == 2
-    assert "holds a model that was trained with --seed 0, not 1: choose another folder, or replace it" in shown.err
+    assert "holds a model trained with --seed 0, not 1: choose another folder, or replace it" in shown.err
     shown = selbo(*quick(table, folder, "--accuracy", "7", "--overwrite"))
     assert shown.code == 2
     assert selbo("predict", folder, table).code == 0  # bad input has not cost the old model
     shown = selbo(*quick(table, folder, "--method", "plain", "--overwrite"))
     assert shown.code == 0
-    assert "the method plain does not use what is believed" in shown.err
+    assert "the method plain does not use the belief" in shown.err
     assert listing(folder) == FINISHED
     assert json.loads((folder / "metrics.json").read_text())["method"] == "plain"
     assert selbo("predict", folder, table).code == 0
@@ -324,7 +324,7 @@ def test_predictions(selbo: Run, table: Path, model: Path, tmp_path: Path) -> No
     patients().drop("ill").write_parquet(tmp_path / "new.parquet")
     shown = selbo("predict", model, tmp_path / "new.parquet", "--out", tmp_path / "p.parquet")
     assert (shown.code, shown.out) == (0, "")
-    assert f"{ROWS} predictions in" in shown.err
+    assert f"wrote {ROWS} predictions to" in shown.err
     found = pl.read_parquet(tmp_path / "p.parquet")
     np.testing.assert_allclose(found["p_yes"], [float(row["p_yes"]) for row in rows], rtol=1e-6)
 
@@ -349,7 +349,7 @@ def test_calibrated_predictions_have_the_temperature(selbo: Run, table: Path, mo
     (folder / "model.json").write_text(json.dumps({**manifest, "temperature": None}))
     without = selbo("predict", folder, table, "--calibrated")
     assert without.out == plain.out
-    assert "no temperature could be fitted" in without.err
+    assert "no temperature was fitted" in without.err
 
 
 def test_unseen_categories_and_other_columns_are_said(selbo: Run, model: Path, tmp_path: Path) -> None:
@@ -358,7 +358,7 @@ def test_unseen_categories_and_other_columns_are_said(selbo: Run, model: Path, t
     shown = selbo("predict", model, tmp_path / "new.csv")
     assert shown.code == 0
     assert len(shown.out.splitlines()) == 5
-    assert "selbo: note: columns that the model does not know are ignored: 'shoe'" in shown.err
+    assert "selbo: note: columns unknown to the model are ignored: 'shoe'" in shown.err
     assert "column 'site' has values not seen in training, 'west', in 2 rows" in shown.err
 
 
@@ -378,7 +378,7 @@ def test_only_the_columns_of_the_model_are_parsed(
     monkeypatch.setattr(pl, "read_csv", read)
     shown = selbo("predict", model, tmp_path / "new.csv")
     assert shown.code == 0
-    assert "columns that the model does not know are ignored: 'more 0', 'more 1'" in shown.err
+    assert "columns unknown to the model are ignored: 'more 0', 'more 1'" in shown.err
     assert len(shown.out.splitlines()) == 1 + ROWS
     assert selbo("evaluate", model, tmp_path / "new.csv").code == 0
     inputs = ["age", "dose", "site", "smoker"]
@@ -390,7 +390,7 @@ def test_evaluation(selbo: Run, table: Path, model: Path) -> None:
     assert shown.code == 0
     assert "accuracy, %" in shown.out
     assert all(len(line) <= 80 for line in shown.out.splitlines())
-    assert "this is the file that the model was trained on" in shown.err
+    assert "evaluated on the training file; metrics are optimistic" in shown.err
     as_json = json.loads(selbo("evaluate", model, table, "--json").out)
     assert as_json["metrics"]["num_examples"] == ROWS
     assert as_json["metrics"]["accuracy"] > 0.7
@@ -469,7 +469,7 @@ def test_class_fractions_of_names_with_commas(selbo: Run, tmp_path: Path) -> Non
     assert (tmp_path / "m" / "model.safetensors").read_bytes() == before
     other = selbo(*command, "--class-fraction", "b,x = 1=0.7", "--class-fraction", 'a,y\'s "z"=0.3')
     assert other.code == 2
-    assert 'was trained with --class-fractions b,x = 1=0.8, a,y\'s "z"=0.2, not b,x = 1=0.7' in other.err
+    assert 'a model trained with --class-fractions b,x = 1=0.8, a,y\'s "z"=0.2, not b,x = 1=0.7' in other.err
 
 
 def test_breast_cancer_as_parquet_without_a_belief(selbo: Run, tmp_path: Path) -> None:
@@ -522,7 +522,7 @@ def test_names_neither_steer_the_terminal_nor_change_in_the_predictions(selbo: R
         assert shown.code == 0, shown.err
         assert "\x1b" not in shown.out + shown.err
     assert r"3: \x1b[31mred\x1b[0m, =HYPERLINK(1), two\nlines" in " ".join(runs[0].out.split())
-    assert "note: a spreadsheet may take these classes for formulas: '=HYPERLINK(1)'" in runs[2].err
+    assert "note: a spreadsheet may interpret these classes as formulas: '=HYPERLINK(1)'" in runs[2].err
     assert "spreadsheet" not in runs[3].err
     for found in (pl.read_csv(tmp_path / "p.csv"), pl.read_parquet(tmp_path / "p.parquet")):
         assert set(found["predicted_class"]) <= set(names)
@@ -584,10 +584,10 @@ def test_a_killed_run_goes_on_and_ends_the_same(selbo: Run, table: Path, clinic:
     assert not (broken / "model.json").exists()
     shown = selbo("predict", broken, table)
     assert shown.code == 2
-    assert "is not finished: give the same selbo train command again and it goes on" in shown.err
+    assert "is not finished: run the same selbo train command again to resume" in shown.err
     shown = selbo(*quick(table, broken, *settings, "--steps", 500))
     assert shown.code == 2
-    assert "holds a run that was begun to be trained with --steps 400, not 500" in shown.err
+    assert "holds an unfinished run trained with --steps 400, not 500" in shown.err
 
     (broken / ".report.html-x7").mkdir()  # what a kill may leave behind
     (broken / ".metrics.json.part").write_text("{")
@@ -633,7 +633,9 @@ def test_a_damaged_checkpoint(selbo: Run, table: Path, model: Path, tmp_path: Pa
     (broken / "checkpoint.safetensors").write_bytes(b"damaged")
     shown = selbo(*quick(table, broken))
     assert shown.code == 2
-    assert "is damaged, and training cannot go on from it: remove the file, or start anew with --overwrite" in shown.err
+    assert (
+        "is damaged, and training cannot resume from it: remove the file, or start again with --overwrite" in shown.err
+    )
     assert (broken / "checkpoint.safetensors").read_bytes() == b"damaged"
     shown = selbo(*quick(table, broken, "--overwrite"))
     assert shown.code == 0
@@ -741,7 +743,7 @@ def test_bad_data_of_train(selbo: Run, tmp_path: Path, name: str, content: str |
         (
             "age,dose,site,smoker\n50,2,north,true\n",
             ["--method", "plain"],
-            "`--unlabelled` is for a method with a summary, which speaks of it, but",
+            "`--unlabelled` is for a method with a summary, which uses it, but",
         ),
     ],
 )
@@ -861,7 +863,7 @@ def test_predictions_never_replace_the_table(selbo: Run, table: Path, model: Pat
     for out in (new, link, tmp_path / ".." / tmp_path.name / "new.csv"):
         shown = selbo("predict", model, new, "--out", out)
         assert shown.code == 2
-        assert "`--out` must be another file than the table that is read" in shown.err
+        assert "`--out` must be a different file from the input table" in shown.err
     assert new.read_bytes() == before
     assert link.is_symlink()
 

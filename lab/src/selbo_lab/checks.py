@@ -1,4 +1,4 @@
-"""The one place that phrases errors on bad input: the argument, what was expected, what came."""
+"""Validation of arguments: all errors name the argument, the expected and the given value."""
 
 import math
 import operator
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 SUM_TOLERANCE: Final = 1e-6
-"""How far fractions typed in by a person may sum from one before that is a mistake; they are then normalised."""
+"""Tolerance for the sum of fractions typed by a user, which are then normalised."""
 
 
 def positive(name: str, value: float) -> float:

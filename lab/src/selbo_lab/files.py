@@ -1,4 +1,4 @@
-"""Files that are whole or absent, however a program ends."""
+"""Atomic writing of files."""
 
 import os
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Where to write a file beside its final place: at the end of the block it is flushed to the disk and renamed.
+    """A temporary path next to ``path`` to write to; on exit the file is flushed to disk and renamed.
 
-    If the block fails, what stood at ``path`` stays, and nothing else is left. After a kill ``.name.part`` may be left,
-    which the next attempt overwrites. An error of the operating system names ``path``.
+    If the block fails, an existing file at ``path`` is kept, and the temporary file is removed. A killed process may
+    leave ``.name.part``, which the next attempt overwrites. Errors of the operating system name ``path``.
     """
     unfinished = path.with_name(f".{path.name}.part")
     try:

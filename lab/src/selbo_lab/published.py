@@ -1,6 +1,6 @@
-"""Quirks of the authors' code: what it does otherwise than the paper says, or than the library does.
+"""Quirks of the authors' code: where it differs from the paper or from the library.
 
-The published experiments are run with these; `docs/deviations.md` lists what each changes. Nothing else uses them.
+Only the published track uses them; `docs/deviations.md` lists the effect of each.
 """
 
 import math
@@ -21,13 +21,13 @@ SLOPE: Final = 500.0
 """The slope of the paper's soft histogram, in probability space."""
 
 PSEUDO_COUNT: Final = 1e-4
-"""What the authors' code adds to each Dirichlet parameter."""
+"""Added to each Dirichlet parameter by the authors' code."""
 
 HISTOGRAM_FLOOR: Final = 1e-6
-"""What the authors' code adds to each region of a binary histogram before normalising it."""
+"""Added to each region of a binary histogram before normalisation by the authors' code."""
 
 LOG_PROB_FLOOR: Final = -1e4
-"""Log-probabilities are clamped here, so that log 0 = -inf becomes a number."""
+"""Lower bound of log-probabilities, so that log 0 = -inf becomes finite."""
 
 EdgesT = TypeVar("EdgesT", ScoreBins, CornerShells)
 
@@ -39,8 +39,8 @@ def with_slope(partition: EdgesT, slope: float = SLOPE) -> EdgesT:
     """A partition whose edges all have one slope, instead of slopes that follow the widths of the regions.
 
     Args:
-        partition: Made with ``space="probability"``; it is changed.
-        slope: Of all edges, in probability space.
+        partition: Built with ``space="probability"``; modified in place.
+        slope: Slope of all edges, in probability space.
     """
     if partition.edges.space != "probability":
         raise ValueError("`partition` must be made with space='probability', where `slope` is a slope, but it is not")
@@ -54,7 +54,7 @@ class ClosedScoreBins(ScoreBins):
 
     Args:
         edges: Interior edges, strictly increasing, in (0, 1).
-        slope: Of all edges, in probability space.
+        slope: Slope of all edges, in probability space.
     """
 
     def __init__(self, edges: Sequence[float], *, slope: float = SLOPE) -> None:
@@ -78,16 +78,16 @@ def closed_memberships(probs: Tensor, *, edges: Tensor, slope: Tensor) -> Tensor
 
 
 class PublishedSummary(SummaryLikelihood):
-    """The summary likelihood with what the authors' code does to counts and parameters.
+    """The summary likelihood with the authors' changes to counts and parameters.
 
     Args:
         partition: The regions.
-        belief: What the predictions should look like.
-        concentration: Strength of the belief, alpha.
-        pool_draws: Put the samples, dimension -3, into one histogram, as the authors' multiclass code does.
-        pseudo_count: Added to each Dirichlet parameter; the authors' code has `PSEUDO_COUNT`.
-        histogram_floor: Added to each soft count; the authors' binary code has `HISTOGRAM_FLOOR`.
-        **options: Of `selbo.SummaryLikelihood`.
+        belief: The belief about the predictions.
+        concentration: Prior strength of the belief, alpha.
+        pool_draws: Combine the samples, dimension -3, into one histogram, as in the authors' multiclass code.
+        pseudo_count: Added to each Dirichlet parameter; `PSEUDO_COUNT` in the authors' code.
+        histogram_floor: Added to each soft count; `HISTOGRAM_FLOOR` in the authors' binary code.
+        **options: Options of `selbo.SummaryLikelihood`.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class PublishedSummary(SummaryLikelihood):
 
 
 def published_kl(bnn: nn.Module | MeanField) -> Tensor:
-    """The sum of the *means* of the KL over the tensors of a network, as the library that the authors used has it.
+    """The sum of the *means* of the KL over the tensors of a network, as computed by the library the authors used.
 
     That is not a KL divergence: for an MLP 768-128-2 it is some 24 000 times too small.
     """
@@ -145,7 +145,7 @@ class PublishedKL(KL):
 
 
 def with_published_kl(objective: Objective) -> Objective:
-    """An objective with `published_kl` of the same weight; it is changed."""
+    """Replace the KL of an objective by `published_kl` with the same weight; modified in place."""
     before = objective.kl
     objective.kl = PublishedKL(before.weight, before.warmup or 0, before.every)
     return objective
@@ -177,18 +177,18 @@ class DensityOfEach(PreciseModule):
 
 
 class IndependentSummary(Objective):
-    r"""Labels, and the density of the belief at every single prediction: $\sum_i \log p_0(f(x_i))$.
+    r"""Likelihood plus the density of the belief at every single prediction: $\sum_i \log p_0(f(x_i))$.
 
-    The ablation of the paper's Figure 3. Predictions gather at the mode of the belief instead of being distributed as
-    it says: the reason for the Dirichlet process. For comparison only. The term is called ``independent_summary``.
+    The ablation of the paper's Figure 3, for comparison only. Predictions concentrate at the mode of the belief instead
+    of being distributed like it, which motivates the Dirichlet process. The term is called ``independent_summary``.
 
     Args:
         belief: `Beta`, `Dirichlet` or `Uniform`, which have a density.
         num_data: N, the number of training examples.
-        kl_weight: Of the KL divergence of a Bayesian network.
-        kl_warmup: Of the same.
-        summary_weight: Of the term.
-        summary_warmup: Of the same; 0 for none.
+        kl_weight: Weight of the KL divergence of a Bayesian network.
+        kl_warmup: Warm-up steps of the KL divergence.
+        summary_weight: Weight of the term.
+        summary_warmup: Warm-up steps of the term; 0 for none.
     """
 
     def __init__(
@@ -222,9 +222,9 @@ def dirichlet_log_density(log_probs: Tensor, concentration: Tensor) -> Tensor:
 
 
 def auroc_of_both_columns(scores: Tensor, labels: Tensor) -> float | None:
-    """With two classes, the mean of the areas of both, each by its own column, as torchmetrics and the authors have it.
+    """For two classes, the mean AUROC of both, each by its own column, as computed by torchmetrics and the authors.
 
-    It differs from that of class 1 only where rounding makes scores of a column equal.
+    It differs from the AUROC of class 1 only if rounding makes scores of a column equal.
     """
     area = auroc(scores, labels)
     if area is None or scores.shape[-1] > 2:
@@ -238,7 +238,7 @@ def auroc_of_both_columns(scores: Tensor, labels: Tensor) -> float | None:
 
 
 def best_f1(log_probs: Tensor, labels: Tensor) -> Tensor:
-    """F1 score of class 1 of two classes; of more, the micro average, which is the accuracy: for `selbo.fit`."""
+    """F1 score of class 1 for two classes; for more, the micro average, which is the accuracy. For `selbo.fit`."""
     predicted = log_probs.argmax(-1)
     if log_probs.shape[-1] > 2:
         return (predicted == labels).double().mean()
@@ -251,4 +251,4 @@ SELECTIONS: Final[dict[str, str | Callable[[Tensor, Tensor], Tensor]]] = {
     "best": "best",
     "best_f1": best_f1,
 }
-"""What `selbo.fit` takes for the selections of a study."""
+"""Arguments of `selbo.fit` for the selections of a study."""

@@ -1,4 +1,4 @@
-"""The command `selbo`: one file per command; and what commands of other packages share with them."""
+"""The command `selbo`, one file per command, and the helpers that commands of other packages share."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -21,10 +21,10 @@ __all__ = [
 
 _OPTIONS = ("Debug", "Device", "device_of")
 
-if not TYPE_CHECKING:  # of which a name that does not exist would be of any type
+if not TYPE_CHECKING:  # type checkers would accept any name through `__getattr__`
 
     def __getattr__(name: str) -> Any:
-        """A public name, imported when it is asked for: `selbo.cli.main` says in a sentence if typer is missing."""
+        """Import a public name on first use, so that `selbo.cli.main` can report a missing typer in one sentence."""
         if name in __all__:
             home = "selbo.cli.options" if name in _OPTIONS else "selbo.cli.output"
             return getattr(importlib.import_module(home), name)

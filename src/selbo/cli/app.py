@@ -1,4 +1,4 @@
-"""The commands, put together."""
+"""The typer application with all commands."""
 
 from typing import Annotated
 

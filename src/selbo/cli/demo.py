@@ -1,4 +1,4 @@
-"""`selbo demo`: six methods compared on noisy digits, in a table and a report."""
+"""`selbo demo`: compare six methods on noisy digits, in a table and a report."""
 
 import os
 from pathlib import Path
@@ -13,18 +13,18 @@ from selbo.cli.output import console, cores, progress_bar, writable_folder
 
 def demo(
     out: Out = Path("demo"),
-    seeds: Annotated[int, typer.Option("--seeds", help="How many seeds.", min=1)] = 3,
-    steps: Annotated[int, typer.Option("--steps", help="Training steps of each run.", min=1)] = 1000,
-    jobs: Annotated[int, typer.Option("--jobs", help="Processes to share the work; 0 for one a core.", min=0)] = 0,
+    seeds: Annotated[int, typer.Option("--seeds", help="Number of seeds.", min=1)] = 3,
+    steps: Annotated[int, typer.Option("--steps", help="Training steps per run.", min=1)] = 1000,
+    jobs: Annotated[int, typer.Option("--jobs", help="Number of processes; 0 for one per core.", min=0)] = 0,
     seed: Seed = 0,
     device: Device = "cpu",
     debug: Debug = False,
 ) -> None:
     """Compare six ways to train a classifier, on noisy digits.
 
-    Plain, plain with temperature scaling, label smoothing, evidential, ELBO and Summary ELBO are trained on
-    scikit-learn's digits with noise and rare classes, and tested on clean, noisier and foreign inputs. Takes about a
-    minute on two cores; prints a table and writes report.html and results.json.
+    Trains a deterministic network with and without temperature scaling, label smoothing, evidential learning, ELBO and
+    Summary ELBO on scikit-learn's digits with noise and rare classes. Tests them on clean, noisier and
+    out-of-distribution inputs. Prints a table and writes report.html and results.json, in about a minute on two cores.
 
     Example: selbo demo --out demo
     """
@@ -46,7 +46,7 @@ def demo(
 
 
 def refuse_other(folder: Path) -> None:
-    """Stop if a folder holds something that the demonstration did not make."""
+    """Raise an error if a folder holds files that the demo did not write."""
     from selbo.demo.comparison import made_here
     from selbo.tabular.table import listed
 

@@ -1,4 +1,4 @@
-"""`selbo elicit`: the elicitation page, on this machine."""
+"""`selbo elicit`: serve the elicitation page on this machine."""
 
 import webbrowser
 from typing import Annotated, Final
@@ -15,31 +15,35 @@ STATED: Final = frozenset(
         *("regions", "bins", "edges", "trust", "seed"),
     )
 )
-"""What a link of the page may say, see ``read`` in ``page.js``."""
+"""Parameters that a link of the page may hold, see ``read`` in ``page.js``."""
 
 
 def elicit(
     link: Annotated[
         str,
-        typer.Argument(metavar="[LINK]", help="A link that the page gave, to open what it says.", show_default=False),
+        typer.Argument(metavar="[LINK]", help="Link copied from the page, to open its state.", show_default=False),
     ] = "",
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen at; any but this machine's own lets others in.")
+        str, typer.Option("--host", help="Address to listen on; a non-local one lets other machines connect.")
     ] = "127.0.0.1",
     port: Annotated[
         int | None,
         typer.Option(
-            "--port", help="Port; 8421, or a free one if that is taken.", min=0, max=65535, show_default=False
+            "--port",
+            help="Port to listen on; 8421 if not given, or a free port if that is taken.",
+            min=0,
+            max=65535,
+            show_default=False,
         ),
     ] = None,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Only print the address.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Say what you know of a task in the browser, and see what it means.
+    """State what you know about a task in the browser, and see what it means.
 
-    Opens a page of this machine: expected accuracy and class fractions, an earlier model's scores or a histogram drawn
-    by hand become a belief, in pictures and in words, to be copied as Python or as a command. Works offline, and the
-    server keeps nothing. Ctrl-C stops it.
+    Opens a local page. It turns an expected accuracy and class fractions, the scores of an earlier model or a histogram
+    drawn by hand into a belief, shows and describes it, and exports it as Python or as a command. Works offline; the
+    server stores nothing. Press Ctrl-C to stop it.
 
     Example: selbo elicit --no-browser
     """
@@ -50,7 +54,7 @@ def elicit(
     try:
         server.workers.start()
         if not is_loopback(host):
-            note(f"{host} can be reached from other machines: everyone there can open the page, without a password")
+            note(f"{host} can be reached from other machines: anyone there can open the page, without a password")
         address = server.url + fragment
         screen = console()
         screen.print(f"The elicitation page is at {address}", soft_wrap=True)
@@ -65,10 +69,10 @@ def elicit(
 
 
 def fragment_of(link: str) -> str:
-    """What a link says, whatever machine and port it was made on; it stands after the ``#``."""
+    """The part of a link after the ``#``, which does not depend on machine and port."""
     text = urlsplit(link).fragment
     if link and not STATED.intersection(parse_qs(text)):
         raise ValueError(
-            f"the link must be one that the page gave, such as http://.../#k=2&accuracy=0.9, but got {link!r}"
+            f"the link must be one copied from the page, such as http://.../#k=2&accuracy=0.9, but got {link!r}"
         )
     return f"#{quote(text, safe='=&%,.+-_~')}" if text else ""

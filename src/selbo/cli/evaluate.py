@@ -1,4 +1,4 @@
-"""`selbo evaluate`: how good a model's predictions are on a table with known classes."""
+"""`selbo evaluate`: metrics of a model on a table with known classes."""
 
 import json
 from typing import Annotated
@@ -12,16 +12,16 @@ from selbo.cli.output import console, metrics_table, note, visible
 def evaluate(
     model: Model,
     data: Data,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     draws: Draws = 128,
     seed: PredictionSeed = None,
     device: Device = "cpu",
     debug: Debug = False,
 ) -> None:
-    """Judge the predictions of a model on a table with known classes.
+    """Evaluate a model on a table with known classes.
 
-    Shows the metrics of the predictions as they are, and with the temperature that was fitted on the validation rows
-    in training.
+    Shows the metrics of the predictions without and with temperature scaling. The temperature was fitted on the
+    validation rows during training.
 
     Example: selbo evaluate model other_hospital.csv --json
     """

@@ -1,4 +1,4 @@
-"""Commands of other packages, found by the entry-point group `selbo.commands`; those of selbo-lab are always listed."""
+"""Commands of other packages, from the entry-point group `selbo.commands`; those of selbo-lab are always listed."""
 
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
@@ -16,17 +16,17 @@ COMMANDS: Final = {
     "figure": "Draw a figure of the paper",
     "data": "Get the data sets of the paper",
 }
-"""Of selbo-lab, and what they do."""
+"""Commands of selbo-lab, with their help texts."""
 
 INSTALL: Final = "pip install selbo-lab"
 
 
 def add_commands(app: typer.Typer, *, taken: frozenset[str]) -> None:
-    """Add the commands of the laboratory, and of any other package that has some.
+    """Add the commands of selbo-lab and of any other package that declares some.
 
     Args:
         app: The command `selbo`.
-        taken: Names of its own commands, which no other package can have.
+        taken: Names of its own commands, which no other package may use.
     """
     found = {each.name: each for each in entry_points(group=GROUP) if each.name not in taken}
     for name in dict.fromkeys([*COMMANDS, *sorted(found)]):

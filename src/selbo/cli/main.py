@@ -1,4 +1,4 @@
-"""The command line: finds the command, and turns errors into one sentence and an exit code."""
+"""The entry point of the command line: runs the command and turns errors into one sentence and an exit code."""
 
 import os
 import sys
@@ -9,14 +9,14 @@ from selbo.cli.output import one_line
 BAD_INPUT: Final = 2
 FAILED: Final = 1
 INTERRUPTED: Final = 130
-"""What shells say of a command that was stopped from the keyboard."""
+"""Exit code of a command interrupted from the keyboard, as in shells."""
 
 RESUMABLE: Final = (["train"], ["reproduce"], ["data", "get"])
-"""Commands that, run again after an interruption, resume."""
+"""Commands that resume when they are run again after an interruption."""
 
 
 def main() -> None:
-    """Run the command line; exit code 0 if all went well, 2 for bad input, 1 for anything else that failed."""
+    """Run the command line. Exit code 0 means success, 2 bad input, 1 any other failure."""
     try:
         from selbo.cli.app import app
     except ModuleNotFoundError as error:
@@ -28,7 +28,7 @@ def main() -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except Exception as error:
-        if hasattr(error, "format_message"):  # of click, which typer brings along under its own name
+        if hasattr(error, "format_message"):  # errors of click, which typer vendors under its own name
             sys.exit(explain_usage(error))
         if debug:
             raise
@@ -39,12 +39,12 @@ def main() -> None:
 
 
 def resumes(arguments: list[str]) -> bool:
-    """Whether a command, run again after an interruption, resumes."""
+    """Whether a command resumes when it is run again after an interruption."""
     return any(arguments[: len(words)] == words for words in RESUMABLE)
 
 
 def explain_usage(error: Any) -> int:
-    """Print what is wrong with the arguments as one sentence; return the exit code."""
+    """Print an error in the arguments as one sentence; return the exit code."""
     context = getattr(error, "ctx", None)
     command = "selbo" if context is None else context.command_path
     if type(error).__name__ == "NoArgsIsHelpError":  # the help was shown
@@ -69,5 +69,5 @@ def explain(error: Exception) -> int:
 
 
 def print_error(text: str) -> None:
-    """One line on the error stream."""
+    """Print one line on the error stream."""
     sys.stderr.write(f"selbo: error: {one_line(text)}\n")

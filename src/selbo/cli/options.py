@@ -1,4 +1,4 @@
-"""Options that several commands share, and the texts that some of them are given as."""
+"""Options that several commands share, and parsers for their values."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,22 +9,22 @@ from typing import Annotated, Final
 import typer
 
 LARGEST_SEED: Final = 2**32 - 1
-"""That numpy takes."""
+"""Largest seed that numpy accepts."""
 
-Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.", min=0, max=LARGEST_SEED)]
+Seed = Annotated[int, typer.Option("--seed", help="Seed for all randomness.", min=0, max=LARGEST_SEED)]
 PredictionSeed = Annotated[
-    int | None, typer.Option("--seed", help="Seed of the weight draws; that of training if not given.", min=0)
+    int | None, typer.Option("--seed", help="Seed for the weight samples; the training seed if not given.", min=0)
 ]
-Device = Annotated[str, typer.Option("--device", help="Where to compute: cpu, cuda, cuda:0, or auto.")]
+Device = Annotated[str, typer.Option("--device", help="Device: cpu, cuda, cuda:0 or auto.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-Draws = Annotated[int, typer.Option("--draws", help="Weight draws a prediction.", min=1)]
-Model = Annotated[Path, typer.Argument(metavar="DIR", help="Folder made by selbo train.", show_default=False)]
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="Table: a .csv, .parquet or .npz file.", show_default=False)]
-Out = Annotated[Path, typer.Option("--out", help="Folder for the results.", file_okay=False)]
+Draws = Annotated[int, typer.Option("--draws", help="Weight samples per prediction.", min=1)]
+Model = Annotated[Path, typer.Argument(metavar="DIR", help="Model folder written by selbo train.", show_default=False)]
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="Table: .csv, .parquet or .npz file.", show_default=False)]
+Out = Annotated[Path, typer.Option("--out", help="Output folder.", file_okay=False)]
 
 
 def device_of(choice: str) -> str:
-    """The device that was asked for; ``auto`` is CUDA where there is one."""
+    """The requested device; ``auto`` is CUDA if available, else the CPU."""
     import torch
 
     if choice == "auto":
@@ -39,7 +39,7 @@ def device_of(choice: str) -> str:
 
 
 def widths(text: str) -> tuple[int, ...]:
-    """Widths of layers from text such as ``128,64``."""
+    """Parse layer widths such as ``128,64``."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
         raise ValueError(f"`--hidden` must be whole numbers above 0 such as 128 or 128,64, but got {text!r}")
@@ -47,7 +47,7 @@ def widths(text: str) -> tuple[int, ...]:
 
 
 def fractions(parts: Sequence[str], option: str) -> list[float] | dict[str, float]:
-    """Class fractions from texts such as ``"0.3"`` or ``"yes=0.3"``; a name is everything before the last ``=``.
+    """Parse class fractions such as ``"0.3"`` or ``"yes=0.3"``; a name is everything before the last ``=``.
 
     Example:
         >>> fractions(["0.3", "0.7"], "--class-fractions")
@@ -71,7 +71,7 @@ def fractions(parts: Sequence[str], option: str) -> list[float] | dict[str, floa
 
 @contextmanager
 def speaking_of_options() -> Iterator[None]:
-    """Names of parameters in errors become those of options: `class_fractions` is `--class-fractions`."""
+    """Replace parameter names in errors by option names: `class_fractions` becomes `--class-fractions`."""
     try:
         yield
     except ValueError as error:
@@ -79,7 +79,7 @@ def speaking_of_options() -> Iterator[None]:
 
 
 def as_options(text: str) -> str:
-    """A sentence about parameters, as one about options.
+    """Replace parameter names in a sentence by option names.
 
     Example:
         >>> as_options("`prior_std` must be a finite number greater than 0")

@@ -1,4 +1,4 @@
-"""What commands write: folders that can be written to, files that are whole or absent, a progress bar."""
+"""Output of commands: writable folders, atomically written files, notes, tables and progress bars."""
 
 import csv
 import io
@@ -27,28 +27,28 @@ SHOWN: Final = {
     "auroc": "AUROC, %",
     "f1_macro": "F1, macro, %",
 }
-"""Metrics in a table, and how they are called there."""
+"""Metrics in a table, with their labels."""
 
 TABLE_FILES: Final = (".csv", ".parquet")
 
 HIDDEN: Final = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Categories of characters that a terminal obeys, or that change the order of others, instead of showing them."""
+"""Unicode categories of characters that control a terminal or reorder text instead of being shown."""
 
 JOINERS: Final = "\u200c\u200d"
-"""Hidden too, but they only shape their neighbours, in several scripts and in emoji."""
+"""Hidden characters that are harmless: they only shape their neighbours, in several scripts and in emoji."""
 
 LONGEST_LINE: Final = 2000
-"""Characters of a note or an error: a name in it may have millions."""
+"""Maximum length of a note or an error, since a name in it may have millions of characters."""
 
 FORMULA_STARTS: Final = "=+-@\t\r"
-"""What a spreadsheet takes for the beginning of a formula."""
+"""First characters that a spreadsheet interprets as a formula."""
 
 
 def visible(text: str, *, keep: str = "") -> str:
-    r"""Text with control characters spelt out, so that names from a file cannot steer the terminal.
+    r"""Escape control characters, so that names from a file cannot control the terminal.
 
     Args:
-        text: What is to be shown.
+        text: Text to show.
         keep: Control characters to leave as they are.
 
     Example:
@@ -62,13 +62,13 @@ def visible(text: str, *, keep: str = "") -> str:
 
 
 def one_line(text: str) -> str:
-    """Text for one line of a terminal: control characters spelt out, and cut if it is very long."""
+    """Text for one line of a terminal: escapes control characters and truncates very long text."""
     shown = visible(text[: LONGEST_LINE + 1])
     return shown if len(shown) <= LONGEST_LINE else f"{shown[: LONGEST_LINE - 3]}..."
 
 
 def writable_folder(path: Path) -> Path:
-    """Make a folder, or say in one sentence why results cannot be written there, before any work is done."""
+    """Create a folder, or raise a one-sentence error if it cannot be written to, before any work is done."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -79,12 +79,12 @@ def writable_folder(path: Path) -> Path:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def console() -> "Console":
-    """The output stream; plain words, in which nothing is taken for markup or coloured, or steers the terminal."""
+    """A console on the output stream, without markup or colour and with control characters escaped."""
     from rich.console import Console
 
     class Plain(Console):
@@ -95,7 +95,7 @@ def console() -> "Console":
 
 
 def metrics_table(metrics: dict[str, Any], calibrated: dict[str, Any] | None, temperature: float | None) -> "Table":
-    """Metrics as predicted and, where there is one, with a temperature."""
+    """A table of metrics without and, if there is a temperature, with temperature scaling."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -117,16 +117,16 @@ def _shown(value: float | None, *, percent: bool) -> str:
 
 
 def note(text: str) -> None:
-    """One line on the error stream, where it does not mix with results."""
+    """Print one line on the error stream, where it does not mix with results."""
     sys.stderr.write(f"selbo: note: {one_line(text)}\n")
 
 
 def table_target(name: str, *, source: Path) -> Path | None:
-    """Where a table goes: a file, or None for the output stream; refused before any work is done.
+    """Validate the output path of a table before any work is done; None means the output stream.
 
     Args:
-        name: What the user said.
-        source: The table that is read, which is never replaced.
+        name: Value of the option.
+        source: The input table, which is never overwritten.
     """
     if name == "-":
         return None
@@ -140,12 +140,12 @@ def table_target(name: str, *, source: Path) -> Path | None:
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise ValueError(f"the folder {os.fspath(path.parent)!r} cannot be written to")
     if path.exists() and source.exists() and path.samefile(source):
-        raise ValueError(f"`--out` must be another file than the table that is read, but both are {name!r}")
+        raise ValueError(f"`--out` must be a different file from the input table, but both are {name!r}")
     return path
 
 
 def write_table(columns: dict[str, Sequence[Any]], path: Path | None) -> None:
-    """Write columns as CSV or Parquet, whole or not at all; as CSV to the output stream if there is no path."""
+    """Write columns atomically as CSV or Parquet; without a path, as CSV to the output stream."""
     if path is not None and path.suffix.lower() == ".parquet":
         import polars
 
@@ -160,7 +160,7 @@ def write_table(columns: dict[str, Sequence[Any]], path: Path | None) -> None:
     for row in zip(*columns.values(), strict=True):
         writer.writerow([f"{each:.8g}" if isinstance(each, float) else each for each in row])
     if path is None:
-        # a pipe gets the names as they are, a terminal what can be shown
+        # names are escaped for a terminal, and unchanged for a pipe
         shown = visible(text.getvalue(), keep="\n") if sys.stdout.isatty() else text.getvalue()
         sys.stdout.write(shown)
         sys.stdout.flush()
@@ -170,7 +170,7 @@ def write_table(columns: dict[str, Sequence[Any]], path: Path | None) -> None:
 
 
 def formula_like(names: Iterable[str]) -> list[str]:
-    """Names that a spreadsheet would take for formulas: those that begin like one, and are no number or sign.
+    """Names that a spreadsheet would interpret as formulas: they start like one and are neither a number nor a sign.
 
     Example:
         >>> formula_like(["=1+1", "@home", "-1", "-", "no"])
@@ -189,7 +189,7 @@ def _number(text: str) -> bool:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Say what is being done, on the error stream if that is a terminal."""
+    """Show what is being done, on the error stream if that is a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -202,7 +202,7 @@ def waiting(what: str) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(total: int) -> Iterator[Callable[[str, int], None]]:
-    """A bar on the error stream if that is a terminal; yields a function to call with a label and an advance."""
+    """Show a progress bar on the error stream if that is a terminal; yields a function of a label and an advance."""
     if not sys.stderr.isatty():
         yield lambda _label, _advance: None
         return

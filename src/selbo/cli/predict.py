@@ -11,7 +11,9 @@ from selbo.cli.output import formula_like, note, table_target, write_table
 def predict(
     model: Model,
     data: Data,
-    out: Annotated[str, typer.Option("--out", help="A .csv or .parquet file, or - for CSV on the screen.")] = "-",
+    out: Annotated[
+        str, typer.Option("--out", help="Output file, .csv or .parquet; - for CSV on standard output.")
+    ] = "-",
     draws: Draws = 128,
     calibrated: Annotated[
         bool, typer.Option("--calibrated", help="Apply the temperature fitted on the validation rows.")
@@ -22,9 +24,9 @@ def predict(
 ) -> None:
     """Predict the classes of the rows of a table.
 
-    One line a row, in the order of the rows: the predicted class, the probability of each class, the entropy of the
-    prediction and the mutual information (doubt about the weights; large for rows unlike the training data), both in
-    nats. A target column, if there is one, is not looked at.
+    Writes one line per row, in the order of the rows: the predicted class, the probability of each class, the entropy
+    of the prediction and the mutual information (uncertainty about the weights; large for rows unlike the training
+    data), both in nats. A target column is ignored.
 
     Example: selbo predict model new_patients.csv --out predictions.csv
     """
@@ -40,15 +42,15 @@ def predict(
         note(text)
     prediction = found.predict(inputs, draws=draws, seed=seed)
     if calibrated and found.temperature is None:
-        note("no temperature could be fitted in training, so none is applied")
+        note("no temperature was fitted in training, so none is applied")
     elif calibrated and found.temperature is not None:
         prediction = at_temperature(prediction, found.temperature)
     classes = found.preprocessing.classes
     write_table(saved_model.as_columns(prediction, classes), target)
     if (target is None or target.suffix.lower() == ".csv") and (risky := formula_like(classes)):
         note(
-            f"a spreadsheet may take these classes for formulas: {listed(risky)}; they are written unchanged, to match "
-            "your labels"
+            f"a spreadsheet may interpret these classes as formulas: {listed(risky)}; they are written unchanged, to "
+            "match your labels"
         )
     if target is not None:
-        note(f"{table.num_rows} predictions in {target}")
+        note(f"wrote {table.num_rows} predictions to {target}")

@@ -1,4 +1,4 @@
-"""`selbo train`: a classifier from a table, with what is believed about the task, in a folder."""
+"""`selbo train`: train a classifier on a table, with a belief about the task, into a folder."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,13 +33,17 @@ def train(
     out: Out,
     accuracy: Annotated[
         float | None,
-        typer.Option("--accuracy", help="Share of cases that can be decided rightly.", rich_help_panel=BELIEF),
+        typer.Option(
+            "--accuracy",
+            help="Expected accuracy: share of cases that can be classified correctly.",
+            rich_help_panel=BELIEF,
+        ),
     ] = None,
     class_fractions: Annotated[
         str | None,
         typer.Option(
             "--class-fractions",
-            help="How frequent classes are: 0.7,0.3 or no=0.7,yes=0.3; as in the training rows if not given.",
+            help="Class fractions: 0.7,0.3 or no=0.7,yes=0.3; those of the training rows if not given.",
             rich_help_panel=BELIEF,
         ),
     ] = None,
@@ -48,7 +52,7 @@ def train(
         typer.Option(
             "--class-fraction",
             metavar="NAME=VALUE",
-            help="The same for one class, whatever characters its name has; give it once per class.",
+            help="Fraction of one class, for names with commas; repeat it for every class.",
             rich_help_panel=BELIEF,
         ),
     ] = None,
@@ -56,8 +60,8 @@ def train(
         float | None,
         typer.Option(
             "--concentration",
-            help="Strength of this belief, in training rows; if not given, as many as there are, 1000 at most, and "
-            "0.3 times as many if it is about --unlabelled rows.",
+            help="Prior strength of the belief, in training rows; if not given, the number of training rows but at "
+            "most 1000, or 0.3 times that number for --unlabelled rows.",
             rich_help_panel=BELIEF,
         ),
     ] = None,
@@ -73,8 +77,8 @@ def train(
         float | None,
         typer.Option(
             "--fraction-uncertainty",
-            help="How far each class fraction may be off, if no --accuracy is given; if not given, 0.05 or half of the "
-            "smallest fraction for --unlabelled rows, else 0.",
+            help="Uncertainty of each class fraction, if no --accuracy is given; if not given, 0.05 or half of the "
+            "smallest fraction, whichever is less, for --unlabelled rows, else 0.",
             rich_help_panel=BELIEF,
         ),
     ] = None,
@@ -82,7 +86,7 @@ def train(
         Path | None,
         typer.Option(
             "--unlabelled",
-            help="Table of rows that this is about, if not DATA: the same columns, no labels needed. With "
+            help="Table of unlabelled rows that the belief is about, instead of DATA; it needs the same columns. With "
             "--class-fractions, predictions are for the domain of these rows.",
             rich_help_panel=BELIEF,
         ),
@@ -96,26 +100,29 @@ def train(
         ),
     ] = "summary_elbo",
     hidden: Annotated[
-        str, typer.Option("--hidden", help="Widths of the hidden layers, as 128,64.", rich_help_panel=NETWORK)
+        str, typer.Option("--hidden", help="Widths of the hidden layers, such as 128,64.", rich_help_panel=NETWORK)
     ] = "128",
     steps: Annotated[int, typer.Option("--steps", help="Training steps.", min=1, rich_help_panel=NETWORK)] = 2000,
-    batch_size: Annotated[int, typer.Option("--batch-size", help="Rows a step.", min=1, rich_help_panel=NETWORK)] = 256,
-    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Of Adam.", rich_help_panel=NETWORK)] = 1e-3,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", help="Rows per step.", min=1, rich_help_panel=NETWORK)
+    ] = 256,
+    learning_rate: Annotated[
+        float, typer.Option("--learning-rate", help="Learning rate of Adam.", rich_help_panel=NETWORK)
+    ] = 1e-3,
     kl_weight: Annotated[
-        float, typer.Option("--kl-weight", help="Factor of the KL divergence.", rich_help_panel=NETWORK)
+        float, typer.Option("--kl-weight", help="Weight of the KL divergence.", rich_help_panel=NETWORK)
     ] = 0.1,
     prior_std: Annotated[
         float,
-        typer.Option("--prior-std", help="Standard deviation of the weights' prior.", rich_help_panel=NETWORK),
+        typer.Option("--prior-std", help="Standard deviation of the prior over weights.", rich_help_panel=NETWORK),
     ] = 0.2,
-    drop: Annotated[
-        list[str] | None, typer.Option("--drop", help="A column to leave out; may be given several times.")
-    ] = None,
-    test_fraction: Annotated[float, typer.Option("--test-fraction", help="Share of rows to test on.")] = 0.2,
-    val_fraction: Annotated[float, typer.Option("--val-fraction", help="Share of rows to validate on.")] = 0.1,
+    drop: Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; can be repeated.")] = None,
+    test_fraction: Annotated[float, typer.Option("--test-fraction", help="Share of rows for testing.")] = 0.2,
+    val_fraction: Annotated[float, typer.Option("--val-fraction", help="Share of rows for validation.")] = 0.1,
     draws: Draws = 128,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a model with other settings, or a damaged run, in the folder.")
+        bool,
+        typer.Option("--overwrite", help="Replace a model with different settings or a damaged run in the folder."),
     ] = False,
     seed: Seed = 0,
     device: Device = "cpu",
@@ -123,9 +130,9 @@ def train(
 ) -> None:
     """Train a classifier on a table, and test it.
 
-    Say what you know of the task: how many cases can be decided (--accuracy), how frequent each class is
-    (--class-fractions); of rows without labels, from where the model will be used, if there are some (--unlabelled).
-    The folder gets the model, its metrics and report.html. The same model comes out of selbo.SummaryClassifier. If
+    State what you know about the task: the expected accuracy (--accuracy) and the class fractions (--class-fractions).
+    If you have unlabelled rows from the target domain, pass them with --unlabelled; the belief is then about them.
+    Writes the model, its metrics and report.html to the folder. selbo.SummaryClassifier trains the same model. If
     training is interrupted, run the same command again to resume.
 
     Example: selbo train patients.csv --target ill --accuracy 0.9 --class-fractions no=0.8,yes=0.2 --out model
@@ -166,7 +173,7 @@ def train(
 
 
 def run(job: "Job", out: Path, *, overwrite: bool) -> dict[str, Any]:
-    """Train into a folder, or look at what is there; returns what ``metrics.json`` holds."""
+    """Train into a folder, or read a finished run; returns the content of ``metrics.json``."""
     from selbo.estimator.settings import check_settings
     from selbo.tabular import saved_model, workflow
 
@@ -176,9 +183,9 @@ def run(job: "Job", out: Path, *, overwrite: bool) -> dict[str, Any]:
         task = workflow.prepare(job)
         writable_folder(out)
     with saved_model.sole_writer(out):
-        state = saved_model.state_of(out, identity, overwrite=overwrite)  # another process may just have ended
+        state = saved_model.state_of(out, identity, overwrite=overwrite)  # another process may have finished meanwhile
         if state == "finished":
-            note(f"{out} is already trained with these settings; this is what came out")
+            note(f"{out} is already trained with these settings; showing its results")
             return saved_model.finished(out)
         task = task or workflow.prepare(job)
         for text in task.notes:
@@ -189,7 +196,7 @@ def run(job: "Job", out: Path, *, overwrite: bool) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any], job: "Job", folder: Path) -> None:
-    """A short summary of what was trained."""
+    """Print a short summary of the trained model and its metrics."""
     from rich.table import Table
 
     from selbo.tabular import saved_model
@@ -208,7 +215,7 @@ def show(found: dict[str, Any], job: "Job", folder: Path) -> None:
     for text in found.get("warnings", ()):
         note(f"warning: {text}")
     for text in found.get("contradictions", ()):
-        note(f"the held-out rows contradict what was stated, if it was about such rows: {text}")
+        note(f"the held-out rows contradict the stated belief, if it was about such rows: {text}")
     if found.get("shortfall") is not None:
         note(found["shortfall"])
     screen.print(f"Report: {visible(str(folder / saved_model.REPORT))}", soft_wrap=True)

@@ -1,1 +1,1 @@
-"""The demonstration, `selbo demo`: six ways to train a classifier of noisy digits, compared."""
+"""The demo, `selbo demo`: compares six ways to train a classifier of noisy digits."""

@@ -1,4 +1,4 @@
-"""The demonstration: six ways to train a classifier on the same noisy, unbalanced digits, judged by the same tests."""
+"""The demo: six ways to train a classifier on the same noisy, imbalanced digits, with the same tests."""
 
 import functools
 import json
@@ -29,8 +29,8 @@ from selbo.training import Optimizer, fit
 from selbo.training.processes import pool_of
 
 ACCURACY: Final = 0.85
-"""What we say of the task: about six of seven of these noisy digits can be read. (Networks of this kind reach it on the
-validation images of seeds 10 to 14, which the demonstration does not use.)"""
+"""Stated accuracy: about six of seven of these noisy digits can be recognised. (Networks of this kind reach it on the
+validation images of seeds 10 to 14, which the demo does not use.)"""
 
 EDGES: Final = (0.3, 0.5, 0.7, 0.9)
 HIDDEN: Final = 128
@@ -47,7 +47,7 @@ Report = Callable[[str, int], object]
 
 
 class Fitted(NamedTuple):
-    """A trained network, and what it was trained with."""
+    """A trained network and its objective."""
 
     network: nn.Module
     objective: Objective
@@ -55,18 +55,18 @@ class Fitted(NamedTuple):
 
 @dataclass(frozen=True)
 class DemoMethod:
-    """A way to train: how the network is made ready, what is maximised, and the one setting that was chosen for it.
+    """A training method: network, objective, and the one setting that was tuned for it.
 
     Attributes:
-        name: As it is shown.
-        objective: From the number of training images, the belief and the setting.
-        setting: What was chosen: ``"weight decay"``, ``"smoothing"``, ``"kl weight"`` or ``"concentration"``, the
-            last as a multiple of the number of training images.
-        value: Of the setting.
-        tried: The values it was chosen from, by validation NLL (benchmarks/demo_settings.py); as many for each method.
-        weight_decay: Unless that is the setting.
-        bayesian: Whether the network gets a posterior.
-        tempered: Whether its confidence is corrected afterwards, on the validation images.
+        name: Displayed name.
+        objective: Builds the objective from the number of training images, the belief and the setting.
+        setting: Tuned setting: ``"weight decay"``, ``"smoothing"``, ``"kl weight"`` or ``"concentration"``, the last
+            as a multiple of the number of training images.
+        value: Value of the setting.
+        tried: Candidate values, chosen by validation NLL (benchmarks/demo_settings.py); as many for each method.
+        weight_decay: Weight decay, unless that is the setting.
+        bayesian: Whether the network has a posterior.
+        tempered: Whether a temperature is fitted on the validation images.
     """
 
     name: str
@@ -85,7 +85,7 @@ class DemoMethod:
 
 
 class Job(NamedTuple):
-    """Runs that belong together: one network, with one seed."""
+    """Runs that share one network and one seed."""
 
     seed: int
     methods: tuple[str, ...]
@@ -129,11 +129,11 @@ METHODS: Final = (
 
 
 GROUPS: Final = (("plain", "plain + temperature"), ("label smoothing",), ("evidential",), ("ELBO",), ("Summary ELBO",))
-"""Methods that share a network are carried out together."""
+"""Methods that share a network run together."""
 
 
 def carry_out(job: Job, report: Report) -> list[Outcome]:
-    """Train and test the methods of a job, in one thread: networks this small gain nothing from more."""
+    """Train and test the methods of a job in one thread, since such small networks gain nothing from more."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -149,7 +149,7 @@ def _silently(job: Job) -> list[Outcome]:
 
 
 def _shared_out(work: list[Job], jobs: int, report: Report) -> list[Outcome]:
-    """Jobs in processes of their own; the longest are begun first, and the order of the results is that of the jobs."""
+    """Run jobs in parallel processes, the longest first; the results are in the order of the jobs."""
     with pool_of(min(jobs, len(work))) as pool:
         last_first = {
             pool.submit(_silently, job): job for job in sorted(work, key=lambda job: -GROUPS.index(job.methods))
@@ -159,14 +159,14 @@ def _shared_out(work: list[Job], jobs: int, report: Report) -> list[Outcome]:
                 job = last_first[done]
                 report(f"{job.methods[0]}, seed {job.seed}", len(job.methods) * job.steps)
             found = {job: done.result() for done, job in last_first.items()}
-        except BaseException:  # of the keyboard, for example: what was not begun is not waited for
+        except BaseException:  # such as a keyboard interrupt: do not wait for jobs that have not started
             pool.shutdown(cancel_futures=True)
             raise
     return [run for job in work for run in found[job]]
 
 
 def _silent(_what: str, _steps: int) -> None:
-    """Say nothing."""
+    """Report nothing."""
 
 
 def compare(
@@ -178,18 +178,18 @@ def compare(
     jobs: int = 1,
     report: Report = _silent,
 ) -> Comparison:
-    """Train all methods with all seeds, and test them on clean, corrupted and foreign inputs.
+    """Train all methods with all seeds, and test them on clean, corrupted and out-of-distribution inputs.
 
     Args:
-        seeds: How many.
-        steps: Training steps of each run.
-        seed: The first of the seeds.
-        device: Where to train.
-        jobs: How many processes to share the work; it changes no number, since each run has one thread.
-        report: Called with what is being done and how many steps were taken since the last call.
+        seeds: Number of seeds.
+        steps: Training steps per run.
+        seed: First seed.
+        device: Device to train on.
+        jobs: Number of processes; it does not affect the results, since each run has one thread.
+        report: Called with a label and the number of steps since the last call.
 
     Returns:
-        What was found, with its takeaway.
+        The results, with their takeaway.
     """
     begin = time.perf_counter()
     chosen = range(seed, seed + seeds)
@@ -222,7 +222,7 @@ def compare(
 
 
 def made_here(folder: Path) -> bool:
-    """Whether a folder holds results of the demonstration; only then are they replaced."""
+    """Whether a folder holds results of the demo; only then are they replaced."""
     try:
         found = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -234,16 +234,15 @@ DESCRIPTION: Final = """\
 {train} handwritten digits of 8 x 8 pixels with noise on every pixel, zeros 7.5 times as frequent as nines; {val} more \
 for validation, {test} to test on. All methods train the same small network for the same number of steps on the same \
 images. They are tested on clean test images, on images with more noise than they were trained on, and on patches of \
-photographs, of which a classifier of digits should not be sure.
+photographs, on which a classifier of digits should not be confident.
 
-The Summary ELBO was told two numbers before training: that about {percent} % of such images can be read, and how \
-frequent each digit is. For each method one setting was chosen out of four, on the validation images of other seeds; \
-nothing was chosen on test images. Temperature scaling also uses the labels of the validation images of its own seed, \
-which the others do without."""
+The belief of the Summary ELBO states that about {percent} % of such images can be recognised, and how frequent each \
+digit is. For each method one of four settings was chosen on the validation images of other seeds; nothing was chosen \
+on test images. Only temperature scaling also uses the labels of the validation images of its own seed."""
 
 
 def words_of(task: NoisyDigits) -> str:
-    """What is believed, in words."""
+    """Describe the belief in words."""
     rarest, most = min(task.class_fractions), max(task.class_fractions)
     return (
         f"About {100 * ACCURACY:g} % of these images can be read; the most frequent digit makes up "
@@ -252,7 +251,7 @@ def words_of(task: NoisyDigits) -> str:
 
 
 def stated_belief(task: NoisyDigits) -> Belief:
-    """The belief of the demonstration: expected accuracy, and how frequent each digit is."""
+    """The belief of the demo: expected accuracy and class fractions."""
     return _expected(task.class_fractions)
 
 
@@ -262,7 +261,7 @@ def _expected(class_fractions: tuple[float, ...]) -> Belief:
 
 
 def summary_of(belief: Belief, concentration: float) -> SummaryLikelihood:
-    """That belief about how sure predictions are."""
+    """A summary with this belief about the confidence of predictions."""
     partition = ConfidenceBins(list(EDGES), num_classes=NUM_CLASSES)
     return SummaryLikelihood(partition, belief, concentration=concentration, overrule_labels=True)
 
@@ -274,7 +273,7 @@ def own_summary(task: NoisyDigits) -> SummaryLikelihood:
 
 
 def fitted(method: DemoMethod, task: NoisyDigits, *, seed: int, steps: int, device: str, report: Report) -> Fitted:
-    """A network, trained."""
+    """Train a network."""
     objective = method.objective(len(task.train[1]), stated_belief(task), method.value)
     network: nn.Module = MLP((64, HIDDEN, NUM_CLASSES), generator=torch.Generator().manual_seed(seed))
     if method.bayesian:
@@ -301,7 +300,7 @@ def fitted(method: DemoMethod, task: NoisyDigits, *, seed: int, steps: int, devi
 
 
 def run(method: DemoMethod, task: NoisyDigits, job: Job, *, trained: dict[str, Fitted], report: Report) -> Outcome:
-    """Train one method with one seed, or take the network of the plain one, and test it."""
+    """Train one method with one seed, or reuse the deterministic network, and test it."""
     begin = time.perf_counter()
     if method.tempered:
         model = trained["plain"]
@@ -332,7 +331,7 @@ def run(method: DemoMethod, task: NoisyDigits, job: Job, *, trained: dict[str, F
 
 
 def predicted(model: Fitted, images: Tensor, temperature: float = 1.0) -> Prediction:
-    """What a trained network says of images, its confidence corrected by a temperature."""
+    """Predictions of a trained network for images, at a temperature."""
     generator = torch.Generator(next(model.network.parameters()).device).manual_seed(0)
     found = predict(model.network, images, PREDICTION_DRAWS, objective=model.objective, generator=generator)
     return found if temperature == 1.0 else at_temperature(found, temperature)

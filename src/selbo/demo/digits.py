@@ -1,4 +1,4 @@
-"""Handwritten digits of 8 x 8 pixels, which come with scikit-learn, made harder on purpose: noise and rare classes."""
+"""The handwritten digits of scikit-learn, 8 x 8 pixels, made harder by noise and rare classes."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,13 +10,13 @@ from selbo import _checks
 
 NUM_CLASSES: Final = 10
 NOISE: Final = 0.3
-"""Standard deviation of the noise on every image, of pixels between 0 and 1: some digits can no longer be read."""
+"""Standard deviation of the noise on every image, with pixels in [0, 1]: some digits become unrecognisable."""
 
 RARITY: Final = 0.8
 """How much rarer each digit is than the one before it: nines are 7.5 times as rare as zeros."""
 
 LEVELS: Final = (0.1, 0.2, 0.3, 0.4, 0.5)
-"""Standard deviation of the noise that is added to the test images to corrupt them."""
+"""Standard deviations of the noise added to corrupted test images."""
 
 PHOTOGRAPH_PATCHES: Final = 600
 
@@ -26,15 +26,15 @@ GREY_LEVELS: Final = 16
 
 @dataclass(frozen=True)
 class NoisyDigits:
-    """Digits with noise, in three parts, and what a network trained on them may meet.
+    """Noisy digits in three parts, with corrupted and out-of-distribution inputs.
 
     Attributes:
         train: Images (N, 64) and labels (N,).
-        val: The same, for validation.
-        test: The same, for testing.
-        corrupted: The test images with more noise, by its level.
-        photographs: Patches of photographs, shape (M, 64): nothing a digit classifier should be sure of.
-        class_fractions: Share of each class in the population that all parts are drawn from.
+        val: Images and labels for validation.
+        test: Images and labels for testing.
+        corrupted: The test images with added noise, by its level.
+        photographs: Out-of-distribution inputs: patches of photographs, shape (M, 64).
+        class_fractions: Share of each class in the population of all parts.
     """
 
     train: tuple[Tensor, Tensor]
@@ -46,10 +46,10 @@ class NoisyDigits:
 
 
 def noisy_digits(seed: int, *, num_train: int = 300, num_val: int = 150) -> NoisyDigits:
-    """Digits with noise, rarer from class to class; the parts and the noise are drawn with a seed.
+    """Noisy digits, with each class rarer than the one before.
 
     Args:
-        seed: Of the parts and of the noise; the same for all methods that are compared.
+        seed: Seed for the split and the noise; the same for all compared methods.
         num_train: Number of training images.
         num_val: Number of validation images; the rest, about 400, is for testing.
 
@@ -104,7 +104,7 @@ def photograph_patches(datasets: Any, *, generator: torch.Generator) -> Tensor:
 
 
 def sklearn_datasets(what: str) -> Any:
-    """scikit-learn's module of data sets; ``what`` begins the sentence that is said if it is not there."""
+    """scikit-learn's module of data sets; ``what`` begins the error message if it is missing."""
     try:
         from sklearn import datasets
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The scikit-learn face: `SummaryClassifier`, with scikit-learn as its one extra package."""
+"""The scikit-learn interface: `SummaryClassifier`. The only extra dependency is scikit-learn."""
 
 from selbo.estimator.classifier import Statement, SummaryClassifier, Uncertainty
 

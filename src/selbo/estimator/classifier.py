@@ -1,4 +1,4 @@
-"""The scikit-learn face: a classifier for tables of numbers that is told what its predictions should look like."""
+"""The scikit-learn interface: a classifier for numeric tables, trained with a belief about its predictions."""
 
 import copy
 import os
@@ -39,21 +39,22 @@ except ImportError:
     ) from None
 
 TRUST_GRID: Final = (0.01, 0.1, 1.0, 10.0)
-"""Concentrations that ``"auto"`` tries, for each training row: from next to nothing to ten times the labels."""
+"""Concentrations per training row that ``"auto"`` tries."""
 
 VALIDATION_SAMPLES: Final = 16
-"""Weight draws of a validation."""
+"""Weight samples per validation."""
 
 CHECKPOINT_SECONDS: Final = 5.0
-"""Between checkpoints: no more than that is lost if a fit is killed."""
+"""Seconds between checkpoints: the most training time lost if a fit is killed."""
 
 
 class Uncertainty(NamedTuple):
     """How uncertain each prediction is, in nats, two arrays of shape (rows,).
 
     Attributes:
-        entropy: Of the predicted probabilities: all doubt together.
-        mutual_information: The part that more data would remove: doubt about the weights. Zero for plain networks.
+        entropy: Entropy of the predicted probabilities: the total uncertainty.
+        mutual_information: The part due to uncertainty about the weights, which more data would reduce. Zero for
+            deterministic networks.
     """
 
     entropy: NDArray[np.float64]
@@ -61,13 +62,13 @@ class Uncertainty(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """What a classifier believes about data, in numbers.
+    """The belief of a classifier about its data, in numbers.
 
     Attributes:
         class_fractions: Fraction of each class: as stated, or that of the labels.
-        fraction_uncertainty: How far each of them may be off.
-        summaries: What training would use, or what a method without a summary leaves out: one `SummaryLikelihood`, or
-            two, of confidence and of class fractions.
+        fraction_uncertainty: Uncertainty of each fraction.
+        summaries: One `SummaryLikelihood`, or two: of confidence and of class fractions. Methods without a summary do
+            not use them in training.
     """
 
     class_fractions: list[float]
@@ -76,7 +77,7 @@ class Statement(NamedTuple):
 
 
 class _Running(NamedTuple):
-    """How a fit runs: what does not change its result."""
+    """Options of a fit that do not change its result."""
 
     checkpoint: Checkpoint | None
     callbacks: list[Callback]
@@ -92,84 +93,86 @@ class _Trained:
     concentration: float | None
     label_shift: LabelShift | None = None
     shortfall: str | None = None
-    """What to say if it clearly misses the stated accuracy on rows held out."""
+    """A warning if the accuracy on held-out rows is clearly below the stated one."""
 
 
 class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A neural classifier that is told what its predictions should look like, for use with scikit-learn.
+    """A neural classifier trained with a belief about its predictions, for use with scikit-learn.
 
-    Say what you know of the task, in one number or two: how many cases can be decided rightly (``accuracy``), and how
-    frequent each class is (``class_fractions``). A multilayer perceptron with a posterior over its weights is trained
-    by the Summary ELBO, so that its probabilities, taken together, agree with that. The first quarter of the steps
-    belongs to the labels alone, because a belief cannot tell which class is which. Features are standardised inside,
-    except those of zeros and ones; categories have to be encoded as numbers before. Everything runs in double
-    precision, and the same ``random_state`` gives the same classifier. The command ``selbo train`` prepares a file and
-    trains this classifier.
+    State what you know about the task: the expected accuracy (``accuracy``), the class fractions (``class_fractions``),
+    or both. The classifier is a multilayer perceptron with a posterior over its weights. It is trained by the Summary
+    ELBO, so that the distribution of its predicted probabilities agrees with the belief. The first quarter of the steps
+    uses the labels only, because a belief cannot tell which class is which. Features are standardised internally,
+    except those that hold only zeros and ones; encode categories as numbers first. All computations run in double
+    precision, and the same ``random_state`` gives the same classifier. The command ``selbo train`` preprocesses a file
+    and trains this classifier.
 
-    Rows without labels can be given to `fit`, marked in ``y`` or apart; they may come from another domain than the
-    labels do. The belief is then about them, and not about the labelled rows. If ``class_fractions`` are stated, the
-    network learns from the labels as they are, and predictions are corrected for the difference between the class
-    fractions of the labels and those stated (`selbo.LabelShift`): they are meant for the domain of the unlabelled rows.
+    You can pass unlabelled rows to `fit`, either marked in ``y`` or as ``X_unlabelled``. They may come from another
+    domain than the labelled rows. The belief is then about the unlabelled rows, not about the labelled ones. If
+    ``class_fractions`` are stated too, the network is trained on the labels as they are, and predictions are corrected
+    for the difference between the class fractions of the labels and the stated ones (`selbo.LabelShift`). The
+    predictions are then valid for the domain of the unlabelled rows.
 
-    With nothing stated, ``SummaryClassifier()`` only believes that classes are predicted as often as they occur in the
-    training labels: no claim about confidence is made, and it behaves like a Bayesian network without a summary.
+    If nothing is stated, the belief of ``SummaryClassifier()`` is that classes are predicted as often as they occur in
+    the training labels. It makes no claim about confidence and behaves like a Bayesian network without a summary.
 
     Args:
-        accuracy: Share of cases that can be decided rightly, strictly between 1/K and 1.
+        accuracy: Expected accuracy: share of cases that can be classified correctly, strictly between 1/K and 1.
         class_fractions: Fraction of each class in the target domain, in the order of ``classes_``, or as a mapping from
             label to fraction; those of the training labels if not given.
-        concentration: Prior strength of the belief, in pseudo-observations. If not given, .3 per labelled row for a
-            belief about unlabelled rows; for one about labelled rows as many as there are, but 1000 at most; and 1000
-            if nothing is stated of the labelled ones, and the belief is what their labels say. Or ``"auto"``: four
-            values, 1/100, 1/10, 1 and 10 for each labelled row, are tried with a ``validation_fraction`` held out, and
-            the one with the lowest validation NLL is used to train on all rows (with ``early_stopping`` the classifier
-            of that trial is kept). That takes five times as long (four times with ``early_stopping``).
-        belief: A belief such as `selbo.Beta`, in the place of ``accuracy`` and ``class_fractions``.
-        partition: Regions such as `selbo.ScoreBins`; if not given, ten equal bins of the score for two classes,
-            `CornerShells` for up to 20, `ConfidenceBins` beyond (beside `ClassRegions` if class fractions are stated),
-            and `ClassRegions` if only classes are spoken of.
-        method: ``"summary_elbo"``; or, to compare with, ``"elbo"``, ``"plain"``, ``"plain_summary"``,
-            ``"label_smoothing"`` or ``"evidential"``. The methods without a summary ignore what is believed.
+        concentration: Prior strength of the belief, in pseudo-observations. If not given, it is .3 per labelled row for
+            a belief about unlabelled rows; the number of labelled rows, but at most 1000, for a belief about labelled
+            rows; and 1000 if nothing is stated and there are no unlabelled rows. With ``"auto"``, a
+            ``validation_fraction`` is held out, four values are tried, .01, .1, 1 and 10 per labelled row, and the one
+            with the lowest validation NLL is used to train on all rows (with ``early_stopping`` the classifier of that
+            trial is kept). This takes five times as long (four times with ``early_stopping``).
+        belief: A belief such as `selbo.Beta`, instead of ``accuracy`` and ``class_fractions``.
+        partition: Regions such as `selbo.ScoreBins`. If not given, ten equal bins of the score for two classes,
+            `CornerShells` for up to 20 classes, `ConfidenceBins` for more (in addition to `ClassRegions` if class
+            fractions are stated), and `ClassRegions` if the belief is only about class fractions.
+        method: ``"summary_elbo"``; or, as a baseline, ``"elbo"``, ``"plain"``, ``"plain_summary"``,
+            ``"label_smoothing"`` or ``"evidential"``. Methods without a summary ignore the belief.
         hidden: Widths of the hidden layers; () for a linear classifier.
-        steps: Of training.
-        batch_size: Rows a step. If there are no more rows than that, every step sees all of them, and a row with weight
-            2 is the same as the row twice.
-        learning_rate: Of Adam.
-        kl_weight: Factor of the KL divergence; below one the posterior is tempered.
-        prior_std: Standard deviation of the prior of the weights.
-        draws: Weight draws a prediction; always the same ones, so that predictions do not vary from call to call.
+        steps: Number of training steps.
+        batch_size: Rows per step. If there are no more rows than that, every step uses all of them, and a row with
+            weight 2 is the same as the row twice.
+        learning_rate: Learning rate of Adam.
+        kl_weight: Weight of the KL divergence; below one the posterior is tempered.
+        prior_std: Standard deviation of the prior over weights.
+        draws: Weight samples per prediction; always the same ones, so that predictions do not vary from call to call.
         early_stopping: Hold out a ``validation_fraction`` of the labelled rows and keep the weights of the step with
-            the lowest NLL on it. All steps are taken nevertheless.
-        validation_fraction: Share of each class to hold out, for ``early_stopping`` and ``concentration="auto"``. If
-            clearly fewer of these rows are classified correctly than was stated, a warning says so.
-        unlabelled_label: What stands in ``y`` for a row without label: -1, as elsewhere in scikit-learn, or a word such
-            as ``"unknown"``; or False: every label is a class. If not given, -1 is no class beside two or more others,
-            and a warning says so.
-        overrule_labels: Keep a ``concentration`` above the number of labelled rows. For beliefs that are known to be
-            right, such as class fractions that were counted. Otherwise it is lowered to that number, with a warning.
-        fraction_uncertainty: How far each class fraction may be off, where no accuracy or belief is stated: with .05, a
+            the lowest NLL on it. Training still runs for all steps.
+        validation_fraction: Share of each class to hold out, for ``early_stopping`` and ``concentration="auto"``. A
+            warning is issued if the accuracy on these rows is clearly below the stated one.
+        unlabelled_label: Value in ``y`` that marks unlabelled rows: -1, as elsewhere in scikit-learn, or a string such
+            as ``"unknown"``; or False if every label is a class. If not given and there are at least two other labels,
+            -1 marks unlabelled rows, with a warning.
+        overrule_labels: Keep a ``concentration`` above the number of labelled rows. Use it for beliefs that are known
+            to be right, such as counted class fractions. Otherwise the concentration is lowered to that number, with a
+            warning.
+        fraction_uncertainty: Uncertainty of each class fraction, if no accuracy or belief is stated: with .05, a
             fraction of .5 stands for any from .45 to .55. If not given, .05 or half of the smallest fraction, whichever
-            is less, if they are stated about unlabelled rows, and else 0.
-        device: Where to train and predict: ``"cpu"``, or another device of torch.
-        random_state: Of everything random: a whole number, a RandomState, or None for another outcome each time.
+            is less, if the fractions are stated about unlabelled rows, else 0.
+        device: Device to train and predict on: ``"cpu"``, or another torch device.
+        random_state: Seed for all randomness: an integer, a RandomState, or None for a different result each time.
             Numpy's global state is not used.
 
     Attributes:
         classes_: Labels, in the order of the columns of `predict_proba`.
         n_features_in_: Number of features.
-        feature_names_in_: Their names, if those of the training data are all text.
-        n_unlabelled_: Number of rows without label that the belief is about; 0 if it is about the training rows.
-        concentration_: The concentration that was used; None if the method does not believe.
-        label_shift_: The `selbo.LabelShift` that predictions are corrected by, or None.
-        n_iter_: Step that the weights are from.
+        feature_names_in_: Names of the features, if all names in the training data are strings.
+        n_unlabelled_: Number of unlabelled rows that the belief is about; 0 if it is about the training rows.
+        concentration_: The concentration that was used; None if the method uses no belief.
+        label_shift_: The `selbo.LabelShift` that corrects the predictions, or None.
+        n_iter_: Step of the selected weights.
         loss_curve_: Loss of each step.
-        validation_nll_: Of the rows held out, if there were any with ``early_stopping`` or as ``X_val``; else None.
-        seconds_: That training took; of a resumed fit, in all.
-        seed_: Drawn from ``random_state``; predictions use it too.
-        scale_: Mean and standard deviation that features are standardised with.
+        validation_nll_: NLL of the held-out rows, with ``early_stopping`` or ``X_val``; else None.
+        seconds_: Training time in seconds; for a resumed fit, the total.
+        seed_: Seed drawn from ``random_state``; predictions use it too.
+        scale_: Mean and standard deviation used to standardise features.
         network_: The trained network, in double precision, for standardised features.
-        summary_: The `selbo.SummaryLikelihood` that was used, or None; with more than 20 classes, an accuracy and
-            class fractions, that of the accuracy.
+        summary_: The `selbo.SummaryLikelihood` that was used, or None. With more than 20 classes, an accuracy and class
+            fractions, it is the one of the accuracy.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -243,26 +246,26 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> "SummaryClassifier":
         """Train on a table of numbers and its labels.
 
-        Rows without labels, marked in ``y`` or in ``X_unlabelled``, are put together; what is believed is then about
-        them. Methods without a summary leave marked rows out.
+        Unlabelled rows, marked in ``y`` or passed as ``X_unlabelled``, are combined; the belief is then about them.
+        Methods without a summary ignore marked rows.
 
         Args:
-            X: Features, shape (rows, features): an array, or a data frame of pandas or polars.
-            y: Labels, shape (rows,), of any kind; at least two different ones. Where ``unlabelled_label`` stands, the
-                row has none.
-            sample_weight: How many times each row counts, shape (rows,): in the standardisation, the class fractions,
-                the likelihood and the histogram of the summary. A row with weight 0 is left out; a row without label
-                that is not counts once.
-            X_unlabelled: Features of more rows without labels, shape (more rows, features).
-            X_val: Features of rows to validate on, instead of a ``validation_fraction`` of the others.
-            y_val: Their labels.
-            checkpoint: Checkpoint file, written every few seconds. If it exists, training resumes from it; the same
-                data and settings are then needed. Remove it afterwards. Not for ``concentration="auto"``.
-            log: File of JSON lines: terms of the objective, and the validation NLL where ``X_val`` is given.
-            progress: Show a bar; None for one on a terminal.
+            X: Features, shape (rows, features): an array, or a pandas or polars data frame.
+            y: Labels, shape (rows,), of any type; at least two different ones. A row whose label is
+                ``unlabelled_label`` is unlabelled.
+            sample_weight: Weight of each row, shape (rows,), in the standardisation, the class fractions, the
+                likelihood and the histogram of the summary. Rows with weight 0 are left out; all other unlabelled rows
+                have weight 1.
+            X_unlabelled: Features of additional unlabelled rows, shape (more rows, features).
+            X_val: Features of the validation rows, instead of a ``validation_fraction`` of the training rows.
+            y_val: Labels of the validation rows.
+            checkpoint: Checkpoint file, written every few seconds. If it exists, training resumes from it, which
+                requires the same data and settings. Remove it afterwards. Not supported with ``concentration="auto"``.
+            log: File for JSON lines: the terms of the objective, and the validation NLL if ``X_val`` is given.
+            progress: Show a progress bar; None for one on a terminal only.
 
         Returns:
-            The classifier. If training fails or is interrupted, it is left as it was before.
+            The classifier. If training fails or is interrupted, the classifier is unchanged.
         """
         before = dict(vars(self))
         running = _Running(
@@ -280,7 +283,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 warnings.warn(str(check), UserWarning, stacklevel=2)
             if trained.shortfall is not None:
                 warnings.warn(f"{trained.shortfall}.", UserWarning, stacklevel=2)
-        except BaseException:  # what was fitted earlier stays whole, and what was not stays unfitted
+        except BaseException:  # restore the earlier state, fitted or not
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
@@ -296,9 +299,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def statement(self, X: Any, y: Any, sample_weight: Any = None, X_unlabelled: Any = None) -> Statement:
-        """What the classifier believes about data, without training: to look at, or to find mistakes before a long fit.
+        """The belief about the given data, without training: to inspect it, or to find errors before a long fit.
 
-        Errors and warnings are those that `fit` begins with, and the arguments are the same.
+        Takes the same arguments as `fit`, and raises the same errors and warnings as its start.
 
         Example:
             >>> stated = SummaryClassifier(accuracy=0.9).statement(
@@ -311,12 +314,12 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return other._take_in(X, y, sample_weight, X_unlabelled)[1]
 
     def _take_in(self, X: Any, y: Any, sample_weight: Any, X_unlabelled: Any) -> tuple[Rows, Statement]:
-        """Everything before training, checked: sets classes and scale. Called by methods that users call."""
+        """Validate settings and data before training, and set classes and scale. Called by public methods."""
         check_settings(self)
         believes = METHODS[self.method].believes
         if X_unlabelled is not None and not believes:
             raise ValueError(
-                f"`X_unlabelled` is for a method with a summary, which speaks of it, but the method is {self.method!r}"
+                f"`X_unlabelled` is for a method with a summary, which uses it, but the method is {self.method!r}"
             )
         rows, self.classes_, self.scale_ = take_in(
             self, X, y, sample_weight, X_unlabelled, marker=self.unlabelled_label, believes=believes
@@ -344,19 +347,21 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return Statement(fractions, uncertainty, summaries)
 
     def _trust(self, rows: Rows) -> float:
-        """The concentration that was given, limited to the labels, or the default."""
+        """The given concentration, limited to the number of labels, or the default."""
         if self.concentration is None or isinstance(self.concentration, str):
             stated = self.accuracy, self.class_fractions, self.belief
             if rows.unlabelled is None and all(each is None for each in stated):
-                return MOST_TRUST  # what the labels say themselves; with less the NLL was higher (docs/measurements.md)
+                return MOST_TRUST  # the belief repeats the labels; see docs/measurements.md
             return trust_for(rows.total, elsewhere=rows.unlabelled is not None)
         return float(self.concentration if self.overrule_labels else min(self.concentration, rows.total))
 
     def _trained(self, rows: Rows, val: Rows | None, stated: Statement, running: _Running) -> _Trained:
-        """The network that is kept, by the rows that there are."""
+        """Train once, or once per concentration to try; returns the network to keep."""
         choose = METHODS[self.method].believes and isinstance(self.concentration, str)
         if choose and running.checkpoint is not None:
-            raise ValueError("`checkpoint` is for one training, but concentration='auto' takes several")
+            raise ValueError(
+                "`checkpoint` supports a single training run, but concentration='auto' trains several times"
+            )
         train = rows
         if val is None and (self.early_stopping or choose):
             kept, held_out = stratified_split(rows.labels, self.validation_fraction, seed=self.seed_)
@@ -376,8 +381,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return replace(self._train(rows, None, final, running), shortfall=tried.shortfall)
 
     def _compared(self, trained: _Trained, held_out: Rows | None) -> _Trained:
-        """The same, with what the rows held out say of the stated accuracy if it is about such rows."""
-        # weighted rows are no sample of single cases
+        """Compare the stated accuracy with held-out rows, if it is about such rows, and set ``shortfall``."""
+        # weighted rows are not a sample of single cases
         if held_out is None or held_out.unlabelled is not None or held_out.weights is not None or not trained.summaries:
             return trained
         claimed = trained.summaries[0].describe().accuracy
@@ -388,13 +393,13 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return replace(trained, shortfall=shortfall(verdict, held_out.labels))
 
     def _train(self, rows: Rows, val: Rows | None, stated: Statement, running: _Running) -> _Trained:
-        """One training: the only place that makes an objective and calls `selbo.fit`."""
+        """One training run: the only place that builds an objective and calls `selbo.fit`."""
         network = self.make_network(rows.inputs.shape[1])
         summaries = stated.summaries if METHODS[self.method].believes else []
         shift = None
         if summaries and rows.unlabelled is not None and self.class_fractions is not None:
             shift = LabelShift.from_labels(rows.labels, stated.class_fractions, weights=rows.weights)
-        per_row = len(rows.labels) / rows.total  # what is said once, of rows that count more or less than once
+        per_row = len(rows.labels) / rows.total  # scales the terms that are not sums over rows
         objective = objective_for(
             self.method,
             num_data=len(rows.labels),
@@ -405,7 +410,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             label_shift=shift,
         )
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="the network is correct on")  # said of the network that is kept
+            warnings.filterwarnings(
+                "ignore", message="the network is correct on"
+            )  # issued for the selected network only
             result = fit(
                 network,
                 objective,
@@ -429,7 +436,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return _Trained(network.eval(), objective, result, summaries, concentration, shift)
 
     def make_network(self, num_features: int) -> nn.Module:
-        """A network for the classes that are known, before training."""
+        """An untrained network for the known classes."""
         widths = (num_features, *self.hidden, len(self.classes_))
         network: nn.Module = MLP(widths, generator=generator_for(self.seed_, "weights"))
         if METHODS[self.method].bayesian:
@@ -445,9 +452,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable label of each row, shape (rows,)."""
-        numbers = self.posterior_predictive(
-            X
-        ).classes.numpy()  # before `classes_`: says what is wrong if there are none
+        numbers = self.posterior_predictive(X).classes.numpy()  # before `classes_`: raises the error if not fitted
         labels: NDArray[Any] = self.classes_[numbers]
         return labels
 
@@ -458,7 +463,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return table
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
-        """Logarithms of the probabilities, exact where a probability underflows."""
+        """Log-probabilities, exact even if a probability underflows."""
         log_probs: NDArray[np.float64] = self.posterior_predictive(X).log_probs.numpy()
         return log_probs
 
@@ -479,8 +484,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Args:
             X: Features, shape (rows, features).
-            target_domain: Correct the predictions by ``label_shift_``, if there is one; without it they are those of
-                the domain that the labels come from.
+            target_domain: Correct the predictions by ``label_shift_``, if there is one. Otherwise the predictions are
+                for the source domain, which the labels come from.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)

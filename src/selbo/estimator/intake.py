@@ -1,4 +1,4 @@
-"""What comes into the classifier, checked: rows with labels and rows without, on one scale."""
+"""Validates the input data of the classifier and puts labelled and unlabelled rows on one scale."""
 
 import warnings
 from collections.abc import Sequence
@@ -20,21 +20,21 @@ from selbo.estimator.rows import Rows
 Numbers = NDArray[np.float64]
 
 CONVENTION: Final = -1
-"""Label of a row that has none, in the semi-supervised classifiers of scikit-learn."""
+"""Label of unlabelled rows in the semi-supervised classifiers of scikit-learn."""
 
 FAR_MEAN: Final = 3.0
 FAR_STD: Final = 5.0
-"""From how many standard deviations between means, or ratio of standard deviations, a feature is on another scale."""
+"""A feature is on another scale if its mean moves by more standard deviations, or its deviation by a larger factor."""
 
 LARGEST_TOTAL: Final = 1e30
-"""Of the weights of a class, and one over the smallest: within what a number of single precision can hold."""
+"""Largest sum of the weights of a class, and the reciprocal of the smallest: within single precision."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Means and standard deviations of features; that of a constant one is infinite, as it carries no information.
+    """Means and standard deviations of features; infinite for a constant feature, which carries no information.
 
-    Features of zeros and ones stay as they are: standardised, a rare category would weigh many times a frequent one.
+    Features of zeros and ones are not scaled: standardisation would weigh a rare category far above a frequent one.
     """
 
     mean: Numbers
@@ -43,7 +43,7 @@ class Scale:
 
     @classmethod
     def of(cls, X: Numbers, weights: Numbers | None, names: Sequence[str] | None = None) -> "Scale":
-        """That of a table, whose rows may count more or less than once."""
+        """The scale of a table, with optional row weights."""
         found = [mean_and_std(column, weights) for column in X.T]
         binary = ((X == 0) | (X == 1)).all(0)
         found = [(0.0, 1.0) if each and known else each for each, known in zip(found, binary, strict=True)]
@@ -51,7 +51,7 @@ class Scale:
         return cls(np.array(mean), np.array([np.inf if each is None else each[1] for each in found]), names)
 
     def __call__(self, X: Numbers) -> Tensor:
-        """Features of mean 0 and standard deviation 1, or of zeros and ones."""
+        """Standardise features; those of zeros and ones are unchanged."""
         with np.errstate(over="ignore"):
             values = (X - self.mean) / self.std
             near = np.isfinite(values.astype(np.float32)).all(0)
@@ -63,7 +63,7 @@ class Scale:
 
 
 class Taken(NamedTuple):
-    """Rows to train on, the labels that their classes stand for, and the scale of the features."""
+    """Training rows, the labels of the classes, and the scale of the features."""
 
     rows: Rows
     classes: NDArray[Any]
@@ -73,16 +73,16 @@ class Taken(NamedTuple):
 def take_in(
     estimator: Any, X: Any, y: Any, sample_weight: Any, X_unlabelled: Any, *, marker: Any, believes: bool
 ) -> Taken:
-    """Check what `fit` was given; sets what the estimator knows of the features.
+    """Validate the arguments of `fit`; sets the feature attributes of the estimator.
 
     Args:
-        estimator: Who asks.
+        estimator: The calling estimator.
         X: Features.
         y: Labels.
-        sample_weight: How many times each row counts, or None.
-        X_unlabelled: Features of more rows, without labels, or None.
-        marker: Label of the rows that have none; False for no such label, None for the convention.
-        believes: Whether there is a summary, which alone looks at rows without labels; else they are left out.
+        sample_weight: Weight of each row, or None.
+        X_unlabelled: Features of additional unlabelled rows, or None.
+        marker: Label of unlabelled rows; False for no such label, None for the convention.
+        believes: Whether the method has a summary, which uses unlabelled rows; otherwise they are left out.
     """
     X, y = validate_data(estimator, X, y, dtype=np.float64)
     weights = _weights(sample_weight, X)
@@ -115,9 +115,9 @@ def take_in(
 
 
 def take_in_val(estimator: Any, X: Any, y: Any, rows: Rows) -> Rows | None:
-    """Rows to validate on, for an estimator that knows its classes and scale; None if there are none."""
+    """Validation rows, for an estimator with known classes and scale; None if there are none."""
     if (X is None) != (y is None):
-        raise ValueError("`X_val` and `y_val` must be given together, but one of them is not")
+        raise ValueError("`X_val` and `y_val` must be given together, but one of them is missing")
     if X is None:
         return None
     inputs = estimator.scale_(_more(estimator, "X_val", X))
@@ -128,7 +128,7 @@ def take_in_val(estimator: Any, X: Any, y: Any, rows: Rows) -> Rows | None:
 
 
 def marked(y: NDArray[Any], marker: Any, counted: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which labels say that there is none; the convention is looked for in the rows that count."""
+    """Mask of unlabelled rows; the convention applies to rows with a positive weight only."""
     nowhere = np.zeros(len(y), dtype=bool)
     if isinstance(marker, (bool, np.bool_)) and not marker:
         return nowhere
@@ -137,8 +137,8 @@ def marked(y: NDArray[Any], marker: Any, counted: NDArray[np.bool_]) -> NDArray[
         if not found.any() or len(np.unique(y[counted & ~found])) < 2:  # -1 and 1 are two classes
             return nowhere
         warnings.warn(
-            f"{found.sum()} rows have the label -1 and are taken to have none: say unlabelled_label=-1 if that is "
-            "meant, or unlabelled_label=False if -1 is a class",
+            f"{found.sum()} rows have the label -1 and are treated as unlabelled: pass unlabelled_label=-1 to confirm, "
+            "or unlabelled_label=False if -1 is a class",
             UserWarning,
             stacklevel=5,
         )
@@ -150,14 +150,13 @@ def marked(y: NDArray[Any], marker: Any, counted: NDArray[np.bool_]) -> NDArray[
     if not any(isinstance(each, str if is_text else Real) for each in labels):
         came = "a text" if is_text else "a number"
         raise ValueError(
-            f"`unlabelled_label` must be of the kind of the labels in `y`, such as {labels[0]!r}, "
+            f"`unlabelled_label` must have the type of the labels in `y`, such as {labels[0]!r}, "
             f"but {marker!r} is {came}"
         )
     said = np.array([each == marker for each in labels])
     if not said.any():
         warnings.warn(
-            f"No label in `y` is {marker!r}, which `unlabelled_label` says that rows without label have: all rows are "
-            "taken to have one",
+            f"No label in `y` is {marker!r}, the `unlabelled_label`: all rows are treated as labelled",
             UserWarning,
             stacklevel=5,
         )
@@ -165,7 +164,7 @@ def marked(y: NDArray[Any], marker: Any, counted: NDArray[np.bool_]) -> NDArray[
 
 
 def _comparable(labels: NDArray[Any]) -> None:
-    """Refuse labels that cannot be put in an order, such as None among texts."""
+    """Reject labels that cannot be sorted, such as None among strings."""
     kinds: dict[str, Any] = {}
     for each in labels.tolist() if labels.dtype.kind == "O" else []:
         kind = "number" if isinstance(each, Real) else "text" if isinstance(each, str) else type(each).__name__
@@ -175,7 +174,7 @@ def _comparable(labels: NDArray[Any]) -> None:
 
 
 def _computable(weights: Numbers, classes: NDArray[Any], numbers: NDArray[np.intp]) -> None:
-    """Refuse weights that add up to next to nothing, or to more than can be computed with."""
+    """Reject weights whose sum per class is too small or too large to compute with."""
     for label, total in zip(classes.tolist(), np.bincount(numbers, weights), strict=True):
         if not 1 / LARGEST_TOTAL <= total <= LARGEST_TOTAL:
             raise ValueError(
@@ -195,8 +194,8 @@ def _weights(sample_weight: Any, X: Numbers) -> Numbers | None:
 
 
 def _same_scale(X: Numbers, more: Numbers) -> None:
-    """Warn if rows that were passed apart are on another scale: a pipeline transforms only ``X``."""
-    with np.errstate(over="ignore", invalid="ignore"):  # squares of large numbers are no numbers
+    """Warn if unlabelled rows are on another scale than ``X``: a pipeline transforms only ``X``."""
+    with np.errstate(over="ignore", invalid="ignore"):  # squares of large numbers overflow
         std = X.std(0)
         varying = std > 0
         if len(X) < 2 or not varying.any():

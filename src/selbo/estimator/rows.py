@@ -1,4 +1,4 @@
-"""Rows to train on, ready for a network, and the threads that suit their number."""
+"""Training rows as tensors, and the number of threads suited to their size."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 SMALL_STEP: Final = 2**23
-"""Multiplications of a step (rows times weights) below which a second thread costs more than it brings."""
+"""Multiplications per step (rows times weights) below which a second thread does not pay off."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Standardised inputs, labels and weights, and inputs without labels.
+    """Standardised inputs, labels and weights, and unlabelled inputs.
 
-    Weights are None if all rows count once; ``unlabelled`` is None if there are no such inputs.
+    ``weights`` is None if all rows have weight 1; ``unlabelled`` is None if there are no such inputs.
     """
 
     inputs: Tensor
@@ -26,7 +26,7 @@ class Rows:
 
     @property
     def total(self) -> float:
-        """How many rows these stand for."""
+        """Sum of the weights; the number of rows if there are none."""
         return float(len(self.labels)) if self.weights is None else float(self.weights.sum())
 
     def __getitem__(self, rows: Tensor) -> "Rows":
@@ -34,13 +34,13 @@ class Rows:
         return Rows(self.inputs[rows], self.labels[rows], weights, self.unlabelled)
 
     def as_data(self) -> Any:
-        """What `fit` takes."""
+        """The data in the form that `selbo.fit` takes."""
         return (self.inputs, self.labels) if self.weights is None else (self.inputs, self.labels, self.weights)
 
 
 @contextmanager
 def few_threads(rows: Rows, hidden: Sequence[int], batch_size: int) -> Iterator[None]:
-    """One thread for a small network, as many as before for a large one and afterwards."""
+    """Use one thread for a small network, and an unchanged number for a large one; restored on exit."""
     before = torch.get_num_threads()
     widths = (rows.inputs.shape[1], *hidden)
     largest = max(a * b for a, b in zip(widths, (*hidden, 2), strict=True))

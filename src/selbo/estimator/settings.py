@@ -1,4 +1,4 @@
-"""What the classifier was told, checked: each argument by itself, and against the classes of the labels."""
+"""Validates the parameters of the classifier: each by itself, and against the classes of the labels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -13,11 +13,11 @@ from selbo.presets import METHODS, below_guessing
 from selbo.summary.partitions import require_partition
 
 ROUNDING: Final = 0.005
-"""Difference of an accuracy from a share that nobody means: half a percentage point."""
+"""Differences between an accuracy and a share below half a percentage point are taken as rounding."""
 
 
 def check_settings(told: Any) -> None:
-    """Refuse arguments of a `SummaryClassifier` that are wrong whatever the data are."""
+    """Reject parameters of a `SummaryClassifier` that are invalid for any data."""
     _checks.one_of("method", told.method, METHODS)
     if isinstance(told.concentration, str):
         _checks.one_of("concentration", told.concentration, ("auto",))
@@ -56,7 +56,7 @@ def _check_fractions(told: Any) -> None:
 
 
 def _is_list(value: Any) -> bool:
-    """Whether a value holds others, as many as it says, in an order."""
+    """Whether a value is an ordered collection."""
     if isinstance(value, (str, bytes, set, frozenset)):
         return False
     try:
@@ -69,12 +69,12 @@ def class_fractions(told: Any, classes: NDArray[Any], rows: Rows) -> list[float]
     """Fraction of each class: as stated, or that of the training rows."""
     count, names, given = len(classes), classes.tolist(), told.class_fractions
     if told.partition is not None and told.partition.num_classes != count:
-        raise ValueError(f"`partition` speaks of {told.partition.num_classes} classes, but `y` holds {count}: {names}")
+        raise ValueError(f"`partition` has {told.partition.num_classes} classes, but `y` holds {count}: {names}")
     if given is None:
         counts = torch.bincount(rows.labels, rows.weights, minlength=count).double()
         return [float(each) for each in counts / counts.sum()]
     if isinstance(given, Mapping):
-        # labels that are numbers may be named by text, as in a file
+        # numeric labels may be given as strings, as in a file
         labels = [str(each) for each in names] if all(isinstance(each, str) for each in given) else names
         if set(given) != set(labels):
             raise ValueError(f"`class_fractions` must name the classes {names}, but names {list(given)}")
@@ -85,11 +85,11 @@ def class_fractions(told: Any, classes: NDArray[Any], rows: Rows) -> list[float]
 
 
 def doubts(told: Any, classes: NDArray[Any], rows: Rows, fractions: Sequence[float]) -> list[str]:
-    """Warnings, a sentence each, on what was stated and cannot be meant, or is not used as it was."""
+    """Warnings, one sentence each, about statements that are implausible or not used as given."""
     if not METHODS[told.method].believes:
         return []
     found = []
-    if told.accuracy is not None and _checks.positive("accuracy", told.accuracy) > 1 / len(classes):  # or is refused
+    if told.accuracy is not None and _checks.positive("accuracy", told.accuracy) > 1 / len(classes):  # else an error
         found.append(below_guessing(told.accuracy, fractions, classes.tolist(), tolerance=ROUNDING))
     given, labels = told.concentration, rows.total
     if not isinstance(given, str) and given is not None and given > labels and not told.overrule_labels:

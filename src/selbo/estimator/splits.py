@@ -1,4 +1,4 @@
-"""Rows that are held out, class by class."""
+"""Stratified hold-out split."""
 
 import torch
 from torch import Tensor
@@ -8,12 +8,12 @@ from selbo.random import generator_for
 
 
 def stratified_split(labels: Tensor, fraction: float, *, seed: int) -> tuple[Tensor, Tensor]:
-    """Rows to train on and rows held out, in rising order: of each class its share, but never its last row.
+    """Split into training and held-out rows, in rising order: a share of each class, but never its last row.
 
     Args:
         labels: Classes, shape (N,).
         fraction: Share of each class to hold out, rounded; at least one row is held out in all.
-        seed: Of the choice.
+        seed: Seed for the choice of rows.
 
     Raises:
         ValueError: If no class can spare a row.

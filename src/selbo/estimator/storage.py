@@ -1,4 +1,4 @@
-"""A fitted classifier on disk: its weights as safetensors, all else that predictions need as plain data for JSON."""
+"""Saves and loads a fitted classifier: its weights as safetensors, everything else as plain data for JSON."""
 
 import itertools
 import json
@@ -22,14 +22,14 @@ from selbo.presets import METHODS
 
 PLAIN_FORMAT: Final = "selbo-plain-1"
 ELSEWHERE: Final = ("device",)
-"""Settings that are not those of a saved classifier."""
+"""Settings that are not saved."""
 
 
 def settings_of(classifier: SummaryClassifier) -> dict[str, Any]:
     """The parameters of a classifier as plain data.
 
     Raises:
-        ValueError: If one of them is an object that cannot be.
+        ValueError: If one of them cannot be written as JSON.
     """
     found = {name: value for name, value in classifier.get_params().items() if name not in ELSEWHERE}
     try:
@@ -40,7 +40,7 @@ def settings_of(classifier: SummaryClassifier) -> dict[str, Any]:
 
 
 def save(classifier: SummaryClassifier, path: Path) -> dict[str, Any]:
-    """Write the weights, whole or not at all; returns what `restore` takes."""
+    """Write the weights atomically; returns the description that `restore` takes."""
     description = {
         "settings": settings_of(classifier),
         "seed": classifier.seed_,
@@ -61,15 +61,15 @@ def save(classifier: SummaryClassifier, path: Path) -> dict[str, Any]:
 
 
 def restore(description: Any, classes: NDArray[Any], names: Sequence[str]) -> SummaryClassifier:
-    """A classifier that lacks only its network.
+    """Restore a classifier, except for its network.
 
     Args:
-        description: What `save` returned.
-        classes: Its labels, in order.
-        names: Of its features.
+        description: Return value of `save`.
+        classes: Labels of the classes, in order.
+        names: Names of the features.
 
     Raises:
-        ValueError: With the first entry that is missing or cannot be.
+        ValueError: If an entry is missing or invalid; names the first one.
     """
     require(description, ("settings", "seed", "mean", "std", "label_shift"))
     settings = description["settings"]
@@ -99,10 +99,10 @@ def restore(description: Any, classes: NDArray[Any], names: Sequence[str]) -> Su
 
 
 def load_network(classifier: SummaryClassifier, path: Path, *, device: str) -> None:
-    """Give a restored classifier its network, built only if the file holds tensors of its shapes.
+    """Load the network of a restored classifier. It is built only if the file holds tensors of its shapes.
 
     Raises:
-        ValueError: If it does not: a description may ask for more than fits.
+        ValueError: If the shapes differ. A damaged description could ask for a network too large for memory.
     """
     bayesian = METHODS[classifier.method].bayesian
     widths = [classifier.n_features_in_, *classifier.hidden, len(classifier.classes_)]
@@ -120,7 +120,7 @@ def load_network(classifier: SummaryClassifier, path: Path, *, device: str) -> N
 
 
 def require(found: Any, names: Iterable[str], *, inside: str = "") -> None:
-    """Refuse what is no dictionary, or lacks an entry."""
+    """Reject values that are not dictionaries or lack an entry."""
     if not isinstance(found, dict):
         raise ValueError(f"`{inside}` must hold entries with names, but is something else")
     for name in names:
@@ -139,7 +139,7 @@ def _label_shift(found: Any, num_classes: int) -> LabelShift | None:
 
 
 def _shapes(widths: Sequence[int], *, bayesian: bool) -> dict[str, list[int]]:
-    """Names and shapes of the tensors that `save` writes for a network, without making any."""
+    """Names and shapes of the tensors that `save` writes for a network, without building it."""
     found: dict[str, list[int]] = {}
     for i, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
         for k, (name, shape) in enumerate({"weight": [outputs, inputs], "bias": [outputs]}.items()):

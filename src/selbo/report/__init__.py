@@ -1,4 +1,4 @@
-"""The HTML report of a comparison, its tables and its figures; reads results, never trains."""
+"""The HTML report of a comparison, with tables and figures. Reads results and never trains."""
 
 from selbo.report import outcomes
 from selbo.report.comparison import (

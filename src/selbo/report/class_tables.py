@@ -1,4 +1,4 @@
-"""How well each class is recognised, as HTML: recall and precision with their intervals, and the confusion matrix."""
+"""Results per class as HTML: recall and precision with their intervals, and the confusion matrix."""
 
 import math
 from collections.abc import Sequence
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 MOST_IN_MATRIX: Final = 20
-"""Classes; of more of them a matrix cannot be read, and the most confused pairs are listed instead."""
+"""Maximum number of classes of a readable matrix; with more, the most confused pairs are listed instead."""
 
 MOST_ROWS: Final = 20
-"""Classes or pairs that stand open; the others are folded."""
+"""Number of classes or pairs shown; the others are folded."""
 
 STRONGEST: Final = 48
 FAINTEST: Final = 7
-"""Per cent of its full colour that a cell has at most, so that text on it can be read, and at least, if it is not 0."""
+"""Colour strength of a cell in per cent: the maximum, so that text stays readable, and the minimum if it is not 0."""
 
 LONG_NAME: Final = 4
 UPRIGHT_FROM: Final = 7
-"""Longer names of so many columns stand upright."""
+"""Longer names are upright in a table with at least so many columns."""
 
 
 def class_table(scores: Sequence[ClassResult]) -> "Markup":
     """Recall and precision of each class, with 95 % intervals and the number of rows; with many classes, worst first.
 
     Args:
-        scores: One per class.
+        scores: One result per class.
     """
     if len(scores) > MOST_ROWS:
         scores = sorted(scores, key=lambda each: (each.recall is None, each.recall or 0.0, -each.rows))
@@ -41,7 +41,7 @@ def confusion_table(found: ClassResults) -> "Markup":
     """Which class is predicted as which: a matrix, or with many classes the pairs that are confused most.
 
     Args:
-        found: Of a test set.
+        found: Results on a test set.
     """
     scores, rows = found.per_class, {each.name: each.rows for each in found.per_class}
     if len(scores) > MOST_IN_MATRIX:

@@ -1,4 +1,4 @@
-"""Means over the seeds of a comparison with their standard errors, and its conditions in order."""
+"""Means and standard errors over the seeds of a comparison, and its conditions in order."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ LOWER_IS_BETTER: Final = frozenset({"nll", "ece", "brier", "fpr95"})
 HIGHER_IS_BETTER: Final = frozenset(
     {"accuracy", "auroc", "auprc", "f1", "f1_macro", "f1_micro", "entropy_difference", "balanced_accuracy", "recall"}
 )
-"""Metrics with a direction; a metric in neither has no best value."""
+"""Metrics with a direction; other metrics have no best value."""
 
 HEADLINE: Final = ("nll", "accuracy", "ece")
 HEADLINE_NOISY: Final = ("nll", "ece")
@@ -23,11 +23,11 @@ class Value(NamedTuple):
     """One cell of a table.
 
     Attributes:
-        mean: Over the runs that have the metric; None if none has.
+        mean: Mean over the runs that have the metric; None if none has.
         error: Standard error of the mean, from the deviations between runs (ddof 1); None for fewer than two runs.
-        runs: How many runs have the metric.
+        runs: Number of runs that have the metric.
         best: Whether no other method has a better mean.
-        close: Whether it is not the best, but its mean lies within one standard error of the best, that of the best.
+        close: Whether it is not the best, but within one standard error of the best mean.
     """
 
     mean: float | None
@@ -49,8 +49,8 @@ class Column(NamedTuple):
 
     Attributes:
         group: ``clean``, ``noisy`` or ``ood``.
-        metric: Its name in the results.
-        values: One a method, in the order of the methods.
+        metric: Name of the metric in the results.
+        values: One value per method, in the order of the methods.
     """
 
     group: str
@@ -59,7 +59,7 @@ class Column(NamedTuple):
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean and standard error of the mean; None in place of the error if there is only one value.
+    """Mean and standard error of the mean; the error is None if there is only one value.
 
     Example:
         >>> mean_and_error([1.0, 2.0, 6.0])
@@ -77,23 +77,23 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:
 def summarise(results: Comparison, condition: str, metrics: Sequence[str] = HEADLINE) -> list[Row]:
     """Mean and standard error of each method under one condition, with the best ones marked.
 
-    A method takes part in the choice of the best only if every seed has a value: a mean over the runs that went well
-    is not comparable. Where there is one method only, nothing is marked.
+    Only methods with a value for every seed can be the best: a mean over the successful runs is not comparable. With a
+    single method nothing is marked.
 
     Args:
-        results: What a comparison found.
+        results: Results of a comparison.
         condition: A key of ``conditions``, such as the name of the clean test set.
-        metrics: Which ones.
+        metrics: Metrics to summarise.
 
     Returns:
-        One row a method, in the order of ``methods``.
+        One row per method, in the order of ``methods``.
     """
     _checks.one_of("condition", condition, [name for name, _ in conditions(results)])
     return _rows(results, metrics, lambda run, metric: run.value(condition, metric))
 
 
 def summarise_ood(results: Comparison, metrics: Sequence[str] = HEADLINE_OOD) -> list[Row]:
-    """The same for the metrics of out-of-distribution detection."""
+    """Mean and standard error of each method for the metrics of out-of-distribution detection."""
     return _rows(results, metrics, lambda run, metric: (run.ood or {}).get(metric))
 
 
@@ -112,12 +112,12 @@ def _column(results: Comparison, metric: str, value: Callable[[Outcome, str], fl
 
 
 def direction(metric: str) -> int:
-    """1 if larger is better, -1 if smaller is, 0 if neither."""
+    """1 if larger values are better, -1 if smaller ones are, 0 if neither."""
     return int(metric in HIGHER_IS_BETTER) - int(metric in LOWER_IS_BETTER)
 
 
 def marked(values: dict[str, Value], *, sign: int, num_seeds: int) -> dict[str, Value]:
-    """The same values, the best of them and those within its standard error marked; none that lacks a run."""
+    """Mark the best value and those within its standard error; values with missing runs are not marked."""
     means = {name: v.mean for name, v in values.items() if v.mean is not None and v.runs == num_seeds}
     if sign == 0 or len(values) < 2 or not means:
         return values
@@ -130,7 +130,7 @@ def marked(values: dict[str, Value], *, sign: int, num_seeds: int) -> dict[str, 
 
 
 def headline(results: Comparison) -> list[Column]:
-    """The columns of the short table, those without any value left out."""
+    """The columns of the short table, without empty ones."""
     rows = {"clean": summarise(results, results.clean, HEADLINE), "ood": summarise_ood(results, HEADLINE_OOD)}
     if noisy := noisiest(results):
         rows["noisy"] = summarise(results, noisy[0], HEADLINE_NOISY)
@@ -157,9 +157,9 @@ def conditions(results: Comparison) -> list[tuple[str, float | None]]:
 
 
 def noise_levels(results: Comparison) -> list[tuple[str, float]]:
-    """Conditions along the corruption axis, by level; the clean one is at level 0 if it states none.
+    """Conditions along the corruption axis, by level; the clean one has level 0 by default.
 
-    Empty if there is no such axis, or nothing on it but the clean condition.
+    Empty if there is no such axis, or only the clean condition.
     """
     if results.corruption is None:
         return []
@@ -175,7 +175,7 @@ def noisiest(results: Comparison) -> tuple[str, float] | None:
 
 
 def clean_name(results: Comparison) -> str:
-    """What the test set is called: clean only where there are corrupted ones beside it."""
+    """Name of the test set: clean only if there are corrupted ones."""
     return "clean test set" if noise_levels(results) else "test set"
 
 

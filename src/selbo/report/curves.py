@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RARE: Final = 30
-"""Predictions; the accuracy of a bin with fewer has a standard error of up to .09, and its marker is left hollow."""
+"""Minimum number of predictions in a bin; with fewer, the standard error is up to .09 and the marker is hollow."""
 
 CURVES: Final = ("accuracy", "ece", "nll")
-"""Panels of the corruption curves. NLL, where lines are furthest apart, stands last, beside the names."""
+"""Panels of the corruption curves. NLL, with the largest differences, is last, next to the names."""
 
 TITLES: Final = {"accuracy": "accuracy, %", "ece": "ECE, %", "nll": "NLL, nats"}
 
@@ -42,17 +42,17 @@ NARROW: Final = 1.6
 """Inches; in a narrower panel the label of the last, narrow group stands a line lower than the others."""
 
 FAR_HIGHER: Final = 2.0
-"""A bar that many times as high as the second would flatten all others, and is cut."""
+"""A bar that is so many times as high as the second is cut, since it would flatten all others."""
 
 LONGEST_NAME: Final = 1.3
-"""Inches for the names at the ends of lines; longer ones are shortened."""
+"""Inches for the names at the ends of lines; longer names are shortened."""
 
 
 PartT = TypeVar("PartT")
 
 
 def _by_method(results: Comparison, name: str, part: Callable[[Outcome], PartT | None]) -> dict[str, list[PartT]]:
-    """A part of the runs by method; runs and methods without it are left out."""
+    """A part of the runs by method, without runs and methods that lack it."""
     found = {m: [each for run in results.of_method(m) if (each := part(run))] for m in results.methods}
     if not any(found.values()):
         raise ValueError(f"`results` must have `{name}` in at least one run for this figure, but has none")
@@ -63,7 +63,7 @@ def _by_method(results: Comparison, name: str, part: Callable[[Outcome], PartT |
 
 
 def belief_histograms(results: Comparison, *, width: float = TWO_COLUMNS) -> "Figure":
-    """The region masses of each method, mean over the seeds, against s0; one panel a method.
+    """The region masses of each method, mean over the seeds, against s0; one panel per method.
 
     Args:
         results: Of a comparison, with ``belief`` and the ``histogram`` of at least one run.
@@ -115,14 +115,14 @@ def _histograms(results: Comparison) -> dict[str, list[tuple[float, ...]]]:
 
 
 def require_belief(results: Comparison) -> StatedBelief:
-    """The belief of a comparison, or a sentence that it has none."""
+    """The belief of a comparison; raises an error if it has none."""
     if results.belief is None:
         raise ValueError("`results` must have `histogram` in at least one run for this figure, but has none")
     return results.belief
 
 
 def _outer_only(grid: Grid, i: int, axes: "Axes") -> None:
-    """Numbers at the left and lower sides of the grid only: all panels have the same axes."""
+    """Show numbers at the left and lower sides of the grid only, since all panels share their axes."""
     axes.tick_params(labelbottom=grid.lowest(i), labelleft=grid.first(i))
     if not grid.lowest(i):
         axes.set_xlabel("")
@@ -140,7 +140,7 @@ def _same_height(panels: "Sequence[Axes]", label: str) -> None:
 
 
 def reliability_diagrams(results: Comparison, *, width: float = TWO_COLUMNS) -> "Figure":
-    """Accuracy against confidence on the clean test set, with the number of predictions; one panel a method.
+    """Accuracy against confidence on the clean test set, with the number of predictions; one panel per method.
 
     The bins of all seeds are pooled. A line from each marker to the diagonal shows the gap; a marker is hollow where
     the bin has fewer than 30 predictions a run.
@@ -159,7 +159,7 @@ def reliability_diagrams(results: Comparison, *, width: float = TWO_COLUMNS) -> 
 
 
 class ReliabilityPanel(NamedTuple):
-    """What the diagram of one method shows: the bins of each run, the ECE over the runs, and colour and marker."""
+    """Content of the diagram of one method: the bins of each run, the ECE over the runs, colour and marker."""
 
     bins: Sequence[ReliabilityBins]
     ece: Value
@@ -167,7 +167,7 @@ class ReliabilityPanel(NamedTuple):
 
 
 def reliability_panels(panels: Mapping[str, ReliabilityPanel], *, width: float = TWO_COLUMNS) -> "Figure":
-    """The diagrams of `reliability_diagrams`, by the name that stands over each."""
+    """The diagrams of `reliability_diagrams`, by their titles."""
     pooled = {method: _pool(panel.bins) for method, panel in panels.items()}
     largest = max(float(counts.max()) for *_, counts in pooled.values())
     with figure_style():
@@ -193,7 +193,7 @@ def _percent(name: str, value: Value) -> str:
 
 
 def _pool(bins: Sequence[ReliabilityBins]) -> tuple[Array, Array, Array]:
-    """Confidence, accuracy and predictions a run of the bins that are not empty, over all runs."""
+    """Confidence, accuracy and predictions per run of the bins that are not empty, over all runs."""
     counts = np.array([each.count for each in bins], dtype=np.float64)
     total = counts.sum(0)
     used = total > 0
@@ -235,7 +235,7 @@ def _reliability_axes(grid: Grid, i: int, diagram: "Axes", strip: "Axes", *, lar
 
 
 def corruption_curves(results: Comparison, *, metrics: Sequence[str] = CURVES, width: float = TWO_COLUMNS) -> "Figure":
-    """Metrics against the level of corruption, one line a method, with a band of one standard error to either side.
+    """Metrics against the level of corruption, one line per method, with a band of one standard error to either side.
 
     Args:
         results: Of a comparison, with ``corruption`` and conditions that state a ``level``.
@@ -303,7 +303,7 @@ def _curves(
 
 
 def entropy_histograms(results: Comparison, *, width: float = TWO_COLUMNS) -> "Figure":
-    """Entropy of the predictions for the test set and for inputs from elsewhere; one panel a method.
+    """Entropy of the predictions for the test set and for out-of-distribution inputs; one panel per method.
 
     Args:
         results: Of a comparison, with the ``entropy`` of at least one run that has counts ``out``.
@@ -327,7 +327,7 @@ def entropy_histograms(results: Comparison, *, width: float = TWO_COLUMNS) -> "F
 
 
 class EntropyPanel(NamedTuple):
-    """What the panel of one method shows: a histogram per run, the AUROC over the runs, and its colour."""
+    """Content of the panel of one method: a histogram per run, the AUROC over the runs, and its colour."""
 
     histograms: Sequence[EntropyHistogram]
     auroc: Value
@@ -337,7 +337,7 @@ class EntropyPanel(NamedTuple):
 def entropy_panels(
     panels: Mapping[str, EntropyPanel], *, ood_name: str | None = None, width: float = TWO_COLUMNS
 ) -> "Figure":
-    """The panels of `entropy_histograms`, by the name that stands over each; all have counts ``outside``."""
+    """The panels of `entropy_histograms`, by their titles; all have counts ``outside``."""
     from matplotlib.lines import Line2D
 
     with figure_style():
@@ -366,7 +366,7 @@ def entropy_panels(
 
 
 def _cut(panels: "Sequence[Axes]", shares: Sequence[tuple[Array, Array]], *, bins: Array) -> None:
-    """Heights that show all but the highest bar; where that is far higher than the rest, its share is written."""
+    """Heights that show all bars but the highest; if it is far higher than the rest, its share is written."""
     highest = max(float(np.concatenate(pair).max()) for pair in shares)
     rest = max(float(np.sort(np.concatenate(pair))[-2]) for pair in shares)
     top = 1.25 * rest if highest > FAR_HIGHER * rest else 1.08 * highest

@@ -6,22 +6,22 @@ from typing import Final, NamedTuple
 from selbo.report.comparison import mean_and_error
 
 LEVEL: Final = 0.95
-"""Of all intervals."""
+"""Confidence level of all intervals."""
 
 SAME: Final = 1e-6
-"""Numbers that differ by less are the same but for rounding, as those of a correction that changes nothing."""
+"""Smaller differences are rounding, such as those of a correction that changes nothing."""
 
 
 class Difference(NamedTuple):
-    """A method less the reference, over the seeds that have both.
+    """Difference between a method and the reference, over the seeds that have both.
 
     Attributes:
-        mean: Of the differences; None if there is no pair.
+        mean: Mean difference; None if there is no pair.
         error: Its standard error (ddof 1); None for fewer than two pairs.
         low: Lower end of the 95 % interval, from Student's t.
-        high: Upper end.
-        pairs: How many seeds have both.
-        seeds: How many there should be.
+        high: Upper end of the interval.
+        pairs: Number of seeds that have both.
+        seeds: Expected number of seeds.
     """
 
     mean: float | None
@@ -33,7 +33,7 @@ class Difference(NamedTuple):
 
     @property
     def clear(self) -> bool:
-        """Whether every seed has a pair and the interval does not hold 0, nor comes as near to it as rounding may."""
+        """Whether every seed has a pair and the interval excludes 0 by more than rounding."""
         if self.pairs < self.seeds or self.low is None or self.high is None:
             return False
         return self.low > SAME or self.high < -SAME
@@ -43,8 +43,8 @@ def difference_of(differences: Sequence[float], *, seeds: int) -> Difference:
     """The mean of paired differences and its 95 % interval, from Student's t.
 
     Args:
-        differences: One per seed that has both values.
-        seeds: How many there should be.
+        differences: One difference per seed that has both values.
+        seeds: Expected number of seeds.
 
     Example:
         >>> difference_of([-0.02, -0.03, -0.01], seeds=3)
@@ -60,7 +60,7 @@ def difference_of(differences: Sequence[float], *, seeds: int) -> Difference:
 
 
 def t_quantile(freedom: int) -> float:
-    """Half width of a 95 % interval, in standard errors, for so many degrees of freedom.
+    """Half width of a 95 % interval, in standard errors, for the given degrees of freedom.
 
     Example:
         >>> t_quantile(4), t_quantile(1)

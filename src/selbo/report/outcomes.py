@@ -1,4 +1,4 @@
-"""What is kept of a run: the records that tables, figures and the report are made from."""
+"""Records of a run, from which tables, figures and the report are built."""
 
 import math
 import platform
@@ -38,12 +38,12 @@ def metrics_of(prediction: Prediction, labels: Tensor) -> dict[str, Any]:
 
 
 def condition(prediction: Prediction, labels: Tensor, *, level: float | None = None) -> Measurement:
-    """Metrics under one condition, with its place on the axis of corruption; what is not finite is None.
+    """Metrics under one condition, with its level of corruption; values that are not finite become None.
 
     Args:
-        prediction: For a test set.
-        labels: Of it.
-        level: Its place.
+        prediction: Predictions for a test set.
+        labels: Labels of the test set.
+        level: Level of corruption.
     """
     found = metrics_of(prediction, labels)
     recall = found.pop("recall")
@@ -52,7 +52,7 @@ def condition(prediction: Prediction, labels: Tensor, *, level: float | None = N
 
 
 def by_class(prediction: Prediction, labels: Tensor, classes: Sequence[str]) -> ClassResults:
-    """Recall and precision of each class with 95 % intervals, and how often which class is predicted as which."""
+    """Recall and precision of each class with 95 % intervals, and the confusion counts."""
     counts = confusion(prediction.log_probs, labels)
     scores = per_class(counts, num_classes=len(classes))
     return ClassResults(
@@ -65,11 +65,11 @@ def by_class(prediction: Prediction, labels: Tensor, classes: Sequence[str]) -> 
 
 
 def takeaway_of(found: ClassResults, *, most_frequent: str, confidence: float) -> str:
-    """What the test rows say in short: how often the network is right, against guessing and against what it says.
+    """Summarise the test rows: accuracy against a constant prediction, and against the confidence.
 
     Args:
-        found: What `by_class` found.
-        most_frequent: Class that is the most frequent in the training rows.
+        found: Return value of `by_class`.
+        most_frequent: Most frequent class in the training rows.
         confidence: Mean probability of the predicted classes.
     """
     rows, correct = sum(each.rows for each in found.per_class), sum(each.correct for each in found.per_class)
@@ -123,12 +123,12 @@ def entropies(inside: Prediction, outside: Prediction | None) -> EntropyHistogra
 
 
 def ood_of(inside: Prediction, outside: Prediction) -> dict[str, float]:
-    """How well entropy tells the two apart."""
+    """Metrics of out-of-distribution detection by entropy."""
     return evaluate_ood(inside.entropy, outside.entropy)
 
 
 def describe_belief(summary: SummaryLikelihood, words: str, class_names: Sequence[str] | None = None) -> StatedBelief:
-    """A belief, for a report."""
+    """Describe a belief for a report."""
     return StatedBelief(
         words=words,
         partition=type(summary.partition).__name__,
@@ -139,7 +139,7 @@ def describe_belief(summary: SummaryLikelihood, words: str, class_names: Sequenc
 
 
 def made_by(seconds: float) -> Provenance:
-    """Command, versions and machine."""
+    """Collect command, versions and machine."""
     name = Path(sys.argv[0]).name
     name = "selbo" if name == "__main__.py" else name  # python -m selbo
     return Provenance(

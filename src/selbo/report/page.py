@@ -1,4 +1,4 @@
-"""The page of a comparison: one HTML file with its tables and figures inside, which needs nothing from outside."""
+"""The page of a comparison: one self-contained HTML file with its tables and figures."""
 
 import io
 import math
@@ -42,34 +42,33 @@ THEME: Final = {
     "#ffffff": "--paper",
     **{colour: f"--m{i}" for i, colour in enumerate(METHOD_COLOURS)},
 }
-"""Colours of the figures, and the variables of the style sheet that stand for them: they change in dark mode."""
+"""Colours of the figures, and the style sheet variables that replace them, which change in dark mode."""
 
 WIDE: Final = 928
 PHONE: Final = 416
-"""Pixels that figures of two columns and of one column may take at most; smaller ones are shown in proportion."""
+"""Maximum width in pixels of figures of two columns and of one column; smaller ones are scaled in proportion."""
 
 MOST_CLASSES: Final = 60
-"""With more classes than that the little picture of their counts is left out."""
+"""Maximum number of classes for the small chart of their counts."""
 
 
 def write_page(results: Comparison, path: str | os.PathLike[str]) -> Path:
     """Write the report of a comparison, or of one method, as a single HTML file.
 
-    The file is written under another name in the same folder and renamed when it is complete: a reader never sees half
-    a file, and a failure leaves an earlier one as it was. Sections without data are left out.
+    The file is written atomically: a failure leaves an existing file unchanged. Sections without data are left out.
 
     Args:
-        results: What was found; `selbo.results.Comparison.from_dict` reads it from JSON.
-        path: Where to; its folder is made if it is not there.
+        results: The results; `selbo.results.Comparison.from_dict` reads them from JSON.
+        path: Path of the file; its folder is created if needed.
 
     Returns:
-        The path written.
+        The path of the file.
     """
     return write_html(lambda: render_page(results), path)
 
 
 def write_html(render: Callable[[], str], path: str | os.PathLike[str]) -> Path:
-    """Write a page, whole or not at all; its folder is made if it is not there; a folder in its place is refused."""
+    """Write a page atomically; creates its folder if needed, and raises an error if ``path`` is a folder."""
     target = Path(path)
     if target.is_dir():
         raise ValueError(f"`path` must be the name of a file, but {str(target)!r} is a folder")
@@ -100,7 +99,7 @@ def render_page(results: Comparison) -> str:
 
 
 def _paragraphs(text: str | None) -> list[str | list[str]]:
-    """Paragraphs between empty lines; one whose lines all begin with a dash is a list."""
+    """Split text into paragraphs at empty lines; a paragraph whose lines all begin with a dash is a list."""
     parts = [part.splitlines() for part in re.split(r"\n\s*\n", text.strip())] if text else []
     return [
         [line[2:] for line in lines]
@@ -114,7 +113,7 @@ def _thousands(count: int) -> str:
     return f"{count:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
-# --- what was done, and what came out ---
+# --- settings and results ---
 
 
 def _facts(results: Comparison) -> list[tuple[str, str]]:
@@ -128,13 +127,13 @@ def _facts(results: Comparison) -> list[tuple[str, str]]:
     ]
     if task.num_classes <= MOST_CLASSES and max(task.class_counts) > 0:
         low, high = min(task.class_counts), max(task.class_counts)
-        note = f"training examples a class, {low} to {high}" if low < high else f"training examples a class, {low} each"
+        note = f"training examples per class, {f'{low} to {high}' if low < high else f'{low} each'}"
         facts.append((render_macro("parts.html", "class_counts", task), note))
     return facts
 
 
 class Section(NamedTuple):
-    """A section; what is shown stays on the same printed page as its title, the tables are folded under theirs."""
+    """A section: ``shown`` is kept on the printed page of its title, ``tables`` are folded."""
 
     title: str
     under: str
@@ -150,15 +149,15 @@ def _result(results: Comparison) -> Section:
     seeds = len(results.seeds)
     under = f"Mean ± standard error over {seeds} seeds." if seeds > 1 else "One seed: no standard error can be stated."
     glossary = (
-        "NLL, the negative log-likelihood in nats, is the mean surprise at the right answer. ECE, the expected "
-        "calibration error, is the mean gap between confidence and accuracy. Of these two lower values are better; of "
-        "accuracy, F1 and AUROC higher ones."
+        "NLL is the negative log-likelihood of the correct class, in nats. ECE, the expected calibration error, is the "
+        "mean gap between confidence and accuracy. Lower is better for both; higher is better for accuracy, F1 and "
+        "AUROC."
     )
     if len(results.methods) == 1:
         return Section("The result", under, _tiles(results), [glossary], said)
     marks = (
-        "Where a mean is within one standard error of the best one, that is no clear winner. The marks describe these "
-        "runs; they are not a test."
+        "If another mean is within one standard error of the best one, there is no clear winner. The marks describe "
+        "these runs; they are not a statistical test."
     )
     if seeds == 1:
         marks = "With a single seed, small differences may be chance."
@@ -176,7 +175,7 @@ def _tiles(results: Comparison) -> "Markup":
 
 
 def _class_sections(results: Comparison) -> list[Section]:
-    """How each class is recognised, if there is a single run that says so."""
+    """Results per class, if there is a single run that has them."""
     found = results.runs[0].classes if len(results.runs) == 1 else None
     if found is None:
         return []
@@ -186,9 +185,9 @@ def _class_sections(results: Comparison) -> list[Section]:
         f"Recall and precision on the {clean_name(results)}, with 95 % intervals (Wilson) and the number of rows.",
         class_table(found.per_class),
         [
-            "Recall is the share of the rows of a class that are predicted as it. Precision is the share of the rows "
-            "predicted as a class that are of it. A bar is the interval, its mark the share, on a scale from 0 to "
-            "100 %: with few rows the interval is wide, and the share says little."
+            "Recall is the share of the rows of a class that are predicted as that class. Precision is the share of "
+            "the rows predicted as a class that belong to it. Bars show the interval, marks the share, on a scale from "
+            "0 to 100 %. With few rows the interval is wide, and the share is uncertain."
         ],
     )
     which = Section(
@@ -205,7 +204,7 @@ def _class_sections(results: Comparison) -> list[Section]:
 
 
 class Words(NamedTuple):
-    """What stands around a figure: a title, a line below it, how to read it, and what it shows, for who cannot see."""
+    """Texts of a figure: title, subtitle, how to read it, and a description for screen readers."""
 
     title: str
     under: str
@@ -226,12 +225,12 @@ def _figure_section(results: Comparison, name: str) -> Section:
 
 
 def inline_svg(figure: "Figure", *, name: str, label: str) -> "Markup":
-    """A figure as SVG to stand inside a page: text stays text, colours are variables of the style sheet.
+    """A figure as inline SVG: text stays text, and colours are variables of the style sheet.
 
     Args:
         figure: Any matplotlib figure.
-        name: Goes before every id, which must be unique on a page.
-        label: What the figure shows, for who cannot see it.
+        name: Prefix of every id, unique on a page.
+        label: Description for screen readers.
     """
     import matplotlib
     from markupsafe import Markup
@@ -242,7 +241,7 @@ def inline_svg(figure: "Figure", *, name: str, label: str) -> "Markup":
         figure_style(),
         matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}),
     ):
-        # the reader's fonts write the text, and may have letters that those of matplotlib lack
+        # the browser renders the text, with fonts that may have glyphs missing in matplotlib's
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font", category=UserWarning)
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     drawing = buffer.getvalue()
@@ -276,25 +275,24 @@ def _seeds(results: Comparison) -> str:
 
 def _belief_words(results: Comparison) -> Words:
     reading = [
-        "A pale bar with a cap is the belief s₀: the share of all predictions that should fall into a region. The "
-        "coloured bar in front of it is the share that does. Where the coloured bars end at the caps, the predictions "
-        "look as they were expected to.",
-        "The distance over a panel is the share of the predictions that would have to move to another region to match "
-        "the belief exactly (the total variation distance): 0 is a perfect match, 1 is none at all.",
+        "A pale bar with a cap shows the belief s₀: the expected share of predictions in a region. The coloured bar in "
+        "front of it shows the actual share. Where the coloured bars end at the caps, the predictions match it.",
+        "The distance above a panel is the total variation distance: the share of the predictions that would have to "
+        "move to another region to match the belief exactly. 0 is a perfect match, 1 is no overlap.",
     ]
     axis, ends = axis_of(require_belief(results).regions, results.task.class_names)
     if ends:
         shells = ", ".join(axis.labels[:-1])
         reading.append(
-            f"Each group ({shells}) has one bar a class, for predictions that give this class a probability in that "
-            f"range; “{axis.labels[-1]}” collects those that favour no class so much."
+            f"Each group ({shells}) has one bar per class, for predictions that give this class a probability in that "
+            f"range; “{axis.labels[-1]}” holds all other predictions."
         )
     spoken = ", ".join(f"{name} {mean:.3f}" for name, (mean, _) in distances(results).items())
     return Words(
         "Do the predictions look like the belief?",
         f"Where predictions fall, region by region, against the belief s₀; {_seeds(results)}.",
         reading,
-        f"Bars of region masses against the belief, one panel a method. Distance to the belief: {spoken}.",
+        f"Bars of region masses against the belief, one panel per method. Distance to the belief: {spoken}.",
     )
 
 
@@ -305,13 +303,13 @@ def _reliability_words(results: Comparison) -> Words:
         f"Accuracy against confidence on the {clean_name(results)}, with the number of predictions below.",
         [
             "The confidence of a prediction is the probability of the predicted class, the largest of all. "
-            "Of all predictions made with a confidence of 80 %, 80 % should be right: then the marker lies on the "
-            "diagonal. Below it a method is over-confident, above it under-confident. The line from a marker to the "
+            "Of all predictions with a confidence of 80 %, 80 % should be correct: then the marker lies on the "
+            "diagonal. Below it a method is overconfident, above it underconfident. The line from a marker to the "
             "diagonal is the gap, and ECE is the mean gap, weighted by the number of predictions.",
-            "The bars below count the predictions of a run in each bin, on a logarithmic scale. A hollow marker stands "
-            "for fewer than 30 of them, and says little.",
+            "The bars below count the predictions of a run in each bin, on a logarithmic scale. A hollow marker has "
+            "fewer than 30 predictions and is uncertain.",
         ],
-        "Reliability diagrams, one a method. " + _spoken("ece", {r.method: r.values["ece"] for r in rows}, results),
+        "Reliability diagrams, one per method. " + _spoken("ece", {r.method: r.values["ece"] for r in rows}, results),
     )
 
 
@@ -327,28 +325,28 @@ def _corruption_words(results: Comparison) -> Words:
         if len(results.seeds) > 1
         else f"Accuracy, ECE and NLL against {axis}; one seed.",
         [
-            "From left to right the test inputs get worse; the first points are the clean test set. Accuracy has to "
-            "fall, as the inputs say less and less. A method that knows when it does not know becomes less confident "
-            "too: its ECE stays low, and its NLL rises slowly.",
+            "From left to right the test inputs get worse; the first points are the clean test set. Accuracy falls, as "
+            "the inputs carry less information. A well-calibrated method becomes less confident too: its ECE stays "
+            "low, and its NLL rises slowly.",
         ],
-        f"Curves of accuracy, ECE and NLL against {axis}, one line a method. At {number(level)}: {numbers}",
+        f"Curves of accuracy, ECE and NLL against {axis}, one line per method. At {number(level)}: {numbers}",
     )
 
 
 def _entropy_words(results: Comparison) -> Words:
     rows = summarise_ood(results, ["auroc"])
-    other, classes = results.ood_name or "inputs from elsewhere", results.task.num_classes
+    other, classes = results.ood_name or "out-of-distribution inputs", results.task.num_classes
     return Words(
         "Does it notice inputs that belong to no class?",
         f"Entropy of the predictions for the test set (filled) and for {other} (line), as shares of each.",
         [
-            f"Entropy says how undecided a prediction is: 0 with all probability on one class, {math.log(classes):.2f} "
-            f"with the same for all {classes} classes. The inputs of the line belong to none of them, so that its "
-            "entropy should be high, and that of the test set low: the less the two overlap, the better.",
-            "AUROC is the chance that an input of the line has the higher entropy of a pair, one from each; 50 % is "
-            "guessing. A bar that leaves the panel has its height written beside it.",
+            "Entropy measures the uncertainty of a prediction: 0 if one class has all probability, "
+            f"{math.log(classes):.2f} if all {classes} classes have the same. The inputs of the line belong to no "
+            "class, so their entropy should be high, and that of the test set low: the less overlap, the better.",
+            "AUROC is the probability that a random input of the line has a higher entropy than a random test input; "
+            "50 % is guessing. The height of a bar that exceeds the panel is written next to it.",
         ],
-        "Histograms of entropy in and out of distribution, one panel a method. "
+        "Histograms of entropy in and out of distribution, one panel per method. "
         + _spoken("auroc", {row.method: row.values["auroc"] for row in rows}, results),
     )
 
@@ -361,7 +359,7 @@ WORDS: Final[dict[str, Callable[[Comparison], Words]]] = {
 }
 
 
-# --- how it was made ---
+# --- provenance ---
 
 
 def _made(results: Comparison) -> list[tuple[str, str]]:

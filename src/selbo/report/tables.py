@@ -1,4 +1,4 @@
-"""Tables of a comparison: mean ± standard error with the best marked, for the console and for the page."""
+"""Tables of a comparison: mean ± standard error with the best marked, for the console and the page."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ METRIC_LABELS: Final = {
 }
 
 PERCENT: Final = frozenset({"accuracy", "ece", "auroc", "auprc", "f1", "f1_macro", "f1_micro", "fpr95", "recall"})
-"""Metrics that are shown in per cent."""
+"""Metrics shown in per cent."""
 
 MARKER_SHAPES: Final = {
     "o": '<circle cx="6" cy="6" r="4.6"/>',
@@ -62,7 +62,7 @@ MARKER_SHAPES: Final = {
 
 
 class Text(NamedTuple):
-    """A value as it is shown: mean and standard error with the same digits, and what is missing."""
+    """A formatted value: mean and standard error with the same digits, and a note on missing runs."""
 
     mean: str
     error: str | None
@@ -70,7 +70,7 @@ class Text(NamedTuple):
 
 
 def metric_label(metric: str, *, unit: bool = True) -> str:
-    """A metric in words, with its unit.
+    """Label of a metric, with its unit.
 
     Example:
         >>> metric_label("ece"), metric_label("nll"), metric_label("top_five")
@@ -86,7 +86,7 @@ def is_percent(metric: str) -> bool:
 
 
 def signed(metric: str, number: float, *, more: int = 0) -> str:
-    """A difference of a metric, with its sign, in the unit of the metric; ``more`` digits than a table of means has."""
+    """Format a difference of a metric with its sign and unit; ``more`` adds digits to those of a table of means."""
     scale, digits = (100.0, 1) if is_percent(metric) else (1.0, 3)
     text = f"{scale * number:+.{digits + more}f}"
     return text[1:] if float(text) == 0 else text.replace("-", "−")
@@ -96,10 +96,10 @@ def texts(metric: str, values: Sequence[Value], *, num_seeds: int, precise: bool
     """The values of one column, all with the same number of decimals.
 
     Args:
-        metric: Decides between per cent and plain numbers.
-        values: One a method.
-        num_seeds: A value from fewer runs says so.
-        precise: Whether one more decimal is shown where half of the standard errors would be written as 0.
+        metric: Metric, which decides between per cent and plain numbers.
+        values: One value per method.
+        num_seeds: Expected number of runs; a value from fewer runs gets a note.
+        precise: Whether to add a decimal if half of the standard errors would be written as 0.
     """
     scale, digits = (100.0, 1) if is_percent(metric) else (1.0, 3)
     errors = [scale * v.error for v in values if v.error]
@@ -122,11 +122,11 @@ def _text(value: Value, *, scale: float, digits: int, num_seeds: int) -> Text:
 def console_table(results: Comparison, *, title: str | None = None, width: int = 80) -> "Table":
     """The short table for a terminal: clean, at the highest noise level, and out of distribution.
 
-    The best of a column is bold and has a star, so that it shows without colour.
+    The best value of a column is bold and has a star, which is visible without colour.
 
     Args:
-        results: Of a comparison.
-        title: Above the table, if given.
+        results: Results of a comparison.
+        title: Title above the table, if given.
         width: Characters; long names of methods are wrapped.
 
     Returns:
@@ -147,14 +147,14 @@ def rich_table(
     caption: str,
     width: int,
 ) -> "Table":
-    """Methods below each other, the metrics of a group beside each other.
+    """A table for a terminal with one row per method, and the metrics in columns.
 
     Args:
-        names: Of the methods, as they are shown, in the order of the values of each column.
+        names: Displayed names of the methods, in the order of the values of each column.
         columns: Group and metric of each column, and which of its values are the best.
         cells: Texts of each column.
-        title: Above the table.
-        caption: Below it.
+        title: Title above the table.
+        caption: Caption below the table.
         width: Characters; long names of methods are wrapped.
     """
     require_rich()
@@ -186,7 +186,7 @@ def rich_table(
 
 
 def require_rich() -> None:
-    """Say in one sentence what to install, if rich is missing."""
+    """Raise an error that says what to install, if rich is missing."""
     try:
         import rich  # noqa: F401
     except ModuleNotFoundError as error:
@@ -198,12 +198,12 @@ def require_rich() -> None:
 
 
 def short_label(metric: str) -> str:
-    """A metric in few letters, for a terminal."""
+    """Short label of a metric, for a terminal."""
     return {"accuracy": "acc., %"}.get(metric, metric_label(metric))
 
 
 def shown_cells(column: Column, shown: Sequence[Text]) -> list[str]:
-    """``.312±.004*``, with a space in place of the star elsewhere, so that digits stand below digits."""
+    """Cells such as ``.312±.004*``, with a space instead of the star elsewhere, to align digits."""
     bare = [(_bare(text.mean), None if text.error is None else _bare(text.error)) for text in shown]
     return [
         f"{mean}{'' if error is None else f'±{error}'}{'*' if value.best else ' '}"
@@ -239,21 +239,21 @@ def swatch(look: MethodStyle) -> "Markup":
 
 
 def headline_table(results: Comparison) -> "Markup":
-    """The short table as HTML, with one group of columns a condition."""
+    """The short table as HTML, with one group of columns per condition."""
     columns = headline(results)
     noisy = noisiest(results)
-    names = {"clean": clean_name(results), "ood": f"against {results.ood_name or 'inputs from elsewhere'}"}
+    names = {"clean": clean_name(results), "ood": f"against {results.ood_name or 'out-of-distribution inputs'}"}
     if noisy:
         names["noisy"] = f"{results.corruption} {number(noisy[1])}"
     return _html(results, [(names[c.group], metric_label(c.metric), c.metric, c.values) for c in columns])
 
 
 def clean_table(results: Comparison) -> "Markup":
-    """Every metric of the test set without corruption, and those out of distribution, as HTML."""
+    """All metrics of the clean test set, and of out-of-distribution detection, as HTML."""
     clean, ood = metrics_of(results, results.clean), ood_metrics(results)
     groups = [
         (clean_name(results), clean, summarise(results, results.clean, clean)),
-        (f"against {results.ood_name or 'inputs from elsewhere'}", ood, summarise_ood(results, ood)),
+        (f"against {results.ood_name or 'out-of-distribution inputs'}", ood, summarise_ood(results, ood)),
     ]
     columns = [
         (name, metric_label(m), m, {row.method: row.values[m] for row in rows})

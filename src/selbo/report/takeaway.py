@@ -1,7 +1,7 @@
-"""The conclusion of a comparison in a sentence or two, computed from its numbers, whichever way they fall.
+"""The conclusion of a comparison in a sentence or two, computed from its numbers.
 
-A method is ahead of another, or behind, where the 95 % interval of the paired difference leaves out 0; else the two are
-level. Nothing is said of a difference that a single seed shows.
+A method is ahead of another, or behind, if the 95 % interval of the paired difference excludes 0; otherwise the two are
+level. A single seed allows no conclusion.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from selbo.report.tables import is_percent, metric_label, signed
 from selbo.results import Comparison
 
 METRICS: Final = ("nll", "ece")
-"""What a conclusion is about: how probable the labels are, and whether the confidence is right."""
+"""Metrics of a conclusion: the likelihood of the labels, and the calibration."""
 
 RULE: Final = (
     "Level: the 95 % interval of the paired difference (Student's t, over {seeds} seeds) holds 0; ahead and behind: it "
@@ -24,14 +24,14 @@ RULE: Final = (
 ONE_SEED: Final = "One seed: no difference between the methods can be told from chance."
 
 MOST_NAMES: Final = 3
-"""Methods that are named; of more, only the number is told."""
+"""Maximum number of named methods; the others are counted."""
 
 VERDICTS: Final = ("ahead of", "level with", "behind")
 UNKNOWN: Final = "not comparable with"
 
 
 def verdict(metric: str, found: Difference) -> str:
-    """What a difference says: one of `VERDICTS`, or that a run or the interval is missing."""
+    """Check result of a difference: one of `VERDICTS`, or `UNKNOWN` if a run or the interval is missing."""
     if found.low is None or found.pairs < found.seeds:
         return UNKNOWN
     if not found.clear:
@@ -40,7 +40,7 @@ def verdict(metric: str, found: Difference) -> str:
 
 
 def shown_difference(metric: str, found: Difference) -> str:
-    """A difference with its interval.
+    """Format a difference with its interval.
 
     Example:
         >>> shown_difference("nll", Difference(-0.02, 0.002, -0.03, -0.01, 3, 3))
@@ -57,7 +57,7 @@ def shown_difference(metric: str, found: Difference) -> str:
 
 
 def joined(words: Sequence[str]) -> str:
-    """Words with commas and an "and".
+    """Join words with commas and an "and".
 
     Example:
         >>> joined(["a", "b", "c"])
@@ -69,8 +69,8 @@ def joined(words: Sequence[str]) -> str:
 def takeaway(results: Comparison) -> str:
     """The conclusion of a comparison, as paragraphs and a list; empty if there is one method.
 
-    Results may state it themselves, as ``takeaway``. Else the method in ``focus`` is compared with the best other one,
-    or the methods with the best of them.
+    Uses ``takeaway`` of the results if they have one. Otherwise compares the method in ``focus`` with the best other
+    method or, without a focus, all methods with the best of them.
     """
     if results.takeaway:
         return results.takeaway
@@ -87,7 +87,7 @@ def takeaway(results: Comparison) -> str:
 
 
 def difference(results: Comparison, condition: str, metric: str, method: str, other: str) -> Difference:
-    """A method less another, seed by seed."""
+    """Paired difference between a method and another, by seed."""
 
     def values(name: str) -> dict[int, float]:
         found = {run.seed: run.value(condition, metric) for run in results.of_method(name)}
@@ -109,7 +109,7 @@ def _best(means: Mapping[str, float], metric: str) -> str:
 
 
 def _of_focus(results: Comparison, focus: str, places: Mapping[str, str]) -> list[str]:
-    """The method in focus against the best of the others, place by place, metric by metric."""
+    """The method in focus against the best of the others, for each condition and metric."""
     short, long = [], []
     for where, condition in places.items():
         verdicts: dict[str, str] = {}
@@ -145,7 +145,7 @@ def _shown(metric: str, mean: float) -> str:
 
 
 def _of_best(results: Comparison, places: Mapping[str, str]) -> list[str]:
-    """The method with the lowest NLL, and which ones cannot be told from it."""
+    """The method with the lowest NLL, and those that are not clearly worse."""
     sentences = []
     for where, condition in places.items():
         means = _means(results, condition, "nll")
@@ -160,6 +160,6 @@ def _of_best(results: Comparison, places: Mapping[str, str]) -> list[str]:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
+    """The first names, and the number of the others."""
     more = len(names) - MOST_NAMES
     return joined([*names[:MOST_NAMES], f"{more} more"] if more > 0 else names)

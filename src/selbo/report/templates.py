@@ -1,4 +1,4 @@
-"""Templates of the HTML pages: files beside the modules; every value is escaped, drawings excepted."""
+"""Templates of the HTML pages: files next to the modules. All values are escaped, except drawings."""
 
 from functools import cache
 from typing import TYPE_CHECKING, Any

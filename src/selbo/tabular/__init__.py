@@ -1,4 +1,4 @@
-"""A table to a model folder: what `selbo train`, `selbo evaluate` and `selbo predict` do."""
+"""From a table to a model folder: the workflow of `selbo train`, `selbo evaluate` and `selbo predict`."""
 
 from selbo.tabular.splits import Parts, split
 

@@ -1,6 +1,6 @@
-"""From the columns of a table to what `SummaryClassifier` takes: a matrix of numbers, categories one-hot, and labels.
+"""Encodes the columns of a table for `SummaryClassifier`: a matrix of numbers, one-hot categories, and labels.
 
-Categories are those of the training rows; the classifier standardises. A `Preprocessing` is plain data and travels as
+Categories are those of the training rows; the classifier standardises. A `Preprocessing` is plain data and is stored as
 JSON.
 """
 
@@ -20,36 +20,36 @@ from selbo.tabular.table import Column, Numbers, Table, listed, nearest
 FORMAT: Final = "selbo-preprocessing-2"
 
 FEWEST_ROWS: Final = 3
-"""Of a class: one to train on, one to validate, one to test."""
+"""Minimum number of rows per class: one each for training, validation and testing."""
 
 IDENTIFIER_SHARE: Final = 0.5
 FEWEST_IDENTIFIERS: Final = 10
-"""Text with more than ten values, and more than one for every two rows, names rows; it does not describe them."""
+"""A text column with more than ten distinct values, and more than one per two rows, is an identifier."""
 
 MOST_CATEGORIES: Final = 1000
-"""Each becomes an input of the network."""
+"""Maximum number of categories per column; each becomes a network input."""
 
 MOST_FRACTIONS: Final = 10
 MOST_WHOLE: Final = 50
-"""Classes that a target of numbers may have, with fractions and without; a quantity has more."""
+"""Maximum number of classes of a numeric target, with and without fractional values; a quantity has more."""
 
 WHOLE: Final = re.compile(r"-?\d{1,18}")
-"""A whole number that fits into 64 bits."""
+"""An integer that fits into 64 bits."""
 
 WHOLE_SHARE: Final = 0.1
-"""A target of whole numbers with more than fifty of them is a quantity if there is more than one for every ten rows."""
+"""An integer target with more than fifty values is a quantity if it has more than one value per ten rows."""
 
 
 @dataclass(frozen=True)
 class NumberInput:
-    """A column of numbers, taken as they are."""
+    """A numeric column, used unchanged."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class CategoryInput:
-    """A column of text, one input a value; a value not among them is none of them."""
+    """A text column, one-hot encoded with one input per value; an unknown value is all zeros."""
 
     name: str
     values: tuple[str, ...]
@@ -57,11 +57,11 @@ class CategoryInput:
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How rows become inputs, and labels classes.
+    """Encodes rows as features and labels as classes.
 
     Attributes:
         target: Name of the column with the labels.
-        classes: Names of the classes, in the order of their numbers.
+        classes: Names of the classes, in the order of their indices.
         numeric_target: Whether the labels are numbers, so that 1 and 1.0 are the same class.
         inputs: The columns that are used.
         left_out: Columns of the training table that are not used.
@@ -75,26 +75,26 @@ class Preprocessing:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns that predictions are made from."""
+        """Names of the columns used as inputs."""
         return tuple(each.name for each in self.inputs)
 
     @property
     def features(self) -> tuple[str, ...]:
-        """A name for each column of the matrix: that of its column in the table."""
+        """Name of each feature: that of its column in the table."""
         return tuple(
             each.name for each in self.inputs for _ in (each.values if isinstance(each, CategoryInput) else "1")
         )
 
     @property
     def class_labels(self) -> NDArray[Any]:
-        """The classes as `SummaryClassifier` is given them."""
+        """The class labels in the form passed to `SummaryClassifier`."""
         return class_labels(self.classes, numeric=self.numeric_target)
 
     def transform(self, table: Table) -> tuple[Numbers, list[str]]:
-        """The matrix, shape (rows, features), and what a user should be told about the table.
+        """Encode a table: features, shape (rows, features), and notes for the user.
 
         Raises:
-            ValueError: If a column is missing, or of another kind, or has values missing.
+            ValueError: If a column is missing, has another type, or has missing values.
         """
         names = self.columns
         there = [*table.columns, *table.other_columns]
@@ -108,7 +108,7 @@ class Preprocessing:
         notes = []
         known = {*names, *self.left_out, self.target}
         if extra := [name for name in there if name not in known]:
-            notes.append(f"columns that the model does not know are ignored: {listed(extra)}")
+            notes.append(f"columns unknown to the model are ignored: {listed(extra)}")
         blocks = []
         for each in self.inputs:
             column = table[each.name]
@@ -126,10 +126,10 @@ class Preprocessing:
         return np.concatenate(blocks, axis=1), notes
 
     def labels(self, table: Table) -> NDArray[np.int64]:
-        """Numbers of the classes of all rows.
+        """Class indices of all rows.
 
         Raises:
-            ValueError: If there is no such column, or a label is missing or was not seen in training.
+            ValueError: If the target column or a label is missing, or a label was not seen in training.
         """
         numbers = {name: k for k, name in enumerate(self.classes)}
         names = label_names(table, self.target, as_numbers=self.numeric_target, known=self.classes)
@@ -142,15 +142,15 @@ class Preprocessing:
         return np.array([numbers[name] for name in names], dtype=np.int64)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data."""
+        """Plain data for JSON."""
         return {"format": FORMAT, **asdict(self)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Preprocessing":
-        """The same again.
+        """Restore from plain data.
 
         Raises:
-            ValueError: If it is something else.
+            ValueError: If an entry is missing or invalid.
         """
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             raise ValueError(f"preprocessing must have the format {FORMAT!r}, but has another")
@@ -178,7 +178,7 @@ def _input_from_json(name: str, data: Any) -> NumberInput | CategoryInput:
 
 
 def _names(name: str, data: Any, *, at_least: int) -> tuple[str, ...]:
-    """Different texts, in order."""
+    """Validate a list of distinct strings."""
     good = isinstance(data, list) and all(isinstance(each, str) for each in data)
     if not good or len(set(data)) != len(data) or len(data) < at_least:
         raise ValueError(f"`{name}` must be a list of at least {at_least} different texts")
@@ -189,13 +189,13 @@ def _names(name: str, data: Any, *, at_least: int) -> tuple[str, ...]:
 
 
 def label_names(table: Table, target: str, *, as_numbers: bool | None = None, known: Sequence[str] = ()) -> list[str]:
-    """Labels of all rows as text; numbers in one spelling.
+    """Labels of all rows as text, with numbers in one format.
 
     Args:
         table: The table.
         target: The column.
-        as_numbers: Whether the labels were numbers in training; by what the column is, if not given.
-        known: Names that are classes for sure, even if they are words for a missing value.
+        as_numbers: Whether the labels were numbers in training; inferred from the column if not given.
+        known: Names that are classes even if they are words for a missing value.
     """
     column = table[target]
     if column.kind == "date" or (column.numbers is None and column.kind != "text"):
@@ -213,9 +213,9 @@ def label_names(table: Table, target: str, *, as_numbers: bool | None = None, kn
             "leave those rows out"
         )
     found = [name for name in names if name is not None]
-    sure = {*known, "none", "None", "NONE"}  # none, mild and severe are three classes
+    sure = {*known, "none", "None", "NONE"}  # as in none, mild and severe
     if "+" in found:
-        sure.add("-")  # plus and minus are two
+        sure.add("-")  # plus and minus are two classes
     words = [name for name in found if name not in sure and is_missing(name)]
     if words:
         raise ValueError(
@@ -231,10 +231,10 @@ def _number_name(value: float) -> str:
 
 
 def find_classes(table: Table, target: str) -> tuple[str, ...]:
-    """Names of the classes in a table, in order; of whole numbers by size.
+    """Names of the classes in a table, sorted; integers by value.
 
     Raises:
-        ValueError: If the target is a quantity, or there is one class only, or one with hardly any rows.
+        ValueError: If the target is a quantity, has only one class, or has a class with too few rows.
     """
     column = table[target]
     names = label_names(table, target)
@@ -259,7 +259,7 @@ def find_classes(table: Table, target: str) -> tuple[str, ...]:
 
 
 def class_labels(names: Sequence[str], *, numeric: bool) -> NDArray[Any]:
-    """Labels that sort as the classes do: whole numbers by size, everything else as text."""
+    """Labels that sort as the classes do: integers by value, everything else as text."""
     if numeric and all(WHOLE.fullmatch(name) for name in names):
         return np.array([int(name) for name in names])
     return np.array(names, dtype=object)
@@ -269,12 +269,12 @@ def class_labels(names: Sequence[str], *, numeric: bool) -> NDArray[Any]:
 
 
 def check_usable(table: Table, names: Sequence[str], *, trained: bool = False) -> None:
-    """Refuse dates, types that are neither numbers nor text, and values that are missing or infinite.
+    """Reject dates, types other than numbers and text, and missing or infinite values.
 
     Args:
         table: The table.
-        names: Its columns that are used.
-        trained: Whether a model needs these columns, so that none can be left out.
+        names: The columns to use.
+        trained: Whether a trained model needs these columns, so that none can be left out.
     """
     faults = []
     for name in names:
@@ -310,12 +310,12 @@ def check_usable(table: Table, names: Sequence[str], *, trained: bool = False) -
 def fit_preprocessing(
     table: Table, *, target: str, rows: NDArray[np.int64], drop: Sequence[str] = ()
 ) -> tuple[Preprocessing, list[str]]:
-    """How rows become inputs, by the statistics of the training rows, and what a user should be told.
+    """Fit the preprocessing on the training rows; also returns notes for the user.
 
     Args:
-        table: All rows.
+        table: The table with all rows.
         target: Column with the labels.
-        rows: Those to train on.
+        rows: Indices of the training rows.
         drop: Columns to leave out.
     """
     classes = find_classes(table, target)
@@ -340,13 +340,13 @@ def fit_preprocessing(
         else:
             inputs.append(found)
         if isinstance(found, CategoryInput) and (reason := why_not_numbers(found.values)):
-            notes.append(f"column {name!r} is taken as text, one input a value: {reason}")
+            notes.append(f"column {name!r} is taken as text, with one input per value: {reason}")
         if column.kind == "integer" and column.numbers is not None and _counts_rows(column.numbers):
             notes.append(f"column {name!r} seems to number the rows: if so, leave it out with --drop {quote(name)}")
     if not inputs:
         raise ValueError(f"there is no column to predict {target!r} from: all others are constant or left out")
     if constant:
-        notes.append(f"columns with one value only are left out: {listed(constant)}")
+        notes.append(f"columns with only one value are left out: {listed(constant)}")
     left_out = tuple(name for name in table.columns if name in drop or name in constant)
     numeric = table[target].numbers is not None
     return Preprocessing(target, classes, numeric, tuple(inputs), left_out), notes
@@ -388,7 +388,7 @@ def _numbers(each: NumberInput, column: Column, file: str) -> Numbers:
 
 
 def _one_hot(each: CategoryInput, column: Column) -> tuple[Numbers, dict[str, int]]:
-    """Inputs, shape (rows, values), and how often each unknown value occurs."""
+    """One-hot inputs, shape (rows, values), and the count of each unknown value."""
     place = {value: i for i, value in enumerate(each.values)}
     texts = column.texts()
     block = np.zeros((len(texts), len(place)))

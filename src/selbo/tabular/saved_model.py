@@ -1,7 +1,7 @@
-"""A trained model on disk: a folder with the network, how rows become inputs, its settings, metrics and report.
+"""A trained model on disk: a folder with the network, the preprocessing, its settings, metrics and report.
 
-While a model is trained the folder holds ``settings.json``, the log and the checkpoint. ``model.json``, the manifest,
-is written last: a folder without it is not finished. Everything is JSON or safetensors; nothing is unpickled.
+During training the folder holds ``settings.json``, the log and the checkpoint. The manifest ``model.json`` is written
+last: a folder without it is not finished. All files are JSON or safetensors; nothing is unpickled.
 """
 
 import hashlib
@@ -38,15 +38,15 @@ LOG: Final = "train.jsonl"
 CHECKPOINT: Final = "checkpoint.safetensors"
 LOCK: Final = ".lock"
 FILES: Final = (MANIFEST, WEIGHTS, PREPROCESSING, METRICS, REPORT, LOG, CHECKPOINT, SETTINGS)
-"""All that is written to a folder; the manifest, which says that it is complete, is removed first, the settings, which
-say that it is ours, last."""
+"""All files of a folder, in the order of removal: first the manifest, which marks it as complete, last the settings,
+which mark it as a folder of selbo train."""
 
 SUMMED: Final = (WEIGHTS, PREPROCESSING)
-"""Files that the manifest has the checksums of."""
+"""Files whose checksums are in the manifest."""
 
 
 class OtherVersionError(ValueError):
-    """A file of selbo, in a format that this version does not read."""
+    """A file of selbo in a format that this version cannot read."""
 
 
 def digest(path: Path) -> str:
@@ -59,14 +59,14 @@ def digest(path: Path) -> str:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a file, whole or not at all."""
+    """Write a file atomically."""
     with replacing(path) as unfinished:
         unfinished.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path, *, kind: str) -> dict[str, Any]:
-    """Read one of our files, or say what it is not."""
-    if path.exists() and not path.is_file():  # a pipe would be waited for
+    """Read a JSON file of selbo; raises an error if it is not of the given kind."""
+    if path.exists() and not path.is_file():  # reading a pipe would block
         raise ValueError(f"{os.fspath(path)!r} is not a file")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -85,15 +85,15 @@ def read_json(path: Path, *, kind: str) -> dict[str, Any]:
 
 
 def state_of(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> str:
-    """What training into a folder means: ``"new"``, ``"resume"``, ``"finished"`` or ``"replace"``; nothing is written.
+    """State of an output folder: ``"new"``, ``"resume"``, ``"finished"`` or ``"replace"``. Nothing is written.
 
     Args:
-        folder: Where to; it need not exist.
-        settings: What is to be trained, as plain data.
-        overwrite: Whether a model with other settings, or a checkpoint that cannot be read, may be replaced.
+        folder: Output folder; it need not exist.
+        settings: Identity of the job, as plain data.
+        overwrite: Whether to replace a model with different settings or an unreadable checkpoint.
 
     Raises:
-        ValueError: If the folder has other things in it, or a model with other settings, or a damaged checkpoint.
+        ValueError: If the folder holds other files, a model with different settings, or a damaged checkpoint.
     """
     if not folder.is_dir():
         if folder.exists() or folder.is_symlink():
@@ -125,7 +125,7 @@ def state_of(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> str:
         return "resume" if _can_go_on(folder, overwrite=overwrite) else "replace"
     if overwrite:
         return "replace"
-    done = "holds a model that was" if (folder / MANIFEST).exists() else "holds a run that was begun to be"
+    done = "holds a model" if (folder / MANIFEST).exists() else "holds an unfinished run"
     raise ValueError(
         f"{os.fspath(folder)!r} {done} trained {_difference(different[0], found, settings)}: choose another folder, or "
         "replace it with --overwrite"
@@ -142,7 +142,7 @@ def _difference(name: str, found: dict[str, Any], settings: dict[str, Any]) -> s
 
 
 def _can_go_on(folder: Path, *, overwrite: bool) -> bool:
-    """Whether the checkpoint of an interrupted run, if there is one, can be read; an error if not, unless it may go."""
+    """Whether an interrupted run can be resumed; raises an error if its checkpoint is damaged, unless ``overwrite``."""
     file = folder / CHECKPOINT
     if not file.exists():
         return True
@@ -152,8 +152,8 @@ def _can_go_on(folder: Path, *, overwrite: bool) -> bool:
         if overwrite:
             return False
         raise ValueError(
-            f"the checkpoint {os.fspath(file)!r} is damaged, and training cannot go on from it: remove the file, or "
-            "start anew with --overwrite"
+            f"the checkpoint {os.fspath(file)!r} is damaged, and training cannot resume from it: remove the file, or "
+            "start again with --overwrite"
         ) from error
     return True
 
@@ -167,7 +167,7 @@ def _shown(value: Any) -> str:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a folder holds all that training leaves, and the weights belong to the manifest."""
+    """Whether a folder holds all files of a finished run, and their checksums match the manifest."""
     try:
         manifest = read_json(folder / MANIFEST, kind=FORMAT)
         whole = all((folder / name).is_file() for name in FILES if name != CHECKPOINT)
@@ -177,7 +177,7 @@ def is_complete(folder: Path) -> bool:
 
 
 def finished(folder: Path) -> dict[str, Any]:
-    """What came out of a run that is complete, as ``metrics.json`` has it; a checkpoint left behind is removed."""
+    """Read ``metrics.json`` of a complete run; removes a leftover checkpoint."""
     (folder / CHECKPOINT).unlink(missing_ok=True)
     remove_unfinished(folder)
     return read_json(folder / METRICS, kind=METRICS_FORMAT)
@@ -185,16 +185,16 @@ def finished(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def sole_writer(folder: Path) -> Iterator[None]:
-    """The right to train into a folder, which one process has at a time.
+    """Lock a folder for training, so that only one process writes to it.
 
-    The operating system holds the lock, and drops it when the process ends, in whatever way. The file that is locked is
-    hidden, and removed at the end; one that a killed process left does not lock anybody out.
+    The operating system holds the lock, and releases it when the process ends for whatever reason. The hidden lock file
+    is removed on exit. A lock file left by a killed process does not block others.
 
     Args:
-        folder: It exists. If it cannot be written to, nobody trains into it, and nothing is locked.
+        folder: An existing folder. If it is not writable, nothing is locked.
 
     Raises:
-        ValueError: If another process has it.
+        ValueError: If another process holds the lock.
     """
     from filelock import FileLock, Timeout
 
@@ -211,20 +211,20 @@ def sole_writer(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # where files in use cannot be removed, as on Windows, FileLock removes it itself
+        with suppress(OSError):  # on Windows, files in use cannot be removed; FileLock removes it itself
             (folder / LOCK).unlink()
         lock.release()
 
 
 def clear(folder: Path) -> None:
-    """Remove what training wrote, and nothing else."""
+    """Remove the files that training wrote, and nothing else."""
     remove_unfinished(folder)
     for name in FILES:
         (folder / name).unlink(missing_ok=True)
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove half-written files that a killed run left: ``.report.html-x8d2``, ``.metrics.json.part``."""
+    """Remove half-written files of a killed run: ``.report.html-x8d2``, ``.metrics.json.part``."""
     for name in FILES:
         for left in folder.glob(f".{name}[-.]*"):
             if left.is_dir():
@@ -233,17 +233,17 @@ def remove_unfinished(folder: Path) -> None:
                 left.unlink()
 
 
-# --- a model that was loaded ---
+# --- loaded models ---
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A model, ready to predict.
+    """A trained model, ready to predict.
 
     Attributes:
-        classifier: Fitted, on the device it will predict on.
-        preprocessing: How rows become its features.
-        manifest: What ``model.json`` says.
+        classifier: The fitted classifier, on the device to predict on.
+        preprocessing: Encodes rows as features.
+        manifest: Content of ``model.json``.
     """
 
     classifier: SummaryClassifier
@@ -252,17 +252,17 @@ class Trained:
 
     @property
     def temperature(self) -> float | None:
-        """Fitted on the validation rows, if they told one; not applied unless asked for."""
+        """Temperature fitted on the validation rows, or None; applied only on request."""
         found = self.manifest["temperature"]
         return None if found is None else float(found)
 
     def predict(self, inputs: Numbers, *, draws: int, seed: int | None = None) -> Prediction:
-        """Predictions for rows that were transformed, for the target domain if one was stated.
+        """Predict transformed rows, for the target domain if one was stated.
 
         Args:
-            inputs: The rows, shape (rows, features).
-            draws: Weight draws.
-            seed: Of the weight draws; that of training if not given.
+            inputs: Features, shape (rows, features).
+            draws: Number of weight samples.
+            seed: Seed for the weight samples; the training seed if not given.
         """
         self.classifier.set_params(draws=draws)
         if seed is not None:
@@ -271,7 +271,7 @@ class Trained:
 
 
 def as_columns(prediction: Prediction, classes: Sequence[str]) -> dict[str, Sequence[Any]]:
-    """Predictions as columns: the class, ``p_`` and the name of each class, entropy, mutual information."""
+    """Predictions as columns: the predicted class, ``p_NAME`` per class, entropy and mutual information."""
     probabilities = {f"p_{name}": prediction.probs[:, k].tolist() for k, name in enumerate(classes)}
     return {
         "predicted_class": [classes[k] for k in prediction.classes.tolist()],
@@ -282,10 +282,10 @@ def as_columns(prediction: Prediction, classes: Sequence[str]) -> dict[str, Sequ
 
 
 def load_model(folder: Path, *, device: str = "cpu") -> Trained:
-    """Read a model that `selbo train` wrote.
+    """Load a model written by `selbo train`.
 
     Raises:
-        ValueError: If the folder is not one, or not finished, or its files do not belong together.
+        ValueError: If it is not a model folder, is not finished, or its files do not match.
     """
     if not folder.is_dir():
         what = "a file" if folder.exists() else "not there"
@@ -293,7 +293,7 @@ def load_model(folder: Path, *, device: str = "cpu") -> Trained:
     if not (folder / MANIFEST).exists():
         begun = (folder / SETTINGS).exists()
         todo = (
-            "is not finished: give the same selbo train command again and it goes on"
+            "is not finished: run the same selbo train command again to resume"
             if begun
             else f"is not one, as it has no {MANIFEST}: train with selbo train DATA --target COLUMN --out DIR first"
         )
@@ -326,7 +326,7 @@ def load_model(folder: Path, *, device: str = "cpu") -> Trained:
 
 
 def check_manifest(manifest: dict[str, Any]) -> None:
-    """Refuse a manifest in which something is missing, or is not what `write_model` writes.
+    """Reject a manifest with missing or invalid entries.
 
     Raises:
         ValueError: With the name of the first such entry.
@@ -348,15 +348,15 @@ def write_model(
     write_report: Callable[[Path], object],
     facts: dict[str, Any],
 ) -> None:
-    """Write everything that training leaves, the manifest last, and remove the checkpoint.
+    """Write all files of a finished run, the manifest last, and remove the checkpoint.
 
     Args:
-        folder: Where to.
+        folder: Output folder.
         classifier: The trained classifier.
-        preprocessing: How rows become its features.
-        metrics: For ``metrics.json``.
+        preprocessing: Encodes rows as features.
+        metrics: Content of ``metrics.json``.
         write_report: Called with the path of the report.
-        facts: More entries of the manifest.
+        facts: Additional entries of the manifest.
     """
     description = storage.save(classifier, folder / WEIGHTS)
     write_json(folder / PREPROCESSING, preprocessing.to_json())

@@ -1,4 +1,4 @@
-"""How numbers are spelt in text: why a column that seems meant as numbers is text."""
+"""Number formats in text, to explain why a column of numbers is read as text."""
 
 import re
 from collections.abc import Iterable
@@ -7,11 +7,11 @@ from typing import Final
 from selbo.tabular.table import MISSING_WORDS
 
 WITH_COMMA: Final = re.compile(r"[+-]?\d+([.,]\d+)*([eE][+-]?\d+)?")
-"""Digits with commas or points between them; a number in some countries, if there is a comma."""
+"""Digits with commas or points between them; with a comma, a number in some countries."""
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a number as files have them: no marks between digits but a decimal point."""
+    """Whether a text is a number with no separator but a decimal point."""
     try:
         float(text)
     except ValueError:
@@ -20,7 +20,7 @@ def is_number(text: str) -> bool:
 
 
 def has_comma(text: str) -> bool:
-    """Whether a text is a number with a decimal comma, or with commas between thousands."""
+    """Whether a text is a number with a decimal comma or with commas between thousands."""
     return "," in text and WITH_COMMA.fullmatch(text) is not None
 
 
@@ -30,7 +30,7 @@ def is_missing(text: str) -> bool:
 
 
 def first_odd(texts: Iterable[str]) -> str | None:
-    """The first text that is no number, if there is one; a word for a missing number only if there is no other.
+    """The first text that is not a number, or None; a word for a missing value only if there is no other.
 
     Example:
         >>> first_odd(["1", "NA", "unknown"]), first_odd(["1", "NA"]), first_odd(["1", "2"])
@@ -41,7 +41,7 @@ def first_odd(texts: Iterable[str]) -> str | None:
 
 
 def why_not_numbers(texts: Iterable[str]) -> str | None:
-    """Why a column of text is not one of numbers, if most of its different values are numbers, with commas or without.
+    """Explain why a column is text although most of its distinct values are numbers, with commas or without; or None.
 
     Example:
         >>> why_not_numbers(["1", "2", "unknown"]), why_not_numbers(["red", "2"])

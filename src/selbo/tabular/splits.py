@@ -1,4 +1,4 @@
-"""Rows in three parts, class by class, drawn with a seed."""
+"""Stratified split into training, validation and test rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from selbo import _checks
 
 @dataclass(frozen=True)
 class Parts:
-    """Rows to train, to validate and to test on, in rising order."""
+    """Indices of the training, validation and test rows, in rising order."""
 
     train: NDArray[np.int64]
     val: NDArray[np.int64]
@@ -21,13 +21,13 @@ class Parts:
 
 
 def split(labels: Sequence[Any], *, test_fraction: float, val_fraction: float, seed: int) -> Parts:
-    """Rows in three parts, every class in each part, as near to its share as whole rows allow.
+    """Split rows into three parts, with every class in each part, as close to its share as whole rows allow.
 
     Args:
-        labels: Of all rows; each class at least three times.
-        test_fraction: Share of each class to test on.
-        val_fraction: Share of each class to validate on.
-        seed: Of the choice.
+        labels: Labels of all rows; at least three rows per class.
+        test_fraction: Share of each class for testing.
+        val_fraction: Share of each class for validation.
+        seed: Seed for the split.
 
     Example:
         >>> parts = split(["a"] * 8 + ["b"] * 4, test_fraction=0.25, val_fraction=0.25, seed=0)

@@ -1,7 +1,7 @@
-"""Tables from CSV, Parquet and NPZ files: columns by name, each of numbers, of text, of dates, or of no use.
+"""Reads tables from CSV, Parquet and NPZ files: named columns of numbers, text, dates, or an unsupported type.
 
-A CSV file says nothing about types, so they are read off its values: a column is of numbers if everything in it is a
-number or a word for a missing one, and of text otherwise. Nothing is unpickled.
+A CSV file has no types, so they are inferred from its values: a column is numeric if every value is a number or a word
+for a missing value, and text otherwise. Nothing is unpickled.
 """
 
 import csv
@@ -24,11 +24,11 @@ Numbers = NDArray[np.float64]
 Texts = list[str | None]
 
 MISSING_WORDS: Final = ("na", "n/a", "nan", "null", "none", "?", "-")
-"""What stands for a missing number in a CSV file, whatever its case. In a column of text they are words like others,
-but of these only ``none`` may be the name of a class."""
+"""Words for a missing number in a CSV file, in any case. In a text column they are ordinary values, but only ``none``
+may be the name of a class."""
 
 REPEATED: Final = re.compile(r"(.*)_duplicated_\d+", re.DOTALL)
-"""What polars makes of a name that is there already."""
+"""How polars renames a repeated column name."""
 
 NOT_UTF8: Final = "is not text in UTF-8: save the table as UTF-8 (in a spreadsheet: CSV UTF-8)"
 
@@ -36,27 +36,27 @@ DATE: Final = (
     r"^(\d{4}-\d{1,2}-\d{1,2}|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{4})"
     r"([ T]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?\s*(Z|[+-]\d{2}:?\d{2})?)?$"
 )
-"""What a date, with or without a time, looks like in a CSV file."""
+"""Pattern of a date, with or without a time, in a CSV file."""
 
 NAMES_SHOWN: Final = 6
 
 MOST_LINE_BYTES: Final = 32 * 2**20
-"""Of a line of a CSV file: parsing takes many times the memory of its longest line."""
+"""Maximum line length of a CSV file: parsing takes many times the memory of the longest line."""
 
 MOST_COLUMNS: Final = 1_000_000
-"""Of a CSV file: its names alone would fill the memory."""
+"""Maximum number of columns of a CSV file: more names would fill the memory."""
 
 BLOCK: Final = 2**20
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column.
+    """A column.
 
     Attributes:
-        kind: ``"integer"`` or ``"number"``, ``"text"``, ``"date"``, or the name of a type that cannot be used.
-        numbers: Its values, NaN where there is none; None for a column that is not of numbers.
-        texts: Gives its values as text, as they stand in the file, None where there is none.
+        kind: ``"integer"``, ``"number"``, ``"text"``, ``"date"``, or the name of an unsupported type.
+        numbers: Values, NaN if missing; None for a column that is not numeric.
+        texts: Returns the values as text, as in the file, None if missing.
     """
 
     kind: str
@@ -65,7 +65,7 @@ class Column:
 
 
 Read = tuple[Sequence[str], dict[str, Column]]
-"""Names of all columns of a file, and those columns that were read."""
+"""Names of all columns of a file, and the columns that were read."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ class Table:
     """Columns of the same length.
 
     Attributes:
-        name: Of the file.
-        columns: Those that were read, by name, in the order of the file.
+        name: Name of the file.
+        columns: Columns that were read, by name, in the order of the file.
         num_rows: Length of each column, at least 1.
-        other_columns: Names of the columns that were not read.
+        other_columns: Names of columns that were not read.
     """
 
     name: str
@@ -92,12 +92,12 @@ class Table:
 
 
 def nearest(name: str, known: Iterable[str], *, there: Iterable[str] | None = None) -> str:
-    """The known name that was probably meant, as the end of a sentence, or some of those there are.
+    """Suggest the closest known name, as the end of a sentence, or list the existing names.
 
     Args:
-        name: What was asked for.
-        known: What may have been meant.
-        there: What there is, if that is more.
+        name: The requested name.
+        known: Names to suggest.
+        there: Names to list, if different from ``known``.
 
     Example:
         >>> nearest("Diagnosi", ["age", "diagnosis"]), nearest("y", ["age", "bmi"])
@@ -111,7 +111,7 @@ def nearest(name: str, known: Iterable[str], *, there: Iterable[str] | None = No
 
 
 def listed(names: Sequence[object]) -> str:
-    """Some names in quotes, and how many more there are.
+    """The first names in quotes, and the number of the others.
 
     Example:
         >>> listed(["a", "b"]), listed(range(9))
@@ -127,13 +127,13 @@ def read_table(path: str | os.PathLike[str], *, columns: Collection[str] | None 
     Args:
         path: A file that ends in ``.csv``, ``.parquet`` or ``.npz``. In an NPZ file an array of one dimension is a
             column; one of two, with name ``x``, is the columns ``x_0``, ``x_1``, ...
-        columns: Names of the columns to read, of which some may not be there; all if not given.
+        columns: Names of the columns to read, all if not given; names that do not exist are ignored.
 
     Returns:
-        The columns, whatever is in them: what cannot be used is refused where it would be used.
+        The columns, with any content: unusable values raise an error only where they are used.
 
     Raises:
-        ValueError: If there is no such file, or nothing in it, or it cannot be read.
+        ValueError: If the file does not exist, is empty, or cannot be read.
     """
     file = Path(path)
     reader = READERS.get(file.suffix.lower())
@@ -156,7 +156,7 @@ def read_table(path: str | os.PathLike[str], *, columns: Collection[str] | None 
 
 
 def _wanted(names: Sequence[str], columns: Collection[str] | None) -> Sequence[str]:
-    """Which columns to read: at least one, which says how many rows there are."""
+    """Columns to read: at least one, which gives the number of rows."""
     if columns is None:
         return names
     chosen = set(columns)
@@ -198,14 +198,14 @@ def _read_csv(file: Path, columns: Collection[str] | None) -> Read:
 
 
 def _check_lines(file: Path) -> None:
-    """Refuse lines, and headers, that are too long to be parsed."""
+    """Reject lines and headers that are too long to parse."""
     with file.open("rb") as stream:
         if stream.readline(MOST_LINE_BYTES).count(b",") >= MOST_COLUMNS:
             raise ValueError(
                 f"{os.fspath(file)!r} has more than {MOST_COLUMNS} columns, which is more than can be read"
             )
         stream.seek(0)
-        length = 0  # of the line at the end of the blocks so far
+        length = 0  # of the last line, over all blocks so far
         while block := stream.read(BLOCK):
             first = block.find(b"\n")
             length += len(block) if first < 0 else first
@@ -218,16 +218,16 @@ def _check_lines(file: Path) -> None:
 
 
 def _may_be_longer(file: Path, num_columns: int) -> bool:
-    """Whether a row may have more values than there are columns; if not, none has.
+    """Whether a row may have more values than there are columns. False is certain, True is not.
 
-    The commas of a line are at least as many as those between its values, unless a value goes on in the next line.
+    A line has at least as many commas as separators, unless a quoted value continues on the next line.
     """
     with file.open("rb") as lines:
         return any(line.count(b",") >= num_columns or line.count(b'"') % 2 for line in lines)
 
 
 def _check_header(file: Path, names: Sequence[str]) -> None:
-    """Refuse names in another encoding, other separators than commas, and names that are there twice."""
+    """Reject names in another encoding, separators other than commas, and repeated names."""
     if any("\ufffd" in name for name in names):  # what polars reads where a header is not UTF-8
         raise ValueError(f"{os.fspath(file)!r} {NOT_UTF8}")
     if len(names) == 1 and (fault := _other_separator(names[0])):
@@ -243,7 +243,7 @@ def _check_header(file: Path, names: Sequence[str]) -> None:
 
 
 def _other_separator(header: str, *, commas: bool = False) -> str:
-    """What is to be said of a header that is one name to us; nothing if it is one."""
+    """The error for a header that uses another separator; empty if it is a single name."""
     mark = re.search(r"[;\t]", header)
     if mark is None:
         return ""
@@ -253,7 +253,7 @@ def _other_separator(header: str, *, commas: bool = False) -> str:
 
 
 def _csv_fault(file: Path, error: Exception) -> str:
-    """What is wrong with a file that polars does not read, and what to do."""
+    """Explain why polars cannot read a file, and how to fix it."""
     unknown = f"cannot be read as CSV: {first_sentence(error)}"
     if "utf-8" in str(error).lower():
         return NOT_UTF8
@@ -277,7 +277,7 @@ def _csv_fault(file: Path, error: Exception) -> str:
 
 
 def _column_of_texts(series: "pl.Series") -> Column:
-    """A column of a CSV file: numbers if all of it is, else text or dates."""
+    """A column of a CSV file: numbers if all values are, else dates or text."""
     import polars
 
     text = series.str.strip_chars()
@@ -292,7 +292,7 @@ def _column_of_texts(series: "pl.Series") -> Column:
         return Column("date", None, text.to_list)
     lower = there.str.to_lowercase()
     if bool(lower.is_in(["true", "false"]).all()):
-        text = text.str.to_lowercase()  # one spelling of truth, whoever wrote the file
+        text = text.str.to_lowercase()  # one spelling of booleans
     return Column("text", None, text.to_list)
 
 
@@ -308,7 +308,7 @@ def _read_parquet(file: Path, columns: Collection[str] | None) -> Read:
 
 
 def _column_of_type(series: "pl.Series") -> Column:
-    """A column of a Parquet file, which states its type."""
+    """A column of a Parquet file, by its declared type."""
     import polars
 
     kind = series.dtype
@@ -326,7 +326,7 @@ def _column_of_type(series: "pl.Series") -> Column:
 
 
 def first_sentence(error: Exception) -> str:
-    """What a library says first, without its advice."""
+    """The first line of an error of a library, without its advice."""
     return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
 
 
@@ -336,7 +336,7 @@ def first_sentence(error: Exception) -> str:
 def _read_npz(file: Path, columns: Collection[str] | None) -> Read:
     found: dict[str, NDArray[Any]] = {}
     if not zipfile.is_zipfile(file):
-        raise ValueError(f"{os.fspath(file)!r} is no NPZ file, or a damaged one: write it with numpy.savez")
+        raise ValueError(f"{os.fspath(file)!r} is not an NPZ file, or damaged: write it with numpy.savez")
     try:
         with np.load(file, allow_pickle=False) as arrays:
             for name in arrays.files:

@@ -1,4 +1,4 @@
-"""A table to a model folder: rows become numbers, a `SummaryClassifier` is trained and tested, its folder written."""
+"""From a table to a model folder: encodes rows, trains and tests a `SummaryClassifier`, and writes the folder."""
 
 import time
 import warnings
@@ -26,21 +26,22 @@ from selbo.tabular.table import Numbers, read_table
 
 CLEAN: Final = "test"
 SHOWN: Final = ("nll", "accuracy", "ece", "brier", "auroc", "f1_macro")
-"""Metrics in the report; all of them are in the metrics file."""
+"""Metrics in the report; ``metrics.json`` holds all of them."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked for; the same job on the same data ends the same.
+    """A training job; the same job on the same data gives the same result.
 
     Attributes:
         data: The table.
-        target: Its column with the labels.
-        classifier: Not fitted; with a seed as its ``random_state``, and all labels taken as classes.
-        unlabelled: A table of the rows that the belief is about, if not those of the first; labels are not looked at.
+        target: The column with the labels.
+        classifier: Not fitted; its ``random_state`` is a seed, and every label is a class.
+        unlabelled: A table of unlabelled rows that the belief is about, instead of those of ``data``; its labels are
+            ignored.
         drop: Columns to leave out.
-        test_fraction: Share of the rows to test on.
-        val_fraction: Share of the rows to validate on.
+        test_fraction: Share of the rows for testing.
+        val_fraction: Share of the rows for validation.
     """
 
     data: Path
@@ -53,21 +54,21 @@ class Job:
 
     @property
     def method(self) -> Method:
-        """How to train."""
+        """The training method."""
         return METHODS[self.classifier.method]
 
     @property
     def seed(self) -> int:
-        """Of everything random."""
+        """Seed for all randomness."""
         assert isinstance(self.classifier.random_state, int)
         return self.classifier.random_state
 
     def identity(self) -> dict[str, Any]:
-        """Settings and checksums of the data: what a folder is compared with, to resume or to refuse."""
+        """Settings and checksums of the data. A folder with another identity is not resumed."""
         files = {"data_sha256": self.data, "unlabelled_sha256": self.unlabelled}
         for file in filter(None, files.values()):
             if not file.is_file():
-                read_table(file)  # says what is wrong
+                read_table(file)  # raises the error
         settings = storage.settings_of(self.classifier)
         return {
             "target": self.target,
@@ -85,16 +86,16 @@ class Task:
     """A table, ready to train on.
 
     Attributes:
-        name: Of the file.
-        preprocessing: How its rows become features.
-        train: Features, and classes by number.
-        val: The same, for validation.
-        test: The same, for testing.
-        summaries: What is believed: of confidence first.
-        words: The same in words.
-        notes: What a user should be told.
-        unlabelled: Features of the rows that the belief is about, if not the training ones.
-        place: Name of their file.
+        name: Name of the file.
+        preprocessing: Encodes rows as features.
+        train: Features and class indices for training.
+        val: Features and class indices for validation.
+        test: Features and class indices for testing.
+        summaries: The belief; the summary of confidence comes first.
+        words: Description of the belief.
+        notes: Notes for the user.
+        unlabelled: Features of the unlabelled rows that the belief is about, if any.
+        place: Name of the file of the unlabelled rows.
     """
 
     name: str
@@ -110,12 +111,12 @@ class Task:
 
     @property
     def num_classes(self) -> int:
-        """K."""
+        """Number of classes K."""
         return len(self.preprocessing.classes)
 
 
 def prepare(job: Job) -> Task:
-    """Read a table and make it ready; everything that can be wrong with the data or the belief is found here."""
+    """Read and encode a table. All errors in the data or the belief are raised here, before training."""
     table = read_table(job.data)
     find_classes(table, job.target)
     rows = split(
@@ -139,9 +140,7 @@ def prepare(job: Job) -> Task:
     if job.classifier.accuracy is None and job.classifier.class_fractions is None:
         notes.append("no prior knowledge given: pass `accuracy` or `class_fractions` to state some")
     elif not job.method.believes:
-        notes.append(
-            f"the method {job.classifier.method} does not use what is believed: it is only shown in the report"
-        )
+        notes.append(f"the method {job.classifier.method} does not use the belief: it is only shown in the report")
     return Task(
         name=job.data.name,
         preprocessing=preprocessing,
@@ -157,7 +156,7 @@ def prepare(job: Job) -> Task:
 
 
 def describe_statement(job: Job, stated: Statement, classes: Sequence[str]) -> str:
-    """What is believed, in words."""
+    """Describe the belief in words."""
     classifier, about = job.classifier, "all cases" if job.unlabelled is None else f"the cases in {job.unlabelled.name}"
     source = "as in the training rows" if classifier.class_fractions is None else "as stated"
     if stated.fraction_uncertainty and classifier.accuracy is None:
@@ -169,7 +168,7 @@ def describe_statement(job: Job, stated: Statement, classes: Sequence[str]) -> s
 
 
 def _fractions_in_words(names: Sequence[str], fractions: Sequence[float]) -> str:
-    classes = [f"class {name}" if name[-1:].isdigit() else name for name in names]  # a number beside a percentage
+    classes = [f"class {name}" if name[-1:].isdigit() else name for name in names]  # not two numbers in a row
     shown = [f"{name} makes up {100 * share:.3g} %" for name, share in zip(classes, fractions, strict=True)]
     if len(shown) <= 4:
         return f"{', '.join(shown[:-1])} and {shown[-1].replace('makes up ', '')}"
@@ -192,18 +191,18 @@ def train(
     replace: bool = False,
     progress: bool | None = None,
 ) -> dict[str, Any]:
-    """Train, test, and write the folder; a run that was killed resumes from its checkpoint.
+    """Train, test, and write the folder. A killed run resumes from its checkpoint.
 
     Args:
-        task: What to train on.
-        job: How; its classifier is fitted.
-        folder: Where results go; it exists and can be written to.
-        identity: That of the job.
+        task: The data and the belief.
+        job: The settings; its classifier is fitted.
+        folder: Output folder; it must exist and be writable.
+        identity: Identity of the job.
         replace: Whether to remove another model from the folder first.
-        progress: Show a bar; if not given, on a terminal.
+        progress: Show a progress bar; None for one on a terminal only.
 
     Returns:
-        What ``metrics.json`` holds.
+        The content of ``metrics.json``.
     """
     if replace:
         saved_model.clear(folder)
@@ -212,7 +211,7 @@ def train(
     classifier, names = job.classifier, task.preprocessing.class_labels
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        warnings.filterwarnings("ignore", message=".* held-out rows are classified")  # said below, of more rows
+        warnings.filterwarnings("ignore", message=".* held-out rows are classified")  # checked below, on more rows
         classifier.fit(
             task.train[0],
             names[task.train[1]],
@@ -224,7 +223,7 @@ def train(
             progress=progress,
         )
     begin = time.perf_counter()
-    predicted = {  # labelled rows are evaluated as they are, in the domain that they come from
+    predicted = {  # labelled rows are evaluated in the source domain, without correction
         part: classifier.posterior_predictive(inputs, target_domain=part == "unlabelled")
         for part, inputs in (("val", task.val[0]), ("test", task.test[0]), ("unlabelled", task.unlabelled))
         if inputs is not None
@@ -271,15 +270,15 @@ def train(
     return metrics
 
 
-# --- what came out ---
+# --- results ---
 
 
 def belief_checks(task: Task, job: Job, predicted: dict[str, Prediction]) -> dict[str, Any]:
-    """What the validation and test rows, none of which was trained on, clearly say against the belief.
+    """Check the belief against the validation and test rows, which were not used for training.
 
     Returns:
-        ``contradictions``, one sentence each, and ``shortfall``, a sentence if fewer rows than stated are classified
-        correctly, or None: there, the network may be at fault. A belief about unlabelled rows is not checked.
+        ``contradictions``, one sentence each, and ``shortfall``: a sentence if the accuracy is clearly below the stated
+        one, for which the network may be the cause, or None. A belief about unlabelled rows is not checked.
     """
     if not job.method.believes or task.unlabelled is not None:
         return {"contradictions": [], "shortfall": None}
@@ -296,7 +295,7 @@ def belief_checks(task: Task, job: Job, predicted: dict[str, Prediction]) -> dic
 
 
 def validation_facts(task: Task, prediction: Prediction) -> dict[str, float]:
-    """How the validation rows are predicted: NLL, beside that of a constant answer, accuracy, and best temperature."""
+    """Metrics of the validation rows: NLL, NLL of a constant prediction, accuracy, and best temperature."""
     labels, counts = task.val[1], torch.bincount(task.train[1], minlength=task.num_classes).clamp(min=1).double()
     return {
         "nll": F.nll_loss(prediction.log_probs.double(), labels).item(),
@@ -307,12 +306,12 @@ def validation_facts(task: Task, prediction: Prediction) -> dict[str, float]:
 
 
 def fitted_temperature(prediction: Prediction, labels: Tensor) -> float:
-    """Temperature by the validation rows."""
+    """Fit the temperature on the validation rows."""
     return calibrate.temperature(prediction.log_probs, labels)
 
 
 def scores(prediction: Prediction, labels: Tensor, temperature: float | None) -> dict[str, Any]:
-    """Metrics as predicted, and after temperature scaling, with the temperature; None where it is not known."""
+    """Metrics before and after temperature scaling, and the temperature; None where it is not known."""
     return {
         "metrics": outcomes.metrics_of(prediction, labels),
         "temperature": temperature,
@@ -325,12 +324,12 @@ def scores(prediction: Prediction, labels: Tensor, temperature: float | None) ->
 def evaluate(
     model: saved_model.Trained, data: Path, *, draws: int, seed: int | None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Metrics of a model on a table with labels, and what a user should be told about it."""
+    """Metrics of a model on a labelled table, and notes for the user."""
     table = read_table(data, columns=(*model.preprocessing.columns, model.preprocessing.target))
     labels = torch.from_numpy(model.preprocessing.labels(table))
     inputs, notes = model.preprocessing.transform(table)
     if saved_model.digest(data) == model.manifest["data"]["sha256"]:
-        notes.append("this is the file that the model was trained on: these metrics flatter it")
+        notes.append("evaluated on the training file; metrics are optimistic")
     prediction = model.predict(inputs, draws=draws, seed=seed)
     classes = list(model.preprocessing.classes)
     by_class = outcomes.by_class(prediction, labels, classes).to_dict()
@@ -340,15 +339,13 @@ def evaluate(
 def results_of(
     task: Task, job: Job, predicted: dict[str, Prediction], metrics: dict[str, Any], *, seconds: float
 ) -> Comparison:
-    """What the report shows: one method, one seed."""
+    """The results that the report shows: one method, one seed."""
     classes, counts = task.preprocessing.classes, task.train[1].bincount(minlength=task.num_classes)
     summary, prediction, hidden = task.summaries[0], predicted["test"], job.classifier.hidden
     believed, found = predicted.get("unlabelled", prediction), outcomes.by_class(prediction, task.test[1], classes)
     but = ""
     if task.unlabelled is not None:
-        but = (
-            f"; but what was believed is about the {len(task.unlabelled)} rows of {task.place}, and compared with them"
-        )
+        but = f"; the belief, however, is about the {len(task.unlabelled)} rows of {task.place}, and compared with them"
     return Comparison(
         title=f"{job.target} from {task.name}",
         description=(
@@ -392,30 +389,30 @@ def results_of(
 
 
 def in_words(metrics: dict[str, Any]) -> str:
-    """Warnings if held-out rows contradict the belief, and what temperature scaling would change."""
+    """Warnings if held-out rows contradict the belief, and the effect of temperature scaling."""
     said = "".join(f"Warning: {text}. " for text in metrics["warnings"])
     if against := "; ".join(metrics["contradictions"]):
-        said += f"Warning: the held-out rows contradict what was stated, if it was about such rows: {against}. "
+        said += f"Warning: the held-out rows contradict the stated belief, if it was about such rows: {against}. "
     if metrics["shortfall"] is not None:
         said += f"Warning: {metrics['shortfall']}. "
     return said + _scaling_in_words(metrics)
 
 
 def _scaling_in_words(metrics: dict[str, Any]) -> str:
-    """What is odd about the predictions of the validation rows, and what temperature scaling would change."""
+    """Problems in the predictions of the validation rows, and the effect of temperature scaling."""
     rows, before, after, seen = metrics["rows"]["val"], metrics["metrics"], metrics["calibrated"], metrics["validation"]
     said, hottest = "", calibrate.TEMPERATURE_BOUNDS[1]
     if seen["nll"] > seen["constant_nll"]:
         said = (
-            f"On the {rows} validation rows the predictions are worse than a constant answer: their NLL is "
+            f"On the {rows} validation rows the predictions are worse than a constant prediction: their NLL is "
             f"{seen['nll']:.3f}, that of the class frequencies of the training rows {seen['constant_nll']:.3f}. "
         )
         if seen["best_temperature"] >= hottest:
-            said += f"No temperature mends that: the best one lies at its upper bound, {hottest:g}. "
+            said += f"No temperature corrects that: the best one is its upper bound, {hottest:g}. "
     elif seen["accuracy"] == 1:
         said = (
             f"All {rows} validation rows are classified correctly: they do not show how much confidence is too much, "
-            "and only its prior keeps the temperature up. "
+            "and only its prior bounds the temperature from below. "
         )
     return said + (
         f"Temperature scaling on the {rows} validation rows (T = {metrics['temperature']:.3g}) would change the NLL "

@@ -99,7 +99,7 @@ def test_what_a_link_may_say_is_what_the_page_reads() -> None:
 def test_a_link_that_says_nothing_is_refused(opened: list[str], link: str) -> None:
     result = CliRunner().invoke(app, ["elicit", "--no-browser", "--port", "0", link])
     assert isinstance(result.exception, ValueError)
-    assert f"the link must be one that the page gave, such as http://.../#k=2&accuracy=0.9, but got {link!r}" in str(
+    assert f"the link must be one copied from the page, such as http://.../#k=2&accuracy=0.9, but got {link!r}" in str(
         result.exception
     )
     assert NoWorkers.started == 0

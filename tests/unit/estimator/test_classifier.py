@@ -434,7 +434,7 @@ def test_no_hidden_layer_is_a_linear_classifier() -> None:
         ({"class_fractions": [0.5, 0.5]}, r"`class_fractions` must hold 3 numbers, for \[0, 1, 2\], but holds 2"),
         ({"class_fractions": {0: 0.5, 7: 0.5}}, r"`class_fractions` must name the classes \[0, 1, 2\], but names"),
         ({"class_fractions": [0.5, 0.5, 0.5]}, r"`class_fractions` must sum to 1"),
-        ({"partition": selbo.ScoreBins.equal(4)}, r"`partition` speaks of 2 classes, but `y` holds 3: \[0, 1, 2\]"),
+        ({"partition": selbo.ScoreBins.equal(4)}, r"`partition` has 2 classes, but `y` holds 3: \[0, 1, 2\]"),
         ({"partition": selbo.CornerShells(3)}, r"`partition` is CornerShells, but nothing was said of how sure"),
         ({"partition": 5}, r"`partition` must be a partition such as selbo\.ScoreBins, but got 5"),
         ({"partition": selbo.ScoreBins}, r"`partition` must be a partition such as .*, but got <class"),
@@ -597,7 +597,7 @@ def test_an_interrupted_fit_resumes_and_ends_the_same(tmp_path, monkeypatch: pyt
     assert (tmp_path / "log.jsonl").read_text().count("\n") == 1
     with pytest.raises(ValueError, match="belongs to another run"):
         quick(accuracy=0.8).fit(X, y, checkpoint=file)
-    with pytest.raises(ValueError, match="`checkpoint` is for one training, but concentration='auto' takes several"):
+    with pytest.raises(ValueError, match="`checkpoint` supports a single training run, but concentration='auto'"):
         quick(concentration="auto").fit(X, y, checkpoint=file)
 
 

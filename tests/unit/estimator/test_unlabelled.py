@@ -72,7 +72,7 @@ def test_marked_rows_are_those_given_apart(marker: Any, names: list[Any]) -> Non
 def test_minus_one_beside_two_classes_is_none_and_a_warning_says_so(kind: type) -> None:
     X, y = joined(-1)
     with pytest.warns(
-        UserWarning, match=r"^60 rows have the label -1 and are taken to have none: say unlabelled_label=-1"
+        UserWarning, match=r"^60 rows have the label -1 and are treated as unlabelled: pass unlabelled_label=-1"
     ):
         found = quick().fit(X, y.astype(kind))
     assert found.classes_.tolist() == [0, 1]
@@ -94,7 +94,7 @@ def test_a_marker_that_marks_nothing_changes_nothing_but_warns() -> None:
     X, y, _, _ = places()
     for marker, labels in ((-1, y), ("unknown", np.array(["a", "b"])[y])):
         plain = quick().fit(X, labels)
-        with pytest.warns(UserWarning, match=rf"^No label in `y` is {marker!r}, which `unlabelled_label` says") as seen:
+        with pytest.warns(UserWarning, match=rf"^No label in `y` is {marker!r}, the `unlabelled_label`: all") as seen:
             other = quick(unlabelled_label=marker).fit(X, labels)
         assert seen[0].filename == __file__
         assert (other.n_unlabelled_, other.concentration_) == (0, 1000)
@@ -107,7 +107,7 @@ def test_a_marker_that_marks_nothing_changes_nothing_but_warns() -> None:
 def test_a_marker_of_another_kind_than_the_labels_is_refused(marker: Any, names: list[Any]) -> None:
     X, y, _, _ = places()
     kind = "a text" if isinstance(marker, str) else "a number"
-    with pytest.raises(ValueError, match=rf"^`unlabelled_label` must be of the kind .*, but {marker!r} is {kind}$"):
+    with pytest.raises(ValueError, match=rf"^`unlabelled_label` must have the type of .*, but {marker!r} is {kind}$"):
         quick(unlabelled_label=marker).fit(X, np.array(names)[y])
 
 

@@ -120,7 +120,7 @@ def fake(methods: list[str] = METHODS, seeds: tuple[int, ...] = (0, 1, 2), regio
 
 
 def fake_training() -> Results:
-    """What one training leaves: no comparison, no noise, no inputs from elsewhere, no belief."""
+    """What one training leaves: no comparison, no noise, no out-of-distribution inputs, no belief."""
     results = fake(["my network"], seeds=(4,)) | {"belief": None, "conclusion": None, "corruption": None}
     del results["ood_name"]
     (run,) = results["runs"]
@@ -227,7 +227,7 @@ def test_facts_conclusion_and_provenance_are_shown(html: str) -> None:
         "Six ways to train",
         "Then they were asked about others.",
         "2 000",
-        "training examples a class, 90 to 320",
+        "training examples per class, 90 to 320",
         "Nine in ten cases can be decided.",
         "Concentration α = 1000.",
         "One of them was better.",
@@ -264,7 +264,7 @@ def test_sections_without_data_are_left_out() -> None:
     text = page.render_page(Comparison.from_dict(fake_training()))
     assert headings(text) == ["The result", "Can the stated confidence be trusted?", "How it was made"]
     assert "<table" not in text
-    assert "What was believed" not in text
+    assert "<strong>Belief.</strong>" not in text
     assert 'class="conclusion"' not in text
     assert "One seed" in text
     (nll,) = (run["conditions"]["clean"]["metrics"]["nll"] for run in fake_training()["runs"])

@@ -143,7 +143,7 @@ def test_types_of_parquet_are_its_own(tmp_path: Path) -> None:
         ("data.csv", "\r\ny,y,y\r\n1,2,3\r\n", "has the column 'y' more than once"),
         ("data.csv", ",,y\n1,2,3\n", "has more than one column without a name"),
         ("data.parquet", "not parquet", "cannot be read as Parquet"),
-        ("data.npz", "not npz", "is no NPZ file, or a damaged one: write it with numpy.savez"),
+        ("data.npz", "not npz", "is not an NPZ file, or damaged: write it with numpy.savez"),
     ],
 )
 def test_files_that_are_refused(tmp_path: Path, name: str, content: str | None, message: str) -> None:
@@ -227,7 +227,7 @@ def test_constant_columns_are_left_out_and_named(tmp_path: Path) -> None:
     table = table_of(tmp_path, **mixed(), zero=[0.0] * 12, third=[0.1 + 0.2] * 12, place=["here"] * 12)
     found, notes = fit_preprocessing(table, target="ill", rows=ALL(12))
     assert [each.name for each in found.inputs] == ["age", "dose", "site", "smoker"]
-    assert notes == ["columns with one value only are left out: 'zero', 'third', 'place'"]
+    assert notes == ["columns with only one value are left out: 'zero', 'third', 'place'"]
     assert found.left_out == ("zero", "third", "place")
     assert found.transform(table)[1] == []
 
@@ -318,7 +318,7 @@ def test_the_columns_of_a_model_are_all_that_is_needed(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.transform(part)[0], found.transform(table)[0])
     other = table_of(tmp_path, **mixed(), shoe=[1] * 12)
     _, notes = found.transform(read_table(tmp_path / "data.csv", columns=found.columns))
-    assert notes == found.transform(other)[1] == ["columns that the model does not know are ignored: 'shoe'"]
+    assert notes == found.transform(other)[1] == ["columns unknown to the model are ignored: 'shoe'"]
     csv(tmp_path, "agee,shoe\n1,2\n")
     with pytest.raises(ValueError, match="did you mean 'agee'"):
         found.transform(read_table(tmp_path / "data.csv", columns=found.columns))
@@ -452,8 +452,8 @@ def test_a_few_numbers_beside_a_word_are_categories_and_said(tmp_path: Path) -> 
     found, notes = fit_preprocessing(table, target="y", rows=ALL(12))
     assert len(found.features) == 5
     assert notes == [
-        "column 'code' is taken as text, one input a value: it has numbers, but 'C' is none",
-        "column 'price' is taken as text, one input a value: it has numbers with a comma, such as '1,5'",
+        "column 'code' is taken as text, with one input per value: it has numbers, but 'C' is none",
+        "column 'price' is taken as text, with one input per value: it has numbers with a comma, such as '1,5'",
     ]
 
 
@@ -508,7 +508,7 @@ def test_categories_that_look_like_numbers_elsewhere(tmp_path: Path) -> None:
 
 def test_columns_too_many_are_ignored_and_named(tmp_path: Path, known: Preprocessing) -> None:
     _, notes = known.transform(table_of(tmp_path, **mixed(), shoe=[1] * 12))
-    assert notes == ["columns that the model does not know are ignored: 'shoe'"]
+    assert notes == ["columns unknown to the model are ignored: 'shoe'"]
 
 
 @pytest.mark.parametrize(

@@ -195,8 +195,8 @@ def test_worse_than_a_constant_answer_comes_first():
     assert found["validation"]["nll"] == pytest.approx(-math.log(0.1))
     assert found["validation"]["best_temperature"] == 100
     assert words.endswith(
-        "On the 60 validation rows the predictions are worse than a constant answer: their NLL is 2.303, that of the "
-        "class frequencies of the training rows 0.637. No temperature mends that: the best one lies at its upper "
+        "On the 60 validation rows the predictions are worse than a constant prediction: their NLL is 2.303, that of "
+        "the class frequencies of the training rows 0.637. No temperature corrects that: the best one is its upper "
         "bound, 100."
     )
     assert 1 < found["temperature"] < 100
@@ -206,7 +206,7 @@ def test_overconfident_predictions_can_be_mended():
     """Worse than a constant answer as they are, but right two times in three."""
     answer = np.where(np.arange(60) % 4 == 3, 1 - LABELS, LABELS)
     found, words = told(LABELS, np.where(answer == 1, 0.9999, 0.0001), train=(80, 40))
-    assert "worse than a constant answer: their NLL is 2.303" in words
+    assert "worse than a constant prediction: their NLL is 2.303" in words
     assert "No temperature" not in words
     assert found["calibrated"]["nll"] < found["metrics"]["nll"]
 
@@ -215,7 +215,7 @@ def test_rows_that_are_all_classified_correctly_say_so():
     found, words = told(LABELS, np.where(LABELS == 1, 0.8, 0.2))
     assert words.endswith(
         "All 60 validation rows are classified correctly: they do not show how much confidence is too much, and only "
-        "its prior keeps the temperature up."
+        "its prior bounds the temperature from below."
     )
     assert 0.3 < found["temperature"] < 1
 
@@ -232,6 +232,6 @@ def test_warnings_come_before_all_that():
     found["contradictions"] = ["class fractions: contradicted"]
     words = workflow.in_words({**found, "shortfall": "too few"})
     assert words.startswith(
-        "Warning: the held-out rows contradict what was stated, if it was about such rows: class fractions: "
+        "Warning: the held-out rows contradict the stated belief, if it was about such rows: class fractions: "
         "contradicted. Warning: too few. "
     )

@@ -1,1 +1,1 @@
-"""Commands of the laboratory, which `selbo` finds by the entry-point group `selbo.commands`."""
+"""Commands of selbo-lab, registered in the entry-point group `selbo.commands`."""

@@ -1,4 +1,4 @@
-"""`selbo data`: which data sets there are; get, import and verify their files."""
+"""`selbo data`: list data sets; download, import and verify their files."""
 
 import sys
 from collections.abc import Iterator
@@ -19,29 +19,31 @@ if TYPE_CHECKING:
     from selbo_lab.data.store import Source
 
 NOT_RIGHT = 2
-"""Exit code of `verify` if a file is wrong."""
+"""Exit code of `verify` if a file does not match its digest."""
 
 DETAIL = 23
-"""Letters that are shown of the digest of a file that is right: the method and 16 digits."""
+"""Number of characters shown of the digest of a valid file: the method and 16 digits."""
 
 data = typer.Typer(
     name="data",
-    help="List, get, import and verify the data sets of the paper.",
+    help="List, download, import and verify the data sets of the paper.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Of a data set, as in selbo data list.", show_default=False)]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of a data set, see selbo data list.", show_default=False)
+]
 Names = Annotated[
-    list[str], typer.Argument(metavar="NAME...", help="Of data sets, as in selbo data list.", show_default=False)
+    list[str], typer.Argument(metavar="NAME...", help="Names of data sets, see selbo data list.", show_default=False)
 ]
 
 
 @data.command("list")
 def list_sets(debug: Debug = False) -> None:
-    """Show the data sets, and which of them are in the store.
+    """List the data sets and their state in the store.
 
-    The store is a folder: the environment variable SELBO_DATA, or the cache folder of the user.
+    The store is a folder: the environment variable SELBO_DATA, or the user's cache folder.
 
     Example: selbo data list
     """
@@ -63,10 +65,10 @@ def list_sets(debug: Debug = False) -> None:
 
 @data.command()
 def get(names: Names, debug: Debug = False) -> None:
-    """Download what is missing of data sets.
+    """Download the missing files of data sets.
 
-    Files are checked by their digest. Run the same command again to resume an interrupted download. Corrupted sets are
-    generated from the set they belong to; the published files come with mnist-c and cifar10-c.
+    Verifies files by their digests. Run the same command again to resume an interrupted download. Corrupted sets are
+    generated from their clean sets; get mnist-c or cifar10-c to download the published files.
 
     Example: selbo data get mnist35 fashion
     """
@@ -96,15 +98,15 @@ def import_files(
     name: Name,
     path: Annotated[Path, typer.Argument(metavar="PATH", help="Folder, archive or file.", show_default=False)],
     encoder: Annotated[
-        str | None, typer.Option("--encoder", help="What made the embeddings in an NPZ file that does not say it.")
+        str | None, typer.Option("--encoder", help="Encoder of the embeddings in an NPZ file that does not name it.")
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Take files that you already have.
+    """Import files that you already have.
 
-    PATH is a folder with files of the original names, at any depth; an archive of them (tar, tar.gz, tar.xz, zip); or
-    one such file. For sst also an NPZ file with embeddings. Everything is verified by content, and copied: your own
-    files stay as they are.
+    PATH is a folder that holds files with the original names, at any depth; an archive of them (tar, tar.gz, tar.xz,
+    zip); or one such file. For sst it can also be an NPZ file with embeddings. Files are verified by content and
+    copied; your own files stay unchanged.
 
     Example: selbo data import cifar10 cifar-10-binary.tar.gz
     """
@@ -125,13 +127,14 @@ def import_files(
 def verify(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME...]", help="Of data sets; all that are in the store if none is given."),
+        typer.Argument(metavar="[NAME...]", help="Names of data sets; all in the store if none is given."),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Compare files in the store with their digests, and look into them.
+    """Verify the digests and contents of files in the store.
 
-    The exit code is 2 if a file is wrong. A missing file is shown, and is no fault: parts of a set can be used alone.
+    The exit code is 2 if a file is wrong. A missing file is listed but is not an error: parts of a set can be used
+    alone.
 
     Example: selbo data verify cifar10
     """
@@ -144,7 +147,7 @@ def verify(
     }
     screen = console()
     if not asked:
-        screen.print("There is nothing to verify.")
+        screen.print("Nothing to verify.")
     wrong = 0
     for source in asked.values():
         if source.name not in there:
@@ -160,18 +163,18 @@ def verify(
 
 @data.command()
 def embed(
-    name: Annotated[str, typer.Argument(metavar="sst", help="Only sst has sentences.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="sst", help="Data set; only sst has sentences.", show_default=False)],
     model: Annotated[
         str,
-        typer.Option("--model", help="Folder or hub name of a model for sentence-transformers.", show_default=False),
+        typer.Option("--model", help="Folder or hub name of a sentence-transformers model.", show_default=False),
     ],
-    batch_size: Annotated[int, typer.Option("--batch-size", help="Sentences at once.", min=1)] = 64,
+    batch_size: Annotated[int, typer.Option("--batch-size", help="Sentences per batch.", min=1)] = 64,
     device: Device = "auto",
     debug: Debug = False,
 ) -> None:
-    """Turn the sentences of sst into vectors.
+    """Compute embeddings of the sentences of sst.
 
-    Needs the package sentence-transformers. What was embedded before is not embedded again.
+    Needs the package sentence-transformers. Existing embeddings are reused.
 
     Example: selbo data embed sst --model sentence-transformers/all-mpnet-base-v2
     """
@@ -197,14 +200,18 @@ def embed(
 @data.command()
 def card(
     name: Name,
-    part: Annotated[str | None, typer.Option("--part", help="train, val or test; the first there is.")] = None,
-    corruption: Annotated[str | None, typer.Option("--corruption", help="Of a corrupted set.")] = None,
-    severity: Annotated[int | None, typer.Option("--severity", help="Of a corruption, 1 to 5.")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Of the split or of the corruption.", min=0)] = None,
-    embedding: Annotated[str | None, typer.Option("--embedding", help="Encoder of sst, if there are several.")] = None,
+    part: Annotated[
+        str | None, typer.Option("--part", help="train, val or test; the first available if not given.")
+    ] = None,
+    corruption: Annotated[str | None, typer.Option("--corruption", help="Corruption, for a corrupted set.")] = None,
+    severity: Annotated[int | None, typer.Option("--severity", help="Severity of the corruption, 1 to 5.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed for the split or the corruption.", min=0)] = None,
+    embedding: Annotated[
+        str | None, typer.Option("--embedding", help="Encoder of the sst embeddings, if there are several.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
-    """Show sizes, class counts, source and licence of a part of a data set.
+    """Show the sizes, class counts, source and licence of a part of a data set.
 
     Example: selbo data card mnist35 --part test
     """
@@ -218,11 +225,11 @@ def card(
     console().print(load(name, part or SETS[name].parts[0], **options).card(), soft_wrap=True)
 
 
-# --- what is shown ---
+# --- output ---
 
 
 def left_out(source: "Source", name: str) -> bool:
-    """Whether a source is only published files of what a set can generate, neither asked for by name nor there."""
+    """Whether a source holds optional published files that are neither requested by name nor in the store."""
     from selbo_lab.data import store
     from selbo_lab.data.catalogue import SETS
 
@@ -230,7 +237,7 @@ def left_out(source: "Source", name: str) -> bool:
 
 
 def state(each: "DataSet") -> str:
-    """Whether a data set can be loaded, and from what."""
+    """State of a data set: whether it can be loaded, and from which files."""
     from selbo_lab.data import embeddings, store
     from selbo_lab.data.sentences import SST
 
@@ -251,14 +258,14 @@ def state(each: "DataSet") -> str:
 
 
 def to_download(each: "DataSet") -> str:
-    """How much has to be downloaded before a data set can be loaded."""
+    """Size of the downloads needed to load a data set."""
     from selbo_lab.data import store
 
     return ", ".join(size_of(source) or "?" for source in each.sources if not store.present(source)) or "-"
 
 
 def size_of(source: "Source") -> str:
-    """Size of what there is to download; empty if it is not known."""
+    """Download size of a source; empty if it is not known."""
     from selbo_lab.data import store
     from selbo_lab.data.digests import readable
 
@@ -267,7 +274,7 @@ def size_of(source: "Source") -> str:
 
 
 def show(screen: "Console", name: str, sources: "list[Source]") -> None:
-    """Where the files of a data set are, and its card if it can be made quickly."""
+    """Print the folders of a data set, and its card if that is quick."""
     from selbo_lab.data import store
     from selbo_lab.data.catalogue import SETS, load
 
@@ -281,13 +288,13 @@ def show(screen: "Console", name: str, sources: "list[Source]") -> None:
         return
     try:
         screen.print(load(name, "test").card(), soft_wrap=True)
-    except (store.MissingData, ValueError) as error:  # some files are not there, or there are several embeddings
+    except (store.MissingData, ValueError) as error:  # some files are missing, or there are several embeddings
         note(str(error))
 
 
 @contextmanager
 def bars(unit: str = "") -> "Iterator[Progress]":
-    """Bars on the error stream if that is a terminal, one a label; yields what counts bytes, or another unit."""
+    """Progress bars on the error stream if that is a terminal, one per label; counts bytes or another unit."""
     if not sys.stderr.isatty():
         yield lambda _label, _advance, _total: None
         return

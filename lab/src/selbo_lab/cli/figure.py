@@ -1,4 +1,4 @@
-"""`selbo figure`: a figure of the paper, from results alone or, where it needs none, from the library."""
+"""`selbo figure`: draw a figure of the paper, from stored results or from the library alone."""
 
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ OF_THE_PAPER = {
     "alpha": ("sweep", "alpha"),
     "mnist-c": ("corruption", "mnist35"),
 }
-"""Figures that are drawn from the results of a study: kind of figure and study."""
+"""Figures drawn from the results of a study: kind of figure and study."""
 
 WITHOUT_RESULTS = ("2", "dp-draws")
 SEED = 1
@@ -34,21 +34,19 @@ def figure(
         str,
         typer.Argument(
             metavar="NAME",
-            help=f"Of the paper: {', '.join(sorted([*OF_THE_PAPER, *WITHOUT_RESULTS]))}.",
+            help=f"Figure of the paper: {', '.join(sorted([*OF_THE_PAPER, *WITHOUT_RESULTS]))}.",
             show_default=False,
         ),
     ],
-    results: Annotated[
-        Path, typer.Option("--results", help="Folder that selbo reproduce wrote the studies to.")
-    ] = Path("results"),
-    out: Annotated[Path, typer.Option("--out", help="Folder for the pictures.", file_okay=False)] = Path("figures"),
+    results: Annotated[Path, typer.Option("--results", help="Results folder of selbo reproduce.")] = Path("results"),
+    out: Annotated[Path, typer.Option("--out", help="Output folder.", file_okay=False)] = Path("figures"),
     debug: Debug = False,
 ) -> None:
     """Draw a figure of the paper as PNG and SVG.
 
     1 (effect of s0), 2 (beliefs on the simplex), 3 (independent terms against the Dirichlet process), 5 (SST under
-    noise), 6 and 7 (by corruption), dp-draws, mnist-c, sigma0 and alpha. All but 2 and dp-draws are drawn from the
-    results of a study; nothing is trained.
+    noise), 6 and 7 (by corruption), dp-draws, mnist-c, sigma0 and alpha. All but 2 and dp-draws use stored results of a
+    study. Nothing is trained.
 
     Example: selbo figure 2 --out figures
     """
@@ -65,7 +63,7 @@ def figure(
 
 
 def without_results(name: str) -> "dict[str, Callable[[], Figure]]":
-    """Figures that show the method itself."""
+    """Figures of the method itself, which need no results."""
     import torch
 
     from selbo.plots import belief_on_simplex, dirichlet_process_draws
@@ -77,7 +75,7 @@ def without_results(name: str) -> "dict[str, Callable[[], Figure]]":
 
 
 def from_results(name: str, results: Path) -> "dict[str, Callable[[], Figure]]":
-    """One figure for each comparison of a study that has what it needs."""
+    """One figure per comparison of a study that has the necessary results."""
     from selbo_lab.report.study_figures import FIGURES, available
     from selbo_lab.run.result_store import Store
     from selbo_lab.schedule import runner
@@ -87,7 +85,7 @@ def from_results(name: str, results: Path) -> "dict[str, Callable[[], Figure]]":
     if not Store(folder).exists():
         raise ValueError(
             f"figure {name} is drawn from the study {study}, which is not in '{results}': "
-            f"'selbo reproduce {study} --out {results}' carries it out"
+            f"'selbo reproduce {study} --out {results}' runs it"
         )
     found = runner.gather(folder)
     drawn: dict[str, Callable[[], Figure]] = {

@@ -1,4 +1,4 @@
-"""`selbo reproduce`, `selbo list`, `selbo report`: the studies of the paper, carried out and put into tables."""
+"""`selbo reproduce`, `selbo list`, `selbo report`: run the studies of the paper and write their reports."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -16,36 +16,39 @@ if TYPE_CHECKING:
     from selbo_lab.studies.study import Study
 
 EVERYTHING = "all"
-"""In the place of a name: all studies."""
+"""Stands for all studies, instead of a name."""
 
 WRITING = "{}: tables, figures and the report"
 
-Results = Annotated[Path, typer.Option("--out", help="Folder for the results; each study has its own in it.")]
+Results = Annotated[Path, typer.Option("--out", help="Output folder, with one subfolder per study.")]
 
 
 def reproduce(
     names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Of studies, as in selbo list; or all.", show_default=False)
+        list[str],
+        typer.Argument(metavar="NAME...", help="Names of studies, see selbo list; or all.", show_default=False),
     ],
     track: Annotated[
-        str, typer.Option("--track", help="published (settings of the paper's code), selbo (ours), or both.")
+        str, typer.Option("--track", help="published (settings of the paper), selbo (tuned settings), or both.")
     ] = "both",
     seeds: Annotated[
-        int, typer.Option("--seeds", help="How many seeds; as many as the study says if 0.", min=0, show_default=False)
+        int, typer.Option("--seeds", help="Number of seeds; that of the study if 0.", min=0, show_default=False)
     ] = 0,
-    smoke: Annotated[bool, typer.Option("--smoke", help="A trial in seconds, on tiny generated data.")] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Quick trial on tiny generated data.")] = False,
     executor: Annotated[
-        str, typer.Option("--executor", help="Who runs: processes, here (one after another), or ray.")
+        str, typer.Option("--executor", help="Executor: processes, here (one run after another), or ray.")
     ] = "processes",
-    jobs: Annotated[int, typer.Option("--jobs", help="Runs at a time; chosen if 0.", min=0, show_default=False)] = 0,
+    jobs: Annotated[
+        int, typer.Option("--jobs", help="Number of parallel runs; automatic if 0.", min=0, show_default=False)
+    ] = 0,
     out: Results = Path("results"),
     device: Device = "auto",
     debug: Debug = False,
 ) -> None:
-    """Carry out studies of the paper: every run that is missing, then tables, figures and a report.
+    """Run studies of the paper: all missing runs, then tables, figures and a report.
 
-    Settings are chosen on validation data, with the same budget for every method of our track; then every method runs
-    with all seeds. What is finished is kept: stop it when you like, and the same command goes on.
+    Chooses settings on validation data, with the same budget for every method of the selbo track, then runs every
+    method with all seeds. Finished runs are kept: interrupt it at any time and run the same command again to resume.
 
     Example: selbo reproduce sst --track selbo
     """
@@ -76,7 +79,7 @@ def reproduce(
         folder = out / (f"{name}-smoke" if smoke else name)
         runner.require_data(study, folder, tracks=wanted, seeds=seeds or None, executor=executor)
         studies.append((study, folder, wanted))
-    for study, folder, wanted in studies:  # only now, when none of them lacks data, is anything written
+    for study, folder, wanted in studies:  # write nothing before the data of all studies are found
         writable_folder(folder)
         with live(study.name) as listener:
             results = runner.reproduce(
@@ -96,7 +99,7 @@ def reproduce(
 
 
 def at_a_time(device: str, models: list[str]) -> int:
-    """Runs at a time: one a core on a CPU; on a GPU as many as docs/performance.md found to be fastest."""
+    """Number of parallel runs: one per core on a CPU; on a GPU the fastest number in docs/performance.md."""
     from selbo_lab.run.evaluate import LARGE
     from selbo_lab.run.execute import LARGE_RUNS_ON_A_GPU, SMALL_RUNS_ON_A_GPU
 
@@ -107,7 +110,7 @@ def at_a_time(device: str, models: list[str]) -> int:
 
 
 def list_studies(debug: Debug = False) -> None:
-    """Show the studies, and which tables and figures of the paper they make.
+    """List the studies, and the tables and figures of the paper that they reproduce.
 
     Example: selbo list
     """
@@ -130,17 +133,17 @@ def list_studies(debug: Debug = False) -> None:
 
 def report(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder of a study, or of several.", show_default=False)
+        Path, typer.Argument(metavar="DIR", help="Folder of one study or of several.", show_default=False)
     ],
     pack: Annotated[
-        bool, typer.Option("--pack", help="Put the runs of each study into one file instead, and write no report.")
+        bool, typer.Option("--pack", help="Pack the runs of each study into one file instead of writing a report.")
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """Write tables, figures and the report again, from results alone; nothing is trained.
+    """Write tables, figures and the report again from stored results. Nothing is trained.
 
-    Several studies are written at once, one per core. With --pack the runs of results/sst become results/sst.jsonl.xz,
-    which every command reads like the folder.
+    Several studies are written in parallel, one per core. With --pack, the runs of results/sst are packed into
+    results/sst.jsonl.xz, which every command reads like the folder.
 
     Example: selbo report results/sst
     """
@@ -171,21 +174,21 @@ def report(
 
 
 def show(parts: Iterable[Any]) -> None:
-    """Print tables and lines; a line is never broken, so that the path in it can be copied."""
+    """Print tables and lines; lines are not wrapped, so that paths can be copied."""
     screen = console()
     for part in parts:
         screen.print(part, soft_wrap=isinstance(part, str))
 
 
 def written_again(folder: Path) -> list[Any]:
-    """The same as `written`, from a folder of results."""
+    """Like `written`, from a folder of results."""
     from selbo_lab.schedule import runner
 
     return written(runner.gather(folder), folder)
 
 
 def written(results: "StudyResults", folder: Path) -> list[Any]:
-    """Write everything that is made from results; returns what is to be printed: the main tables, where the page is."""
+    """Write tables, figures and report; returns what to print: the main tables and the path of the report."""
     from selbo_lab.report import study_figures, study_page, study_tables, table_files
 
     table_files.write_tables(results, folder / "tables")
@@ -202,7 +205,7 @@ def written(results: "StudyResults", folder: Path) -> list[Any]:
 
 @contextmanager
 def live(name: str) -> Iterator[Callable[["Progress"], None]]:
-    """What is done, running and failed, and the time that is left: on the error stream, if that is a terminal."""
+    """Progress bar on the error stream if that is a terminal: runs done, running and failed, and time left."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

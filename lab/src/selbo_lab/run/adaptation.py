@@ -36,7 +36,7 @@ def adapt(
 
 
 def batchnorm_layers(network: nn.Module) -> list[BatchNorm]:
-    """BatchNorm layers with statistics, in the order of the network's modules, or a sentence that there are none."""
+    """BatchNorm layers with statistics, in the order of the modules; raises an error if there are none."""
     layers = [each for each in network.modules() if isinstance(each, BatchNorm) and each.running_mean is not None]
     if not layers:
         raise ValueError("`adaptation` needs a network with BatchNorm, but this one has none")

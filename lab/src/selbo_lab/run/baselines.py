@@ -1,4 +1,4 @@
-"""Methods that a belief about the place of use is held against, and what they need besides an objective."""
+"""Baselines for beliefs about the target domain, beyond their objectives."""
 
 import random
 import warnings
@@ -15,40 +15,40 @@ from selbo_lab.data.dataset import LabelledData
 from selbo_lab.studies.run_spec import Recipe
 
 LEAST_PROBABILITY: Final = 1e-3
-"""Of a class, in answers of scikit-learn: some are certain, and a single wrong one would have no finite NLL."""
+"""Minimum probability of a class in scikit-learn predictions: a certain wrong one would have an infinite NLL."""
 
 LEAST_LOG_PROB: Final = -100.0
-"""Log-probabilities below it count as this where a bias correction is fitted: a class may have none at all."""
+"""Log-probabilities are clamped to this when a bias correction is fitted: a class may have probability zero."""
 
 MOST_ITERATIONS: Final = 1000
 
 SCIKIT_LEARN: Final = ("label_spreading", "logistic_self_training")
-"""Objectives that are methods of scikit-learn, and train no network."""
+"""Objectives that are scikit-learn methods and train no network."""
 
 ON_UNLABELLED: Final = ("entropy_minimisation", "expectation_regularisation")
 """Objectives with a term on unlabelled inputs that is not a summary."""
 
 
-# --- class fractions that differ ---
+# --- label shift ---
 
 
 class Corrected(NamedTuple):
-    """Predictions for the place of use, and the class fractions that they were corrected by."""
+    """Predictions for the target domain, and the class fractions used to correct them."""
 
     prediction: Prediction
     fractions: tuple[float, ...]
 
 
 class Correction:
-    """Predictions for the place of use, corrected by the ratio of the class fractions.
+    """Corrects predictions for the target domain by the ratio of the class fractions.
 
     Args:
         how: ``known``, ``em``, ``em-bcts`` or ``bbse``.
         train: The labelled examples.
-        known: Class fractions at the place of use.
-        unlabelled: What the network says of the unlabelled inputs; called if it is needed.
-        val: What it says of the validation data.
-        val_labels: Their labels.
+        known: Class fractions of the target domain.
+        unlabelled: Returns the predictions for the unlabelled inputs; called only if needed.
+        val: Predictions for the validation data.
+        val_labels: Labels of the validation data.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Correction:
             self.bias_correction = bias_corrected_temperature(val.log_probs.clamp(min=LEAST_LOG_PROB), val_labels)
 
     def __call__(self, prediction: Prediction, scaled: Callable[[Prediction], Prediction]) -> Corrected:
-        """Corrected predictions; ``scaled`` brings all of them to a temperature first, unless the way has its own."""
+        """Correct predictions; ``scaled`` applies a temperature first, unless the correction has its own."""
         if self.bias_correction is not None:
             scaled = self._without_bias
         after = self._fractions(scaled)
@@ -89,19 +89,19 @@ class Correction:
         return estimate_by_em(scaled(self.unlabelled).log_probs, self.before)
 
 
-# --- predictions as labels ---
+# --- self-training ---
 
 
 def with_pseudo_labels(
     train: tuple[Tensor, Tensor], unlabelled: Tensor, log_probs: Tensor, threshold: float
 ) -> tuple[Tensor, Tensor]:
-    """Training examples, and unlabelled inputs with the predicted class where the prediction is sure enough.
+    """Add unlabelled inputs with their predicted classes to the training examples, where the confidence suffices.
 
     Args:
         train: Inputs and labels.
         unlabelled: Inputs (U, ...).
-        log_probs: What is predicted for them, (U, K).
-        threshold: Smallest probability of a class that counts as a label.
+        log_probs: Predictions for them, (U, K).
+        threshold: Smallest confidence of a prediction that becomes a label.
     """
     confidence, classes = log_probs.max(-1)
     sure = confidence.exp() >= threshold
@@ -114,11 +114,11 @@ def with_pseudo_labels(
 
 
 class Answers(nn.Module):
-    """A classifier of scikit-learn as a network whose logits are the logarithms of its probabilities.
+    """A scikit-learn classifier as a network whose logits are its log-probabilities.
 
     Args:
-        classifier: A fitted one.
-        num_classes: K; a class that it has not seen has the least probability.
+        classifier: A fitted classifier.
+        num_classes: Number of classes K; an unseen class gets the minimum probability.
     """
 
     def __init__(self, classifier: Any, num_classes: int) -> None:
@@ -128,7 +128,7 @@ class Answers(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits, (B, K), on the device of the inputs."""
         with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of rows that no neighbour reaches
+            warnings.simplefilter("ignore")  # about rows that no neighbour reaches
             found = self.classifier.predict_proba(inputs.flatten(1).cpu().numpy())
         probs = np.zeros((len(inputs), self.num_classes))
         probs[:, self.classifier.classes_] = found
@@ -138,8 +138,8 @@ class Answers(nn.Module):
 
 
 def scikit_learn(recipe: Recipe, train: LabelledData, unlabelled: LabelledData) -> Answers:
-    """A method of scikit-learn, fitted to labelled examples and unlabelled inputs; on one core, as a run is."""
-    before = random.getstate()  # which the imports draw from
+    """Fit a scikit-learn method to labelled examples and unlabelled inputs, on one core like any run."""
+    before = random.getstate()  # the imports consume random numbers
     try:
         from sklearn.linear_model import LogisticRegression
         from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
@@ -157,6 +157,6 @@ def scikit_learn(recipe: Recipe, train: LabelledData, unlabelled: LabelledData) 
     inputs = torch.cat([each.network_inputs().flatten(1) for each in (train, unlabelled)]).numpy()
     labels = torch.cat([train.labels, torch.full((len(unlabelled),), -1)]).numpy()
     with threadpool_limits(1), np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of steps that were not enough
+        warnings.simplefilter("ignore")  # about iterations that did not converge
         method.fit(inputs, labels)
     return Answers(method, train.num_classes)

@@ -1,4 +1,4 @@
-"""From the words of a study to the things of the library: network, partition, belief, objective."""
+"""Builds the network, partition, belief and objective of a run from its settings."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -41,38 +41,38 @@ from selbo_lab.studies.run_spec import DataSpec, ModelSpec, Recipe
 
 EQUAL_EDGES: Final = tuple(i / 10 for i in range(1, 10))
 UNEQUAL_EDGES: Final = (0.01, 0.05, 0.10, 0.90, 0.95, 0.99)
-"""The two layouts of the paper's binary experiments."""
+"""The two bin layouts of the paper's binary experiments."""
 
 CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.85, 0.95)
 
 PUBLISHED_MEAN_STD: Final = 0.1
 PUBLISHED_RHO: Final = (-3.0, 0.1)
-"""Where posteriors start in the paper's code: means from N(0, .1²), rho from N(-3, .1²)."""
+"""Initial posteriors of the paper's code: means from N(0, .1²), rho from N(-3, .1²)."""
 
 SMALLEST_RELATIVE_STD: Final = 1e-20
-"""Of weights that start at zero, in the paper's code: they have no spread to speak of."""
+"""Initial standard deviation of weights that start at zero, in the paper's code: practically none."""
 
 KNOWN_FRACTIONS: Final = {"cifar10-im": dict(zip(CLASSES, class_fractions(IMBALANCE), strict=True))}
-"""Class fractions that a user is told, by data set and class; classes are equally frequent in the others."""
+"""Known class fractions, by data set and class; classes are equally frequent in all other data sets."""
 
 BELIEF: Final = re.compile(r"(uniform|fractions|beta|expect|shells|empirical)(?:\(([^();]*)(?:;([^();]*))?\))?")
 NUMBERS: Final = {"uniform": 0, "beta": 2, "shells": 3, "empirical": 0}
-"""How many numbers a belief has; `expect` and `fractions` have words for some."""
+"""Number of arguments of a belief; `expect` and `fractions` also accept words."""
 
 MOST_STATED: Final = 0.995
-"""Accuracy that nobody states more than, however far off the belief is meant to be."""
+"""Largest stated accuracy, however wrong the belief is meant to be."""
 
 AT_USE: Final = re.compile(r"use([+-][0-9.]+)?")
 
 
 class Told(NamedTuple):
-    """What a user is told of the place that a belief is about.
+    """Prior knowledge about the domain that a belief is about.
 
     Attributes:
-        fractions: Of each class.
-        accuracy: Share of the cases that can be decided; 0 if nothing is said of it.
-        elsewhere: Class fractions of the place that labels come from.
-        counts: Number of training labels of each class; nothing is known of them if empty.
+        fractions: Fraction of each class.
+        accuracy: Share of cases that can be classified correctly; 0 if not stated.
+        elsewhere: Class fractions of the source domain.
+        counts: Number of training labels of each class; empty if not known.
     """
 
     fractions: tuple[float, ...]
@@ -82,7 +82,7 @@ class Told(NamedTuple):
 
 
 def told_of(data: DataSpec | str, num_classes: int) -> Told:
-    """What is known of a data set: where labels come from elsewhere, of the place of use."""
+    """Prior knowledge about a data set; about the target domain, if there is one."""
     case = DataSpec(data) if isinstance(data, str) else data
     known = tuple(KNOWN_FRACTIONS.get(case.name, {}).values()) or (1 / num_classes,) * num_classes
     stated = _shifted(case.use_fractions or known, case.fractions_off)
@@ -90,7 +90,7 @@ def told_of(data: DataSpec | str, num_classes: int) -> Told:
 
 
 def _shifted(fractions: tuple[float, ...], by: float) -> tuple[float, ...]:
-    """Class fractions with class 0 so much more frequent; the other classes give it in proportion."""
+    """Increase the fraction of class 0; the other classes decrease in proportion."""
     if not by:
         return fractions
     first = fractions[0] + by
@@ -154,7 +154,7 @@ def partition_of(name: str, num_classes: int) -> Partition:
 
 
 def score_edges(recipe: Recipe) -> tuple[float, ...]:
-    """Edges of the score bins of a recipe for two classes, from 0 to 1; none if its regions are others."""
+    """Edges of the score bins of a recipe for two classes, from 0 to 1; empty for other regions."""
     partition = partition_of(recipe.partition, 2) if recipe.partition else None
     return (0.0, *partition.edges.values, 1.0) if isinstance(partition, ScoreBins) else ()
 
@@ -170,23 +170,23 @@ def parse_belief(
 ) -> Belief:
     """A belief by name.
 
-    ``uniform``; ``beta(a, b)``; ``expect(accuracy)``, with the class fractions that are known of the data, at the place
-    of use if there is one; ``fractions``, these fractions themselves, for regions by class; ``shells(corner, middle,
-    centre)``, total masses of the shells of all classes together; ``empirical``, the predictions of an earlier model.
+    ``uniform``; ``beta(a, b)``; ``expect(accuracy)``, with the known class fractions of the data, or of the target
+    domain if there is one; ``fractions``, these class fractions themselves, for regions by class; ``shells(corner,
+    middle, centre)``, total masses of the shells of all classes together; ``empirical``, the predictions of an earlier
+    model.
 
-    An accuracy may be ``use``, what is stated of the place of use, or so much more or less, as ``use-0.05``. Other
-    fractions stand in ``fractions(...)``, and in ``expect(accuracy; ...)`` behind the accuracy: one number a class;
-    ``train``, those of the place that labels come from; ``counts``, those of the training labels as counted, which the
-    paper's code has for rare classes; or how much more frequent class 0 is said to be than it is, as ``+0.1``, which
-    the other classes give in proportion.
+    An accuracy may be ``use``, the one stated for the target domain, with an optional offset as in ``use-0.05``. Other
+    class fractions are given as ``fractions(...)``, or as ``expect(accuracy; ...)``: one number per class; ``train``,
+    those of the source domain; ``counts``, those of the training labels, which the paper's code uses for rare classes;
+    or an offset such as ``+0.1`` of the fraction of class 0, with the other classes decreased in proportion.
 
     Args:
-        text: The words.
-        num_classes: K.
-        data: The data, or their name: what a user is told of them.
+        text: The name, with its arguments.
+        num_classes: Number of classes K.
+        data: The data or their name, for the prior knowledge about them.
         counts: Number of training labels of each class, for ``counts``.
-        earlier: Log-probabilities that an earlier model gave, for ``empirical``.
-        uncertainty: How far each stated mass may be off, for ``fractions`` and ``shells``.
+        earlier: Log-probabilities predicted by an earlier model, for ``empirical``.
+        uncertainty: Uncertainty of each stated mass, for ``fractions`` and ``shells``.
     """
     found = BELIEF.fullmatch(text.replace(" ", ""))
     if found is None:
@@ -217,7 +217,7 @@ def parse_belief(
 
 @lru_cache(maxsize=64)
 def _expected(accuracy: float, fractions: tuple[float, ...]) -> Belief:
-    """Found once for all runs of a process: with many classes it takes a while."""
+    """Cached for all runs of a process: with many classes it takes a while."""
     return expect(accuracy, class_fractions=fractions)
 
 
@@ -231,7 +231,7 @@ def _numbers(inner: str | None, text: str) -> list[float]:
 def _accuracy(inner: str, told: Told, text: str) -> float:
     if stated := AT_USE.fullmatch(inner):
         if not told.accuracy:
-            raise ValueError(f"`belief` is {text!r}, but nothing is stated of the accuracy at the place of use")
+            raise ValueError(f"`belief` is {text!r}, but no accuracy is stated for the target domain")
         return min(told.accuracy + float(stated[1] or 0), MOST_STATED)
     numbers = _numbers(inner, text)
     if len(numbers) != 1:
@@ -246,13 +246,13 @@ def _fractions(inner: str | None, told: Told, num_classes: int, text: str) -> li
         return list(told.elsewhere)
     if inner == "counts":
         if len(told.counts) != num_classes:
-            raise ValueError(f"`belief` is {text!r}, but the training labels are not there to be counted")
+            raise ValueError(f"`belief` is {text!r}, but there are no training labels to count")
         return [count / sum(told.counts) for count in told.counts]
     numbers = _numbers(inner, text)
     if len(numbers) == 1 and inner[0] in "+-":
         return list(_shifted(told.fractions, numbers[0]))
     if len(numbers) != num_classes:
-        raise ValueError(f"`belief` must have one fraction a class, {num_classes} of them, but got {text!r}")
+        raise ValueError(f"`belief` must have one fraction per class, {num_classes} in total, but got {text!r}")
     return numbers
 
 
@@ -280,7 +280,7 @@ def summary_of(
         partition_of(recipe.partition, num_classes),
         belief,
         recipe.concentration * (num_data if recipe.per_example else 1),
-        overrule_labels=True,  # as the study says
+        overrule_labels=True,  # the study decides
         form=recipe.form,
         pool_draws=recipe.pool_draws,
         ema_decay=recipe.ema_decay or None,
@@ -290,7 +290,7 @@ def summary_of(
 
 
 def label_shift_of(recipe: Recipe, labels: Tensor, *, num_classes: int, data: DataSpec | str) -> LabelShift | None:
-    """From the class fractions of the labels to those that are stated of the place of use, if a recipe asks for it."""
+    """The shift from the class fractions of the labels to those stated for the target domain, if the recipe has one."""
     if not recipe.label_shift:
         return None
     return LabelShift.from_labels(labels, told_of(data, num_classes).fractions)
@@ -306,7 +306,7 @@ def objective_of(
     earlier: Tensor | None = None,
     shift: LabelShift | None = None,
 ) -> Objective:
-    """What is maximised; of a method that is not a network, what reads its answers as logits."""
+    """The objective to maximise; for a method without a network, one that reads its outputs as logits."""
     weight, warmup = recipe.kl_weight, _warmup(recipe)
     objective: Objective
     match recipe.objective:
@@ -341,7 +341,7 @@ def objective_of(
 
 
 def has_published_kl(recipe: Recipe) -> bool:
-    """Whether a recipe has the mean of each tensor instead of the KL divergence, as the authors' code does."""
+    """Whether the KL divergence of each tensor is averaged instead of summed, as in the authors' code."""
     return checks.one_of("kl_reduction", recipe.kl_reduction, ("sum", "published")) == "published"
 
 

@@ -1,7 +1,7 @@
-"""Two places: labels come from one, a network is used in another, of which there are inputs without labels.
+"""Source and target domain: labels come from the first, unlabelled inputs from the second.
 
-All parts are drawn from those of one data set: the labelled examples and the unlabelled inputs from its training part,
-none of them in both, and both test sets from its test part. What is drawn depends on the data and the seed alone.
+All parts are drawn from one data set: labelled examples and unlabelled inputs from disjoint subsets of its training
+part, and both test sets from its test part. The selection depends only on the data and the seed.
 """
 
 from collections.abc import Sequence
@@ -23,21 +23,21 @@ from selbo_lab.studies.run_spec import DataSpec
 NOISE_SEED: Final = 0
 CORRUPTION_SEED: Final = 0
 TEST_SEED: Final = 0
-"""Of noise, corruptions and the choice of test examples: the same for all methods and all seeds of a run."""
+"""Seeds for noise, corruptions and test examples: the same for all methods and all seeds of a run."""
 
 SMALLEST_SPREAD: Final = 1e-3
-"""Features that hardly vary are divided by it, not by their own spread."""
+"""Minimum standard deviation used to standardise, for features that hardly vary."""
 
 
 class Places(NamedTuple):
-    """Parts of the two places.
+    """Parts of the source and the target domain.
 
     Attributes:
-        train: Labelled examples of the training place.
-        val: Validation examples of the training place.
-        test: Test examples of the training place.
-        use: Test examples of the place of use.
-        unlabelled: Inputs of the place of use; their labels are there, but nothing may look at them.
+        train: Labelled examples of the source domain.
+        val: Validation examples of the source domain.
+        test: Test examples of the source domain.
+        use: Test examples of the target domain.
+        unlabelled: Inputs of the target domain; their labels are stored but must not be used.
     """
 
     train: LabelledData
@@ -51,11 +51,11 @@ def places_of(data: DataSpec, train: LabelledData, val: LabelledData, test: Labe
     """The parts of a case.
 
     Args:
-        data: What the case is.
-        train: The whole training part of the set.
+        data: Settings of the case.
+        train: The whole training part of the data set.
         val: Its validation part.
         test: Its test part.
-        seed: Of the labelled examples, the unlabelled inputs and the validation examples.
+        seed: Seed for the choice of labelled examples, unlabelled inputs and validation examples.
     """
     if data.standardised:
         train, val, test = (_standardised(each, by=train) for each in (train, val, test))
@@ -85,13 +85,13 @@ def _part(data: LabelledData, fractions: Sequence[float], size: int, *, seed: in
 
 
 def draw_rows(labels: Tensor, fractions: Sequence[float], size: int, *, exactly: bool = False) -> Tensor:
-    """The first rows that have the fractions asked for, in their order.
+    """The first rows with the requested class fractions, in their order.
 
     Args:
-        labels: In random order.
-        fractions: Of the classes; as they come if empty.
-        size: How many rows; if 0, or if there are not so many, the most that have these fractions.
-        exactly: Whether fewer than ``size`` are an error.
+        labels: Labels in random order.
+        fractions: Class fractions; those of the labels if empty.
+        size: Number of rows; if 0, or if there are not enough, as many as have these fractions.
+        exactly: Whether fewer rows than ``size`` are an error.
     """
     if not fractions:
         most = len(labels)
@@ -104,11 +104,11 @@ def draw_rows(labels: Tensor, fractions: Sequence[float], size: int, *, exactly:
         counts = counts_of(fractions, min(size or most, most))
         while any(
             count > n for count, n in zip(counts, sizes.tolist(), strict=True)
-        ):  # rounded up beyond what is there
+        ):  # rounded up beyond the available rows
             most -= 1
             counts = counts_of(fractions, min(size or most, most))
     if exactly and size > most:
-        raise ValueError(f"`labels` must be at most {most}, which have the class fractions asked for, but got {size}")
+        raise ValueError(f"`labels` must be at most {most} to have the requested class fractions, but got {size}")
     if counts is None:
         return torch.arange(min(size or most, most))
     chosen = [(labels == k).nonzero().squeeze(1)[:count] for k, count in enumerate(counts)]
@@ -116,13 +116,13 @@ def draw_rows(labels: Tensor, fractions: Sequence[float], size: int, *, exactly:
 
 
 def random_rows(labels: Tensor, fractions: Sequence[float], size: int, *, seed: int) -> Tensor:
-    """Rows of classes that are drawn one by one with these probabilities, in their order; each row at most once.
+    """Rows whose classes are sampled independently with these probabilities, in their order; each row at most once.
 
     Args:
-        labels: In random order.
+        labels: Labels in random order.
         fractions: Probabilities of the classes; positive.
-        size: How many rows; if 0, or if there are not so many of a class, as many as there surely are.
-        seed: Of the draws.
+        size: Number of rows; if 0, or if a class may not have enough rows, as many as all classes support.
+        seed: Seed for the samples.
     """
     sizes = torch.bincount(labels, minlength=len(fractions))
     most = int(min(float(n) / share for n, share in zip(sizes.tolist(), fractions, strict=True)))
@@ -135,7 +135,7 @@ def random_rows(labels: Tensor, fractions: Sequence[float], size: int, *, seed: 
 
 
 def counts_of(fractions: Sequence[float], size: int) -> list[int]:
-    """Whole numbers in these proportions that sum to ``size``: rounded down, then up where most was cut off.
+    """Integers in these proportions that sum to ``size``, by the largest-remainder method.
 
     Example:
         >>> counts_of([0.9, 0.1], 25), counts_of([0.5, 0.3, 0.2], 4)
@@ -149,11 +149,11 @@ def counts_of(fractions: Sequence[float], size: int) -> list[int]:
     return counts
 
 
-# --- inputs at the place of use ---
+# --- inputs of the target domain ---
 
 
 def at_use(data: DataSpec, part: LabelledData, name: str) -> LabelledData:
-    """A whole part as it looks at the place of use; ``name`` says which part it is."""
+    """A whole part with the inputs of the target domain; ``name`` is the name of the part."""
     if data.use_noise:
         return with_noise(part, data.use_noise, seed=NOISE_SEED)
     if not data.use_corruption:
@@ -165,12 +165,12 @@ def at_use(data: DataSpec, part: LabelledData, name: str) -> LabelledData:
 
 @dataclass(frozen=True)
 class CorruptedPart:
-    """A part of a set of images, all of it corrupted by the programs of selbo: training and test images alike.
+    """A part of an image data set, corrupted by the code of selbo, for training and test images alike.
 
     Attributes:
-        data: Name of the set.
+        data: Name of the data set.
         part: ``train`` or ``test``.
-        corruption: With its severity behind it, where it has one.
+        corruption: Name of the corruption, followed by its severity if it has one.
     """
 
     data: str
@@ -179,15 +179,15 @@ class CorruptedPart:
 
     @property
     def name(self) -> str:
-        """What decides its images."""
+        """A name that identifies its images."""
         return f"{self.data}-{self.part}-{self.corruption.replace(' ', '-')}-{CORRUPTION_SEED}"
 
     def make(self) -> Tensor:
-        """The images, made anew."""
+        """Generate the images."""
         return self.corrupted(catalogue.load(self.data, self.part).inputs)
 
     def corrupted(self, images: Tensor) -> Tensor:
-        """Images as they look at the place of use."""
+        """Images as they are in the target domain."""
         kind, _, severity = self.corruption.partition(" ")
         if severity:
             return cifar_corruptions.corrupt(images, kind, int(severity), seed=CORRUPTION_SEED)
@@ -202,6 +202,6 @@ def corrupted_parts(data: DataSpec) -> list[CorruptedPart]:
 
 
 def _standardised(data: LabelledData, *, by: LabelledData) -> LabelledData:
-    """Each feature less its mean over another part, in units of its spread there."""
+    """Standardise features by the mean and standard deviation of another part."""
     spread = by.inputs.std(0).clamp(min=SMALLEST_SPREAD)
     return data.with_inputs((data.inputs - by.inputs.mean(0)) / spread, name=f"{data.name}, standardised")

@@ -1,4 +1,4 @@
-"""A trained network, or an ensemble of them, tested: what it says, and how good that is."""
+"""Evaluates a trained network or an ensemble: predictions and metrics."""
 
 import math
 from collections.abc import Iterator
@@ -25,17 +25,17 @@ from selbo_lab.studies.run_spec import RunSpec
 
 IMAGES_AT_A_TIME: Final = 4096
 VECTORS_AT_A_TIME: Final = 1 << 15
-"""Inputs of a prediction at a time: the weights are drawn once for all of them."""
+"""Inputs per forward pass of a prediction: the weights are sampled once for all of them."""
 
 COMPILED_AT_A_TIME: Final = 5000
-"""The same for compiled networks, which take one number only: it divides CIFAR-10's validation and test sets."""
+"""The same for compiled networks, which need a fixed size: it divides CIFAR-10's validation and test sets."""
 
 LARGE: Final = ("vgg11",)
 """Networks that are worth compiling."""
 
 
 class Member(NamedTuple):
-    """A trained network, and what it was trained with."""
+    """A trained network and its training objective."""
 
     network: nn.Module
     objective: Objective
@@ -43,7 +43,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Findings:
-    """What an evaluation found: the fields of `selbo_lab.run.records.Run` that come from the trained networks."""
+    """Results of an evaluation: the fields of `selbo_lab.run.records.Run` that come from the trained networks."""
 
     val: RunMeasurement
     temperature: float | None
@@ -56,14 +56,14 @@ class Findings:
 
 
 class Evaluation:
-    """A trained network, or an ensemble of them, tested.
+    """Evaluation of a trained network or an ensemble.
 
     Args:
-        spec: What is asked.
+        spec: Settings of the run.
         task: The data.
         members: The networks.
-        device: Where they are.
-        earlier: What an earlier model said, if that was the belief.
+        device: Device of the networks.
+        earlier: Predictions of an earlier model, if they were the belief.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Evaluation:
         self.correction: baselines.Correction | None = None
 
     def predict(self, data: LabelledData, draws: int) -> Prediction:
-        """What the networks say of a set, on the CPU."""
+        """Predictions for a data set, on the CPU."""
         return self.predict_inputs(data.to(self.device).network_inputs(), draws)
 
     def predict_inputs(self, inputs: Tensor, draws: int) -> Prediction:
-        """What the networks say of inputs that are on their device, on the CPU; in the precision of training."""
+        """Predictions for inputs on the device of the networks, in the precision of training; returned on the CPU."""
         at_a_time = VECTORS_AT_A_TIME if inputs.ndim == 2 else IMAGES_AT_A_TIME
         network = self.spec.recipe.objective not in baselines.SCIKIT_LEARN
         compiled = network and self.spec.model.name in LARGE and torch.device(self.device).type == "cuda"
@@ -103,7 +103,7 @@ class Evaluation:
         return predictions[0] if len(predictions) == 1 else mixture(predictions)
 
     def everything(self) -> Findings:
-        """All that was asked for."""
+        """Run all evaluations in the settings."""
         evaluation = self.spec.evaluation
         on_val = self.predict(self.task.val, evaluation.draws)
         self.temperature = temperature_of(on_val, self.task.val.labels)
@@ -135,7 +135,7 @@ class Evaluation:
         )
 
     def _corrupted(self, draws: int) -> Iterator[tuple[Condition, Prediction]]:
-        """Predictions for the corrupted sets: for sets of vectors, which are small, all in one pass."""
+        """Predictions for the corrupted sets; small sets of vectors are predicted in one pass."""
         if self.task.test.inputs.ndim > 2:
             for condition in self.task.corrupted():
                 yield condition, self.predict(condition.data, draws)
@@ -163,7 +163,7 @@ class Evaluation:
         return RunMeasurement(level=level, metrics=metrics, recall=found.recall)
 
     def _correction(self, on_val: Prediction) -> baselines.Correction | None:
-        """How predictions are corrected for the place of use, if they are."""
+        """The correction of predictions for the target domain, if any."""
         how = self.spec.recipe.correction or ("known" if self.spec.recipe.label_shift else "")
         if not how:
             return None
@@ -177,7 +177,7 @@ class Evaluation:
         )
 
     def _for_use(self, prediction: Prediction, temperature: float | None = None) -> baselines.Corrected:
-        """Predictions for the place of use, at a temperature if one is given."""
+        """Predictions corrected for the target domain, at a temperature if one is given."""
 
         def scaled(each: Prediction) -> Prediction:
             return each if temperature is None else at_temperature(each, temperature)
@@ -187,7 +187,7 @@ class Evaluation:
         return self.correction(prediction, scaled)
 
     def _at_use(self, use: LabelledData) -> tuple[Prediction, RunMeasurement]:
-        """Predictions at the place of use, corrected if the recipe says so, and their metrics."""
+        """Predictions in the target domain, corrected if the recipe says so, and their metrics."""
         seen = self.predict(use, self.spec.evaluation.draws)
         plain = self._for_use(seen)
         found = self._measured(plain.prediction, use.labels)
@@ -202,7 +202,7 @@ class Evaluation:
         return plain.prediction, found
 
     def _nll_at_use(self, on_val: Prediction) -> float | None:
-        """Validation NLL with every class as frequent as at the place of use; None if it is not finite."""
+        """Validation NLL weighted to the class fractions of the target domain; None if it is not finite."""
         val, fractions = self.task.val, build.told_of(self.spec.data, self.task.val.num_classes).fractions
         nll = -log_prob_of_labels(on_val.log_probs.double()[None], val.labels)[0]
         by_class = [nll[val.labels == k].mean().item() for k in range(len(fractions)) if val.class_counts[k]]
@@ -211,7 +211,7 @@ class Evaluation:
         return found if math.isfinite(found) else None
 
     def _foreign(self, clean: Prediction, data: LabelledData) -> OODMeasurement:
-        draws = self.spec.evaluation.draws  # as many as for the clean test set: the entropy of a mean grows with them
+        draws = self.spec.evaluation.draws  # as for the clean test set: the entropy of a mean grows with it
         foreign = self.predict(data, draws)
         scaled = None
         if self.temperature is not None:
@@ -225,7 +225,7 @@ class Evaluation:
         )
 
     def _histogram(self, clean: Prediction) -> RunHistogram:
-        """Shares of the test predictions by region, beside what was believed."""
+        """Share of the test predictions per region, with the belief if there is one."""
         recipe, count = self.spec.recipe, clean.probs.shape[-1]
         if not recipe.believes:
             partition: Partition = (
@@ -246,21 +246,21 @@ class Evaluation:
 
 
 def temperature_of(prediction: Prediction, labels: Tensor) -> float | None:
-    """The temperature that suits predictions best; None if there is none."""
+    """The fitted temperature; None if no temperature can be fitted."""
     try:
         return calibrate.temperature(prediction.log_probs, labels)
-    except ValueError:  # a label without any probability
+    except ValueError:  # a label with probability zero
         return None
 
 
 def _apart(inside: Prediction, outside: Prediction) -> Metrics:
-    """How far the entropies of known and foreign inputs are apart."""
+    """OOD detection metrics of the entropies of in-distribution and OOD inputs."""
     means = {"entropy_in": inside.entropy.mean().item(), "entropy_out": outside.entropy.mean().item()}
     return {**means, **evaluate_ood(inside.entropy, outside.entropy)}
 
 
 def unlabelled_of(task: Task) -> LabelledData:
-    """Inputs of the place of use, or a sentence that there are none."""
+    """Unlabelled inputs of the target domain; raises an error if there are none."""
     if task.unlabelled is None:
-        raise ValueError("`data` must have a place of use for a method that looks at its inputs, but has none")
+        raise ValueError("`data` must have a target domain for a method that uses its inputs, but has none")
     return task.unlabelled

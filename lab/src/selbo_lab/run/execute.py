@@ -1,4 +1,4 @@
-"""One run: train, test, and put what was found into a record."""
+"""Executes one run: trains, tests, and returns a record of the results."""
 
 import time
 from collections.abc import Hashable
@@ -24,13 +24,13 @@ from selbo_lab.run.tasks import Task, task_of
 from selbo_lab.studies.run_spec import RunSpec
 
 SMALL_RUNS_ON_A_GPU: Final = 14
-"""Runs of other networks on one GPU at a time, if there are cores for them (docs/performance.md)."""
+"""Parallel runs of other networks on one GPU, if there are enough cores (docs/performance.md)."""
 
 LARGE_RUNS_ON_A_GPU: Final = 3
-"""Runs of large networks on one GPU at a time (docs/performance.md)."""
+"""Parallel runs of large networks on one GPU (docs/performance.md)."""
 
 CHECKPOINT_EVERY_S: Final = 120.0
-"""Seconds between checkpoints: no more is lost of a run that is cut off, and short runs write none."""
+"""Seconds between checkpoints: the most that an interrupted run loses. Short runs write none."""
 
 EARLIER: Final = "earlier"
 """Name of the network that an empirical belief comes from."""
@@ -38,12 +38,12 @@ EARLIER: Final = "earlier"
 
 @dataclass
 class _Checkpoints:
-    """Checkpoints of a run, one for each network that it trains, and what was done before it went on, if it did.
+    """Checkpoints of a run, one per trained network, and the training done before it was resumed.
 
     Attributes:
-        folder: Where they are; None for no checkpoints.
-        resumed_from: Steps that networks went on from.
-        seconds: Training before that.
+        folder: Folder of the checkpoints; None for no checkpoints.
+        resumed_from: Steps that the networks were resumed from.
+        seconds: Training time before that.
     """
 
     folder: Path | None
@@ -60,12 +60,12 @@ class _Checkpoints:
 
 
 def carry_out(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None = None) -> Run:
-    """Train and test; a run that diverges is a result too, which says so.
+    """Train and test. A run that diverges also gives a result, with that status.
 
     Args:
-        spec: What to do.
-        device: Where.
-        unfinished: Folder for checkpoints, from which a run that was cut off goes on; none are written if not given.
+        spec: Settings of the run.
+        device: Device to train on.
+        unfinished: Folder for checkpoints, from which an interrupted run resumes; no checkpoints if not given.
     """
     begin = time.perf_counter()
     task = task_of(spec.data, spec.evaluation, seed=spec.seed)
@@ -85,7 +85,7 @@ def carry_out(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None = N
         trained = time.perf_counter()
         found = Evaluation(spec, task, members, device, earlier).everything()
     except Diverged as error:
-        what = str(error).partition(";")[0]  # and not which checkpoint is good: it goes when the result is there
+        what = str(error).partition(";")[0]  # without the advice about the checkpoint, which is removed with the result
         return made(status=DIVERGED, error=what, seconds=RunTimes(all=time.perf_counter() - begin))
     now = time.perf_counter()
     seconds = RunTimes(
@@ -99,7 +99,7 @@ def carry_out(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None = N
 
 @dataclass
 class _Memory:
-    """The networks of the last run that had a place of use."""
+    """The networks of the last run with a target domain."""
 
     training: Hashable = None
     members: list[Member] = field(default_factory=list)
@@ -109,14 +109,14 @@ _MEMORY: Final = _Memory()
 
 
 def _members(spec: RunSpec, task: Task, saved: _Checkpoints, *, device: str, earlier: Tensor | None) -> list[Member]:
-    """Its trained networks, adapted if the recipe says so.
+    """The trained networks of a run, adapted if the recipe says so.
 
-    Those of the run before serve again if this one differs in its correction alone.
+    The networks of the previous run are reused if only the correction differs.
     """
     training = (spec.training, device)
     if task.use is not None and training == _MEMORY.training:
         return _MEMORY.members
-    _MEMORY.training, _MEMORY.members = None, []  # no longer needed when the next ones are trained
+    _MEMORY.training, _MEMORY.members = None, []  # free memory before the next training
     members = [
         _trained(spec, task, saved, device=device, member=i, earlier=earlier) for i in range(spec.recipe.members)
     ]
@@ -131,13 +131,13 @@ def _members(spec: RunSpec, task: Task, saved: _Checkpoints, *, device: str, ear
 
 
 def _pool(spec: RunSpec, task: Task) -> LabelledData:
-    """The unlabelled inputs that a recipe looks at."""
+    """The unlabelled inputs that a recipe uses."""
     there = unlabelled_of(task)
     return there.rows(range(min(spec.recipe.unlabelled_inputs or len(there), len(there))))
 
 
 def _earlier(spec: RunSpec, task: Task, saved: _Checkpoints, *, device: str) -> Tensor:
-    """What a plain network of the same seed says of the validation inputs, at the temperature that suits it best."""
+    """Predictions of a deterministic network of the same seed for the validation inputs, at its fitted temperature."""
     plain = replace(
         spec.recipe, objective="cross_entropy", bayesian=False, partition="", belief="", summary_inputs="train"
     )
@@ -186,13 +186,13 @@ def _fitted(
     earlier: Tensor | None,
     name: str,
 ) -> Member:
-    """A network trained on these examples; first without its summary, if the recipe says so."""
+    """Train a network on these examples; first without its summary, if the recipe says so."""
     recipe = spec.recipe
     seed = spec.seed if member == 0 else derive(spec.seed, "member", member) % (1 << 31)
     num_classes = task.train.num_classes
     inputs, labels = train
     network = build.network_of(spec.model, recipe, input_size=inputs[0].numel(), num_classes=num_classes, seed=seed)
-    if recipe.adaptation:  # an error before training, not after it
+    if recipe.adaptation:  # raise errors before training
         adaptation.batchnorm_layers(network)
         unlabelled_of(task)
     objective = build.objective_of(
@@ -217,7 +217,7 @@ def _fitted(
         )
         before = build.objective_of(without, num_data=len(labels), num_classes=num_classes, data=spec.data)
         stages.insert(0, (before, recipe.pretraining, None))
-    # with more to train after it a network is kept at its end, too
+    # if more is trained afterwards, the final state is checkpointed too
     more = recipe.members > 1 or recipe.rounds > 0 or len(stages) > 1 or name.startswith(EARLIER)
     for number, (maximised, steps, unlabelled) in enumerate(stages):
         stage = f"{name}-stage-{number}"

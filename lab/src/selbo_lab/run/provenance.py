@@ -1,4 +1,4 @@
-"""Who made a result: code, packages and machine."""
+"""Provenance of a result: code, packages and machine."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ PACKAGES: Final = ("torch", "numpy", "scipy")
 
 
 def made_by(device: str) -> RunProvenance:
-    """Code, packages and machine."""
+    """Collect code version, packages and machine."""
     machine = platform.machine()
     if device.startswith("cuda"):
         machine = torch.cuda.get_device_name(torch.device(device))
@@ -35,7 +35,7 @@ def made_by(device: str) -> RunProvenance:
 
 @cache
 def versions() -> dict[str, str]:
-    """Of the packages that decide numbers."""
+    """Versions of the packages that affect the numbers."""
     return {name: metadata.version(name) for name in PACKAGES}
 
 
@@ -46,7 +46,7 @@ def code_version() -> str | None:
 
 @cache
 def _commit() -> str | None:
-    """As the source tree was when it was first asked for, which is nearest to the code that runs."""
+    """The commit at the first call, which is closest to the running code."""
     here = Path(__file__).parent
     try:
         told = subprocess.run(

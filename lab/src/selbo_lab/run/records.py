@@ -27,7 +27,7 @@ class RunMeasurement(Measurement):
         scaled: Metrics at the temperature of the validation data.
         fractions: Class fractions of the target domain that predictions were corrected with.
         items: Negative log-probability of every test label.
-        nll_at_use: Of validation data: NLL with every class as frequent as in the target domain.
+        nll_at_use: Validation NLL weighted to the class fractions of the target domain.
     """
 
     scaled: Metrics | None = None
@@ -42,14 +42,14 @@ class RunMeasurement(Measurement):
 
 @dataclass(frozen=True, kw_only=True)
 class OODMeasurement(Record):
-    """How the entropy tells out-of-distribution inputs from the test set.
+    """How well the entropy separates out-of-distribution inputs from the test set.
 
     Attributes:
-        name: What the inputs are.
+        name: Name of the inputs.
         num_samples: Weight samples of the predictions, in and out of distribution; not known of the first runs.
         entropy: Histograms.
-        metrics: As predicted.
-        scaled: At the temperature of the validation data.
+        metrics: Metrics of the predictions.
+        scaled: Metrics at the temperature of the validation data.
     """
 
     name: str = ""
@@ -60,14 +60,14 @@ class OODMeasurement(Record):
 
     @classmethod
     def reshaped(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """In files the metrics stand beside the other keys."""
+        """Collect the metrics, which files store next to the other keys."""
         others = ("name", "draws", "entropy", "scaled")
         return {key: data[key] for key in others if key in data} | {
             "metrics": {key: value for key, value in data.items() if key not in others}
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as files have it."""
+        """The record as stored in files."""
         found = super().to_dict()
         found.update(found.pop("metrics"))
         return found
@@ -75,7 +75,7 @@ class OODMeasurement(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RunHistogram(Record):
-    """Share of the test predictions in each region, beside what was believed, if anything."""
+    """Share of the test predictions in each region, and the belief if there is one."""
 
     belief: StatedBelief | None
     masses: tuple[float, ...]
@@ -102,7 +102,7 @@ class RunTimes(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RunProvenance(Record):
-    """Who made a run: code, packages and machine."""
+    """Provenance of a run: code, packages and machine."""
 
     selbo: str
     code: str | None
@@ -116,12 +116,12 @@ class RunProvenance(Record):
 
     @property
     def packages(self) -> str:
-        """Python and the packages that decide numbers, with their versions."""
+        """Versions of Python and of the packages that affect the numbers."""
         return f"python {self.python}, torch {self.torch}, numpy {self.numpy}, scipy {self.scipy}"
 
     @property
     def version(self) -> str:
-        """Version and commit; a source tree that is not installed has the latter alone."""
+        """Version and commit; only the commit for a source tree that is not installed."""
         if not self.code:
             return self.selbo
         return self.code if "unknown" in self.selbo else f"{self.selbo} ({self.code})"
@@ -129,27 +129,27 @@ class RunProvenance(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Record):
-    """One run: what was asked, and what came out.
+    """One run: its settings and its results.
 
     Attributes:
-        format: Of the file.
+        format: Format of the file.
         id: Hash of ``spec``.
-        spec: Everything that decides its numbers.
+        spec: All settings that affect its numbers.
         data: Checksum of each part of the data.
-        sizes: Examples of each part.
+        sizes: Number of examples in each part.
         made_by: Code, packages and machine.
         resumed_from: Steps that its networks were resumed from, if they were.
         status: ``finished`` or ``diverged``.
         error: Why it diverged.
-        val: Validation data.
-        temperature: That suits the validation data best.
-        conditions: Test sets; none if the run looks at validation data only.
-        ood: Out-of-distribution inputs.
+        val: Results on the validation data.
+        temperature: Temperature fitted on the validation data.
+        conditions: Results on the test sets; empty if the run uses validation data only.
+        ood: Results on out-of-distribution inputs.
         histogram: Test predictions by region.
-        reliability: Of the test set; of the target domain, if there is one.
+        reliability: Reliability bins of the test set; of the target domain, if there is one.
         score_histogram: Counts of the scores in equal bins.
         map: The test set in two dimensions.
-        seconds: That it took.
+        seconds: Run times.
     """
 
     format: str = RUN_FORMAT
@@ -173,12 +173,12 @@ class Run(Record):
 
     @property
     def finished(self) -> bool:
-        """Whether it was trained to the end."""
+        """Whether training was completed."""
         return self.status == FINISHED
 
     @property
     def tested(self) -> bool:
-        """Whether it was trained to the end, and looked at test data."""
+        """Whether training was completed and test data were used."""
         return self.finished and bool(self.conditions)
 
     @property
@@ -188,18 +188,18 @@ class Run(Record):
 
     @property
     def belief(self) -> StatedBelief | None:
-        """The belief that it was trained with; one that its objective does not look at does not count."""
+        """The belief used in training; None if the objective does not use it."""
         return self.histogram.belief if self.histogram and self.spec.recipe.believes else None
 
     @property
     def training_seconds(self) -> float | None:
-        """Of a finished run, those before it was resumed included."""
+        """Training time of a finished run, including the time before it was resumed."""
         if not self.finished or self.seconds.training is None:
             return None
         return self.seconds.training + (self.seconds.earlier or 0.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as files have it: without test results if there are none."""
+        """The record as stored in files: without test results if there are none."""
         found = super().to_dict()
         return found if self.conditions else {k: v for k, v in found.items() if k not in {"conditions", "ood"}}
 
@@ -211,7 +211,7 @@ STUDY_FORMAT = "selbo-study-1"
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest(Record):
-    """What a folder of results holds: a study, whether on generated data, its tracks and the number of seeds."""
+    """Manifest of a results folder: the study, whether its data are generated, its tracks and number of seeds."""
 
     format: str = STUDY_FORMAT
     study: str
@@ -222,7 +222,7 @@ class Manifest(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Tried(Record):
-    """Settings that were tried, and their validation NLL; None if a run diverged or is missing."""
+    """Candidate settings and their validation NLL; None if a run diverged or is missing."""
 
     settings: Mapping[str, Any]
     val_nll: float | None
@@ -233,14 +233,14 @@ class MethodRuns(Record):
     """A method of a comparison and its runs.
 
     Attributes:
-        name: In files.
-        title: In tables.
-        note: What a reader should know.
-        chosen: The settings that were chosen.
-        chosen_with: Title of the method that they were chosen with, if it is another.
-        tried: What was to choose from.
-        recipe: With the chosen settings.
-        runs: One per seed; None for a run that is not there.
+        name: Name in files.
+        title: Title in tables.
+        note: Remark for the reader.
+        chosen: The chosen settings.
+        chosen_with: Title of the method whose choice of settings is reused, if it is another.
+        tried: Candidate settings.
+        recipe: The recipe with the chosen settings.
+        runs: One run per seed; None for a missing run.
     """
 
     name: str
@@ -269,12 +269,12 @@ class StudyComparison(Record):
 
     Attributes:
         variant: Name of the data and network.
-        title: In tables.
+        title: Title in tables.
         track: ``published`` or ``selbo``.
         reference: Name of the method that others are compared with.
         focus: Name of the method that is compared with each of the others; empty if there is none.
         paper_noise: The strongest noise that the paper shows, where more was measured; 0 if that does not apply.
-        paper: What the paper reports.
+        paper: Values reported in the paper.
         data: The data set.
         classes: Fraction of each class, where some are rare.
         model: The network.
@@ -306,7 +306,7 @@ class StudyComparison(Record):
 
     @property
     def runs(self) -> list[Run | None]:
-        """All runs; None for those that are not there."""
+        """All runs; None for missing ones."""
         return [run for method in self.methods for run in method.runs]
 
     @property
@@ -321,27 +321,27 @@ class StudyComparison(Record):
 
     @property
     def has_target_domain(self) -> bool:
-        """Whether labels come from one domain, and the methods are tested in another as well."""
+        """Whether there is a target domain besides the source domain that labels come from."""
         return bool(self.data.labels)
 
     @property
     def one_domain(self) -> bool:
-        """Whether that other domain is the same in all respects, and there are but few labels."""
+        """Whether source and target domain are the same, and only labels are scarce."""
         data = self.data
         return data.label_fractions == data.use_fractions and not data.use_noise and not data.use_corruption
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyResults(Record):
-    """All that a study found.
+    """All results of a study.
 
     Attributes:
-        study: Its name.
-        title: What it is about.
-        paper: The tables and figures of the paper that it makes.
-        generated: Whether its data are tiny ones, made on the spot.
-        seeds: Of the runs that are reported.
-        comparisons: One for each variant and track.
+        study: Name of the study.
+        title: Title of the study.
+        paper: Tables and figures of the paper that it reproduces.
+        generated: Whether its data are tiny generated ones.
+        seeds: Seeds of the reported runs.
+        comparisons: One comparison per variant and track.
     """
 
     study: str

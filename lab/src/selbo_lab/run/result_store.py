@@ -1,4 +1,4 @@
-"""Where the results of a study are: one JSON file per run while it is running, one file per study when it is packed."""
+"""Storage of the results of a study: one JSON file per run, or one packed file per study."""
 
 import json
 import lzma
@@ -20,14 +20,14 @@ MANIFEST: Final = "study.json"
 PACKED: Final = ".jsonl.xz"
 """End of the name of a packed study: the manifest in its first line, then one run per line, sorted by id."""
 UNFINISHED: Final = "unfinished"
-"""Folder of checkpoints, each run with one of its own that is gone when its result is there."""
+"""Folder of checkpoints, with a subfolder per run that is removed when its result is written."""
 
 
 class Store:
-    """Results in a folder, in the packed file beside it, or in both; a run in the folder is the newer one.
+    """Results in a folder, in the packed file next to it, or in both; runs in the folder take precedence.
 
     Args:
-        folder: Where; it need not exist. The packed file has its name, with ``.jsonl.xz`` at the end.
+        folder: The folder; it need not exist. The packed file has the same name with the suffix ``.jsonl.xz``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,32 +40,32 @@ class Store:
         return self.runs / f"{run_id}.json"
 
     def ids(self) -> set[str]:
-        """Runs whose results are there."""
+        """Ids of the runs with results."""
         return {path.stem for path in self.runs.glob("*.json")} | self._lines.keys()
 
     def has(self, spec: RunSpec) -> bool:
-        """Whether the result of a run is there."""
+        """Whether the result of a run exists."""
         return self.path(spec.id).is_file() or spec.id in self._lines
 
     def write(self, result: Run) -> None:
-        """Keep a result, whole or not at all."""
+        """Write a result atomically."""
         self.runs.mkdir(parents=True, exist_ok=True)
         with replacing(self.path(result.id)) as unfinished:
             unfinished.write_text(_line(result.to_dict()), encoding="utf-8")
 
     def unfinished(self, spec: RunSpec, device: str) -> Path:
-        """Folder for the checkpoints of a run; other code, or another kind of device, does not go on with them."""
+        """Folder for the checkpoints of a run; other code or another type of device does not resume from them."""
         return self.folder / UNFINISHED / f"{spec.id}-{code_version()}-{device.partition(':')[0]}"
 
     def forget_unfinished(self, spec: RunSpec) -> None:
-        """Remove the checkpoints of a run, whoever wrote them."""
+        """Remove all checkpoints of a run, of any code and device."""
         for folder in (self.folder / UNFINISHED).glob(f"{spec.id}-*"):
             shutil.rmtree(folder, ignore_errors=True)
-        with suppress(OSError):  # others are at work there
+        with suppress(OSError):  # other runs still use it
             (self.folder / UNFINISHED).rmdir()
 
     def read(self, spec: RunSpec) -> Run | None:
-        """The result of a run, if it is there.
+        """The result of a run, or None.
 
         Raises:
             ValueError: If the file is not the result of that run.
@@ -73,7 +73,7 @@ class Store:
         return self.read_id(spec.id)
 
     def read_id(self, run_id: str) -> Run | None:
-        """The result of a run by its id, if it is there.
+        """The result of a run by its id, or None.
 
         Raises:
             ValueError: If the file is not the result of that run.
@@ -86,7 +86,7 @@ class Store:
             raise ValueError(f"{path!r} does not hold a run: {error}; remove it, and the run is done again") from error
 
     def _content(self, run_id: str) -> dict[str, Any] | None:
-        """The result of a run as its file has it."""
+        """The content of the file of a run."""
         path = self.path(run_id)
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -110,17 +110,17 @@ class Store:
             assert found is not None
             yield found
 
-    # --- what the study is ---
+    # --- manifest ---
 
     def exists(self) -> bool:
-        """Whether a study is there."""
+        """Whether the folder or packed file holds a study."""
         return (self.folder / MANIFEST).exists() or self.packed.exists()
 
     def manifest(self) -> Manifest:
         """Name, tracks and seeds of the study.
 
         Raises:
-            ValueError: If there is none.
+            ValueError: If there is no manifest.
         """
         path = self.folder / MANIFEST
         try:
@@ -135,7 +135,7 @@ class Store:
         return Manifest.from_dict(found)
 
     def write_manifest(self, content: Manifest) -> None:
-        """Keep what the study is."""
+        """Write the manifest."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with replacing(self.folder / MANIFEST) as unfinished:
             unfinished.write_text(json.dumps(content.to_dict(), indent=1) + "\n", encoding="utf-8")
@@ -143,11 +143,11 @@ class Store:
     # --- packed ---
 
     def pack(self) -> int:
-        """Put all results into one file and remove those of single runs; returns their number.
+        """Pack all results into one file and remove the files of single runs; returns the number of runs.
 
-        Checkpoints of unfinished runs stay. If the packed file does not hold what was to be packed, nothing is removed.
+        Checkpoints of unfinished runs are kept. Nothing is removed unless the packed file is verified.
         """
-        runs = [self._content(run_id) or {} for run_id in sorted(self.ids())]  # as they are: a record may add keys
+        runs = [self._content(run_id) or {} for run_id in sorted(self.ids())]  # unchanged: a record may add keys
         content = [_line(each) for each in (self.manifest().to_dict(), *runs)]
         with replacing(self.packed) as unfinished:
             unfinished.write_bytes(lzma.compress("".join(content).encode(), preset=9 | lzma.PRESET_EXTREME))
@@ -155,7 +155,7 @@ class Store:
                 raise ValueError(f"{os.fspath(self.packed)!r} could not be written as it should be")
         shutil.rmtree(self.runs, ignore_errors=True)
         (self.folder / MANIFEST).unlink(missing_ok=True)
-        with suppress(OSError):  # a report or checkpoints are there
+        with suppress(OSError):  # holds a report or checkpoints
             self.folder.rmdir()
         for cached in ("_packed_text", "_lines"):
             self.__dict__.pop(cached, None)
@@ -176,7 +176,7 @@ class Store:
 
     @cached_property
     def _lines(self) -> dict[str, str]:
-        """Runs of the packed file, by id, as they stand there."""
+        """Lines of the packed file, by run id."""
         try:
             runs = [(line, json.loads(line)) for line in self._packed_text[1:]]
             strange = [content for _, content in runs if content["format"] != RUN_FORMAT]

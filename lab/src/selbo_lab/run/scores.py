@@ -1,4 +1,4 @@
-"""The scores of a test set as they are kept with a run: their histogram, and a map of the examples."""
+"""Scores of a test set stored with a run: their histogram, and a map of the examples."""
 
 from typing import Final
 
@@ -9,11 +9,11 @@ from selbo_lab.data.dataset import LabelledData
 from selbo_lab.run.records import ScoreMap
 
 SCORE_BINS: Final = 50
-"""Of the histogram of scores that is kept."""
+"""Number of bins of the stored score histogram."""
 
 
 def score_histogram(prediction: Prediction) -> tuple[int, ...]:
-    """How many scores fall in each of fifty bins: probabilities of class 1 of two, else the largest ones."""
+    """Counts of the scores in fifty bins: probability of class 1 for two classes, else the confidence."""
     probs = prediction.probs
     scores = probs[:, 1] if probs.shape[-1] == 2 else probs.amax(-1)
     places = (scores.double() * SCORE_BINS).long().clamp(0, SCORE_BINS - 1)
@@ -21,7 +21,7 @@ def score_histogram(prediction: Prediction) -> tuple[int, ...]:
 
 
 def map_of(test: LabelledData, prediction: Prediction) -> ScoreMap:
-    """The test set in two dimensions, with the score of each example: what a decision surface is drawn from."""
+    """The test set in two dimensions, with the score of each example, for plots of the decision surface."""
     places = _places(test.checksum, test)
     scores = prediction.probs[:, 1] if prediction.probs.shape[-1] == 2 else prediction.probs.amax(-1)
     return ScoreMap(

@@ -1,1 +1,1 @@
-"""Which runs of a study are missing, and which process runs them."""
+"""Schedules the missing runs of a study over processes."""

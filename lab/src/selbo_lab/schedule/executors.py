@@ -1,4 +1,4 @@
-"""Who carries runs out: this process, processes of this machine, or a Ray cluster; the results are the same."""
+"""Executors of runs: this process, several processes, or a Ray cluster; the results are the same."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -39,11 +39,11 @@ _in_the_code = attrgetter(
     "label_shift",
     "fraction_uncertainty",
 )
-"""Of a recipe: the rest, such as weight decay, the weight of the KL, belief and concentration, is given to the code."""
+"""Settings that compiled code depends on; others, such as weight decay or concentration, are passed to it."""
 
 
 class Work(NamedTuple):
-    """A run, where its result goes, and with what it is carried out: a device, and threads of the processor."""
+    """A run, its results folder, device, and number of CPU threads."""
 
     spec: RunSpec
     folder: str
@@ -65,9 +65,9 @@ OnDone = Callable[[RunSpec, Done], object]
 
 
 def do(work: Work) -> Done:
-    """Carry a run out and keep its result; an error that is not a divergence is told, and nothing is kept.
+    """Execute a run and write its result. Errors other than divergence are returned, and nothing is written.
 
-    What is interrupted or killed leaves its checkpoint, and goes on from there.
+    An interrupted or killed run leaves its checkpoint and resumes from it.
     """
     store = Store(Path(work.folder))
     try:
@@ -85,9 +85,9 @@ def do(work: Work) -> Done:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """So many threads for a run.
+    """Set the number of threads of a run.
 
-    On a CPU it is always one, so that results do not depend on how many runs there are at a time.
+    On a CPU it is always one, so that results do not depend on the number of parallel runs.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(count)
@@ -105,11 +105,10 @@ def here(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) 
 
 
 def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDone) -> None:
-    """Several runs at a time, each in one of some processes.
+    """Execute runs in parallel processes.
 
-    A process that is free takes a run like the one it had last, because what was trained or compiled for that serves
-    again. One whose run failed is not used again: what is broken in it, such as a GPU's context, would break all runs
-    after it.
+    A free process takes a run similar to its last one, to reuse its trained networks or compiled code. A process whose
+    run failed is not used again: a broken state, such as that of a GPU context, would break all later runs.
     """
     waiting = list(works)
     with ExitStack() as stack:
@@ -134,8 +133,8 @@ def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDo
                     done = future.result()
                 except BrokenProcessPool as error:
                     raise RuntimeError(
-                        "a process was killed, perhaps for memory: what was finished is kept; give the same command "
-                        "again, with fewer --jobs"
+                        "a process was killed, perhaps out of memory: finished runs are kept; run the same command "
+                        "again with fewer --jobs"
                     ) from error
                 if done.status == "failed":
                     last.pop(process)
@@ -146,10 +145,10 @@ def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDo
 
 
 def next_for(own: RunSpec | None, waiting: Sequence[Work], others: Iterable[RunSpec]) -> int:
-    """Place of the run that a process takes after its own, while others are busy with theirs.
+    """Index of the next run for a process, given its last run and those of the other processes.
 
-    Best is one with the same networks, and worst one whose networks another process is training; then one with the same
-    compiled code; then one whose code no other process has; then the first.
+    Prefers, in this order, a run with the same networks, one whose networks no other process is training, one with the
+    same compiled code, one whose code no other process has, and the first.
     """
     own_code = None if own is None else code_of(own)
     busy = list(others)
@@ -164,12 +163,12 @@ def next_for(own: RunSpec | None, waiting: Sequence[Work], others: Iterable[RunS
 
 
 def code_of(spec: RunSpec) -> Hashable:
-    """What a compiled step is made for: runs that agree in it share the code."""
+    """Settings that a compiled step depends on: runs that agree in them share the code."""
     return spec.data, spec.model, _in_the_code(spec.recipe)
 
 
 def package_of_ray() -> Any:
-    """The package, or a sentence that says how to get it."""
+    """Import ray; raises an error with the install command if it is missing."""
     try:
         import ray as cluster
     except ModuleNotFoundError as error:
@@ -178,9 +177,9 @@ def package_of_ray() -> Any:
 
 
 def ray(works: Sequence[Work], _jobs: int, on_start: OnStart, on_done: OnDone) -> None:
-    """Runs on a Ray cluster: the one that is running, or one on this machine.
+    """Execute runs on a Ray cluster: a running one, or one on this machine.
 
-    The folder of the results must be seen by all machines.
+    All machines need access to the results folder.
     """
     cluster = package_of_ray()
     cluster.init(ignore_reinit_error=True, log_to_driver=False)

@@ -1,4 +1,4 @@
-"""A study carried out: what is missing runs, settings are chosen on validation data, and all seeds are reported."""
+"""Runs a study: executes missing runs, chooses settings on validation data, and gathers the results of all seeds."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ SETS: Final = "corrupted sets"
 
 
 class Progress(NamedTuple):
-    """Where a study stands: how many runs, or corrupted sets that are made before them, are done of how many."""
+    """Progress of a study: number of runs, or of corrupted sets generated before them, done and in total."""
 
     done: int
     running: int
@@ -40,7 +40,7 @@ class Failed(RuntimeError):  # noqa: N818  (reads as a sentence)
 
 
 def study_of(name: str, *, trial: bool = False) -> Study:
-    """A study by name; for a trial, with tiny data."""
+    """Load a study by name; for a trial, with tiny data."""
     found = reader.load_study(name)
     return smoke.smoke(found) if trial else found
 
@@ -57,26 +57,26 @@ def reproduce(
     helpers: int = 0,
     listener: Listener = lambda _: None,
 ) -> StudyResults:
-    """Carry out what is missing of a study, and put all results together.
+    """Execute the missing runs of a study, and gather all results.
 
     Args:
-        study: Which.
-        folder: Where its results are kept; a study that was begun there goes on.
+        study: The study.
+        folder: Results folder; an unfinished study in it is resumed.
         tracks: Names of the tracks; all if not given.
-        seeds: How many; as many as the study says if not given.
+        seeds: Number of seeds; that of the study if not given.
         executor: ``processes``, ``here`` or ``ray``.
-        jobs: Runs at a time.
-        device: Where to train.
-        helpers: Processes that generate missing corrupted sets before they are needed; if 0, the first run that needs a
+        jobs: Number of parallel runs.
+        device: Device to train on.
+        helpers: Number of processes that generate missing corrupted sets in advance; if 0, the first run that needs a
             set generates it.
         listener: Called whenever something starts or ends.
 
     Returns:
-        Results as `gather` gives them.
+        The results, as returned by `gather`.
 
     Raises:
-        Failed: If a run ended with an error; what was finished is kept.
-        MissingData: If data are not in the store that a run needs which is still to be made.
+        Failed: If a run ended with an error; finished runs are kept.
+        MissingData: If the store lacks data for a missing run.
     """
     known = [track.name for track in study.tracks]
     chosen = [checks.one_of("track", name, known) for name in tracks] if tracks else known
@@ -108,10 +108,10 @@ def require_data(
     seeds: int | None = None,
     executor: str = "processes",
 ) -> None:
-    """Stop if `reproduce` with these arguments would lack data; nothing is written.
+    """Check that `reproduce` with these arguments would not lack data; nothing is written.
 
     Raises:
-        MissingData: If data are not in the store that a run needs which is still to be made.
+        MissingData: If the store lacks data for a missing run.
     """
     chosen = tracks or [track.name for track in study.tracks]
     store, reported = Store(folder), study.seed_range(study.seeds if seeds is None else seeds)
@@ -123,7 +123,7 @@ def require_data(
 
 
 class _Carrying:
-    """Runs handed to an executor, and what became of them."""
+    """Passes runs to an executor and counts their outcomes."""
 
     def __init__(self, store: Store, executor: Any, jobs: int, device: str, listener: Listener) -> None:
         self.store, self.executor, self.jobs, self.device, self.listener = store, executor, jobs, device, listener
@@ -131,19 +131,19 @@ class _Carrying:
         self.failed: list[Done] = []
 
     def _threads(self) -> int:
-        """One beside a CPU run, for the same numbers however many there are; beside a GPU an equal share."""
+        """Threads per run: one on a CPU, so that results do not depend on parallel runs; an equal share on a GPU."""
         return 1 if self.device == "cpu" else max(1, torch.get_num_threads() // self.jobs)
 
     def need(self, specs: Sequence[RunSpec], later: Sequence[RunSpec] = ()) -> None:
-        """Stop before the first run if data of those that are missing, or of what follows them, are not there."""
+        """Raise an error before the first run if data for missing runs, or for later ones, are not in the store."""
         missing = [spec for spec in specs if not self.store.has(spec)]
-        if self.executor is not BY_NAME["ray"]:  # whose machines have their own
+        if self.executor is not BY_NAME["ray"]:  # its machines have their own stores
             wanted = [*missing, *(later if missing else ())]
             for data, evaluation in dict.fromkeys((spec.data, spec.evaluation) for spec in wanted):
                 require(data, evaluation)
 
     def sets(self, specs: Sequence[RunSpec], helpers: int) -> None:
-        """The corrupted sets that runs which are missing will need."""
+        """Generate the corrupted sets that missing runs need."""
         needed = {(spec.data, spec.evaluation) for spec in specs if not self.store.has(spec)}
         sets = [each for data, evaluation in needed for each in generated_sets(data, evaluation)]
 
@@ -153,11 +153,11 @@ class _Carrying:
         make_missing(sets, processes=helpers, told=told)
 
     def all(self, specs: Sequence[RunSpec], *, also: int) -> None:
-        """Those that are missing; ``also`` more will follow."""
+        """Execute the missing runs; ``also`` more will follow."""
         unique = list({spec.id: spec for spec in specs}.values())
         missing = [spec for spec in unique if not self.store.has(spec)]
         places = {spec.training: place for place, spec in reversed(list(enumerate(missing)))}
-        # a long run that starts last is waited for; runs with the same networks follow each other
+        # long runs first, so that none is waited for at the end; runs that share networks follow each other
         missing.sort(key=lambda spec: (-_length(spec), places[spec.training]))
         self.done += len(unique) - len(missing)
         total = self.done + len(missing) + also
@@ -185,12 +185,12 @@ class _Carrying:
             first = self.failed[0]
             raise Failed(
                 f"{len(self.failed)} of {len(missing)} runs failed, the first, {first.run_id}, with {first.error}; "
-                "what was finished is kept, and the same command goes on"
+                "finished runs are kept; run the same command again to resume"
             )
 
 
 def _length(spec: RunSpec) -> int:
-    """How long a run takes, beside others of its study: the passes through a network."""
+    """Relative duration of a run within its study: the number of passes through a network."""
     recipe = spec.recipe
     return recipe.members * recipe.steps * (recipe.draws if recipe.bayesian else 1)
 
@@ -200,7 +200,7 @@ def _label(spec: RunSpec) -> str:
 
 
 def val_nll(store: Store, study: Study, tracks: Sequence[str]) -> dict[str, float | None]:
-    """Validation NLL of the tuning runs, by their identity; None where a run diverged or has none that is finite."""
+    """Validation NLL of the tuning runs, by run id; None if a run diverged or its NLL is not finite."""
     found: dict[str, float | None] = {}
     for job in plan.tuning_jobs(study, tracks):
         result = store.read(job.spec)
@@ -210,14 +210,14 @@ def val_nll(store: Store, study: Study, tracks: Sequence[str]) -> dict[str, floa
 
 
 def _nll_to_choose_by(run: Run) -> float | None:
-    """NLL of the validation data; with the class fractions of the target domain, if there is one."""
+    """Validation NLL; weighted to the class fractions of the target domain, if there is one."""
     if not run.finished or run.val is None:
         return None
     return run.val.nll_at_use if run.spec.data.labels else run.val.value("nll")
 
 
 def _write_manifest(store: Store, study: Study, tracks: Sequence[str], seeds: int) -> None:
-    """What is in a folder; tracks that were asked for earlier stay."""
+    """Write the manifest; tracks that were requested earlier are kept."""
     if store.exists():
         earlier = store.manifest()
         if (earlier.study, earlier.generated) != (study.name, study.generated):
@@ -229,7 +229,7 @@ def _write_manifest(store: Store, study: Study, tracks: Sequence[str], seeds: in
 
 
 def gather(folder: Path) -> StudyResults:
-    """The results of a study from its folder alone, in its own order; runs that are not there are None."""
+    """Read the results of a study from its folder, in the order of the study; missing runs are None."""
     store = Store(folder)
     manifest = store.manifest()
     study = study_of(manifest.study, trial=manifest.generated)

@@ -1,1 +1,1 @@
-"""What a study compares: its methods, tracks and cases, read from the TOML files in `lab/studies`."""
+"""Definitions of studies: methods, tracks and cases, read from the TOML files in `lab/studies`."""

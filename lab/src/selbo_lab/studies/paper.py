@@ -1,4 +1,4 @@
-"""What the paper reports: means and standard errors, and why some of them are not what ours measure."""
+"""Values reported in the paper: means and standard errors, and why some are not comparable with ours."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ class PaperMethod(Record):
 
     Attributes:
         values: Mean and standard error by column.
-        not_comparable: Why the row (``all``) or a part of it (``clean``, ``corrupted``, ``ood``) is not what ours
-            measures.
+        not_comparable: Why the row (``all``) or a part of it (``clean``, ``corrupted``, ``ood``) is not comparable with
+            ours.
     """
 
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
@@ -23,13 +23,13 @@ class PaperMethod(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class PaperValues(Record):
-    """Rows of the paper by method, and what a reader should know about all of them."""
+    """Rows of the paper by method, and a caveat about all of them."""
 
     caveat: str = ""
     methods: Mapping[str, PaperMethod] = field(default_factory=dict)
 
     @classmethod
     def reshaped(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """In files the methods stand beside the caveat."""
+        """Collect the methods, which files store next to the caveat."""
         methods = {key: value for key, value in data.items() if key != "caveat"}
         return {"caveat": data.get("caveat", ""), "methods": methods}

@@ -1,4 +1,4 @@
-"""The runs of a study: those that settings are chosen by, and those that are reported."""
+"""The runs of a study: tuning runs, which choose the settings, and reported runs."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from selbo_lab.studies.run_spec import EvaluationSpec, Recipe, RunSpec
 from selbo_lab.studies.study import Study, StudyMethod, Track, Variant
 
 TUNING_SEED: Final = 1000
-"""Of the runs that settings are chosen by; none of the runs that are reported has it."""
+"""First seed of the tuning runs; no reported run uses it."""
 
 
 class Job(NamedTuple):
@@ -22,7 +22,7 @@ class Job(NamedTuple):
 
 
 def tuning_jobs(study: Study, tracks: Sequence[str]) -> Iterator[Job]:
-    """Runs that settings are chosen by: one for each candidate of each method that has a choice."""
+    """Tuning runs, for each candidate of each method with several candidates."""
     for variant, track, method in _rows(study, tracks):
         candidates = method.candidates()
         if len(candidates) > 1:
@@ -32,7 +32,7 @@ def tuning_jobs(study: Study, tracks: Sequence[str]) -> Iterator[Job]:
 
 
 def tuning_specs(variant: Variant, track: Track, recipe: Recipe) -> list[RunSpec]:
-    """Runs that look at validation data only: on as many seeds as the variant says, or one with all validation data."""
+    """Runs on validation data only: on as many seeds as the variant says, or one with all validation data."""
     evaluation = EvaluationSpec(draws=track.evaluation.draws, test=False)
     data = variant.data if variant.tuning_seeds else replace(variant.data, val_size=0)
     seeds = range(TUNING_SEED, TUNING_SEED + max(1, variant.tuning_seeds))
@@ -49,13 +49,13 @@ def tuned_nll(variant: Variant, track: Track, recipe: Recipe, val_nll: Mapping[s
 def final_jobs(
     study: Study, tracks: Sequence[str], seeds: Sequence[int], val_nll: Mapping[str, float | None]
 ) -> Iterator[Job]:
-    """Runs that are reported: each method with its chosen settings and all seeds.
+    """Reported runs: each method with its chosen settings and all seeds.
 
     Args:
-        study: Which.
+        study: The study.
         tracks: Names of its tracks.
-        seeds: Of the runs.
-        val_nll: Validation NLL of the tuning runs, by their identity; None for a run that diverged.
+        seeds: Seeds of the runs.
+        val_nll: Validation NLL of the tuning runs, by run id; None for a run that diverged.
     """
     for variant, track, method in _rows(study, tracks):
         recipe = chosen(variant, track, method, val_nll)
@@ -65,7 +65,7 @@ def final_jobs(
 
 
 def chosen(variant: Variant, track: Track, method: StudyMethod, val_nll: Mapping[str, float | None]) -> Recipe:
-    """The recipe with the lowest validation NLL; a run that diverged is never chosen."""
+    """The recipe with the lowest validation NLL; recipes with a diverged run are never chosen."""
     if method.chosen_with:
         like = variant.adapted(track, track.method(method.chosen_with))
         other = chosen(variant, track, like, val_nll)

@@ -1,4 +1,4 @@
-"""All studies, read from TOML files; a key that is not known is an error."""
+"""Reads studies from TOML files; an unknown key is an error."""
 
 import sys
 import typing
@@ -26,7 +26,7 @@ def names() -> list[str]:
 
 
 def load_study(name: str) -> Study:
-    """A study by name; an error names its file."""
+    """Load a study by name; errors name its file."""
     checks.one_of("study", name, names())
     try:
         return from_toml(_toml(name))
@@ -45,20 +45,20 @@ def _toml(name: str) -> dict[str, Any]:
 
 @cache
 def _folder() -> Path:
-    """Where the studies are: beside this file in an installed package, in `lab/studies` in a source tree."""
+    """Folder of the studies: next to this file in an installed package, `lab/studies` in a source tree."""
     here = Path(__file__).parent
     return here if (here / "studies.toml").exists() else here.parents[2] / "studies"
 
 
 def paper_values(study: str, variant: str) -> PaperValues:
-    """What the paper reports of a variant; nothing if it has no such table."""
+    """Values that the paper reports for a variant; empty if it has no such table."""
     return PaperValues.from_dict(_toml("paper").get(study, {}).get(variant, {}))
 
 
 def from_toml(content: Mapping[str, Any]) -> Study:
-    """A study from the content of a TOML file; a key that is not known is an error.
+    """Build a study from the content of a TOML file; an unknown key is an error.
 
-    It may take the tracks of another file, ``tracks_of``.
+    ``tracks_of`` reuses the tracks of another file.
     """
     own = {each.name for each in fields(Study)} - {"generated"}
     source = "tracks_of" if "tracks_of" in content else "tracks"
@@ -111,21 +111,21 @@ def _method(content: Mapping[str, Any], shared: Mapping[str, Any], where: str) -
 
 
 def _made(kind: type[SpecT], content: Mapping[str, Any], where: str) -> SpecT:
-    """A dataclass from a table, which may hold the tables of others."""
+    """Build a dataclass from a table, which may hold nested tables."""
     values = _checked(kind, content, where)
     try:
         return msgspec.convert(values, kind)
-    except msgspec.ValidationError as error:  # a key is missing, or the dataclass refuses a value
+    except msgspec.ValidationError as error:  # a key is missing, or the dataclass rejects a value
         raise ValueError(f"{where}: {error}") from error
 
 
 def _checked(kind: type, content: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Values for fields of a dataclass, with a sentence for what does not fit.
+    """Convert values to the field types of a dataclass; raises an error for a value that does not fit.
 
-    Whole numbers become floats where floats are meant, so that 1 and 1.0 are the same run.
+    Integers become floats in float fields, so that 1 and 1.0 give the same run.
     """
     hints = typing.get_type_hints(kind)
-    _only(content, set(hints), where)  # msgspec ignores keys that a dataclass does not know
+    _only(content, set(hints), where)  # msgspec ignores unknown keys
     values = {}
     for key, value in content.items():
         hint = hints[key]

@@ -1,4 +1,4 @@
-"""A run is data: whatever decides its numbers is in a `RunSpec`, whose hash is its identity."""
+"""Settings of a run: a `RunSpec` holds everything that affects its numbers, and its hash is the id of the run."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from typing import Final
 from selbo_lab import checks
 
 RUN_FORMAT: Final = "selbo-run-1"
-"""Enters the hash of a run: a change of it makes all earlier results those of other runs."""
+"""Part of the hash of a run: changing it invalidates all earlier results."""
 
 OBJECTIVES: Final = (
     "cross_entropy",
@@ -40,7 +40,7 @@ TWO_PLACES: Final = (
     "fractions_off",
     "random_pool",
 )
-"""Fields of data with a place of use."""
+"""Fields of data with a target domain."""
 
 ADDED_LATER: Final = {
     "data": (*TWO_PLACES, "normalised"),
@@ -66,8 +66,8 @@ ADDED_LATER: Final = {
     ),
     "evaluation": ("both_columns", "items"),
 }
-"""Fields that came after results had been published: at their defaults they do not enter the hash of a run, so that it
-stays what it was."""
+"""Fields added after results had been published: at their defaults they do not enter the hash of a run, so that
+earlier hashes stay valid."""
 
 SUMMARY_INPUTS: Final = ("train", "val", "use")
 CORRECTIONS: Final = ("", "known", "em", "em-bcts", "bbse")
@@ -78,29 +78,29 @@ ADAPTATIONS: Final = ("", "batchnorm", "tent")
 class DataSpec:
     """The data of a run.
 
-    With ``labels`` there are two places: labels come from one, and the network is used in another, of which there are
-    inputs without labels (`selbo_lab.run.domains`).
+    With ``labels`` there are two domains: labels come from the source domain, and unlabelled inputs from the target
+    domain (`selbo_lab.run.domains`).
 
     Attributes:
-        name: Of a set in `selbo_lab.data.catalogue`.
-        train_size: Number of training examples, drawn with the seed of the run; all if 0.
-        encoder: Of sentences; the one in the store if empty.
-        generated: Tiny data of the same shape, made on the spot, in the place of the real ones.
-        labels: Number of labelled training examples, where the rest may serve without labels; 0 for one place only.
-        label_fractions: Fraction of each class where labels come from; as the data have it if empty.
-        use_fractions: Fraction of each class at the place of use; as the data have it if empty.
-        use_noise: Weight of the noise that features are mixed with at the place of use.
-        use_corruption: Of images at the place of use: ``fog`` of MNIST-C, ``fog 3`` of CIFAR-10-C.
-        use_accuracy: What a user states of the place of use: the share of cases that can be decided.
-        unlabelled: Number of inputs of the place of use, without labels; as many as there are if 0.
-        val_size: Number of validation examples, drawn with the seed; all if 0, as in runs that settings are chosen by.
-        standardised: Whether features are brought to mean 0 and spread 1 over the training part, which needs no label.
-        fractions_off: How much more frequent class 0 is said to be at the place of use than it is; the other classes
-            give it in proportion.
-        random_pool: Whether unlabelled inputs are drawn one by one from the classes, so that their fractions are only
-            about those at the place of use, and not in exact numbers.
-        normalised: Whether pixels are normalised by mean and standard deviation of the training images; if not, bytes
-            are divided by 255 and nothing else, in all sets that the network sees.
+        name: Name of a data set in `selbo_lab.data.catalogue`.
+        train_size: Number of training examples, chosen with the seed of the run; all if 0.
+        encoder: Encoder of sentences; the one in the store if empty.
+        generated: Use tiny generated data of the same shape instead of the real data.
+        labels: Number of labelled training examples; the others may be used without labels. 0 for a single domain.
+        label_fractions: Class fractions of the source domain; those of the data if empty.
+        use_fractions: Class fractions of the target domain; those of the data if empty.
+        use_noise: Weight of the noise mixed into the features of the target domain.
+        use_corruption: Corruption of the images of the target domain: ``fog`` of MNIST-C, ``fog 3`` of CIFAR-10-C.
+        use_accuracy: Accuracy stated for the target domain: the share of cases that can be classified correctly.
+        unlabelled: Number of unlabelled inputs of the target domain; all if 0.
+        val_size: Number of validation examples, chosen with the seed; all if 0, as in tuning runs.
+        standardised: Whether features are standardised by the training part, which needs no labels.
+        fractions_off: Error of the stated fraction of class 0 in the target domain; the other classes change in
+            proportion.
+        random_pool: Whether the classes of unlabelled inputs are sampled independently, so that their fractions match
+            those of the target domain only approximately.
+        normalised: Whether pixels are normalised by the mean and standard deviation of the training images; if not,
+            bytes are only divided by 255, in all data sets that the network sees.
     """
 
     name: str
@@ -126,7 +126,7 @@ class DataSpec:
                 checks.simplex(name, getattr(self, name))
         elsewhere = any(getattr(self, name) != getattr(DataSpec, name) for name in TWO_PLACES)
         if elsewhere and not self.labels:
-            raise ValueError("`labels` must be given for data with a place of use, but is 0")
+            raise ValueError("`labels` must be given for data with a target domain, but is 0")
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class ModelSpec:
         name: ``mlp``, ``lenet``, ``vgg11``, ``convnet-published``, the authors' ConvNet, or ``convnet``, the same with
             padding in all convolutions.
         hidden: Hidden units of an MLP.
-        width: Factor of the channels of VGG11.
+        width: Factor for the number of channels of VGG11.
     """
 
     name: str
@@ -147,64 +147,66 @@ class ModelSpec:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network is trained.
+    """Training settings of a network.
 
     Attributes:
-        objective: What is maximised.
-        steps: Of training.
-        batch_size: Examples a step.
-        draws: Weight draws a step.
+        objective: Objective to maximise.
+        steps: Number of training steps.
+        batch_size: Examples per step.
+        draws: Weight samples per step.
         optimizer: ``adam`` or ``sgd``.
-        learning_rate: Where it starts.
+        learning_rate: Initial learning rate.
         schedule: ``constant``, ``cosine`` or ``plateau``.
-        weight_decay: Of plain networks.
-        augment: ``crop_and_flip``, or nothing.
-        select: Weights to end with: ``last``, ``best`` or ``best_f1``.
+        weight_decay: Weight decay of deterministic networks.
+        augment: ``crop_and_flip``, or empty for none.
+        select: Weights to keep: ``last``, ``best`` or ``best_f1``.
         precision: ``fp32``, or ``bf16`` for the forward pass.
         bayesian: Whether weights have a posterior.
-        start: How posteriors start: ``network``, from the network's own weights with ``init_std``; ``published``, from
-            N(0, .1²) with standard deviations about .049, as the paper's code; ``relative``, ``init_std`` times the
-            size of each weight, as the paper's code does for VGG11.
-        init_std: Standard deviation that posteriors start from.
-        prior_std: Of the prior.
-        kl_weight: Factor of the KL.
+        start: Initial posteriors: ``network``, the network's own weights with ``init_std``; ``published``, N(0, .1²)
+            with standard deviations about .049, as in the paper's code; ``relative``, ``init_std`` times the size of
+            each weight, as in the paper's code for VGG11.
+        init_std: Initial standard deviation of the posteriors.
+        prior_std: Standard deviation of the prior.
+        kl_weight: Weight of the KL divergence.
         kl_reduction: ``sum``, or ``published``.
-        epsilon: Of label smoothing.
-        annealing_steps: Over which the divergence of evidential learning grows.
-        annealing_every: Steps between two rises of its weight, such as those of an epoch; if 0, it rises at every step.
-        activation: Of evidential learning.
-        partition: Where the summary looks; see `selbo_lab.run.build.partition_of`.
-        belief: What it says; see `selbo_lab.run.build.parse_belief`.
-        concentration: Trust in it, in pseudo-observations.
+        epsilon: Parameter of label smoothing.
+        annealing_steps: Steps over which the divergence of evidential learning grows.
+        annealing_every: Steps between two increases of its weight, such as those of an epoch; every step if 0.
+        activation: Activation of evidential learning.
+        partition: Regions of the summary; see `selbo_lab.run.build.partition_of`.
+        belief: Belief of the summary; see `selbo_lab.run.build.parse_belief`.
+        concentration: Prior strength of the belief, in pseudo-observations.
         per_example: Whether ``concentration`` is a multiple of the number of training examples.
         form: ``dirichlet`` or ``multinomial``.
-        pool_draws: One histogram for all draws.
-        ema_decay: Memory of the histogram; 0 for none.
-        members: Networks of an ensemble.
-        summary_inputs: What the summary speaks of: ``train``, the training inputs; ``val``, those of the validation
-            set, without their labels; or ``use``, unlabelled ones of the place of use.
-        summary_warmup: Steps over which the summary term grows in; -1 to wait for the labels (`selbo.labels_first`).
-        pretraining: Steps of training without the summary, before all others.
-        unlabelled_inputs: How many of the unlabelled inputs are looked at; all if 0.
-        unlabelled_weight: Of the term on unlabelled inputs, in entropy minimisation and expectation regularisation.
-        correction: Of predictions at the place of use, by the ratio of class fractions: ``known`` ones, or estimated
-            by ``em``, ``em-bcts`` (after bias-corrected temperature scaling) or ``bbse``; see
+        pool_draws: Use one histogram for all samples.
+        ema_decay: Decay of the moving average of the histogram; 0 for none.
+        members: Number of networks of an ensemble.
+        summary_inputs: Inputs of the summary: ``train``, the training inputs; ``val``, the validation inputs, without
+            their labels; or ``use``, unlabelled inputs of the target domain.
+        summary_warmup: Steps over which the summary term grows; -1 to train on labels first (`selbo.labels_first`).
+        pretraining: Training steps without the summary, before all others.
+        unlabelled_inputs: Number of unlabelled inputs to use; all if 0.
+        unlabelled_weight: Weight of the term on unlabelled inputs, in entropy minimisation and expectation
+            regularisation.
+        correction: Correction of predictions in the target domain, by the ratio of class fractions: ``known`` ones, or
+            estimated by ``em``, ``em-bcts`` (after bias-corrected temperature scaling) or ``bbse``; see
             `selbo.evaluation.label_shift`.
-        rounds: Of self-training: the network is trained anew with its own predictions for unlabelled inputs as labels.
-        threshold: Confidence from which a prediction becomes a label.
-        neighbours: Of label spreading; a Gaussian kernel if 0.
-        clamping: Of label spreading, how far labels may change.
-        inverse_penalty: Of logistic regression, C.
-        eval_every: Steps between validations; as `selbo.fit` chooses if 0.
-        label_shift: Whether summaries, and then the predictions at the place of use, are corrected for the class
-            fractions there (`selbo.LabelShift`).
-        fraction_uncertainty: How far class fractions of the belief ``fractions`` may be off.
-        adaptation: Of the trained network to unlabelled inputs of the target domain: ``batchnorm``, the statistics of
-            BatchNorm are estimated on them; ``tent``, its scales and shifts are trained as well, to minimise the
-            entropy of predictions (`selbo_lab.run.adaptation`). For deterministic networks with BatchNorm. All
-            predictions are those of the adapted network. There are no labels of the target domain, so settings are
-            chosen as those of all methods: by its validation NLL in the source domain, classes weighted to their
-            fractions in the target domain.
+        rounds: Rounds of self-training: the network is trained again with its own predictions for unlabelled inputs as
+            labels.
+        threshold: Minimum confidence for a prediction to become a label.
+        neighbours: Number of neighbours of label spreading; a Gaussian kernel if 0.
+        clamping: Clamping factor of label spreading: how far labels may change.
+        inverse_penalty: Inverse penalty C of logistic regression.
+        eval_every: Steps between validations; chosen by `selbo.fit` if 0.
+        label_shift: Whether summaries and predictions in the target domain are corrected for its class fractions
+            (`selbo.LabelShift`).
+        fraction_uncertainty: Uncertainty of the class fractions of the belief ``fractions``.
+        adaptation: Adaptation of the trained network to unlabelled inputs of the target domain: ``batchnorm`` estimates
+            the statistics of BatchNorm on them; ``tent`` also trains its scales and shifts, to minimise the entropy of
+            predictions (`selbo_lab.run.adaptation`). For deterministic networks with BatchNorm. All predictions are
+            those of the adapted network. There are no labels of the target domain, so settings are chosen as for all
+            methods: by the validation NLL in the source domain, with classes weighted to their fractions in the target
+            domain.
         adaptation_rate: Learning rate of ``tent``.
         adaptation_epochs: Passes of ``tent`` over the unlabelled inputs.
     """
@@ -277,33 +279,33 @@ class Recipe:
 
     @property
     def told(self) -> bool:
-        """Whether training is told anything of the place of use."""
+        """Whether training uses prior knowledge about the target domain."""
         return bool(self.belief) or self.label_shift or self.objective == "expectation_regularisation"
 
     @property
     def believes(self) -> bool:
-        """Whether a belief is given, and the objective looks at it."""
+        """Whether a belief is given and the objective uses it."""
         return bool(self.belief) and self.objective in {"cross_entropy", "summary_elbo", "independent_summary"}
 
 
 @dataclass(frozen=True)
 class EvaluationSpec:
-    """What a trained network is tested on.
+    """Evaluation settings of a trained network.
 
     Attributes:
-        draws: Weight draws a prediction.
-        test: Whether to look at test data at all; a run that settings are chosen by does not.
+        draws: Weight samples per prediction.
+        test: Whether to use test data at all; tuning runs do not.
         suite: Corrupted test sets: ``noise`` on features, ``mnist-c``, ``cifar10-c``, ``cifar10-im-c``, or none.
         levels: Strengths of the noise.
         corruptions: Names of the corruptions; all if empty.
-        severities: Of the corruptions that have them; all if empty.
-        corrupted_draws: Weight draws a prediction there; as many as elsewhere if 0.
-        ood: Names of foreign sets.
-        ood_if_present: Names of more of them, which are used where they are in the store.
-        scores: Whether the scores of all test examples are kept, with a map of the test set in two dimensions.
-        items: Whether the negative log-probability of every test label at the place of use is kept.
-        both_columns: Whether the AUROC of two classes is the mean of both columns, as in the paper's code, and not that
-            of class 1.
+        severities: Severities of the corruptions that have them; all if empty.
+        corrupted_draws: Weight samples per prediction on corrupted sets; ``draws`` if 0.
+        ood: Names of out-of-distribution data sets.
+        ood_if_present: Names of further out-of-distribution data sets, used if they are in the store.
+        scores: Whether to store the scores of all test examples, with a map of the test set in two dimensions.
+        items: Whether to store the negative log-probability of every test label in the target domain.
+        both_columns: Whether the AUROC of two classes is the mean of both columns, as in the paper's code, instead of
+            that of class 1.
     """
 
     draws: int = 128
@@ -325,7 +327,7 @@ class EvaluationSpec:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything that decides the numbers of one run."""
+    """All settings that affect the numbers of one run."""
 
     data: DataSpec
     model: ModelSpec
@@ -335,7 +337,7 @@ class RunSpec:
 
     @cached_property
     def training(self) -> Hashable:
-        """What its networks come from: runs that agree in it, such as those that differ in a correction, share them."""
+        """Settings of the training: runs that agree in them, for example with different corrections, share networks."""
         data = self.data if self.recipe.told else replace(self.data, fractions_off=0.0)
         return data, self.model, replace(self.recipe, correction=""), self.seed
 

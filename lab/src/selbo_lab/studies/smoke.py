@@ -1,4 +1,4 @@
-"""A study in seconds: tiny data made on the spot, a few steps, two seeds; for trying the machinery out."""
+"""Smoke tests of studies in seconds: tiny generated data, a few steps, two seeds."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -18,15 +18,15 @@ SMOKE_WIDTH: Final = 1 / 32
 SMOKE_LABELS: Final = 16
 SMOKE_UNLABELLED: Final = 16
 KEPT: Final = ("steps", "pretraining", "batch_size", "precision")
-"""Settings that a variant of a trial does not change."""
+"""Settings that variants do not change in a smoke test."""
 
 NUMBER: Final = re.compile(r"[0-9.]+")
 
 
 def smoke(study: Study) -> Study:
-    """The same study on tiny data that are made on the spot: everything is carried out, and nothing means anything.
+    """The same study on tiny generated data: all steps run, but the results are meaningless.
 
-    A study with a place of use has many cases and methods that differ in numbers alone: one of each kind stays.
+    Studies with a target domain have many cases and methods that differ only in numbers: one of each kind is kept.
     """
     chosen, tracks = study.variants, study.tracks
     if any(variant.data.labels for variant in chosen):
@@ -54,7 +54,7 @@ def smoke(study: Study) -> Study:
 
 
 def _covering(things: Sequence[T], kinds: Callable[[T], set[object]]) -> list[T]:
-    """Few of them that have all kinds between them: at each turn the first with the most new ones; in their order."""
+    """A greedy cover: few items that together have all kinds, in their order."""
     chosen: list[int] = []
     missing: set[object] = set().union(*map(kinds, things))
     while missing:
@@ -69,7 +69,7 @@ def _kinds_of_case(data: DataSpec) -> set[object]:
 
 
 def _kinds_of_method(method: StudyMethod) -> set[object]:
-    """What a recipe says in words, numbers left out, and which of its numbers are not 0."""
+    """Text settings of a recipe without their numbers, and which of its numbers are not 0."""
     recipe = method.recipe
     told = {
         name: NUMBER.sub("0", value) if isinstance(value, str) else bool(value) for name, value in vars(recipe).items()
@@ -79,7 +79,7 @@ def _kinds_of_method(method: StudyMethod) -> set[object]:
 
 
 def _one_of_each_kind(track: Track) -> Track:
-    """Fewer methods, reference and focus among them; settings are chosen where another method takes them over."""
+    """Fewer methods, including reference and focus; settings are tuned only if another method reuses them."""
     chosen = {method.name for method in _covering(track.methods, _kinds_of_method)} | {track.reference, track.focus}
     taken = {method.chosen_with for method in track.methods if method.name in chosen}
     methods = tuple(method for method in track.methods if method.name in chosen | taken)

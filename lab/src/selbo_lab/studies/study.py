@@ -1,4 +1,4 @@
-"""A study is data: data sets, networks, methods with their grids, seeds and evaluations."""
+"""Definition of a study: data sets, networks, methods with their grids, seeds and evaluations."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -19,12 +19,12 @@ class StudyMethod:
     """A row of a table.
 
     Attributes:
-        name: In files.
-        title: In tables.
-        recipe: With the first value of every setting of the grid.
+        name: Name in files.
+        title: Title in tables.
+        recipe: The recipe with the first value of every setting of the grid.
         grid: Settings to choose from, by validation NLL; all combinations are tried.
-        chosen_with: Another method whose chosen settings this one takes, as an ensemble does those of its members.
-        note: What a reader should know.
+        chosen_with: Another method whose chosen settings are reused, such as those of the members of an ensemble.
+        note: Remark for the reader.
     """
 
     name: str
@@ -48,14 +48,14 @@ class Variant:
     """A data set and a network, on which all methods are compared.
 
     Attributes:
-        name: In files.
-        title: In tables.
+        name: Name in files.
+        title: Title in tables.
         data: The data set.
         model: The network.
         changes: Settings that differ here, by track (``published``) or by track and method (``published.elbo``).
         tracks: Names of the tracks that it is part of; all if empty.
-        tuning_seeds: Number of seeds that settings are chosen on, each with a validation set as large as in the runs
-            that are reported; 0 for one seed and all validation data.
+        tuning_seeds: Number of seeds for tuning, each with a validation set as large as in the reported runs; 0 for one
+            seed and all validation data.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Variant:
         checks.whole("tuning_seeds", self.tuning_seeds, at_least=0)
 
     def adapted(self, track: "Track", method: StudyMethod) -> StudyMethod:
-        """A method with the settings that it has here."""
+        """A method with the settings of this variant."""
         changes = dict(self.changes)
         own = {**dict(changes.get(track.name, ())), **dict(changes.get(f"{track.name}.{method.name}", ()))}
         return replace(method, recipe=replace(method.recipe, **own)) if own else method
@@ -82,13 +82,13 @@ class Variant:
 
 @dataclass(frozen=True)
 class Track:
-    """Methods with the settings of one school: those of the paper's code, or ours.
+    """Methods with the settings of the paper's code, or with tuned settings.
 
     Attributes:
         name: ``published`` or ``selbo``.
         methods: The rows of its table.
         reference: The method that others are compared with.
-        evaluation: What networks are tested on.
+        evaluation: Evaluation settings.
         focus: The method that is compared with each of the others, if there is one.
     """
 
@@ -108,14 +108,14 @@ class Study:
     """A table of the paper, or several.
 
     Attributes:
-        name: What a user types.
-        title: What it is about.
-        paper: The tables and figures of the paper that it makes.
+        name: Name on the command line.
+        title: Title of the study.
+        paper: Tables and figures of the paper that it reproduces.
         variants: Data and networks.
-        tracks: By name.
-        seeds: How many, unless the user says otherwise.
-        first_seed: Where they begin; above those that were looked at while the study was made.
-        generated: Whether its data are tiny ones, made on the spot.
+        tracks: Its tracks.
+        seeds: Default number of seeds.
+        first_seed: First seed; above those whose results had been seen before the study was defined.
+        generated: Whether its data are tiny generated ones.
         paper_noise: The strongest noise that the paper shows, where more was measured; 0 if that does not apply.
     """
 
@@ -135,7 +135,7 @@ class Study:
         checks.non_negative("paper_noise", self.paper_noise)
 
     def seed_range(self, count: int) -> range:
-        """So many seeds of runs that are reported."""
+        """Seeds of the reported runs."""
         return range(self.first_seed, self.first_seed + count)
 
     def track(self, name: str) -> Track:
@@ -143,7 +143,7 @@ class Study:
         return next(each for each in self.tracks if each.name == name)
 
     def comparisons(self, tracks: Iterable[str]) -> Iterator[tuple[Variant, Track]]:
-        """Its tables: each variant with each of the named tracks that it is part of."""
+        """Tables of the study: each variant with each of the named tracks that it belongs to."""
         names = frozenset(tracks)
         for variant in self.variants:
             for track in self.tracks:

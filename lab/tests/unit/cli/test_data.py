@@ -195,7 +195,7 @@ def test_import(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 @pytest.mark.usefixtures("server")
 def test_verify(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "verify") == 0
-    assert capsys.readouterr().out == "There is nothing to verify.\n"
+    assert capsys.readouterr().out == "Nothing to verify.\n"
     assert run(monkeypatch, "verify", "tiny") == 2
     assert "tiny is not in" in capsys.readouterr().err
     write(root, {**STORED, "tiny/train.bin": b"other"})

@@ -220,7 +220,7 @@ def test_a_network_without_batchnorm_is_refused_before_training(kind: str, monke
     spec = replace(SPEC, model=ModelSpec("mlp", hidden=(4,)), recipe=replace(RECIPE, adaptation=kind))
     with pytest.raises(ValueError, match=r"^`adaptation` needs a network with BatchNorm, but this one has none$"):
         execute.carry_out(spec)
-    with pytest.raises(ValueError, match="must have a place of use"):
+    with pytest.raises(ValueError, match="must have a target domain"):
         execute.carry_out(replace(SPEC, data=DataSpec("mnist35", generated=True)))
 
 

@@ -163,7 +163,7 @@ def test_fewer_unlabelled_inputs_are_the_first(monkeypatch: pytest.MonkeyPatch) 
 
 def test_without_a_place_of_use_there_are_no_unlabelled_inputs() -> None:
     spec = replace(SPEC, data=DataSpec("sst", generated=True), recipe=replace(SUMMARY, belief="uniform"))
-    with pytest.raises(ValueError, match="must have a place of use"):
+    with pytest.raises(ValueError, match="must have a target domain"):
         execute.carry_out(replace(spec, recipe=replace(spec.recipe, summary_inputs="use")))
 
 

@@ -123,10 +123,10 @@ def test_class_fractions_of_the_place_of_use() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("expect(use)", "nothing is stated"),
+        ("expect(use)", "no accuracy is stated"),
         ("expect(use*2)", "numbers in its brackets"),
-        ("expect(0.9; 0.5)", "one fraction a class"),
-        ("expect(0.9; 0.2, 0.3, 0.5)", "one fraction a class"),
+        ("expect(0.9; 0.5)", "one fraction per class"),
+        ("expect(0.9; 0.2, 0.3, 0.5)", "one fraction per class"),
         ("beta(1, 1; 0.5, 0.5)", "behind an accuracy alone"),
         ("fractions(0.5, x)", "numbers in its brackets"),
     ],
@@ -230,7 +230,7 @@ def test_counted_fractions_are_those_of_the_training_labels() -> None:
     found = build.parse_belief("fractions(counts)", 3, data="cifar10-im", counts=(6, 3, 1))
     assert isinstance(found, Masses)
     assert found.masses(ClassRegions(3)).tolist() == pytest.approx([0.6, 0.3, 0.1])
-    with pytest.raises(ValueError, match="the training labels are not there to be counted"):
+    with pytest.raises(ValueError, match="there are no training labels to count"):
         build.parse_belief("fractions(counts)", 3, data="cifar10-im")
 
 

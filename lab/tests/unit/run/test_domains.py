@@ -105,7 +105,7 @@ def test_features_are_standardised_by_the_training_part() -> None:
 
 
 def test_more_labels_than_there_are_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"`labels` must be at most 111, .* but got 112"):
+    with pytest.raises(ValueError, match=r"`labels` must be at most 111 to have .* but got 112"):
         domains.places_of(replace(CASE, label_fractions=(0.1, 0.9), labels=112), *PARTS, seed=0)
     with pytest.raises(ValueError, match="`labels` must be at most 300"):
         domains.places_of(DataSpec("sst", labels=301), *PARTS, seed=0)
