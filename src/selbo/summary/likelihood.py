@@ -224,7 +224,7 @@ class SummaryLikelihood(PreciseModule):
     ) -> None:
         super().__init__()
         if name is not None and (not isinstance(name, str) or not name):
-            raise ValueError(f"`name` must be a word or two, but got {name!r}")
+            raise ValueError(f"`name` must be a non-empty string, but got {name!r}")
         self.name = name
         self.partition = require_partition(partition)
         self.form = _checks.one_of("form", form, FORMS)

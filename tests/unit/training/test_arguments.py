@@ -94,7 +94,7 @@ def test_a_model_and_an_objective_that_are_none():
 
 
 def test_an_objective_for_another_kind_of_network():
-    with pytest.raises(ValueError, match="`ELBO` is for Bayesian networks, but `model` is plain"):
+    with pytest.raises(ValueError, match="`ELBO` is for Bayesian networks, but `model` is deterministic"):
         selbo.fit(network(), selbo.ELBO(num_data=32), TRAIN)
 
 

@@ -201,7 +201,7 @@ def test_what_cannot_be_trained_on():
         build((inputs, labels, inputs[:, 0], labels))
     with pytest.raises(ValueError, match=r"`weights` must be a floating-point tensor, but got dtype torch\.int64"):
         build((inputs, labels, labels))
-    with pytest.raises(ValueError, match=r"`weights` must have shape \(23,\), one weight an example, but got \(5,\)"):
+    with pytest.raises(ValueError, match=r"`weights` must have shape \(23,\), one weight per example, but got \(5,\)"):
         build((inputs, labels, torch.ones(5)))
     for bad in (-torch.ones(N), torch.zeros(N), torch.full((N,), torch.inf)):
         with pytest.raises(ValueError, match="the weights of `train` must be finite, at least 0 and not all 0"):
