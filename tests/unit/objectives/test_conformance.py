@@ -576,5 +576,5 @@ def test_what_is_no_summary_is_refused() -> None:
 
 @pytest.mark.parametrize("net", [nn.Flatten(0), nn.Linear(4, 1).double(), nn.Unflatten(1, (2, 2))])
 def test_outputs_that_are_no_logits_are_refused(net: nn.Module) -> None:
-    with pytest.raises(ValueError, match=r"`model` must answer with logits of shape \(B, K\) for at least two classes"):
+    with pytest.raises(ValueError, match=r"`model` must return logits of shape \(B, K\) for at least two classes"):
         CrossEntropy(9)(net, inputs(), torch.zeros(BATCH, dtype=torch.long))

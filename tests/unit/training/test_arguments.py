@@ -218,9 +218,9 @@ def test_a_network_that_answers_with_something_else():
     with torch.random.fork_rng():
         named = Named(width, 3)
         turned = nn.Sequential(nn.Linear(width, 3), nn.Flatten(0), nn.Unflatten(0, (2, -1)))
-    with pytest.raises(ValueError, match="must answer with one tensor of logits, but gave dict"):
+    with pytest.raises(ValueError, match="must return one tensor of logits, but returned dict"):
         selbo.fit(named, selbo.CrossEntropy(num_data=32), TRAIN, steps=1)
-    with pytest.raises(ValueError, match="must answer with one row an input, but gave 2 rows for 32"):
+    with pytest.raises(ValueError, match="must return one row per input, but returned 2 rows for 32"):
         selbo.predict(turned, TRAIN[0][:32], generator=torch.Generator().manual_seed(0))
 
 
