@@ -1,4 +1,4 @@
-"""What a trained network predicts, and what its predictions are worth."""
+"""Predictions of a trained network, and their evaluation."""
 
 from selbo.evaluation import calibrate, label_shift
 from selbo.evaluation.calibrate import bias_corrected_temperature

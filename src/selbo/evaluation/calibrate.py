@@ -1,11 +1,11 @@
-r"""Temperature scaling: one number, fitted on validation data, that makes all predictions more or less sure.
+r"""Temperature scaling: one number, fitted on validation data, that raises or lowers the confidence of all predictions.
 
-Guo et al., *On calibration of modern neural networks*, ICML 2017. Logits $x$ become $\mathrm{softmax}(x / T)$: above 1
-a temperature takes confidence away, below 1 it adds some; the predicted class never changes.
+Guo et al., *On calibration of modern neural networks*, ICML 2017. Logits $x$ become $\mathrm{softmax}(x / T)$. A
+temperature above 1 lowers confidence, one below 1 raises it; the predicted class never changes.
 
-**Logits or log-probabilities give the same.** They differ by a constant per row, $\log p = x - \log \sum_k e^{x_k}$, so
-$\log p / T$ and $x / T$ do too, and the softmax does not see a constant. The mean over several weight samples has
-log-probabilities but no logits; it can be scaled all the same.
+**Logits and log-probabilities give the same result.** They differ by a constant per row, $\log p = x - \log \sum_k
+e^{x_k}$, so $\log p / T$ and $x / T$ do too, and the softmax is invariant to constants. The mean over several weight
+samples has log-probabilities but no logits; it can be scaled as well.
 """
 
 import math
@@ -22,17 +22,17 @@ from selbo._numerics import result_dtype, widen, working_dtype
 from selbo.metrics.inputs import Array, labels_of, on_host, table
 
 PRIOR_STRENGTH: Final = 8.0
-"""Strength of the prior of the temperature: near T = 1 it is that of a normal distribution of log T with a standard
+"""Strength of the prior of the temperature: near T = 1 it equals a normal distribution of log T with a standard
 deviation of 1/sqrt(8), about a third. Chosen by simulation (docs/measurements.md): with few labels the expected NLL was
-at most .05 above that at T = 1 and mostly below, with 200 and more it was that of maximum likelihood."""
+at most .05 above that at T = 1 and mostly below; with 200 or more labels it equalled that of maximum likelihood."""
 
 TEMPERATURE_BOUNDS: Final = (0.01, 100.0)
-"""Where the search ends without a prior. Data that are all classified correctly then have no best temperature, since
-the likelihood grows as T goes to 0; data that are predicted worse than by guessing have an infinite one. At 0.01 a
-difference of 0.01 between logits becomes 1, at 100 a difference of 100 does."""
+"""Limits of the search without a prior. If all data are classified correctly, there is no best temperature, because the
+likelihood grows as T goes to 0; if predictions are worse than guessing, the best temperature is infinite. At 0.01 a
+difference of 0.01 between logits becomes 1; at 100 a difference of 100 does."""
 
 LOG_TEMPERATURE_TOLERANCE: Final = 1e-12
-"""Width of the final interval of log T: a relative error of the temperature."""
+"""Width of the final interval of log T, the relative error of the temperature."""
 
 
 def temperature(
@@ -42,24 +42,25 @@ def temperature(
     prior_strength: float = PRIOR_STRENGTH,
     bounds: tuple[float, float] | None = None,
 ) -> float:
-    r"""Fit a temperature to labelled data, by maximum a posteriori or, without a prior, by maximum likelihood.
+    r"""Fit a temperature to labelled data by maximum a posteriori or, without a prior, by maximum likelihood.
 
-    With few labels the likelihood alone is unreliable: if all of them are classified correctly, it grows without end as
-    T goes to 0. The prior prevents that. The inverse $\beta = 1/T$ has a gamma distribution with mode 1, and
+    With few labels the likelihood alone is unreliable: if all of them are classified correctly, it keeps growing as T
+    goes to 0. The prior prevents that. The inverse $\beta = 1/T$ has a gamma distribution with mode 1, and
 
     $$n \, \mathrm{NLL}(\beta) + c \, (\beta - 1 - \log \beta)$$
 
     is minimised, where $n$ is the number of labels, NLL the mean negative log-probability of the labels and $c$ the
     prior strength. Both terms are convex in $\beta$, so there is exactly one minimum; it is finite and positive for all
-    data. The second term does not grow with $n$: its effect on the estimate falls as $1/n$. It holds back a temperature
-    below 1, which adds confidence, more than one above 1.
+    data. The second term does not grow with $n$: its effect on the estimate falls as $1/n$. It penalises a temperature
+    below 1, which raises confidence, more than one above 1.
 
-    Without a prior (``prior_strength=0``) the minimum of the NLL between two bounds is returned. Where it has none
-    there, the better bound is the answer, and 1 where no temperature changes anything because the classes of a
-    row are equally probable or impossible.
+    Without a prior (``prior_strength=0``), the function returns the minimum of the NLL between two bounds. If there is
+    no minimum between them, it returns the better bound. If no temperature changes the NLL, because the classes of each
+    row are equally probable or impossible, it returns 1.
 
     Args:
-        log_probs: Log-probabilities or logits, shape (B, K), K >= 2; both give the same. -inf is a probability of 0.
+        log_probs: Log-probabilities or logits, shape (B, K), K >= 2; both give the same result. -inf is a probability
+            of 0.
         labels: Classes, shape (B,), of data that the network was not trained on.
         prior_strength: c; 0 for maximum likelihood.
         bounds: Smallest and largest temperature; if not given, none with a prior and (0.01, 100) without.
@@ -83,7 +84,7 @@ def temperature(
     slope_of_nll = _slope_by_inverse_temperature(rows, classes)
 
     def slope(log_temperature: float) -> float:
-        """Of the mean objective, by the inverse temperature: falls as the temperature rises."""
+        """Derivative of the mean objective by the inverse temperature; falls as the temperature rises."""
         inverse = math.exp(-log_temperature)
         return slope_of_nll(inverse) + strength / len(rows) * (1 - math.exp(log_temperature))
 
@@ -101,11 +102,11 @@ def temperature(
 
 
 def _bracket(slope: Callable[[float], float]) -> tuple[float, float]:
-    """Two temperatures, one of them 1, between which the slope changes sign, as with a prior it must."""
+    """Two temperatures, one of them 1, between which the slope changes sign; with a prior they always exist."""
     at_one = slope(0.0)
     if at_one == 0:
         return 1.0, 1.0
-    end = math.copysign(1.0, at_one)  # a positive slope asks for less confidence
+    end = math.copysign(1.0, at_one)  # a positive slope requires less confidence
     while slope(end) * at_one > 0:
         end *= 2
     return math.exp(min(end, 0.0)), math.exp(max(end, 0.0))
@@ -113,11 +114,11 @@ def _bracket(slope: Callable[[float], float]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class BiasCorrection:
-    """A temperature and an offset for each class: bias-corrected temperature scaling.
+    """Bias-corrected temperature scaling: one temperature, and one offset per class.
 
     Attributes:
-        temperature: Of all classes.
-        biases: What is added to the log-probability of each class after that; they sum to 0.
+        temperature: Temperature of all classes.
+        biases: Offsets added to the scaled log-probabilities, one per class; they sum to 0.
     """
 
     temperature: float
@@ -132,12 +133,12 @@ class BiasCorrection:
 def bias_corrected_temperature(
     log_probs: Array, labels: Array, *, prior_strength: float = PRIOR_STRENGTH
 ) -> BiasCorrection:
-    r"""Fit a temperature and an offset for each class, $\mathrm{softmax}(x / T + b)$ (Alexandari et al., ICML 2020).
+    r"""Fit a temperature and one offset per class, $\mathrm{softmax}(x / T + b)$ (Alexandari et al., ICML 2020).
 
-    Predictions corrected like this have the class fractions of the labels on average, which estimates of class
-    fractions elsewhere rely on (`selbo.evaluation.label_shift.estimate_by_em`). As in `temperature`, $1/T$ has a gamma
-    prior; offsets have a normal one of precision $c / 4$, which is what $c$ labels of two equally probable classes
-    know.
+    The mean of the corrected predictions matches the class fractions of the labels. Estimates of class fractions in a
+    target domain rely on this (`selbo.evaluation.label_shift.estimate_by_em`). As in `temperature`, $1/T$ has a gamma
+    prior. Offsets have a normal prior of precision $c / 4$, the information in $c$ labels of two equally probable
+    classes.
 
     Args:
         log_probs: Log-probabilities or logits, shape (B, K); finite.
@@ -180,11 +181,11 @@ def scale(log_probs: Array, temperature: float) -> Tensor:
     """Log-probabilities at another temperature, log softmax(log_probs / T).
 
     Args:
-        log_probs: Log-probabilities or logits, shape (..., K); both give the same.
-        temperature: Above 1 for less confidence, below 1 for more.
+        log_probs: Log-probabilities or logits, shape (..., K); both give the same result.
+        temperature: Temperature; above 1 for less confidence, below 1 for more.
 
     Returns:
-        Log-probabilities of the same shape, on the same device, at least float32; differentiable.
+        Log-probabilities of the same shape, on the same device, in float32 or wider; differentiable.
 
     Example:
         >>> scale(torch.tensor([0.9, 0.1]).log(), 2.0).exp()  # odds of 9 become odds of 3
@@ -199,10 +200,10 @@ def scale(log_probs: Array, temperature: float) -> Tensor:
 
 
 def _slope_by_inverse_temperature(rows: Tensor, classes: Tensor) -> Callable[[float], float]:
-    """Derivative by 1/T of the mean negative log-probability: E[x] under softmax(x / T), less x of the label.
+    """Derivative by 1/T of the mean negative log-probability: E[x] under softmax(x / T), minus x of the label.
 
-    A constant per row does not matter, so the largest entry of each row is moved to 0: nothing overflows, and rows that
-    are all equal have a slope of exactly 0.
+    A constant per row does not matter, so the largest entry of each row is moved to 0. This avoids overflow, and rows
+    of equal entries have a slope of exactly 0.
     """
     if torch.isnan(rows).any() or (rows == torch.inf).any():
         raise ValueError("`log_probs` must be numbers below infinity, but some are NaN or inf")

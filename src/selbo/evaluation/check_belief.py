@@ -1,8 +1,8 @@
-"""Do labels contradict a belief? Tests of what it states, with known error rates, on labels that were not trained on.
+"""Belief checks: tests with known error rates whether held-out labels contradict what a belief states.
 
-What is tested are the numbers that a belief states, as `SummaryLikelihood.describe` prints them: class fractions and an
-accuracy. The concentration plays no part: it says how much the belief counts in training, not how sure it is. A
-statement that is not meant to the last digit gets an ``uncertainty`` of its own.
+The tests use the numbers that a belief states, as `SummaryLikelihood.describe` prints them: class fractions and an
+accuracy. They do not use the concentration, which is the weight of the belief in training and not its uncertainty. If a
+statement is approximate, pass an ``uncertainty``.
 """
 
 import math
@@ -19,26 +19,26 @@ from selbo.random import derive
 from selbo.summary.likelihood import SummaryLikelihood
 
 LEVEL: Final = 0.01
-"""Largest probability of contradicting a belief that is right; checks made at once share it equally."""
+"""Largest probability of contradicting a correct belief, divided equally among the checks of one call."""
 
 STRONG: Final = math.log(10.0)
-"""A belief is contradicted if, besides, a Bayes factor is beyond one to ten, Jeffreys' threshold for strong evidence:
-with many labels a p-value finds differences too small to matter."""
+"""A contradiction also requires a Bayes factor below one to ten, Jeffreys' threshold for strong evidence: with many
+labels a p-value detects differences too small to matter."""
 
 JEFFREYS: Final = 0.5
 SIMULATIONS: Final = 9999
-"""Simulated data sets behind a p-value that cannot be summed: its error is below .001 at .01."""
+"""Number of simulations for a p-value that cannot be computed exactly; its standard error is below .001 at .01."""
 
 EXACT: Final = 1e-6
-"""Bounds that are nearer to each other are one number."""
+"""Bounds that differ by less than this count as one number."""
 
 GRID: Final = 200
 IMPOSSIBLE: Final = 1e-9
-"""Points of a claimed range over which a Bayes factor is averaged, and how near they come to 0 and 1."""
+"""Number of points of a claimed range over which a Bayes factor is averaged, and their distance from 0 and 1."""
 
 BETS: Final = 0.5 ** np.arange(8)
-"""Stakes of the bets against a network, as parts of the largest that cannot lose more than there is: small ones find
-small differences in many labels, large ones large differences in few."""
+"""Stakes of the bets against a network, as fractions of the largest stake that cannot lose more than the whole wealth.
+Small stakes detect small differences in many labels, large stakes large differences in few labels."""
 
 FRACTIONS: Final = "class fractions"
 ACCURACY: Final = "accuracy"
@@ -49,19 +49,19 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What labels say about one claim.
+    """Result of checking one claim against labels.
 
     Attributes:
-        about: What was claimed: ``"class fractions"``, ``"accuracy"`` or ``"log-likelihood"``.
-        claimed: The claim; for the log-likelihood, the mean over examples with the belief.
-        observed: What the labels show; for the log-likelihood, the mean without the belief.
+        about: Subject of the claim: ``"class fractions"``, ``"accuracy"`` or ``"log-likelihood"``.
+        claimed: Claimed values; for the log-likelihood, the mean over examples with the belief.
+        observed: Observed values; for the log-likelihood, the mean without the belief.
         num_examples: Number of labels.
-        p_value: Probability, at most, of labels as unlikely as these or more so if the claim is right; for the
-            log-likelihood, if the network with the belief is no worse than the other one.
-        log_bayes_factor: In nats, of the claim against no claim (the Jeffreys prior): above zero the labels speak for
-            it. For the log-likelihood, of one network against the other.
-        claimed_to: Where the claim is a range, its upper ends.
-        level: The p-value below which the claim is contradicted.
+        p_value: Upper bound on the probability of labels at least as unlikely as these if the claim is correct; for the
+            log-likelihood, if the network with the belief is no worse than the one without.
+        log_bayes_factor: Log Bayes factor, in nats, of the claim against no claim (the Jeffreys prior); a positive
+            value supports the claim. For the log-likelihood, of the network with the belief against the one without.
+        claimed_to: Upper ends of the claim, if it is a range.
+        level: The claim is contradicted only if the p-value is below this.
     """
 
     about: str
@@ -75,7 +75,7 @@ class Verdict:
 
     @property
     def contradicted(self) -> bool:
-        """Whether labels clearly speak against the claim: p-value *and* Bayes factor are beyond their thresholds."""
+        """Whether the labels contradict the claim: p-value *and* Bayes factor are below their thresholds."""
         return self.p_value < self.level and self.log_bayes_factor < -STRONG
 
     def __str__(self) -> str:
@@ -98,37 +98,38 @@ def check_belief(
     level: float = LEVEL,
     seed: int = 0,
 ) -> tuple[Verdict, ...]:
-    """Whether labelled examples that were not trained on contradict a summary.
+    """Check whether held-out labelled examples contradict a summary.
 
-    The examples must come **from the distribution that the summary is about**. Labels of the training distribution
-    check a belief about the training inputs. They contradict a belief about other inputs even if it is right: half of
-    the training cases may be ill, and one patient in ten at the clinic. Label a few cases there.
+    The examples must come **from the distribution that the summary describes**. Labels of the source domain check a
+    belief about the source domain. They can contradict a correct belief about another domain: half of the training
+    cases may be ill, but only one in ten patients at the clinic. To check such a belief, label a few cases of the
+    target domain.
 
-    Up to three checks are made. Each tests a null hypothesis, and contradicts it only if it would do so in a fraction
-    ``level`` / (number of checks) of all samples at most, were it true: the probability that *any* check contradicts a
-    belief that is right is at most ``level``, for every number of labels. The concentration of the summary does not
-    matter.
+    The function runs up to three checks. Each tests a null hypothesis at level ``level`` / (number of checks), so the
+    probability that *any* check contradicts a correct belief is at most ``level``, for every number of labels. The
+    concentration of the summary does not matter.
 
     - ``class fractions``, if the summary states them. Null hypothesis: the labels are a random sample from
-      the stated fractions. The network plays no part. Stated are those given to `expect` or, with `ClassRegions`, to
-      `Masses`. For other beliefs it is the mean probability of each class, which is its share of the labels if
-      predictions are calibrated; for `Empirical`, that of the predictions it was made from, taken as exact.
+      the stated fractions. The network is not used. The stated fractions are those given to `expect` or, with
+      `ClassRegions`, to `Masses`. For other beliefs they are the mean probabilities of the classes, which equal the
+      fractions of the labels if predictions are calibrated; for `Empirical`, the means of the predictions it was made
+      from, taken as exact.
     - ``accuracy``, if it is stated and ``log_probs`` is given. Null hypothesis: each example is
-      classified correctly with the stated probability. More correct answers than that show that the statement is too
-      modest; fewer, that it is too bold *or that the network falls short of it*.
+      classified correctly with the stated probability. If more examples are correct, the stated accuracy is too low. If
+      fewer are, it is too high *or the network does not reach it*.
     - ``log-likelihood``, if ``without`` is given. Null hypothesis: for these inputs and these two networks, the
-      expected mean log-probability of the labels is at least as high with the belief as without. It says
-      nothing about the statement; on labels of the target domain it decides whether to deploy with the belief.
+      expected mean log-probability of the labels is at least as high with the belief as without. This check does not
+      test the statement; on labels of the target domain it shows whether to deploy the network with the belief.
 
     Args:
-        summary: What was believed.
+        summary: The summary to check.
         labels: Classes of the examples, shape (B,).
-        log_probs: Predictions for them by the network trained with the belief, logarithms, shape (B, K).
-        without: The same by a network trained without it.
-        uncertainty: How far off the stated fractions and the stated accuracy may be, each by itself, and still count
-            as right: with 0.05 a stated accuracy of 0.9 means 0.85 to 0.95.
-        level: Probability, at most, of contradicting a belief that is right.
-        seed: Of the simulated p-value of the fractions of more than two classes.
+        log_probs: Log-probabilities of the network trained with the belief, shape (B, K).
+        without: Log-probabilities of a network trained without the belief, shape (B, K).
+        uncertainty: Tolerance of each stated fraction and of the stated accuracy: with 0.05, a stated accuracy of 0.9
+            means 0.85 to 0.95.
+        level: Largest probability of contradicting a correct belief.
+        seed: Seed for the simulated p-value of the fractions of more than two classes.
 
     Returns:
         One result per claim that can be checked.
@@ -157,7 +158,7 @@ def check_belief(
         low, high = (np.array(ends) for ends in zip(*claims.label_fractions, strict=True))
         counts = np.bincount(_classes(labels, num_classes), minlength=num_classes).astype(np.float64)
         if (high - low < EXACT).all():
-            low = high = low / low.sum()  # means of single precision
+            low = high = low / low.sum()  # means were computed in single precision
         verdicts.append(_verdict(FRACTIONS, (low, high), counts, uncertainty=uncertainty, seed=seed))
     if log_probs is not None:
         rows = log_probs_table(log_probs)
@@ -174,18 +175,18 @@ def check_belief(
 
 
 def check_fractions(claimed: Sequence[float], labels: Array, *, uncertainty: float = 0.0, seed: int = 0) -> Verdict:
-    """Whether labels contradict stated class fractions; a network is not needed.
+    """Check whether labels contradict stated class fractions; needs no network.
 
     The p-value is exact. For two classes it is twice the smaller tail of the binomial distribution: it is below a
-    level if the Clopper-Pearson interval leaves out what was stated. For more classes it is the probability of counts
+    level if the Clopper-Pearson interval excludes the stated fraction. For more classes it is the probability of counts
     that are no more probable than these, from 9999 simulations; with an uncertainty, it is the smallest p-value of a
     single class against the others, times the number of classes.
 
     Args:
         claimed: Fraction of each class, positive, summing to one.
-        labels: Classes, shape (B,): a random sample of the cases that the statement is about.
-        uncertainty: How far off each fraction may be and still count as right.
-        seed: Of the simulations.
+        labels: Classes, shape (B,): a random sample of the cases that the statement describes.
+        uncertainty: Tolerance of each fraction.
+        seed: Seed for the simulations.
     """
     fractions = np.array(_checks.simplex("claimed", claimed))
     counts = np.bincount(_classes(labels, len(fractions)), minlength=len(fractions)).astype(np.float64)
@@ -193,14 +194,14 @@ def check_fractions(claimed: Sequence[float], labels: Array, *, uncertainty: flo
 
 
 def check_accuracy(claimed: float | tuple[float, float], correct: Array, *, uncertainty: float = 0.0) -> Verdict:
-    """Whether the number of correct answers contradicts a stated accuracy.
+    """Check whether the number of correct predictions contradicts a stated accuracy.
 
-    The p-value is twice the smaller tail of the binomial distribution, exact.
+    The p-value is exact: twice the smaller tail of the binomial distribution.
 
     Args:
-        claimed: The accuracy, or bounds of it, from 0 to 1.
-        correct: Whether each answer is correct, shape (B,).
-        uncertainty: How far off the accuracy, or each bound, may be and still count as right.
+        claimed: The accuracy, or a pair of bounds, from 0 to 1.
+        correct: Whether each prediction is correct, shape (B,).
+        uncertainty: Tolerance of the accuracy, or of each bound.
     """
     answers = on_host("correct", correct)
     if answers.ndim != 1 or len(answers) == 0 or not bool(((answers == 0) | (answers == 1)).all()):
@@ -222,22 +223,22 @@ def check_accuracy(claimed: float | tuple[float, float], correct: Array, *, unce
 
 
 def check_likelihood(log_probs: Array, without: Array, labels: Array) -> Verdict:
-    r"""Whether a network with the belief gives the labels less probability than one without it.
+    r"""Check whether a network with the belief gives the labels less probability than one without it.
 
     The logarithm of the Bayes factor is the sum over examples of $d_i$, the log-probability of the label with the
-    belief less that without. The null hypothesis is that its expectation, over labels given the inputs, is not
-    negative. Whether one network is a little better on most examples or much better on few, which a test of signs
-    confuses, makes no difference.
+    belief minus that without. The null hypothesis is that its expectation, over labels given the inputs, is not
+    negative. Unlike a sign test, this counts the size of each difference, not only how many examples favour one
+    network.
 
     The test is a bet against the network with the belief. $1 - \lambda d_i$ is not negative if $\lambda$ is at most
-    $1 / \max_{i, k} \log (p_{ik} / p'_{ik})$, which depends on the predictions only. The product over independent
-    examples has an expectation of at most $\exp(-\lambda \sum_i \mathrm{E} d_i) \le 1$ under the null hypothesis, and
-    so has its mean over several $\lambda$. By Markov's inequality one over that mean is a p-value, for every number of
+    $1 / \max_{i, k} \log (p_{ik} / p'_{ik})$, which depends only on the predictions. Under the null hypothesis, the
+    product over independent examples has an expectation of at most $\exp(-\lambda \sum_i \mathrm{E} d_i) \le 1$, and so
+    has its mean over several $\lambda$. By Markov's inequality, one over that mean is a p-value for every number of
     labels. It is 1 if the network without the belief excludes a class that the other does not.
 
     Args:
-        log_probs: Predictions with the belief, logarithms of probabilities, shape (B, K).
-        without: Predictions for the same inputs without it.
+        log_probs: Log-probabilities with the belief, shape (B, K).
+        without: Log-probabilities for the same inputs without the belief, shape (B, K).
         labels: Classes, shape (B,).
     """
     ours, theirs = log_probs_table(log_probs), log_probs_table(without)
@@ -262,13 +263,13 @@ def check_likelihood(log_probs: Array, without: Array, labels: Array) -> Verdict
 
 
 def shortfall(verdict: Verdict, labels: Array) -> str | None:
-    """What to tell a user whose network clearly misses the stated accuracy; None if it does not.
+    """Message for a network whose accuracy is clearly below the stated one; None if it is not.
 
-    Whether the statement is too bold or the network falls short cannot be told from the labels; in both cases a network
-    that was trained to look that accurate is overconfident.
+    The labels do not show whether the stated accuracy is too high or the network does not reach it. In both cases a
+    network trained with that accuracy is overconfident.
 
     Args:
-        verdict: Of `check_belief` or `check_accuracy`, about held-out examples.
+        verdict: Result of `check_belief` or `check_accuracy` on held-out examples.
         labels: Classes of these examples, shape (B,).
     """
     if verdict.about != ACCURACY or not verdict.contradicted or verdict.observed[0] >= verdict.claimed[0]:
@@ -294,7 +295,7 @@ def shortfall(verdict: Verdict, labels: Array) -> str | None:
 
 
 def _interval(count: int, total: int) -> tuple[float, float]:
-    """Clopper and Pearson's interval of a probability, at 95 %."""
+    """Clopper-Pearson interval of a probability, at 95 %."""
     from scipy.special import betaincinv
 
     low = betaincinv(count, total - count + 1, 0.025) if count > 0 else 0.0
@@ -305,14 +306,14 @@ def _interval(count: int, total: int) -> tuple[float, float]:
 def _verdict(
     about: str, claimed: tuple[Floats, Floats], counts: Floats, *, uncertainty: float, seed: int = 0
 ) -> Verdict:
-    """Counts against fractions that are claimed to lie between bounds, which may be equal."""
+    """Check counts against fractions that are claimed to lie between bounds, which may be equal."""
     low, high = np.maximum(claimed[0] - uncertainty, 0.0), np.minimum(claimed[1] + uncertainty, 1.0)
     total = counts.sum()
     ranges = bool((high - low >= EXACT).any())
     if len(counts) > 2 and not ranges:
         p_value, factor = _multinomial_p_value(low, counts, seed), float(_log_factor(low, counts))
     else:
-        tested = range(len(counts)) if len(counts) > 2 else [0]  # of two classes, one says it all
+        tested = range(len(counts)) if len(counts) > 2 else [0]  # for two classes, one test suffices
         p_values = [_binomial_p_value(low[k], high[k], counts[k], total) for k in tested]
         worst = int(np.argmin(p_values))
         p_value = min(1.0, len(p_values) * p_values[worst])
@@ -329,7 +330,7 @@ def _verdict(
 
 
 def _binomial_p_value(low: float, high: float, count: float, total: float) -> float:
-    """Twice the smaller tail of so many successes, each at the bound of the probability that makes it largest."""
+    """Twice the smaller tail of ``count`` successes, each tail at the bound of the probability that maximises it."""
     from scipy.special import bdtr, bdtrc
 
     few, many = bdtr(count, int(total), low), bdtrc(count - 1, int(total), high)

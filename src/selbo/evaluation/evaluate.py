@@ -1,4 +1,4 @@
-"""All the numbers by which predictions are judged, in one dictionary that can be written as JSON."""
+"""All metrics of predictions in one dictionary that can be written as JSON."""
 
 from typing import Any
 
@@ -26,14 +26,14 @@ def evaluate(
     - ``brier``: squared error summed over classes, mean over examples; from 0 to 2.
     - ``auroc``: of class 1 if K = 2, else one-versus-rest, mean over the classes in the labels; None if there is one.
     - ``f1_micro``, ``f1_macro``: the first is the accuracy; the second counts every class in the labels the same.
-    - ``recall``: a list, one number a class; None for classes not in the labels.
+    - ``recall``: a list, one number per class; None for classes not in the labels.
     - ``num_examples``: B.
 
     Args:
         probs: Probabilities, shape (B, K), K >= 2; a binary score is column 1. None if ``log_probs`` is given.
         labels: Classes, shape (B,), whole numbers from 0 to K - 1.
-        log_probs: Logarithms of probabilities, in the place of ``probs``; not logits. Probabilities that round to 0 or
-            1 keep their logarithm and their order, so that the NLL stays finite and exact.
+        log_probs: Logarithms of probabilities, instead of ``probs``; not logits. Probabilities that would round to 0 or
+            1 keep their logarithm and their order, so the NLL stays finite and exact.
         num_bins: Number of bins of the calibration errors.
 
     Returns:
@@ -69,19 +69,19 @@ def evaluate(
 
 
 def evaluate_ood(in_scores: Array, out_scores: Array) -> dict[str, float]:
-    """How well a score of uncertainty tells foreign inputs from those of the training distribution.
+    """How well an uncertainty score separates out-of-distribution (OOD) inputs from in-distribution ones.
 
     The entries of the result:
 
-    - ``entropy_difference``: mean of ``out_scores`` less mean of ``in_scores``, in nats if they are entropies.
-    - ``auroc``: chance that a foreign input has the larger score; ties count one half.
-    - ``aupr_out``, ``aupr_in``: average precision at finding the foreign inputs, and at finding the others.
-    - ``fpr95``: fraction of foreign inputs that pass where at least 95 % of the others pass.
+    - ``entropy_difference``: mean of ``out_scores`` minus mean of ``in_scores``, in nats if they are entropies.
+    - ``auroc``: probability that an OOD input has a larger score than an in-distribution one; ties count one half.
+    - ``aupr_out``, ``aupr_in``: average precision of detecting OOD inputs, and of detecting in-distribution inputs.
+    - ``fpr95``: fraction of OOD inputs accepted at a threshold that accepts at least 95 % of in-distribution inputs.
 
     Args:
-        in_scores: Uncertainty of inputs from the training distribution, shape (B,); larger is more uncertain. The
-            entropy of the prediction is the paper's choice.
-        out_scores: The same score of foreign inputs, shape (C,).
+        in_scores: Uncertainty of in-distribution inputs, shape (B,); larger is more uncertain. The paper uses the
+            entropy of the prediction.
+        out_scores: Uncertainty of OOD inputs by the same score, shape (C,).
 
     Returns:
         Python numbers by name, ready for JSON.

@@ -1,7 +1,8 @@
-"""Predictions for a place where classes are otherwise frequent: corrected by the fractions there, known or estimated.
+"""Correction of predictions for a target domain with other class fractions, known or estimated.
 
-All of it rests on label shift: inputs of a class look alike in both places, and only the classes' fractions differ.
-Then the posterior at the place of use is that of the training place times the ratio of the fractions, normalised.
+All functions assume label shift: the inputs of each class have the same distribution in both domains, and only the
+class fractions differ. Then the posterior in the target domain is that in the source domain times the ratio of the
+fractions, normalised.
 """
 
 from collections.abc import Sequence
@@ -14,23 +15,23 @@ from selbo import _checks
 from selbo.objectives import LabelShift
 
 LEAST_FRACTION: Final = 1e-3
-"""Of a class, in an estimate: none is declared impossible, because a single case of it would have no finite NLL."""
+"""Smallest estimated fraction of a class: at 0, a single case of the class would have an infinite NLL."""
 
 MOST_STEPS: Final = 2000
 TOLERANCE: Final = 1e-8
-"""When EM stops: after so many steps, or when no fraction moves further than that in one."""
+"""EM stops after ``MOST_STEPS`` steps, or when no fraction changes by ``TOLERANCE`` or more in a step."""
 
 
 def correct_prior(log_probs: Tensor, before: Sequence[float], after: Sequence[float]) -> Tensor:
     r"""Predictions under other class fractions: $p'(k \mid x) \propto p(k \mid x)\, \pi'_k / \pi_k$.
 
     Args:
-        log_probs: Log-probabilities that a network of the training place gives, shape (B, K).
+        log_probs: Log-probabilities of a network for the source domain, shape (B, K).
         before: $\pi$, fraction of each class among the training labels; positive, summing to one.
-        after: $\pi'$, fraction of each class at the place of use, likewise.
+        after: $\pi'$, fraction of each class in the target domain; positive, summing to one.
 
     Returns:
-        Log-probabilities for the place of use, shape (B, K), of the same type.
+        Log-probabilities for the target domain, shape (B, K), of the same type.
 
     Example:
         >>> correct_prior(torch.tensor([[0.9, 0.1]]).log(), [0.9, 0.1], [0.5, 0.5]).exp()
@@ -42,18 +43,18 @@ def correct_prior(log_probs: Tensor, before: Sequence[float], after: Sequence[fl
 
 
 def estimate_by_em(log_probs: Tensor, before: Sequence[float]) -> tuple[float, ...]:
-    """Class fractions at the place of use, by EM over predictions for its unlabelled inputs (Saerens et al., 2002).
+    """Estimate class fractions of the target domain by EM on unlabelled predictions (Saerens et al., 2002).
 
-    Each step corrects the predictions by the present estimate and takes their mean as the next one; the likelihood of
-    the inputs grows with every step. It needs calibrated predictions. Where they hardly tell the classes apart, the
-    likelihood is flat, and the estimate after 2000 steps may be short of its maximum.
+    Each step corrects the predictions by the current estimate and takes their mean as the next one. The likelihood of
+    the inputs does not decrease. Predictions must be calibrated. If they hardly separate the classes, the likelihood is
+    flat, and the estimate may not have reached its maximum after 2000 steps.
 
     Args:
-        log_probs: Log-probabilities for unlabelled inputs of the place of use, shape (U, K).
+        log_probs: Log-probabilities for unlabelled inputs of the target domain, shape (U, K).
         before: Fraction of each class among the training labels.
 
     Returns:
-        One fraction a class, none below `LEAST_FRACTION`.
+        One fraction per class, none below `LEAST_FRACTION`.
     """
     there = log_probs.double() - _fractions("before", before, log_probs).log()
     found = _fractions("before", before, log_probs)
@@ -68,20 +69,20 @@ def estimate_by_em(log_probs: Tensor, before: Sequence[float]) -> tuple[float, .
 
 
 def estimate_by_confusion(unlabelled: Tensor, held_out: Tensor, labels: Tensor) -> tuple[float, ...]:
-    r"""Class fractions at the place of use from the classes predicted there: BBSE (Lipton et al., 2018).
+    r"""Estimate class fractions of the target domain from predicted classes: BBSE (Lipton et al., 2018).
 
-    With $C_{ij}$ the share of held-out labelled cases of class j that are predicted as i, and $\mu_i$ the share of
-    unlabelled inputs predicted as i, the ratios of the fractions solve $C w = \mu$. It needs no calibration, but labels
-    that were not trained on.
+    Let $C_{ij}$ be the fraction of held-out labelled cases that have class j and are predicted as i, and $\mu_i$ the
+    fraction of unlabelled inputs predicted as i. The ratios of the class fractions solve $C w = \mu$. Predictions need
+    not be calibrated, but held-out labels are required.
 
     Args:
-        unlabelled: Log-probabilities for unlabelled inputs of the place of use, shape (U, K).
-        held_out: Log-probabilities for labelled cases of the training place that were not trained on, shape (B, K).
-        labels: Their classes, shape (B,).
+        unlabelled: Log-probabilities for unlabelled inputs of the target domain, shape (U, K).
+        held_out: Log-probabilities for held-out labelled cases of the source domain, shape (B, K).
+        labels: Classes of the held-out cases, shape (B,).
 
     Returns:
-        One fraction a class, none below `LEAST_FRACTION`. A ratio below zero counts as zero; if C cannot be inverted,
-        as when a class has no case, the solution of least squares with the smallest ratios is taken.
+        One fraction per class, none below `LEAST_FRACTION`. Negative ratios count as zero. If C is singular, for
+        example because a class has no case, the least-squares solution of smallest norm is used.
     """
     count = held_out.shape[-1]
     if unlabelled.ndim != 2 or held_out.ndim != 2 or unlabelled.shape[-1] != count or len(labels) != len(held_out):
@@ -94,7 +95,7 @@ def estimate_by_confusion(unlabelled: Tensor, held_out: Tensor, labels: Tensor) 
     predicted = torch.bincount(unlabelled.argmax(-1), minlength=count).double() / len(unlabelled)
     ratios = torch.linalg.pinv(confusion.cpu()) @ predicted.cpu()
     found = ratios.clamp(min=0) * confusion.sum(0).cpu()
-    if float(found.sum()) <= 0:  # nothing was learned of any class
+    if float(found.sum()) <= 0:  # no class has a positive estimate
         found = torch.ones(count, dtype=torch.float64)
     return _floored(found / found.sum())
 
@@ -115,9 +116,9 @@ def _least(num_classes: int) -> float:
 
 
 def _floored(fractions: Tensor) -> tuple[float, ...]:
-    """No class below the least fraction; what they are given, the others give in proportion.
+    """Raise fractions to the least fraction and reduce the others in proportion.
 
-    With many classes the least is a tenth of an equal share.
+    With many classes the least fraction is a tenth of an equal share.
     """
     least = _least(len(fractions))
     low = fractions < least

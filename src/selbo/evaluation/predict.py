@@ -1,4 +1,4 @@
-"""Predictions with their uncertainty: the mean over weight draws, and how far the draws disagree."""
+"""Predictions with uncertainty: the mean over weight samples, and the disagreement between samples."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
@@ -19,15 +19,16 @@ from selbo.posteriors import Posterior, as_posterior
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a network says of some inputs.
+    """Predictions of a network for a batch of inputs.
 
     Attributes:
         probs: Probabilities of the classes, shape (B, K).
-        log_probs: Their logarithms, exact where a probability underflows.
-        entropy: Of each prediction, in nats, shape (B,).
-        expected_entropy: Mean entropy of the draws, shape (B,): noise of the data, as the network sees it.
-        mutual_information: The rest, shape (B,), at least 0: doubt about the weights (or, of an evidential network,
-            about the evidence); it is large for inputs unlike the training data. Zero for one draw.
+        log_probs: Log-probabilities, shape (B, K), exact where a probability underflows.
+        entropy: Entropy of each prediction, in nats, shape (B,).
+        expected_entropy: Mean entropy over samples, shape (B,): the aleatoric uncertainty, that is, noise of the data.
+        mutual_information: ``entropy`` minus ``expected_entropy``, shape (B,), at least 0: the epistemic uncertainty,
+            about the weights (for an evidential network, about the evidence). It is large for inputs unlike the
+            training data, and zero for one sample.
     """
 
     probs: Tensor
@@ -42,10 +43,10 @@ class Prediction:
         return self.probs.argmax(-1)
 
     def with_log_probs(self, log_probs: Tensor) -> "Prediction":
-        """The same inputs with other probabilities, such as corrected ones.
+        """Replace the probabilities, for example by corrected ones.
 
-        Entropy follows them. The mutual information stays that of the weight draws, which a correction does not change;
-        expected entropy is the rest.
+        The entropy is that of the new probabilities. The mutual information is kept, because a correction does not
+        change the weight samples. The expected entropy is the difference of the two.
         """
         total, doubt = entropy(log_probs=log_probs), self.mutual_information
         return Prediction(log_probs.exp(), log_probs, total, (total - doubt).clamp(min=0), doubt)
@@ -68,22 +69,22 @@ def predict(
 ) -> Prediction:
     """Posterior predictive probabilities, Eq. (2), and their uncertainty.
 
-    All inputs are seen under the same weight draws. The network is used in evaluation mode and without gradients, and
-    left in the mode it was in.
+    All inputs are predicted with the same weight samples. The network runs in evaluation mode and without gradients;
+    its mode is restored afterwards.
 
     Args:
-        model: A network made by `to_bayesian`, or a plain one, for which one pass is enough; or its posterior.
-        inputs: Shape (B, ...); or a Dataset or DataLoader of inputs, or of pairs whose first is the inputs.
-        num_samples: Number of weight draws.
-        objective: What the network was trained with; needed where outputs are not logits of a softmax (`Evidential`).
-        generator: Where the noise comes from, on the device of the network; torch's own state if not given.
-        batch_size: Number of inputs at a time.
-        chunk_size: Draws at a time; chosen to bound memory if not given. ``"compiled"`` has one at a time.
+        model: A network made by `to_bayesian`, or a deterministic one, which needs one pass; or its posterior.
+        inputs: Shape (B, ...); or a Dataset or DataLoader of inputs, or of tuples whose first entry is the inputs.
+        num_samples: Number of weight samples.
+        objective: Training objective; required if outputs are not logits of a softmax (`Evidential`).
+        generator: Source of the noise, on the device of the network; torch's default generator if not given.
+        batch_size: Number of inputs per pass.
+        chunk_size: Number of samples per pass; chosen to bound memory if not given. ``"compiled"`` uses 1.
         precision: ``"fp32"``, or ``"bf16"`` for the forward pass.
-        engine: ``"eager"``; or ``"compiled"``, for large networks that predict much on a GPU: compiling takes some ten
-            seconds, once in a process for all networks of an architecture. The draws are the same, and the numbers up
-            to rounding. Blocks shorter than ``batch_size`` (from a loader, than its first) are filled up to it, to have
-            one shape: choose one that divides the number of inputs. A network that cannot be compiled predicts eagerly,
+        engine: ``"eager"``; or ``"compiled"``, for large networks with many predictions on a GPU. Compilation takes
+            about ten seconds, once per process and architecture. The samples are the same, and the results agree up to
+            rounding. Blocks shorter than ``batch_size`` (for a loader, than its first block) are padded to one shape,
+            so choose a batch size that divides the number of inputs. A network that cannot be compiled runs eagerly,
             after a warning.
 
     Returns:
@@ -103,7 +104,7 @@ def predict(
     _checks.whole("batch_size", batch_size, at_least=1)
     posterior = as_posterior(model)
     device = posterior.device
-    # compiled code casts weights itself; what it would find in the cache of an eager pass is not for it
+    # compiled code casts weights itself and must not use the cache of an eager pass
     reduced = (
         torch.autocast(device.type, torch.bfloat16, cache_enabled=engine == "eager")
         if precision == "bf16"
@@ -131,12 +132,12 @@ def at_temperature(prediction: Prediction, temperature: float) -> Prediction:
 
 
 def mixture(predictions: Sequence[Prediction]) -> Prediction:
-    """What several networks say together, each with the same weight: the prediction of an ensemble.
+    """Average the predictions of several networks with equal weights: the prediction of an ensemble.
 
-    Their disagreement counts as doubt about the weights, beside that of each one's own draws.
+    Disagreement between networks adds to the mutual information of each network.
 
     Args:
-        predictions: Of the same inputs, one for each network; at least one.
+        predictions: Predictions for the same inputs, one per network; at least one.
     """
     if not predictions:
         raise ValueError("`predictions` must hold at least one prediction, but there are none")
@@ -167,7 +168,7 @@ def _blocks(inputs: Any, batch_size: int, device: torch.device) -> Iterator[Tens
     elif isinstance(inputs, DataLoader):
         blocks = inputs
     elif isinstance(inputs, Dataset):
-        # a generator of its own: a loader takes a seed for its workers, needed or not
+        # a separate generator, because a loader always draws a seed for its workers
         blocks = DataLoader(inputs, batch_size=batch_size, generator=torch.Generator())
     else:
         raise ValueError(f"`inputs` must be a tensor, a Dataset or a DataLoader, but got {type(inputs).__name__}")

@@ -1,4 +1,4 @@
-"""Compiled functions that take the network as an argument: one piece of code serves all networks of an architecture."""
+"""Compiled functions that take the network as an argument, so all networks of an architecture share compiled code."""
 
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -11,9 +11,9 @@ from selbo._compile import keep_compiled_versions
 BACKEND: Final = "inductor"
 
 MOST_VERSIONS: Final = 128
-"""Versions of a compiled function that a process keeps. A version is good for one architecture, one shape, and one
-value of each number that the function reads, such as a weight of the KL; a study has dozens. Past torch's own limit, 8,
-a function runs uncompiled, and only the log says so."""
+"""Number of versions of a compiled function that a process keeps. A version is valid for one architecture, one shape,
+and one value of each number that the function reads, such as a weight of the KL; a study has dozens. Beyond torch's own
+limit of 8, a function would run uncompiled, with only a line in the log."""
 
 Result = TypeVar("Result")
 
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 def compile_function(
     function: Callable[..., Result], *, backend: str | Callable[..., object] = BACKEND
 ) -> Callable[..., Result]:
-    """A function that is compiled for the very shapes it is called with, when it is called."""
+    """Compile a function on its first call with each combination of shapes."""
     quick = torch.compile(function, dynamic=False, backend=backend)
 
     def call(*args: object) -> Result:
@@ -32,10 +32,10 @@ def compile_function(
 
 
 def channels_last(inputs: Tensor) -> Tensor:
-    """Images in the layout that convolutions on CUDA like best."""
+    """Convert images to channels-last, the fastest memory format for convolutions on CUDA."""
     if inputs.ndim != 4:
         return inputs
     _, channels, height, width = inputs.shape
-    if channels == 1:  # both layouts at once: the strides tell which one the layers are to keep
+    if channels == 1:  # both formats are valid; the strides select the one that layers preserve
         return inputs.contiguous().as_strided(inputs.shape, (height * width, 1, width, 1))
     return inputs.contiguous(memory_format=torch.channels_last)

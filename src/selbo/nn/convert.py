@@ -1,4 +1,4 @@
-"""From any network to a Bayesian one, and back to the network at the posterior mean."""
+"""Conversion of any network to a Bayesian one, and back to the network at the posterior mean."""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +19,11 @@ DETERMINISTIC: Final = (
     nn.GroupNorm,
     nn.RMSNorm,
 )
-"""Layers whose parameters stay deterministic without being named: scales and shifts of normalised values."""
+"""Layers whose parameters stay deterministic by default: scales and shifts of normalised values."""
 
 INIT_STD: Final = 0.01
-"""Posterior standard deviation to start from: below the weights of the usual initialisations, so that training starts
-near the plain network."""
+"""Initial posterior standard deviation: smaller than the weights of the usual initialisations, so that training starts
+close to the deterministic network."""
 
 Patterns = str | Sequence[str] | None
 PriorStd = float | str | Mapping[str, float | str]
@@ -37,23 +37,24 @@ def to_bayesian(
     only: Patterns = None,
     exclude: Patterns = None,
 ) -> nn.Module:
-    """A copy of a network with a Gaussian posterior over each weight, its means being the network's own weights.
+    """Copy a network and give each weight a Gaussian posterior whose mean is the weight of the network.
 
     Linear layers, convolutions, transposed convolutions, embeddings and multi-head attention become variational;
-    normalisation layers stay as they are. A layer with other parameters is an error unless it is excluded: nothing is
-    ever left deterministic in silence. Layers and weights that are shared stay shared, and what is frozen stays frozen:
-    a weight that requires no gradient keeps its mean and the spread that it starts with.
+    normalisation layers are unchanged. A layer with other parameters raises an error unless it is excluded, so no layer
+    is silently left deterministic. Shared layers and weights stay shared. Frozen weights stay frozen: a weight that
+    does not require a gradient keeps its mean and its initial standard deviation.
 
     Args:
         module: Any network; not changed.
-        prior_std: Standard deviation of the prior: a number, ``"fan_in"`` for 1 / sqrt(inputs of a unit), or either of
-            them by layer name or pattern; layers that no pattern matches then get 1.
-        init_std: Standard deviation that posteriors start from: a number, or `Relative` to each weight.
-        only: Names or patterns of the layers to convert; ``only="head"`` is a Bayesian last layer.
+        prior_std: Standard deviation of the prior: a number, ``"fan_in"`` for 1 / sqrt(inputs of a unit), or a mapping
+            from layer names or patterns to either of them; layers that no pattern matches get 1.
+        init_std: Initial standard deviation of the posteriors: a number, or `Relative` to each weight.
+        only: Names or patterns of the layers to convert; ``only="head"`` gives a Bayesian last layer.
         exclude: Names or patterns of layers, or of single parameters, to leave deterministic.
 
     Returns:
-        The Bayesian network. Called like the plain one it predicts at the posterior means; see `forward_samples`.
+        The Bayesian network. If called like the original network, it predicts at the posterior means; see
+        `forward_samples`.
 
     Example:
         >>> import torch
@@ -80,12 +81,12 @@ def to_bayesian(
 
 
 def _copy(module: nn.Module) -> nn.Module:
-    """A copy of a network, some of whose layers may hold a tensor that is computed from their parameters."""
+    """Copy a network whose layers may hold tensors that are computed from their parameters."""
     computed = [
         value
         for each in module.modules()
         for value in vars(each).values()
-        if isinstance(value, torch.Tensor) and not value.is_leaf  # which cannot be copied, and is computed again
+        if isinstance(value, torch.Tensor) and not value.is_leaf  # cannot be copied, and is recomputed
     ]
     return copy.deepcopy(module, {id(value): value.detach().clone() for value in computed})
 
@@ -101,7 +102,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 class _Conversion:
-    """One walk through a network; remembers what it has seen, so that what is shared stays shared."""
+    """Conversion of one network; tracks converted layers, so that shared layers and weights stay shared."""
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class _Conversion:
         self.decisions: dict[int, bool] = {}
         self.layers: dict[int, VariationalLayer] = {}
         self.posteriors: dict[int, GaussianParameter] = {}
-        self.originals: list[nn.Parameter] = []  # kept alive, so that no other object gets the id of one of them
+        self.originals: list[nn.Parameter] = []  # kept alive, so that no other object reuses their ids
 
     def run(self) -> nn.Module:
         self._check_patterns()
@@ -157,7 +158,7 @@ class _Conversion:
         return wanted and not any(_matches(name, pattern) for pattern in self.exclude)
 
     def _check_unsupported(self) -> None:
-        """Refuse parameters that cannot be made Bayesian, with an ``exclude`` that leaves all of them deterministic."""
+        """Raise an error for parameters that cannot be Bayesian; the message has the ``exclude`` to pass."""
         inside = [name for name, module in self.module.named_modules() if isinstance(module, SUPPORTED)]
         first, needed = "", list(self.exclude)
         for name, module in self.module.named_modules():
@@ -189,14 +190,14 @@ class _Conversion:
         return self.layers[id(module)]
 
     def _check_own_weights(self, name: str, module: nn.Module) -> None:
-        """Refuse a layer whose weights are computed from other parameters, by a parametrization or by a hook of old."""
+        """Raise an error for a layer whose weights are computed, by a parametrization or a legacy hook."""
         for part in module.modules():
             hooks = [type(hook) for hook in forward_pre_hooks(part)]
             old = [hook.__name__ for hook in hooks if hook.__module__.startswith("torch.nn.utils.")]
             if old or is_parametrized(part):
                 raise ValueError(
                     f"`module` has a layer whose weights are computed from other parameters, {name!r} "
-                    f"({old[0] if old else type(part).__name__}): take that away first, or name it in `exclude`"
+                    f"({old[0] if old else type(part).__name__}): remove this first, or name the layer in `exclude`"
                 )
 
     def _posterior(self, name: str, module: nn.Module, value: nn.Parameter) -> GaussianParameter:
@@ -214,7 +215,7 @@ class _Conversion:
 
 
 def _fan_in(module: nn.Module) -> int:
-    """Number of inputs that reach one unit of a layer."""
+    """Number of inputs of one unit of a layer."""
     if isinstance(module, nn.Embedding):
         return 1  # one row is looked up
     if isinstance(module, nn.MultiheadAttention):
@@ -239,13 +240,13 @@ def variational_layers(module: nn.Module) -> Iterator[tuple[str, VariationalLaye
 
 
 def mean_network(bnn: nn.Module) -> nn.Module:
-    """The plain network at the posterior mean, for deployment: no trace of the posterior is left.
+    """The deterministic network at the posterior mean, for deployment, without the posterior.
 
     Args:
         bnn: A network made by `to_bayesian`; not changed.
 
     Returns:
-        A network of the original layers.
+        A network with the original layers.
     """
     require_gaussians(bnn)
     network = _copy(bnn)
@@ -268,7 +269,7 @@ def _restore(module: nn.Module, parameters: dict[int, nn.Parameter], done: dict[
 
 
 def describe(bnn: nn.Module) -> str:
-    """Which parameters of a network are Bayesian and which are deterministic, layer by layer, as a text table."""
+    """Text table of the numbers of Bayesian and deterministic parameters, per layer."""
     lines = [f"{'layer':40} {'kind':18} {'Bayesian':>10} {'deterministic':>14}"]
     totals = [0, 0]
     inside: set[int] = set()

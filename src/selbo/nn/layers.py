@@ -1,7 +1,7 @@
-"""A layer with a posterior over its weights, and how a batch of S draws goes through it.
+"""A layer with a posterior over its weights, and its forward pass with S weight samples.
 
-While draws are being made, the rows of a batch are those of all draws, one draw after the other: S x B rows. Layers
-without weights, and normalisation, see them as one batch; a variational layer gives each block of rows its own weights.
+During sampling, a batch holds the rows of all samples, one sample after the other: S x B rows. Layers without weights,
+and normalisation, process them as one batch; a variational layer applies a different weight sample to each block.
 """
 
 from typing import Any, Final, NamedTuple
@@ -16,26 +16,26 @@ from selbo.nn.stacked import CONVOLUTIONS, convolution, convolve, embedding, lin
 
 TRANSPOSED: Final = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 VARIANCE_FLOOR: Final = 1e-16
-"""Smallest variance of an output under local reparameterisation: the square root has no finite slope at 0."""
+"""Smallest variance of an output with local reparameterisation: the slope of the square root is infinite at 0."""
 
 ATTENDED: Final = ("query", "key", "value")
 ATTENTION: Final = (*ATTENDED, "key_padding_mask", "need_weights", "attn_mask")
-"""Arguments of nn.MultiheadAttention in their order, up to the last that can have rows."""
+"""Arguments of nn.MultiheadAttention in order, up to the last that can have rows."""
 
 SUPPORTED: Final = (nn.Linear, *CONVOLUTIONS, *TRANSPOSED, nn.Embedding, nn.MultiheadAttention)
 
 
 class Rows(NamedTuple):
-    """What a layer must know of the batch while draws are being made.
+    """Description of the batch during sampling.
 
     Attributes:
-        num_samples: S, the number of draws.
+        num_samples: S, the number of samples.
         batch_size: B, the number of inputs.
         inputs: The inputs of the network, (B, ...).
-        folded: The same S times over, (S x B, ...): what the network is called with.
+        folded: The inputs repeated S times, (S x B, ...), which the network is called with.
         estimator: ``"shared"``, ``"local"`` or ``"flipout"``; see `forward_samples`.
-        generator: Where the noise of the last two comes from.
-        version: Of ``folded``, which changes if the network writes into its inputs; None if that cannot be seen.
+        generator: Source of the noise of the last two estimators.
+        version: Version of ``folded``, which changes if the network writes into its inputs; None if not available.
     """
 
     num_samples: int
@@ -47,7 +47,7 @@ class Rows(NamedTuple):
     version: int | None = None
 
     def are_shared(self, inputs: Tensor) -> bool:
-        """Whether these are the untouched inputs of the network, the same for all draws."""
+        """Whether these are the unmodified inputs of the network, which are the same for all samples."""
         return (
             self.num_samples > 1
             and self.version is not None
@@ -57,7 +57,7 @@ class Rows(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """What a layer works with while samples go through the network.
+    """Batch, weights and standard deviations of a layer during sampling.
 
     Attributes:
         rows: The batch.
@@ -71,12 +71,12 @@ class Sampled(NamedTuple):
 
 
 class VariationalLayer(nn.Module):
-    """A layer of another kind with a Gaussian posterior in the place of each of its parameters.
+    """Wraps a layer and replaces its parameters by Gaussian posteriors.
 
-    Called as it stands, it uses the posterior means; a posterior sets `sampled` while samples go through.
+    By default it uses the posterior means; a posterior sets `sampled` while samples go through the network.
 
     Args:
-        plain: The layer; kept without its parameters, so that strides, padding modes and all else keep their meaning.
+        plain: The layer, which keeps its settings, such as stride and padding mode, but not its parameters.
         posteriors: The posterior of each of its parameters, by name.
     """
 
@@ -86,7 +86,7 @@ class VariationalLayer(nn.Module):
         self.names = tuple(posteriors)
         self.posteriors = nn.ModuleList(posteriors.values())
         self.sampled: Sampled | None = None  # set by a posterior while samples go through the network
-        self.has_drawn = False  # since it was made
+        self.has_drawn = False  # whether samples have gone through it
         self.is_whole = not any(True for _ in plain.parameters())  # no parameter of it stays deterministic
         self.is_sequence_first = False  # part of a transformer whose first dimension is the position
         self.train(plain.training)
@@ -94,17 +94,17 @@ class VariationalLayer(nn.Module):
             disable_fast_path(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        # what belongs to one pass is not copied: it has a graph, which cannot be
+        # state of a single pass is not copied, because its autograd graph cannot be
         return {**self.__dict__, "sampled": None}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """As the plain layer, with the weights of the draws that are being made, or else the posterior means."""
+        """Call the wrapped layer with the weight samples of this pass or, without samples, the posterior means."""
         sampled = self.sampled
         if sampled is None:
             if self.has_drawn and in_backward():
                 raise ValueError(
                     "a variational layer was called in the backward pass, as activation checkpointing does, when its "
-                    "draws are gone: checkpoint the whole call of forward_samples, without a `generator`, instead"
+                    "samples are gone: checkpoint the whole call of forward_samples, without a `generator`, instead"
                 )
             return functional_call(self.plain, self._means(), args, kwargs)
         rows, weights, _ = sampled
@@ -125,7 +125,7 @@ class VariationalLayer(nn.Module):
         return {name: self.mean(name) for name in self.names}
 
     def _with_draws(self, rows: Rows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
-        """The plain layer with the weights of each draw for its block of rows."""
+        """Apply the wrapped layer with a different weight sample for each block of rows."""
         plain = self.plain
         if not args and "input" in kwargs:
             args = (kwargs.pop("input"),)
@@ -146,34 +146,34 @@ class VariationalLayer(nn.Module):
         return self._one_by_one(rows, draws, *args, **kwargs)
 
     def _is_simple(self, *kinds: type[nn.Module]) -> bool:
-        """Whether the layer is exactly one of these kinds, wholly Bayesian, and calling it does nothing else."""
+        """Whether the layer is exactly of one of these types, fully Bayesian, and has no forward hooks."""
         plain = self.plain
         return type(plain) in kinds and self.is_whole and not has_forward_hooks(plain)
 
     def _one_draw(self, weights: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         if self._is_simple(*CONVOLUTIONS) and self.plain.padding_mode == "zeros":
             return convolve(self.plain, args[0], weights["weight"], weights.get("bias"))
-        if self._is_simple(nn.Linear):  # the same without a detour, which costs as much as a small layer
+        if self._is_simple(nn.Linear):  # faster than functional_call, whose overhead equals a small layer
             return nn.functional.linear(args[0], weights["weight"], weights.get("bias"))
         return functional_call(self.plain, weights, args, kwargs)
 
     def _check_rows(self, rows: Rows, inputs: Tensor) -> None:
-        """Whether the first dimension can be the batch of all draws, as it is or together with positions."""
+        """Check that the first dimension can be the batch of all samples, alone or merged with positions."""
         total = rows.num_samples * rows.batch_size
         if inputs.shape[0] % total or self.is_sequence_first:
             raise ValueError(
-                f"a layer was called with {inputs.shape[0]} rows while {rows.num_samples} draws of {rows.batch_size} "
-                "inputs were being made: the first dimension must be the batch throughout the network"
+                f"a layer was called with {inputs.shape[0]} rows during {rows.num_samples} samples for "
+                f"{rows.batch_size} inputs: the first dimension must be the batch throughout the network"
             )
         if isinstance(self.plain, (*CONVOLUTIONS, *TRANSPOSED)):
             return  # the next dimension is that of channels
         positions = inputs.ndim > (1 if isinstance(self.plain, nn.Embedding) else 2)
-        # a batch of S x B rows in the second dimension; if the first is as long, a transposed tensor gives it away
+        # S x B rows are in the second dimension; if the first has the same length, the strides show a transposition
         if positions and inputs.shape[1] == total and (inputs.shape[0] > total or _is_transposed(inputs)):
             raise ValueError(
-                f"a layer was called with shape {tuple(inputs.shape)} while {rows.num_samples} draws of "
-                f"{rows.batch_size} inputs were being made, as if positions came before the batch: the first dimension "
-                "must be the batch throughout the network; if it is, another number of inputs or `chunk_size` shows it"
+                f"a layer was called with shape {tuple(inputs.shape)} during {rows.num_samples} samples for "
+                f"{rows.batch_size} inputs, as if positions came before the batch: the first dimension must be the "
+                "batch throughout the network; if it is, change the number of inputs or `chunk_size`"
             )
 
     def _one_by_one(self, rows: Rows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Tensor:
@@ -185,7 +185,7 @@ class VariationalLayer(nn.Module):
         return torch.cat(blocks)
 
     def _local(self, sampled: Sampled, inputs: Tensor) -> Tensor:
-        """Outputs drawn instead of weights: their mean and variance given the inputs, fresh noise for every row."""
+        """Sample outputs instead of weights: mean and variance given the inputs, independent noise for each row."""
         rows = sampled.rows
         shared = rows.are_shared(inputs)
         given = rows.inputs if shared else inputs
@@ -199,7 +199,7 @@ class VariationalLayer(nn.Module):
         return mean + std * noise
 
     def _flipout(self, sampled: Sampled, inputs: Tensor) -> Tensor:
-        """One draw for the whole batch, its deviation from the mean flipped by random signs for every row."""
+        """One sample for the whole batch, with random signs per row on its deviation from the mean."""
         rows = sampled.rows
         deviations = {name: weights - self.mean(name) for name, weights in sampled.weights.items()}
         bias = deviations.pop("bias", None)
@@ -220,16 +220,16 @@ class VariationalLayer(nn.Module):
         total = query.shape[batch_dim]
         if total % (count * rows.batch_size):
             raise ValueError(
-                f"attention was called with {total} rows while {count} draws of {rows.batch_size} inputs "
-                "were being made: the batch must keep its size throughout the network"
+                f"attention was called with {total} rows during {count} samples for {rows.batch_size} inputs: "
+                "the batch must keep its size throughout the network"
             )
         if plain.batch_first:
             self._check_rows(rows, query)
 
         def part(name: str, value: Any, sample: int) -> Any:
-            """What one draw gets of an argument; what has no dimension of all rows is the same for all draws."""
+            """Part of an argument for one sample; an argument without a dimension of all rows is passed unchanged."""
             dim = batch_dim if name in ATTENDED else 0
-            # a mask of two dimensions is for all rows, one of three has a matrix for each row and head
+            # a mask with two dimensions is for all rows, one with three has a matrix for each row and head
             length = total * plain.num_heads if name == "attn_mask" else total
             is_split = name in ATTENTION and isinstance(value, Tensor) and value.ndim > (name == "attn_mask") * 2
             return value.chunk(count, dim)[sample] if is_split and value.shape[dim] == length else value
@@ -244,24 +244,24 @@ class VariationalLayer(nn.Module):
         return torch.cat(outputs, batch_dim), None if weights[0] is None else torch.cat(weights)
 
     def __getattr__(self, name: str) -> Any:
-        """Settings of the plain layer; its parameters are the posterior means, except while draws are being made."""
+        """Settings of the wrapped layer; its parameters are the posterior means and unavailable during sampling."""
         try:
             return super().__getattr__(name)
         except AttributeError:
             plain, names = super().__getattr__("plain"), self.__dict__["names"]
         if name in names:
-            # nn.TransformerEncoderLayer only asks whether there is an `in_proj_bias`
+            # nn.TransformerEncoderLayer only checks whether there is an `in_proj_bias`
             if self.__dict__["sampled"] is not None and name != "in_proj_bias":
                 raise ValueError(
-                    f"the network reads `{name}` of a variational layer itself, which has no single value while draws "
-                    "are being made: call the layer instead, or name it in `exclude`"
+                    f"the network reads `{name}` of a variational layer directly, which has no single value during "
+                    "sampling: call the layer instead, or name it in `exclude`"
                 )
             return self.mean(name)
         return getattr(plain, name)
 
 
 def _is_transposed(inputs: Tensor) -> bool:
-    """Whether neighbours in the first dimension lie closer together than those in the second."""
+    """Whether the stride of the first dimension is smaller than that of the second."""
     return 0 < inputs.stride(0) < inputs.stride(1)
 
 

@@ -1,4 +1,4 @@
-"""A Bayesian network on disk: its tensors as safetensors, what they belong to as JSON; nothing is ever unpickled."""
+"""Saved Bayesian networks: tensors as safetensors, structure as JSON, without pickle."""
 
 import json
 import os
@@ -17,11 +17,11 @@ HEADER: Final = "selbo"
 
 
 def save(bnn: nn.Module, path: str | os.PathLike[str]) -> Path:
-    """Write a Bayesian network to one file, whole or not at all.
+    """Write a Bayesian network to one file, atomically.
 
     Args:
         bnn: A network made by `to_bayesian`.
-        path: The file; an earlier one of that name is replaced only once the new one is complete.
+        path: The file; an existing file is replaced only when the new one is complete.
 
     Returns:
         The path.
@@ -30,7 +30,7 @@ def save(bnn: nn.Module, path: str | os.PathLike[str]) -> Path:
 
 
 def write(network: nn.Module, path: str | os.PathLike[str], structure: dict[str, Any]) -> Path:
-    """Write the tensors of a network and its structure to one file, whole or not at all."""
+    """Write the tensors of a network and its structure to one file, atomically."""
     safetensors = _safetensors()
     target = Path(path)
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in _unique(network).items()}
@@ -76,7 +76,7 @@ def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str,
     """Metadata of a safetensors file, and the shape of each of its tensors; the tensors are not read.
 
     Raises:
-        ValueError: If it is no such file, or a damaged one.
+        ValueError: If the file is not a safetensors file, or is damaged.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -91,14 +91,14 @@ def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str,
 
 
 def describe_structure(bnn: nn.Module) -> dict[str, Any]:
-    """What identifies a Bayesian network: its variational layers, and the shape of every tensor."""
+    """Structure that identifies a Bayesian network: its variational layers, and type and shape of every tensor."""
     require_gaussians(bnn)
     layers = {name: repr(layer.plain) for name, layer in variational_layers(bnn)}
     return {**describe_tensors(bnn, format_name=FORMAT), "layers": layers}
 
 
 def describe_tensors(network: nn.Module, *, format_name: str) -> dict[str, Any]:
-    """What identifies any network: type and shape of every tensor."""
+    """Structure that identifies any network: type and shape of every tensor."""
     tensors = {name: [str(value.dtype), list(value.shape)] for name, value in _unique(network).items()}
     return {"format": format_name, "layers": {}, "tensors": tensors}
 

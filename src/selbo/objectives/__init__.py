@@ -1,4 +1,4 @@
-"""What is trained: a likelihood of the labels, a KL divergence and further terms, composed in an `Objective`."""
+"""Training objectives: an `Objective` combines a likelihood of the labels, a KL divergence and further terms."""
 
 from selbo.objectives.factories import (
     ELBO,

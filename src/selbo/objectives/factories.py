@@ -1,8 +1,8 @@
-r"""The known objectives: each translates its arguments into a likelihood, a `KL` and `Term`\ s of an `Objective`.
+r"""Common objectives: each translates its arguments into a likelihood, a `KL` and `Term`\ s of an `Objective`.
 
-What they share: ``num_data`` is N, the number of training examples; ``kl_weight`` and ``kl_warmup`` are those of `KL`,
-``summary_weight`` and ``summary_warmup`` those of the `Term` of each summary; other settings (``estimator``,
-``accept_approximation``, ``label_shift``) are those of `Objective`.
+They share these arguments: ``num_data`` is N, the number of training examples. ``kl_weight`` and ``kl_warmup`` are
+passed to `KL`, ``summary_weight`` and ``summary_warmup`` to the `Term` of each summary. Other settings (``estimator``,
+``accept_approximation``, ``label_shift``) are passed to `Objective`.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from selbo.objectives.regularisers import ClassFractions, negative_entropy
 from selbo.summary.likelihood import SummaryLikelihood
 
 Summaries: TypeAlias = SummaryLikelihood | Sequence[SummaryLikelihood]
-"""What the predictions should look like, in one respect or in several."""
+"""One summary, or a sequence of several."""
 
 
 class ELBO(Objective):
@@ -36,8 +36,8 @@ class SummaryELBO(Objective):
     $$\mathrm{E}_q \Bigl[ \sum_i \log p(y_i \mid x_i, \theta) + \log \mathrm{DP}(s_0 \mid s_\theta, \alpha) \Bigr]
     - \mathrm{KL}(q \,\|\, p) .$$
 
-    The expectation is a mean over weight samples, each shared by the whole batch: the summary is about one function.
-    Of several summaries (class fractions and confidence, or one for each target domain) the terms add up.
+    The expectation is a mean over weight samples. Each sample is shared by the whole batch, because a summary describes
+    one function. The terms of several summaries (class fractions and confidence, or one per target domain) are added.
 
     Example:
         >>> import torch, selbo
@@ -102,7 +102,7 @@ class CrossEntropy(Objective):
 class LabelSmoothing(Objective):
     """Label smoothing, `SmoothedCategorical`, for deterministic networks and, with the KL, for Bayesian ones.
 
-    The best prediction of an example whose label is certain is 1 - epsilon + epsilon / K.
+    For an example whose label is certain, the optimal predicted probability is 1 - epsilon + epsilon / K.
     """
 
     def __init__(
@@ -115,8 +115,8 @@ class Evidential(Objective):
     """Evidential deep learning, `DirichletEvidence`: the network predicts a Dirichlet distribution.
 
     By Sensoy, Kaplan and Kandemir (2018). ``kl`` is the divergence of the misleading evidence. Its weight grows over
-    ``annealing_steps`` *steps*, the ``warmup`` of `KL`, with ``annealing_every`` in stairs, its ``every``: with the
-    steps of an epoch as in the code of the Summary ELBO's authors.
+    ``annealing_steps`` *steps* (the ``warmup`` of `KL`). With ``annealing_every`` (the ``every`` of `KL`) it grows
+    stepwise; set it to the number of steps per epoch to match the code of the Summary ELBO's authors.
     """
 
     for_bayesian = False
@@ -144,13 +144,13 @@ class EntropyMinimisation(Objective):
 
     $$\sum_i \log p(y_i \mid x_i, \theta) - \lambda\, \frac{N}{U} \sum_u H\bigl[p(\cdot \mid x_u, \theta)\bigr] .$$
 
-    It states that classes do not overlap, and nothing about how frequent they are. The term is called ``entropy``;
-    ``unlabelled`` of `selbo.fit` are its inputs (the training ones if not given).
+    The term assumes that classes do not overlap and makes no assumption about their fractions. Its name is ``entropy``.
+    Its inputs are the ``unlabelled`` inputs of `selbo.fit`, or the training inputs if none are given.
 
     Args:
         num_data: N, the number of training examples.
-        weight: $\lambda$; at 1 an unlabelled input counts as much as a label, if there are as many.
-        warmup: Of the `Term`.
+        weight: $\lambda$. At 1, the unlabelled inputs together weigh as much as the N labels.
+        warmup: Passed to the `Term`.
 
     Example:
         >>> import torch
@@ -168,20 +168,20 @@ class EntropyMinimisation(Objective):
 
 
 class ExpectationRegularisation(Objective):
-    r"""Log-likelihood of the labels, held to known class fractions on unlabelled inputs (Mann and McCallum, 2007).
+    r"""Log-likelihood of the labels, regularised by known class fractions on unlabelled inputs (Mann, McCallum, 2007).
 
     $$\sum_i \log p(y_i \mid x_i, \theta) - \lambda N\, \mathrm{KL}\Bigl(\pi \,\|\,
     \frac1U \sum_u p_T(\cdot \mid x_u, \theta)\Bigr) .$$
 
-    The term, `ClassFractions`, is called ``class_fractions``; ``unlabelled`` of `selbo.fit` are its inputs (the
-    training ones if not given).
+    The term is `ClassFractions`; its name is ``class_fractions``. Its inputs are the ``unlabelled`` inputs of
+    `selbo.fit`, or the training inputs if none are given.
 
     Args:
         fractions: $\pi$, fraction of each class in the target domain; positive, summing to one.
         num_data: N, the number of training examples.
-        weight: $\lambda$; the fractions count like so many times all labels.
-        temperature: Below 1 predictions are counted more as decisions than as probabilities.
-        warmup: Of the `Term`.
+        weight: $\lambda$; weight of the divergence relative to all N labels together.
+        temperature: Temperature of the predictions. Values below 1 move them towards hard decisions.
+        warmup: Passed to the `Term`.
     """
 
     def __init__(
@@ -200,13 +200,13 @@ class ExpectationRegularisation(Objective):
 
 
 def _kl(weight: float, warmup: int = 0, every: int | None = None) -> KL:
-    """The KL of arguments that a user knows by longer names."""
+    """Build a `KL`; errors name the arguments as the caller knows them."""
     weight = _checks.non_negative("kl_weight", weight)
     return KL(weight, _checks.whole("kl_warmup", warmup, at_least=0), every)
 
 
 def _terms(summary: Summaries, weight: float, warmup: int | None) -> list[Term]:
-    """The terms of one or several summaries, likewise."""
+    """Build the terms of one or several summaries; errors name the arguments as the caller knows them."""
     given = [summary] if isinstance(summary, SummaryLikelihood) else summary
     wrong = [summary] if not isinstance(given, Sequence) else [e for e in given if not isinstance(e, SummaryLikelihood)]
     if wrong:

@@ -1,10 +1,10 @@
-"""Labels come first: they say which cases belong to which class, before a belief says how predictions are distributed.
+"""Labels take priority: they determine which cases belong to which class, before a belief shapes the predictions.
 
-A belief about predictions taken together cannot tell which case belongs to which class: if classes are equally
-frequent, swapping them leaves it exactly as likely. A summary term that outweighs the labels from the first step is
-satisfied by whatever assignment the initial weights are closest to. Three rules prevent that: the summary term waits
-until the labels have been fitted; a belief weighs no more than all labels together unless a user says so; and the
-trained network is compared with a constant answer on labelled data.
+A belief about the distribution of predictions does not identify which case belongs to which class: if classes are
+equally frequent, swapping them leaves its likelihood unchanged. A summary term that outweighs the labels from the first
+step is satisfied by whatever assignment the initial weights are closest to. Three rules prevent that. The summary term
+waits until the labels have been fitted. A belief weighs no more than all labels together unless the user asks for it.
+After training, the network is compared with a constant classifier on labelled data.
 """
 
 import math
@@ -21,19 +21,19 @@ from selbo import _checks
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION, SummaryLikelihood
 
 LABELS_ALONE: Final = 0.25
-"""Share of the steps that belong to the labels alone."""
+"""Fraction of the steps that train on the labels alone."""
 
 FULL_WEIGHT: Final = 0.5
-"""Share of the steps after which the summary term has its full weight."""
+"""Fraction of the steps after which the summary term has its full weight."""
 
 STANDARD_DEVIATIONS: Final = 2.0
-"""How far, in binomial standard deviations, an accuracy lies below a constant answer's before a warning is given."""
+"""Warn if the accuracy lies more than this many binomial standard deviations below that of a constant classifier."""
 
 
 def labels_first(step: int | Tensor | None, steps: int | Tensor | None) -> float | Tensor:
     """Weight of a summary term that waits for the labels: 0 in the first quarter of the steps, 1 from half of them on.
 
-    In between it grows linearly. Multiply the term by it in a training loop of your own::
+    In between it grows linearly. In your own training loop, multiply the summary term by this weight::
 
         loss = (
             F.nll_loss(log_probs, labels)
@@ -41,11 +41,11 @@ def labels_first(step: int | Tensor | None, steps: int | Tensor | None) -> float
         )
 
     Args:
-        step: Number of steps taken so far, from 0; a tensor inside a compiled or captured step.
-        steps: Number of steps of the whole run; may be a tensor, too.
+        step: Number of steps taken so far, from 0; a tensor inside a compiled step or a CUDA graph.
+        steps: Number of steps of the whole run; may also be a tensor.
 
     Returns:
-        The weight, a tensor if one of them is; 1 if ``step`` or ``steps`` is None.
+        The weight, a tensor if either argument is one; 1 if ``step`` or ``steps`` is None.
 
     Example:
         >>> [labels_first(step, 8) for step in range(8)]
@@ -63,12 +63,12 @@ def labels_first(step: int | Tensor | None, steps: int | Tensor | None) -> float
 
 @contextmanager
 def limited_to_labels(objective: nn.Module, num_data: int) -> Iterator[None]:
-    """Within the block, no summary has a concentration above the number of labels unless it may overrule them.
+    """Limit the concentration of each summary to the number of labels, unless it has ``overrule_labels``.
 
-    A concentration that was stated, and not left at its default, is lowered with a warning.
+    The limit applies within the block. Lowering a concentration that differs from the default issues a warning.
 
     Args:
-        objective: Whose summaries are meant.
+        objective: Objective that contains the summaries.
         num_data: N, the number of labelled examples.
     """
     before: list[tuple[Tensor, float]] = []
@@ -96,12 +96,12 @@ def limited_to_labels(objective: nn.Module, num_data: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class LabelCheck:
-    """Accuracy on labelled data beside that of a constant answer.
+    """Accuracy on labelled data, compared with that of a constant classifier.
 
     Attributes:
-        accuracy: Share of the labelled examples that the network classifies correctly.
-        majority: Share of the most frequent class, which a constant answer reaches.
-        num_examples: Number of labelled examples looked at; with weights, how many equally weighted ones they equal.
+        accuracy: Fraction of the labelled examples that the network classifies correctly.
+        majority: Fraction of the most frequent class, which a constant classifier reaches.
+        num_examples: Number of labelled examples checked; with weights, the effective sample size.
     """
 
     accuracy: float
@@ -110,12 +110,12 @@ class LabelCheck:
 
     @property
     def below_majority(self) -> bool:
-        """Whether the network is clearly worse than always answering with the most frequent class."""
+        """Whether the network is clearly worse than always predicting the most frequent class."""
         std = math.sqrt(self.majority * (1 - self.majority) / self.num_examples)
         return self.accuracy < self.majority - STANDARD_DEVIATIONS * std
 
     def __str__(self) -> str:
-        """The warning, one sentence on what was found and one on what to do."""
+        """The warning: one sentence with the finding, one with the remedy."""
         return (
             f"the network is correct on {100 * self.accuracy:.3g} % of the labelled training examples, but always "
             f"answering with the most frequent class would be on {100 * self.majority:.3g} %: the belief has overruled "
@@ -124,12 +124,12 @@ class LabelCheck:
 
 
 def check_labels(log_probs: Tensor, labels: Tensor, weights: Tensor | None = None) -> LabelCheck:
-    """Compare a trained network with a constant answer, on labelled data.
+    """Compare a trained network with a constant classifier on labelled data.
 
     Args:
         log_probs: Log-probabilities, shape (B, K).
         labels: Classes, shape (B,).
-        weights: How much each example counts, shape (B,); equally if not given.
+        weights: Weight per example, shape (B,); equal weights if not given.
 
     Example:
         >>> swapped = torch.tensor([[0.1, 0.9]] * 6 + [[0.9, 0.1]] * 4).log()

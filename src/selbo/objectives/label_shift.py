@@ -1,4 +1,4 @@
-"""Label shift: labels come from a place where classes are otherwise frequent than where the model will be used."""
+"""Label shift: the class fractions of the source domain, where labels come from, differ from the target domain's."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,20 +11,21 @@ from selbo import _checks
 
 @dataclass(frozen=True)
 class LabelShift:
-    r"""Class fractions where the labels come from and where the model will be used.
+    r"""Class fractions of the source domain, where labels come from, and of the target domain.
 
-    If inputs of a class look alike in both places, the two posteriors differ by the ratio of the fractions,
+    If the inputs of each class have the same distribution in both domains, the two posteriors differ by the ratio of
+    the fractions,
 
     $$p_\text{use}(k \mid x) \propto p_\text{labels}(k \mid x) \, \pi'_k / \pi_k .$$
 
-    An objective with a label shift trains a network as usual, for the place that the labels come from, and shows its
-    summaries the predictions for unlabelled inputs as they would be at the place of use. So labels of a screening with
-    10 % ill people and a belief about a clinic with 50 % do not contradict each other. Correct the predictions of the
-    trained network with `to_use`.
+    An objective with a label shift trains the network for the source domain as usual. Its summaries are evaluated on
+    the predictions for unlabelled inputs after correction to the target domain. Labels of a screening with 10 % ill
+    people and a belief about a clinic with 50 % are then compatible. Correct the predictions of the trained network
+    with `to_use`.
 
     Attributes:
         before: $\pi$, fraction of each class among the labels; positive, summing to one.
-        after: $\pi'$, fraction of each class at the place of use, likewise.
+        after: $\pi'$, fraction of each class in the target domain; positive, summing to one.
 
     Example:
         >>> shift = LabelShift(before=[0.9, 0.1], after=[0.5, 0.5])
@@ -40,18 +41,18 @@ class LabelShift:
             object.__setattr__(self, name, _checks.simplex(name, getattr(self, name)))
         if len(self.before) != len(self.after):
             raise ValueError(
-                f"`before` and `after` must hold one fraction a class each, but hold {len(self.before)} and "
+                f"`before` and `after` must each hold one fraction per class, but hold {len(self.before)} and "
                 f"{len(self.after)}"
             )
 
     @classmethod
     def from_labels(cls, labels: Tensor, after: Sequence[float], *, weights: Tensor | None = None) -> "LabelShift":
-        """A shift from the class fractions of some labels; a class without a label counts as half a label.
+        """Build a shift from the class fractions of labels; a class without a label counts as half a label.
 
         Args:
             labels: Classes, shape (N,).
-            after: Fraction of each class at the place of use.
-            weights: How much each label counts, shape (N,); equally if not given.
+            after: Fraction of each class in the target domain.
+            weights: Weight per label, shape (N,); equal weights if not given.
 
         Example:
             >>> LabelShift.from_labels(torch.tensor([0, 0, 0, 1]), [0.5, 0.5]).before
@@ -60,7 +61,7 @@ class LabelShift:
         each = None if weights is None else weights.double().cpu()
         counts = torch.bincount(labels.long().cpu(), each, minlength=len(after)).double().clamp(min=0.5)
         if len(counts) > len(after):
-            raise ValueError(f"`after` must hold one fraction a class, {len(counts)} of them, but holds {len(after)}")
+            raise ValueError(f"`after` must hold one fraction per class, {len(counts)} of them, but holds {len(after)}")
         return cls(tuple((counts / counts.sum()).tolist()), after)
 
     @property
@@ -70,9 +71,9 @@ class LabelShift:
         return after.log() - before.log()
 
     def to_use(self, log_probs: Tensor) -> Tensor:
-        """Log-probabilities of the place that labels come from, corrected for the place of use: (..., K) -> (..., K).
+        """Correct log-probabilities of the source domain for the target domain: (..., K) -> (..., K).
 
-        Correct the mean over weight samples, and not every sample: in trials that gave a lower NLL.
+        Correct the mean over weight samples rather than each sample: in trials, this gave a lower NLL.
         """
         return shifted(log_probs, self.log_ratios)
 
@@ -81,6 +82,7 @@ def shifted(log_probs: Tensor, log_ratios: Tensor) -> Tensor:
     """Log-probabilities with the odds of the classes multiplied by ratios: (..., K), (K,) -> (..., K)."""
     if log_probs.shape[-1] != len(log_ratios):
         raise ValueError(
-            f"a label shift must hold one fraction a class, {log_probs.shape[-1]} of them, but holds {len(log_ratios)}"
+            f"a label shift must hold one fraction per class, {log_probs.shape[-1]} of them, but holds "
+            f"{len(log_ratios)}"
         )
     return (log_probs + log_ratios.to(log_probs)).log_softmax(-1)

@@ -1,4 +1,4 @@
-"""Likelihoods of the labels: what an output of the network says about its label, one value per example."""
+"""Likelihoods of the labels given the outputs of the network, one value per example."""
 
 import math
 from typing import Final
@@ -13,13 +13,13 @@ from selbo._numerics import result_dtype, working_dtype
 LOSSES: Final = ("mean_square", "cross_entropy", "log_marginal")
 ACTIVATIONS: Final = ("softplus", "relu", "exp")
 LARGEST_EXPONENT: Final = 10.0
-"""Outputs are clamped here before ``exp``: evidence of 22 000 is as good as certainty."""
+"""Outputs are clamped to this value before ``exp``: evidence of 22 000 amounts to certainty."""
 
 
 class Categorical(nn.Module):
     """Log-probability of the label under a softmax, Eq. (6). Also the base class of other likelihoods.
 
-    A likelihood of your own overrides `forward` and, if outputs are not logits of a softmax, `log_probs`.
+    To write your own likelihood, override `forward` and, if outputs are not logits of a softmax, `log_probs`.
     """
 
     def log_probs(self, logits: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ class Categorical(nn.Module):
         return log_prob_of_labels(logits.log_softmax(-1), labels)
 
     def divergence(self, logits: Tensor, labels: Tensor) -> Tensor | None:
-        """Divergence of each predicted distribution from no knowledge, (S, B), which is added to the KL; here none."""
+        """Divergence of each predicted distribution from no evidence, (S, B), added to the KL; None without one."""
         return None
 
 
@@ -39,7 +39,7 @@ class SmoothedCategorical(Categorical):
     r"""Label smoothing: the target of class $y$ is $(1-\epsilon)\,\delta_y + \epsilon/K$.
 
     Args:
-        epsilon: Share of the uniform distribution, from 0 to below 1.
+        epsilon: Weight of the uniform distribution, from 0 to below 1.
     """
 
     def __init__(self, epsilon: float) -> None:
@@ -68,7 +68,8 @@ class DirichletEvidence(Categorical):
         loss: ``"mean_square"`` (the authors' recommendation): $\sum_k (y_k - p_k)^2 + p_k (1-p_k)/(\sum\alpha + 1)$;
             ``"cross_entropy"``: $\psi(\sum\alpha) - \psi(\alpha_y)$; ``"log_marginal"``: $\log \sum\alpha - \log
             \alpha_y$, the negative logarithm of the marginal likelihood.
-        activation: ``"softplus"``; ``"relu"``, theirs, has no gradient where an output is negative; ``"exp"``.
+        activation: ``"softplus"``; ``"relu"`` (the authors' choice), which has no gradient where an output is negative;
+            or ``"exp"``.
     """
 
     def __init__(self, loss: str = "mean_square", activation: str = "softplus") -> None:
@@ -102,7 +103,7 @@ class DirichletEvidence(Categorical):
 
 def log_prob_of_labels(log_probs: Tensor, labels: Tensor) -> Tensor:
     """Log-probability of each label, log Cat(y | f), Eq. (6): (S, B, K), (B,) -> (S, B)."""
-    if labels.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere it would wait for the device
+    if labels.device.type == "cpu" and not torch.compiler.is_compiling():  # on a GPU this would synchronise
         low, high = int(labels.min()), int(labels.max())
         if low < 0 or high >= log_probs.shape[-1]:
             raise ValueError(
@@ -127,8 +128,8 @@ def expected_loss(alpha: Tensor, labels: Tensor, *, loss: str) -> Tensor:
 def misleading_evidence(alpha: Tensor, labels: Tensor) -> Tensor:
     """KL of the evidence for other classes than the label from Dirichlet(1, ..., 1): (..., B, K), (B,) -> (..., B).
 
-    In double precision: log-gamma functions of the order of 1e5 cancel to a few nats, and float32 is wrong in the first
-    decimal then.
+    Computed in double precision: log-gamma values of the order of 1e5 cancel to a few nats, which leaves an error in
+    the first decimal in float32.
     """
     wide = alpha.to(working_dtype(alpha))
     truth = F.one_hot(labels.long(), alpha.shape[-1]).to(wide)

@@ -1,4 +1,4 @@
-"""An objective is composed: likelihood of the labels - weight * KL + sum of weight * term, each a sum over the data."""
+"""Composed objectives: likelihood of the labels - weight * KL + sum of weight * term, each a sum over the data."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ TERMS: Final = ("loss", "log_likelihood", "kl", LOG_SUMMARY)
 """Names that every objective reports."""
 
 TAKEN: Final = (*TERMS, "elbo", "step", "learning_rate", "val_nll")
-"""Names in the records of a run that a term cannot have."""
+"""Names used in the records of a run; a term cannot have one of them."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Terms:
     """The terms of an objective, each a sum over the data set in nats.
 
     Attributes:
-        log_likelihood: Of the labels; mean over samples. Larger is better.
+        log_likelihood: Log-likelihood of the labels, mean over samples. Larger is better.
         kl: Divergence of the posterior from the prior (or of misleading evidence), at least 0; zero if there is none.
         num_data: N, the number of training examples.
         kl_weight: Weight of ``kl`` at this step.
-        by_name: Value of each further term, mean over samples. The only summary is called ``log_summary``, several are
+        by_name: Value of each further term, mean over samples. A single summary is called ``log_summary``, several are
             called ``log_summary/NAME``.
-        weights: Weight of each of them at this step.
+        weights: Weight of each further term at this step.
     """
 
     log_likelihood: Tensor
@@ -49,34 +49,34 @@ class Terms:
 
     @property
     def log_summary(self) -> Tensor:
-        """Log-likelihood of the summaries, added up; zero if there is none."""
+        """Sum of the log-likelihoods of the summaries; zero if there are none."""
         found = [value for name, value in self.by_name.items() if name.startswith(LOG_SUMMARY)]
         return sum(found[1:], found[0]) if found else torch.zeros_like(self.log_likelihood)
 
     @property
     def elbo(self) -> Tensor:
-        """The total, a lower bound of the evidence where weights are one; larger is better."""
+        """The total; a lower bound of the log evidence if all weights are one. Larger is better."""
         weighted = sum(self.weights[name] * value for name, value in self.by_name.items())
         return self.log_likelihood - self.kl_weight * self.kl + weighted
 
     @property
     def loss(self) -> Tensor:
-        """What an optimiser minimises: the negative total for one training example."""
+        """The loss to minimise: the negative total per training example."""
         return -self.elbo / self.num_data
 
     def named(self) -> dict[str, Tensor]:
-        """Loss and terms by name, detached from the graph, for a log."""
+        """Loss and terms by name, detached from the graph, for logging."""
         values = (self.loss, self.log_likelihood, self.kl, self.log_summary)
         named = {**dict(zip(TERMS, values, strict=True)), **self.by_name}
         return {name: value.detach() for name, value in named.items()}
 
 
 class View(NamedTuple):
-    """What a term looks at.
+    """Predictions that a term is computed from.
 
     Attributes:
-        log_probs: Predictions, shape (S, B, K).
-        weights: How much each input counts, shape (B,); None if they count alike.
+        log_probs: Log-probabilities, shape (S, B, K).
+        weights: Weight per input, shape (B,); None for equal weights.
     """
 
     log_probs: Tensor
@@ -96,20 +96,20 @@ class Weighted(nn.Module):
 
     @property
     def weight(self) -> float:
-        """Factor in the total once it has grown."""
+        """Factor in the total after warm-up."""
         return self._weight
 
     @weight.setter
     def weight(self, weight: float) -> None:
         self._weight = _checks.non_negative("weight", weight)
-        self.factor.fill_(weight)  # what compiled code reads, so that one graph serves all weights
+        self.factor.fill_(weight)  # compiled code reads this tensor, so one graph serves all weights
 
     def weight_at(self, step: int | Tensor | None, steps: int | Tensor | None) -> float | Tensor:
-        """The weight at a step of a run of so many steps."""
+        """The weight at a step of a run of ``steps`` steps."""
         return (self.factor if torch.compiler.is_compiling() else self.weight) * self.growth(step, steps)
 
     def growth(self, step: int | Tensor | None, steps: int | Tensor | None) -> float | Tensor:
-        """Share of the weight at a step, from 0 to 1."""
+        """Fraction of the weight at a step, from 0 to 1."""
         if self.warmup is not None:
             return warm_up(step, self.warmup)
         if step is not None and steps is None:
@@ -129,10 +129,11 @@ class KL(Weighted):
     """KL divergence of the posterior over the weights from their prior; deterministic networks have none.
 
     Args:
-        weight: Factor in the total; below one the posterior is tempered.
-        warmup: Number of steps over which it grows to ``weight``; 0 for none.
-        every: Number of steps between two rises of the weight. With the steps of an epoch, its share is the fraction of
-            the warm-up epochs that are complete, from 0 in the first one. If not given, it rises at every step.
+        weight: Factor in the total; a value below one tempers the posterior.
+        warmup: Number of steps over which the factor grows to ``weight``; 0 for none.
+        every: Number of steps between two increases of the factor. If it is the number of steps per epoch, the factor
+            is ``weight`` times the fraction of the warm-up epochs that are complete, starting at 0. If not given, the
+            factor increases at every step.
     """
 
     def __init__(self, weight: float = 1.0, warmup: int = 0, every: int | None = None) -> None:
@@ -140,12 +141,12 @@ class KL(Weighted):
         self.every = None if every is None else _checks.whole("every", every, at_least=1)
 
     def forward(self, posterior: Posterior) -> Tensor | None:
-        """The divergence, at least float32; None if the posterior has none."""
+        """The divergence, in float32 or wider; None if the posterior has none."""
         kl = posterior.kl_divergence()
         return None if kl is None else kl.to(result_dtype(kl))
 
     def growth(self, step: int | Tensor | None, steps: int | Tensor | None) -> float | Tensor:
-        """Share of the weight at a step, from 0 to 1."""
+        """Fraction of the weight at a step, from 0 to 1."""
         if self.every is None or step is None or not self.warmup:
             return super().growth(step, steps)
         done = step // self.every / (self.warmup / self.every)
@@ -156,17 +157,16 @@ class Term(Weighted):
     """A further term of an objective: a `SummaryLikelihood`, or any function of the predictions.
 
     Args:
-        summary: Called with log-probabilities (S, B, K) and the weights of the inputs, (B,) or None; gives one value
-            per sample, (S,), larger is better. Values per input, (S, B), are averaged. A module may have state.
-        weight: Factor in the total. The concentration of a summary is the Bayesian way to weigh it.
+        summary: Called with log-probabilities (S, B, K) and the weights of the inputs, (B,) or None. Returns one value
+            per sample, (S,); larger is better. Values per input, (S, B), are averaged. A module may have state.
+        weight: Factor in the total. To weigh a summary in a Bayesian way, set its concentration instead.
         warmup: Number of steps over which the weight grows; 0 for none. If None, the term waits for the labels: see
             `labels_first`.
-        inputs: ``"labelled"`` for the training inputs, or the name of the unlabelled set that the term looks at. If
-            None, the unlabelled inputs that are passed under the name of the term, or as the only ones; the training
-            inputs if there are none.
-        name: In logs; by default that of the summary, function or class.
-        per_example: The value is that of one example, as an entropy is, and counts ``num_data`` times; otherwise it
-            speaks of the whole data set, as a summary does, and counts once.
+        inputs: ``"labelled"`` for the training inputs, or the name of the unlabelled set to use. If None, the term uses
+            the unlabelled inputs passed under its name, or the only ones passed; without any, the training inputs.
+        name: Name in logs; by default that of the summary, function or class.
+        per_example: If True, the value is per example, as an entropy is, and is multiplied by ``num_data``. If False,
+            it describes the whole data set, as a summary does, and counts once.
 
     Example:
         >>> def spread(log_probs, weights):
@@ -191,7 +191,7 @@ class Term(Weighted):
             raise ValueError(f"`summary` must be callable, as selbo.SummaryLikelihood is, but got {summary!r}")
         for argument, value in (("inputs", inputs), ("name", name)):
             if value is not None and (not isinstance(value, str) or not value):
-                raise ValueError(f"`{argument}` must be a word or two, but got {value!r}")
+                raise ValueError(f"`{argument}` must be a non-empty string, but got {value!r}")
         self.summary, self.inputs, self.per_example = summary, inputs, per_example
         self.is_summary = isinstance(summary, SummaryLikelihood)  # a part of ``log_summary``
         self.name: str | None = name or getattr(summary, "name", None)
@@ -201,35 +201,35 @@ class Term(Weighted):
                 raise ValueError(f"`name` must not be that of another number in the log, but got {self.name!r}")
 
     def forward(self, view: View) -> Tensor:
-        """Value of the term, mean over samples, from what it looks at."""
-        # what an objective has computed itself is a log-probability, or NaN if the network's answer is
+        """Value of the term for the predictions of a view, mean over samples."""
+        # the objective computed these log-probabilities itself; they are NaN only if the network's outputs are
         options = {"validate": bool(self.summary.validate)} if isinstance(self.summary, SummaryLikelihood) else {}
         value = self.summary(view.log_probs, view.weights, **options)
         samples, rows, _ = view.log_probs.shape
         if not isinstance(value, Tensor) or value.shape not in ((), (samples,), (samples, rows)):
             came = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
             raise ValueError(
-                f"the term {self.name!r} must give one value per sample, shape ({samples},), but gave {came}"
+                f"the term {self.name!r} must return one value per sample, shape ({samples},), but returned {came}"
             )
         return value.mean()
 
 
 class Objective(nn.Module):
-    """A criterion for a classifier, Bayesian or deterministic: log-likelihood - weight * KL + sum of weight * term.
+    """A criterion for a Bayesian or deterministic classifier: log-likelihood - weight * KL + sum of weight * term.
 
-    Drawing weights, scaling a batch up to the data set, weights and warm-up are handled here.
+    It samples weights, scales batches up to the data set, and applies weights and warm-up.
 
     Args:
-        num_data: N, the number of training examples; a batch of B stands for N/B times as many.
-        likelihood: Of the labels; `Categorical` if not given.
+        num_data: N, the number of training examples; sums over a batch of B are multiplied by N/B.
+        likelihood: Likelihood of the labels; `Categorical` if not given.
         kl: Weight and warm-up of the KL divergence of a Bayesian network; full weight if not given.
-        terms: Further terms, such as a summary of the predictions. They are taken for independent statements: each
-            counts with its own weight, and what two of them say alike counts twice.
-        estimator: How a Bayesian network draws, see `forward_samples`. All but ``"shared"`` give each input weights of
-            its own and change the terms (docs/networks.md has numbers).
-        accept_approximation: Take such an estimator beside terms nevertheless; otherwise it is refused.
-        label_shift: Class fractions of the source and the target domain, if these differ: terms see the predictions
-            for unlabelled inputs corrected by them.
+        terms: Further terms, such as a summary of the predictions. They are treated as independent statements: each
+            counts with its own weight, and information that two of them share counts twice.
+        estimator: How a Bayesian network samples weights, see `forward_samples`. All but ``"shared"`` sample separate
+            weights for each input and change the terms (docs/networks.md has numbers).
+        accept_approximation: Allow such an estimator together with terms; otherwise it is an error.
+        label_shift: Class fractions of the source and the target domain, if they differ. Terms are then computed from
+            predictions for unlabelled inputs that are corrected for the shift.
     """
 
     for_bayesian: ClassVar[bool] = True
@@ -261,8 +261,8 @@ class Objective(nn.Module):
         self.estimator = _checks.one_of("estimator", estimator, ESTIMATORS)
         if terms and estimator != "shared" and not accept_approximation:
             raise ValueError(
-                f"`estimator` must be 'shared' beside a summary, which is about one draw of the whole network, but got "
-                f"{estimator!r}: pass accept_approximation=True to take it nevertheless"
+                f"`estimator` must be 'shared' with a summary, which describes one sample of the whole network, but "
+                f"got {estimator!r}: pass accept_approximation=True to use it anyway"
             )
         self.label_shift = label_shift
         ratios = None if label_shift is None else label_shift.log_ratios
@@ -275,7 +275,7 @@ class Objective(nn.Module):
 
     @property
     def has_summary(self) -> bool:
-        """Whether there are further terms, which look at a batch as a whole."""
+        """Whether there are further terms, which are computed from a batch as a whole."""
         return bool(self.terms)
 
     @property
@@ -290,13 +290,13 @@ class Objective(nn.Module):
         return [(prefix + name if prefix else LOG_SUMMARY) if term.is_summary else name for term, name in named]
 
     def assign(self, unlabelled: Unlabelled | Assigned | None) -> Assigned:
-        """The inputs that each term looks at, from what a user passed."""
+        """Assign the inputs that a user passed to the terms."""
         named = zip(self.terms, self.names, strict=True)
         sets = [None if term.inputs == LABELLED else term.inputs or name for term, name in named]
         assigned = assign(unlabelled if self.terms else None, sets)
         for term, which in zip(self.terms, assigned.which, strict=True):
             if which is None and term.inputs not in (None, LABELLED):
-                raise ValueError(f"`unlabelled` must hold {term.inputs!r}, which a term looks at, but does not")
+                raise ValueError(f"`unlabelled` must hold {term.inputs!r}, which a term uses, but does not")
         return assigned
 
     def forward(
@@ -312,27 +312,27 @@ class Objective(nn.Module):
         step: int | Tensor | None = None,
         steps: int | Tensor | None = None,
     ) -> Terms:
-        """The terms, estimated from one batch.
+        """Estimate the terms from one batch.
 
         Args:
-            model: A network made by `to_bayesian`, or a deterministic one that answers with logits; or its posterior,
-                which a training loop makes once (`selbo.posteriors.as_posterior`).
+            model: A network made by `to_bayesian`, or a deterministic one that returns logits; or its posterior, which
+                a training loop creates once (`selbo.posteriors.as_posterior`).
             inputs: Shape (B, ...).
             labels: Classes, shape (B,), whole numbers from 0.
-            num_samples: Number of weight samples; a deterministic network has one set of weights, and needs one pass.
-            unlabelled: Inputs that the further terms look at, shape (U, ...), instead of the training ones; they go
-                through the network in the same pass, with the same weights. All terms look at one tensor; or pass one
-                each, in a list or by name, None for the training inputs. A tensor that is given to several is passed
-                through the network once.
-            weights: How much each example counts, shape (B,), with a mean of one over the data set; alike if not given.
-                They enter the likelihood and the terms on the training inputs.
-            generator: Where the noise of the weights comes from; torch's own if not given.
-            step: Number of steps taken so far, from 0, for warm-up; without it the weights are what they grow to. Pass
-                it in every training loop with a summary: a term at full weight from the start can swap classes.
-            steps: Number of steps of the whole run, which a term needs beside ``step`` to wait for the labels.
+            num_samples: Number of weight samples. A deterministic network has one set of weights and needs one pass.
+            unlabelled: Inputs of the further terms, shape (U, ...), instead of the training inputs. They go through the
+                network in the same pass, with the same weights. Pass one tensor for all terms, or one per term, in a
+                list or by name, with None for the training inputs. A tensor shared by several terms goes through the
+                network once.
+            weights: Weight per example, shape (B,), with a mean of one over the data set; equal weights if not given.
+                They apply to the likelihood and to terms on the training inputs.
+            generator: Source of the noise of the weights; torch's default generator if not given.
+            step: Number of steps taken so far, from 0, for warm-up; if not given, all weights are at their full value.
+                Pass it in every training loop with a summary: a term at full weight from the start can swap classes.
+            steps: Number of steps of the whole run; with ``step``, lets a term wait for the labels.
 
         Returns:
-            Named terms; ``terms.loss`` is what to minimise.
+            Named terms; minimise ``terms.loss``.
         """
         check_batch(inputs, labels)
         check_weights(weights, labels)
@@ -364,7 +364,7 @@ class Objective(nn.Module):
     def _sample(
         self, model: nn.Module | Posterior, inputs: Tensor, num_samples: int, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor]:
-        """Logits (S, B, K) of samples of the weights, and the divergence of their posterior: all that is Bayesian."""
+        """Logits (S, B, K) of weight samples and the KL divergence of the posterior; all Bayesian code is here."""
         posterior = as_posterior(model)
         self._check_model(posterior)
         with posterior.once():
@@ -375,7 +375,7 @@ class Objective(nn.Module):
     def _views(
         self, labelled: Tensor, weights: Tensor | None, others: Sequence[Tensor], which: Sequence[int | None]
     ) -> list[View]:
-        """What each term looks at, computed once where several look at the same."""
+        """The view of each term, computed once for terms that share inputs."""
         found: dict[int | None, View] = {}
         for each in which:
             if each not in found:
@@ -388,17 +388,19 @@ class Objective(nn.Module):
     def _over_data(self, values: Tensor, weights: Tensor | None) -> Tensor:
         """Sum over the data set, mean over samples, of the values of a batch: (S, B), (B,) -> ().
 
-        A batch of B stands for N examples: N/B times its sum.
+        The sum over a batch of B examples is multiplied by N/B.
         """
         return self.num_data * (values if weights is None else values * weights.to(values)).mean()
 
     def _check_model(self, posterior: Posterior) -> None:
         name, bayesian = type(self).__name__, posterior.is_bayesian
         if bayesian and not self.for_bayesian:
-            raise ValueError(f"`{name}` is for plain networks, but `model` is Bayesian: use selbo.ELBO or SummaryELBO")
+            raise ValueError(
+                f"`{name}` is for deterministic networks, but `model` is Bayesian: use selbo.ELBO or SummaryELBO"
+            )
         if not bayesian and not self.for_plain:
             raise ValueError(
-                f"`{name}` is for Bayesian networks, but `model` is plain: convert it with selbo.to_bayesian, "
+                f"`{name}` is for Bayesian networks, but `model` is deterministic: convert it with selbo.to_bayesian, "
                 "or use selbo.CrossEntropy"
             )
 
@@ -411,11 +413,11 @@ class Objective(nn.Module):
 
 
 def _checked_names(terms: Sequence[Term]) -> tuple[str, ...]:
-    """Names of terms that go together; a summary without a name is called by its number, from 0."""
+    """Validate the terms and return their names; a summary without a name is called by its number, from 0."""
     names = [str(index) if each.name is None else each.name for index, each in enumerate(terms)]
     modules = [id(each.summary) for each in terms if isinstance(each.summary, nn.Module)]
     if len(set(modules)) < len(modules):
-        raise ValueError("each summary must be there once, but one of them is there twice")
+        raise ValueError("each summary must be used once, but one of them is used twice")
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"terms must have different names, but two are called {twice[0]!r}")
     classes = {each.summary.partition.num_classes for each in terms if isinstance(each.summary, SummaryLikelihood)}
@@ -425,7 +427,7 @@ def _checked_names(terms: Sequence[Term]) -> tuple[str, ...]:
 
 
 def warm_up(step: int | Tensor | None, steps: int) -> float | Tensor:
-    """Factor of a term that grows in: 1/W at step 0, 1 from step W - 1 on; 1 without a step or without warm-up."""
+    """Factor of a term during warm-up over W steps: 1/W at step 0, 1 from step W - 1 on; 1 without step or warm-up."""
     if step is None or steps == 0:
         return 1.0
     if isinstance(step, Tensor):
@@ -434,7 +436,7 @@ def warm_up(step: int | Tensor | None, steps: int) -> float | Tensor:
 
 
 def check_batch(inputs: Tensor, labels: Tensor) -> None:
-    """Shapes and types of a batch; nothing here waits for the device."""
+    """Validate shapes and types of a batch; does not synchronise with the device."""
     if labels.dtype.is_floating_point or labels.dtype.is_complex or labels.dtype == torch.bool:
         raise ValueError(f"`labels` must hold classes as whole numbers, but got {labels.dtype}")
     if labels.ndim != 1 or inputs.ndim < 1 or inputs.shape[0] != labels.shape[0] or labels.shape[0] == 0:
@@ -445,8 +447,8 @@ def check_batch(inputs: Tensor, labels: Tensor) -> None:
 
 
 def check_weights(weights: Tensor | None, labels: Tensor) -> None:
-    """Shape and type of the weights of a batch, if there are any."""
+    """Validate shape and type of the weights of a batch, if there are any."""
     if weights is not None and _checks.floating("weights", weights).shape != labels.shape:
         raise ValueError(
-            f"`weights` must have shape {tuple(labels.shape)}, one weight an example, but got {tuple(weights.shape)}"
+            f"`weights` must have shape {tuple(labels.shape)}, one weight per example, but got {tuple(weights.shape)}"
         )

@@ -1,4 +1,4 @@
-"""The posterior predictive distribution: what the draws of a network say together."""
+"""The posterior predictive distribution: the mean of the predictions over weight samples."""
 
 import math
 
@@ -12,7 +12,7 @@ from selbo.posteriors.posterior import Posterior
 
 
 class evaluation_mode:  # noqa: N801  (reads as a statement)
-    """A network in evaluation mode for the length of a block, every module back in its own mode after it."""
+    """Put a network in evaluation mode within a block; afterwards each module returns to its previous mode."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -35,17 +35,17 @@ def predictive_log_probs(
     generator: torch.Generator | None = None,
     batch_size: int = 1024,
 ) -> Tensor:
-    """Log of the posterior predictive probabilities, the mean of Eq. (2) over draws: (B, K).
+    """Log of the posterior predictive probabilities, the mean of Eq. (2) over samples: (B, K).
 
-    Without gradients and in evaluation mode.
+    Runs without gradients and in evaluation mode.
 
     Args:
-        model: A network made by `to_bayesian`, or a plain one; or its posterior.
+        model: A network made by `to_bayesian`, or a deterministic one; or its posterior.
         inputs: Shape (B, ...), on the device of the network.
-        num_samples: Number of draws.
-        objective: What the network was trained with, if its outputs are not logits of a softmax.
-        generator: Where the noise comes from.
-        batch_size: Number of inputs at a time.
+        num_samples: Number of weight samples.
+        objective: Training objective of the network, if its outputs are not logits of a softmax.
+        generator: Source of the noise.
+        batch_size: Number of inputs per pass.
     """
     blocks = inputs.split(_checks.whole("batch_size", batch_size, at_least=1))
     posterior = as_posterior(model)
@@ -55,10 +55,10 @@ def predictive_log_probs(
 
 
 def log_probs_of(logits: Tensor, objective: Objective | None) -> Tensor:
-    """Log-probabilities that outputs stand for: a softmax, unless the objective knows better."""
+    """Log-probabilities for outputs of a network: those of the objective if given, otherwise of a softmax."""
     return logits.log_softmax(-1) if objective is None else objective.log_probs(logits)
 
 
 def mean_over_draws(log_probs: Tensor) -> Tensor:
-    """Log of the mean probability over draws, Eq. (2): (S, B, K) -> (B, K)."""
+    """Log of the mean probability over samples, Eq. (2): (S, B, K) -> (B, K)."""
     return log_probs.logsumexp(0) - math.log(len(log_probs))

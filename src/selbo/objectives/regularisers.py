@@ -1,4 +1,4 @@
-"""Terms on unlabelled inputs that are not summaries: decided predictions, and stated class fractions."""
+"""Terms on unlabelled inputs that are not summaries: entropy of the predictions, and stated class fractions."""
 
 import math
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ def negative_entropy(log_probs: Tensor, weights: Tensor | None = None) -> Tensor
 class ClassFractions(PreciseModule):
     """Minus the KL divergence of the mean prediction from stated class fractions (Mann and McCallum, 2007).
 
-    The mean is over a batch, and under `torchrun` over the part of each process: use batches that are large compared
-    with the number of classes.
+    The mean is taken over a batch (under `torchrun`, over the part of each process). Use batches that are large
+    compared with the number of classes.
 
     Args:
         fractions: Fraction of each class; positive, summing to one.
-        temperature: Below 1 predictions are counted more as decisions than as probabilities.
+        temperature: Temperature of the predictions. Values below 1 move them towards hard decisions.
     """
 
     name: ClassVar[str] = "class_fractions"

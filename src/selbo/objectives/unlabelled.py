@@ -1,4 +1,4 @@
-"""Which inputs each term looks at: the training ones, or others without labels, that several may share."""
+"""Assignment of inputs to terms: the training inputs, or unlabelled ones, which several terms may share."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
@@ -7,18 +7,18 @@ import torch
 from torch import Tensor
 
 Unlabelled: TypeAlias = Tensor | Mapping[str, Tensor | None] | Sequence[Tensor | None]
-"""One tensor for all terms; or one for each, by name or in their order, None for the training inputs."""
+"""One tensor for all terms; or one per term, by name or in order, with None for the training inputs."""
 
 LABELLED: Final = "labelled"
 """Name of the training inputs."""
 
 
 class Assigned(NamedTuple):
-    """Unlabelled inputs, each tensor once, and who looks at which.
+    """Unlabelled inputs without duplicates, and which of them each term uses.
 
     Attributes:
-        tensors: Shapes (U, ...), none twice.
-        which: For each term, where in ``tensors`` its inputs are; None for the training inputs.
+        tensors: Distinct tensors, shapes (U, ...).
+        which: For each term, the index of its inputs in ``tensors``; None for the training inputs.
     """
 
     tensors: tuple[Tensor, ...]
@@ -26,11 +26,11 @@ class Assigned(NamedTuple):
 
 
 def assign(unlabelled: Unlabelled | Assigned | None, names: Sequence[str | None]) -> Assigned:
-    """Inputs of each term; a tensor that is given to several goes through the network once.
+    """Assign inputs to terms; a tensor shared by several terms goes through the network once.
 
     Args:
-        unlabelled: What a user passed. A term whose name is not in a mapping looks at the training inputs.
-        names: Name of each term, or of its inputs; None if it looks at the training inputs in any case.
+        unlabelled: The argument of the user. A term whose name is not in a mapping uses the training inputs.
+        names: Name of each term, or of its inputs; None if the term always uses the training inputs.
 
     Example:
         >>> here, there = torch.zeros(2, 3), torch.ones(4, 3)
@@ -83,7 +83,7 @@ def _one_each(unlabelled: Unlabelled | None, names: Sequence[str | None]) -> Seq
 
 
 def join(inputs: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-    """Inputs and unlabelled ones as one batch: (B, ...), (U, ...), ... -> (B + U + ..., ...)."""
+    """Concatenate labelled and unlabelled inputs to one batch: (B, ...), (U, ...), ... -> (B + U + ..., ...)."""
     for each in tensors:
         if each.shape[1:] != inputs.shape[1:] or each.dtype != inputs.dtype:
             raise ValueError(

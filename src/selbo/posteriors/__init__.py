@@ -1,4 +1,4 @@
-"""What a posterior is, and each way to get one: one handle that samples, gives the KL, saves, loads and predicts."""
+"""Posteriors over the weights of a network: one interface to sample, predict, compute the KL, save and load."""
 
 from selbo.posteriors.handle import as_posterior, forward_samples, kl_divergence
 from selbo.posteriors.mean_field import MeanField

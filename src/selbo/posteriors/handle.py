@@ -1,4 +1,4 @@
-"""The handle of a network, made on the spot, and the public functions that take either of them."""
+"""`as_posterior`, and public functions that accept a network or a posterior."""
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +11,10 @@ from selbo.posteriors.posterior import Deterministic, Posterior
 def as_posterior(model: nn.Module | Posterior) -> Posterior:
     """The posterior of a network: `MeanField` if `to_bayesian` made it, else `Deterministic`.
 
-    It walks through the network once. Make it once, and pass it wherever a network is expected.
+    Creating it traverses the network once. Create it once and pass it wherever a network is expected.
 
     Args:
-        model: A network; a posterior is returned as it is.
+        model: A network; a posterior is returned unchanged.
     """
     if isinstance(model, Posterior):
         return model
@@ -34,22 +34,22 @@ def forward_samples(
 ) -> Tensor:
     """Logits under weights sampled from the posterior, Eq. (2) before its mean.
 
-    Each sample is one set of weights for all inputs. The network is called once with S x B rows: layers without weights
-    see one large batch, so BatchNorm in training mode takes its statistics over all samples and updates its running
-    ones once; dropout has a mask for each row.
+    Each sample is one set of weights for all inputs. The network is called once with S x B rows. Layers without weights
+    process one large batch, so BatchNorm in training mode computes its statistics over all samples and updates its
+    running statistics once; dropout uses one mask per row.
 
     Args:
         bnn: A network made by `to_bayesian`, whose first dimension is the batch throughout, or a posterior.
         inputs: Shape (B, ...).
         num_samples: S, at least 1; one sample costs one pass of the deterministic network.
-        generator: Source of the noise; torch's own if not given.
-        chunk_size: At most this many samples at a time, to bound memory. The samples are the same for any size; but
-            BatchNorm in training mode then sees one chunk at a time.
-        estimator: ``"shared"``: one set of weights per sample, for all inputs. ``"local"`` (local reparameterisation:
-            the outputs of linear layers and convolutions are sampled, not their weights) and ``"flipout"`` give each
-            input weights of its own. Their logits have the right distribution input by input, which is all that a data
-            term needs, and less noisy gradients; but a summary is about one function, so its likelihood is wrong with
-            them.
+        generator: Source of the noise; torch's default generator if not given.
+        chunk_size: Largest number of samples per pass, to bound memory. The samples are the same for any size, but
+            BatchNorm in training mode then processes one chunk at a time.
+        estimator: ``"shared"``: one set of weights per sample, for all inputs. ``"local"`` (local reparameterisation,
+            which samples the outputs of linear layers and convolutions instead of their weights) and ``"flipout"`` use
+            separate weights for each input. Their logits have the correct distribution for each input, which suffices
+            for the likelihood of the labels, and less noisy gradients. A summary describes one function, so its
+            likelihood is wrong with them.
 
     Returns:
         Shape (S, B, K).
@@ -75,7 +75,7 @@ def kl_divergence(bnn: nn.Module | Posterior) -> Tensor:
         bnn: A network made by `to_bayesian`, or a posterior.
 
     Returns:
-        In nats, shape (), at least 0.
+        KL divergence in nats, shape (), at least 0.
     """
     posterior = _bayesian(bnn)
     kl = posterior.kl_divergence()

@@ -14,7 +14,8 @@ from selbo.nn.storage import describe_structure
 from selbo.posteriors.posterior import Posterior, tensor_answer
 
 MOST_JOINED: Final = 2**16
-"""Weights up to which the KL is computed for all tensors at once: to start an operation costs more than a copy then."""
+"""Largest number of weights for which the KL of all tensors is computed at once: up to here a copy costs less than
+starting more operations."""
 
 
 class MeanField(Posterior):
@@ -37,10 +38,10 @@ class MeanField(Posterior):
     def __init__(self, network: nn.Module) -> None:
         super().__init__(network)
         self.gaussians = require_gaussians(network)
-        """The Gaussian of each tensor of weights, each once, however many layers share it."""
+        """The Gaussian of each tensor of weights; a shared one is listed once."""
         self.num_weights = sum(each.mean.numel() for each in self.gaussians)
         self._layers = [layer for _, layer in variational_layers(network)]
-        # which Gaussians a layer has, by number; found without `id`, which compiled code would be tied to
+        # indices of the Gaussians of each layer; found without `id`, which would make compiled code specific to it
         self._numbers = [
             [next(i for i, each in enumerate(self.gaussians) if each is own) for own in layer.posteriors]
             for layer in self._layers
@@ -62,9 +63,9 @@ class MeanField(Posterior):
         """Logits (S, B, K) for given noise (S, P) of the weights."""
         assert noise is not None
         count, batch_size = len(noise), inputs.shape[0]
-        # memory of its own for each row
+        # each row has its own memory
         folded = inputs if count == 1 else inputs.repeat(count, *[1] * (inputs.ndim - 1))
-        # a compiled network is not asked whether it writes into its inputs, so it does not get the short cut either
+        # compiled code cannot check whether the network writes into its inputs, so it does not use the shortcut
         rows = Rows(count, batch_size, inputs, folded, estimator, generator, tensor_version(folded))
         stds = self.stds()
         parts = split_noise(noise, self.gaussians)
@@ -84,7 +85,7 @@ class MeanField(Posterior):
                 layer.sampled = None
         if outputs.shape[0] != count * batch_size:
             raise ValueError(
-                f"`bnn` must answer with one row an input, but gave {outputs.shape[0]} rows for {count * batch_size}"
+                f"`bnn` must return one row per input, but returned {outputs.shape[0]} rows for {count * batch_size}"
             )
         logits: Tensor = outputs.unflatten(0, (count, batch_size))
         return logits
@@ -92,8 +93,8 @@ class MeanField(Posterior):
     def stds(self) -> list[Tensor]:
         """Posterior standard deviations of each tensor of weights; inside `once` they are computed once.
 
-        They keep their graph, so that gradients are the same; samples and KL then share a part of it, and what is
-        computed from them has to be differentiated in one backward pass.
+        They keep their autograd graph, so gradients are the same. Samples and KL then share a part of the graph, so
+        differentiate them in one backward pass.
         """
         kept = self._kept
         if kept is None:
@@ -114,18 +115,18 @@ class MeanField(Posterior):
         """KL divergence of the posterior over all weights from their prior, second term of Eq. (1)."""
         if self.num_weights > MOST_JOINED:  # the KL of a product is the sum
             return torch.stack([each.sum() for each in self.kl_by_tensor()]).sum()
-        # as few large operations instead of many small ones
+        # a few large operations instead of many small ones
         stds = zip(self.stds(), self.gaussians, strict=True)
         ratios = torch.cat([in_prior_stds(std, each).reshape(-1) for std, each in stds])
         means = torch.cat([in_prior_stds(each.mean, each).reshape(-1) for each in self.gaussians])
         return 0.5 * (ratios.square().sum() + means.square().sum() - ratios.numel()) - ratios.log().sum()
 
     def kl_by_tensor(self) -> list[Tensor]:
-        """The KL divergence entry by entry, for each tensor of weights."""
+        """KL divergence per entry, for each tensor of weights."""
         return [each.kl_divergence(std) for each, std in zip(self.gaussians, self.stds(), strict=True)]
 
     def settings(self) -> dict[str, Any]:
-        """The priors."""
+        """Prior standard deviations."""
         return {"prior_std": [each.prior_std.item() for each in self.gaussians]}
 
     def mean_network(self) -> nn.Module:
@@ -133,32 +134,32 @@ class MeanField(Posterior):
         return mean_network(self.network)
 
     def structure(self) -> dict[str, Any]:
-        """As `selbo.nn.save` has it."""
+        """Structure of the network, as in `selbo.nn.save`."""
         return describe_structure(self.network)
 
 
 class KeptStd(NamedTuple):
-    """Standard deviations with their graph, and the state of the parameter that they were computed from."""
+    """Standard deviations with their autograd graph, and the version of the parameter they were computed from."""
 
     std: Tensor
     rho: Tensor
     version: int | None
 
     def serves(self, rho: Tensor) -> bool:
-        """Whether they are still those of ``rho``, and carry the gradient if there is one to be carried."""
+        """Whether they are up to date for ``rho``, and have a gradient if one is needed."""
         if rho is not self.rho or tensor_version(rho) != self.version:
             return False
         return self.std.requires_grad or not (torch.is_grad_enabled() and rho.requires_grad)
 
 
 class Once:
-    """The context of `MeanField.once`; a class, since torch.compile goes through one without a break."""
+    """The context of `MeanField.once`; a class, because torch.compile traces one without a graph break."""
 
     def __init__(self, posterior: MeanField) -> None:
         self.posterior, self.is_outer = posterior, False
 
     def __enter__(self) -> None:
-        # an outer context keeps its own; a compiler would rather compute them twice than write them to memory
+        # an outer context keeps its cache; compiled code is faster if it computes them twice
         self.is_outer = self.posterior._kept is None and not torch.compiler.is_compiling()
         if self.is_outer:
             self.posterior._kept = [None] * len(self.posterior.gaussians)

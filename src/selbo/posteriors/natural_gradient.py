@@ -16,12 +16,12 @@ from selbo.random import generator_for
 
 @dataclass
 class _Pending:
-    """What one parameter keeps between a backward pass and the step.
+    """State of one parameter between a backward pass and the step.
 
     Attributes:
-        noise: Of the one draw so far, the draw less the mean; None after several.
-        product: Sum over several draws of gradient times noise.
-        norm: Of the gradient when the product was formed, which shows whether it has been scaled since.
+        noise: Sample minus mean, if there has been one sample; None after several.
+        product: Sum over several samples of gradient times noise.
+        norm: Norm of the gradient when the product was formed, to detect later scaling.
     """
 
     noise: Tensor | None
@@ -33,32 +33,32 @@ class NaturalGradient(torch.optim.Optimizer):
     r"""Variational online Newton: an optimiser whose result is a posterior $N(m, \sigma^2)$ over all weights.
 
     The method is IVON (Shen et al., ICML 2024, https://arxiv.org/abs/2402.17641). A step costs about as much as one of
-    Adam, and needs one more copy of the weights. The weights of the network are the means; inside `sampled` they are
-    one draw, the same for the whole batch, and the gradient found there also estimates the curvature:
+    Adam, and needs one more copy of the weights. The weights of the network are the means. Inside `sampled` they are
+    one sample, the same for the whole batch, and the gradient computed there also estimates the curvature:
 
     $$\hat h = g \, \frac{\theta - m}{\sigma^2}, \qquad \sigma^2 = \frac{T}{N (h + \delta)}, \qquad
     \delta = \frac{1}{N \sigma_0^2} .$$
 
-    The loss is the mean over training examples of the negative log-likelihood, without any KL: the prior is in the
-    update. A summary term enters divided by the number of training examples, as in ``CrossEntropy(N, summary).loss``.
+    The loss is the mean over training examples of the negative log-likelihood, without a KL: the update includes the
+    prior. Divide a summary term by the number of training examples, as in ``CrossEntropy(N, summary).loss``.
 
-    Use it like any optimiser of torch, with `sampled` around the backward pass. To use several draws in a step, or
-    several parts of a batch, repeat that, and divide each loss by their number, as gradients add up. Gradient clipping,
-    learning-rate schedulers and `torch.amp.GradScaler` work as usual; with DistributedDataParallel, gradients are
-    averaged inside the backward pass, and every process has the same draw. Start each step with ``zero_grad()`` of the
-    optimiser, not of the network.
+    Use it like any torch optimiser, with `sampled` around the backward pass. To use several samples per step, or
+    several parts of a batch, repeat this block and divide each loss by their number, because gradients add up. Gradient
+    clipping, learning-rate schedulers and `torch.amp.GradScaler` work as usual. With DistributedDataParallel, gradients
+    are averaged inside the backward pass, and every process has the same sample. Start each step with ``zero_grad()``
+    of the optimiser, not of the network.
 
     Args:
         params: Parameters of the network, or groups of them; of type float32 or float64 (use autocast for less).
-        lr: Learning rate. The step is divided by the curvature: values are larger than those for SGD or Adam.
+        lr: Learning rate. The step is divided by the curvature, so values are larger than for SGD or Adam.
         num_data: N, the number of training examples.
         prior_std: Standard deviation of the Gaussian prior of each weight.
-        initial_curvature: Curvature h to start from, per example; more makes for less noise in the weights.
+        initial_curvature: Initial curvature h, per example; a larger value gives less noise in the weights.
         betas: Decay of the moving averages of the gradient and of the curvature.
-        temperature: T; below 1 the posterior is narrower than Bayes' rule says.
-        seed: Seed for the draws. They depend on the seed, the step and the number of the draw alone.
-        capturable: Whether steps are captured in a CUDA graph: nothing then depends on the host, and `sampled` takes
-            its noise from torch's own generator.
+        temperature: T; below 1 the posterior is narrower than by Bayes' rule.
+        seed: Seed for the samples. They depend only on the seed, the step and the index of the sample.
+        capturable: Whether steps are captured in a CUDA graph. Steps then do not depend on the host, and `sampled` uses
+            torch's default generator.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)
@@ -95,7 +95,7 @@ class NaturalGradient(torch.optim.Optimizer):
         capturable: bool = False,
     ) -> None:
         self._pending: dict[nn.Parameter, _Pending] = {}
-        self._samples, self._inside = 0, False  # draws since the last step
+        self._samples, self._inside = 0, False  # samples since the last step
         super().__init__(
             params,
             {
@@ -115,7 +115,7 @@ class NaturalGradient(torch.optim.Optimizer):
         self._pending, self._samples, self._inside = {}, 0, False
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters with settings of their own, which are checked here."""
+        """Add parameters with their own settings, and check the settings."""
         super().add_param_group(param_group)
         try:
             _check_group(self.param_groups[-1])
@@ -125,16 +125,16 @@ class NaturalGradient(torch.optim.Optimizer):
 
     @contextmanager
     def sampled(self, *, generator: torch.Generator | None = None) -> Iterator[None]:
-        """A context in which the weights are one draw from the posterior; afterwards they are the means again.
+        """A context in which the weights are one sample from the posterior; afterwards they are the means again.
 
-        Gradients of a backward pass inside are kept for `step`. Without gradients (`torch.no_grad`) the context serves
-        to predict with one draw, and leaves no trace.
+        Gradients of a backward pass inside are kept for `step`. Without gradients (`torch.no_grad`), use the context to
+        predict with one sample; it then does not change the optimiser.
 
         Args:
-            generator: Where the noise comes from, instead of the optimiser's seed.
+            generator: Source of the noise, instead of the seed of the optimiser.
         """
         if self._inside:
-            raise RuntimeError("`sampled` must not be entered again inside itself: the weights are a draw already")
+            raise RuntimeError("`sampled` must not be entered again inside itself: the weights are already a sample")
         keep, parameters = torch.is_grad_enabled(), list(self._trained())
         if not parameters:
             raise ValueError("`params` must hold at least one parameter that requires a gradient, but all are frozen")
@@ -160,7 +160,7 @@ class NaturalGradient(torch.optim.Optimizer):
         self._samples += keep
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients, and with them the estimates of the curvature, since the last step."""
+        """Discard the gradients and the estimates of the curvature since the last step."""
         super().zero_grad(set_to_none)
         self._pending, self._samples = {}, 0
 
@@ -169,10 +169,10 @@ class NaturalGradient(torch.optim.Optimizer):
         """Update the posterior.
 
         Args:
-            closure: Computes the loss and its gradient. It is called once, inside `sampled`.
+            closure: Function that computes the loss and its gradient. It is called once, inside `sampled`.
 
         Returns:
-            What ``closure`` returned, if it was given.
+            The result of ``closure``, if given.
         """
         loss = None
         if closure is not None:
@@ -193,7 +193,7 @@ class NaturalGradient(torch.optim.Optimizer):
         return loss
 
     def std(self, parameter: nn.Parameter) -> Tensor:
-        """Posterior standard deviations of one parameter, of its shape."""
+        """Posterior standard deviations of one parameter, with the shape of the parameter."""
         for each, group in self._trained():
             if each is parameter:
                 return _std(self._state(each, group), group)
@@ -247,7 +247,7 @@ class NaturalGradient(torch.optim.Optimizer):
     def _draw(
         self, parameters: list[tuple[nn.Parameter, dict[str, Any]]], generator: torch.Generator | None
     ) -> list[Tensor]:
-        """Replace the means by a draw, and return them."""
+        """Replace the means by a sample, and return the means."""
         generators: dict[torch.device, torch.Generator | None] = {}
         means = []
         for each, group in parameters:
@@ -264,7 +264,7 @@ class NaturalGradient(torch.optim.Optimizer):
         return means
 
     def _collect(self, parameter: nn.Parameter, noise: Tensor, earlier: Tensor | None) -> None:
-        """Keep what the curvature is estimated from, and add the gradient of this draw to an earlier one."""
+        """Store the terms of the curvature estimate, and add the gradient of this sample to an earlier one."""
         gradient, before = parameter.grad, self._pending.get(parameter)
         if earlier is None and before is None:
             if gradient is not None:
@@ -280,7 +280,7 @@ class NaturalGradient(torch.optim.Optimizer):
 
 
 def _product(pending: _Pending, gradient: Tensor) -> Tensor:
-    """Sum over draws of gradient times noise, for a gradient that may have been clipped, unscaled or averaged since."""
+    """Sum over samples of gradient times noise; the gradient may have been clipped, unscaled or averaged since."""
     if pending.noise is not None:
         return pending.noise * gradient
     assert pending.product is not None
@@ -310,7 +310,7 @@ def _delta(group: dict[str, Any]) -> float:
 
 
 def _scale(group: dict[str, Any]) -> float:
-    """N / T: number of examples that the posterior is based on."""
+    """N / T, the effective number of examples of the posterior."""
     return float(group["num_data"] / group["temperature"])
 
 

@@ -1,7 +1,7 @@
-"""What a posterior over the weights of a network is: samples of weights, and what they predict.
+"""Base class of posteriors over the weights of a network: weight samples and their predictions.
 
-A kind of posterior says what its noise is (`draw_noise`) and what the network answers under it (`forward_noise`).
-Chunks of samples, predictions block by block, compiled predictions, saving and loading follow from these two.
+A subclass defines its noise (`draw_noise`) and the outputs of the network for this noise (`forward_noise`). Chunks of
+samples, predictions by blocks, compiled predictions, saving and loading are built on these two.
 """
 
 import os
@@ -27,29 +27,29 @@ ESTIMATORS: Final = ("shared", "local", "flipout")
 ENGINES: Final = ("eager", "compiled")
 
 MOST_ROWS: Final = 1 << 14
-"""Samples times inputs that go through a network at a time."""
+"""Largest number of samples times inputs per pass."""
 
 MOST_WEIGHTS: Final = 1 << 26
-"""Samples times weights that exist at a time: a quarter of a GiB."""
+"""Largest number of samples times weights in memory: a quarter of a GiB."""
 
 _NOT_COMPILED: Final[WeakSet[nn.Module]] = WeakSet()
-"""Networks that the compiler failed at, which it is not asked for again."""
+"""Networks that failed to compile and are not compiled again."""
 
 
 class Posterior(ABC):
-    """The handle of a network and its distribution over weights: made once, handed down to all that use the network.
+    """A network and its distribution over weights. Create it once and pass it to all functions that use the network.
 
-    A new kind defines `draw_noise` and `forward_noise`; what else it overrides depends on what it has.
+    A subclass must define `draw_noise` and `forward_noise`, and may override other methods.
 
     Args:
-        network: The network; not copied. Its layers must not be replaced while the handle is in use.
+        network: The network; not copied. Do not replace its layers while the posterior is in use.
     """
 
     is_bayesian: ClassVar[bool] = True
     """Whether samples differ."""
 
     num_weights: int = 0
-    """Number of random numbers of one sample, which bounds how many samples are made at a time."""
+    """Number of random numbers per sample, which limits the number of samples per pass."""
 
     def __init__(self, network: nn.Module) -> None:
         self.network = network
@@ -57,14 +57,14 @@ class Posterior(ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """Device of the network."""
         return torch.device("cpu") if self._first is None else self._first.device
 
-    # --- what a kind defines ---
+    # --- methods that a subclass must define ---
 
     @abstractmethod
     def draw_noise(self, num_samples: int, generator: torch.Generator | None) -> Tensor | None:
-        """The randomness of S samples, (S, ...); None if there is none, so that one sample is all there is."""
+        """Noise of S samples, (S, ...); None if there is no noise, and thus only one sample."""
 
     @abstractmethod
     def forward_noise(
@@ -75,42 +75,42 @@ class Posterior(ABC):
         estimator: str = "shared",
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """What the network answers under given noise: (B, ...), (S, ...) -> (S, B, K)."""
+        """Outputs of the network for given noise: (B, ...), (S, ...) -> (S, B, K)."""
 
-    # --- what a kind may have ---
+    # --- methods that a subclass may override ---
 
     def kl_divergence(self) -> Tensor | None:
-        """KL divergence from the prior that the loss contains, in nats, shape (); None if it contains none."""
+        """KL divergence from the prior, for the loss, in nats, shape (); None if the loss has no KL term."""
         return None
 
     def once(self) -> AbstractContextManager[object]:
-        """A context in which what samples and KL share is computed once; for one step, with one backward pass."""
+        """Context that caches values shared by samples and KL; for one step, with one backward pass."""
         return nullcontext()
 
     def settings(self) -> dict[str, Any]:
-        """What distinguishes it from other posteriors over the same network, for a checkpoint; JSON."""
+        """Settings that distinguish it from other posteriors over the same network, for a checkpoint, as JSON."""
         return {}
 
     def mean_network(self) -> nn.Module:
-        """A deterministic network at the mean of the weights, a copy."""
+        """A deterministic copy of the network at the mean of the weights."""
         raise NotImplementedError(f"{type(self).__name__} has no mean network")
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything that training changes."""
+        """All tensors that training changes."""
         return dict(self.network.state_dict())
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Put back what `state_dict` gave."""
+        """Restore a result of `state_dict`."""
         self.network.load_state_dict(state)
 
     def structure(self) -> dict[str, Any]:
-        """What a saved file must agree with: a format, layers by name, and type and shape of every tensor."""
+        """Structure that a saved file must match: a format, layers by name, and type and shape of every tensor."""
         return storage.describe_tensors(self.network, format_name=f"selbo-{type(self).__name__.lower()}-1")
 
-    # --- what follows ---
+    # --- methods of every posterior ---
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to one safetensors file, whole or not at all."""
+        """Write the posterior to one safetensors file, atomically."""
         return storage.write(self.network, path, self.structure())
 
     def load(self, path: str | os.PathLike[str]) -> None:
@@ -126,7 +126,7 @@ class Posterior(ABC):
         chunk_size: int | None = None,
         estimator: str = "shared",
     ) -> Tensor:
-        """What the network answers under S samples of its weights, (S, B, K); see `selbo.forward_samples`."""
+        """Outputs of the network for S samples of its weights, (S, B, K); see `selbo.forward_samples`."""
         _checks.whole("num_samples", num_samples, at_least=1)
         if not isinstance(inputs, Tensor) or inputs.ndim < 1 or inputs.shape[0] == 0:
             came = f"shape {tuple(inputs.shape)}" if isinstance(inputs, Tensor) else type(inputs).__name__
@@ -136,8 +136,8 @@ class Posterior(ABC):
         _checks.one_of("estimator", estimator, ESTIMATORS)
         if generator is not None and self.is_bayesian and in_backward():
             raise ValueError(
-                "`generator` must not be given where the draws are made again in the backward pass, as activation "
-                "checkpointing does: it has moved on by then, while the state of torch's own is put back"
+                "`generator` must not be given if samples are drawn again in the backward pass, as activation "
+                "checkpointing does: only the state of torch's default generator is restored"
             )
         size = num_samples if chunk_size is None else _checks.whole("chunk_size", chunk_size, at_least=1)
         chunks = []
@@ -159,7 +159,7 @@ class Posterior(ABC):
         chunk_size: int | None = None,
         estimator: str = "shared",
     ) -> Tensor:
-        """`forward_samples` of a classifier: logits of at least two classes, (S, B, K), at least float32."""
+        """`forward_samples` of a classifier: logits of at least two classes, (S, B, K), float32 or wider."""
         answers = self.forward_samples(
             inputs, num_samples, generator=generator, chunk_size=chunk_size, estimator=estimator
         )
@@ -175,7 +175,7 @@ class Posterior(ABC):
         engine: str = "eager",
         rows: int | None = None,
     ) -> Iterator[Tensor]:
-        """Logits (S, B, K) of each block of inputs, all blocks under the same S samples: a sample is one function.
+        """Logits (S, B, K) of each block of inputs, with the same S samples for all blocks.
 
         Call it in evaluation mode and without gradients.
 
@@ -183,10 +183,9 @@ class Posterior(ABC):
             blocks: Inputs on the device of the network, shape (B, ...).
             num_samples: S, the number of samples.
             generator: Source of the noise, on that device; one seeded by torch's global state if not given.
-            chunk_size: Samples at a time; chosen to bound memory if not given. Compiled code has one at a time.
+            chunk_size: Number of samples per pass; chosen to bound memory if not given. Compiled code uses 1.
             engine: ``"eager"``, or ``"compiled"``; a network that cannot be compiled runs eagerly, after one warning.
-            rows: Inputs that compiled code takes at a time, shorter blocks being filled up; those of the first block if
-                not given.
+            rows: Batch size of compiled code; shorter blocks are padded to it. By default that of the first block.
         """
         _checks.whole("num_samples", num_samples, at_least=1)
         _checks.one_of("engine", engine, ENGINES)
@@ -215,7 +214,7 @@ class Posterior(ABC):
                     generator.set_state(state)
             if logits is None:
                 logits = self.logits(block, num_samples, generator=generator, chunk_size=size)
-            if failure:  # of the compiler: what is wrong with the inputs was an error in the line above
+            if failure:  # a failure of the compiler: bad inputs have raised an error above
                 _NOT_COMPILED.add(self.network)
                 warnings.warn(
                     f"the network could not be compiled, so it predicts eagerly, more slowly: {failure}", stacklevel=2
@@ -225,9 +224,9 @@ class Posterior(ABC):
     def _compiled_logits(
         self, inputs: Tensor, num_samples: int, rows: int, generator: torch.Generator | None
     ) -> Tensor:
-        """One sample at a time, which is the fastest on an H200; noise is drawn outside, so it is that of eager code.
+        """Run one sample at a time, which is fastest on an H200; noise is drawn outside, as in eager code.
 
-        The code is compiled for batches of ``rows``: inputs are filled up to that with copies of the last one.
+        The code is compiled for batches of ``rows``: inputs are padded with copies of the last one.
         """
         count = len(inputs)
         if count < rows:
@@ -244,12 +243,12 @@ class Posterior(ABC):
 
 
 class Deterministic(Posterior):
-    """A network as it is: all probability on one set of weights."""
+    """A deterministic network: all probability is on one set of weights."""
 
     is_bayesian = False
 
     def draw_noise(self, num_samples: int, generator: torch.Generator | None) -> None:
-        """None."""
+        """Return None: there is no noise."""
 
     def forward_noise(
         self,
@@ -259,37 +258,37 @@ class Deterministic(Posterior):
         estimator: str = "shared",
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """What the network answers, as one sample: (1, B, K)."""
+        """Outputs of the network, as one sample: (1, B, K)."""
         return tensor_answer(self.network(inputs)).unsqueeze(0)
 
 
 def tensor_answer(answer: object) -> Tensor:
-    """What a network answered, if it is one tensor."""
+    """Return the output of a network if it is one tensor; otherwise raise an error."""
     if not isinstance(answer, Tensor):
         raise ValueError(
-            f"the network must answer with one tensor of logits, but gave {type(answer).__name__}: wrap it in a module "
-            "that returns the logits alone"
+            f"the network must return one tensor of logits, but returned {type(answer).__name__}: wrap it in a module "
+            "that returns only the logits"
         )
     return answer
 
 
 def as_logits(logits: Tensor, inputs: Tensor) -> Tensor:
-    """What a network answered, if it can be logits (S, B, K), at least float32."""
+    """Return outputs of a network in float32 or wider if they can be logits (S, B, K); otherwise raise an error."""
     if logits.ndim != 3 or logits.shape[-1] < 2:
         raise ValueError(
-            "`model` must answer with logits of shape (B, K) for at least two classes, but gave "
+            "`model` must return logits of shape (B, K) for at least two classes, but returned "
             f"{tuple(logits.shape[1:])} for inputs of shape {tuple(inputs.shape)}"
         )
     if logits.shape[1] != inputs.shape[0]:
         raise ValueError(
-            f"`model` must answer with one row an input, but gave {logits.shape[1]} rows for {inputs.shape[0]}"
+            f"`model` must return one row per input, but returned {logits.shape[1]} rows for {inputs.shape[0]}"
         )
     return logits.to(result_dtype(logits))
 
 
 @cache
 def _compiled_forward(backend: str | Callable[..., object]) -> Callable[..., Tensor]:
-    """Made on first use, because it takes long to import the compiler."""
+    """Compiled on first use, because importing the compiler is slow."""
     return compiled.compile_function(_forward, backend=backend)
 
 

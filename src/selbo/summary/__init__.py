@@ -1,4 +1,4 @@
-"""The contribution: what predictions should look like, as a likelihood on any tensor of log-probabilities."""
+"""Summary likelihoods: prior knowledge about predictions, as a likelihood of any tensor of log-probabilities."""
 
 from selbo._numerics import PreciseModule
 from selbo.summary import beliefs, elicitation, likelihood, partitions

@@ -1,4 +1,4 @@
-"""What an object is and what it was made with, as plain data for files."""
+"""Type and arguments of an object as plain data, for files."""
 
 import inspect
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWO
 
 
 def describe_object(thing: object) -> dict[str, Any]:
-    """Importable name and arguments of an object that keeps its arguments as attributes of the same names.
+    """Importable name and arguments of an object that stores its arguments as attributes of the same names.
 
     Returns:
-        ``type`` and ``arguments``, of values that JSON can hold. An argument that was not kept is left out.
+        ``type`` and ``arguments``, as values that JSON can hold. An argument that is not stored is left out.
     """
     names = [each.name for each in inspect.signature(type(thing)).parameters.values() if each.kind in NAMED]
     return {
@@ -21,13 +21,13 @@ def describe_object(thing: object) -> dict[str, Any]:
 
 
 def type_name(kind: type) -> str:
-    """Where a class can be imported from: ``selbo.Beta``, ``my_module.MyBelief``."""
+    """Importable name of a class: ``selbo.Beta``, ``my_module.MyBelief``."""
     module = "selbo" if kind.__module__.startswith("selbo.summary.") else kind.__module__
     return f"{module}.{kind.__qualname__}"
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON would give it back: numbers, text, lists and objects; anything else by the name of its type."""
+    """Convert a value to JSON types: numbers, strings, lists and objects; anything else to the name of its type."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Mapping):

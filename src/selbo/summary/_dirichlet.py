@@ -16,28 +16,28 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 LOG_NEGLIGIBLE: Final = -46.0
-"""exp(-46) = 1e-20: what is left out of an integral of order one."""
+"""exp(-46) = 1e-20: the part of an integral of order one that is neglected."""
 
 LOG_TINY: Final = -36.0
-"""exp(-36) = 2e-16: below it a Gamma distribution function is its leading power to the last bit."""
+"""exp(-36) = 2e-16: below it a Gamma distribution function equals its leading power to the last bit."""
 
 PANELS: Final = 64
 NODES_A_PANEL: Final = 16
 """Gauss-Legendre nodes. The probabilities of the largest entry then sum to one within 1e-13 (tested)."""
 
 LARGE: Final = 1000.0
-"""Parameters above it use Stirling's series for log Gamma."""
+"""Above this parameter, log Gamma is computed by Stirling's series."""
 
 RARE: Final = 1e-8
-"""A class that is the largest less often than this gets an integral over its own range."""
+"""A class that is the largest with a lower probability than this is integrated over its own range."""
 
 FIRST_CELLS: Final = 2**10
 MOST_CELLS: Final = 2**16
 UNCUT: Final = 1.5
 ROUNDING: Final = 1e-15
 CONVOLUTION_ERROR: Final = 1e-8
-"""The grids of `max_tails`: cells of the unit interval, doubled until the answer changes by less than the error; where
-an uncut variable is cut all the same, well above the sum of one; and the rounding of a Fourier transform."""
+"""The grids of `max_tails`: cells of the unit interval, doubled until the result changes by less than the error; where
+an uncut variable is truncated, well above the sum of one; and the rounding error of a Fourier transform."""
 
 SCRAMBLINGS: Final = 8
 MOST_QUANTILES: Final = 2**18
@@ -50,11 +50,11 @@ keeps its points off 0; and nodes of a table of quantiles."""
 
 
 class LargestEntry(NamedTuple):
-    """What is known about the largest entry of a Dirichlet vector.
+    """Properties of the largest entry of a Dirichlet vector.
 
     Attributes:
         probabilities: P(entry k is the largest), shape (K,).
-        expected: E max_k p_k, the accuracy of a calibrated classifier whose predictions are so distributed.
+        expected: E max_k p_k, the accuracy of a calibrated classifier with this distribution of predictions.
     """
 
     probabilities: Array
@@ -65,12 +65,12 @@ class GammaTables(NamedTuple):
     """Gamma(a_k) variables tabulated over the nodes y of a quadrature for the largest one, x = exp(y).
 
     Attributes:
-        nodes: Shape (n,), the y.
+        nodes: Nodes y, shape (n,).
         log_weights: Logarithms of the quadrature weights, shape (n,).
         log_density: Log-density of log Gamma(a_k) at y, shape (n, K).
         log_cdf: log P(Gamma(a_k) <= x), shape (n, K).
-        low: Where the first panel begins.
-        log_tail: log P(all are below it); the integrals below it are known in closed form.
+        low: Lower end of the first panel.
+        log_tail: log P(all variables are below ``low``); integrals below it have a closed form.
     """
 
     nodes: Array
@@ -82,21 +82,22 @@ class GammaTables(NamedTuple):
 
 
 def largest_entry(concentration: Array) -> LargestEntry:
-    r"""Who is the largest, and how large, for a Dirichlet vector.
+    r"""Probability of being the largest, and expected largest entry, of a Dirichlet vector.
 
     With $f_k$ and $F_k$ the density and distribution function of Gamma($a_k$), and $A = \sum_k a_k$,
 
     $$P(k \text{ is the largest}) = \int f_k \prod_{j \ne k} F_j \,\mathrm{d}x, \qquad
     E \max_k p_k = \frac{1}{A} \int x \sum_k f_k \prod_{j \ne k} F_j \,\mathrm{d}x ,$$
 
-    the second being $\sum_k (a_k / A)\, P_{a + e_k}(k \text{ is the largest})$ in other words.
+    where the second equals $\sum_k (a_k / A)\, P_{a + e_k}(k \text{ is the largest})$.
 
     Args:
         concentration: Dirichlet parameters, positive, shape (K,).
 
     Returns:
-        Probabilities and the expected largest entry. The relative error is about 1e-12, 1e-10 for parameters of 1e6;
-        there a probability below 1e-8 is known to 1e-5, the accuracy of the incomplete gamma function in its tails.
+        Probabilities and the expected largest entry. The relative error is about 1e-12, and 1e-10 for parameters of
+        1e6. For these, a probability below 1e-8 has a relative error of 1e-5, that of the incomplete gamma function in
+        its tails.
     """
     a = np.asarray(concentration, dtype=np.float64)
     if len(a) == 2:
@@ -118,7 +119,7 @@ def log_integrand(tables: GammaTables) -> Array:
 
 
 def gamma_tables(a: Array) -> GammaTables:
-    """Nodes and weights that cover the largest of independent Gamma(a_k) variables, and the tables on them."""
+    """Nodes and weights that cover the largest of independent Gamma(a_k) variables, and tables on these nodes."""
     from scipy.special import gammainccinv
 
     high = math.log(float(gammainccinv(a, math.exp(LOG_NEGLIGIBLE)).max()))
@@ -170,7 +171,7 @@ def _panels(low: float, high: float) -> tuple[Array, Array]:
 
 
 def _where_log_product_falls_to(level: float, a: Array, high: float) -> float:
-    """Smallest y worth a node: where all Gammas together fall below exp(level), but not below LOG_TINY."""
+    """Lower end of the nodes: where the product of all Gamma CDFs falls below exp(level), at least LOG_TINY."""
     low = LOG_TINY
     if log_gamma_cdf(a, np.array(low)).sum() > level:
         return low
@@ -185,7 +186,7 @@ def _bisect(rising: Callable[[float], float], low: float, high: float) -> float:
 
 
 def _rare_probability(a: Array, k: int) -> float:
-    """P(entry k is the largest) over the range where class k is, which the common nodes may miss."""
+    """P(entry k is the largest), integrated over the range of entry k, which the common nodes may miss."""
     others = np.delete(a, k)
 
     def log_f(y: Array) -> Array:
@@ -211,7 +212,7 @@ def _mode(log_concave: Callable[[float], float], low: float, high: float) -> flo
 
 
 class Tails(NamedTuple):
-    """Mass below and above each of some edges, each computed on its own so that the small one is exact.
+    """Mass below and above each edge, computed separately so that the smaller one is exact.
 
     Attributes:
         below: Shape (E,).
@@ -224,7 +225,7 @@ class Tails(NamedTuple):
     error: float = 0.0
 
     def masses(self) -> Array:
-        """Mass of each interval between the edges, from whichever tails are smaller: (E + 1,)."""
+        """Mass of each interval between the edges, computed from the smaller tails: (E + 1,)."""
         below = np.concatenate([[0.0], self.below, [1.0]])
         above = np.concatenate([[1.0], self.above, [0.0]])
         return np.where(below[1:] <= 0.5, np.diff(below), -np.diff(above))
@@ -241,7 +242,7 @@ def expected_accuracy(a: float, b: float) -> float:
     r"""Expected accuracy of a binary classifier with calibrated scores distributed as Beta(a, b), Eq. (9).
 
     $E \max(s, 1 - s) = F(1/2) - \mu\,(2 I_{1/2}(a + 1, b) - 1)$ with $\mu = a / (a + b)$: the closed form of Eq. (18)
-    with its two misprints mended (docs/deviations.md), written with the regularised incomplete beta function $I$.
+    with two misprints corrected (docs/deviations.md), written with the regularised incomplete beta function $I$.
     """
     from scipy.special import betainc
 
@@ -251,8 +252,8 @@ def expected_accuracy(a: float, b: float) -> float:
 def centre_mass(concentration: Array, threshold: float) -> float:
     """P(no entry exceeds the threshold) for a Dirichlet vector and a threshold of at least one half.
 
-    The events p_k > t exclude each other; starting from the most likely one leaves the fewest digits to cancel. For two
-    classes it is an interval.
+    The events p_k > t exclude each other; starting from the most likely one minimises cancellation. For two classes the
+    centre is an interval.
     """
     if len(concentration) == 2:
         first, second = concentration
@@ -265,9 +266,10 @@ def centre_mass(concentration: Array, threshold: float) -> float:
 def max_tails(concentration: Array, edges: Array) -> Tails:
     r"""P(max_k p_k <= c) and P(max_k p_k > c) for a Dirichlet vector, at each c of ``edges``.
 
-    From one half on the events p_k > c exclude each other, and the answer is a sum of Beta tails, exact. Below, it is
-    the density at one of a sum of Gamma variables cut off at c, against that of the uncut sum: both are convolved on
-    ever finer grids, whose cells keep mass and mean, until the extrapolation to cells of no width stands still.
+    For c of at least one half, the events p_k > c exclude each other, and the result is an exact sum of Beta tails.
+    Below one half, it is the density at one of a sum of Gamma variables truncated at c, divided by that of the
+    untruncated sum. Both are convolved on successively finer grids, whose cells preserve mass and mean, until the
+    extrapolation to cells of zero width converges.
 
     Args:
         concentration: Dirichlet parameters, positive, shape (K,).
@@ -293,7 +295,7 @@ def _extrapolated_cdf(a: Array, edges: Array) -> tuple[Array, float]:
         cells *= 2
         coarse, last = fine, estimate
         fine, noise = _convolved_cdf(a, edges, cells)
-        estimate = fine + (fine - coarse) / 3  # the error of a grid is of second order in its cell
+        estimate = fine + (fine - coarse) / 3  # the error of a grid is of second order in its cell width
         change = float(np.abs(estimate - last).max())
     return estimate, max(change, noise)
 
@@ -302,7 +304,7 @@ def _convolved_cdf(a: Array, edges: Array, cells: int) -> tuple[Array, float]:
     """The distribution function on one grid, and what the rounding of Fourier transforms does to it."""
     from scipy.fft import irfft, rfft
 
-    rate = max(a.sum(), 5.0)  # a Dirichlet vector does not know the rate of its Gammas; 5 keeps far sums negligible
+    rate = max(a.sum(), 5.0)  # a Dirichlet vector does not depend on the rate; 5 keeps far sums negligible
     length = 8 * cells
     cuts = [*edges, UNCUT]
     spectra = np.ones((len(cuts), length // 2 + 1), dtype=np.complex128)
@@ -315,7 +317,7 @@ def _convolved_cdf(a: Array, edges: Array, cells: int) -> tuple[Array, float]:
 
 
 def _cut_gamma_masses(a: float, rate: float, cuts: list[float], cells: int) -> list[Array]:
-    """Gamma(a, rate) cut off at each of ``cuts``, on the points 0, 1/cells, ..; each cell keeps its mass and mean."""
+    """Gamma(a, rate) truncated at each of ``cuts``, on the points 0, 1/cells, ..; cells preserve mass and mean."""
     from scipy.special import gammainc
 
     points = np.arange(math.ceil(UNCUT * cells) + 1) / cells
@@ -336,14 +338,14 @@ def _cut_gamma_masses(a: float, rate: float, cuts: list[float], cells: int) -> l
 
 
 def sampled_masses(concentration: Array, count: Callable[[Array], Array]) -> tuple[Array, Array]:
-    """Masses of any regions under a Dirichlet distribution, by quasi-Monte Carlo: the same numbers at every call.
+    """Masses of arbitrary regions under a Dirichlet distribution, by deterministic quasi-Monte Carlo.
 
-    The points are those of scrambled Sobol sequences with fixed seeds; quantiles of Gamma variables turn them into
-    Dirichlet vectors. Several scramblings give the error.
+    The points come from scrambled Sobol sequences with fixed seeds, so every call gives the same result. Quantiles of
+    Gamma variables map them to Dirichlet vectors. The error is estimated from several scramblings.
 
     Args:
         concentration: Dirichlet parameters, positive, shape (K,).
-        count: From logarithms of Dirichlet vectors, shape (n, K), to the number of them in each region, shape (R,).
+        count: Function that maps logarithms of Dirichlet vectors, shape (n, K), to the number in each region, (R,).
 
     Returns:
         Masses and their standard errors, shape (R,) each. For bins of one quantity the errors are at most 2e-4 with up
@@ -367,7 +369,7 @@ def sampled_masses(concentration: Array, count: Callable[[Array], Array]) -> tup
 
 
 def _log_gamma_quantile(a: float) -> Callable[[Array], Array]:
-    """From probabilities to logarithms of quantiles of Gamma(a), by a table; also where a quantile underflows."""
+    """Function from probabilities to log quantiles of Gamma(a), by a table; valid where a quantile underflows."""
     from scipy.special import gammaincc, gammainccinv, gammaincinv, gammaln
 
     def leading(log_probability: Array) -> Array:

@@ -1,9 +1,9 @@
-"""Edges on the scale of one probability: how far above them a prediction is, and what share of it lies between them.
+"""Edges on the scale of one probability: crossings of the edges, and soft memberships of the intervals between them.
 
-Everything is measured from log-odds, log p - log(1 - p), computed from log-probabilities without ever forming 1 - p, so
-a prediction of 1 - 1e-30 is told apart from one of 1 - 1e-20.
+All computations use log-odds, log p - log(1 - p), computed from log-probabilities without forming 1 - p, so predictions
+of 1 - 1e-30 and 1 - 1e-20 remain distinct.
 
-An interval partition rests on one function an edge, its crossing: positive above the edge and negative below. The soft
+An interval partition uses one function per edge, its crossing: positive above the edge and negative below. The soft
 membership of an interval is the softmax of the crossings summed from the left. Rows lie on the simplex by construction,
 no interval is ever negative, and the largest membership is always the interval the prediction falls in, however soft
 the edges and however unequal the intervals.
@@ -24,7 +24,7 @@ from selbo._numerics import LOG_HALF, PreciseModule
 SPACES: Final = ("logit", "probability")
 
 SLOPE_FACTORS: Final = {"logit": 15.0, "probability": 5.0}
-"""Slope of an edge times the width of the narrower region beside it, by space; docs/measurements.md says why."""
+"""Slope of an edge times the width of the narrower adjacent region, by space; see docs/measurements.md."""
 
 LONE_WIDTH: Final = 1.0
 """Width, in nats of log-odds, that sets the slope of an edge with no bounded region on either side."""
@@ -60,20 +60,20 @@ def _is_largest(log_probs: Tensor) -> Tensor:
 
 
 class Edges(PreciseModule):
-    r"""Edges $e_1 < \ldots < e_E$ on the scale of one probability, and how softly each is crossed.
+    r"""Soft edges $e_1 < \ldots < e_E$ on the scale of one probability.
 
-    With $z$ the log-odds of a probability $p$, $k$ the slope factor and $w_j$ the width of the narrower region beside
-    edge $j$, a crossing is
+    With $z$ the log-odds of a probability $p$, $k$ the slope factor and $w_j$ the width of the narrower region adjacent
+    to edge $j$, a crossing is
 
     - in logit space $\;\varphi_j = (z - z_j) + \sqrt k \tanh\bigl(\sqrt k\,(z - z_j) / w_j\bigr)$, with $z_j$ the
-      log-odds of $e_j$: a step at the edge, of slope $k / w_j$ and height $\sqrt k$, so that it is higher and narrower
-      the larger $k$ is, and far from the edge a slope of one, the rate at which the gradient of the cross-entropy
-      fades too, so that a saturated prediction feels the summary as much as it feels its label;
+      log-odds of $e_j$. This is a step at the edge, of slope $k / w_j$ and height $\sqrt k$; a larger $k$ makes it
+      higher and narrower. Far from the edge the slope is one, so for saturated predictions the gradient of the summary
+      vanishes at the same rate as that of the cross-entropy;
     - in probability space $\;\varphi_j = k\,(p - e_j) / w_j$.
 
     Args:
         edges: Strictly increasing, strictly between ``lower`` and 1.
-        lower: Where the lowest region begins.
+        lower: Lower end of the lowest region.
         space: ``"logit"`` or ``"probability"``.
         slope_factor: Slope of the step times width, $k$; larger is harder. By default that of `SLOPE_FACTORS`.
     """
@@ -107,9 +107,9 @@ class Edges(PreciseModule):
         self.register_buffer("slope_factor", torch.tensor(factor, dtype=torch.float64))
 
     def crossings(self, log_odds: Tensor) -> Tensor:
-        """How far above each edge: (...) -> (..., E), zero on the edge."""
+        """Crossing of each edge: (...) -> (..., E), positive above the edge, zero on it."""
         values = log_odds.unsqueeze(-1)
-        factor = self.slope_factor.to(values.device)  # without dimensions, so it takes on the type of the other operand
+        factor = self.slope_factor.to(values.device)  # zero-dimensional, so the result has the other operand's type
         widths = self._like(self.widths, values)
         if self.space == "probability":
             return factor / widths * self._distances(values)
@@ -118,7 +118,7 @@ class Edges(PreciseModule):
         return distance + height * torch.tanh(height / widths * distance)
 
     def count_below(self, log_odds: Tensor) -> Tensor:
-        """How many edges lie below: (...) -> (...) long."""
+        """Number of edges below: (...) -> (...) long."""
         values = log_odds.unsqueeze(-1)
         return (values > self._like(self.positions, values)).sum(-1)
 
@@ -127,7 +127,7 @@ class Edges(PreciseModule):
         return {"edges": list(self.values), "space": self.space, "slope_factor": self.slope_factor.item()}
 
     def _distances(self, log_odds: Tensor) -> Tensor:
-        # p - e above one half as (1 - e) - (1 - p): both small there, so nothing is lost
+        # above one half, p - e is computed as (1 - e) - (1 - p): both are small there, so no precision is lost
         from_zero = torch.sigmoid(log_odds) - self._like(self.probabilities, log_odds)
         from_one = self._like(self.complements, log_odds) - torch.sigmoid(-log_odds)
         return torch.where(self._like(self.probabilities, log_odds) < 0.5, from_zero, from_one)
@@ -154,7 +154,7 @@ def level_lines(levels: Sequence[float], num_classes: int) -> NDArray[np.float64
 
 
 def _narrower(widths: Tensor) -> Tensor:
-    """Width of the narrower of the two regions beside each edge; unbounded or empty regions do not count."""
+    """Width of the narrower of the two regions adjacent to each edge; unbounded or empty regions are ignored."""
     usable = torch.where(widths.isfinite() & (widths > EMPTY_WIDTH), widths, torch.full_like(widths, math.inf))
     narrower = torch.minimum(usable[:-1], usable[1:])
     return torch.where(narrower.isfinite(), narrower, torch.full_like(narrower, LONE_WIDTH))
@@ -164,9 +164,9 @@ def interval_memberships(crossings: Tensor) -> Tensor:
     r"""Soft memberships of the intervals between edges: (..., E) -> (..., E + 1).
 
     The odds of two neighbouring intervals are the exponential of the crossing between them: the adjacent-category
-    logit model of ordinal regression. Eq. (19) is its cumulative-logit sibling; with one slope for all edges, in
-    probability space, the two agree but for terms of the order of $e^{-k}$ (docs/deviations.md), and this one needs no
-    equal slopes to stay non-negative.
+    logit model of ordinal regression. Eq. (19) is the corresponding cumulative-logit model. With one slope for all
+    edges, in probability space, the two agree up to terms of the order of $e^{-k}$ (docs/deviations.md). This one stays
+    non-negative for unequal slopes as well.
     """
     return torch.softmax(_steps(crossings), dim=-1)
 

@@ -1,4 +1,4 @@
-"""Short words for classes and edges, the same wherever regions are named."""
+"""Short labels for classes and edges, used wherever regions are named."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -28,7 +28,7 @@ def class_labels(num_classes: int, class_names: Sequence[str] | None = None) -> 
 
 
 def edge_labels(edges: Sequence[float]) -> list[str]:
-    """Edges between 0 and 1 with three digits, or as many as it takes to tell them from each other and from the ends.
+    """Edges between 0 and 1 with three digits, or more if needed to keep them distinct from each other, 0 and 1.
 
     Example:
         >>> edge_labels([1 / 7, 0.5]), edge_labels([0.99, 0.9999])
@@ -42,7 +42,7 @@ def edge_labels(edges: Sequence[float]) -> list[str]:
 
 
 def interval_labels(ends: Sequence[str]) -> list[str]:
-    """The intervals between some ends.
+    """Labels of the intervals between consecutive ends.
 
     Example:
         >>> interval_labels(["0", ".5", "1"])
@@ -52,7 +52,7 @@ def interval_labels(ends: Sequence[str]) -> list[str]:
 
 
 def score_title(second_class: str = "class 1") -> str:
-    """What the score of two classes is the probability of.
+    """Title of the score of a binary classifier.
 
     Example:
         >>> score_title("yes"), score_title()

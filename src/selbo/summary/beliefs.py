@@ -1,10 +1,10 @@
-"""What a user believes about the predictions, turned into s0, the mass of each region of a partition.
+"""Beliefs about the predictions, converted to s0, the mass of each region of a partition.
 
 A belief is a distribution on the probability simplex; ``belief.masses(partition)`` integrates it over the regions.
-The masses are exact to float64 (relative error about 1e-12, 1e-10 for concentrations of 1e6) except for
-`ConfidenceBins` with edges below one half, where they come from a numerical convolution with an absolute error of at
-most 1e-6 and a relative one of at most 1e-2, mostly far less; beyond that an error is raised. Partitions of one's own
-are integrated by quasi-Monte Carlo, see `Partition.dirichlet_masses`.
+The masses are exact to float64 (relative error about 1e-12, 1e-10 for concentrations of 1e6), except for
+`ConfidenceBins` with edges below one half. There they come from a numerical convolution with an absolute error of at
+most 1e-6 and a relative error of at most 1e-2, usually far less; a larger error raises an exception. User-defined
+partitions are integrated by quasi-Monte Carlo, see `Partition.dirichlet_masses`.
 """
 
 import hashlib
@@ -24,22 +24,22 @@ from selbo.summary._labels import number
 from selbo.summary.partitions import Partition, short_list
 
 SMALLEST_MASS: Final = 1e-300
-"""A region with less is taken for impossible: its reciprocal would no longer be a float64."""
+"""A region with less mass counts as impossible: its reciprocal would overflow float64."""
 
 EMPIRICAL_SMOOTHING: Final = 0.5
-"""Pseudo-count a region in `Empirical`: the Jeffreys prior of a multinomial, so that no region is impossible."""
+"""Pseudo-count per region in `Empirical`: the Jeffreys prior of a multinomial, so that no region is impossible."""
 
 
 class Belief(ABC):
-    """What the predictions should look like.
+    """Expected distribution of the predictions; base class of beliefs.
 
-    A belief of your own defines `masses`. The other methods have defaults that hold for any belief; define those about
-    which more is known.
+    To write your own belief, define `masses`. The other methods have defaults that are valid for any belief; override
+    them where you know more.
 
     Attributes:
-        num_classes: K, if it is about a certain number of classes.
-        class_fractions: Fraction of each class that the belief was made from, if it was, as `selbo.expect` does.
-        uncertainty: How far each mass may be off, see `Masses`.
+        num_classes: K, if the belief has a fixed number of classes.
+        class_fractions: Class fractions that the belief was built from, if any, as by `selbo.expect`.
+        uncertainty: Tolerance of each mass, see `Masses`.
     """
 
     num_classes: int | None = None
@@ -58,7 +58,7 @@ class Belief(ABC):
         """
 
     def dirichlet(self, num_classes: int) -> Array | None:
-        """Dirichlet parameters of the predictions, shape (K,); None, the default, if that is not their distribution."""
+        """Dirichlet parameters of the predictions, shape (K,); None (default) if they have another distribution."""
         return None
 
     def mean_probabilities(self, num_classes: int) -> tuple[float, ...] | None:
@@ -67,13 +67,13 @@ class Belief(ABC):
         return None if parameters is None else tuple(float(a) / math.fsum(parameters) for a in parameters)
 
     def label(self) -> str:
-        """A few words for a figure; by default what the belief prints."""
+        """Short label for a figure; by default the ``repr`` of the belief."""
         return repr(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """What it is, as plain data for files: ``type``, a name that can be imported, and ``arguments``.
+        """Plain data for files: ``type``, an importable name, and ``arguments``.
 
-        By default these are the arguments of ``__init__`` that are kept as attributes of the same names.
+        By default these are the arguments of ``__init__`` that are stored as attributes of the same names.
         """
         return describe_object(self)
 
@@ -83,14 +83,14 @@ class Belief(ABC):
 
 
 def require_belief(value: object, *, name: str = "belief") -> Belief:
-    """A belief, or an error that says what was expected."""
+    """Return the value if it is a belief; otherwise raise an error."""
     if not isinstance(value, Belief):
         raise ValueError(f"`{name}` must be a belief such as selbo.Beta or selbo.Masses, but got {value!r}")
     return value
 
 
 def checked_masses(belief: Belief, partition: Partition) -> Tensor:
-    """s0 of a belief, after a look at what a belief of the user's own returned."""
+    """s0 of a belief, validated because it may come from a user-defined belief."""
     masses = belief.masses(partition)
     _checks.floating("masses", masses)
     if masses.shape != (partition.num_regions,):
@@ -103,19 +103,19 @@ def checked_masses(belief: Belief, partition: Partition) -> Tensor:
 
 
 def normalised_masses(belief: Belief, masses: Array, partition: Partition) -> Tensor:
-    """Masses as a tensor that sums to one; a region without mass is refused."""
+    """Masses as a tensor that sums to one; a region without mass raises an error."""
     for region, mass in enumerate(masses):
         if not mass > SMALLEST_MASS:
             raise ValueError(
                 f"`{belief!r}` puts no mass that float64 can hold on region {region} of {type(partition).__name__} "
-                f"({max(mass, 0.0):.3g}): take a less extreme belief, a coarser partition, or state `selbo.Masses` "
+                f"({max(mass, 0.0):.3g}): use a less extreme belief, a coarser partition, or state `selbo.Masses` "
                 "yourself"
             )
     return torch.from_numpy(masses / masses.sum())
 
 
 class DirichletBelief(Belief):
-    """A belief of the library with Dirichlet parameters, which a partition integrates."""
+    """A belief with Dirichlet parameters, which a partition integrates."""
 
     @abstractmethod
     def dirichlet(self, num_classes: int) -> Array:
@@ -130,12 +130,12 @@ class DirichletBelief(Belief):
 class Dirichlet(DirichletBelief):
     """Predictions distributed as Dirichlet(concentration) over the simplex.
 
-    Parameters below one say that most predictions are confident, parameters above one that most are undecided; their
-    proportions say how often each class is predicted.
+    With parameters below one, most predictions are confident; with parameters above one, most are undecided. The
+    proportions of the parameters determine how often each class is predicted.
 
     Args:
         concentration: One positive number per class.
-        class_fractions: Fraction of each class that the parameters were found from, if they were.
+        class_fractions: Class fractions that the parameters were computed from, if any.
 
     Example:
         >>> from selbo.summary.partitions import ClassRegions
@@ -160,7 +160,7 @@ class Dirichlet(DirichletBelief):
         return np.array(self.concentration)
 
     def label(self) -> str:
-        """Its parameters, three digits each.
+        """The parameters, with three digits each.
 
         Example:
             >>> Dirichlet([0.0898504, 1, 2.5]).label()
@@ -176,9 +176,9 @@ class Beta(DirichletBelief):
     """Scores of a binary classifier, the probabilities of class 1, distributed as Beta(a, b).
 
     Args:
-        a: Larger means scores nearer to 1.
-        b: Larger means scores nearer to 0.
-        class_fractions: Fractions of the two classes that the parameters were found from, if they were.
+        a: First parameter; a larger value moves scores towards 1.
+        b: Second parameter; a larger value moves scores towards 0.
+        class_fractions: Fractions of the two classes that the parameters were computed from, if any.
 
     Example:
         >>> from selbo.summary.partitions import ScoreBins
@@ -197,13 +197,13 @@ class Beta(DirichletBelief):
         """The parameters by class, shape (2,)."""
         if num_classes != 2:
             raise ValueError(
-                f"`{self!r}` speaks of two classes, but the partition has {num_classes}: "
+                f"`{self!r}` is a belief about two classes, but the partition has {num_classes}: "
                 "use `selbo.Dirichlet` with one parameter per class"
             )
         return np.array([self.b, self.a])  # the score is column 1
 
     def label(self) -> str:
-        """Its parameters, three digits each."""
+        """The parameters, with three digits each."""
         return f"Beta({number(self.a)}, {number(self.b)})"
 
     def __repr__(self) -> str:
@@ -224,7 +224,7 @@ class Uniform(DirichletBelief):
         return np.ones(num_classes)
 
     def label(self) -> str:
-        """One word."""
+        """The word ``uniform``."""
         return "uniform"
 
     def __repr__(self) -> str:
@@ -232,12 +232,12 @@ class Uniform(DirichletBelief):
 
 
 class Masses(Belief):
-    """A histogram stated outright, one mass per region.
+    """A histogram stated directly, one mass per region.
 
     Args:
         values: Positive numbers that sum to one.
-        uncertainty: How far each of them may be off: with .05, a mass of .5 stands for any from .45 to .55, and a
-            summary with this belief does not prefer one of these to another.
+        uncertainty: Tolerance of each mass: with .05, a mass of .5 stands for any value from .45 to .55, and a summary
+            with this belief does not prefer any of these values.
 
     Example:
         >>> from selbo.summary.partitions import ScoreBins
@@ -264,14 +264,14 @@ class Masses(Belief):
 
 
 class Empirical(Belief):
-    """The histogram of predictions at hand: those of an earlier model, or of another site.
+    """The histogram of given predictions, for example of an earlier model or of another site.
 
-    The mass of a region is (count + smoothing) / (total + R x smoothing), with counts of the regions that the
-    predictions fall in.
+    The mass of a region is (count + smoothing) / (total + R x smoothing), where count is the number of predictions in
+    the region.
 
     Args:
         log_probs: Log-probabilities, shape (..., B, K); leading dimensions are pooled.
-        smoothing: Pseudo-count a region; positive, so that a region nobody was seen in stays possible.
+        smoothing: Pseudo-count per region; positive, so that a region without predictions stays possible.
 
     Example:
         >>> from selbo.summary.partitions import ScoreBins
@@ -293,7 +293,7 @@ class Empirical(Belief):
         if self.log_probs.shape[-1] != partition.num_classes:
             raise ValueError(
                 f"`{self!r}` holds predictions of {self.log_probs.shape[-1]} classes, but the partition has "
-                f"{partition.num_classes}: use a partition of as many classes"
+                f"{partition.num_classes}: use a partition with the same number of classes"
             )
         regions = partition.assign(self.log_probs).flatten()
         counts = np.bincount(regions.numpy(), minlength=partition.num_regions) + self.smoothing
@@ -304,7 +304,7 @@ class Empirical(Belief):
         return tuple(self.log_probs.double().exp().reshape(-1, num_classes).mean(0).tolist())
 
     def to_dict(self) -> dict[str, Any]:
-        """Type and arguments as plain data; the predictions by their shape and a digest."""
+        """Type and arguments as plain data; predictions are represented by shape and digest."""
         content = self.log_probs.double().contiguous().numpy().tobytes()
         predictions = {"shape": list(self.log_probs.shape), "sha256": hashlib.sha256(content).hexdigest()}
         return {

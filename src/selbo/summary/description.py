@@ -1,4 +1,4 @@
-"""What a summary claims, in words and numbers, before anything is trained; and how far off it lets predictions be."""
+"""Description of a summary before training: what it claims about predictions, and how far they may deviate."""
 
 from dataclasses import dataclass
 
@@ -14,25 +14,25 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Claims:
-    """What a summary says of the predictions for the inputs it is about.
+    """Claims of a summary about the predictions for its inputs.
 
     Attributes:
-        belief: The belief, as it prints itself.
-        concentration: Its weight in training, in pseudo-observations; not a doubt about the numbers below.
-        num_inputs: B, the number of inputs that ``low`` and ``high`` are about; None for very many.
-        level: Probability of each of these ranges.
-        masses: s0, one number a region.
-        low: Share of B predictions in each region that the belief still expects, lower end.
-        high: The same, upper end.
-        distance: Distance (total variation) from s0 at which it expects the histogram of B predictions, on average.
-        accuracy: Expected accuracy of a calibrated classifier with such predictions: two equal numbers, or bounds where
-            the regions leave it open; None if they say nothing about it.
-        fractions: How often each class is predicted, likewise.
-        label_fractions: How frequent each class is, likewise: as it was stated, or else the mean probability, which is
-            the share of the labels if predictions are calibrated.
-        confidence: Bands of the largest probability, (from, to, share of the predictions), highest first; empty if the
-            regions say nothing about it.
-        mean_probabilities: Of each class, if the belief is a distribution or has predictions to take them from.
+        belief: The ``repr`` of the belief.
+        concentration: Weight of the belief in training, in pseudo-observations; not an uncertainty of the claims.
+        num_inputs: B, the number of inputs for ``low`` and ``high``; None for the limit of many.
+        level: Probability of each range from ``low`` to ``high``.
+        masses: s0, one number per region.
+        low: Lower end of the expected fraction of B predictions in each region.
+        high: Upper end of the same.
+        distance: Expected total variation distance between the histogram of B predictions and s0.
+        accuracy: Expected accuracy of a calibrated classifier with such predictions: two equal numbers, or bounds if
+            the regions do not determine it; None if they carry no information about it.
+        fractions: Fraction of predictions of each class, in the same form.
+        label_fractions: Fraction of labels of each class, in the same form: the stated fraction or, if there is none,
+            the mean probability, which equals the fraction of the labels if predictions are calibrated.
+        confidence: Bands of the largest probability, (from, to, fraction of the predictions), highest first; empty if
+            the regions carry no information about it.
+        mean_probabilities: Mean probability of each class, if the belief is a distribution or holds predictions.
     """
 
     belief: str
@@ -87,19 +87,19 @@ def claims_of(
     num_inputs: int | None = None,
     level: float = 0.95,
 ) -> Claims:
-    r"""What a belief claims on a partition.
+    r"""Compute the claims of a belief on a partition.
 
     The likelihood $\mathrm{Dir}(s_0 \mid \alpha h)$ as a function of the histogram $h$ is, to leading order in
-    $1/\alpha$, that of a Dirichlet distribution of $h$ around $s_0$ with the same concentration; the shares of $B$
-    predictions are then Dirichlet-multinomial, and that of one region beta-binomial, which is where ``low``, ``high``
-    and ``distance`` come from.
+    $1/\alpha$, that of a Dirichlet distribution of $h$ around $s_0$ with the same concentration. The fractions of $B$
+    predictions are then Dirichlet-multinomial, and that of one region is beta-binomial. ``low``, ``high`` and
+    ``distance`` are computed from it.
 
     Args:
         belief: The belief.
         partition: The regions.
         masses: s0.
-        concentration: Trust in the belief, alpha.
-        num_inputs: B; None for very many.
+        concentration: Strength of the belief, alpha.
+        num_inputs: B; None for the limit of many.
         level: Probability of the ranges.
     """
     if num_inputs is not None:
@@ -156,7 +156,7 @@ def _range(mass: float, concentration: float, num_inputs: int | None, level: flo
 
 
 def _mean_deviation(mass: float, concentration: float, num_inputs: int | None) -> float:
-    """Mean distance of such a variable from its mean."""
+    """Mean absolute deviation of this variable from its mean."""
     from scipy.special import betaln
 
     a, b = concentration * mass, concentration * (1 - mass)
@@ -176,7 +176,7 @@ def _beta_binomial(a: float, b: float, total: int) -> Array:
 
 
 def _bands(partition: Partition, masses: Array) -> list[tuple[float, float, float]]:
-    """Bands of the largest probability and their masses, highest first; regions of the same band together."""
+    """Bands of the largest probability and their masses, highest first; regions of the same band are merged."""
     if not tells_confidence(partition):
         return []
     limits = partition.confidence_bounds()
@@ -190,14 +190,14 @@ def _bands(partition: Partition, masses: Array) -> list[tuple[float, float, floa
 
 
 def _fractions(partition: Partition, masses: Array) -> tuple[Range, ...] | None:
-    """How often each class is predicted, as far as the regions tell."""
+    """Fraction of predictions of each class, as far as the regions determine it."""
     if not tells_class(partition):
         return None
     return tuple((low, high) for low, high in class_ranges(partition, masses).tolist())
 
 
 def _apart(means: tuple[float, ...], shares: tuple[Range, ...]) -> bool:
-    """Whether mean probabilities differ from the shares of predictions by more than would be shown."""
+    """Whether mean probabilities differ visibly, at the printed precision, from the fractions of predictions."""
     return any(mean < low - 5e-4 or mean > high + 5e-4 for mean, (low, high) in zip(means, shares, strict=True))
 
 
@@ -209,16 +209,16 @@ def _between(low: float, high: float) -> str:
     return _percent(low) if high - low < 5e-4 else f"{_percent(low)} to {_percent(high)}"
 
 
-# --- what the regions of a partition tell: bounds, where they leave it open ---
+# --- information in the regions of a partition: values, or bounds where the regions do not determine them ---
 
 
 def tells_confidence(partition: Partition) -> bool:
-    """Whether the regions say anything about how sure a prediction is."""
+    """Whether the regions carry information about the confidence of a prediction."""
     return bool((partition.confidence_bounds() != [1 / partition.num_classes, 1.0]).any())
 
 
 def tells_class(partition: Partition) -> bool:
-    """Whether the regions say anything about which class is predicted."""
+    """Whether the regions carry information about the predicted class."""
     return any(each is not None for each in partition.predicted_class())
 
 
@@ -228,13 +228,13 @@ def is_by_class(partition: Partition) -> bool:
 
 
 def accuracy_range(partition: Partition, masses: Array) -> tuple[float, float]:
-    """Between which accuracies a calibrated classifier with this histogram must lie."""
+    """Bounds on the accuracy of a calibrated classifier with this histogram."""
     low, high = masses @ partition.confidence_bounds()
     return float(low), float(high)
 
 
 def class_ranges(partition: Partition, masses: Array) -> Array:
-    """Smallest and largest share of predictions of each class that the histogram allows, shape (K, 2)."""
+    """Smallest and largest fraction of predictions of each class that the histogram allows, shape (K, 2)."""
     owners = list(zip(masses.tolist(), partition.predicted_class(), strict=True))
     least = np.array([sum(mass for mass, k in owners if k == each) for each in range(partition.num_classes)])
     undecided = sum(mass for mass, k in owners if k is None)

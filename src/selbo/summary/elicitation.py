@@ -1,9 +1,9 @@
-"""From numbers a user knows, expected accuracy and class fractions, to a belief about the predictions.
+"""Elicitation: build a belief about the predictions from the expected accuracy and the class fractions.
 
-A classifier whose scores are honest is right with probability max_k p_k at each prediction, so its expected accuracy is
-E max_k p_k; and it should predict each class as often as the class occurs, Eq. (14). Where classes differ in frequency
-and the task is hard, the two do not go together to the last digit: such a classifier predicts a rare class less often
-than it occurs, and a belief with the stated frequency of predictions gives it a larger mean probability
+A calibrated classifier is correct with probability max_k p_k at each prediction, so its expected accuracy is
+E max_k p_k; and it should predict each class as often as the class occurs, Eq. (14). If classes differ in frequency and
+the task is hard, the two conditions are not exactly compatible: such a classifier predicts a rare class less often than
+it occurs, and a belief with the stated frequency of predictions gives that class a larger mean probability
 (`Claims.label_fractions` has the stated one, `describe` prints both).
 """
 
@@ -21,28 +21,28 @@ RESIDUAL: Final = 1e-8
 """Largest error of the fractions and the accuracy of the belief that `expect` returns."""
 
 LOG_RATIO_BOUND: Final = 60.0
-"""Range of log(a / b) in which a Beta is looked for; class fractions down to 1e-20."""
+"""Search range of log(a / b) for a Beta; class fractions down to 1e-20."""
 
 START: Final = 5.0
 FIRST_STEP: Final = 1.0
 SMALLEST_STEP: Final = 1e-3
-"""Path of the Dirichlet solver, in log-odds of the accuracy on its range: where it starts and how it strides."""
+"""Path of the Dirichlet solver, in log-odds of the accuracy on its range: start, first step and smallest step."""
 
 MOST_NEWTON_STEPS: Final = 30
 MOST_HALVINGS: Final = 4
 LONGEST_STEP: Final = 5.0
 NEWTON_ERROR: Final = 1e-11
 DIFFERENCE: Final = 1e-3
-"""Newton's method: how far it goes, when it stops, and the change of a log-parameter that stands for a derivative."""
+"""Newton's method: limits on steps, halvings and step length, tolerance, and finite difference of a log-parameter."""
 
 LOG_TOTAL_RANGE: Final = (math.log(1e-9), math.log(1e12))
-"""Range of the sum of the parameters in which a Beta is looked for; accuracies from 1/2 + 1e-6 to 1 - 1e-9."""
+"""Search range of the log sum of the parameters for a Beta; accuracies from 1/2 + 1e-6 to 1 - 1e-9."""
 
 
 def expect(
     accuracy: float, class_fractions: Sequence[float] | None = None, *, num_classes: int | None = None
 ) -> Beta | Dirichlet:
-    r"""The belief of someone who knows how accurate anyone can be, and how frequent each class is.
+    r"""Build a belief from the achievable accuracy and the class fractions.
 
     For two classes it is the Beta distribution of the score with $P(\text{score} < 1/2)$ equal to the fraction of
     class 0, Eq. (14), and expected accuracy $E \max(s, 1 - s)$ equal to ``accuracy``, Eq. (9). For more classes it is
@@ -52,7 +52,7 @@ def expect(
     Args:
         accuracy: Expected accuracy, strictly between 1/K and 1.
         class_fractions: Fraction of each class, positive, summing to one; equal fractions if not given.
-        num_classes: K, if no fractions are given; 2 if that is not given either.
+        num_classes: K, if no fractions are given; 2 by default.
 
     Returns:
         A `Beta` (two classes) or a `Dirichlet` (more), accurate to 1e-8 in every stated number.
@@ -86,8 +86,9 @@ def _fractions(class_fractions: Sequence[float] | None, num_classes: int | None)
 def _solve_beta(accuracy: float, fraction_0: float, fraction_1: float) -> tuple[float, float]:
     """Beta(a, b) with F(1/2) = fraction_0, Eq. (14), and the expected accuracy.
 
-    Two nested one-dimensional roots, each of a monotone function: given a + b, the mean decides F(1/2); along the
-    curve of the right F(1/2), the accuracy falls as a + b grows. No starting point, nothing to diverge.
+    Solves two nested one-dimensional root problems, each of a monotone function: given a + b, the mean determines
+    F(1/2); along the curve of the correct F(1/2), the accuracy falls as a + b grows. This needs no starting point and
+    cannot diverge.
     """
     from scipy.special import betainc
 
@@ -96,7 +97,7 @@ def _solve_beta(accuracy: float, fraction_0: float, fraction_1: float) -> tuple[
 
         def excess(log_ratio: float) -> float:
             a, b = total * _sigmoid(log_ratio), total * _sigmoid(-log_ratio)
-            # compare the smaller side: a fraction of 1e-9 is then as well resolved as one of 1/2
+            # compare the smaller side, so that a fraction of 1e-9 is resolved as well as one of 1/2
             return float(fraction_0 - betainc(a, b, 0.5) if fraction_0 < 0.5 else betainc(b, a, 0.5) - fraction_1)
 
         log_ratio = _root(excess, -LOG_RATIO_BOUND, LOG_RATIO_BOUND)
@@ -132,12 +133,13 @@ def _accept(accuracy: float, residual: float) -> None:
 def _solve_dirichlet(accuracy: float, fractions: Array) -> Array:
     """Dirichlet parameters with the given argmax frequencies and expected accuracy.
 
-    Newton's method in the logarithms of the parameters, carried along a path. Towards accuracy one the parameters are
-    proportional to the fractions; the path starts there and lowers the accuracy in even steps of its log-odds.
+    Newton's method in the logarithms of the parameters, continued along a path. As the accuracy approaches one, the
+    parameters become proportional to the fractions. The path starts near there and lowers the accuracy in steps of its
+    log-odds.
     """
     goal = _coordinate(accuracy, len(fractions))
     position = max(goal, START)
-    # for small parameters 1 - E max p = A log 2 P(two draws of a class differ), A their sum
+    # for small parameters 1 - E max p = A log 2 P(two sampled classes differ), A their sum
     rest = (1 - 1 / len(fractions)) * _sigmoid(-position)
     guess = np.log(fractions * rest / (math.log(2) * (1 - (fractions**2).sum())))
     log_a, slope, step = _newton(guess, position, fractions), np.zeros(len(fractions)), FIRST_STEP
@@ -163,7 +165,7 @@ def _coordinate(accuracy: float, num_classes: int) -> float:
 
 
 def _newton(log_a: Array, position: float, fractions: Array) -> Array | None:
-    """The solution near a start, or None if the steps stop coming closer before it is reached."""
+    """The solution near a starting point, or None if the steps stop improving before it is reached."""
     error, jacobian = _errors(log_a, position, fractions)
     for _ in range(MOST_NEWTON_STEPS):
         if np.abs(error).max() < NEWTON_ERROR:
@@ -181,7 +183,7 @@ def _newton(log_a: Array, position: float, fractions: Array) -> Array | None:
 
 
 def _errors(log_a: Array, position: float, fractions: Array) -> tuple[Array, Array]:
-    """How far log-frequencies and the coordinate of the accuracy are off, (K + 1,), and the derivative by log a."""
+    """Errors of log-frequencies and of the coordinate of the accuracy, (K + 1,), and their derivative by log a."""
     from scipy.special import digamma
 
     a = np.exp(log_a)
@@ -207,6 +209,6 @@ def _errors(log_a: Array, position: float, fractions: Array) -> tuple[Array, Arr
 
     chance = 1 / len(a)
     slope = 1 / (expected - chance) + 1 / (1 - expected)
-    with np.errstate(divide="ignore"):  # a step too far: log 0 makes the error infinite, and the step is halved
+    with np.errstate(divide="ignore"):  # after too long a step, log 0 makes the error infinite, and the step is halved
         error = np.append(np.log(probabilities / fractions), _coordinate(float(expected), len(a)) - position)
     return error, np.vstack([d_probabilities / probabilities[:, None], slope * d_expected])

@@ -1,4 +1,4 @@
-"""How likely is the summary under this network: soft histogram of its predictions, and log DP(s0 | s_theta, alpha)."""
+"""Likelihood of a summary given predictions: their soft histogram, and log DP(s0 | s_theta, alpha)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -25,17 +25,17 @@ from selbo.summary.partitions import Partition, require_partition
 FORMS: Final = ("dirichlet", "multinomial")
 
 DEFAULT_CONCENTRATION: Final = 1000.0
-"""Concentration if none is given. In training it is lowered to the number of labels where that is smaller."""
+"""Default concentration. Training lowers it to the number of labels if that is smaller."""
 
 DEFAULT_TRUST: Final = 0.3
-"""Default concentration per label for beliefs about unlabelled target data: a false statement then does little harm
-(docs/results.md, class fractions stated wrongly)."""
+"""Default concentration per label for beliefs about unlabelled target data. At this value a wrong statement does little
+harm (docs/results.md, class fractions stated wrongly)."""
 
 
 def soft_counts(memberships: Tensor, weights: Tensor | None = None) -> Tensor:
     """Soft number of predictions in each region, Eq. (20): (..., B, R) -> (..., R), summed in double precision.
 
-    With weights, shape (B,), a prediction counts as many times as its weight says.
+    With weights, shape (B,), each prediction is multiplied by its weight.
     """
     if weights is not None:
         memberships = memberships * weights.to(memberships).unsqueeze(-1)
@@ -45,17 +45,17 @@ def soft_counts(memberships: Tensor, weights: Tensor | None = None) -> Tensor:
 def normalise_counts(counts: Tensor) -> Tensor:
     """Histogram s_theta from soft counts: (..., R) -> (..., R), on the simplex.
 
-    Where nothing was counted, because all weights are zero, it is level and has no gradient.
+    If all weights are zero, the histogram is uniform and has no gradient.
     """
     total = counts.sum(-1, keepdim=True)
-    empty = total == 0  # not `total <= 0`: a histogram of predictions that are NaN is NaN, never level
+    empty = total == 0  # not `total <= 0`: NaN predictions must give a NaN histogram, not a uniform one
     return torch.where(empty, 1 / counts.shape[-1], counts / torch.where(empty, 1.0, total))
 
 
 def log_dirichlet(masses: Tensor, parameters: Tensor) -> Tensor:
-    """Log-density of a Dirichlet distribution: (..., R), (..., R) -> (...), both positive, computed as Eq. (5) is.
+    """Log-density of a Dirichlet distribution: (..., R), (..., R) -> (...), both positive, computed like Eq. (5).
 
-    Parameters below `DIRICHLET_FLOOR` count as that much.
+    Parameters are clamped to at least `DIRICHLET_FLOOR`.
     """
     parameters = parameters.clamp(min=DIRICHLET_FLOOR)
     total = parameters.sum(-1, keepdim=True)
@@ -74,22 +74,22 @@ def dirichlet_process_log_prob(
     $$\log \mathrm{Dir}(s_0 \mid \alpha h_1, \ldots, \alpha h_R) = \log \Gamma(\alpha)
     - \sum_r \log \Gamma(\alpha h_r) + \sum_r (\alpha h_r - 1) \log s_{0r} .$$
 
-    With $d(x) = x \log x - x - \log \Gamma(x)$, which grows only as a logarithm, this is the same as
+    With $d(x) = x \log x - x - \log \Gamma(x)$, which grows only logarithmically, this equals
 
-    $$-\alpha\, \mathrm{KL}(h \,\|\, s_0) - d(\alpha) + \sum_r d(\alpha h_r) - \sum_r \log s_{0r} ,$$
+    $$-\alpha\, \mathrm{KL}(h \,\|\, s_0) - d(\alpha) + \sum_r d(\alpha h_r) - \sum_r \log s_{0r} .$$
 
-    which is how it is computed: the large terms have cancelled, so a concentration of 1e6 keeps its digits.
+    The function computes the second form. Its large terms have cancelled, so it is precise for a concentration of 1e6.
 
     Value and gradient are finite for concentrations from 1e-3 to 1e6, for empty regions and for masses of 1e-12.
 
     Args:
         histogram: Region masses of the predictions, shape (..., R), on the simplex.
         s0: Region masses of the summary, shape (R,) or that of ``histogram``, strictly positive, on the simplex.
-        concentration: Trust in the summary, in pseudo-observations; greater than 0.
-        validate: Check the values of the tensors too, not only their shapes; waits for the device.
+        concentration: Strength of the summary, in pseudo-observations; greater than 0.
+        validate: Also validate values; synchronises with the device.
 
     Returns:
-        Log-density in nats, shape (...), at least float32. Larger is better.
+        Log-density in nats, shape (...), float32 or wider. Larger is better.
 
     Example:
         >>> h, s0 = torch.tensor([0.3, 0.7]), torch.tensor([0.2, 0.8])
@@ -105,18 +105,18 @@ def multinomial_log_prob(
 ) -> Tensor:
     r"""Log-likelihood of ``concentration`` pseudo-observations distributed as s0, without its constant.
 
-    Let $h$ be ``histogram``: $\alpha \sum_r s_{0r} \log h_r$, that is $-\alpha\, \mathrm{KL}(s_0 \,\|\, h)$ but for a
-    constant. It is largest exactly at $h = s_0$, where the Dirichlet form prefers a histogram slightly nearer to
-    uniform; it is not the paper's likelihood.
+    Let $h$ be ``histogram``: $\alpha \sum_r s_{0r} \log h_r$, that is $-\alpha\, \mathrm{KL}(s_0 \,\|\, h)$ up to a
+    constant. Its maximum is exactly at $h = s_0$, while the maximum of the Dirichlet form is slightly closer to
+    uniform. It is not the paper's likelihood.
 
     Args:
         histogram: Region masses of the predictions, shape (..., R), on the simplex.
         s0: Region masses of the summary, shape (R,) or that of ``histogram``, on the simplex.
         concentration: Number of pseudo-observations; greater than 0.
-        validate: Check the values of the tensors too, not only their shapes; waits for the device.
+        validate: Also validate values; synchronises with the device.
 
     Returns:
-        Log-likelihood in nats, shape (...), at least float32. Larger is better.
+        Log-likelihood in nats, shape (...), float32 or wider. Larger is better.
 
     Example:
         >>> h, s0 = torch.tensor([0.3, 0.7]), torch.tensor([0.2, 0.8])
@@ -128,15 +128,15 @@ def multinomial_log_prob(
 
 
 def nearest_masses(histogram: Tensor, s0: Tensor, uncertainty: float) -> Tensor:
-    """Region masses within an uncertainty of s0 that are near a histogram; the histogram itself if it is within.
+    """Region masses close to a histogram, within an uncertainty of s0; the histogram itself if it is within.
 
-    Each mass is brought into its range. What the masses then lack to a sum of one, or have too much, is shared out in
-    proportion to the room that each has in its range. No mass falls below a tenth of what is stated.
+    Each mass is clamped to its range. The difference of the sum from one is then distributed in proportion to the room
+    that each mass has left in its range. No mass falls below a tenth of the stated one.
 
     Args:
         histogram: Shape (..., R), on the simplex.
         s0: Shape (R,), on the simplex.
-        uncertainty: How far each mass may be from that in s0.
+        uncertainty: Largest difference of each mass from that in s0.
 
     Example:
         >>> half = torch.tensor([0.5, 0.5])
@@ -160,7 +160,7 @@ def _prepare(
     _checks.floating("s0", s0)
     if histogram.ndim < 1 or s0.shape not in (histogram.shape[-1:], histogram.shape):
         raise ValueError(
-            f"`s0` must have one mass a region of `histogram`, but got shapes {tuple(s0.shape)} "
+            f"`s0` must have one mass per region of `histogram`, but got shapes {tuple(s0.shape)} "
             f"and {tuple(histogram.shape)}"
         )
     alpha = concentration if isinstance(concentration, Tensor) else _checks.positive("concentration", concentration)
@@ -175,25 +175,25 @@ def _prepare(
 class SummaryLikelihood(PreciseModule):
     r"""Log-likelihood of a belief, given the predictions of a network: log DP(s0 | s_theta, alpha), Eq. (5).
 
-    The predictions of a batch are softly sorted into the regions of a partition; the histogram is compared with the
-    belief's. One value a weight draw: average them, as the Summary ELBO does. A sum over the data set: with a mean
-    loss, divide by the number of training examples.
+    It computes a soft histogram of the predictions of a batch over the regions of a partition and compares it with the
+    belief. The result has one value per weight sample; average them, as the Summary ELBO does. The scale is that of a
+    sum over the data set: with a mean loss, divide by the number of training examples.
 
     Args:
         partition: The regions, e.g. `ScoreBins.equal(10)`.
-        belief: What the predictions should look like, e.g. ``expect(accuracy=0.9)``.
+        belief: Expected distribution of the predictions, e.g. ``expect(accuracy=0.9)``.
         concentration: Strength of the belief, alpha, in pseudo-observations. `selbo.fit` lowers it to the number of
-            labels where that is smaller, unless ``overrule_labels``.
+            labels if that is smaller, unless ``overrule_labels``.
         form: ``"dirichlet"`` (the paper) or ``"multinomial"`` (`multinomial_log_prob`).
-        ema_decay: Remember earlier batches: in training mode the likelihood is evaluated at an exponential moving
-            average of the histogram, and its gradient passed on as if that were the batch's. For small batches.
-        reductions: Functions that change the soft counts, shape (..., R), one after the other, before they are
-            normalised, such as a sum over processes. Others can be added to the list of this name and removed.
-        validate: When to check the values of the log-probabilities too, not only their shapes, which synchronises with
-            the device: True for every batch, False for none, None for the first one outside compiled code.
-        name: What it is called where an objective has several: in logs, and to say which inputs it is about.
+        ema_decay: Decay of an exponential moving average of the histogram, for small batches. In training mode the
+            likelihood is evaluated at the average, and its gradient is applied to the histogram of the batch.
+        reductions: Functions applied in order to the soft counts, shape (..., R), before they are normalised, such as a
+            sum over processes. Functions can be added to and removed from the attribute of this name.
+        validate: When to also validate the values of the log-probabilities, which synchronises with the device: True
+            for every batch, False for none, None for the first one outside compiled code.
+        name: Name in logs, and for assigning inputs, if an objective has several summaries.
         overrule_labels: Let `selbo.fit` train with a concentration above the number of labels. For beliefs that are
-            known to be right, such as class fractions that were counted.
+            known to be correct, such as class fractions that were counted.
 
     Example:
         >>> from selbo.summary.beliefs import Beta
@@ -224,7 +224,7 @@ class SummaryLikelihood(PreciseModule):
     ) -> None:
         super().__init__()
         if name is not None and (not isinstance(name, str) or not name):
-            raise ValueError(f"`name` must be a word or two, but got {name!r}")
+            raise ValueError(f"`name` must be a non-empty string, but got {name!r}")
         self.name = name
         self.partition = require_partition(partition)
         self.form = _checks.one_of("form", form, FORMS)
@@ -243,15 +243,16 @@ class SummaryLikelihood(PreciseModule):
     def for_data(
         cls, partition: Partition, belief: Belief, num_data: int, *, trust: float = DEFAULT_TRUST, **options: Any
     ) -> "SummaryLikelihood":
-        """A summary with a concentration in proportion to the training set: ``trust * num_data``.
+        """Build a summary with a concentration proportional to the training set: ``trust * num_data``.
 
         Args:
             partition: The regions.
-            belief: What the predictions should look like.
-            num_data: N, the number of labelled examples, as the objective has it.
-            trust: Weight of the belief, if that of all labels together is 1. More than 1 is for beliefs that are known
-                to be right: it lets the belief overrule the labels, and sets ``overrule_labels``.
-            **options: Of `SummaryLikelihood`.
+            belief: Expected distribution of the predictions.
+            num_data: N, the number of labelled examples, as in the objective.
+            trust: Concentration per label: the weight of the belief relative to all labels together. A value above 1
+                lets the belief overrule the labels and sets ``overrule_labels``; use it only for beliefs that are known
+                to be correct.
+            **options: Further arguments of `SummaryLikelihood`.
 
         Example:
             >>> from selbo.summary.elicitation import expect
@@ -266,12 +267,12 @@ class SummaryLikelihood(PreciseModule):
         return cls(partition, belief, trust * count, **options)
 
     def describe(self, num_inputs: int | None = None, *, level: float = 0.95) -> Claims:
-        """What the summary claims, in words and numbers: read it before training (``print(summary.describe())``).
+        """Describe what the summary claims. Read it before training: ``print(summary.describe())``.
 
         Args:
-            num_inputs: Number of inputs whose predictions are counted, to say how far their histogram may be from the
-                belief; very many if not given.
-            level: Probability of the ranges that it may lie in.
+            num_inputs: Number of inputs for the expected deviation of their histogram from the belief; the limit of
+                many if not given.
+            level: Probability of the ranges.
 
         Example:
             >>> from selbo.summary.elicitation import expect
@@ -292,19 +293,19 @@ class SummaryLikelihood(PreciseModule):
         )
 
     def histogram(self, log_probs: Tensor, weights: Tensor | None = None) -> Tensor:
-        """Soft histogram s_theta of a batch: (..., B, K), (B,) -> (..., R), on the simplex, at least float32."""
+        """Soft histogram s_theta of a batch: (..., B, K), (B,) -> (..., R), on the simplex, float32 or wider."""
         return self._histogram(log_probs, weights).to(result_dtype(log_probs))
 
     def forward(self, log_probs: Tensor, weights: Tensor | None = None, *, validate: bool | None = None) -> Tensor:
         """Log-likelihood of the summary.
 
         Args:
-            log_probs: Log-probabilities, shape (..., B, K); leading dimensions are weight draws.
-            weights: How many times each prediction counts in the histogram, shape (B,); once each if not given.
-            validate: Instead of the setting of the same name.
+            log_probs: Log-probabilities, shape (..., B, K); leading dimensions are weight samples.
+            weights: Weight of each prediction in the histogram, shape (B,); equal weights if not given.
+            validate: Overrides the setting of the same name.
 
         Returns:
-            In nats, larger is better; shape (...).
+            Log-likelihood in nats, shape (...). Larger is better.
         """
         histogram = self._histogram(log_probs, weights, validate)
         if self.average is not None and self.training:

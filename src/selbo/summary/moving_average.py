@@ -1,4 +1,4 @@
-"""A histogram over many batches: an exponential moving average, for batches too small to show a distribution."""
+"""Exponential moving average of histograms, for batches that are too small to estimate a distribution."""
 
 import torch
 from torch import Tensor
@@ -9,11 +9,11 @@ from selbo._numerics import PreciseModule
 
 
 class HistogramAverage(PreciseModule):
-    """The exponential moving average of the histograms of a network in training.
+    """Exponential moving average of the histograms during training.
 
     Args:
         num_regions: R.
-        decay: How much of the average each batch leaves, from 0 to 1.
+        decay: Weight of the previous average at each batch, between 0 and 1.
 
     Example:
         >>> average = HistogramAverage(2, 0.9)
@@ -33,7 +33,7 @@ class HistogramAverage(PreciseModule):
         super().__init__()
         self.decay = _checks.fraction("ema_decay", decay, low=0.0, high=1.0)
         self.register_buffer("total", torch.zeros(num_regions, dtype=torch.float64))
-        # one entry, not none: torch.compile loses in-place changes of float64 tensors without dimensions
+        # shape (1,), not (): torch.compile loses in-place changes of zero-dimensional float64 tensors
         self.register_buffer("weight", torch.zeros(1, dtype=torch.float64))
 
     @property
@@ -44,9 +44,9 @@ class HistogramAverage(PreciseModule):
     def forward(self, histogram: Tensor) -> Tensor:
         """Value of the moving average, gradient of the batch: (..., R) -> (..., R).
 
-        The gradient of the log-likelihood by the histogram is taken at the average, where it is steady, and applied
-        to the histogram of the batch at full weight: the surrogate sum_r c_r h_r with c_r the derivative at the
-        average. Divided by its weight, the average is that of the batches seen so far, from the first one on.
+        The gradient of the log-likelihood by the histogram is evaluated at the average, where it is stable, and applied
+        to the histogram of the batch at full weight: the surrogate is sum_r c_r h_r, with c_r the derivative at the
+        average. Division by its weight makes the average unbiased from the first batch on.
         """
         decay, now = self.decay, histogram.detach()
         before, weight_before = read_buffer(self.total), read_buffer(self.weight)
@@ -57,6 +57,6 @@ class HistogramAverage(PreciseModule):
         return average + (histogram - now)
 
     def reset(self) -> None:
-        """Forget all batches."""
+        """Discard all batches."""
         self.total.zero_()
         self.weight.zero_()

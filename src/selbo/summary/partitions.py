@@ -1,4 +1,4 @@
-"""Regions A_1 .. A_R of the probability simplex: how much of a prediction lies in each, softly and hard."""
+"""Partitions of the probability simplex into regions A_1 .. A_R, with soft memberships and hard assignments."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -24,23 +24,23 @@ from selbo.summary._edges import (
 from selbo.summary._labels import CONFIDENCE_TITLE, class_labels, edge_labels, interval_labels, score_title
 
 SAME_EDGE: Final = 1e-9
-"""Edges that differ by less are one: 1 - 0.9 is not 0.1 to the last digit."""
+"""Edges that differ by less than this are equal: 1 - 0.9 is not exactly 0.1."""
 
 INTEGRATION_ERROR: Final = 1e-6
-"""Largest absolute error of a mass that is passed on in silence, where masses are convolved."""
+"""Largest accepted absolute error of a mass that is computed by convolution."""
 
 RESOLVED: Final = 100.0
 SAMPLES_RESOLVE: Final = 20.0
-"""A mass must be this many times its error, because its logarithm is what counts; the second where it is sampled."""
+"""Smallest accepted ratio of a mass to its error, because its logarithm is used; the second for sampled masses."""
 
 
 class Scale(NamedTuple):
-    """The quantity that regions are intervals of, if they are: one after the other, the lowest first.
+    """The quantity whose consecutive intervals are the regions, lowest first.
 
     Attributes:
-        title: On an axis, such as ``"largest predicted probability"``.
-        symbol: Where there is little room, such as ``"largest p"``.
-        word: In a sentence, before an interval, such as ``"confidence"``.
+        title: Title of an axis, such as ``"largest predicted probability"``.
+        symbol: Short form, such as ``"largest p"``.
+        word: Word before an interval in a sentence, such as ``"confidence"``.
         ends: Labels of the R + 1 ends of the intervals.
     """
 
@@ -51,10 +51,10 @@ class Scale(NamedTuple):
 
 
 class Partition(PreciseModule, ABC):
-    """Regions of the simplex.
+    """Regions of the simplex; base class of partitions.
 
-    A partition of your own defines ``num_classes``, ``num_regions``, `memberships` and `assign`. The other methods have
-    defaults that hold for any regions; define those about which more is known.
+    To write your own partition, define ``num_classes``, ``num_regions``, `memberships` and `assign`. The other methods
+    have defaults that are valid for any regions; override them where you know more.
 
     Attributes:
         num_classes: K, the length of a prediction.
@@ -64,14 +64,14 @@ class Partition(PreciseModule, ABC):
     num_classes: int
     num_regions: int
 
-    # --- what a partition must define ---
+    # --- methods that a partition must define ---
 
     @abstractmethod
     def memberships(self, log_probs: Tensor) -> Tensor:
         """Share of each prediction in each region.
 
         Args:
-            log_probs: Log-probabilities, shape (..., B, K). Called by `forward`, they are at least float32 and finite.
+            log_probs: Log-probabilities, shape (..., B, K). `forward` passes them finite and in float32 or wider.
 
         Returns:
             Shape (..., B, R), rows on the simplex, differentiable.
@@ -81,14 +81,14 @@ class Partition(PreciseModule, ABC):
     def assign(self, log_probs: Tensor) -> Tensor:
         """Region each prediction falls in: (..., B, K) -> (..., B) long."""
 
-    # --- what it may define: numbers ---
+    # --- optional methods: numbers ---
 
     def dirichlet_masses(self, alpha: Sequence[float] | Array) -> Array:
         """Mass of each region under a Dirichlet distribution of the predictions.
 
-        By default the masses are sampled: predictions at fixed quasi-random points, sorted by `assign`. For bins of one
-        quantity their standard errors are at most 2e-4 with up to three classes and 1e-3 with ten. A region whose mass
-        is less than 20 times its standard error is refused.
+        By default the masses are sampled: predictions at fixed quasi-random points are counted with `assign`. For bins
+        of one quantity, the standard errors are at most 2e-4 with up to three classes and 1e-3 with ten. A region whose
+        mass is less than 20 times its standard error raises an error.
 
         Args:
             alpha: Dirichlet parameters, one positive number per class.
@@ -110,12 +110,12 @@ class Partition(PreciseModule, ABC):
     def confidence_bounds(self) -> Array:
         """Smallest and largest value of the largest probability in each region, shape (R, 2).
 
-        By default 1/K and 1: nothing is known.
+        By default 1/K and 1, that is, no information.
         """
         return np.tile([1 / self.num_classes, 1.0], (self.num_regions, 1))
 
     def predicted_class(self) -> list[int | None]:
-        """Class that is predicted in each region, None where it may be several; by default in all of them."""
+        """Predicted class in each region; None (default) for a region with several predicted classes."""
         return [None] * self.num_regions
 
     def mean_bounds(self, masses: Array) -> Array | None:
@@ -125,20 +125,20 @@ class Partition(PreciseModule, ABC):
             masses: Shape (R,).
 
         Returns:
-            Shape (K, 2); None, the default, if the regions say nothing about it.
+            Shape (K, 2); None (default) if the regions carry no information about it.
         """
         return None
 
     def boundaries(self) -> Array | None:
-        """Where the regions of two or three classes meet, for pictures.
+        """Boundaries between the regions of two or three classes, for plots.
 
         Returns:
-            For two classes points, shape (n, 1, 2), for three the two ends of lines, shape (n, 2, 3), as probabilities.
-            None, the default, if they are not known: pictures then find them by `assign`.
+            For two classes points, shape (n, 1, 2); for three classes the two ends of lines, shape (n, 2, 3); both as
+            probabilities. None (default) if they are not known; plots then find them with `assign`.
         """
         return None
 
-    # --- what it may define: words ---
+    # --- optional methods: labels ---
 
     def region_labels(self, names: Sequence[str] | None = None) -> list[str]:
         """A label per region, short enough for an axis: by default the intervals of `scale`, or ``region 0``, ...
@@ -155,27 +155,27 @@ class Partition(PreciseModule, ABC):
         return labels if scale is None else [f"{scale.word} {label.replace('–', ' to ')}" for label in labels]
 
     def scale(self, names: Sequence[str] | None = None) -> Scale | None:
-        """The quantity that the regions are intervals of; None, the default, if they are not."""
+        """The quantity whose intervals are the regions; None (default) if there is none."""
         return None
 
     def shells(self) -> list[str]:
-        """Labels of the shells, if the regions are shells of every class, K per shell, and last a centre; or none."""
+        """Labels of the shells, if the regions are K per shell followed by a centre; otherwise empty."""
         return []
 
     def to_dict(self) -> dict[str, Any]:
-        """What it is, as plain data for files: ``type``, a name that can be imported, and ``arguments``.
+        """Plain data for files: ``type``, an importable name, and ``arguments``.
 
-        By default these are the arguments of ``__init__`` that are kept as attributes of the same names.
+        By default these are the arguments of ``__init__`` that are stored as attributes of the same names.
         """
         return describe_object(self)
 
-    # --- what it has ---
+    # --- methods of every partition ---
 
     def forward(self, log_probs: Tensor, *, validate: bool = False) -> Tensor:
-        """Soft memberships of any log-probabilities: (..., B, K) -> (..., B, R), at least float32.
+        """Soft memberships of any log-probabilities: (..., B, K) -> (..., B, R), float32 or wider.
 
         Args:
-            log_probs: Checked, and made finite, before `memberships` sees them.
+            log_probs: Log-probabilities; they are checked and made finite before they are passed to `memberships`.
             validate: Also validate values; synchronises with the device.
         """
         shares = self.memberships(self._prepare(log_probs, validate))
@@ -212,7 +212,7 @@ class Partition(PreciseModule, ABC):
 
 
 class CheckedPartition(Partition):
-    """A partition of the library: `memberships` and `assign` check what they are given."""
+    """A partition whose `memberships` and `assign` check their arguments; base class of the library's partitions."""
 
     def memberships(self, log_probs: Tensor, *, validate: bool = False) -> Tensor:
         """Share of each prediction in each region.
@@ -244,14 +244,14 @@ class CheckedPartition(Partition):
 
 
 def require_partition(value: object) -> Partition:
-    """A partition, or an error that says what was expected."""
+    """Return the value if it is a partition; otherwise raise an error."""
     if not isinstance(value, Partition):
         raise ValueError(f"`partition` must be a partition such as selbo.ScoreBins, but got {value!r}")
     return value
 
 
 def short_list(values: Sequence[float] | Array) -> str:
-    """The first six of some numbers, for messages."""
+    """The first six numbers of a sequence, for messages."""
     shown = [f"{v:.6g}" for v in values[:6]]
     return "[" + ", ".join(shown) + (f", ... {len(values)} in all]" if len(values) > 6 else "]")
 
@@ -320,7 +320,7 @@ class ScoreBins(CheckedPartition):
         return np.stack([np.maximum(nearest, 1 - nearest), np.maximum(1 - left, right)], -1)
 
     def predicted_class(self) -> list[int | None]:
-        """Class that is predicted in each bin, None in one that has both."""
+        """Predicted class in each bin; None for a bin with both."""
         ends = pairwise([0.0, *self.edges.values, 1.0])
         return [0 if high <= 0.5 + SAME_EDGE else 1 if low >= 0.5 - SAME_EDGE else None for low, high in ends]
 
@@ -349,17 +349,17 @@ class ScoreBins(CheckedPartition):
 
 
 class CornerShells(CheckedPartition):
-    """The corners of the simplex, shell by shell, and its centre.
+    """Shells around the corners of the simplex, and its centre.
 
     With thresholds (.85, .95) and K classes there are 2K + 1 regions, in this order: p_k > .95 for each class, then
-    .85 < p_k <= .95 for each class, last the centre, where no class exceeds .85. Thresholds of at least one half make
-    them disjoint.
+    .85 < p_k <= .95 for each class, and finally the centre, where no class exceeds .85. The regions are disjoint
+    because thresholds are at least one half.
 
     Args:
         num_classes: K, at least 2.
-        thresholds: Any number of them, strictly increasing, in [0.5, 1).
-        space: Where distance to a threshold is measured, ``"logit"`` or ``"probability"``.
-        slope_factor: Slope of a threshold times the width of the narrower shell beside it; larger is harder. By default
+        thresholds: One or more thresholds, strictly increasing, in [0.5, 1).
+        space: Space in which distance to a threshold is measured, ``"logit"`` or ``"probability"``.
+        slope_factor: Slope of a threshold times the width of the narrower adjacent shell; larger is harder. By default
             15 in logit space and 5 in probability space.
 
     Example:
@@ -414,11 +414,11 @@ class CornerShells(CheckedPartition):
         return np.vstack([shells, [[1 / self.num_classes, edges[0]]]])
 
     def predicted_class(self) -> list[int | None]:
-        """The class of each shell; in the centre it may be any."""
+        """The class of each shell; None for the centre, where any class may be predicted."""
         return [*list(range(self.num_classes)) * len(self.edges.values), None]
 
     def boundaries(self) -> Array | None:
-        """Where the largest of two or three probabilities is a threshold, shape (n, K - 1, K)."""
+        """Points or lines where the largest of two or three probabilities equals a threshold, shape (n, K - 1, K)."""
         return level_lines(self.edges.values, self.num_classes) if self.num_classes <= 3 else None
 
     def region_labels(self, names: Sequence[str] | None = None) -> list[str]:
@@ -459,15 +459,15 @@ class CornerShells(CheckedPartition):
 
 
 class ClassRegions(CheckedPartition):
-    """One region a class: where that class is predicted, however surely.
+    """One region per class, where that class is predicted with any confidence.
 
     The mass of a region under a belief is P(class k is predicted), at any temperature. For a belief made by `expect`
-    that is the stated fraction of the class, which is what the mean softmax of a calibrated classifier comes to as
-    well: temperature 1 asks this of the probabilities, a low temperature of the decisions.
+    this is the stated fraction of the class, which also equals the mean softmax of a calibrated classifier. At
+    temperature 1 the summary constrains the probabilities, at a low temperature the decisions.
 
     Args:
         num_classes: K, at least 2.
-        temperature: Softness. Memberships are softmax(log_probs / temperature): towards 0 the predicted class alone,
+        temperature: Softness. Memberships are softmax(log_probs / temperature): near 0 one-hot at the predicted class,
             at 1 the predicted probabilities themselves, whose mean over a batch is the mean softmax.
 
     Example:
@@ -497,14 +497,14 @@ class ClassRegions(CheckedPartition):
         return list(range(self.num_classes))
 
     def mean_bounds(self, masses: Array) -> Array:
-        """The masses themselves, as the mean softmax has them at temperature 1: (K,) -> (K, 2)."""
+        """The masses themselves, which are the mean softmax at temperature 1: (K,) -> (K, 2)."""
         return np.stack([masses, masses], -1)
 
     def boundaries(self) -> Array | None:
-        """Where two of two or three probabilities are equal and the largest, shape (n, K - 1, K)."""
+        """Points or lines where the two largest of two or three probabilities are equal, shape (n, K - 1, K)."""
         if self.num_classes == 2:
             return np.full((1, 1, 2), 0.5)
-        centre = np.full((3, 3), 1 / 3)  # from there to the middle of the opposite side
+        centre = np.full((3, 3), 1 / 3)  # lines from there to the middle of the sides
         return np.stack([centre, (1 - np.eye(3)) / 2], axis=1) if self.num_classes == 3 else None
 
     def region_labels(self, names: Sequence[str] | None = None) -> list[str]:
@@ -517,10 +517,11 @@ class ClassRegions(CheckedPartition):
 
 
 class ConfidenceBins(CheckedPartition):
-    """Bins of the largest predicted probability, whatever the class; the partition for very many classes.
+    """Bins of the largest predicted probability, for any class; the partition for very many classes.
 
     Args:
-        edges: Strictly increasing, in (1/K, 1), since no largest probability is below 1/K; R = len(edges) + 1 bins.
+        edges: Strictly increasing, in (1/K, 1), because the largest probability is at least 1/K; R = len(edges) + 1
+            bins.
         num_classes: K, at least 2.
         space: Where distance to an edge is measured, ``"logit"`` or ``"probability"``.
         slope_factor: Slope of an edge times the width of the narrower bin beside it; larger is harder. By default 15 in
@@ -550,8 +551,8 @@ class ConfidenceBins(CheckedPartition):
     def dirichlet_masses(self, alpha: Sequence[float] | Array) -> Array:
         """Mass of each bin under a Dirichlet distribution.
 
-        Exact to float64 with edges of at least one half. Below, masses come from a numerical convolution with an
-        absolute error of at most 1e-6 and a relative one of at most 1e-2; beyond that an error is raised.
+        Exact to float64 for edges of at least one half. For lower edges, masses come from a numerical convolution with
+        an absolute error of at most 1e-6 and a relative error of at most 1e-2; a larger error raises an exception.
         """
         parameters = self._checked_alpha(alpha)
         tails = max_tails(parameters, np.array(self.edges.values))
@@ -571,11 +572,11 @@ class ConfidenceBins(CheckedPartition):
         return np.stack([edges[:-1], edges[1:]], -1)
 
     def boundaries(self) -> Array | None:
-        """Where the largest of two or three probabilities is an edge, shape (n, K - 1, K)."""
+        """Points or lines where the largest of two or three probabilities equals an edge, shape (n, K - 1, K)."""
         return level_lines(self.edges.values, self.num_classes) if self.num_classes <= 3 else None
 
     def region_labels(self, names: Sequence[str] | None = None) -> list[str]:
-        """The bins.
+        """The labels of the bins.
 
         Example:
             >>> ConfidenceBins([0.5, 0.9], num_classes=10).region_labels()

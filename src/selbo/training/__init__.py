@@ -1,4 +1,4 @@
-"""Training: `fit` takes a network, an objective and data, and can be stopped and started again anywhere."""
+"""Training: `fit` trains a network with an objective on data; a run can be interrupted and resumed at any step."""
 
 from selbo.training.callbacks import Callback, EarlyStopping, JsonLines, Progress, TensorBoard
 from selbo.training.checkpoint import Checkpoint

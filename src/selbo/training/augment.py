@@ -1,4 +1,4 @@
-"""Crop-and-flip for images, a whole batch at a time on its own device."""
+"""Crop-and-flip augmentation for images, for a whole batch on its device."""
 
 import torch
 from torch import Tensor
@@ -8,15 +8,15 @@ from selbo import _checks
 
 
 def crop_and_flip(images: Tensor, *, padding: int = 4, generator: torch.Generator | None = None) -> Tensor:
-    """Shift each image by up to ``padding`` pixels, zeros coming in from outside, and mirror half of them, by chance.
+    """Shift each image at random by up to ``padding`` pixels, padded with zeros, and mirror it with probability 0.5.
 
     Args:
         images: Shape (B, C, H, W).
-        padding: Largest shift.
-        generator: Where shifts and flips come from; torch's own if not given.
+        padding: Largest shift, in pixels.
+        generator: Source of shifts and flips; torch's default generator if not given.
 
     Returns:
-        Shape (B, C, H, W), each image with a shift and a flip of its own.
+        Shape (B, C, H, W), with an independent shift and flip per image.
     """
     if images.ndim != 4:
         raise ValueError(f"`augment` needs images of shape (B, C, H, W), but got {tuple(images.shape)}")
@@ -30,5 +30,5 @@ def crop_and_flip(images: Tensor, *, padding: int = 4, generator: torch.Generato
     columns = shifts[1] + torch.where(mirrored, columns.flip(1), columns)  # (B, W)
     padded = F.pad(images, (padding,) * 4)
     image, channel = torch.arange(count, device=device), torch.arange(channels, device=device)
-    # all four indices, no slice: the result is laid out as (B, C, H, W), which convolutions may rely on
+    # index all four dimensions, without slices: the result is contiguous as (B, C, H, W), as convolutions may expect
     return padded[image[:, None, None, None], channel[:, None, None], rows[:, None, :, None], columns[:, None, None, :]]

@@ -1,4 +1,4 @@
-"""Where batches come from, tensors on the device or a DataLoader; a step's batch depends on seed and step alone."""
+"""Batches from tensors on the device or from a DataLoader; the batch of a step depends only on seed and step."""
 
 import hashlib
 from collections.abc import Iterator, Sequence, Sized
@@ -16,7 +16,7 @@ from selbo.random import derive, generator_for
 Data: TypeAlias = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | Dataset[Any] | DataLoader[Any]
 
 CHECKSUM_ENTRIES = 1 << 20
-"""At most so many entries of the inputs, evenly spaced, enter the checksum of a data set."""
+"""Approximate number of evenly spaced input entries in the checksum of a data set."""
 
 
 class Batch(NamedTuple):
@@ -27,7 +27,7 @@ class Batch(NamedTuple):
 
 
 class WeightedBatch(NamedTuple):
-    """Inputs (B, ...), labels (B,) and how much each example counts (B,)."""
+    """Inputs (B, ...), labels (B,) and weights (B,)."""
 
     inputs: Tensor
     labels: Tensor
@@ -35,15 +35,15 @@ class WeightedBatch(NamedTuple):
 
 
 class TensorBatches:
-    """A data set that lives on the device whole, in a new order each epoch; an incomplete last batch is dropped.
+    """A data set held on the device, shuffled each epoch; an incomplete last batch is dropped.
 
     Args:
         inputs: Shape (N, ...).
         labels: Shape (N,).
-        batch_size: B over all processes; a smaller data set is one batch (of a multiple of the processes).
-        seed: Of the order.
-        shard: This process and how many there are: each takes its part of every batch.
-        weights: How much each example counts beside the others, shape (N,); they are divided by their mean.
+        batch_size: B over all processes. A smaller data set is one batch, cut to a multiple of the processes.
+        seed: Seed for the order.
+        shard: Rank and number of processes; each process takes its part of every batch.
+        weights: Relative weight per example, shape (N,); divided by their mean.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class TensorBatches:
         self.per_epoch = len(labels) // self.batch_size
 
     def order(self, epoch: int) -> Tensor:
-        """Rows of each batch of an epoch that this process takes: (batches, B / processes), on the CPU."""
+        """Row indices of this process for each batch of an epoch: (batches, B / processes), on the CPU."""
         rows = torch.randperm(len(self.labels), generator=generator_for(self.seed, "order", epoch))
         whole = rows[: self.per_epoch * self.batch_size].reshape(self.per_epoch, self.batch_size)
         return whole.chunk(self.world, 1)[self.rank].contiguous()
 
     def from_step(self, step: int) -> Iterator[Batch | WeightedBatch]:
-        """Batches from a step on, without end."""
+        """Endless iterator over batches, starting at a step."""
         while True:
             epoch, position = divmod(step, self.per_epoch)
             for rows in self.order(epoch)[position:].to(self.inputs.device):
@@ -85,7 +85,7 @@ class TensorBatches:
                 step += 1
 
     def sample(self, most: int) -> Batch | WeightedBatch:
-        """Examples that count, drawn at random, at most so many."""
+        """A random sample of at most ``most`` examples with positive weight."""
         rows = torch.randperm(len(self.labels), generator=generator_for(self.seed, "sample")).to(self.labels.device)
         if self.weights is None:
             rows = rows[:most]
@@ -94,23 +94,23 @@ class TensorBatches:
         return WeightedBatch(self.inputs[rows], self.labels[rows], self.weights[rows])
 
     def not_finite(self) -> str:
-        """Where inputs are not numbers, in words; empty if all are."""
+        """Description of the first inputs that are not finite; empty if all are finite."""
         return rows_not_finite(self.inputs)
 
     def checksum(self) -> str:
-        """Of labels and an even sample of the inputs, so that a checkpoint knows its data."""
+        """Checksum of the labels and an evenly spaced sample of the inputs, to match a checkpoint with its data."""
         return checksum(self.inputs, self.labels, self.weights)
 
 
 class UnlabelledBatches:
-    """Inputs of the summaries: each set lives on the device whole, has batches of its own and an order of its own.
+    """Unlabelled inputs of the summaries: each set is held on the device, with its own batches and its own order.
 
     Args:
-        assigned: The sets, and which summary looks at which; at least one set.
-        batch_size: Of each set, over all processes; a smaller set is one batch.
-        device: Where they live.
-        seed: Of the orders.
-        shard: This process and how many there are.
+        assigned: The sets, and which of them each summary uses; at least one set.
+        batch_size: Batch size of each set, over all processes; a smaller set is one batch.
+        device: Device of the sets.
+        seed: Seed for the orders.
+        shard: Rank and number of processes.
     """
 
     def __init__(
@@ -125,27 +125,27 @@ class UnlabelledBatches:
             self.sets.append(TensorBatches(there, no_labels, batch_size=batch_size, seed=own, shard=shard))
 
     def from_step(self, step: int) -> Iterator[Assigned]:
-        """Batches from a step on, without end."""
+        """Endless iterator over batches, starting at a step."""
         for batches in zip(*(each.from_step(step) for each in self.sets), strict=True):
             yield Assigned(tuple(batch.inputs for batch in batches), self.which)
 
     def not_finite(self) -> str:
-        """Where inputs are not numbers, in words; empty if all are."""
+        """Description of the first inputs that are not finite; empty if all are finite."""
         return next(filter(None, (rows_not_finite(each.inputs) for each in self.sets)), "")
 
     def describe(self) -> list[Any]:
-        """Batch sizes, who looks at what, and checksums, so that a checkpoint knows its data."""
+        """Batch sizes, assignment and checksums, to match a checkpoint with its data."""
         return [[each.batch_size for each in self.sets], list(self.which), [each.checksum() for each in self.sets]]
 
 
 class LoaderBatches:
-    """A DataLoader; its random numbers are set at the start of each epoch, so that a run can go on in the midst of one.
+    """Batches from a DataLoader, seeded at the start of each epoch, so that a run can resume within one.
 
     Args:
-        loader: Gives (inputs, labels).
-        device: Where batches are moved.
-        seed: Of the order.
-        whole_only: Leave out batches that are smaller than the others.
+        loader: Loader that yields (inputs, labels).
+        device: Device that batches are moved to.
+        seed: Seed for the order.
+        whole_only: Skip a smaller last batch.
     """
 
     def __init__(self, loader: "DataLoader[Any]", *, device: torch.device, seed: int, whole_only: bool) -> None:
@@ -159,10 +159,10 @@ class LoaderBatches:
         if whole_only and not drops and size is not None and rows is not None and rows > size and rows % size:
             self.per_epoch -= 1
         if self.per_epoch == 0:
-            raise ValueError("`train` must give at least one batch an epoch, but the DataLoader gives none")
+            raise ValueError("`train` must give at least one batch per epoch, but the DataLoader gives none")
 
     def from_step(self, step: int) -> Iterator[Batch]:
-        """Batches from a step on, without end."""
+        """Endless iterator over batches, starting at a step."""
         while True:
             epoch, position = divmod(step, self.per_epoch)
             for index, item in enumerate(one_pass(self.loader, seed=self.seed, epoch=epoch)):
@@ -173,11 +173,11 @@ class LoaderBatches:
                     break
             if step < (epoch + 1) * self.per_epoch:
                 raise ValueError(
-                    f"`train` must give {self.per_epoch} batches an epoch as its length says, but it gave fewer"
+                    f"`train` must give {self.per_epoch} batches per epoch, which is its length, but it gave fewer"
                 )
 
     def sample(self, most: int) -> Batch:
-        """The first batches of an epoch, as many as hold so many examples."""
+        """The first batches of an epoch, until they hold at least ``most`` examples."""
         batches: list[Batch] = []
         for item in one_pass(self.loader, seed=self.seed, epoch=0):
             batches.append(_to_batch("train", item, self.device))
@@ -186,20 +186,20 @@ class LoaderBatches:
         return Batch(torch.cat([each.inputs for each in batches]), torch.cat([each.labels for each in batches]))
 
     def not_finite(self) -> str:
-        """Where inputs of one epoch are not numbers, in words; empty if all are."""
+        """Description of the first inputs of an epoch that are not finite; empty if all are finite."""
         for index, item in enumerate(one_pass(self.loader, seed=self.seed, epoch=0)):
             if found := rows_not_finite(_to_batch("train", item, self.device).inputs):
                 return f"batch {index}, {found}"
         return ""
 
     def checksum(self) -> str:
-        """Of the number of batches and the first of them."""
+        """Number of batches, and checksum of the first one."""
         batch = _to_batch("train", next(one_pass(self.loader, seed=self.seed, epoch=0)), self.device)
         return f"{self.per_epoch} x {checksum(batch.inputs, batch.labels)}"
 
 
 def rows_not_finite(inputs: Tensor) -> str:
-    """Which rows hold NaN or infinity, in words; empty if none does."""
+    """Description of the rows that hold NaN or infinity; empty if there are none."""
     if not inputs.is_floating_point():
         return ""
     bad = (~inputs.isfinite()).flatten(1).any(1) if inputs.ndim > 1 else ~inputs.isfinite()
@@ -208,7 +208,7 @@ def rows_not_finite(inputs: Tensor) -> str:
 
 
 def _sizes(loader: "DataLoader[Any]") -> tuple[int | None, int | None, bool]:
-    """Batch size and rows an epoch, as far as a loader tells them, and whether it drops an incomplete batch itself."""
+    """Batch size and rows per epoch, where a loader provides them, and whether it drops an incomplete last batch."""
     sampler = loader.batch_sampler
     if isinstance(sampler, BatchSampler):
         size, source, drops = sampler.batch_size, sampler.sampler, sampler.drop_last
@@ -218,9 +218,9 @@ def _sizes(loader: "DataLoader[Any]") -> tuple[int | None, int | None, bool]:
 
 
 def one_pass(loader: "DataLoader[Any]", *, seed: int, epoch: int) -> Iterator[Any]:
-    """All that a loader gives in an epoch; what sampler and transformations draw from torch depends on seed and place.
+    """Yield the items of a loader for one epoch, seeding torch for sampler and transforms by seed, epoch and batch.
 
-    A batch has random numbers of its own, so that it is the same whether or not training happened before it.
+    Each batch is seeded separately, so it is the same whether or not training happened before it.
     """
     samplers = (loader, loader.sampler, getattr(loader.batch_sampler, "sampler", None), loader.batch_sampler)
     for own in {getattr(each, "generator", None) for each in samplers}:
@@ -244,8 +244,8 @@ def _to_batch(name: str, item: Any, device: torch.device) -> Batch:
     if not isinstance(item, Sequence) or len(item) != 2 or not all(isinstance(each, Tensor) for each in item):
         found = f"{len(item)} things" if isinstance(item, Sequence) and len(item) != 2 else type(item).__name__
         raise ValueError(
-            f"`{name}` must give pairs of tensors, inputs and labels, but gave {found}; weights need tensors in the "
-            "place of a loader"
+            f"`{name}` must give pairs of tensors, inputs and labels, but gave {found}; to use weights, pass tensors "
+            "instead of a loader"
         )
     inputs, labels = item
     check_batch(inputs, labels)
@@ -253,7 +253,7 @@ def _to_batch(name: str, item: Any, device: torch.device) -> Batch:
 
 
 def as_tensors(name: str, data: Any) -> Batch | WeightedBatch | None:
-    """Inputs, labels and weights if ``data`` holds them whole: two or three tensors, or a TensorDataset; else None."""
+    """Inputs, labels and weights if ``data`` is two or three tensors or a TensorDataset; otherwise None."""
     if isinstance(data, TensorDataset):
         data = data.tensors
     if isinstance(data, (tuple, list)):
@@ -275,7 +275,7 @@ def as_tensors(name: str, data: Any) -> Batch | WeightedBatch | None:
 def make_batches(
     data: Data, *, batch_size: int, device: torch.device, seed: int, whole_only: bool, shard: tuple[int, int] = (0, 1)
 ) -> TensorBatches | LoaderBatches:
-    """Batches from what a user passes as ``train``."""
+    """Build batches from the ``train`` argument of `fit`."""
     _checks.whole("batch_size", batch_size, at_least=1)
     tensors = as_tensors("train", data)
     if tensors is not None:
@@ -294,7 +294,7 @@ def make_batches(
 
 
 def whole_set(name: str, data: Data, *, device: torch.device, seed: int) -> Batch | WeightedBatch:
-    """A data set in one piece, for validation."""
+    """Load a whole data set as one batch, for validation."""
     tensors = as_tensors(name, data)
     if tensors is None:
         if not isinstance(data, (Dataset, DataLoader)):
@@ -311,7 +311,7 @@ def whole_set(name: str, data: Data, *, device: torch.device, seed: int) -> Batc
 
 
 def checksum(inputs: Tensor, labels: Tensor, weights: Tensor | None = None) -> str:
-    """Sixteen hexadecimal digits that differ if the data do (inputs: an even sample of the entries)."""
+    """Checksum of a data set, 16 hexadecimal digits, from labels, weights and an evenly spaced sample of the inputs."""
     flat = inputs.detach().reshape(-1)
     sample = flat[:: max(1, flat.numel() // CHECKSUM_ENTRIES)]
     digest = hashlib.sha256(repr((tuple(inputs.shape), str(inputs.dtype))).encode())

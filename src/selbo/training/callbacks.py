@@ -1,4 +1,4 @@
-"""What a run tells while it runs, and who listens: a progress bar, a log of JSON lines, TensorBoard, early stopping."""
+"""Callbacks of a training run: progress bar, JSON lines, TensorBoard, early stopping."""
 
 import json
 import math
@@ -13,18 +13,18 @@ from selbo import _checks
 from selbo._files import naming, replacing
 
 SHORT: Final = {"log_summary": "summary", "val_nll": "val nll"}
-"""Shorter names of terms on the progress bar."""
+"""Shorter names of terms in the progress bar."""
 
 Record = dict[str, Any]
 
 
 class Start(NamedTuple):
-    """Where a run starts.
+    """State of a run when it starts or resumes.
 
     Attributes:
-        steps: Number of steps in all.
-        step: Number of steps already taken, in an earlier session.
-        history: The records of those steps.
+        steps: Total number of steps.
+        step: Number of steps already taken in an earlier session.
+        history: Records of those steps.
     """
 
     steps: int
@@ -33,9 +33,9 @@ class Start(NamedTuple):
 
 
 class Callback:
-    """Listens to a run of `selbo.fit`; override what you need. With several processes only the first one calls it.
+    """Base class of callbacks for `selbo.fit`; override the methods you need. Only the first process calls them.
 
-    A plain function in ``callbacks`` is called with each record.
+    A function in ``callbacks`` is called with each record.
 
     Example:
         >>> class StopBelow(Callback):
@@ -47,41 +47,41 @@ class Callback:
     """
 
     def on_start(self, start: Start) -> None:
-        """Before the first step."""
+        """Called before the first step."""
 
     def on_progress(self, step: int, terms: Record) -> None:
-        """Every half second or so: the number of steps taken, and mean terms of the last steps for one example."""
+        """Called about every half second with the steps taken and the mean terms per example since the last call."""
 
     def on_validation(self, step: int, nll: float) -> bool | None:
-        """After each validation; True ends the run here."""
+        """Called after each validation. Return True to end the run."""
         return None
 
     def on_record(self, record: Record) -> None:
-        """Every ``log_every`` steps and at the end: the means of the terms since the last record."""
+        """Called every ``log_every`` steps and at the end, with the means of the terms since the last record."""
 
     def on_end(self) -> None:
-        """After the last step, or after an error; only if `on_start` was called."""
+        """Called after the last step or an error, if `on_start` was called."""
 
     def settings(self) -> Any:
-        """What changes the course of a run, as JSON: a checkpoint with other settings is refused. None if nothing."""
+        """Settings that affect the run, as JSON, or None. A checkpoint with other settings is refused."""
         return None
 
     def state(self) -> dict[str, Any]:
-        """What it must remember when the run is resumed, as JSON; kept only if it has `settings`."""
+        """State to restore when the run resumes, as JSON; saved only if `settings` is not None."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Put back what `state` gave."""
+        """Restore a result of `state`."""
 
 
 class OnRecord(Callback):
-    """A function that is called with each record."""
+    """Calls a function with each record."""
 
     def __init__(self, function: Callable[[Record], object]) -> None:
         self.function = function
 
     def on_record(self, record: Record) -> None:
-        """Call it."""
+        """Call the function."""
         self.function(record)
 
 
@@ -91,8 +91,8 @@ class EarlyStopping(Callback):
     The network keeps the weights of the last step unless ``validation=Validation(select="best")``.
 
     Args:
-        patience: Number of validations in a row without improvement after which the run ends, at least 1.
-        min_delta: By how much the NLL has to fall below the lowest one to count as an improvement.
+        patience: Number of consecutive validations without improvement after which the run ends; at least 1.
+        min_delta: Smallest decrease below the lowest NLL that counts as an improvement.
     """
 
     def __init__(self, patience: int = 10, *, min_delta: float = 0.0) -> None:
@@ -101,12 +101,12 @@ class EarlyStopping(Callback):
         self.best, self.bad = math.inf, 0
 
     def on_start(self, start: Start) -> None:
-        """Forget an earlier run."""
+        """Reset the state if the run is new."""
         if start.step == 0:
             self.best, self.bad = math.inf, 0
 
     def on_validation(self, step: int, nll: float) -> bool:
-        """Count."""
+        """Count validations without improvement."""
         if nll < self.best - self.min_delta:
             self.best, self.bad = nll, 0
         else:
@@ -118,20 +118,20 @@ class EarlyStopping(Callback):
         return {"early stopping": [self.patience, self.min_delta]}
 
     def state(self) -> dict[str, Any]:
-        """Lowest NLL so far, and the validations since."""
+        """Lowest NLL so far, and the number of validations since."""
         return {"best": None if math.isinf(self.best) else self.best, "bad": self.bad}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Put them back."""
+        """Restore both."""
         self.best, self.bad = math.inf if state["best"] is None else state["best"], state["bad"]
 
 
 class Progress(Callback):
-    """A progress bar with the terms; silent without rich.
+    """A progress bar that shows the terms; shows nothing if rich is not installed.
 
     Args:
-        wanted: True for a bar, False for none, None for a bar if the error stream is a terminal.
-        label: What is being done.
+        wanted: True for a bar, False for none, None for a bar if standard error is a terminal.
+        label: Text in front of the bar.
     """
 
     def __init__(self, wanted: bool | None = None, *, label: str = "training") -> None:
@@ -150,7 +150,7 @@ class Progress(Callback):
         except ImportError:
             return
         finally:
-            random.setstate(state)  # importing rich draws a number
+            random.setstate(state)  # importing rich advances it
         console = Console(stderr=True)
         self.bar = Bar(
             TextColumn("{task.description}"),
@@ -159,25 +159,25 @@ class Progress(Callback):
             TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[terms]}"),
             console=console,
-            transient=console.is_terminal,  # elsewhere a bar that was asked for is shown once, at the end
+            transient=console.is_terminal,  # without a terminal, a requested bar is shown once, at the end
         )
         self.bar.start()
         self.task = self.bar.add_task(self.label, total=start.steps, completed=start.step, terms="")
 
     def on_progress(self, step: int, terms: Record) -> None:
-        """Move the bar to a step, with the terms for one example."""
+        """Update the bar with the step and the terms per example."""
         if self.bar is not None:
             self.bar.update(self.task, completed=step, terms=_terms(terms))
 
     def on_end(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
 
 
 def _terms(record: Record) -> str:
-    """Terms that are not zero; of several summaries their sum alone."""
+    """Nonzero terms as text; of several summaries, only their sum."""
     shown = {name: value for name, value in record.items() if value and name != "log_likelihood" and "/" not in name}
     return " ".join(f"{SHORT.get(name, name)} {value:.4g}" for name, value in shown.items())
 
@@ -185,8 +185,8 @@ def _terms(record: Record) -> str:
 class JsonLines(Callback):
     """A log with one JSON object per line.
 
-    The lines that a run has already earned are written anew, from what its checkpoint knows: none is missing, none is
-    there twice, whatever happened to the file.
+    A resumed run first rewrites the lines of earlier sessions from its checkpoint. No line is missing or duplicated,
+    whatever happened to the file.
 
     Args:
         path: The file.
@@ -208,17 +208,17 @@ class JsonLines(Callback):
 
 
 class TensorBoard(Callback):
-    """Terms for TensorBoard.
+    """Write the terms for TensorBoard.
 
     Args:
-        folder: Where it looks.
+        folder: Log directory.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = folder
         self.writer: Any = None
         try:
-            import torch.utils.tensorboard  # noqa: F401  (said at once, not when the run starts)
+            import torch.utils.tensorboard  # noqa: F401  (fail now, not when the run starts)
         except ImportError as error:
             raise ValueError("`TensorBoard` needs the package tensorboard: pip install tensorboard") from error
 
@@ -226,7 +226,7 @@ class TensorBoard(Callback):
         """Open the folder."""
         from torch.utils.tensorboard import SummaryWriter
 
-        # what a killed session wrote after its checkpoint is written again
+        # discard what a killed session wrote after its checkpoint; these steps are repeated
         self.writer = SummaryWriter(os.fspath(self.folder), purge_step=start.step + 1 if start.step else None)
 
     def on_record(self, record: Record) -> None:
@@ -236,7 +236,7 @@ class TensorBoard(Callback):
                 self.writer.add_scalar(name, value, record["step"])
 
     def on_end(self) -> None:
-        """Flush to the disk."""
+        """Flush to disk and close."""
         if self.writer is not None:
             self.writer.close()
 
@@ -245,7 +245,7 @@ Listener = Callback | Callable[[Record], object]
 
 
 def as_callbacks(given: Sequence[Listener] | None) -> list[Callback]:
-    """What a user passes as ``callbacks``: a bar on a terminal if nothing."""
+    """Callbacks from the ``callbacks`` argument of `fit`; a progress bar if it is None."""
     if given is None:
         return [Progress()]
     for each in given:

@@ -1,4 +1,4 @@
-"""A run on disk: one safetensors file, replaced whole, from which training goes on as if it had never stopped."""
+"""Checkpoints: one safetensors file, replaced atomically, from which training resumes as if it had never stopped."""
 
 import importlib.util
 import json
@@ -20,17 +20,17 @@ FORMAT: Final = "selbo-checkpoint-2"
 HEADER: Final = "selbo"
 HISTORY: Final = "history"
 EVERY_S: Final = 20.0
-"""Seconds between two checkpoints, unless the user says otherwise."""
+"""Default number of seconds between two checkpoints."""
 
 
 class Checkpoint:
-    """Where `selbo.fit` keeps a run, and how often it writes.
+    """Where and how often `selbo.fit` saves a run.
 
     Args:
-        path: The file. If it exists, training resumes from it.
-        every: Seconds between writing it.
-        at_end: Write it at the end, too. If not, a run that is longer than ``every`` leaves a checkpoint from some time
-            before its end, and a shorter one none.
+        path: Checkpoint file. If it exists, training resumes from it.
+        every: Seconds between two checkpoints.
+        at_end: Also save at the end. If False, a run longer than ``every`` leaves a checkpoint from some time before
+            its end, and a shorter one leaves none.
     """
 
     def __init__(self, path: str | os.PathLike[str], every: float = EVERY_S, at_end: bool = True) -> None:
@@ -39,7 +39,7 @@ class Checkpoint:
 
 
 def check_available() -> None:
-    """Say at once, not after the first minutes of training, that checkpoints cannot be written."""
+    """Raise an error before training starts if checkpoints cannot be written."""
     if importlib.util.find_spec("safetensors") is None:
         raise ValueError("`checkpoint` needs the package safetensors: pip install 'selbo[train]'")
 
@@ -47,12 +47,12 @@ def check_available() -> None:
 def write(
     path: Path, tensors: dict[str, Tensor], description: dict[str, Any], *, history: Sequence[dict[str, Any]] = ()
 ) -> None:
-    """Replace a checkpoint by a complete new one: written beside it, flushed to the disk, renamed."""
+    """Replace a checkpoint atomically: write a new file next to it, flush it to disk, rename it."""
     from safetensors.torch import save
 
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-    # as a tensor: the header of a safetensors file is limited, the history of a long run is not
+    # the history is stored as a tensor, because the size of a safetensors header is limited
     content[HISTORY] = torch.frombuffer(bytearray(json.dumps(list(history)).encode()), dtype=torch.uint8)
     header = {HEADER: json.dumps({"format": FORMAT, **description})}
     with replacing(path) as unfinished:
@@ -79,7 +79,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], list[dict[str, 
 
 
 def check_same_run(path: Path, found: dict[str, Any], expected: dict[str, Any]) -> None:
-    """Refuse a checkpoint of another model, data set or setting, and name the first difference."""
+    """Raise an error that names the first difference if a checkpoint has another model, data set or setting."""
     difference = _difference(found, expected)
     if difference is not None:
         name, before, now = difference
@@ -105,7 +105,7 @@ def _short(value: Any) -> str:
 
 
 def describe_model(posterior: Posterior) -> dict[str, Any]:
-    """Kind and settings of every layer, shape of everything in the state, what is trained, and the posterior's own."""
+    """Types and settings of all layers, shapes in the state, frozen parameters, and settings of the posterior."""
     model = posterior.network
     kinds = {name or "network": type(module).__name__ for name, module in model.named_modules()}
     shapes = {name: list(value.shape) for name, value in posterior.state_dict().items()}
@@ -119,7 +119,7 @@ def describe_model(posterior: Posterior) -> dict[str, Any]:
 
 
 def _settings(module: nn.Module) -> dict[str, Any]:
-    """Numbers and words that a layer of torch was made with; those of other classes may change as they run."""
+    """Numbers and strings that configure a torch layer. Attributes of other classes may change during training."""
     if not type(module).__module__.startswith("torch.nn."):
         return {}
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in vars(module).items()}
@@ -128,7 +128,7 @@ def _settings(module: nn.Module) -> dict[str, Any]:
 
 
 def describe_objective(objective: nn.Module) -> dict[str, Any]:
-    """Kind and settings of an objective and of what is in it, and its constants; not its moving averages."""
+    """Types, settings and constants of an objective and its submodules, without its moving averages."""
     found: dict[str, Any] = {}
     for name, module in objective.named_modules():
         prefix = f"{name}." if name else ""
@@ -138,7 +138,7 @@ def describe_objective(objective: nn.Module) -> dict[str, Any]:
             for key, value in vars(module).items()
             if isinstance(value, (bool, int, float, str)) and key != "training" and not key.startswith("_")
         }
-        if not isinstance(module, HistogramAverage):  # whose buffers are its state
+        if not isinstance(module, HistogramAverage):  # its buffers are state, not constants
             found |= {prefix + key: value.tolist() for key, value in module.named_buffers(recurse=False)}
         if isinstance(module, SummaryLikelihood):
             found |= {prefix + "regions": module.partition.to_dict(), prefix + "belief": module.belief.to_dict()}
@@ -146,18 +146,18 @@ def describe_objective(objective: nn.Module) -> dict[str, Any]:
 
 
 def with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors under a prefix."""
+    """Tensors with a prefix added to their names."""
     return {f"{prefix}.{name}": value for name, value in tensors.items()}
 
 
 def without_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Those under a prefix, by what follows it."""
+    """Tensors whose names have a prefix, with the prefix removed."""
     start = f"{prefix}."
     return {name[len(start) :]: value for name, value in tensors.items() if name.startswith(start)}
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The state of an optimiser, by number of the parameter and name."""
+    """State of an optimiser, by parameter index and name."""
     states = optimizer.state_dict()["state"]
     return {
         f"{index}.{name}": value if isinstance(value, Tensor) else torch.tensor(value)
@@ -168,7 +168,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put the state back; learning rates are set by the schedule."""
+    """Restore the state of an optimiser; the schedule sets the learning rates."""
     states: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         index, name = key.split(".", 1)
@@ -176,6 +176,6 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor])
     optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
     for parameter, state in optimizer.state.items():
         for name, value in state.items():
-            # fused optimisers go through memory side by side: weights in channels-last need their averages so, too
+            # fused optimisers need the same memory format for weights and averages, such as channels-last
             if value.shape == parameter.shape and value.stride() != parameter.stride():
                 state[name] = torch.empty_like(parameter, dtype=value.dtype, requires_grad=False).copy_(value)

@@ -1,4 +1,4 @@
-"""Several processes, one run: parts of each batch, one histogram, one gradient (torch.distributed, torchrun)."""
+"""Distributed training (torch.distributed, torchrun): each batch is split; histogram and gradients are shared."""
 
 import os
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from selbo.summary.likelihood import SummaryLikelihood
 
 @contextmanager
 def process_group(device: torch.device) -> Iterator[tuple[int, int]]:
-    """Rank and number of processes; joins the group that torchrun announces if nobody has yet."""
+    """Rank and number of processes; joins the process group of torchrun if that has not happened yet."""
     announced = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if not dist.is_available() or not (dist.is_initialized() or announced):
         yield 0, 1
@@ -31,7 +31,7 @@ def process_group(device: torch.device) -> Iterator[tuple[int, int]]:
 
 
 class _SumOverProcesses(torch.autograd.Function):
-    """Sum over all processes; on the way back, the sum of their gradients."""
+    """Sum over all processes; the backward pass sums the gradients."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor) -> Tensor:
@@ -47,13 +47,13 @@ class _SumOverProcesses(torch.autograd.Function):
 
 
 def sum_over_processes(tensor: Tensor) -> Tensor:
-    """Sum over all processes, with a gradient."""
+    """Differentiable sum over all processes."""
     return cast(Tensor, _SumOverProcesses.apply(tensor))  # type: ignore[no-untyped-call]
 
 
 @contextmanager
 def global_histograms(objective: Objective, world: int) -> Iterator[None]:
-    """Make the summaries of an objective speak of the batch of all processes."""
+    """Compute the histograms of an objective's summaries over the batches of all processes."""
     if world == 1:
         yield
         return
@@ -69,7 +69,7 @@ def global_histograms(objective: Objective, world: int) -> Iterator[None]:
 
 
 def average_gradients(parameters: list[nn.Parameter], world: int) -> None:
-    """Mean over processes of all gradients, in one message."""
+    """Average all gradients over processes, in one communication."""
     if world == 1:
         return
     gradients = [each.grad for each in parameters if each.grad is not None]
@@ -99,7 +99,7 @@ def agree(number: int, world: int, device: torch.device) -> bool:
 
 
 def any_of(flag: bool, world: int, device: torch.device) -> bool:
-    """Whether a flag is set in one of the processes."""
+    """Whether a flag is set in at least one process."""
     if world == 1:
         return flag
     most = torch.tensor(int(flag), device=device)
@@ -108,7 +108,7 @@ def any_of(flag: bool, world: int, device: torch.device) -> bool:
 
 
 def average_statistics(model: nn.Module, world: int) -> None:
-    """Mean over processes of running statistics, which each process keeps for its own part of the batches."""
+    """Average running statistics over processes; each process tracks them for its own part of the batches."""
     if world == 1:
         return
     for name, buffer in model.named_buffers():

@@ -1,4 +1,4 @@
-"""How a step is run: eagerly, anywhere; or, on CUDA, compiled and captured whole in one graph, data on the device."""
+"""Engines that run training steps: eagerly on any device; or, on CUDA, compiled and captured in one CUDA graph."""
 
 import gc
 import time
@@ -26,9 +26,9 @@ OPTIMIZERS: Final = ("adam", "sgd")
 PRECISIONS: Final = ("fp32", "bf16")
 AUGMENTATIONS: Final = ("crop_and_flip",)
 WARM_UP_STEPS: Final = 3
-"""Eager steps before a graph is captured, so that everything that is made on first use exists."""
+"""Eager steps before a graph is captured, so that everything created on first use exists."""
 ROWS: Final = 1024
-"""Steps whose terms are kept on the device before they are looked at."""
+"""Number of steps whose terms stay on the device before they are copied to the host."""
 
 
 MOST_TEXT: Final = 500
@@ -37,7 +37,7 @@ MOST_TEXT: Final = 500
 
 @dataclass
 class Plan:
-    """What every step of a run needs."""
+    """Everything that a training step needs."""
 
     posterior: Posterior
     objective: Objective
@@ -53,24 +53,24 @@ class Plan:
     parameters: list[nn.Parameter] = field(default_factory=list)
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """The arithmetic of the forward pass."""
+        """Autocast context of the forward pass."""
         if self.precision == "fp32":
             return nullcontext()
         return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False)
 
     def noise_purpose(self) -> tuple[object, ...]:
-        """A summary is about one function draw, so all processes share it; without one they draw for themselves."""
+        """Purpose for seeding the noise: a summary needs the same weight samples in all processes."""
         return ("noise",) if self.objective.has_summary else ("noise", self.rank)
 
 
 @dataclass(frozen=True)
 class Optimizer:
-    """The optimiser of `selbo.fit`, where its name alone does not say enough.
+    """Optimiser settings of `selbo.fit`.
 
     Attributes:
         kind: ``"adam"``, or ``"sgd"`` (Nesterov momentum).
-        momentum: Of SGD.
-        weight_decay: For deterministic networks; a Bayesian one has its prior.
+        momentum: Momentum of SGD.
+        weight_decay: Weight decay, for deterministic networks only; Bayesian networks have a prior instead.
     """
 
     kind: str = "adam"
@@ -83,11 +83,11 @@ class Optimizer:
         _checks.non_negative("weight_decay", self.weight_decay)
 
     def build(self, parameters: list[nn.Parameter], *, rate: float, on_graph: bool) -> torch.optim.Optimizer:
-        """The optimiser of torch; for a graph, with a learning rate that is a tensor."""
+        """Build the torch optimiser; for a CUDA graph, its learning rate is a tensor."""
         lr: float | Tensor = torch.tensor(rate, device=parameters[0].device) if on_graph else rate
         momentum, decay = self.momentum, self.weight_decay
         if self.kind == "adam":
-            # fused is the fastest on either kind of device (docs/performance.md)
+            # fused is fastest on both CPU and GPU (docs/performance.md)
             return torch.optim.Adam(parameters, lr=lr, weight_decay=decay, fused=True, capturable=on_graph)
         return torch.optim.SGD(
             parameters, lr=lr, momentum=momentum, nesterov=momentum > 0, weight_decay=decay, fused=True
@@ -95,7 +95,7 @@ class Optimizer:
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """Learning rate of the next step, in place if it is a tensor."""
+    """Set the learning rate of the next step, in place if it is a tensor."""
     for group in optimizer.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(rate)
@@ -104,7 +104,7 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 class EagerEngine:
-    """One step after the other, on any device."""
+    """Runs steps eagerly, on any device."""
 
     name = "eager"
 
@@ -122,7 +122,7 @@ class EagerEngine:
             self.torchs_own.append(torch.cuda.default_generators[index])
 
     def run(self, start: int, stop: int, rate_at: Callable[[int], float], seconds: float) -> Tensor:
-        """Steps from ``start`` to ``stop``, or until the time is over: their terms, (steps, terms), on the CPU."""
+        """Run steps from ``start`` to ``stop`` or until time is up; returns their terms, (steps, terms), on the CPU."""
         begin, rows = time.perf_counter(), []
         for step in range(start, stop):
             set_rate(self.plan.optimizer, rate_at(step))
@@ -136,7 +136,7 @@ class EagerEngine:
         inputs, labels, *weights = next(self.batches)
         unlabelled = None if self.unlabelled is None else next(self.unlabelled)
         self.noise.manual_seed(derive(plan.seed, *plan.noise_purpose(), step))
-        for generator in self.torchs_own:  # dropout draws from no other
+        for generator in self.torchs_own:  # dropout uses the default generators
             generator.manual_seed(derive(plan.seed, "torch", plan.rank, step))
         if plan.augment is not None:
             self.pixels.manual_seed(derive(plan.seed, "augment", plan.rank, step))
@@ -165,9 +165,9 @@ class CaptureFailed(RuntimeError):  # noqa: N818  (reads as a sentence)
 
 
 class GraphEngine:
-    """The whole step, from picking the batch to Adam, in one CUDA graph; the host only says when.
+    """Runs the whole step, from selecting the batch to the optimiser, as one CUDA graph that the host launches.
 
-    The first steps run eagerly (and count); then the same code is captured, and replayed for the rest.
+    The first steps run eagerly and count as training steps. Then the same code is captured and replayed.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class GraphEngine:
         self.plan, self.batches, self.unlabelled = plan, batches, unlabelled
         self.name = "compiled, one CUDA graph" if compiled else "one CUDA graph"
         self.eager_steps = 0
-        self.taken = 0  # steps in the present call of `run`
+        self.taken = 0  # steps in the current call of `run`
         self.graph: torch.cuda.CUDAGraph | None = None
         self.stream = torch.cuda.Stream(plan.device)
         self.order = batches.order(start // batches.per_epoch).to(plan.device)
@@ -198,7 +198,7 @@ class GraphEngine:
         self.rate: float | None = None
 
     def run(self, start: int, stop: int, rate_at: Callable[[int], float], seconds: float) -> Tensor:
-        """Steps from ``start`` to ``stop`` or as many as there is room for: their terms, (steps, terms), on the CPU."""
+        """Run steps from ``start`` to ``stop``, at most `ROWS`; returns their terms, (steps, terms), on the CPU."""
         count, self.taken = min(stop - start, ROWS), 0
         for step in range(start, start + count):
             self._new_epochs(step)
@@ -214,7 +214,7 @@ class GraphEngine:
                         self._capture()
                     except torch.cuda.OutOfMemoryError:
                         raise
-                    except RuntimeError as error:  # of what ran eagerly a moment ago
+                    except RuntimeError as error:  # the same code has just run eagerly
                         raise CaptureFailed(f"{type(error).__name__}: {error}") from error
                 assert self.graph is not None
                 self.graph.replay()
@@ -297,17 +297,17 @@ class GraphEngine:
 
 
 class Engine:
-    """The fastest way that works: a graph where there can be one, eager steps elsewhere.
+    """Runs steps in the fastest possible way: as a CUDA graph where possible, eagerly otherwise.
 
-    Eager steps also follow if the compiler or the capture fails, with a warning. Other exceptions are raised.
+    If compilation or capture fails, steps run eagerly after a warning. Other exceptions are raised.
 
     Args:
-        plan: What every step needs.
-        batches: Where batches come from.
-        unlabelled: Where the inputs of the summary come from.
+        plan: Everything that a training step needs.
+        batches: Labelled batches.
+        unlabelled: Unlabelled batches of the summaries.
         start: Number of steps already taken.
-        choice: ``"auto"``, ``"eager"``, ``"captured"`` (a graph that was not compiled) or ``"graph"`` (compiled and
-            captured; an error if it cannot be had).
+        choice: ``"auto"``, ``"eager"``, ``"captured"`` (a CUDA graph without compilation) or ``"graph"`` (compiled and
+            captured; an error if that is not possible).
     """
 
     def __init__(
@@ -329,11 +329,11 @@ class Engine:
 
     @property
     def name(self) -> str:
-        """How steps are run, for the result."""
+        """Description of how steps run, for the result."""
         return f"{self.engine.name}, {self.plan.precision}, {self.plan.device.type}"
 
     def run(self, start: int, stop: int, rate_at: Callable[[int], float], seconds: float) -> Tensor:
-        """Steps from ``start`` to at most ``stop``: their terms, (steps, terms), on the CPU."""
+        """Run steps from ``start`` to at most ``stop``; returns their terms, (steps, terms), on the CPU."""
         engine = self.engine
         try:
             return engine.run(start, stop, rate_at, seconds)
@@ -358,7 +358,7 @@ class Engine:
 
 @contextmanager
 def no_garbage_collected() -> Iterator[None]:
-    """While a graph is captured: the graph of an earlier run, destroyed in between, would make the capture invalid."""
+    """Disable garbage collection during capture: destroying the graph of an earlier run would invalidate it."""
     gc.collect()
     enabled = gc.isenabled()
     gc.disable()
@@ -370,16 +370,16 @@ def no_garbage_collected() -> Iterator[None]:
 
 
 def forget_capture(device: torch.device) -> None:
-    """After a capture that failed: torch's generator goes on believing in it, and refuses to draw, for ever."""
+    """Reset torch's generator after a failed capture; otherwise it stays in capture mode and raises errors."""
     index = torch.cuda.current_device() if device.index is None else device.index
     torch.cuda.default_generators[index].graphsafe_set_state(torch.Generator(torch.device("cuda", index)))
 
 
 def wants_graph(choice: str, device: torch.device, batches: TensorBatches | LoaderBatches, world: int) -> bool:
-    """Whether steps are to be captured: on CUDA, in one process, with the data on the device."""
+    """Whether to capture steps in a CUDA graph: on CUDA, in one process, with the data on the device."""
     possible = device.type == "cuda" and isinstance(batches, TensorBatches) and world == 1
     if choice == "graph" and not possible:
         raise ValueError(
-            "`engine` can be 'graph' only for tensors on CUDA and one process: use 'auto' to have it where possible"
+            "`engine` can be 'graph' only for tensors on CUDA and one process: 'auto' uses a graph where possible"
         )
     return possible and choice != "eager"

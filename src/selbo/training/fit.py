@@ -1,4 +1,4 @@
-"""The training loop, as a user calls it: arguments checked, a run set up, taken to its end and described."""
+"""The user-facing training function: checks arguments, sets up a run, trains and returns the result."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ from selbo.training.validation import Validation, Validator
 
 ENGINES: Final = ("auto", "eager", "captured", "graph")
 VALIDATIONS: Final = 50
-"""At most about so many in a run, unless the user asks for more."""
+"""Default upper limit on the number of validations in a run, approximately."""
 
 
 def fit(
@@ -57,54 +57,56 @@ def fit(
     """Train a network in place.
 
     The same seed gives the same run, bit for bit on a CPU with the same number of threads, whether or not it was
-    interrupted; torch's global random state is left as it was. Under `torchrun` every process takes its part of each
-    batch; with a summary term all share the weight draws, and the histogram is that of the whole batch.
+    interrupted; torch's global random state is left unchanged. Under `torchrun` each process takes its part of each
+    batch. With a summary term, all processes share the weight samples and the histogram covers the whole batch.
 
-    Labels come first, because a belief cannot tell which class is which: the summary term has no weight in the first
-    quarter of the steps and its full weight from half of them on (`labels_first`; ``summary_warmup`` of the objective
-    changes that), and its concentration is at most the number of labels unless the summary has ``overrule_labels``. At
-    the end the network is compared with a constant answer on labelled data; if it is worse, a warning says so.
+    Labels take priority, because a belief does not identify which class is which. The summary term has no weight in
+    the first quarter of the steps and its full weight from half of them on (see `labels_first`; change this with
+    ``summary_warmup`` of the objective). Its concentration is at most the number of labels unless the summary has
+    ``overrule_labels``. At the end, a warning is issued if the network is worse than a constant classifier on labelled
+    data.
 
     Args:
-        model: A network made by `to_bayesian`, or a plain one; or its posterior.
-        objective: What is maximised.
-        train: (inputs, labels), a Dataset or a DataLoader. Tensors live on the device whole, are shuffled each epoch,
-            and an incomplete last batch is dropped; of the others it is dropped if there is a summary term. A third
-            tensor, shape (N,), says how much each example counts beside the others, in the likelihood and in the
+        model: A network made by `to_bayesian`, or a deterministic one; or its posterior.
+        objective: Objective to maximise.
+        train: (inputs, labels), a Dataset or a DataLoader. Tensors are moved to the device and shuffled each epoch, and
+            an incomplete last batch is dropped. With a Dataset or DataLoader it is dropped if there is a summary term.
+            An optional third tensor, shape (N,), holds relative weights of the examples, in the likelihood and in the
             histogram of the summary; it is divided by its mean.
-        val: The same, for validation.
-        unlabelled: Inputs that the summary is about instead of the training ones, shape (U, ...), on the device
-            whole, never augmented. Of several summaries all look at this tensor; or give one each, in a list or by
-            name, None for the training inputs; those that are given the same tensor see the same batches.
-        unlabelled_batch_size: Unlabelled inputs per step, of each tensor, over all processes; as many as labelled ones
-            are asked for if not given, also where fewer labels than that exist.
+        val: Validation data, in the same form.
+        unlabelled: Inputs of the summary instead of the training inputs, shape (U, ...). They are moved to the device
+            and never augmented. Pass one tensor for all summaries, or one per summary, in a list or by name, with None
+            for the training inputs. Summaries that share a tensor use the same batches.
+        unlabelled_batch_size: Unlabelled inputs per step, per tensor, over all processes. By default the batch size of
+            the labelled inputs, even if there are fewer labels than that.
         steps: Number of steps (5000 if neither this nor ``epochs`` is given).
         epochs: Number of passes over the data, instead of ``steps``.
-        batch_size: B, over all processes; a DataLoader has its own.
+        batch_size: B, over all processes; ignored for a DataLoader, which has its own.
         num_samples: Weight samples per step.
         optimizer: ``"adam"``, ``"sgd"`` (Nesterov momentum), or an `Optimizer` with momentum and weight decay.
-        learning_rate: Where the schedule starts.
-        schedule: ``"constant"``, ``"cosine"`` (towards zero) or ``"plateau"`` (halved when more than ten validations in
-            a row bring no improvement).
+        learning_rate: Initial learning rate.
+        schedule: ``"constant"``, ``"cosine"`` (towards zero) or ``"plateau"`` (halved after more than ten consecutive
+            validations without improvement).
         augment: ``"crop_and_flip"`` for images, on the device; or None.
-        validation: How often, with how many samples, and which weights to end with: a `Validation`.
+        validation: A `Validation`: how often to validate, with how many samples, and which weights to select.
         seed: Seed for all randomness.
-        device: Where to train; where the network is, if not given. Under `torchrun` ``"cuda"`` is each process's own.
+        device: Device to train on; by default that of the network. Under `torchrun`, ``"cuda"`` is the device of each
+            process.
         precision: ``"fp32"``, or ``"bf16"`` for the forward pass.
-        engine: ``"auto"``: on CUDA the whole step is compiled and captured in a graph where possible; ``"captured"``:
-            the same without compiling, which starts at once and suits small networks; ``"eager"``; ``"graph"``: an
-            error if it is not possible.
+        engine: ``"auto"``: on CUDA, compile the whole step and capture it in a CUDA graph where possible;
+            ``"captured"``: a CUDA graph without compilation, which starts at once and suits small networks;
+            ``"eager"``; ``"graph"``: as ``"auto"``, but an error if it is not possible.
         checkpoint: Checkpoint file, or a `Checkpoint`. If it exists, training resumes from it.
-        callbacks: Who listens: `Callback` objects such as `Progress`, `JsonLines`, `TensorBoard` and `EarlyStopping`,
-            and functions, called with each record. If not given, a progress bar on a terminal.
+        callbacks: `Callback` objects such as `Progress`, `JsonLines`, `TensorBoard` and `EarlyStopping`, and functions
+            that are called with each record. If not given, a progress bar is shown on a terminal.
         log_every: Steps between records.
 
     Returns:
-        What the run came to.
+        Result of the run: selected weights, history, terms of every step and timing.
 
     Raises:
-        Diverged: If the loss (or a weight, or the validation NLL) is not finite; says at which step, and which
-            checkpoint is good.
+        Diverged: If the loss, a weight or the validation NLL is not finite. The message names the step and the last
+            good checkpoint.
 
     Example:
         >>> import selbo
@@ -199,7 +201,7 @@ def fit(
 
 @contextmanager
 def _training_mode(*roots: nn.Module) -> Iterator[None]:
-    """Modules in training mode for the length of a block, each back in its own mode after it."""
+    """Put modules in training mode within a block; afterwards each returns to its previous mode."""
     modes = [(module, module.training) for root in roots for module in root.modules()]
     for root in roots:
         root.train()
@@ -214,8 +216,8 @@ def _optimizer(given: str | Optimizer, posterior: Posterior) -> Optimizer:
     chosen = given if isinstance(given, Optimizer) else Optimizer(given)
     if chosen.weight_decay > 0 and posterior.is_bayesian:
         raise ValueError(
-            f"`weight_decay` is for plain networks, but got {chosen.weight_decay:g} for a Bayesian one, which has its "
-            "prior"
+            f"`weight_decay` is for deterministic networks, but got {chosen.weight_decay:g} for a Bayesian one, which "
+            "has a prior instead"
         )
     return chosen
 
@@ -250,11 +252,11 @@ def _device(name: str | torch.device) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ValueError(f"`device` must be a device of torch such as 'cpu' or 'cuda', but got {name!r}") from error
+        raise ValueError(f"`device` must be a torch device such as 'cpu' or 'cuda', but got {name!r}") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"`device` is {str(device)!r}, but no CUDA device is available: use 'cpu'")
     if str(device) == "cuda" and "LOCAL_RANK" in os.environ:
-        return torch.device("cuda", int(os.environ["LOCAL_RANK"]))  # under torchrun each process has its own
+        return torch.device("cuda", int(os.environ["LOCAL_RANK"]))  # under torchrun each process has its own device
     return device
 
 
@@ -265,7 +267,7 @@ def _number_of_steps(steps: int | None, epochs: int | None, batches: TensorBatch
 
 
 def _size(batches: TensorBatches | LoaderBatches, asked: int) -> int:
-    """Labelled examples a step, as asked for."""
+    """Requested number of labelled examples per step."""
     return (batches.batch_size or asked) if isinstance(batches, LoaderBatches) else asked
 
 

@@ -1,4 +1,4 @@
-"""Processes that work for this one: each ends when the one that started it is gone, however that ended."""
+"""Worker processes that end when their parent process ends, however it ended."""
 
 import multiprocessing
 import os
@@ -9,11 +9,11 @@ from multiprocessing.process import BaseProcess
 
 
 def end_with_parent() -> None:
-    """Have this process end as soon as the one that started it is gone; the initializer of every pool of processes.
+    """End this process as soon as its parent has ended; the initializer of every process pool.
 
-    A pool tells its processes to end when it is closed. A program that is killed closes nothing: without this they
-    would wait for work for ever, with their memory and that of the GPU. Ctrl-C, which a terminal sends to all of them,
-    ends this process at once and in silence: as an exception it would end a task, and the next one would begin.
+    A pool ends its workers when it is closed. A killed program does not close its pool: without this, its workers would
+    wait for work forever and keep their CPU and GPU memory. Ctrl-C, which a terminal sends to all processes, ends a
+    worker at once and silently: as an exception it would only end the current task, and the next one would begin.
     """
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -23,10 +23,10 @@ def end_with_parent() -> None:
 
 def _wait_and_end(parent: BaseProcess) -> None:
     parent.join()
-    os._exit(1)  # at once: nobody waits for what this process does
+    os._exit(1)  # at once: no process waits for the results
 
 
 def pool_of(count: int) -> ProcessPoolExecutor:
-    """So many processes, which end with this one."""
+    """A pool of ``count`` processes that end with this one."""
     context = multiprocessing.get_context("spawn")  # a forked torch may hang
     return ProcessPoolExecutor(count, mp_context=context, initializer=end_with_parent)

@@ -8,16 +8,16 @@ from selbo import _checks
 SCHEDULES: Final = ("constant", "cosine", "plateau")
 PLATEAU_FACTOR: Final = 0.5
 PLATEAU_PATIENCE: Final = 10
-"""Validations in a row without improvement that are let pass, as in torch's ReduceLROnPlateau; one more halves."""
+"""Consecutive validations without improvement before the rate is halved at the next, as in ReduceLROnPlateau."""
 
 
 class Schedule:
     """The learning rate of each step.
 
     Args:
-        kind: ``"constant"``, ``"cosine"`` (towards zero, where the run ends) or ``"plateau"``.
-        rate: Where it starts.
-        steps: Number of steps in all.
+        kind: ``"constant"``, ``"cosine"`` (to zero at the end of the run) or ``"plateau"``.
+        rate: Initial learning rate.
+        steps: Total number of steps.
     """
 
     def __init__(self, kind: str, *, rate: float, steps: int) -> None:
@@ -32,7 +32,7 @@ class Schedule:
         return self.rate * float(self.state["factor"])
 
     def validated(self, nll: float) -> None:
-        """Take note of a validation loss."""
+        """Update the schedule with a validation loss."""
         if self.kind != "plateau":
             return
         best = self.state["best"]

@@ -1,4 +1,4 @@
-"""How far a run has come: its steps, their terms, and what it has told."""
+"""Progress of a run: steps taken, their terms, and records."""
 
 import math
 from dataclasses import dataclass, field
@@ -12,19 +12,19 @@ from selbo.training.callbacks import Record
 
 @dataclass
 class State:
-    """What a checkpoint knows of the steps taken so far, beside the weights.
+    """Progress that a checkpoint stores in addition to the weights.
 
     Attributes:
-        steps: Number of steps in all.
+        steps: Total number of steps.
         terms: Names of the terms.
         step: Number of steps taken.
         stopped: Whether a callback has ended the run.
-        history: One record every so many steps.
-        seconds: Time spent, in all sessions.
+        history: One record per ``log_every`` steps.
+        seconds: Training time of all sessions.
         engine: How steps were run.
-        resumed_from: Steps that earlier sessions had taken.
-        earlier_seconds: Time spent in earlier sessions.
-        saved_step: The step of the last checkpoint.
+        resumed_from: Number of steps taken in earlier sessions.
+        earlier_seconds: Training time of earlier sessions.
+        saved_step: Step of the last checkpoint.
     """
 
     steps: int
@@ -52,20 +52,20 @@ class State:
         return self.stopped or self.step >= self.steps
 
     def add(self, rows: Tensor) -> None:
-        """Take note of the terms of the next steps, (steps, terms)."""
+        """Add the terms of the next steps, (steps, terms)."""
         self._curve[self.step : self.step + len(rows)] = rows
         self.step += len(rows)
 
     def mean_since(self, step: int) -> Record:
-        """Mean of each term over the steps from one on."""
+        """Mean of each term from ``step`` on."""
         return dict(zip(self.terms, self.curve[step:].mean(0).tolist(), strict=True))
 
     def describe(self) -> dict[str, Any]:
-        """For a checkpoint, as JSON; curve and history are kept beside it."""
+        """Description for a checkpoint, as JSON; curve and history are stored separately."""
         return {name: getattr(self, name) for name in ("step", "stopped", "seconds", "engine")}
 
     def restore(self, found: dict[str, Any], curve: Tensor, history: list[Record]) -> None:
-        """Continue where a checkpoint was written."""
+        """Restore the progress of a checkpoint."""
         self.stopped, self.engine, self.history = found["stopped"], found["engine"], history
         self.add(curve)
         self.resumed_from = self.saved_step = self.step

@@ -1,4 +1,4 @@
-"""The loop: stretches of steps, validation, records and checkpoints between them; it depends on seed and step alone."""
+"""The training loop: blocks of steps with validation, records and checkpoints in between."""
 
 import math
 import os
@@ -24,39 +24,40 @@ from selbo.training.state import State
 from selbo.training.validation import Validator
 
 CHECKED_EXAMPLES: Final = 2048
-"""Labelled examples that the trained network is compared with a constant answer on."""
+"""Number of labelled examples on which the trained network is compared with a constant classifier."""
 
 CHECKED_FROM: Final = 50
-"""Steps from which on it is: in fewer, labels are not fitted, whatever is believed."""
+"""Smallest number of steps for that comparison; fewer steps do not fit the labels, with or without a belief."""
 
 LOOK_EVERY_S: Final = 0.5
-"""How often the loop looks up from its steps, to move the progress bar and to see whether a checkpoint is due."""
+"""Seconds between updates of the progress bar and checks whether a checkpoint is due."""
 
 
 class Diverged(RuntimeError):  # noqa: N818  (reads as a sentence)
-    """The loss is no longer a number."""
+    """The loss, a weight or the validation NLL is not finite."""
 
 
 @dataclass(frozen=True)
 class FitResult:
-    """What a run came to.
+    """Result of a training run.
 
     Attributes:
-        steps: Number of steps taken; fewer than asked for if a callback ended the run.
-        selection: ``"last"``, ``"best"`` or the name of a function: which weights the network now has.
-        selected_step: The step they are from.
-        val_nll: Their validation NLL, if there was validation.
-        history: One record every so many steps: means of the terms since the last, learning rate, validation NLL.
+        steps: Number of steps taken; fewer than requested if a callback ended the run.
+        selection: How the weights of the network were selected: ``"last"``, ``"best"`` or the name of a function.
+        selected_step: Step of the selected weights.
+        val_nll: Validation NLL of the selected weights, if there was validation.
+        history: One record per ``log_every`` steps: means of the terms since the last record, learning rate,
+            validation NLL.
         curve: Terms of every step, shape (steps, terms), float64: loss, log_likelihood, kl and log_summary, then
             each of several summaries and each further term.
-        seconds: Time spent, all sessions of a resumed run together.
+        seconds: Training time, summed over all sessions of a resumed run.
         engine: How steps were run.
-        resumed_from: Step that an earlier session had reached; 0 for a fresh run.
-        checkpoint: The file that holds the run, if there is one.
+        resumed_from: Step from which the run was resumed; 0 for a new run.
+        checkpoint: Checkpoint file, if there is one.
         terms: Names of the columns of ``curve``.
-        earlier_seconds: How much of ``seconds`` was spent in earlier sessions.
-        label_check: Accuracy on labelled training examples beside that of a constant answer, if there is a summary
-            and steps enough to fit labels (50).
+        earlier_seconds: Part of ``seconds`` spent in earlier sessions.
+        label_check: Accuracy on labelled training examples compared with that of a constant classifier, if there is a
+            summary and the run has at least 50 steps.
     """
 
     steps: int
@@ -76,18 +77,18 @@ class FitResult:
 
 @dataclass
 class Trainer:
-    """Takes the steps of a run.
+    """Runs the training loop.
 
     Attributes:
-        plan: What every step needs.
-        batches: Where batches come from.
-        unlabelled: Where the inputs of the summaries come from.
-        validator: Validates, and selects weights.
+        plan: Everything that a training step needs.
+        batches: Labelled batches.
+        unlabelled: Unlabelled batches of the summaries.
+        validator: Validates and selects weights.
         schedule: Learning rates.
-        checkpoint: Where the run is kept, if it is.
-        callbacks: Who listens.
+        checkpoint: Where and how often to save the run; None for never.
+        callbacks: Callbacks of the run.
         log_every: Steps between records.
-        settings: What else a checkpoint must agree with.
+        settings: Further settings that a checkpoint must match.
     """
 
     plan: Plan
@@ -121,11 +122,11 @@ class Trainer:
     # --- from the start, or from a checkpoint ---
 
     def resume(self) -> None:
-        """Continue the run where the checkpoint left it, if there is one."""
+        """Resume the run from the checkpoint, if there is one."""
         plan = self.plan
         for each in plan.objective.modules():
             if isinstance(each, HistogramAverage):
-                each.reset()  # that of another run is about another network
+                each.reset()  # an average from another run belongs to another network
         if self.checkpoint is not None:
             path = self.checkpoint.path
             self.settings["data"] = self.batches.checksum()
@@ -139,10 +140,10 @@ class Trainer:
                 )
         distributed.copy_from_first(plan.posterior.state_dict(), plan.world)
 
-    # --- all steps that are left ---
+    # --- remaining steps ---
 
     def run(self, choice: str) -> None:
-        """Take them, with the engine of this name, and tell the callbacks."""
+        """Run the remaining steps with the chosen engine, and call the callbacks."""
         started = []
         try:
             for each in self.callbacks if self.plan.rank == 0 else ():
@@ -166,11 +167,11 @@ class Trainer:
             engine = Engine(plan, self.batches, self.unlabelled, start=state.step, choice=choice)
             while not state.has_ended:
                 stop = min(plan.steps, *(state.step - state.step % n + n for n in stops))
-                # processes must agree on where to stop, so they do not look at the clock
+                # all processes must stop at the same step, so the clock is not used
                 seconds = LOOK_EVERY_S if plan.world == 1 else math.inf
                 rows = engine.run(state.step, stop, self.schedule.rate_at, seconds)
                 self._take(distributed.average(rows.to(plan.device), plan.world).cpu())
-                # always here, between the same steps, so that a resumed run averages when an undisturbed one does
+                # at fixed steps, so that a resumed run averages at the same steps as an uninterrupted one
                 distributed.average_statistics(plan.posterior.network, plan.world)
                 state.seconds, state.engine = before + time.perf_counter() - begin, engine.name
                 if validator.data is not None and (state.step % validator.every == 0 or state.has_ended):
@@ -188,7 +189,7 @@ class Trainer:
                     self._save()
 
     def _take(self, rows: Tensor) -> None:
-        """Write down the terms of the last steps, or stop if they are not numbers."""
+        """Store the terms of the last steps; raise an error if they are not finite."""
         bad = ~rows.isfinite().all(1)
         if bool(bad.any()):
             first = int(bad.nonzero()[0, 0])
@@ -216,15 +217,15 @@ class Trainer:
             each.on_record(record)
 
     def _for_one_example(self, terms: Record) -> Record:
-        """Terms for a progress bar; all but the loss are sums over the data set."""
+        """Terms per example, for a progress bar; all but the loss are sums over the data set."""
         count, nll = self.plan.objective.num_data, self.validator.last_nll
         scaled = {name: value / (1 if name == "loss" else count) for name, value in terms.items()}
         return scaled if nll is None else {**scaled, "val_nll": nll}
 
-    # --- what went wrong ---
+    # --- divergence ---
 
     def _check_weights(self) -> None:
-        """Before they are kept: a finite loss may have had a gradient that was not."""
+        """Check weights before they are saved: a finite loss may have a gradient that is not finite."""
         if not all(bool(each.isfinite().all()) for each in self.plan.parameters):
             raise self._diverged("weights are", self.state.step - 1, self.state.curve[-1])
 
@@ -238,16 +239,16 @@ class Trainer:
         return Diverged(f"the {what} not finite at step {step} ({terms}); {good}; {self._remedy()}")
 
     def _remedy(self) -> str:
-        """What to do about a loss that is not finite: mend the inputs if they are to blame, else train more gently."""
+        """Advice for a loss that is not finite: correct the inputs if they are the cause, else change the training."""
         for name, data in (("training", self.batches), ("unlabelled", self.unlabelled)):
             if data is not None and (where := data.not_finite()):
                 return f"the {name} inputs hold NaN or infinity in {where}: remove or impute them"
         return "a smaller learning rate, or a warm-up of the summary term, may help"
 
-    # --- the end ---
+    # --- result ---
 
     def result(self) -> FitResult:
-        """Weights selected, and everything that was seen."""
+        """Select the weights and return the result."""
         state, kept = self.state, self.checkpoint
         chosen, nll = self.validator.select(state.step)
         check = self._check_labels()
@@ -270,13 +271,13 @@ class Trainer:
         )
 
     def _check_labels(self) -> LabelCheck | None:
-        """Whether the network does what labels say, where a belief might have had it otherwise; in one process."""
+        """Check whether the network fits the labels, which a belief may have overruled; in the first process only."""
         if not self.plan.objective.has_summary or self.plan.rank > 0 or self.state.step < CHECKED_FROM:
             return None
         inputs, labels, *weights = self.batches.sample(CHECKED_EXAMPLES)
         return check_labels(self.validator.predict(inputs, "label check"), labels, *weights)
 
-    # --- on disk ---
+    # --- checkpoints ---
 
     def _stateful(self) -> list[Callback]:
         return [each for each in self.callbacks if each.settings() is not None]

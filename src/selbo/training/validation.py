@@ -1,4 +1,4 @@
-"""Validation in a run, and the weights that it selects."""
+"""Validation during training, and selection of weights."""
 
 import math
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from selbo.training.engines import Plan
 SELECTIONS: Final = ("last", "best")
 
 Selection = Callable[[Tensor, Tensor], float | Tensor]
-"""How good weights are, from validation log-probabilities (B, K) and labels (B,); larger is better."""
+"""Score of the weights from validation log-probabilities (B, K) and labels (B,); larger is better."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Validation:
 
     Attributes:
         every: Steps between validations; if not given, an epoch, or a fiftieth of the run if that is longer.
-        num_samples: Weight samples for each of them.
-        select: Weights to end with: of the ``"last"`` step, of the ``"best"`` validation NLL, or of the highest score
-            by a function of the validation log-probabilities (B, K) and labels (B,).
+        num_samples: Weight samples per validation.
+        select: Weights to keep: those of the ``"last"`` step, of the ``"best"`` validation NLL, or of the highest score
+            of a function of the validation log-probabilities (B, K) and labels (B,).
     """
 
     every: int | None = None
@@ -47,19 +47,19 @@ class Validation:
 
     @property
     def selection(self) -> str:
-        """What the selection is called; a function by its name."""
+        """Name of the selection; for a function, its name."""
         if isinstance(self.select, str):
             return self.select
         return str(getattr(self.select, "__name__", type(self.select).__name__))
 
 
 class Validator:
-    """Validates a run, and remembers the best weights if they are asked for.
+    """Validates a run, and stores the best weights if they are requested.
 
     Args:
-        plan: What every step needs.
-        data: Validation data on the device; None for a run without.
-        how: How it is used.
+        plan: Everything that a training step needs.
+        data: Validation data on the device; None for a run without validation.
+        how: Validation settings.
         every: Steps between validations.
     """
 
@@ -72,7 +72,7 @@ class Validator:
         self.best: dict[str, Tensor] = {}
 
     def predict(self, inputs: Tensor, *purpose: object) -> Tensor:
-        """Log-probabilities of the network as it is now, shape (B, K); their noise is derived from the purpose."""
+        """Log-probabilities of the current network, shape (B, K); the noise is seeded by the purpose."""
         plan = self.plan
         with plan.autocast():
             return predictive_log_probs(
@@ -84,7 +84,7 @@ class Validator:
             )
 
     def run(self, step: int) -> float:
-        """Validation NLL of the network after a step; if it is finite, the weights may become the best."""
+        """Validation NLL of the network after a step; updates the best weights if it is finite."""
         assert self.data is not None
         plan, select = self.plan, self.how.select
         inputs, labels, *weights = self.data
@@ -95,7 +95,7 @@ class Validator:
         nll = -by_row.mean().double()
         self.last_nll = score = distributed.average(
             nll, plan.world
-        ).item()  # one number for all, as decisions hang on it
+        ).item()  # the same number in all processes, because decisions depend on it
         if not math.isfinite(score):
             return score
         if not isinstance(select, str):
@@ -108,27 +108,27 @@ class Validator:
         return self.last_nll
 
     def select(self, last_step: int) -> tuple[int, float | None]:
-        """Give the network the weights that were asked for: the step they are from, and their validation NLL."""
+        """Load the selected weights into the network; returns their step and their validation NLL."""
         if self.how.select == "last":
             return last_step, self.last_nll
         self.plan.posterior.load_state_dict(self.best)
         return self.best_step, self.best_nll
 
     def settings(self) -> dict[str, Any]:
-        """What a checkpoint must agree with."""
+        """Settings that a checkpoint must match."""
         used = None if self.data is None else [self.every, self.how.num_samples]
         return {"select": self.how.selection, "validation": used}
 
     def checksum(self) -> str | None:
-        """Of the data."""
+        """Checksum of the validation data."""
         return None if self.data is None else checksum(*self.data)
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint, as JSON; the best weights are kept beside it."""
+        """State for a checkpoint, as JSON; the best weights are stored separately."""
         return {name: getattr(self, name) for name in ("last_nll", "best_nll", "best_score", "best_step")}
 
     def load_state(self, state: dict[str, Any], best: dict[str, Tensor]) -> None:
-        """Put back what a checkpoint holds."""
+        """Restore the state of a checkpoint."""
         for name, value in state.items():
             setattr(self, name, value)
         self.best = best

@@ -196,7 +196,7 @@ def test_what_is_wrong_with_the_inputs_is_said_as_ever(compiles: list[tuple[int,
         predict(network(0), torch.ones(3, 1, 4, 4, dtype=torch.float64), generator=noise(), engine="compiled")
     with pytest.raises(ValueError, match=r"`inputs` must be a batch of at least one"):
         predict(network(0), images(0), generator=noise(), engine="compiled")
-    with pytest.raises(ValueError, match=r"`model` must answer with logits of shape \(B, K\)"):
+    with pytest.raises(ValueError, match=r"`model` must return logits of shape \(B, K\)"):
         predict(nn.Flatten(0), images(), generator=noise(), engine="compiled")
     with pytest.raises(ValueError, match=r"`engine` must be one of \['compiled', 'eager'\], but got 'quick'"):
         predict(network(0), images(), generator=noise(), engine="quick")

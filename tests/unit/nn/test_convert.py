@@ -463,5 +463,5 @@ def test_a_network_must_answer_with_a_tensor() -> None:
     with torch.random.fork_rng():
         bnn = to_bayesian(nn.Sequential(Pair(4, 2)), exclude="0.bias")
     generator = torch.Generator().manual_seed(0)
-    with pytest.raises(ValueError, match="must answer with one tensor of logits, but gave tuple"):
+    with pytest.raises(ValueError, match="must return one tensor of logits, but returned tuple"):
         forward_samples(bnn, torch.zeros(3, 4), 1, generator=generator)

@@ -365,10 +365,10 @@ def test_a_first_dimension_that_is_not_the_batch_is_an_error() -> None:
         mixed = to_bayesian(nn.Sequential(Apply(lambda x: (x, x, x)), CallWith(nn.MultiheadAttention(4, 2))))
     inputs = torch.ones(2, 5, 4)
     for bnn in (linear, attention):
-        with pytest.raises(ValueError, match=r"called with 5 rows while 3 draws of 2 inputs.*first dimension"):
+        with pytest.raises(ValueError, match=r"called with 5 rows during 3 samples for 2 inputs.*first dimension"):
             forward_samples(bnn, inputs, 3, generator=generator())
         assert_clean(bnn)
-    with pytest.raises(ValueError, match="attention was called with 5 rows while 3 draws of 2"):
+    with pytest.raises(ValueError, match="attention was called with 5 rows during 3 samples for 2"):
         forward_samples(mixed, inputs, 3, generator=generator())
 
 
@@ -384,7 +384,7 @@ class CallWith(nn.Module):
 def test_an_answer_that_is_not_one_row_an_input_is_an_error() -> None:
     with torch.random.fork_rng():
         bnn = to_bayesian(nn.Sequential(nn.Linear(5, 3), Apply(lambda x: x.mean(0, keepdim=True))))
-    with pytest.raises(ValueError, match="one row an input, but gave 1 rows for 6"):
+    with pytest.raises(ValueError, match="one row per input, but returned 1 rows for 6"):
         forward_samples(bnn, torch.ones(2, 5), 3, generator=generator())
 
 
@@ -568,7 +568,7 @@ def hooked_linear() -> nn.Module:
 def test_positions_before_the_batch_are_noticed(name: str, length: int) -> None:
     with torch.random.fork_rng():
         bnn = to_bayesian(SEQUENCE_FIRST[name]())
-    with pytest.raises(ValueError, match=r"called with .* while 3 draws of 2 inputs were being made.*the batch"):
+    with pytest.raises(ValueError, match=r"called with .* during 3 samples for 2 inputs.*the batch"):
         forward_samples(bnn, torch.ones(2, length, 4), 3, generator=generator())
     assert_clean(bnn)
     assert forward_samples(bnn, torch.ones(2, length, 4), 1, generator=generator()).shape[:2] == (1, 2), (

@@ -219,7 +219,7 @@ def test_a_term_looks_at_the_inputs_that_it_names() -> None:
         terms_of(objective, model, unlabelled=given)
         assert rows == expected
     for missing in (None, {"d": ward}, [None, clinic, None, None]):
-        with pytest.raises(ValueError, match="`unlabelled` must hold 'clinic', which a term looks at, but does not"):
+        with pytest.raises(ValueError, match="`unlabelled` must hold 'clinic', which a term uses, but does not"):
             terms_of(objective, model, unlabelled=missing)
     with pytest.raises(ValueError, match="must be None for a term with inputs='labelled'"):
         terms_of(objective, model, unlabelled=[clinic] * 4)
@@ -251,7 +251,7 @@ def test_what_is_no_term_is_refused() -> None:
         Term(3)
     with pytest.raises(ValueError, match="terms must have different names, but two are called 'coldness'"):
         Objective(9, terms=[Term(coldness), Term(coldness)])
-    with pytest.raises(ValueError, match=r"'shared' beside a summary, .* but got 'local'"):
+    with pytest.raises(ValueError, match=r"'shared' with a summary, .* but got 'local'"):
         Objective(9, terms=[Term(coldness)], estimator="local")
 
 
@@ -268,7 +268,9 @@ def test_names_of_other_numbers_are_refused(name: str) -> None:
 )
 def test_an_answer_of_the_wrong_shape_is_refused(answer: Callable[..., object]) -> None:
     objective = Objective(9, terms=[Term(answer, name="odd")])
-    with pytest.raises(ValueError, match=r"the term 'odd' must give one value per sample, shape \(1,\), but gave"):
+    with pytest.raises(
+        ValueError, match=r"the term 'odd' must return one value per sample, shape \(1,\), but returned"
+    ):
         terms_of(objective, plain_net())
 
 

@@ -454,14 +454,14 @@ def test_evidence_is_annealed_by_epochs_as_in_the_authors_code(as_tensor: bool) 
     "objective", [CrossEntropy(9), CrossEntropy(9, shells()), Evidential(9)], ids=["plain", "summary", "evidential"]
 )
 def test_plain_objectives_refuse_bayesian_networks(objective) -> None:
-    with pytest.raises(ValueError, match=r"is for plain networks, but `model` is Bayesian: use selbo.ELBO or Summary"):
+    with pytest.raises(ValueError, match=r"is for deterministic networks, but `model` is Bayesian: use selbo.ELBO"):
         objective(to_bayesian(plain_net()), inputs(), torch.arange(BATCH) % 3)
 
 
 @pytest.mark.parametrize("objective", [ELBO(9), SummaryELBO(shells(), 9)], ids=["elbo", "summary elbo"])
 def test_bayesian_objectives_refuse_plain_networks(objective) -> None:
     with pytest.raises(
-        ValueError, match=r"is for Bayesian networks, but `model` is plain: convert it with selbo.to_ba"
+        ValueError, match=r"is for Bayesian networks, but `model` is deterministic: convert it with selbo"
     ):
         objective(plain_net(), inputs(), torch.arange(BATCH) % 3)
 
@@ -508,7 +508,7 @@ def test_weights_do_not_speak_of_unlabelled_inputs(case: Case) -> None:
 
 @every
 def test_bad_weights_are_refused(case: Case) -> None:
-    with pytest.raises(ValueError, match=r"`weights` must have shape \(12,\), one weight an example, but got \(3,\)"):
+    with pytest.raises(ValueError, match=r"`weights` must have shape \(12,\), one weight per example, but got \(3,\)"):
         terms_of(case, case.net(), weights=torch.ones(3))
     with pytest.raises(ValueError, match=r"`weights` must be a floating-point tensor, but got dtype torch\.int64"):
         terms_of(case, case.net(), weights=torch.ones(BATCH, dtype=torch.long))
@@ -563,7 +563,7 @@ def test_bad_evidence_is_refused() -> None:
 
 @pytest.mark.parametrize("estimator", ["local", "flipout"])
 def test_inputs_with_weights_of_their_own_are_refused_beside_a_summary(estimator: str) -> None:
-    with pytest.raises(ValueError, match=rf"'shared' beside a summary, .* but got '{estimator}': pass accept_approx"):
+    with pytest.raises(ValueError, match=rf"'shared' with a summary, .* but got '{estimator}': pass accept_approx"):
         SummaryELBO(shells(), 9, estimator=estimator)
     assert SummaryELBO(shells(), 9, estimator=estimator, accept_approximation=True).estimator == estimator
 
@@ -576,5 +576,5 @@ def test_what_is_no_summary_is_refused() -> None:
 
 @pytest.mark.parametrize("net", [nn.Flatten(0), nn.Linear(4, 1).double(), nn.Unflatten(1, (2, 2))])
 def test_outputs_that_are_no_logits_are_refused(net: nn.Module) -> None:
-    with pytest.raises(ValueError, match=r"`model` must answer with logits of shape \(B, K\) for at least two classes"):
+    with pytest.raises(ValueError, match=r"`model` must return logits of shape \(B, K\) for at least two classes"):
         CrossEntropy(9)(net, inputs(), torch.zeros(BATCH, dtype=torch.long))

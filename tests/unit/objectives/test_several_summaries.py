@@ -223,7 +223,7 @@ BAD_SUMMARIES = {
     "none": ([], "`summary` must hold at least one selbo.SummaryLikelihood, but the list is empty"),
     "a belief": ([fractions(), selbo.Beta(1, 2)], r"`summary` must be a selbo.SummaryLikelihood, .* but got Beta"),
     "a number": (3, r"`summary` must be a selbo.SummaryLikelihood, or several in a list, but got int"),
-    "the same": ([TWICE, TWICE], "each summary must be there once, but one of them is there twice"),
+    "the same": ([TWICE, TWICE], "each summary must be used once, but one of them is used twice"),
     "the same name": (
         [fractions(), confidence("fractions")],
         "terms must have different names, but two are called 'fractions'",
@@ -249,5 +249,5 @@ def test_bad_summaries_are_refused(make: Callable[..., Objective], summary: obje
 def test_a_summary_elbo_needs_a_summary() -> None:
     with pytest.raises(ValueError, match=r"`summary` must be a selbo.SummaryLikelihood, .* but got NoneType"):
         SummaryELBO(None, NUM_DATA)
-    with pytest.raises(ValueError, match="`name` must be a word or two, but got ''"):
+    with pytest.raises(ValueError, match="`name` must be a non-empty string, but got ''"):
         confidence("")

@@ -348,7 +348,9 @@ def test_beliefs_print_what_they_say() -> None:
 
 @pytest.mark.parametrize("partition", [CornerShells(3), ClassRegions(4), ConfidenceBins([0.6], 5)])
 def test_beta_speaks_of_two_classes_only(partition: Partition) -> None:
-    message = rf"`Beta\(2, 3\)` speaks of two classes, but the partition has {partition.num_classes}: .*Dirichlet"
+    message = (
+        rf"`Beta\(2, 3\)` is a belief about two classes, but the partition has {partition.num_classes}: .*Dirichlet"
+    )
     with pytest.raises(ValueError, match=message):
         Beta(2, 3).masses(partition)
 

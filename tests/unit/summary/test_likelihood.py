@@ -461,7 +461,7 @@ class TestBadInput:
 
     def test_density_shapes_and_types(self):
         with pytest.raises(
-            ValueError, match=r"`s0` must have one mass a region of `histogram`, but got shapes \(2,\) and \(3,\)"
+            ValueError, match=r"`s0` must have one mass per region of `histogram`, but got shapes \(2,\) and \(3,\)"
         ):
             dirichlet_process_log_prob(torch.ones(3) / 3, s0=S0, concentration=1.0)
         with pytest.raises(ValueError, match="`histogram` must be a floating-point tensor"):

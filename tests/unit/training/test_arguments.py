@@ -33,7 +33,7 @@ REFUSED = {
     "plateau of nothing": ({"schedule": "plateau"}, "`val` must be given for schedule='plateau'"),
     "seed": ({"seed": -1}, "`seed` must be a whole number of at least 0"),
     "seed, a word": ({"seed": "a"}, "`seed` must be a whole number of at least 0"),
-    "device": ({"device": "gpu"}, "`device` must be a device of torch such as 'cpu' or 'cuda', but got 'gpu'"),
+    "device": ({"device": "gpu"}, "`device` must be a torch device such as 'cpu' or 'cuda', but got 'gpu'"),
     "precision": ({"precision": "fp16"}, r"`precision` must be one of \['bf16', 'fp32'\], but got 'fp16'"),
     "engine": ({"engine": "fast"}, r"`engine` must be one of \['auto', 'captured', 'eager', 'graph'\], but got 'fast'"),
     "graph on a CPU": ({"engine": "graph", "device": "cpu"}, "`engine` can be 'graph' only for tensors on CUDA"),
@@ -94,7 +94,7 @@ def test_a_model_and_an_objective_that_are_none():
 
 
 def test_an_objective_for_another_kind_of_network():
-    with pytest.raises(ValueError, match="`ELBO` is for Bayesian networks, but `model` is plain"):
+    with pytest.raises(ValueError, match="`ELBO` is for Bayesian networks, but `model` is deterministic"):
         selbo.fit(network(), selbo.ELBO(num_data=32), TRAIN)
 
 
@@ -197,7 +197,7 @@ def test_under_torchrun_each_process_has_a_device_of_its_own(monkeypatch: pytest
 
 def test_weight_decay_is_for_plain_networks():
     bnn = selbo.to_bayesian(network())
-    with pytest.raises(ValueError, match=r"`weight_decay` is for plain networks, but got 0\.1 for a Bayesian one"):
+    with pytest.raises(ValueError, match=r"`weight_decay` is for deterministic networks, but got 0\.1 for a Bayesian"):
         selbo.fit(bnn, selbo.ELBO(num_data=32), TRAIN, steps=1, optimizer=Optimizer(weight_decay=0.1))
 
 
@@ -218,16 +218,16 @@ def test_a_network_that_answers_with_something_else():
     with torch.random.fork_rng():
         named = Named(width, 3)
         turned = nn.Sequential(nn.Linear(width, 3), nn.Flatten(0), nn.Unflatten(0, (2, -1)))
-    with pytest.raises(ValueError, match="must answer with one tensor of logits, but gave dict"):
+    with pytest.raises(ValueError, match="must return one tensor of logits, but returned dict"):
         selbo.fit(named, selbo.CrossEntropy(num_data=32), TRAIN, steps=1)
-    with pytest.raises(ValueError, match="must answer with one row an input, but gave 2 rows for 32"):
+    with pytest.raises(ValueError, match="must return one row per input, but returned 2 rows for 32"):
         selbo.predict(turned, TRAIN[0][:32], generator=torch.Generator().manual_seed(0))
 
 
 def test_a_loader_of_weights_is_told_what_to_do():
     data = torch.utils.data.TensorDataset(*TRAIN, torch.ones(len(TRAIN[1])))
     loader = torch.utils.data.DataLoader(data, batch_size=4)
-    with pytest.raises(ValueError, match="must give pairs of tensors, inputs and labels, but gave 3 things; weights"):
+    with pytest.raises(ValueError, match="must give pairs of tensors, inputs and labels, but gave 3 things; to use"):
         selbo.fit(network(), selbo.CrossEntropy(num_data=32), loader, steps=1)
 
 

@@ -201,7 +201,7 @@ def test_what_cannot_be_trained_on():
         build((inputs, labels, inputs[:, 0], labels))
     with pytest.raises(ValueError, match=r"`weights` must be a floating-point tensor, but got dtype torch\.int64"):
         build((inputs, labels, labels))
-    with pytest.raises(ValueError, match=r"`weights` must have shape \(23,\), one weight an example, but got \(5,\)"):
+    with pytest.raises(ValueError, match=r"`weights` must have shape \(23,\), one weight per example, but got \(5,\)"):
         build((inputs, labels, torch.ones(5)))
     for bad in (-torch.ones(N), torch.zeros(N), torch.full((N,), torch.inf)):
         with pytest.raises(ValueError, match="the weights of `train` must be finite, at least 0 and not all 0"):
@@ -212,11 +212,13 @@ def test_what_cannot_be_trained_on():
         build((inputs, labels[:-1]))
     with pytest.raises(ValueError, match="`train` must be a DataLoader of known length, but this one streams"):
         build(DataLoader(Stream(), batch_size=4))
-    with pytest.raises(ValueError, match="`train` must give 3 batches an epoch as its length says, but it gave fewer"):
+    with pytest.raises(
+        ValueError, match="`train` must give 3 batches per epoch, which is its length, but it gave fewer"
+    ):
         take(build(DataLoader(SizedStream(), batch_size=4)), 9)
     with pytest.raises(ValueError, match="`train` must give pairs of tensors, inputs and labels, but gave Tensor"):
         take(build(DataLoader(inputs, batch_size=4)), 1)
-    with pytest.raises(ValueError, match="`train` must give at least one batch an epoch"):
+    with pytest.raises(ValueError, match="`train` must give at least one batch per epoch"):
         build(DataLoader(Rows(inputs, labels), batch_size=100, drop_last=True))
     with pytest.raises(ValueError, match="`train` must be tensors or a TensorDataset to train with several processes"):
         build(DataLoader(Rows(inputs, labels), batch_size=4), shard=(0, 2))
