@@ -330,7 +330,7 @@ def test_predictions(selbo: Run, table: Path, model: Path, tmp_path: Path) -> No
 
 
 def test_draws_and_seed_of_predictions(selbo: Run, table: Path, model: Path) -> None:
-    first, other, again = (selbo("predict", model, table, "--draws", 3, "--seed", seed).out for seed in (1, 2, 1))
+    first, other, again = (selbo("predict", model, table, "--num-samples", 3, "--seed", seed).out for seed in (1, 2, 1))
     assert first == again != other
 
 

@@ -98,7 +98,7 @@ def test_estimator(case):
         X, y = (each.numpy() for each in clouds(case, seed))
         classifier = selbo.SummaryClassifier(
             ACCURACY[case], list(CASES[case]), TIMES[-1] * LABELS, overrule_labels=True, hidden=(16,), steps=160,
-            learning_rate=0.01, draws=16, random_state=seed,
+            learning_rate=0.01, num_samples=16, random_state=seed,
         )  # fmt: skip
         right[seed] = classifier.fit(X, y).score(X, y)
     assert_no_swap(right, case)
@@ -116,7 +116,7 @@ def test_command(case, tmp_path, monkeypatch):
             csv.writer(lines).writerows([["a", "b", "c", "label"], *([*x, f"c{y}"] for x, y in zip(inputs.tolist(), labels.tolist(), strict=True))])  # fmt: skip  # noqa: E501
         classifier = selbo.SummaryClassifier(
             ACCURACY[case], list(CASES[case]), TIMES[-1] * LABELS, overrule_labels=True, hidden=(16,), steps=160,
-            learning_rate=0.01, draws=16, random_state=seed,
+            learning_rate=0.01, num_samples=16, random_state=seed,
         )  # fmt: skip
         job = workflow.Job(file, "label", classifier)
         folder = tmp_path / f"{seed}"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from selbo.cli.options import Data, Debug, Device, Draws, Model, PredictionSeed, device_of
+from selbo.cli.options import Data, Debug, Device, Model, NumSamples, PredictionSeed, device_of
 from selbo.cli.output import console, metrics_table, note, visible
 
 
@@ -13,7 +13,7 @@ def evaluate(
     model: Model,
     data: Data,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
-    draws: Draws = 128,
+    num_samples: NumSamples = 128,
     seed: PredictionSeed = None,
     device: Device = "cpu",
     debug: Debug = False,
@@ -28,7 +28,7 @@ def evaluate(
     from selbo.tabular import saved_model, workflow
 
     found = saved_model.load_model(model, device=device_of(device))
-    result, notes = workflow.evaluate(found, data, draws=draws, seed=seed)
+    result, notes = workflow.evaluate(found, data, num_samples=num_samples, seed=seed)
     for text in notes:
         note(text)
     if as_json:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from selbo.cli.options import Data, Debug, Device, Draws, Model, PredictionSeed, device_of
+from selbo.cli.options import Data, Debug, Device, Model, NumSamples, PredictionSeed, device_of
 from selbo.cli.output import formula_like, note, table_target, write_table
 
 
@@ -14,7 +14,7 @@ def predict(
     out: Annotated[
         str, typer.Option("--out", help="Output file, .csv or .parquet; - for CSV on standard output.")
     ] = "-",
-    draws: Draws = 128,
+    num_samples: NumSamples = 128,
     calibrated: Annotated[
         bool, typer.Option("--calibrated", help="Apply the temperature fitted on the validation rows.")
     ] = False,
@@ -40,7 +40,7 @@ def predict(
     inputs, notes = found.preprocessing.transform(table)
     for text in notes:
         note(text)
-    prediction = found.predict(inputs, draws=draws, seed=seed)
+    prediction = found.predict(inputs, num_samples=num_samples, seed=seed)
     if calibrated and found.temperature is None:
         note("no temperature was fitted in training, so none is applied")
     elif calibrated and found.temperature is not None:

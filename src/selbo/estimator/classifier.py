@@ -139,7 +139,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learning_rate: Learning rate of Adam.
         kl_weight: Weight of the KL divergence; below one the posterior is tempered.
         prior_std: Standard deviation of the prior over weights.
-        draws: Weight samples per prediction; always the same ones, so that predictions do not vary from call to call.
+        num_samples: Weight samples per prediction; always the same ones, so that predictions do not vary between calls.
         early_stopping: Hold out a ``validation_fraction`` of the labelled rows and keep the weights of the step with
             the lowest NLL on it. Training still runs for all steps.
         validation_fraction: Share of each class to hold out, for ``early_stopping`` and ``concentration="auto"``. A
@@ -199,7 +199,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learning_rate: float = 1e-3,
         kl_weight: float = 0.1,
         prior_std: float = 0.2,
-        draws: int = 128,
+        num_samples: int = 128,
         early_stopping: bool = False,
         validation_fraction: float = 0.2,
         unlabelled_label: "int | float | str | bool | None" = None,
@@ -220,7 +220,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.learning_rate = learning_rate
         self.kl_weight = kl_weight
         self.prior_std = prior_std
-        self.draws = draws
+        self.num_samples = num_samples
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.unlabelled_label = unlabelled_label
@@ -497,5 +497,5 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _predict_rows(self, network: nn.Module, objective: Objective | None, inputs: Tensor) -> Prediction:
         device = next(network.parameters()).device
         generator = generator_for(self.seed_, "prediction", device=device)
-        found = posterior_predict(network, inputs, self.draws, objective=objective, generator=generator)
+        found = posterior_predict(network, inputs, self.num_samples, objective=objective, generator=generator)
         return Prediction(*(each.cpu() for each in vars(found).values()))

@@ -32,7 +32,7 @@ def check_settings(told: Any) -> None:
         raise ValueError(f"`hidden` must be a list of widths such as (128,), but got {told.hidden!r}")
     for width in told.hidden:
         _checks.whole("hidden", width, at_least=1)
-    for name in ("steps", "batch_size", "draws"):
+    for name in ("steps", "batch_size", "num_samples"):
         _checks.whole(name, getattr(told, name), at_least=1)
     for name in ("learning_rate", "prior_std"):
         _checks.positive(name, getattr(told, name))

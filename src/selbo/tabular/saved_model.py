@@ -256,15 +256,15 @@ class Trained:
         found = self.manifest["temperature"]
         return None if found is None else float(found)
 
-    def predict(self, inputs: Numbers, *, draws: int, seed: int | None = None) -> Prediction:
+    def predict(self, inputs: Numbers, *, num_samples: int, seed: int | None = None) -> Prediction:
         """Predict transformed rows, for the target domain if one was stated.
 
         Args:
             inputs: Features, shape (rows, features).
-            draws: Number of weight samples.
+            num_samples: Number of weight samples.
             seed: Seed for the weight samples; the training seed if not given.
         """
-        self.classifier.set_params(draws=draws)
+        self.classifier.set_params(num_samples=num_samples)
         if seed is not None:
             self.classifier.seed_ = seed
         return self.classifier.posterior_predictive(inputs)

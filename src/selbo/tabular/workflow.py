@@ -322,7 +322,7 @@ def scores(prediction: Prediction, labels: Tensor, temperature: float | None) ->
 
 
 def evaluate(
-    model: saved_model.Trained, data: Path, *, draws: int, seed: int | None
+    model: saved_model.Trained, data: Path, *, num_samples: int, seed: int | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Metrics of a model on a labelled table, and notes for the user."""
     table = read_table(data, columns=(*model.preprocessing.columns, model.preprocessing.target))
@@ -330,7 +330,7 @@ def evaluate(
     inputs, notes = model.preprocessing.transform(table)
     if saved_model.digest(data) == model.manifest["data"]["sha256"]:
         notes.append("evaluated on the training file; metrics are optimistic")
-    prediction = model.predict(inputs, draws=draws, seed=seed)
+    prediction = model.predict(inputs, num_samples=num_samples, seed=seed)
     classes = list(model.preprocessing.classes)
     by_class = outcomes.by_class(prediction, labels, classes).to_dict()
     return {**scores(prediction, labels, model.temperature), **by_class, "classes": classes}, notes

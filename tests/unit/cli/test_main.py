@@ -58,7 +58,7 @@ def test_no_command_shows_the_help(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         ("selbo train", ["train", "a.csv", "--out", "m"], "missing option '--target'"),
         ("selbo train", ["train", "a.csv", "--colour", "red"], "no such option: --colour"),
         ("selbo predict", ["predict"], "missing argument 'DIR'"),
-        ("selbo evaluate", ["evaluate", "m", "a.csv", "--draws", "0"], "invalid value for '--draws'"),
+        ("selbo evaluate", ["evaluate", "m", "a.csv", "--num-samples", "0"], "invalid value for '--num-samples'"),
     ],
 )
 def test_wrong_use_is_one_sentence_and_exit_code_2(

@@ -160,7 +160,7 @@ def test_the_classifier_is_fitted_and_has_the_same_summary(state: dict[str, Any]
     exec(found["copies"]["sklearn"]["text"], names)
     y = np.array([*labels[::-1] * 2, *labels[:1] * 3])
     X = np.arange(len(y), dtype=np.float64).reshape(-1, 1)
-    fitted = names["classifier"].set_params(steps=1, hidden=(2,), draws=1, random_state=0).fit(X, y)
+    fitted = names["classifier"].set_params(steps=1, hidden=(2,), num_samples=1, random_state=0).fit(X, y)
     assert fitted.summary_.s0.tolist() == pytest.approx(found["s0"], rel=1e-9)
     assert fitted.concentration_ == state.get("concentration", len(y))
 

@@ -26,7 +26,7 @@ import selbo
 from selbo.estimator.classifier import TRUST_GRID, SummaryClassifier
 from selbo.presets import METHODS
 
-QUICK = {"steps": 20, "draws": 8, "learning_rate": 0.03, "hidden": (16,), "random_state": 0}
+QUICK = {"steps": 20, "num_samples": 8, "learning_rate": 0.03, "hidden": (16,), "random_state": 0}
 
 
 def quick(**others) -> SummaryClassifier:
@@ -59,7 +59,7 @@ def test_check_of_scikit_learn_that_needs_a_variable() -> None:
     program = (
         "from selbo.estimator import SummaryClassifier\n"
         "from sklearn.utils.estimator_checks import check_array_api_input\n"
-        "check_array_api_input('x', SummaryClassifier(steps=2, draws=1, hidden=(4,)), array_namespace='numpy', "
+        "check_array_api_input('x', SummaryClassifier(steps=2, num_samples=1, hidden=(4,)), array_namespace='numpy', "
         "expect_only_array_outputs=False)"
     )
     environment = {**os.environ, "SCIPY_ARRAY_API": "1"}

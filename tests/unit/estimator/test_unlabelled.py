@@ -17,7 +17,7 @@ from selbo.estimator import classifier as module
 from selbo.estimator.classifier import SummaryClassifier
 from selbo.presets import METHODS
 
-QUICK = {"steps": 20, "draws": 8, "learning_rate": 0.03, "hidden": (16,), "random_state": 0}
+QUICK = {"steps": 20, "num_samples": 8, "learning_rate": 0.03, "hidden": (16,), "random_state": 0}
 LABELLED = 24
 
 

@@ -306,7 +306,7 @@ def test_the_estimator() -> None:
     pytest.importorskip("sklearn")
     inputs, labels = (each.numpy() for each in blobs(80))
     classifier = selbo.SummaryClassifier(
-        belief=mixture(), partition=NamedMarginBins(EDGES), steps=20, draws=4, random_state=0
+        belief=mixture(), partition=NamedMarginBins(EDGES), steps=20, num_samples=4, random_state=0
     ).fit(inputs, labels)
     assert type(classifier.summary_.partition) is NamedMarginBins
     assert np.allclose(classifier.predict_proba(inputs).sum(-1), 1)

@@ -19,8 +19,8 @@ from selbo.tabular.preprocessing import fit_preprocessing, label_names
 from selbo.tabular.splits import split
 from selbo.tabular.table import read_table
 
-QUICK = {"steps": 60, "hidden": (16,), "learning_rate": 0.01, "draws": 16}
-OPTIONS = ["--steps", "60", "--hidden", "16", "--learning-rate", "0.01", "--draws", "16"]
+QUICK = {"steps": 60, "hidden": (16,), "learning_rate": 0.01, "num_samples": 16}
+OPTIONS = ["--steps", "60", "--hidden", "16", "--learning-rate", "0.01", "--num-samples", "16"]
 
 
 def patients(rows: int, seed: int, share: float) -> pl.DataFrame:
@@ -85,7 +85,7 @@ def test_estimator_and_command_give_the_same_model(
         main()
     assert not left.value.code
     model = saved_model.load_model(out)
-    found = model.predict(model.preprocessing.transform(read_table(data))[0], draws=16)
+    found = model.predict(model.preprocessing.transform(read_table(data))[0], num_samples=16)
     expected = by_hand(data, clinic if elsewhere else None, 3, **stated)
     np.testing.assert_allclose(found.probs.numpy(), expected, rtol=1e-12)
     shifted = json.loads((out / "model.json").read_text())["classifier"]["label_shift"]

@@ -94,7 +94,7 @@ def use(folder: Path) -> None:
     """Load a model and predict two rows."""
     model = saved_model.load_model(folder)
     _ = model.temperature, model.manifest["data"]["sha256"]
-    prediction = model.predict(np.zeros((2, 3)), draws=2, seed=0)
+    prediction = model.predict(np.zeros((2, 3)), num_samples=2, seed=0)
     columns = saved_model.as_columns(prediction, model.preprocessing.classes)
     assert len(columns["predicted_class"]) == 2
 
@@ -219,16 +219,16 @@ def test_predictions_are_for_the_target_domain(folder: Path) -> None:
     manifest = content(folder, saved_model.MANIFEST)
     shift = manifest["classifier"]["label_shift"]
     store(folder, saved_model.MANIFEST, changed(manifest, ("classifier", "label_shift"), None))
-    source = saved_model.load_model(folder).predict(inputs, draws=4, seed=0).probs
+    source = saved_model.load_model(folder).predict(inputs, num_samples=4, seed=0).probs
     ratio = torch.tensor([0.75, 0.75, 1.5]) if shift else torch.ones(3)
     expected = source * ratio / (source * ratio).sum(-1, keepdim=True)
-    torch.testing.assert_close(found.predict(inputs, draws=4, seed=0).probs, expected)
+    torch.testing.assert_close(found.predict(inputs, num_samples=4, seed=0).probs, expected)
     assert (shift is not None) == (found.classifier.method == "summary_elbo")
 
 
 def test_values_too_far_from_those_in_training_are_named(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"^feature 'site' has values too far from those in training"):
-        saved_model.load_model(folder).predict(np.array([[0.0, 1.0, 1e200]]), draws=2)
+        saved_model.load_model(folder).predict(np.array([[0.0, 1.0, 1e200]]), num_samples=2)
 
 
 # --- the weights ---
