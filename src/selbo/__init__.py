@@ -93,11 +93,11 @@ _HOMES = {
     "selbo.summary.partitions": ("ClassRegions", "ConfidenceBins", "CornerShells", "Partition", "ScoreBins"),
     "selbo.training.fit": ("fit",),
 }
-"""Where public names come from, as above. They are imported when they are asked for: torch takes seconds, and
+"""Modules of the public names, as above. Names are imported on first use: importing torch takes seconds, and
 ``selbo --help`` does not need it."""
 
 
-if not TYPE_CHECKING:  # of which a name that does not exist would be of any type
+if not TYPE_CHECKING:  # with it, a type checker would accept names that do not exist
 
     def __getattr__(name: str) -> Any:
         """A public name, or a module of the package."""

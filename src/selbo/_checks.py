@@ -1,4 +1,4 @@
-"""The one place that phrases errors on bad input: the argument, what was expected, what came."""
+"""Argument checks with uniform error messages: the argument, the expected value, the given value."""
 
 import itertools
 import math
@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 ROW_SUM_TOLERANCE: Final = {torch.float64: 1e-6, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
-"""How far the probabilities of a row may sum from one: rounding of log-softmax at each precision, with room."""
+"""Tolerance of the sum of a row of probabilities: rounding of log-softmax in each type, with a margin."""
 
 MASS_SUM_TOLERANCE: Final = 1e-6
-"""How far masses typed in by a person may sum from one before it is taken for a mistake; they are then normalised."""
+"""Tolerance of the sum of masses that a user states; within it they are normalised, beyond it is an error."""
 
 
 def finite(name: str, value: float) -> float:
@@ -49,7 +49,7 @@ def fraction(name: str, value: float, *, low: float, high: float, reason: str = 
 
 
 def uncertainty(name: str, value: float) -> float:
-    """How far a share may be off: from 0 to below 1."""
+    """A tolerance of a fraction, from 0 to below 1."""
     if not 0 <= non_negative(name, value) < 1:
         raise ValueError(f"`{name}` must be a number from 0 to below 1, but got {value!r}")
     return value
@@ -87,7 +87,7 @@ def increasing(name: str, values: Sequence[float], *, low: float, high: float) -
 
 
 def simplex(name: str, values: Sequence[float], *, at_least: int = 2) -> tuple[float, ...]:
-    """Positive numbers that sum to one (and are normalised exactly)."""
+    """Positive numbers that sum to one, normalised exactly."""
     numbers = tuple(_number(name, v) for v in values)
     if len(numbers) < at_least:
         raise ValueError(f"`{name}` must hold at least {at_least} numbers, but got {len(numbers)}")
@@ -110,8 +110,8 @@ def floating(name: str, tensor: Tensor) -> Tensor:
 def log_probs(tensor: Tensor, *, num_classes: int, validate: bool, name: str = "log_probs") -> Tensor:
     """Log-probabilities of shape (..., B, K).
 
-    Type and shape are always checked. The values are checked only with ``validate``, because looking at them makes
-    the host wait for the device.
+    Type and shape are always checked. Values are checked only with ``validate``, because this synchronises with the
+    device.
     """
     floating(name, tensor)
     if tensor.ndim < 2:
@@ -159,7 +159,7 @@ def _number(name: str, value: Any) -> float:
 
 
 def on_simplex(name: str, masses: Tensor, *, strictly_positive: bool = False) -> None:
-    """Masses that are not negative (or all positive) and sum to one; waits for the device."""
+    """Masses that are not negative (or all positive) and sum to one; synchronises with the device."""
     values = masses.detach().double()
     if torch.isnan(values).any():
         raise ValueError(f"`{name}` must hold numbers, but got {int(torch.isnan(values).sum())} NaN")

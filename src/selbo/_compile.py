@@ -1,4 +1,4 @@
-"""Every private API of torch that the library uses, one function each: the place to look when a new torch breaks it."""
+"""All private torch APIs that the library uses, one function each, so that a new torch release affects one file."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -17,9 +17,9 @@ def keep_compiled_versions(count: int) -> AbstractContextManager[None]:
 
 
 def is_compiler_error(error: BaseException) -> bool:
-    """Whether an exception comes from torch.compile, not from the code that it was to compile.
+    """Whether an exception comes from torch.compile, not from the code being compiled.
 
-    By the modules that define its classes: importing them takes long, and not all have a common base.
+    Exceptions are recognised by the modules of their classes: importing these is slow, and they have no common base.
     """
     compilers = ("torch._dynamo.", "torch._inductor.", "torch._functorch.", "triton.")
     return any(kind.__module__.startswith(compilers) for kind in type(error).__mro__)
@@ -36,11 +36,11 @@ def _(buffer: Tensor) -> Tensor:
 
 
 def read_buffer(buffer: Tensor) -> Tensor:
-    """The values of a buffer that is about to be changed, for the backward pass too.
+    """Values of a buffer before it is changed, also valid in the backward pass.
 
     torch.compile repeats cheap operations in the backward pass. It then reads a buffer that the forward pass has
-    changed since, and the gradient is wrong (https://github.com/pytorch/pytorch/pull/197039). It never repeats an
-    operation that it does not know, such as this one. The operation is public API; it is here for what it works around.
+    changed, and the gradient is wrong (https://github.com/pytorch/pytorch/pull/197039). It never repeats an unknown
+    operation, such as this one. The operation is public API; it is in this file because it works around a torch bug.
     """
     if not torch.compiler.is_compiling():
         return buffer
@@ -48,11 +48,11 @@ def read_buffer(buffer: Tensor) -> Tensor:
     return values
 
 
-# --- what torch is doing right now ---
+# --- current state of torch ---
 
 
 def in_backward() -> bool:
-    """Whether autograd is running a backward pass, which calls a network only to recompute what was not stored."""
+    """Whether autograd is running a backward pass, which calls a network only to recompute activations."""
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
 
 
@@ -68,12 +68,12 @@ BatchNormBase: Final = nn.modules.batchnorm._NormBase
 
 
 def tensor_version(tensor: Tensor) -> int | None:
-    """Number of in-place changes of a tensor so far; None where torch does not count them."""
+    """Number of in-place changes of a tensor so far; None if torch does not count them."""
     return None if torch.compiler.is_compiling() or tensor.is_inference() else tensor._version
 
 
 def named_children(module: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Children of a module under all their names; `nn.Module.named_children` gives a shared one once."""
+    """Children of a module under all their names; `nn.Module.named_children` lists a shared one once."""
     return [(name, child) for name, child in module._modules.items() if child is not None]
 
 

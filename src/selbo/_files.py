@@ -1,4 +1,4 @@
-"""Files that are whole or absent, however a program ends."""
+"""Atomic writing of files: they are complete or absent, however a program ends."""
 
 import os
 from collections.abc import Iterator
@@ -8,11 +8,11 @@ from pathlib import Path
 
 @contextmanager
 def naming(path: Path, *, written_as: Path | None = None) -> Iterator[None]:
-    """Within the block, an error of the operating system that names no file, such as a full disk, names this one.
+    """Add the file name to operating system errors within the block that name no file, such as a full disk.
 
     Args:
         path: The file that is being written.
-        written_as: What it is called until it is complete, which nobody needs to know.
+        written_as: Its temporary name, which is replaced by ``path`` in errors.
     """
     try:
         yield
@@ -25,10 +25,10 @@ def naming(path: Path, *, written_as: Path | None = None) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Where to write a file beside its final place: at the end of the block it is flushed to the disk and renamed.
+    """Yield a temporary path next to ``path``; at the end of the block the file is flushed to disk and renamed.
 
-    If the block fails, what stood at ``path`` stays, and nothing else is left. After a kill ``.name.part`` may be left,
-    which the next attempt overwrites.
+    If the block fails, an existing file at ``path`` is unchanged and the temporary file is removed. After a kill,
+    ``.name.part`` may remain; the next attempt overwrites it.
     """
     unfinished = path.with_name(f".{path.name}.part")
     try:

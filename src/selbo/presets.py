@@ -1,4 +1,4 @@
-"""Ways to train a classifier, by name: the objective of each, and the summary of what a user said in plain numbers."""
+"""Training methods by name: their objectives, and summaries from an accuracy and class fractions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,24 +15,24 @@ from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells,
 
 SMOOTHING: Final = 0.1
 INIT_STD: Final = 0.03
-"""Standard deviation that posteriors start from."""
+"""Initial standard deviation of posteriors."""
 
 NUM_BINS: Final = 10
 MOST_CORNERS: Final = 20
-"""Classes up to which every class has regions of its own; with more of them, only confidence is spoken of."""
+"""Largest number of classes with separate regions for each class; with more, regions depend only on confidence."""
 
 CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.9)
 
 FRACTION_UNCERTAINTY: Final = 0.05
-"""How far stated class fractions of unlabelled rows may be off, by default: chosen together with `DEFAULT_TRUST`."""
+"""Default tolerance of stated class fractions of unlabelled rows, chosen together with `DEFAULT_TRUST`."""
 
 MOST_TRUST: Final = 1000.0
-"""Highest concentration that is chosen for a belief about the training rows: more of them do not make it surer."""
+"""Largest default concentration of a belief about the training rows; more rows do not make the belief more certain."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to train: its title, whether the network gets a posterior, whether it is told what is believed."""
+    """A training method: its title, whether the network is Bayesian, and whether it uses a belief."""
 
     title: str
     bayesian: bool
@@ -59,21 +59,20 @@ def objective_for(
     summary_weight: float = 1.0,
     label_shift: LabelShift | None = None,
 ) -> Objective:
-    """What a method maximises.
+    """Build the objective of a method.
 
     Args:
         method: One of `METHODS`.
         num_data: N, the number of training examples.
-        steps: Of the run; the divergence of the evidential method grows over the first half of them.
-        summary: What is believed, for the methods that believe.
+        steps: Number of steps of the run; the divergence of the evidential method grows over the first half of them.
+        summary: One or several summaries, for the methods that use a belief.
         kl_weight: Factor of the KL divergence of a posterior.
         summary_weight: Factor of the summary term.
-        label_shift: Class fractions of the labels and of the unlabelled inputs that the summary is about, if these
-            differ.
+        label_shift: Class fractions of the labels and of the unlabelled inputs of the summary, if they differ.
     """
     believes = METHODS[_checks.one_of("method", method, METHODS)].believes
     if believes and summary is None:
-        raise ValueError(f"`summary` must be given for the method {method!r}, which is told what is believed")
+        raise ValueError(f"`summary` must be given for the method {method!r}, which uses a belief")
     if method == "elbo":
         return ELBO(num_data, kl_weight=kl_weight)
     if method == "label_smoothing":
@@ -91,7 +90,7 @@ def objective_for(
 
 
 def partition_for(num_classes: int) -> Partition:
-    """Regions that suit a number of classes, where confidence is spoken of."""
+    """Default partition for a belief about confidence, by number of classes."""
     if num_classes == 2:
         return ScoreBins.equal(NUM_BINS)
     if num_classes <= MOST_CORNERS:
@@ -108,15 +107,15 @@ def summary_for(
     partition: Partition | None = None,
     fraction_uncertainty: float = 0.0,
 ) -> SummaryLikelihood:
-    """The summary of what was said: of confidence and classes, or, without an accuracy or a belief, of classes alone.
+    """Build a summary of confidence and classes or, without an accuracy or a belief, of classes alone.
 
     Args:
         class_fractions: Fraction of each class, shape (K,).
-        accuracy: How accurate anyone can be, if that is known.
-        concentration: Strength of the belief, in pseudo-observations; it is not limited any more.
-        belief: In the place of the belief that accuracy and fractions give.
-        partition: In the place of the regions that suit the number of classes.
-        fraction_uncertainty: How far each fraction may be off, where class fractions alone are believed.
+        accuracy: Achievable accuracy, if known.
+        concentration: Strength of the belief, in pseudo-observations; not limited to the number of labels.
+        belief: Belief to use instead of the one from accuracy and fractions.
+        partition: Partition to use instead of the default for the number of classes.
+        fraction_uncertainty: Tolerance of each fraction, for a summary of class fractions alone.
 
     Example:
         >>> summary_for([0.7, 0.3], accuracy=None, concentration=10.0).s0
@@ -130,8 +129,8 @@ def summary_for(
     if belief is None:
         if partition is not None and not is_by_class(partition):
             raise ValueError(
-                f"`partition` is {type(partition).__name__}, but nothing was said of how sure predictions should be: "
-                "give `accuracy` or `belief` too"
+                f"`partition` is {type(partition).__name__}, but no belief about confidence was given: "
+                "pass `accuracy` or `belief` too"
             )
         belief = Masses(class_fractions, uncertainty=fraction_uncertainty)
         partition = partition or ClassRegions(count)
@@ -149,16 +148,16 @@ def summaries_for(
     partition: Partition | None = None,
     fraction_uncertainty: float = 0.0,
 ) -> list[SummaryLikelihood]:
-    """The summaries of what was said: one, or two where the regions of confidence do not see stated class fractions.
+    """Build one summary, or two if the regions of confidence carry no information about stated class fractions.
 
     Args:
         class_fractions: Fraction of each class, shape (K,).
-        stated: Whether a user stated them.
-        accuracy: See `summary_for`, as for all others.
-        concentration: Of each summary.
-        belief: Instead of accuracy and fractions.
-        partition: Instead of the regions that suit the number of classes.
-        fraction_uncertainty: How far each fraction may be off, where class fractions alone are believed.
+        stated: Whether the user stated the class fractions.
+        accuracy: Achievable accuracy, if known.
+        concentration: Strength of each summary, in pseudo-observations.
+        belief: Belief to use instead of the one from accuracy and fractions.
+        partition: Partition to use instead of the default for the number of classes.
+        fraction_uncertainty: Tolerance of each fraction, for a summary of class fractions alone.
 
     Example:
         >>> rare = [0.5, *([0.5 / 29] * 29)]
@@ -188,13 +187,13 @@ def summaries_for(
 
 
 def trust_for(num_labels: float, *, elsewhere: bool = False) -> float:
-    """Concentration of a belief, if none is given (docs/sklearn.md).
+    """Default concentration of a belief (docs/sklearn.md).
 
-    A belief about the labelled rows weighs as much as their labels, and 1000 at most. No label can contradict one about
-    unlabelled rows, so that weighs less than a third of it: if it is wrong, it does little harm.
+    A belief about the labelled rows weighs as much as their labels, but at most 1000. A belief about unlabelled rows
+    weighs 0.3 per label: no label can contradict it, and with this weight a wrong belief does little harm.
 
     Args:
-        num_labels: How many rows have one.
+        num_labels: Number of labelled rows.
         elsewhere: Whether the belief is about unlabelled rows.
 
     Example:
@@ -205,7 +204,7 @@ def trust_for(num_labels: float, *, elsewhere: bool = False) -> float:
 
 
 def uncertainty_for(class_fractions: Sequence[float]) -> float:
-    """How far stated class fractions of unlabelled rows may be off, if nothing is said: .05, or half of the smallest.
+    """Default tolerance of stated class fractions of unlabelled rows: .05, or half of the smallest fraction.
 
     Example:
         >>> uncertainty_for([0.5, 0.5]), uncertainty_for([0.98, 0.02])
@@ -217,13 +216,13 @@ def uncertainty_for(class_fractions: Sequence[float]) -> float:
 def below_guessing(
     accuracy: float, class_fractions: Sequence[float], labels: Sequence[object], *, tolerance: float = 0.0
 ) -> str:
-    """A sentence if always saying the most frequent class would be as accurate as what was stated; else none.
+    """Warning if a constant classifier would reach the stated accuracy; otherwise an empty string.
 
     Args:
-        accuracy: How accurate anyone can be, as stated.
+        accuracy: Stated accuracy.
         class_fractions: Fraction of each class, shape (K,).
         labels: Name of each class.
-        tolerance: How far the accuracy may lie below the largest fraction.
+        tolerance: Amount by which the accuracy may lie below the largest fraction.
 
     Example:
         >>> below_guessing(0.8, [0.9, 0.1], ["healthy", "ill"])[:54]

@@ -1,4 +1,4 @@
-"""Random numbers that depend on a seed, a purpose and a step alone, so that any part of the work can be done again."""
+"""Random numbers that depend only on a seed, a purpose and a step, so that any part of a run can be repeated."""
 
 import hashlib
 

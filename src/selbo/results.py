@@ -1,7 +1,7 @@
-"""Records of results, from the numbers of one run to a whole comparison: frozen, checked, JSON in and out.
+"""Records of results, from one run to a whole comparison: frozen dataclasses that are validated, with JSON in and out.
 
-A record is made from Python values, or from JSON by `Record.from_dict`, which says in one sentence what does not fit.
-Keys that a record does not know are ignored; a key of an optional field may be missing.
+Create a record from Python values, or from JSON with `Record.from_dict`, which raises a one-sentence error for invalid
+data. Unknown keys are ignored; the key of an optional field may be missing.
 """
 
 import json
@@ -36,14 +36,14 @@ __all__ = [
 
 RecordT = TypeVar("RecordT", bound="Record")
 Metrics = Mapping[str, float | None]
-"""Metrics of predictions by name, as `selbo.evaluate` names them; None where one is not defined."""
+"""Metrics of predictions by name, as in `selbo.evaluate`; None if a metric is not defined."""
 
 Text = Annotated[str, "not empty"]
 Count = Annotated[int, 0]
 Positive = Annotated[int, 1]
 
 KEY: Final = "key"
-"""In the metadata of a field: its key in JSON, where that is another one, such as a keyword of Python."""
+"""Metadata of a field: its key in JSON, if it differs from the name, for example because that is a Python keyword."""
 
 
 class Record:
@@ -51,10 +51,10 @@ class Record:
 
     @classmethod
     def from_dict(cls: type[RecordT], data: Any) -> RecordT:
-        """Read a record from what JSON gives.
+        """Create a record from JSON data.
 
         Raises:
-            ValueError: If something is missing or does not fit; the message names its place.
+            ValueError: If a value is missing or invalid; the message names its location.
         """
         try:
             found: RecordT = _reader(typing.cast("Any", cls))(data)
@@ -72,7 +72,7 @@ class Record:
 
     @classmethod
     def reshaped(cls, data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What a file holds, in the shape of the record; for files that are laid out in another way."""
+        """Convert data to the layout of the record; override this for files with another layout."""
         return data
 
 
@@ -94,7 +94,7 @@ def _plain(value: Any) -> Any:
 
 
 def _within(place: str, error: ValueError) -> str:
-    """The message of an error with the place in front of the name that it begins with."""
+    """The message of an error, with the location in front of the name that it begins with."""
     told = str(error).removeprefix("`")
     return f"`{place}{'' if told[:1] in {'`', '['} else '.'}{told}"
 
@@ -104,7 +104,7 @@ Reader = Callable[[Any], Any]
 
 @cache
 def _reader(hint: Any) -> Reader:
-    """What turns plain data into a value of a type."""
+    """Function that converts plain data to a value of a type."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     read: Reader = _LEAVES.get(hint, lambda data: data)
     if is_dataclass(hint):
@@ -194,7 +194,7 @@ def _text(data: Any) -> str:
 _LEAVES: Final[dict[Any, Reader]] = {float: _float, Text: _text}
 
 
-# --- what one run leaves ---
+# --- results of one run ---
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,8 +202,8 @@ class Measurement(Record):
     """Metrics under one condition.
 
     Attributes:
-        level: Place on the axis of corruption; None if it has none.
-        metrics: By name.
+        level: Level of corruption; None if there is none.
+        metrics: Metrics by name.
         recall: One number per class; None for a class that is not in the labels.
     """
 
@@ -214,7 +214,7 @@ class Measurement(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ReliabilityBins(Record):
-    """Confidence, accuracy and number of predictions, bin by bin; None where a bin is empty."""
+    """Confidence, accuracy and number of predictions per bin; None for an empty bin."""
 
     confidence: tuple[float | None, ...]
     accuracy: tuple[float | None, ...]
@@ -223,7 +223,7 @@ class ReliabilityBins(Record):
     def __post_init__(self) -> None:
         for name, values in (("confidence", self.confidence), ("accuracy", self.accuracy)):
             if len(values) != len(self.count):
-                raise ValueError(f"`{name}` must hold {len(self.count)} entries, one a bin, but got {len(values)}")
+                raise ValueError(f"`{name}` must hold {len(self.count)} entries, one per bin, but got {len(values)}")
             for value, count in zip(values, self.count, strict=True):
                 if count and value is None:
                     raise ValueError(f"`{name}` must be a finite number, but got None")
@@ -233,10 +233,10 @@ class ReliabilityBins(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class EntropyHistogram(Record):
-    """How often the entropy of a prediction falls in each bin, in and out of distribution.
+    """Histogram of the entropy of predictions, in and out of distribution.
 
     Attributes:
-        edges: Of the bins, increasing.
+        edges: Edges of the bins, increasing.
         inside: Counts of the test set.
         outside: Counts of out-of-distribution inputs, if there are any.
     """
@@ -277,7 +277,7 @@ class ClassResult(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfusionCount(Record):
-    """How many rows of a class are predicted as a class."""
+    """Number of rows of one class that are predicted as another or the same class."""
 
     true: Text
     predicted: Text
@@ -286,7 +286,7 @@ class ConfusionCount(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassResults(Record):
-    """Each class, and which is predicted as which, the most frequent pair first."""
+    """Results of each class, and confusion counts, the most frequent pair first."""
 
     per_class: tuple[ClassResult, ...]
     confusion: tuple[ConfusionCount, ...]
@@ -301,19 +301,19 @@ class ClassResults(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome(Record):
-    """What one run of a method leaves.
+    """Results of one run of a method.
 
     Attributes:
-        method: Its name.
-        seed: Of the run.
-        conditions: Metrics by condition, that of the clean test set among them.
-        histogram: Share of the test predictions in each region of the belief.
-        reliability: On the clean test set.
-        entropy: Of predictions, in and out of distribution.
+        method: Name of the method.
+        seed: Seed of the run.
+        conditions: Metrics by condition, including the clean test set.
+        histogram: Fraction of the test predictions in each region of the belief.
+        reliability: Reliability on the clean test set.
+        entropy: Entropy of predictions, in and out of distribution.
         ood: Metrics of out-of-distribution detection.
-        per_class: Every class by itself; with ``confusion``.
-        confusion: Which class is predicted as which.
-        seconds: That it took.
+        per_class: Results of each class; given together with ``confusion``.
+        confusion: Confusion counts.
+        seconds: Duration of the run.
     """
 
     method: Text
@@ -332,7 +332,7 @@ class Outcome(Record):
 
     @cached_property
     def classes(self) -> ClassResults | None:
-        """Every class and the confusions together, if the run has them."""
+        """Results of each class together with the confusion counts, if the run has them."""
         if self.per_class is None or self.confusion is None:
             return None
         return ClassResults(per_class=self.per_class, confusion=self.confusion)
@@ -359,7 +359,7 @@ class ClassificationTask(Record):
     def __post_init__(self) -> None:
         for key, given in (("class_names", len(self.class_names)), ("class_counts", len(self.class_counts))):
             if given != self.num_classes:
-                raise ValueError(f"`{key}` must hold {self.num_classes} entries, one a class, but got {given}")
+                raise ValueError(f"`{key}` must hold {self.num_classes} entries, one per class, but got {given}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -367,11 +367,11 @@ class StatedBelief(Record):
     """A belief as it was stated.
 
     Attributes:
-        words: In a sentence.
-        partition: Kind of the regions.
-        regions: A label per region.
+        words: The belief in a sentence.
+        partition: Type of the partition.
+        regions: One label per region.
         s0: Mass of each region.
-        concentration: How strongly it was held.
+        concentration: Strength of the belief, in pseudo-observations.
     """
 
     words: Text
@@ -387,7 +387,7 @@ class StatedBelief(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance(Record):
-    """Who made a comparison: command, versions, machine and time."""
+    """Origin of a comparison: command, versions, machine and time."""
 
     command: Text
     selbo: Text
@@ -402,23 +402,23 @@ class Provenance(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Record):
-    """What a comparison of methods found, or one training: all that tables, figures and the page are made from.
+    """Results of a comparison of methods, or of one training: the input of tables, figures and the report page.
 
     Attributes:
-        title: On top of the page.
-        description: What was done; paragraphs are separated by blank lines.
+        title: Title of the page.
+        description: Description of the experiment; paragraphs are separated by blank lines.
         focus: The method that the conclusion is about.
         task: The data.
-        belief: That was stated, if one was.
-        methods: Their names, in the order in which they are shown.
-        seeds: Of the runs.
-        runs: One per method and seed; some may be missing.
+        belief: The stated belief, if there is one.
+        methods: Names of the methods, in display order.
+        seeds: Seeds of the runs.
+        runs: One run per method and seed; some may be missing.
         clean: Name of the condition without corruption.
-        corruption: What the levels of conditions measure, if there are any.
-        ood_name: What the out-of-distribution inputs are.
+        corruption: Quantity that the levels of conditions measure, if there are any.
+        ood_name: Name of the out-of-distribution data.
         made_by: Command, versions and machine.
-        takeaway: The conclusion on top of the page; computed if it is None.
-        conclusion: More text, below the table.
+        takeaway: The conclusion at the top of the page; computed if None.
+        conclusion: Further text, below the table.
     """
 
     title: Text
@@ -487,7 +487,7 @@ class Comparison(Record):
             raise ValueError(_within(name, error)) from None
 
     def _check_agreement(self) -> None:
-        """Levels, bins and edges are the same in all runs, or means over seeds would mix different things."""
+        """Check that levels, bins and edges are the same in all runs, because results are averaged over seeds."""
         levels: dict[str, float | None] = {}
         for i, run in enumerate(self.runs):
             for name, each in run.conditions.items():

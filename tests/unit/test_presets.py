@@ -47,7 +47,7 @@ def test_what_was_said_becomes_a_summary() -> None:
 
 
 def test_regions_of_confidence_need_something_said_of_it() -> None:
-    with pytest.raises(ValueError, match="`partition` is ScoreBins, but nothing was said of how sure"):
+    with pytest.raises(ValueError, match="`partition` is ScoreBins, but no belief about confidence"):
         summary_for([0.7, 0.3], accuracy=None, concentration=1.0, partition=selbo.ScoreBins([0.4]))
 
 

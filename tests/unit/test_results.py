@@ -106,7 +106,7 @@ def test_the_runs_of_a_method_are_in_the_order_of_the_seeds() -> None:
 
 
 def test_checks_hold_for_records_that_are_made_in_python() -> None:
-    with pytest.raises(ValueError, match=r"^`accuracy` must hold 1 entries, one a bin, but got 2"):
+    with pytest.raises(ValueError, match=r"^`accuracy` must hold 1 entries, one per bin, but got 2"):
         ReliabilityBins(confidence=(0.5,), accuracy=(0.5, 0.6), count=(3,))
     with pytest.raises(ValueError, match=r"^`out` must hold 1 counts, not all of them 0"):
         EntropyHistogram(edges=(0.0, 1.0), inside=(3,), outside=(0,))

@@ -1,4 +1,4 @@
-"""What predictions are worth: scores, calibration, uncertainty and detection of foreign inputs, as plain functions."""
+"""Metrics of predictions: scores, calibration, uncertainty and out-of-distribution detection, as plain functions."""
 
 from selbo.metrics.calibration import Reliability, adaptive_ece, classwise_ece, ece, reliability
 from selbo.metrics.classwise import ClassScores, confusion, per_class, wilson_interval

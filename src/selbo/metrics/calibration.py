@@ -1,4 +1,4 @@
-r"""Is a probability of 0.8 right eight times in ten: reliability in bins, and calibration errors.
+r"""Calibration: reliability in bins, and calibration errors.
 
 All errors are of the $l_1$ kind: over the bins $m$ of a partition of the confidences,
 
@@ -7,11 +7,11 @@ $$\mathrm{ECE} = \sum_m \frac{n_m}{n} \, | \mathrm{accuracy}_m - \mathrm{confide
 **Edges.** Bins are closed on the right: confidence $c$ is in bin $m$ of $M$ if $(m - 1)/M < c \le m/M$. A confidence of
 exactly 1 is in the last bin and one of exactly 0 in the first. Edges are rounded to the precision of the probabilities,
 so that 0.3 lies in the third of ten bins in float32 as in float64. torchmetrics 0.7, used for the paper, closes bins on
-the right too; release 1.9 closes them on the left, and gives a confidence of exactly 1 a bin of its own.
+the right too; release 1.9 closes them on the left and puts a confidence of exactly 1 in a separate bin.
 
-**Bias.** A calibrated classifier has an error of 0 only in the limit of many examples: chance alone moves accuracies
-away from confidences. On average that makes an error of up to $\sqrt{M v / n}$ in $M$ fixed bins, where $v$ is the mean
-of $c (1 - c)$. Compare errors at the same number of examples.
+**Bias.** A calibrated classifier has an error of 0 only in the limit of many examples, because accuracies vary at
+random around confidences. The expected error is up to $\sqrt{M v / n}$ in $M$ fixed bins, where $v$ is the mean of
+$c (1 - c)$. Compare errors at the same number of examples.
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ from selbo.metrics.inputs import Array, labels_of, probs_table
 
 @dataclass(frozen=True)
 class Reliability:
-    """Confidence and accuracy, bin by bin: the numbers of a reliability diagram.
+    """Confidence and accuracy per bin: the numbers of a reliability diagram.
 
     Attributes:
-        edges: Ends of the bins, increasing, M + 1 numbers; a bin holds its right end and not its left, but for the
-            first, which holds both.
+        edges: Ends of the bins, increasing, M + 1 numbers; a bin includes its right end but not its left, except for
+            the first, which includes both.
         counts: Number of examples in each bin.
-        confidences: Mean confidence in each bin; None where it is empty.
-        accuracies: Fraction that is right in each bin; None where it is empty.
+        confidences: Mean confidence in each bin; None for an empty bin.
+        accuracies: Fraction of correct predictions in each bin; None for an empty bin.
     """
 
     edges: tuple[float, ...]
@@ -42,7 +42,7 @@ class Reliability:
 
     @property
     def gaps(self) -> tuple[float | None, ...]:
-        """Accuracy less confidence in each bin, negative where predictions are over-confident; None where empty."""
+        """Accuracy minus confidence in each bin, negative if predictions are overconfident; None for an empty bin."""
         pairs = zip(self.accuracies, self.confidences, strict=True)
         return tuple(None if a is None or c is None else a - c for a, c in pairs)
 
@@ -60,7 +60,7 @@ def reliability(probs: Array, labels: Array, *, num_bins: int = 10, validate: bo
         probs: Probabilities, shape (B, K), rows on the simplex.
         labels: Classes, shape (B,).
         num_bins: Number of bins, M.
-        validate: Check the values too, not only shapes and types.
+        validate: Also validate values, not only shapes and types.
 
     Returns:
         Edges, counts, mean confidences and accuracies.
@@ -88,16 +88,16 @@ def reliability(probs: Array, labels: Array, *, num_bins: int = 10, validate: bo
 def ece(probs: Array, labels: Array, *, num_bins: int = 10, validate: bool = True) -> float:
     """Expected calibration error of the predicted class, in bins of equal width; smaller is better.
 
-    Ten bins, as in the paper.
+    The default of ten bins is that of the paper.
 
     Args:
         probs: Probabilities, shape (B, K), rows on the simplex.
         labels: Classes, shape (B,).
         num_bins: Number of bins, M.
-        validate: Check the values too, not only shapes and types.
+        validate: Also validate values, not only shapes and types.
 
     Returns:
-        Between 0 and 1.
+        The error, between 0 and 1.
 
     Example:
         >>> # (.1 + .7 + .2) / 3
@@ -111,18 +111,18 @@ def ece(probs: Array, labels: Array, *, num_bins: int = 10, validate: bool = Tru
 def adaptive_ece(probs: Array, labels: Array, *, num_bins: int = 10, validate: bool = True) -> float:
     """Expected calibration error of the predicted class, in bins with equal numbers of examples; smaller is better.
 
-    Most confidences of a good classifier crowd into the last bin of equal width; bins of equal mass look inside. Bin
-    m ends at the confidence of rank ceil(m n / M). Equal confidences stay together, so that the error does not depend
-    on the order of the examples; there are then fewer bins, as there are with fewer than M examples.
+    Most confidences of a good classifier fall in the last bin of equal width; bins of equal mass resolve it. Bin m ends
+    at the confidence of rank ceil(m n / M). Equal confidences share a bin, so the error does not depend on the order of
+    the examples. There are fewer than M bins if confidences are equal or if there are fewer than M examples.
 
     Args:
         probs: Probabilities, shape (B, K), rows on the simplex.
         labels: Classes, shape (B,).
         num_bins: Number of bins, M, if confidences differ.
-        validate: Check the values too, not only shapes and types.
+        validate: Also validate values, not only shapes and types.
 
     Returns:
-        Between 0 and 1.
+        The error, between 0 and 1.
 
     Example:
         >>> probs = torch.tensor([[0.02, 0.98], [0.04, 0.96], [0.08, 0.92], [0.06, 0.94]])
@@ -142,8 +142,8 @@ def adaptive_ece(probs: Array, labels: Array, *, num_bins: int = 10, validate: b
 def classwise_ece(probs: Array, labels: Array, *, num_bins: int = 10, validate: bool = True) -> float:
     """Mean over all classes of the calibration error of "this example is of class k"; smaller is better.
 
-    The probability of each class, not only of the predicted one, is compared with how often the class occurs, in bins
-    of equal width. A class that no label names has an error too, its mean probability: it should have had none.
+    The probability of each class, not only of the predicted one, is compared with the frequency of the class, in bins
+    of equal width. A class that is not in the labels also has an error: its mean probability, which should be 0.
 
     Most probabilities are small when there are many classes, and so is this mean.
 
@@ -151,10 +151,10 @@ def classwise_ece(probs: Array, labels: Array, *, num_bins: int = 10, validate: 
         probs: Probabilities, shape (B, K), rows on the simplex.
         labels: Classes, shape (B,).
         num_bins: Number of bins, M.
-        validate: Check the values too, not only shapes and types.
+        validate: Also validate values, not only shapes and types.
 
     Returns:
-        Between 0 and 1.
+        The error, between 0 and 1.
 
     Example:
         >>> # (.3 + .2 + .1) / 3
@@ -172,7 +172,7 @@ def classwise_ece(probs: Array, labels: Array, *, num_bins: int = 10, validate: 
 
 
 def _top_label(probs: Array, labels: Array, validate: bool) -> tuple[Tensor, Tensor, torch.dtype]:
-    """Confidence and correctness of each predicted class, float64, and the precision the probabilities came in."""
+    """Confidence and correctness of each predicted class, float64, and the type of the given probabilities."""
     rows = probs_table(probs, validate=validate)
     confidences, guesses = rows.max(-1)
     hits = guesses == labels_of(labels, rows, validate=validate)
@@ -180,14 +180,14 @@ def _top_label(probs: Array, labels: Array, validate: bool) -> tuple[Tensor, Ten
 
 
 def _equal_edges(num_bins: int, dtype: torch.dtype) -> Tensor:
-    """Interior edges m/M, rounded to a precision and held in float64: shape (M - 1,)."""
+    """Interior edges m/M, rounded to a type and stored in float64: shape (M - 1,)."""
     num_bins = _checks.whole("num_bins", num_bins, at_least=1)
     # a division, because the steps of linspace add up to 0.30000000000000004
     return (torch.arange(1, num_bins, dtype=torch.float64) / num_bins).to(dtype).double()
 
 
 def _sums(confidences: Tensor, hits: Tensor, bins: Tensor, num_bins: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Number of examples, sum of confidences and number right in each bin: three times (M,), float64."""
+    """Number of examples, sum of confidences and number of correct predictions per bin: three times (M,), float64."""
     weights = (torch.ones_like(confidences), confidences, hits)
     counts, confidence_sums, hit_sums = (torch.bincount(bins, weights=w, minlength=num_bins) for w in weights)
     return counts, confidence_sums, hit_sums

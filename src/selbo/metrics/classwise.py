@@ -1,4 +1,4 @@
-"""Which classes are mistaken for which: counts of labels and predictions, recall and precision with their intervals."""
+"""Confusion counts, and recall and precision of each class with their intervals."""
 
 import math
 from collections.abc import Mapping
@@ -35,11 +35,11 @@ class ClassScores(NamedTuple):
 
 
 def wilson_interval(correct: int, of: int) -> Interval:
-    """The 95 % interval of a proportion, by Wilson's method; it stays within 0 and 1, and has a width at both ends.
+    """The 95 % interval of a proportion, by Wilson's method; it stays within 0 and 1 and is never empty.
 
     Args:
-        correct: How many.
-        of: Of how many, at least 1.
+        correct: Number of successes.
+        of: Number of trials, at least 1.
 
     Example:
         >>> wilson_interval(9, 10), wilson_interval(10, 10)
@@ -54,15 +54,15 @@ def wilson_interval(correct: int, of: int) -> Interval:
 
 
 def confusion(scores: Array, labels: Array, *, validate: bool = True) -> dict[tuple[int, int], int]:
-    """How often a class is predicted as another, or as itself.
+    """Count how often each class is predicted as itself or as another.
 
     Args:
         scores: Probabilities, their logarithms or logits, shape (B, K).
         labels: Classes, shape (B,).
-        validate: Check the values too, not only shapes and types.
+        validate: Also validate values, not only shapes and types.
 
     Returns:
-        Counts by label and predicted class, without the pairs that never come; the most frequent first.
+        Counts by label and predicted class, the most frequent pair first; pairs that do not occur are left out.
 
     Example:
         >>> import torch

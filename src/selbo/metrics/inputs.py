@@ -1,6 +1,6 @@
-"""Predictions and labels at the door of the metrics: tensors of any device or arrays, checked, on the host.
+"""Input checks of the metrics: tensors on any device, or arrays, become checked tensors on the host.
 
-The numbers keep the precision they came with; the metrics compute in double precision.
+Values keep their type; the metrics compute in double precision.
 """
 
 from typing import Any, TypeAlias
@@ -13,23 +13,23 @@ from torch import Tensor
 from selbo import _checks
 
 Array: TypeAlias = Tensor | npt.NDArray[Any]
-"""A tensor, on any device, or a numpy array; anything that numpy reads as an array will do."""
+"""A tensor on any device, a numpy array, or anything that numpy can convert to an array."""
 
 
 def on_host(name: str, values: Array) -> Tensor:
-    """The same numbers as a tensor on the CPU, without their graph."""
+    """Convert values to a tensor on the CPU, detached from the graph."""
     if isinstance(values, Tensor):
         return values.detach().cpu()
     if not hasattr(values, "__array__"):
         raise ValueError(f"`{name}` must be a tensor or a numpy array, but got {type(values).__name__}")
     try:
-        return torch.from_numpy(np.array(values, order="C"))  # a copy: torch takes no reversed or read-only array
+        return torch.from_numpy(np.array(values, order="C"))  # a copy: torch accepts no reversed or read-only array
     except TypeError:
         raise ValueError(f"`{name}` must hold numbers, but got an array of dtype {np.asarray(values).dtype}") from None
 
 
 def table(name: str, values: Array) -> Tensor:
-    """One row an example, one column a class: shape (B, K), B >= 1, K >= 2, floating point."""
+    """Table with one row per example and one column per class: shape (B, K), B >= 1, K >= 2, floating point."""
     tensor = _checks.floating(name, on_host(name, values))
     if tensor.dtype not in _checks.ROW_SUM_TOLERANCE:
         raise ValueError(f"`{name}` must have one of the usual precisions, but got dtype {tensor.dtype}")
@@ -48,7 +48,7 @@ def table(name: str, values: Array) -> Tensor:
 
 
 def probs_table(probs: Array, *, validate: bool = True) -> Tensor:
-    """Probabilities of shape (B, K), with ``validate`` on the simplex, to the tolerance of their precision."""
+    """Probabilities of shape (B, K); with ``validate``, on the simplex within the tolerance of their type."""
     tensor = table("probs", probs)
     if validate:
         _checks.on_simplex("probs", tensor)
@@ -56,13 +56,13 @@ def probs_table(probs: Array, *, validate: bool = True) -> Tensor:
 
 
 def log_probs_table(log_probs: Array, *, validate: bool = True) -> Tensor:
-    """Log-probabilities of shape (B, K), with ``validate`` on the simplex, to the tolerance of their precision."""
+    """Log-probabilities of shape (B, K); with ``validate``, on the simplex within the tolerance of their type."""
     tensor = table("log_probs", log_probs)
     return _checks.log_probs(tensor, num_classes=tensor.shape[1], validate=validate)
 
 
 def scores_table(scores: Array, *, validate: bool = True) -> Tensor:
-    """Numbers of shape (B, K) that are only compared with each other: anything but NaN."""
+    """Scores of shape (B, K), of which only the order is used; with ``validate``, without NaN."""
     tensor = table("scores", scores)
     if validate:
         _no_nan("scores", tensor)
@@ -70,14 +70,14 @@ def scores_table(scores: Array, *, validate: bool = True) -> Tensor:
 
 
 def labels_of(labels: Array, rows: Tensor, *, validate: bool = True) -> Tensor:
-    """Classes of the rows of a table: whole numbers of shape (B,), with ``validate`` from 0 to K - 1."""
+    """Classes of the rows of a table: whole numbers of shape (B,); with ``validate``, from 0 to K - 1."""
     tensor = on_host("labels", labels)
     if tensor.is_floating_point() or tensor.is_complex():
         raise ValueError(f"`labels` must be whole numbers, but got dtype {tensor.dtype}")
     num_examples, num_classes = rows.shape
     if tensor.shape != (num_examples,):
         raise ValueError(
-            f"`labels` must have one class an example, shape ({num_examples},), but got {tuple(tensor.shape)}"
+            f"`labels` must have one class per example, shape ({num_examples},), but got {tuple(tensor.shape)}"
         )
     tensor = tensor.long()
     if validate:

@@ -1,7 +1,7 @@
-"""Do foreign inputs look different: how well a score of uncertainty tells them from those the network was made for.
+"""Out-of-distribution (OOD) detection: how well an uncertainty score separates OOD inputs from in-distribution ones.
 
-Two vectors of scores come in, of inputs from the distribution of the training data (in) and from elsewhere (out). A
-larger score means more uncertain: entropy, mutual information, or one minus the largest probability.
+All functions take two vectors of scores, of in-distribution inputs (in) and of OOD inputs (out). A larger score means
+more uncertain: entropy, mutual information, or one minus the largest probability.
 """
 
 import math
@@ -18,17 +18,17 @@ SIDES: Final = ("in", "out")
 
 
 def mean_difference(in_scores: Array, out_scores: Array) -> float:
-    """Mean score of the foreign inputs less that of the others; with entropies, the paper's entropy difference.
+    """Mean score of OOD inputs minus that of in-distribution ones; with entropies, the paper's entropy difference.
 
-    It has the unit of the scores: a network that doubles all its entropies doubles it. The other numbers of this
-    module look only at the order.
+    It has the unit of the scores: doubling all entropies doubles it. The other metrics of this module depend only on
+    the order of the scores.
 
     Args:
-        in_scores: Uncertainty of inputs from the training distribution, shape (B,).
-        out_scores: Uncertainty of foreign inputs, shape (C,).
+        in_scores: Uncertainty of in-distribution inputs, shape (B,).
+        out_scores: Uncertainty of OOD inputs, shape (C,).
 
     Returns:
-        Positive if foreign inputs are less certain.
+        The difference, positive if OOD inputs are more uncertain.
 
     Example:
         >>> mean_difference(torch.tensor([0.1, 0.3]), torch.tensor([0.5, 0.6, 1.0]))
@@ -39,14 +39,14 @@ def mean_difference(in_scores: Array, out_scores: Array) -> float:
 
 
 def ood_auroc(in_scores: Array, out_scores: Array) -> float:
-    """Chance that a foreign input is less certain than one from the training distribution; ties count one half.
+    """Probability that an OOD input has a larger score than an in-distribution one; ties count one half.
 
     Args:
-        in_scores: Uncertainty of inputs from the training distribution, shape (B,).
-        out_scores: Uncertainty of foreign inputs, shape (C,).
+        in_scores: Uncertainty of in-distribution inputs, shape (B,).
+        out_scores: Uncertainty of OOD inputs, shape (C,).
 
     Returns:
-        Between 0 and 1, one half for scores that say nothing.
+        The AUROC, between 0 and 1; one half for uninformative scores.
 
     Example:
         >>> # 4 pairs and 1/2 of 6
@@ -58,18 +58,18 @@ def ood_auroc(in_scores: Array, out_scores: Array) -> float:
 
 
 def aupr(in_scores: Array, out_scores: Array, *, positive: str) -> float:
-    """Area under the precision-recall curve, as average precision: the curve is a staircase, not interpolated.
+    """Area under the precision-recall curve, computed as average precision, without interpolation.
 
-    Unlike the AUROC it depends on how many inputs of each kind there are: scores that say nothing reach the fraction
-    of positives.
+    Unlike the AUROC, it depends on the number of inputs of each kind: uninformative scores reach the fraction of
+    positives.
 
     Args:
-        in_scores: Uncertainty of inputs from the training distribution, shape (B,).
-        out_scores: Uncertainty of foreign inputs, shape (C,).
-        positive: Which inputs are to be found: ``"out"``, by large scores, or ``"in"``, by small ones.
+        in_scores: Uncertainty of in-distribution inputs, shape (B,).
+        out_scores: Uncertainty of OOD inputs, shape (C,).
+        positive: Inputs to detect: ``"out"``, by large scores, or ``"in"``, by small ones.
 
     Returns:
-        Between 0 and 1.
+        Average precision, between 0 and 1.
 
     Example:
         >>> # 1/2 + 1/2 * 2/3
@@ -83,18 +83,18 @@ def aupr(in_scores: Array, out_scores: Array, *, positive: str) -> float:
 
 
 def fpr_at_tpr(in_scores: Array, out_scores: Array, *, tpr: float = 0.95) -> float:
-    """Fraction of foreign inputs that pass when 95 % of the others do (FPR95); smaller is better.
+    """Fraction of OOD inputs accepted when 95 % of in-distribution inputs are (FPR95); smaller is better.
 
-    Positives are the inputs from the training distribution, as is usual. An input passes if its score is at most a
-    threshold: the smallest at which at least the fraction ``tpr`` of them does. Equal scores pass together.
+    Positives are the in-distribution inputs, as usual. An input is accepted if its score is at most the threshold,
+    which is the smallest that accepts at least a fraction ``tpr`` of the positives.
 
     Args:
-        in_scores: Uncertainty of inputs from the training distribution, shape (B,).
-        out_scores: Uncertainty of foreign inputs, shape (C,).
+        in_scores: Uncertainty of in-distribution inputs, shape (B,).
+        out_scores: Uncertainty of OOD inputs, shape (C,).
         tpr: True positive rate that the threshold must reach; strictly between 0 and 1.
 
     Returns:
-        Between 0 and 1.
+        False positive rate, between 0 and 1.
 
     Example:
         >>> # up to 0.3
@@ -115,7 +115,7 @@ def _both(in_scores: Array, out_scores: Array) -> tuple[Tensor, Tensor]:
 
 
 def _average_precision(positives: Tensor, negatives: Tensor) -> float:
-    """Mean over the positives of the precision at their score: how many of those that score as high are positive."""
+    """Mean over the positives of the precision among all inputs that score at least as high."""
     highest = positives.sort().values
     found = len(positives) - torch.searchsorted(highest, positives, right=False)  # positives at least as high
     raised = len(negatives) - torch.searchsorted(negatives.sort().values, positives, right=False)

@@ -1,9 +1,10 @@
-"""Scores of class predictions against labels: how probable, how often right, how well ranked, class by class.
+"""Scores of class predictions against labels: NLL, Brier score, accuracy, recall, F1 and AUROC.
 
-All take one row an example and one column a class, on any device, and return Python numbers computed in double
-precision. What depends only on the order of the numbers takes ``scores``: probabilities, their logarithms or logits;
-what depends on their value takes ``probs``. Values are not inspected to guess which one came in. A class that no label
-names has no recall, no F1 score and no AUROC: it is left out of the means, not counted as 0.
+All functions take a table with one row per example and one column per class, on any device, and return Python numbers
+computed in double precision. Functions that depend only on the order of the values take ``scores``: probabilities,
+their logarithms or logits. Functions that depend on the values take ``probs``. Values are not inspected to guess which
+one was given. A class that is not in the labels has no recall, no F1 score and no AUROC: it is left out of the means,
+not counted as 0.
 """
 
 from typing import Any
@@ -21,15 +22,15 @@ def nll(probs: Array, labels: Array, *, validate: bool = True) -> float:
     """Mean negative log-probability of the labels, in nats; smaller is better.
 
     Nothing is clamped: one label of probability exactly 0 makes it infinite. Probabilities that are too small for
-    their precision arrive as 0; their logarithms do not, see `nll_from_log_probs`.
+    their type underflow to 0; their logarithms do not, see `nll_from_log_probs`.
 
     Args:
         probs: Probabilities, shape (B, K), rows on the simplex.
         labels: Classes, shape (B,).
-        validate: Check the values too, not only shapes and types.
+        validate: Also validate values, not only shapes and types.
 
     Returns:
-        At least 0, possibly infinite.
+        The NLL, at least 0, possibly infinite.
 
     Example:
         >>> nll(torch.tensor([[0.5, 0.5], [0.25, 0.75]]), torch.tensor([0, 0]))  # log 2 and log 4
@@ -45,10 +46,10 @@ def nll_from_log_probs(log_probs: Array, labels: Array, *, validate: bool = True
     Args:
         log_probs: Logarithms of probabilities, shape (B, K), rows on the simplex; not logits.
         labels: Classes, shape (B,).
-        validate: Check the values too, not only shapes and types.
+        validate: Also validate values, not only shapes and types.
 
     Returns:
-        At least 0; infinite only if a label has log-probability -inf.
+        The NLL, at least 0; infinite only if a label has log-probability -inf.
 
     Example:
         >>> # exp(-2000) would be 0
@@ -62,15 +63,15 @@ def nll_from_log_probs(log_probs: Array, labels: Array, *, validate: bool = True
 def brier(probs: Array, labels: Array, *, validate: bool = True) -> float:
     """Brier score: squared error summed over the classes, mean over the examples; smaller is better.
 
-    From 0 to 2. With two classes it is twice the number that counts the error of class 1 only.
+    With two classes it is twice the value of the definition that counts only the error of class 1.
 
     Args:
         probs: Probabilities, shape (B, K), rows on the simplex.
         labels: Classes, shape (B,).
-        validate: Check the values too, not only shapes and types.
+        validate: Also validate values, not only shapes and types.
 
     Returns:
-        Between 0 and 2.
+        The score, between 0 and 2.
 
     Example:
         >>> brier(torch.tensor([[0.2, 0.8], [0.5, 0.5]]), torch.tensor([1, 0]))  # 0.08 and 0.5
@@ -82,15 +83,15 @@ def brier(probs: Array, labels: Array, *, validate: bool = True) -> float:
 
 
 def accuracy(scores: Array, labels: Array, *, validate: bool = True) -> float:
-    """Fraction of examples whose largest score is the label's; the first of equal scores counts as the largest.
+    """Fraction of examples whose largest score is that of the label; of equal scores, the first counts as the largest.
 
     Args:
         scores: Probabilities, their logarithms or logits, shape (B, K).
         labels: Classes, shape (B,).
-        validate: Check the values too, not only shapes and types.
+        validate: Also validate values, not only shapes and types.
 
     Returns:
-        Between 0 and 1.
+        The score, between 0 and 1.
 
     Example:
         >>> accuracy(torch.tensor([[0.2, 0.8], [0.6, 0.4], [0.5, 0.5]]), torch.tensor([1, 1, 0]))
@@ -106,10 +107,10 @@ def recall(scores: Array, labels: Array, *, validate: bool = True) -> list[float
     Args:
         scores: Probabilities, their logarithms or logits, shape (B, K).
         labels: Classes, shape (B,).
-        validate: Check the values too, not only shapes and types.
+        validate: Also validate values, not only shapes and types.
 
     Returns:
-        K numbers; None for a class that no label names.
+        K numbers; None for a class that is not in the labels.
 
     Example:
         >>> recall(torch.eye(3)[[0, 0, 1]], torch.tensor([0, 1, 1]))
@@ -125,10 +126,10 @@ def f1_per_class(scores: Array, labels: Array, *, validate: bool = True) -> list
     Args:
         scores: Probabilities, their logarithms or logits, shape (B, K).
         labels: Classes, shape (B,).
-        validate: Check the values too, not only shapes and types.
+        validate: Also validate values, not only shapes and types.
 
     Returns:
-        K numbers: 0 for a class that is never predicted, None for one that no label names.
+        K numbers: 0 for a class that is never predicted, None for one that is not in the labels.
 
     Example:
         >>> f1_per_class(torch.eye(3)[[0, 0, 1]], torch.tensor([0, 1, 1]))
@@ -140,15 +141,15 @@ def f1_per_class(scores: Array, labels: Array, *, validate: bool = True) -> list
 
 
 def f1_macro(scores: Array, labels: Array, *, validate: bool = True) -> float:
-    """Mean of the F1 scores of the classes that occur in the labels; each counts the same, however rare.
+    """Mean of the F1 scores of the classes in the labels; all classes have the same weight.
 
     Args:
         scores: Probabilities, their logarithms or logits, shape (B, K).
         labels: Classes, shape (B,).
-        validate: Check the values too, not only shapes and types.
+        validate: Also validate values, not only shapes and types.
 
     Returns:
-        Between 0 and 1.
+        The score, between 0 and 1.
 
     Example:
         >>> # 6/7 and 0; class 2 is left out
@@ -160,18 +161,19 @@ def f1_macro(scores: Array, labels: Array, *, validate: bool = True) -> float:
 
 
 def f1_micro(scores: Array, labels: Array, *, validate: bool = True) -> float:
-    """F1 score of all decisions together. With one label an example this is the accuracy: rare classes hardly count.
+    """F1 score of all decisions together. With one label per example it equals the accuracy.
 
-    Every wrong prediction is a false positive of one class and a false negative of another, so that precision, recall
-    and accuracy are one number. It is here because it is often printed as "F1"; look at `f1_macro` for rare classes.
+    Every wrong prediction is a false positive of one class and a false negative of another, so precision, recall and
+    accuracy are equal. It is provided because it is often reported as "F1". Rare classes have little influence; use
+    `f1_macro` for them.
 
     Args:
         scores: Probabilities, their logarithms or logits, shape (B, K).
         labels: Classes, shape (B,).
-        validate: Check the values too, not only shapes and types.
+        validate: Also validate values, not only shapes and types.
 
     Returns:
-        Between 0 and 1.
+        The score, between 0 and 1.
 
     Example:
         >>> f1_micro(torch.eye(3)[[0, 0, 0, 0]], torch.tensor([0, 0, 0, 1]))
@@ -181,22 +183,22 @@ def f1_micro(scores: Array, labels: Array, *, validate: bool = True) -> float:
 
 
 def auroc(scores: Array, labels: Array, *, validate: bool = True) -> float | None:
-    """Area under the ROC curve: the chance that an example of a class scores higher on it than one of another class.
+    """Area under the ROC curve: the probability that an example of a class has a higher score for it than another one.
 
-    With two classes it is that of class 1. With more, each class that occurs in the labels is compared with all the
-    rest, by its own column, and the areas are averaged, each counting the same. Equal scores count one half.
+    With two classes it is that of class 1. With more, each class in the labels is compared with all others by its
+    column, and the areas are averaged with equal weights. Equal scores count one half.
 
     Args:
         scores: Probabilities or their logarithms, shape (B, K); only the order within a column matters.
         labels: Classes, shape (B,).
-        validate: Check the values too, not only shapes and types.
+        validate: Also validate values, not only shapes and types.
 
     Returns:
-        Between 0 and 1, one half for guessing; None if all labels are the same, because then there is no rest.
+        The AUROC, between 0 and 1; one half for guessing; None if all labels are the same.
 
     Example:
         >>> scores = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3], [0.2, 0.8]])
-        >>> auroc(scores, torch.tensor([0, 0, 1, 1]))  # of four pairs one is in the wrong order
+        >>> auroc(scores, torch.tensor([0, 0, 1, 1]))  # one of four pairs is in the wrong order
         0.75
     """
     rows = scores_table(scores, validate=validate)
@@ -207,7 +209,7 @@ def auroc(scores: Array, labels: Array, *, validate: bool = True) -> float | Non
     if rows.shape[1] == 2:
         present = [1]
     columns = rows.to(result_dtype(rows)).T.contiguous().numpy()
-    ordered = np.sort(columns, -1)  # numpy's is five times as quick as torch's
+    ordered = np.sort(columns, -1)  # five times faster than torch's sort
     areas = [_auroc_among(columns[k, (classes == k).numpy()], ordered[k]) for k in present]
     return sum(areas) / len(areas)
 
@@ -220,7 +222,7 @@ def binary_auroc(positives: Tensor, negatives: Tensor) -> float:
         negatives: Scores, shape (N,), at least one.
 
     Returns:
-        Between 0 and 1, exact but for the last division.
+        The AUROC, between 0 and 1; exact except for the last division.
 
     Example:
         >>> # 3 pairs, and 1 + 1/2
@@ -236,10 +238,10 @@ def binary_auroc(positives: Tensor, negatives: Tensor) -> float:
 
 
 def _auroc_among(positives: npt.NDArray[Any], ordered: npt.NDArray[Any]) -> float:
-    """`binary_auroc` where the scores of all, positives too, are in order: few searches in many, not many in few.
+    """`binary_auroc` from the sorted scores of all examples, positives included; searches only for the positives.
 
-    Twice the pairs that a positive wins, ties counting once, is how many scores lie below each positive plus how many
-    lie up to it; of those, P² are positives themselves.
+    Twice the number of pairs that a positive wins, with ties counting once, is the number of scores below each positive
+    plus the number of scores up to it, minus P² for the positives themselves.
     """
     queries = np.sort(positives)
     counted = sum(int(np.searchsorted(ordered, queries, side).sum()) for side in ("left", "right"))
@@ -252,7 +254,7 @@ def _mean_negative_log(log_probs: Tensor, classes: Tensor) -> float:
 
 
 def _counts(scores: Array, labels: Array, validate: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """How often each class is rightly predicted, is predicted, and is named: three times (K,), float64."""
+    """Numbers of correct predictions, predictions and labels of each class: three times (K,), float64."""
     rows = scores_table(scores, validate=validate)
     classes = labels_of(labels, rows, validate=validate)
     guesses = rows.argmax(-1)

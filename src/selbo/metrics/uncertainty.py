@@ -1,12 +1,13 @@
-r"""How uncertain is a prediction, and why: entropy, and its split into noise of the data and doubt about the weights.
+r"""Uncertainty of predictions: entropy, and its decomposition into aleatoric and epistemic uncertainty.
 
-With draws $p_1, \ldots, p_S$ of a prediction, one a weight draw, and their mean $\bar p$,
+With predictions $p_1, \ldots, p_S$, one per weight sample, and their mean $\bar p$,
 
 $$\underbrace{H(\bar p)}_{\text{entropy}} = \underbrace{\tfrac1S \sum_s H(p_s)}_{\text{expected entropy}}
 + \underbrace{\tfrac1S \sum_s \mathrm{KL}(p_s \,\|\, \bar p)}_{\text{mutual information}} .$$
 
-The expected entropy is what remains when the weights are known; the mutual information is what data can still remove.
-All are in nats and differentiable, stay on the device, and are computed in double precision where it has it.
+The expected entropy is the uncertainty that remains if the weights are known (aleatoric); the mutual information is the
+uncertainty about the weights, which more data can reduce (epistemic). All values are in nats, differentiable, on the
+device of the input, and computed in double precision if the device supports it.
 """
 
 import torch
@@ -21,11 +22,11 @@ def entropy(probs: Tensor | None = None, *, log_probs: Tensor | None = None, val
 
     Args:
         probs: Probabilities, shape (..., K), on the simplex.
-        log_probs: Their logarithms, in the place of ``probs``; not logits.
-        validate: Check the values too, not only shapes and types; waits for the device.
+        log_probs: Log-probabilities, instead of ``probs``; not logits.
+        validate: Also validate values; synchronises with the device.
 
     Returns:
-        Shape (...), between 0 and log K, at least float32.
+        Entropy, shape (...), between 0 and log K, float32 or wider.
 
     Example:
         >>> entropy(torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]))
@@ -36,18 +37,18 @@ def entropy(probs: Tensor | None = None, *, log_probs: Tensor | None = None, val
 
 
 def expected_entropy(probs: Tensor | None = None, *, log_probs: Tensor | None = None, validate: bool = True) -> Tensor:
-    """Mean over weight draws of the entropy of each: the noise of the data, as the network sees it.
+    """Mean entropy over weight samples: the aleatoric uncertainty, that is, noise of the data.
 
     Args:
         probs: Probabilities, shape (..., S, B, K), on the simplex.
-        log_probs: Their logarithms, in the place of ``probs``; not logits.
-        validate: Check the values too, not only shapes and types; waits for the device.
+        log_probs: Log-probabilities, instead of ``probs``; not logits.
+        validate: Also validate values; synchronises with the device.
 
     Returns:
-        Shape (..., B), in nats, between 0 and the entropy of the mean.
+        Expected entropy in nats, shape (..., B), between 0 and the entropy of the mean.
 
     Example:
-        >>> # two draws of one prediction
+        >>> # two samples of one prediction
         >>> expected_entropy(torch.tensor([[[0.5, 0.5]], [[1.0, 0.0]]]))
         tensor([0.3466])
     """
@@ -58,17 +59,17 @@ def expected_entropy(probs: Tensor | None = None, *, log_probs: Tensor | None = 
 def mutual_information(
     probs: Tensor | None = None, *, log_probs: Tensor | None = None, validate: bool = True
 ) -> Tensor:
-    """Entropy of the mean prediction less the expected entropy: doubt that more data could remove.
+    """Entropy of the mean prediction minus the expected entropy: the epistemic uncertainty, which more data can reduce.
 
-    Rounding could make it negative; it is then 0.
+    Values that are negative by rounding are set to 0.
 
     Args:
-        probs: Probabilities, shape (..., S, B, K), on the simplex; S weight draws, shared by the batch.
-        log_probs: Their logarithms, in the place of ``probs``; not logits.
-        validate: Check the values too, not only shapes and types; waits for the device.
+        probs: Probabilities, shape (..., S, B, K), on the simplex; S weight samples, shared by the batch.
+        log_probs: Log-probabilities, instead of ``probs``; not logits.
+        validate: Also validate values; synchronises with the device.
 
     Returns:
-        Shape (..., B), in nats, between 0 and the logarithm of the smaller of S and K.
+        Mutual information in nats, shape (..., B), between 0 and the logarithm of the smaller of S and K.
 
     Example:
         >>> mutual_information(torch.tensor([[[0.0, 1.0], [0.5, 0.5]], [[1.0, 0.0], [0.5, 0.5]]]))
@@ -91,10 +92,10 @@ def dirichlet_expected_entropy(alpha: Tensor, *, validate: bool = True) -> Tenso
 
     Args:
         alpha: Concentrations, shape (..., K), positive.
-        validate: Check the values too, not only shapes and types; waits for the device.
+        validate: Also validate values; synchronises with the device.
 
     Returns:
-        Shape (...), in nats, between 0 and log K, at least float32.
+        Expected entropy in nats, shape (...), between 0 and log K, float32 or wider.
 
     Example:
         >>> dirichlet_expected_entropy(torch.tensor([1.0, 1.0]))  # of a uniform score
@@ -104,14 +105,14 @@ def dirichlet_expected_entropy(alpha: Tensor, *, validate: bool = True) -> Tenso
 
 
 def dirichlet_mutual_information(alpha: Tensor, *, validate: bool = True) -> Tensor:
-    """Entropy of the mean of a Dirichlet distribution less its expected entropy, in closed form.
+    """Entropy of the mean of a Dirichlet distribution minus its expected entropy, in closed form.
 
     Args:
         alpha: Concentrations, shape (..., K), positive.
-        validate: Check the values too, not only shapes and types; waits for the device.
+        validate: Also validate values; synchronises with the device.
 
     Returns:
-        Shape (...), in nats, at least 0 and at least float32.
+        Mutual information in nats, shape (...), at least 0, float32 or wider.
 
     Example:
         >>> dirichlet_mutual_information(torch.tensor([1.0, 1.0]))  # log 2 - 1/2
@@ -126,7 +127,7 @@ def _entropy(given: Tensor, is_log: bool) -> Tensor:
     if not is_log:
         terms: Tensor = torch.special.entr(given)
         return terms.sum(-1)
-    floored = given.clamp(min=LOG_PROB_FLOOR)  # 0 times -inf is no number; exp(-1e4) is 0 all the same
+    floored = given.clamp(min=LOG_PROB_FLOOR)  # 0 times -inf is NaN; exp(-1e4) is 0 as well
     return (floored.exp() * -floored).sum(-1)
 
 
@@ -146,18 +147,18 @@ def _concentrations(alpha: Tensor, validate: bool) -> Tensor:
 
 
 def _one_of(probs: Tensor | None, log_probs: Tensor | None, validate: bool, *, draws: bool) -> tuple[Tensor, bool]:
-    """Whichever was given, wide, and whether it is logarithms."""
+    """The given argument in the working type, and whether it holds logarithms."""
     if (probs is None) == (log_probs is None):
         came = "neither" if probs is None else "both"
         raise ValueError(f"one of `probs` and `log_probs` must be given, but got {came}")
     name, given = ("probs", probs) if log_probs is None else ("log_probs", log_probs)
     assert given is not None
     _checks.floating(name, given)
-    wanted = "(..., draws, examples, classes)" if draws else "(..., classes)"
+    wanted = "(..., samples, examples, classes)" if draws else "(..., classes)"
     if given.ndim < (3 if draws else 1) or given.shape[-1] < 2:
         raise ValueError(f"`{name}` must have shape {wanted}, 2 or more classes, but got {tuple(given.shape)}")
     if draws and given.shape[-3] == 0:
-        raise ValueError(f"`{name}` must hold at least one draw, but got shape {tuple(given.shape)}")
+        raise ValueError(f"`{name}` must hold at least one sample, but got shape {tuple(given.shape)}")
     if validate and given.numel() > 0:
         if log_probs is None:
             _checks.on_simplex(name, given)

@@ -1,4 +1,4 @@
-"""The networks of the paper as plain torch modules: they return logits, and know nothing of Bayes."""
+"""The networks of the paper as deterministic torch modules that return logits."""
 
 from selbo.models.convnet import ConvNet
 from selbo.models.lenet import LeNet

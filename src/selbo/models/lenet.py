@@ -13,7 +13,7 @@ IMAGE_SHAPE = (1, 28, 28)
 def convolution(
     in_channels: int, out_channels: int, kernel_size: int, *, padding: int, generator: torch.Generator | None = None
 ) -> nn.Conv2d:
-    """A convolution that starts as torch's own does, with its numbers drawn from a generator.
+    """Build a convolution with torch's default initialisation, drawn from a generator.
 
     Args:
         in_channels: Channels of the input.

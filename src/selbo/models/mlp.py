@@ -1,4 +1,4 @@
-"""A multilayer perceptron of any widths, and how its layers are drawn from a generator."""
+"""A multilayer perceptron of any widths, and initialisation of its layers from a generator."""
 
 import itertools
 import math
@@ -11,7 +11,7 @@ from selbo import _checks
 
 
 def linear(in_features: int, out_features: int, *, generator: torch.Generator | None = None) -> nn.Linear:
-    """A linear layer that starts as torch's own does, with its numbers drawn from a generator.
+    """Build a linear layer with torch's default initialisation, drawn from a generator.
 
     Args:
         in_features: Width of the input.
@@ -24,7 +24,7 @@ def linear(in_features: int, out_features: int, *, generator: torch.Generator | 
 
 
 def draw_uniform(layer: nn.Linear | nn.Conv2d, *, generator: torch.Generator | None = None) -> None:
-    r"""Draw weights and biases from torch's default, $U(-1/\sqrt{n}, 1/\sqrt{n})$ with n inputs a unit, in place.
+    r"""Draw weights and biases in place from torch's default, $U(-1/\sqrt{n}, 1/\sqrt{n})$ with n inputs per unit.
 
     Args:
         layer: A linear or a convolutional layer with biases.
@@ -38,8 +38,8 @@ def draw_uniform(layer: nn.Linear | nn.Conv2d, *, generator: torch.Generator | N
 class MLP(nn.Module):
     """A multilayer perceptron with ReLU, for vectors such as embeddings; (768, 128, 2) is the paper's SST-2 network.
 
-    Inputs have shape (B, widths[0]), or (B, ...) with that many numbers an input, which are flattened; the output is
-    logits, shape (B, widths[-1]). Dropout, like every dropout of torch, draws from the global random state in training.
+    Inputs have shape (B, widths[0]), or (B, ...) with that many numbers per input, which are flattened. The output is
+    logits, shape (B, widths[-1]). In training, dropout uses torch's global random state.
 
     Args:
         widths: Width of the input, of each hidden layer, and of the output.
@@ -75,7 +75,7 @@ class MLP(nn.Module):
         """Logits: (B, ...) -> (B, widths[-1])."""
         if math.prod(inputs.shape[1:]) != self.widths[0] or inputs.ndim < 2:
             raise ValueError(
-                f"`inputs` must have shape (batch, {self.widths[0]}), or as many numbers an input in more dimensions, "
+                f"`inputs` must have shape (batch, {self.widths[0]}), or as many numbers per input in more dimensions, "
                 f"but got shape {tuple(inputs.shape)}"
             )
         logits: Tensor = self.layers(inputs.flatten(1))

@@ -1,4 +1,4 @@
-"""VGG11 with batch normalisation for small colour images, and how its weights start."""
+"""VGG11 with batch normalisation for small colour images, and its initialisation."""
 
 from typing import Final
 
@@ -8,13 +8,13 @@ from torch import Tensor, nn
 from selbo import _checks
 
 STAGES: Final = ((64,), (128,), (256, 256), (512, 512), (512, 512))
-"""Channels of the convolutions before each max-pooling; five of them take 32 pixels to one."""
+"""Channels of the convolutions before each max-pooling; five poolings reduce 32 pixels to one."""
 
 IMAGE_SHAPE: Final = (3, 32, 32)
 """Channels, height and width of a CIFAR image."""
 
 HEAD_WIDTH: Final = 4096
-"""Units in each of the two hidden layers behind the convolutions, as VGG has for large images too."""
+"""Units in each of the two hidden layers after the convolutions, as in VGG for large images."""
 
 HEAD_STD: Final = 0.01
 """Standard deviation of the initial weights of the linear layers, the value of the paper's code."""
@@ -25,13 +25,13 @@ class VGG11(nn.Module):
 
     Inputs have shape (B, 3, 32, 32), the output is logits, shape (B, K). The 3 x 3 convolutions have 64, 128, 256, 256
     and four times 512 channels, each followed by BatchNorm and ReLU; then 512-4096-4096-K with ReLU and dropout .5.
-    Convolutions start from Kaiming's normal distribution (fan-out), linear layers from a normal distribution of
-    standard deviation .01, biases from 0. Dropout, like every dropout of torch, draws from the global random state in
-    training.
+    Convolutions are initialised from Kaiming's normal distribution (fan-out), linear layers from a normal distribution
+    of standard deviation .01, and biases with 0. In training, dropout uses torch's global random state.
 
     Args:
         num_classes: K, at least 2.
-        width: Factor of all channels and hidden units, rounded down to at least one; below 1 for a quick trial.
+        width: Factor on the number of channels and hidden units, rounded down to at least one; below 1 for a quick
+            trial.
         generator: Source of the initial weights; without one, torch's global state.
 
     Example:

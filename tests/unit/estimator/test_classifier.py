@@ -435,7 +435,7 @@ def test_no_hidden_layer_is_a_linear_classifier() -> None:
         ({"class_fractions": {0: 0.5, 7: 0.5}}, r"`class_fractions` must name the classes \[0, 1, 2\], but names"),
         ({"class_fractions": [0.5, 0.5, 0.5]}, r"`class_fractions` must sum to 1"),
         ({"partition": selbo.ScoreBins.equal(4)}, r"`partition` has 2 classes, but `y` holds 3: \[0, 1, 2\]"),
-        ({"partition": selbo.CornerShells(3)}, r"`partition` is CornerShells, but nothing was said of how sure"),
+        ({"partition": selbo.CornerShells(3)}, r"`partition` is CornerShells, but no belief about confidence"),
         ({"partition": 5}, r"`partition` must be a partition such as selbo\.ScoreBins, but got 5"),
         ({"partition": selbo.ScoreBins}, r"`partition` must be a partition such as .*, but got <class"),
         ({"class_fractions": 0.5}, r"`class_fractions` must be a list of numbers or a mapping .*, but got 0\.5"),

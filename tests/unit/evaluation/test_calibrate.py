@@ -237,7 +237,7 @@ def test_scale_keeps_zeros_precision_and_gradients():
         (torch.zeros(3), torch.tensor([0]), r"`log_probs` must have shape \(examples, classes\)"),
         (torch.zeros(0, 2), torch.zeros(0).long(), "`log_probs` must hold at least one example"),
         (torch.zeros(1, 2), torch.tensor([2]), "`labels` must lie between 0 and 1"),
-        (torch.zeros(1, 2), torch.tensor([0, 1]), r"`labels` must have one class an example, shape \(1,\)"),
+        (torch.zeros(1, 2), torch.tensor([0, 1]), r"`labels` must have one class per example, shape \(1,\)"),
     ],
 )
 def test_bad_input_is_refused(log_probs, labels, message):

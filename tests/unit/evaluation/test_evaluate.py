@@ -151,7 +151,7 @@ def test_inputs_are_left_alone(seed):
         (torch.tensor([[0.5, 0.5]]), torch.tensor([2]), "`labels` must lie between 0 and 1, .* but got 2"),
         (torch.tensor([[0.5, 0.5]]), torch.tensor([-1]), "`labels` must lie between 0 and 1, .* but got -1"),
         (torch.tensor([[0.5, 0.5]]), torch.tensor([0.0]), "`labels` must be whole numbers"),
-        (torch.tensor([[0.5, 0.5]]), torch.tensor([0, 1]), r"`labels` must have one class an example, shape \(1,\)"),
+        (torch.tensor([[0.5, 0.5]]), torch.tensor([0, 1]), r"`labels` must have one class per example, shape \(1,\)"),
         (torch.tensor([0.5, 0.5]), torch.tensor([0, 1]), "a binary score p becomes two columns"),
         (torch.zeros(0, 2), torch.zeros(0).long(), "`probs` must hold at least one example"),
         (torch.full((3, 2, 2), 0.5), torch.tensor([0, 1]), r"`probs` must have shape \(examples, classes\)"),

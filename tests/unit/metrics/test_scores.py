@@ -252,9 +252,9 @@ def test_boolean_labels_are_zero_and_one():
         ((2, 4, 3), (4,), r"must have shape \(examples, classes\), 2 or more classes, but got \(2, 4, 3\)"),
         ((), (4,), r"must have shape \(examples, classes\), 2 or more classes, but got \(\)"),
         ((0, 3), (0,), r"must hold at least one example, but got shape \(0, 3\)"),
-        ((4, 3), (3,), r"`labels` must have one class an example, shape \(4,\), but got \(3,\)"),
-        ((4, 3), (4, 3), r"`labels` must have one class an example, shape \(4,\), but got \(4, 3\)"),
-        ((4, 3), (4, 1), r"`labels` must have one class an example, shape \(4,\), but got \(4, 1\)"),
+        ((4, 3), (3,), r"`labels` must have one class per example, shape \(4,\), but got \(3,\)"),
+        ((4, 3), (4, 3), r"`labels` must have one class per example, shape \(4,\), but got \(4, 3\)"),
+        ((4, 3), (4, 1), r"`labels` must have one class per example, shape \(4,\), but got \(4, 1\)"),
     ],
 )
 def test_wrong_shapes_are_refused(metric, shape, labels, message):

@@ -196,9 +196,9 @@ def test_wrong_shapes_are_refused():
     with pytest.raises(ValueError, match=r"`probs` must have shape \(..., classes\), 2 or more classes, but got \(\)"):
         entropy(torch.tensor(1.0))
     for metric in (expected_entropy, mutual_information):
-        with pytest.raises(ValueError, match=r"`probs` must have shape \(..., draws, examples, classes\), 2 or more"):
+        with pytest.raises(ValueError, match=r"`probs` must have shape \(..., samples, examples, classes\), 2 or more"):
             metric(torch.full((3, 2), 0.5))
-        with pytest.raises(ValueError, match=r"`probs` must hold at least one draw, but got shape \(0, 3, 2\)"):
+        with pytest.raises(ValueError, match=r"`probs` must hold at least one sample, but got shape \(0, 3, 2\)"):
             metric(torch.zeros(0, 3, 2))
     with pytest.raises(
         ValueError, match=r"`alpha` must have shape \(..., classes\), 2 or more classes, but got \(1,\)"

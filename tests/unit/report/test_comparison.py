@@ -255,7 +255,7 @@ def changed(path: str, value: Any) -> Results:
         ("runs/1/conditions/noise .5/level", 0.4, "`runs[1].conditions.noise .5.level` must be the same in all runs"),
         ("runs/1/ood", {"auroc": True}, "`runs[1].ood.auroc` must be a finite number"),
         ("runs/0/histogram", [0.2, 0.3, 0.5], "`runs[0].histogram` must hold 2 masses"),
-        ("runs/0/reliability/accuracy", [None], "`runs[0].reliability.accuracy` must hold 2 entries, one a bin"),
+        ("runs/0/reliability/accuracy", [None], "`runs[0].reliability.accuracy` must hold 2 entries, one per bin"),
         ("runs/0/reliability/accuracy", [None, None], "`runs[0].reliability.accuracy` must be a finite number"),
         ("runs/0/reliability/confidence", [None, 80], "`runs[0].reliability.confidence` must lie between 0 and 1"),
         ("runs/0/entropy/edges", [0.0, 0.5, 0.5], "`runs[0].entropy.edges` must be at least two increasing numbers"),
