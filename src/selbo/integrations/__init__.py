@@ -1,1 +1,1 @@
-"""The summary term inside other people's training loops and logs; one module for each, imported where it is used."""
+"""Integrations of the summary term with other training loops and loggers; each module is imported on use."""

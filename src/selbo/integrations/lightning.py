@@ -1,4 +1,4 @@
-"""Lightning: a callback that gathers histograms over processes and logs them; the term stays a line of the user's."""
+"""Lightning: a callback that sums histograms over processes and logs them; the user adds the term to the loss."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -12,25 +12,24 @@ if TYPE_CHECKING:
 else:
     try:
         from lightning.pytorch import Callback
-    except ImportError:  # said when a callback is made: documentation and doctests read this module without Lightning
+    except ImportError:  # raised on instantiation: documentation and doctests import this module without it
         Callback = object
 
 
 class SummaryCallback(Callback):
-    """For a LightningModule whose loss has a summary term.
+    """A callback for a LightningModule whose loss has a summary term.
 
-    A callback cannot change a loss, so the term is a line of ``training_step``, as in any loop; the summary, or an
-    objective that has one, is an attribute of the module. The callback finds it there and does what the line cannot.
-    With several processes the histogram becomes that of the batches of all of them, where each would otherwise hold its
-    own part of the batch against the belief. And it logs: ``log_summary`` and ``summary_distance``, the total variation
-    between predictions and belief, both over all batches since the last time; to TensorBoard and MLflow also the
-    histogram beside the belief.
+    A callback cannot change a loss, so add the term in ``training_step``, as in any loop, and make the summary, or an
+    objective that has one, an attribute of the module. The callback finds it there. With several processes it sums the
+    histogram over the batches of all of them; otherwise each process would compare its own part of the batch with the
+    belief. It also logs ``log_summary`` and ``summary_distance``, the total variation distance between predictions and
+    belief, both over all batches since the last log. TensorBoard and MLflow also get the histogram next to the belief.
 
     Args:
-        every_n_steps: Batches between two points of a curve; ``log_every_n_steps`` of the trainer if not given.
+        every_n_steps: Batches between logs; ``log_every_n_steps`` of the trainer if not given.
         gather: Sum over processes; see `SummaryWatch`.
-        draw: Makes a figure of what was seen, for instance with `selbo.plots.summary_against_histogram`.
-        boards: Where to put histograms besides the loggers of the trainer.
+        draw: Draws a figure of a snapshot, for instance with `selbo.plots.summary_against_histogram`.
+        boards: Loggers for histograms, in addition to those of the trainer.
     """
 
     def __init__(
@@ -50,19 +49,19 @@ class SummaryCallback(Callback):
         self.batches = 0
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Stand beside the summaries of the module."""
+        """Start monitoring the summaries of the module."""
         self._close()
         self.watch, self.batches = SummaryWatch(pl_module, gather=self.gather), 0
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
-        """Log, if it is time."""
+        """Log every ``every_n_steps`` batches."""
         self.batches += 1
         every = trainer.log_every_n_steps if self.every is None else self.every
         if every and self.batches % every == 0:
             pl_module.log_dict(self._log(trainer), logger=False, on_step=True, on_epoch=False)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Log what is left."""
+        """Log the remaining batches."""
         self._log(trainer)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
@@ -74,7 +73,7 @@ class SummaryCallback(Callback):
         self._close()
 
     def _log(self, trainer: Any) -> dict[str, float]:
-        """To all loggers, from the first process; the numbers, by name."""
+        """Log to all loggers, from the first process; returns the values by name."""
         seen = {} if self.watch is None else self.watch.take()
         scalars = {key: value for name, each in seen.items() for key, value in each.scalars(name).items()}
         if scalars and trainer.is_global_zero:
@@ -92,7 +91,7 @@ class SummaryCallback(Callback):
 
 
 def boards_of(loggers: Iterable[Any]) -> list[Board]:
-    """Those of Lightning's loggers that can show a histogram: of TensorBoard and of MLflow."""
+    """Lightning's loggers that support histograms: those of TensorBoard and MLflow."""
     boards: list[Board] = []
     for logger in loggers:
         experiment = getattr(logger, "experiment", None)

@@ -1,4 +1,4 @@
-"""Where runs are looked at: what a board of curves and pictures has to offer, and how a summary is put on it."""
+"""The interface of loggers for curves, histograms and figures, and how a summary is logged."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
@@ -6,13 +6,13 @@ from typing import Any, Protocol
 from selbo.integrations.monitor import Seen
 
 Figure = Any
-"""Of matplotlib, which is not needed unless a figure is asked for."""
+"""A matplotlib figure; matplotlib is needed only if a figure is requested."""
 
 Draw = Callable[[Seen], Figure]
 
 
 class Board(Protocol):
-    """A place that keeps numbers and pictures by step."""
+    """A logger of numbers and figures by step."""
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Add a point to each curve."""
@@ -21,11 +21,11 @@ class Board(Protocol):
         """Add the masses of the regions, of the predictions and of the belief."""
 
     def figure(self, name: str, figure: Figure, step: int) -> None:
-        """Add a figure of matplotlib."""
+        """Add a matplotlib figure."""
 
 
 def show(boards: Iterable[Board], name: str, seen: Seen, step: int, *, draw: Draw | None = None) -> None:
-    """Put a histogram and the belief it is held against on boards, and a figure of both if it can be drawn."""
+    """Log a histogram and the belief to all loggers, and a figure of both if ``draw`` is given."""
     figure = None if draw is None else draw(seen)
     for board in boards:
         board.histogram(name, seen, step)

@@ -11,14 +11,14 @@ from selbo.integrations.monitor import Seen
 
 
 class MLflow:
-    """A run of MLflow.
+    """A logger for an MLflow run.
 
-    Numbers become metrics, and so do the masses of the regions, counted from 0: ``summary/predictions/region_3`` has a
-    course that MLflow draws, ``summary/belief/region_3`` is where it should go. Figures become artifacts.
+    Numbers become metrics, and so do the masses of the regions, counted from 0: ``summary/predictions/region_3`` is the
+    mass of the predictions by step, ``summary/belief/region_3`` its target. Figures become artifacts.
 
     Args:
-        run_id: Of the run; the active one (`mlflow.start_run`) if not given.
-        client: An `MlflowClient`, to write elsewhere than to the tracking URI that MLflow is set to.
+        run_id: Id of the run; the active one (`mlflow.start_run`) if not given.
+        client: An `MlflowClient`, to write to another tracking URI than the configured one.
     """
 
     def __init__(self, run_id: str | None = None, *, client: Any = None) -> None:
@@ -30,7 +30,7 @@ class MLflow:
         if run_id is None:
             active = mlflow.active_run()
             if active is None:
-                raise ValueError("`run_id` must be given where no run is active: call mlflow.start_run() before")
+                raise ValueError("`run_id` must be given if no run is active: call mlflow.start_run() before")
             run_id = str(active.info.run_id)
         self.run_id = run_id
         self.client: Any = mlflow.MlflowClient() if client is None else client
@@ -45,14 +45,14 @@ class MLflow:
         )
 
     def histogram(self, name: str, seen: Seen, step: int) -> None:
-        """Add the masses of the regions, as ``name/predictions/region_r``; once, as ``name/belief``, those of s0."""
+        """Add the masses of the regions as ``name/predictions/region_r``, and once those of s0 as ``name/belief``."""
         self._regions(f"{name}/predictions", seen.histogram, step)
         if name not in self._beliefs:
             self._regions(f"{name}/belief", seen.s0, step)
             self._beliefs.add(name)
 
     def figure(self, name: str, figure: Figure, step: int) -> None:
-        """Add a figure of matplotlib."""
+        """Add a matplotlib figure."""
         self.client.log_figure(self.run_id, figure, f"{name}/{step:08}.png")
 
     def _regions(self, name: str, masses: Tensor, step: int) -> None:

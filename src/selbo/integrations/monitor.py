@@ -1,4 +1,4 @@
-"""What summaries see while a network is trained by somebody else's loop: the batches of all processes, written down."""
+"""Monitors summaries in other training loops, over the batches of all processes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ Reduction = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Seen:
-    """Predictions against what was said of them.
+    """A snapshot of the predictions against the belief.
 
     Attributes:
-        histogram: Region masses of the predictions, mean over weight draws, shape (R,), float64, on the CPU.
-        s0: Region masses of the belief, the same.
-        log_summary: Log-likelihood of the summary, mean over draws and batches; None if it was not asked for.
+        histogram: Region masses of the predictions, mean over weight samples, shape (R,), float64, on the CPU.
+        s0: Region masses of the belief, in the same form.
+        log_summary: Log-likelihood of the summary, mean over samples and batches; None if it was not computed.
     """
 
     histogram: Tensor
@@ -31,7 +31,7 @@ class Seen:
 
     @property
     def distance(self) -> float:
-        """Total variation between the two: the share of predictions that would have to be in another region."""
+        """Total variation distance: the share of predictions that would have to move to another region."""
         return float((self.histogram - self.s0).abs().sum() / 2)
 
     def scalars(self, name: str = "summary") -> dict[str, float]:
@@ -41,17 +41,17 @@ class Seen:
 
 
 class SummaryWatch:
-    """Stands beside the summaries of a network in training, for a loop that is not `selbo.fit`.
+    """Monitors the summaries of a network during training, for a loop other than `selbo.fit`.
 
-    Two things happen while it is open, both for summaries in training mode only. With several processes
-    (torch.distributed, as in DDP) the histogram becomes that of the batches of all of them, and the gradient, which DDP
-    averages over processes, that of one process with the whole batch; otherwise each process would compare its own part
-    of the batch with the belief. To a summary that has ``reductions`` already nothing is added. And what goes by is
-    summed, without waiting for the device, until `take` is called.
+    While it is open it does two things, both only for summaries in training mode. First, with several processes
+    (torch.distributed, as in DDP) it sums the histogram over the batches of all of them. The gradient, which DDP
+    averages over processes, is then that of one process with the whole batch; otherwise each process would compare its
+    own part of the batch with the belief. Summaries that already have ``reductions`` are not summed again. Second, it
+    accumulates histograms and values until `take` is called, without synchronising with the device.
 
     Args:
-        module: What holds the summaries: a network, an objective, a LightningModule, or a summary itself.
-        gather: Sum over processes; False leaves each process to its own part of the batch.
+        module: Module that holds the summaries: a network, an objective, a LightningModule, or a summary itself.
+        gather: Sum over processes; if False, each process uses its own part of the batch.
 
     Example:
         >>> from selbo.summary.beliefs import Beta
@@ -92,7 +92,7 @@ class SummaryWatch:
         self.close()
 
     def close(self) -> None:
-        """Leave the summaries as they were, beside other watches too; what was seen can still be taken."""
+        """Restore the summaries, independently of other monitors; `take` still returns earlier batches."""
         for name, reduction in self._reductions.items():
             if reduction in self.summaries[name].reductions:
                 self.summaries[name].reductions.remove(reduction)
@@ -101,9 +101,9 @@ class SummaryWatch:
         self._reductions, self._hooks = {}, []
 
     def take(self) -> dict[str, Seen]:
-        """What went by since the last time, by name: ``summary``; of several ``summary/NAME``, or the place of each.
+        """Snapshots since the last call, by name: ``summary``; for several, ``summary/NAME`` or their module paths.
 
-        Waits for the device, not for other processes. A summary that was not evaluated since is left out.
+        Synchronises with the device, but not with other processes. Summaries that were not evaluated are left out.
         """
         seen = {}
         for name, counts in self._counts.items():
@@ -117,7 +117,7 @@ class SummaryWatch:
         return seen
 
     def _count(self, name: str, counts: Tensor) -> Tensor:
-        """One of the ``reductions``: (..., R) -> (..., R), over all processes unless another one came before."""
+        """One of the ``reductions``: (..., R) -> (..., R), over all processes unless another one already did so."""
         summary = self.summaries[name]
         if not summary.training:
             return counts

@@ -1,4 +1,4 @@
-"""A callback of `fit` that puts its records on boards, and beside them where the predictions are."""
+"""A callback of `fit` that logs its records and the histogram of the predictions."""
 
 from typing import Any
 
@@ -25,19 +25,19 @@ def histogram_of(
     generator: torch.Generator | None = None,
     batch_size: int = 1024,
 ) -> Seen:
-    """Where the predictions of a network are, against what was said of them.
+    """Histogram of the predictions of a network against the belief.
 
-    In evaluation mode and without gradients; for a Bayesian network the mean over draws of the histogram of one draw,
-    which is what the summary is about.
+    Computed in evaluation mode and without gradients. For a Bayesian network it is the mean over samples of the
+    histogram of one sample, as in the summary.
 
     Args:
-        model: A network made by `to_bayesian`, or a plain one.
-        summary: What was said.
-        inputs: Shape (B, ...); moved to the device of the network.
-        num_samples: Number of weight draws.
-        objective: What the network is trained with, if its outputs are not logits of a softmax.
-        generator: Where the noise comes from, on the device of the network; torch's own if not given.
-        batch_size: Number of inputs at a time.
+        model: A network from `to_bayesian`, or a deterministic one.
+        summary: The summary with the belief.
+        inputs: Inputs, shape (B, ...); moved to the device of the network.
+        num_samples: Number of weight samples.
+        objective: The training objective, if the outputs are not logits of a softmax.
+        generator: Random generator on the device of the network; torch's default if not given.
+        batch_size: Number of inputs per batch.
 
     Example:
         >>> from selbo.summary.beliefs import Uniform
@@ -60,18 +60,18 @@ def histogram_of(
 
 
 class SummaryLogger:
-    """A callback of `fit`: the terms of each record as curves and, if there is something to look at, the histogram.
+    """A callback of `fit` that logs the terms of each record as curves and, if ``model`` is given, the histogram.
 
     Args:
-        *boards: Where to: `selbo.integrations.mlflow.MLflow`, `selbo.integrations.tensorboard.TensorBoard`.
-        model: The network that is trained; without it there are only curves.
-        summary: What its predictions should look like.
-        inputs: Whose predictions are looked at, for instance those of the validation set; shape (B, ...).
+        *boards: Loggers: `selbo.integrations.mlflow.MLflow`, `selbo.integrations.tensorboard.TensorBoard`.
+        model: The trained network; without it only curves are logged.
+        summary: The summary with the belief about its predictions.
+        inputs: Inputs of the histogram, for instance those of the validation set; shape (B, ...).
         objective: See `histogram_of`.
-        num_samples: Weight draws for the histogram.
-        draw: Makes a figure of what was seen, for instance with `selbo.plots.summary_against_histogram`.
+        num_samples: Weight samples for the histogram.
+        draw: Draws a figure of a snapshot, for instance with `selbo.plots.summary_against_histogram`.
         every: Records between histograms.
-        seed: Of the weight draws.
+        seed: Seed for the weight samples.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SummaryLogger:
         if any(given) and not all(given):
             raise ValueError("`model`, `summary` and `inputs` must be given together, or none of them")
         if draw is not None and model is None:
-            raise ValueError("`draw` needs something to draw: give `model`, `summary` and `inputs` too")
+            raise ValueError("`draw` needs predictions to draw: pass `model`, `summary` and `inputs` too")
         self.boards = boards
         self.model, self.summary, self.inputs, self.objective = model, summary, inputs, objective
         self.num_samples = _checks.whole("num_samples", num_samples, at_least=1)
@@ -100,7 +100,7 @@ class SummaryLogger:
         self.calls = 0
 
     def __call__(self, record: dict[str, Any]) -> None:
-        """Put a record of `fit` on the boards."""
+        """Log a record of `fit`."""
         step = record["step"]
         scalars = {name: value for name, value in record.items() if isinstance(value, float)}
         seen = self._look(step) if self.calls % self.every == 0 else None

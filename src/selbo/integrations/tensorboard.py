@@ -12,12 +12,12 @@ from selbo.integrations.monitor import Seen
 
 
 class TensorBoard:
-    """A folder for TensorBoard; `selbo.training.TensorBoard` writes the terms alone, this one histograms too.
+    """A logger for TensorBoard; unlike `selbo.training.TensorBoard`, it also writes histograms.
 
-    A histogram is drawn over the numbers of its regions: region r, counted from 0, is the bar from r to r + 1.
+    The horizontal axis of a histogram is the index of the region: region r, counted from 0, is the bar from r to r + 1.
 
     Args:
-        folder: Where TensorBoard looks, or a `SummaryWriter` that is already open.
+        folder: Log folder of TensorBoard, or an open `SummaryWriter`.
     """
 
     def __init__(self, folder: "str | os.PathLike[str] | Any") -> None:
@@ -41,7 +41,7 @@ class TensorBoard:
         self._bars(f"{name}/belief", seen.s0, step)
 
     def figure(self, name: str, figure: Figure, step: int) -> None:
-        """Add a figure of matplotlib."""
+        """Add a matplotlib figure."""
         self.writer.add_figure(name, figure, step, close=False)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The Trainer of Hugging Face: a loss function that has the summary term, and a callback that logs it."""
+"""Hugging Face Trainer: a loss function with the summary term, and a callback that logs it."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
@@ -19,41 +19,41 @@ if TYPE_CHECKING:
 else:
     try:
         from transformers import TrainerCallback
-    except ImportError:  # said when a callback is made: the loss needs no package, and neither do doctests
+    except ImportError:  # raised on instantiation: the loss and doctests need no package
         TrainerCallback = object
 
 NO_LABEL: Final = -100
-"""What the Trainer and its collators put where there is no label."""
+"""Label of unlabelled examples in the Trainer and its collators."""
 
 
 class SummaryLoss:
     r"""Cross-entropy and a summary term, for ``Trainer(compute_loss_func=...)``.
 
-    For models that answer with one row of logits an example: sequence classification, image classification. The loss of
-    one step of the optimiser is
+    For models with one row of logits per example: sequence classification, image classification. The loss of one step
+    of the optimiser is
 
     $$-\frac{1}{n} \sum_i \log p(y_i \mid x_i) - \frac{1}{N} \log \mathrm{DP}(s_0 \mid s_\theta, \alpha) ,$$
 
-    with n labelled examples in the step. If gradients are accumulated, the Trainer says how many labels all batches of
-    the step have, and each batch counts for its share, in both terms; each has a histogram of its own, so it is the
-    single batch that has to be large enough for one. With several processes (DDP) the histogram is that of the batches
-    of all of them.
+    with n labelled examples in the step. With gradient accumulation, the Trainer passes the number of labels in all
+    batches of the step, and each batch is weighted by its share in both terms. Each batch has its own histogram, so
+    single batches must be large enough for one. With several processes (DDP) the histogram is that of the batches of
+    all of them.
 
     Rows labelled -100 are left out of the first term. They stay in the histogram, which needs no labels.
 
-    Labels come first: the summary term has no weight in the first quarter of the steps and its full weight from half of
-    them on (`selbo.labels_first`), because a belief cannot tell which class is which. How far training is, the loss
-    learns from a `SummaryCallback`, or counts by itself if it has ``steps``.
+    Training starts with the labels: the summary term has weight zero in the first quarter of the steps and its full
+    weight from half of them on (`selbo.labels_first`), because a belief cannot tell which class is which. A
+    `SummaryCallback` sets the current step; alternatively, pass ``steps`` and the loss counts batches itself.
 
-    Where no gradient is wanted, as in evaluation, the loss is the cross-entropy alone, so that ``eval_loss`` can be
-    compared with that of any other model.
+    Without gradients, as in evaluation, the loss is the cross-entropy only, so that ``eval_loss`` is comparable with
+    that of any other model.
 
     Args:
-        summary: What the predictions should look like.
+        summary: The summary with the belief about the predictions.
         num_data: N, the number of labelled training examples.
-        summary_weight: Factor of the summary term.
-        steps: Number of batches of the whole training, if there is no `SummaryCallback`; 0 to have the term at full
-            weight from the first one on.
+        summary_weight: Weight of the summary term.
+        steps: Number of batches of the whole training, if there is no `SummaryCallback`; 0 for the full weight from the
+            first batch on.
         gather: Sum over processes; see `SummaryWatch`.
 
     Example:
@@ -89,17 +89,17 @@ class SummaryLoss:
         self.watch = SummaryWatch(summary, gather=gather)
 
     def follow(self, step: int, steps: int) -> None:
-        """Say how far training is, in steps of the optimiser; the loss no longer counts batches then."""
+        """Set the current and the total number of optimiser steps; the loss then no longer counts batches."""
         self.step, self.steps, self.follows_trainer = step, steps, True
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Tensor | int | None = None) -> Tensor:
         """The loss of one batch.
 
         Args:
-            outputs: What the model answered; logits of shape (B, K).
+            outputs: Outputs of the model, with logits of shape (B, K).
             labels: Classes, shape (B,), or -100.
-            num_items_in_batch: Labels of all batches that the step of the optimiser is made of, on all processes; those
-                of this batch if not given.
+            num_items_in_batch: Number of labels in all batches of the optimiser step, on all processes; that of this
+                batch if not given.
         """
         logits = _logits(outputs)
         classes = _classes(labels, logits)
@@ -111,7 +111,7 @@ class SummaryLoss:
             return loss
         if self.steps is None:
             raise ValueError(
-                "`SummaryLoss` must know how long training is, because its term waits for the labels: add "
+                "`SummaryLoss` needs the length of training, because its term starts after the labels: add "
                 "SummaryCallback(trainer) to the callbacks, or pass steps=..., the number of batches"
             )
         weight = self.summary_weight * (labels_first(self.step, self.steps) if self.steps else 1.0)
@@ -123,17 +123,17 @@ class SummaryLoss:
 
 
 class SummaryCallback(TrainerCallback):
-    """Tells a `SummaryLoss` how far training is, and logs what it saw whenever the Trainer logs.
+    """Passes the current step to a `SummaryLoss`, and logs its summary whenever the Trainer logs.
 
     Add it once: ``trainer.add_callback(SummaryCallback(trainer))``.
 
-    ``log_summary`` and ``summary_distance``, the total variation between predictions and belief, over all batches since
-    the last time, go to all integrations of the Trainer and into its history.
+    Logs ``log_summary`` and ``summary_distance``, the total variation distance between predictions and belief, over all
+    batches since the last log, to all integrations of the Trainer and its history.
 
     Args:
-        trainer: Whose ``compute_loss_func`` is a `SummaryLoss`.
-        boards: Where to put the histogram, e.g. `selbo.integrations.mlflow.MLflow`; from the first process only.
-        draw: Makes a figure of what was seen, for instance with `selbo.plots.summary_against_histogram`.
+        trainer: A Trainer whose ``compute_loss_func`` is a `SummaryLoss`.
+        boards: Loggers for the histogram, e.g. `selbo.integrations.mlflow.MLflow`; from the first process only.
+        draw: Draws a figure of a snapshot, for instance with `selbo.plots.summary_against_histogram`.
     """
 
     def __init__(self, trainer: Any, *, boards: Iterable[Board] = (), draw: Draw | None = None) -> None:
@@ -148,11 +148,11 @@ class SummaryCallback(TrainerCallback):
         self.boards, self.draw = tuple(boards), draw
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Before a step of the optimiser, of an interrupted training too."""
+        """Set the step before each optimiser step, also after resuming."""
         self.loss.follow(state.global_step, state.max_steps)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
-        """After the Trainer logged its training loss, log the rest."""
+        """Log the summary after the Trainer logged its training loss."""
         if logs is None or "loss" not in logs:  # an evaluation, the end of training, or our own line
             return
         for name, seen in self.watch.take().items():
@@ -169,8 +169,8 @@ def _logits(outputs: Any) -> Tensor:
     if not isinstance(logits, Tensor) or logits.ndim != 2 or logits.shape[-1] < 2:
         came = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
         raise ValueError(
-            f"`outputs` must have logits of shape (B, K), one row an example and at least two classes, but got {came}: "
-            "token classification, language models and regression have no summary here"
+            f"`outputs` must have logits of shape (B, K), one row per example and at least two classes, but got "
+            f"{came}: token classification, language models and regression have no summary here"
         )
     return logits
 
@@ -179,16 +179,16 @@ def _classes(labels: Tensor | None, logits: Tensor) -> Tensor:
     if labels is None or labels.is_floating_point() or labels.numel() != len(logits):
         came = "none" if labels is None else f"{labels.dtype} of shape {tuple(labels.shape)}"
         raise ValueError(
-            f"`labels` must be one class an example, whole numbers for {len(logits)} rows of logits, but got {came}"
+            f"`labels` must be one class per example, integers for {len(logits)} rows of logits, but got {came}"
         )
     return labels.reshape(-1).long()
 
 
 def _number_of_labels(given: Tensor | int | None, here: Tensor) -> Tensor | int:
-    """What a sum over labels is divided by; at least one, so that a step without labels has a loss of zero."""
+    """Divisor of a sum over labels; at least one, so that a step without labels has a loss of zero."""
     if isinstance(given, Tensor) and given.ndim > 0:
         raise ValueError(
-            "`num_items_in_batch` must be one number, but the Trainer gave one a GPU (DataParallel): "
+            "`num_items_in_batch` must be one number, but the Trainer passed one per GPU (DataParallel): "
             "start it with torchrun, or with one visible GPU"
         )
     if given is None:

@@ -1,4 +1,4 @@
-"""Pictures of beliefs, summaries and predictions, and the parts that other figures are made of."""
+"""Figures of beliefs, summaries and predictions, and building blocks for other figures."""
 
 from selbo.plots.figures import (
     FIGURES,

@@ -1,25 +1,25 @@
-"""Draws from a Dirichlet process, seen through a finite partition."""
+"""Samples from a Dirichlet process on a finite partition."""
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
 SMALLEST_UNIFORM = 2.0**-54
-"""In place of a uniform number that came out as exactly 0, which the generator gives once in 2^53."""
+"""Replaces a uniform number of exactly 0, which the generator returns once in 2^53."""
 
 
 def dirichlet_draws(concentration: ArrayLike, num_draws: int, *, generator: torch.Generator) -> NDArray[np.float64]:
-    r"""Draws from Dirichlet(concentration), for parameters of any size.
+    r"""Samples from Dirichlet(concentration), for parameters of any size.
 
     A Gamma($a$) variable is a Gamma($a + 1$) variable times $U^{1/a}$, and a Dirichlet vector is a vector of them
-    divided by its sum. Both are done with logarithms: with parameters of 1e-7, as a fine partition has them, most of
-    the variables are too small for a float64.
+    divided by its sum. Both are computed in log space: with parameters such as 1e-7, which a fine partition has, most
+    of the variables are too small for float64.
 
     Args:
         concentration: Dirichlet parameters, positive, shape (R,); for a Dirichlet process, the concentration times the
             base measure of each region.
-        num_draws: How many, n.
-        generator: Where the random numbers come from.
+        num_draws: Number of samples n.
+        generator: Source of the random numbers.
 
     Returns:
         Shape (n, R), rows on the simplex.

@@ -1,4 +1,4 @@
-"""The named figures: the paper's pictures of a belief and of the Dirichlet process, and s0 against a histogram."""
+"""Named figures: the paper's figures of a belief and of the Dirichlet process, and s0 against a histogram."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -45,27 +45,27 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 MARGIN: Final = 0.55
-"""Inches beside a panel that its ticks and its axis label take."""
+"""Inches next to a panel for its ticks and axis label."""
 
 PANEL_HEIGHT: Final = 2.0
-"""Inches of a row of panels, with its legend."""
+"""Height in inches of a row of panels, with its legend."""
 
 COLOUR_BAR: Final = 0.72
 PANEL_GAP: Final = 0.2
 LINE: Final = LINE_SPACING * TEXT_SIZE / POINTS_AN_INCH
-"""Inches: the colour bar with its label, the space between triangles, a line of text."""
+"""Inches for the colour bar with its label, the space between triangles, and a line of text."""
 
 SIDE_BY_SIDE: Final = 5.0
-"""Inches; panels of a narrower figure stand one above the other."""
+"""Inches; panels of a narrower figure are stacked."""
 
 
 class SimplexPanel(NamedTuple):
     """One panel of `belief_on_simplex`.
 
     Attributes:
-        title: What the belief says, in words.
-        belief: One about three classes.
-        partition: The regions to draw into it.
+        title: Description of the belief.
+        belief: A belief about three classes.
+        partition: The regions to draw.
     """
 
     title: str
@@ -93,13 +93,13 @@ def belief_on_simplex(
     """Beliefs about three classes as heat maps on the simplex, with the regions and their masses: Figure 2.
 
     Args:
-        panels: What to draw; the three cases of the paper if not given.
-        class_names: One name a class, for the corners.
-        limits: Ends of the colours, as multiples of the uniform density; what lies beyond is clipped.
-        width: Inches; the panels of a figure one column wide stand one above the other.
+        panels: Panels to draw; the three cases of the paper if not given.
+        class_names: One name per class, for the corners.
+        limits: Limits of the colour scale, as multiples of the uniform density; values beyond are clipped.
+        width: Width in inches; the panels of a figure one column wide are stacked.
 
     Returns:
-        A figure with one axes a panel, and a colour bar for all.
+        A figure with one axes per panel, and a colour bar for all.
     """
     shown = paper_panels() if panels is None else list(panels)
     if not shown:
@@ -108,7 +108,7 @@ def belief_on_simplex(
     columns = min(len(shown), int(checked_width(width) // SMALLEST_WIDTH))
     rows = -(-len(shown) // columns)
     with figure_style():
-        # placed by hand: the automatic layout loses the notes around axes whose sides keep their proportion
+        # explicit positions: the automatic layout loses the notes around axes with a fixed aspect ratio
         across = (width - COLOUR_BAR) / columns
         side = across - PANEL_GAP
         below = LINE * (1 + max(num_notes(panel.partition) for panel in shown)) + 0.08
@@ -151,18 +151,18 @@ def dirichlet_process_draws(
     num_bins: int = 40,
     width: float = TWO_COLUMNS,
 ) -> "Figure":
-    """Histograms drawn from a Dirichlet process, one row a concentration: the figure of appendix A.
+    """Histograms sampled from a Dirichlet process, one row per concentration: the figure of appendix A.
 
     Args:
-        generator: Where the random numbers come from.
-        base: The base measure, one with a density; Beta(5, 5), as in the paper, if not given.
+        generator: Source of the random numbers.
+        base: The base measure, with a density; Beta(5, 5), as in the paper, if not given.
         concentrations: Values of alpha.
-        num_draws: Histograms a row.
-        num_bins: Equal bins of the scores.
-        width: Inches.
+        num_draws: Histograms per row.
+        num_bins: Number of equal bins of the scores.
+        width: Width in inches.
 
     Returns:
-        A figure with one axes a draw; bars are masses of bins, the line is the base density times the bin width.
+        A figure with one axes per sample; bars are masses of bins, the line is the base density times the bin width.
     """
     measure = Beta(5, 5) if base is None else require_belief(base, name="base")
     if measure.dirichlet(2) is None:
@@ -220,20 +220,20 @@ def summary_against_histogram(
 ) -> "Figure":
     """The summary against the histogram of a network, or of several, for any partition.
 
-    Pale bars with a cap are s0, the bars before them the histograms; the legend states their total variation distance
-    to s0. Where the regions of `CornerShells` are too many for one axis, the first panel shows the shells, summed over
-    the classes, and one more panel a shell shows its classes.
+    Pale bars with a cap show s0, the bars in front of them the histograms; the legend states their total variation
+    distance to s0. If `CornerShells` has too many regions for one axis, the first panel shows the shells, summed over
+    the classes, and one more panel per shell shows its classes.
 
     Args:
         partition: The regions.
         s0: Masses of the belief, shape (R,): ``summary.s0`` or ``belief.masses(partition)``.
         histogram: Masses of the predictions, shape (R,), or up to six of them by name; a method such as ``"ELBO"`` has
             the colour that it has in every figure.
-        class_names: One name a class.
-        width: Inches.
+        class_names: One name per class.
+        width: Width in inches.
 
     Returns:
-        A figure with one axes; for `CornerShells` with many classes, with one more a threshold.
+        A figure with one axes; for `CornerShells` with many classes, one more per threshold.
 
     Example:
         >>> bins = ScoreBins.equal(4)
@@ -297,7 +297,7 @@ def _shell_by_shell(
 
 
 def _height(axis: RegionAxis) -> float:
-    """Inches that labels take which stand upright."""
+    """Height in inches of upright labels."""
     return label_width(axis.labels) / POINTS_AN_INCH
 
 
@@ -317,4 +317,4 @@ FIGURES: Final[dict[str, Callable[[torch.Generator], "Figure"]]] = {
     "belief_on_simplex": lambda generator: belief_on_simplex(),
     "dirichlet_process_draws": lambda generator: dirichlet_process_draws(generator=generator),
 }
-"""Figures that need no results, by name; each takes the generator of its random numbers."""
+"""Figures that need no results, by name; each takes a random generator."""

@@ -1,4 +1,4 @@
-"""The belief behind what a network does: s0 as pale bars, histograms of predictions before them, any partition."""
+"""Histograms of predictions in front of the belief s0, which is drawn as pale bars, for any partition."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,24 +26,24 @@ BELIEF: Final = "belief s₀"
 
 POINTS_AN_INCH: Final = 72
 CHARACTER: Final = 0.56 * SMALL_SIZE
-"""Width of a character in points, on average over the labels of an axis."""
+"""Average width of a character of axis labels, in points."""
 
 SMALLEST_BAR: Final = 2.0
-"""Points. Thinner bars run together on paper, and steps are drawn instead."""
+"""Minimum bar width in points. Thinner bars merge on paper, so steps are drawn instead."""
 
 BELIEF_SHARE: Final = 0.92
 BARS_SHARE: Final = 0.72
-"""Of the place of a region: the pale bar of s0, and the bars in front of it."""
+"""Share of the width of a region for the pale bar of s0, and for the bars in front of it."""
 
 
 def masses(name: str, values: Histogram, *, num_regions: int) -> Array:
-    """Region masses as float64, shape (R,), from torch, numpy or a list; refused if they are off the simplex."""
+    """Region masses as float64, shape (R,), from torch, numpy or a list; raises an error if not on the simplex."""
     copied = np.array([] if isinstance(values, Tensor) else values)
     if copied.dtype.kind not in "fiu":
-        raise ValueError(f"`{name}` must hold {num_regions} masses, one a region, but got {values!r}")
+        raise ValueError(f"`{name}` must hold {num_regions} masses, one per region, but got {values!r}")
     given = values.detach().cpu() if isinstance(values, Tensor) else torch.from_numpy(copied)
     if tuple(given.shape) != (num_regions,):
-        raise ValueError(f"`{name}` must hold {num_regions} masses, one a region, but got shape {tuple(given.shape)}")
+        raise ValueError(f"`{name}` must hold {num_regions} masses, one per region, but got shape {tuple(given.shape)}")
     floating = given if given.is_floating_point() else given.double()
     _checks.on_simplex(name, floating)
     return np.asarray(floating.double().numpy())
@@ -85,13 +85,13 @@ def compare_histograms(
     axis: RegionAxis,
     width: float,
 ) -> None:
-    """One panel: s0 as a pale, capped bar a region, histograms as bars in front; steps where bars would be too thin.
+    """Draw one panel: s0 as a pale, capped bar per region, histograms in front; steps if bars would be too thin.
 
     Args:
-        axes: Where to.
+        axes: Axes to draw into.
         s0: Masses of the belief, shape (R,).
         histograms: Masses of the predictions by name, shape (R,) each, at most six.
-        colours: One per histogram.
+        colours: One colour per histogram.
         axis: Ticks, from `region_axis`.
         width: Width of the panel in inches, to choose labels that fit.
     """
@@ -109,7 +109,7 @@ def compare_histograms(
 
 
 def fitted_title(title: str, *, width: float) -> str:
-    """What an axis shows, in as few words as fit into its width in inches.
+    """Shorten the title of an axis to fit its width in inches.
 
     Example:
         >>> (
@@ -146,7 +146,7 @@ def _steps(axes: "Axes", s0: Array, histograms: Mapping[str, Array], colours: Se
 def _stairs(axes: "Axes", values: Array, *, color: str, fill: bool, label: str) -> "StepPatch":
     if fill:
         return axes.stairs(values, color=color, fill=True, linewidth=0, label=label)
-    return axes.stairs(values, color=color, baseline=None, linewidth=0.9, label=label)  # no walls at the two ends
+    return axes.stairs(values, color=color, baseline=None, linewidth=0.9, label=label)  # no vertical lines at the ends
 
 
 def legend_entries(axes: "Axes") -> "tuple[list[Artist], list[str]]":
@@ -162,14 +162,14 @@ def legend_entries(axes: "Axes") -> "tuple[list[Artist], list[str]]":
 
 
 def _casing() -> "list[AbstractPathEffect]":
-    """A white rim, so that a black line shows on a dark bar."""
+    """A white outline, so that a black line is visible on a dark bar."""
     from matplotlib.patheffects import Normal, Stroke
 
     return [Stroke(linewidth=1.7, foreground="white"), Normal()]
 
 
 def _ticks(axes: "Axes", axis: RegionAxis, *, width: float) -> None:
-    """Labels side by side if they fit, upright if that fits, else every second, fifth, tenth, ... of them."""
+    """Place labels side by side if they fit, else upright, else only every second, fifth, tenth, ... label."""
     place = width * POINTS_AN_INCH / len(axis.labels)
     upright = stand_upright(axis, width=width)
     step = every((1.2 * SMALL_SIZE if upright else label_width(axis.labels)) / place)
@@ -177,17 +177,17 @@ def _ticks(axes: "Axes", axis: RegionAxis, *, width: float) -> None:
 
 
 def stand_upright(axis: RegionAxis, *, width: float) -> bool:
-    """Whether the labels do not fit side by side into that many inches, and none can be left out."""
+    """Whether the labels do not fit side by side into the width in inches, and none can be left out."""
     return not axis.ordered and label_width(axis.labels) * len(axis.labels) > width * POINTS_AN_INCH
 
 
 def label_width(labels: Sequence[str]) -> float:
-    """Points that the longest line takes, with the space after it."""
+    """Width of the longest line in points, including the space after it."""
     return (1 + max(len(line) for label in labels for line in label.split("\n"))) * CHARACTER
 
 
 def every(crowding: float) -> int:
-    """The smallest of 1, 2, 5, 10, 20, 50, ... that is not below a number.
+    """The smallest of 1, 2, 5, 10, 20, 50, ... that is at least a number.
 
     Example:
         >>> every(0.3), every(1.7), every(12)

@@ -1,4 +1,4 @@
-"""Words and numbers for the regions of a partition, short enough for an axis."""
+"""Short labels for the regions of a partition on an axis."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -23,13 +23,13 @@ __all__ = [
 
 
 class RegionAxis(NamedTuple):
-    """An axis on which region r takes the place from r to r + 1.
+    """An axis on which region r extends from r to r + 1.
 
     Attributes:
-        positions: Where the ticks are: at the edges of intervals, in the middle of other regions.
-        labels: What they say.
-        title: What the axis shows.
-        ordered: Whether a label can be left out, because its neighbours tell it.
+        positions: Positions of the ticks: at the edges of intervals, in the middle of other regions.
+        labels: Labels of the ticks.
+        title: Title of the axis.
+        ordered: Whether a label can be left out, because its neighbours imply it.
     """
 
     positions: list[float]
@@ -39,7 +39,7 @@ class RegionAxis(NamedTuple):
 
 
 def tick_label(value: float, _place: float | None = None) -> str:
-    """The value of a tick, all of it, free of rounding errors; for matplotlib, which gives the place, too.
+    """The full value of a tick, without rounding errors; matplotlib also passes the position.
 
     Example:
         >>> tick_label(81.25), tick_label(0.1 + 0.2)
@@ -64,7 +64,7 @@ SHORT_CONFIDENCE_TITLE: Final = "largest probability"
 
 
 def region_axis(partition: Partition, class_names: Sequence[str] | None = None) -> RegionAxis:
-    """Ticks for an axis with one place per region.
+    """Ticks for an axis with one position per region.
 
     Example:
         >>> from selbo.summary.partitions import ScoreBins
@@ -85,14 +85,14 @@ def region_axis(partition: Partition, class_names: Sequence[str] | None = None) 
 
 
 def class_axis(num_classes: int, class_names: Sequence[str] | None = None) -> RegionAxis:
-    """Ticks for an axis with one place a class: its name, or else its number."""
+    """Ticks for an axis with one position per class: its name or its number."""
     named = class_names is not None
     labels = class_labels(num_classes, class_names) if named else [str(k) for k in range(num_classes)]
     return RegionAxis([k + 0.5 for k in range(num_classes)], labels, "predicted class", ordered=not named)
 
 
 def duration(seconds: float) -> str:
-    """A time in words.
+    """Format a duration.
 
     Example:
         >>> duration(0.42), duration(41.3), duration(761), duration(7400)

@@ -1,12 +1,12 @@
-"""One colour, one marker and one kind of line per method, the same in every figure, table and report."""
+"""One colour, marker and line style per method, the same in every figure, table and report."""
 
 from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple
 from zlib import crc32
 
 METHOD_COLOURS: Final = ("#2a63d4", "#93420c", "#3c9d63", "#e0609f", "#505860", "#4d1a72", "#b48400", "#500a14")
-"""At least 3.3 to 1 against white, as a line needs it, and at least 21 apart in CIELAB, with normal sight and with each
-of three kinds of colour blindness (Machado et al., 2009, severity 1). `PALETTE` has colours too light for a line."""
+"""Contrast of at least 3.3 to 1 against white, for lines, and distances of at least 21 in CIELAB, with normal sight
+and with each of three kinds of colour blindness (Machado et al., 2009, severity 1). `PALETTE` is too light for it."""
 
 METHOD_MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 
@@ -20,7 +20,7 @@ KNOWN: Final = (
         *("auto-equal fractions-0.3", "auto-unequal fractions-1", "beta-5 uncertain-0.1", "uncertain-0.05"),
         *("unadjusted-3",),
     ),
-    # brown: the ELBO, and widths of the prior
+    # brown: the ELBO, and standard deviations of the prior
     (
         *(
             "elbo none",
@@ -48,7 +48,7 @@ KNOWN: Final = (
         *("draws-8 alpha-0.03 alpha-1000", "draws-32 alpha-0.1", "pooled-4 alpha-0.3", "alpha-1 alpha-3 alpha-5000"),
         *("alpha-10", "alpha-30 alpha-10000"),
     ),
-    # purple: the plain network; numbers of inputs, weights of the KL divergence
+    # purple: the deterministic network; numbers of inputs, weights of the KL divergence
     (
         *("plain", "plain-known", "plain-em plain-em-bcts", "plain-bbse", "kl-0.01 inputs-100", "kl-0.03 inputs-300"),
         *("kl-0.1 inputs-1000", "kl-0.3", "kl-1.0"),
@@ -58,18 +58,18 @@ KNOWN: Final = (
         *("plain-summary", "expectation", "multinomial warm-up expectation-shift", "ema pretrained expectation-bayes"),
         *("val-inputs plain-fractions", "independent-5"),
     ),
-    # maroon: temperature scaling; beliefs that say little; networks adapted by BatchNorm
+    # maroon: temperature scaling; vague beliefs; networks adapted by BatchNorm
     ("plain-temperature", "uniform uniform-equal batchnorm", "uniform-unequal batchnorm-known", "confidence tent"),
 )
-"""Methods of the demonstration, of the commands and of the studies: one row per colour, one place per marker.
+"""Methods of the demo, the commands and the studies: one row per colour, one position per marker.
 
-Names that share a place are one method, or never stand in the same comparison. A new method goes to the end of a row:
-no other method changes its look. Other names get a place by `method_styles`.
+Names that share a position are one method, or never occur in the same comparison. Append a new method to the end of a
+row, so that no other method changes its style. `method_styles` assigns a style to other names.
 """
 
 
 class MethodStyle(NamedTuple):
-    """How a method is drawn everywhere."""
+    """Style of a method in all figures."""
 
     colour: str
     marker: str
@@ -77,7 +77,7 @@ class MethodStyle(NamedTuple):
 
 
 def _look(row: int, place: int) -> MethodStyle:
-    """The first place of every row has a full line and a marker of its own."""
+    """The first position of every row has a solid line and its own marker."""
     line = BROKEN[(place - 1) % len(BROKEN)] if place else "-"
     return MethodStyle(METHOD_COLOURS[row], METHOD_MARKERS[(row + place) % len(METHOD_MARKERS)], line)
 
@@ -91,15 +91,15 @@ _LOOKS: Final = {
 
 
 def method_styles(methods: Iterable[str]) -> dict[str, MethodStyle]:
-    """How methods are drawn, by name.
+    """Styles of methods, by name.
 
-    A known method looks the same whatever it is compared with. Another gets a colour from its name, or the next one
-    that is free if a method of the same comparison has it; the order of the methods does not matter. From the ninth
-    unknown method on colours come again, with other markers and a broken line.
+    A known method has the same style in every comparison. An unknown method gets a colour from its name, or the next
+    free one if another method of the comparison has it; the order of the methods does not matter. From the ninth
+    unknown method on, colours repeat, with other markers and a broken line.
 
     Args:
-        methods: Names, as `selbo.presets` or a study has them, or as they are shown: ``"summary_elbo"``,
-            ``"summary"`` and ``"Summary ELBO"`` are the same.
+        methods: Names as in `selbo.presets` or a study, or displayed names: ``"summary_elbo"``, ``"summary"`` and
+            ``"Summary ELBO"`` are the same.
 
     Example:
         >>> method_styles(["plain", "ELBO"])["ELBO"]
@@ -121,7 +121,7 @@ def _key(name: str) -> str:
 
 
 def _free(name: str, taken: set[MethodStyle]) -> MethodStyle:
-    """A look for an unknown method: a free colour if there is one, else a free marker, else any."""
+    """A style for an unknown method: with a free colour if there is one, else a free marker, else any."""
     colours, markers = len(METHOD_COLOURS), len(METHOD_MARKERS)
     start = crc32(_key(name).encode())
     used = {each.colour for each in taken}
@@ -129,7 +129,7 @@ def _free(name: str, taken: set[MethodStyle]) -> MethodStyle:
         look = _look((start + i) % colours, start // colours % markers)
         if look.colour not in used:
             return look._replace(line="-")
-    every = colours * (markers - 1)  # the first place of a row has a full line
+    every = colours * (markers - 1)  # the first position of a row has a solid line
     looks = [_look(each % colours, 1 + each // colours) for each in ((start + i) % every for i in range(every))]
     same = {(each.colour, each.marker) for each in taken}
     return next((look for look in looks if (look.colour, look.marker) not in same), looks[0])

@@ -1,4 +1,4 @@
-"""What the figures of a comparison share: equal panels, names at the ends of lines, the axis of regions."""
+"""Shared parts of the figures of a comparison: equal panels, names at line ends, the axis of regions."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 GUIDE: Final = "#8a8a8a"
-"""Lines that are no data."""
+"""Colour of lines that are not data."""
 
 SIDE_BY_SIDE: Final = 5.0
 """Inches; narrower figures have two panels side by side instead of three."""
@@ -21,30 +21,30 @@ SIDE_BY_SIDE: Final = 5.0
 LEFT: Final = 0.46
 RIGHT: Final = 0.14
 GAP: Final = 0.2
-"""Inches: ticks and label of a vertical axis, the right margin, the space between panels."""
+"""Inches for the ticks and label of a vertical axis, the right margin, and the space between panels."""
 
 TITLE: Final = 0.37
 FOOT: Final = 0.4
 BETWEEN: Final = 0.14
 LEGEND: Final = 0.18
-"""Inches: the two lines over a panel, ticks and label under the lowest, the space between rows, a line of legend."""
+"""Inches for the two lines above a panel, ticks and label below the lowest, the row spacing, and the legend."""
 
 BOLD: Final = 1.3
-"""How much wider the bold name of a panel is than the same text in a label."""
+"""Ratio of the widths of a bold panel title and the same text in a label."""
 
 LARGER: Final = {1: 1.4, 2: 1.2, 3: 1.0}
-"""One or two panels side by side are so many times as wide as one of three."""
+"""Width of a panel, relative to one of three, by the number of panels side by side."""
 
 
 class Grid:
-    """Equal panels in rows and columns, one a method, with two lines of text over each; all sizes in inches.
+    """Equal panels in rows and columns, one per method, with two lines of text above each; all sizes in inches.
 
     Args:
-        count: Panels.
-        width: Of the figure; one with few panels becomes narrower.
-        height: Of a panel, or of one as wide as it is high if not given.
-        foot: Below the lowest panel.
-        legend: Whether a line of legend stands on top.
+        count: Number of panels.
+        width: Maximum width of the figure; with few panels it becomes narrower.
+        height: Height of a panel; square if not given.
+        foot: Space below the lowest panel.
+        legend: Whether there is a legend line at the top.
         full: Whether a single panel takes the whole width.
     """
 
@@ -81,15 +81,15 @@ class Grid:
         return self.figure.add_axes((x / self.width, y / self.height, *size))
 
     def first(self, i: int) -> bool:
-        """Whether panel i is the first of its row, which carries the vertical axis."""
+        """Whether panel i is the first of its row, which has the vertical axis."""
         return i % self.columns == 0
 
     def lowest(self, i: int) -> bool:
-        """Whether no panel is below panel i, which then carries the horizontal axis."""
+        """Whether no panel is below panel i, which then has the horizontal axis."""
         return i + self.columns >= self.count
 
     def name(self, axes: "Axes", method: str, note: str) -> None:
-        """The two lines over a panel: the method, and its number."""
+        """Write the two lines above a panel: the method, and its number."""
         shown = shortened(method, points=self.panel * POINTS_AN_INCH / BOLD)
         for text, above, size, weight in ((shown, 13.5, TEXT_SIZE, "bold"), (note, 4.0, SMALL_SIZE, "normal")):
             axes.annotate(
@@ -105,7 +105,7 @@ class Grid:
             )
 
     def legend(self, entries: "Mapping[str, Artist]") -> None:
-        """A line over the first panel."""
+        """Draw the legend as a line above the first panel."""
         place = (LEFT / self.width, 1.0)
         options: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": place, "borderpad": 0, "ncols": len(entries)}
         for text in self.figure.legend(list(entries.values()), list(entries), **options).get_texts():
@@ -113,14 +113,14 @@ class Grid:
 
 
 def filled() -> "Artist":
-    """For a legend: what every method fills with its own colour."""
+    """Legend handle for areas filled with the colour of each method."""
     from matplotlib.patches import Patch
 
     return Patch(facecolor=GUIDE, linewidth=0)
 
 
 def shortened(text: str, *, points: float) -> str:
-    """The text, or its beginning with an ellipsis if it does not fit into that width.
+    """Shorten a text with an ellipsis if it does not fit into the width.
 
     Example:
         >>> shortened("label smoothing", points=100), shortened("label smoothing", points=40)
@@ -131,7 +131,7 @@ def shortened(text: str, *, points: float) -> str:
 
 
 def plus_minus(mean: float, error: float | None, *, digits: int, scale: float = 1.0) -> str:
-    """A mean and its standard error, as text; with one more digit if the error would be written as 0.
+    """Format a mean and its standard error; with one more digit if the error would be written as 0.
 
     Example:
         >>> (
@@ -148,7 +148,7 @@ def plus_minus(mean: float, error: float | None, *, digits: int, scale: float = 
 
 
 def spread(positions: Sequence[float], *, gap: float) -> list[float]:
-    """Positions moved as little as possible, in least squares, until neighbours are a gap apart; the order is kept.
+    """Move positions as little as possible, in least squares, until neighbours are a gap apart; keeps the order.
 
     Example:
         >>> spread([0.0, 0.1, 5.0], gap=1.0)
@@ -168,7 +168,7 @@ def spread(positions: Sequence[float], *, gap: float) -> list[float]:
 
 
 class LineEnd(NamedTuple):
-    """Where a line ends, in data coordinates, and its colour."""
+    """End of a line in data coordinates, and its colour."""
 
     x: float
     y: float
@@ -176,11 +176,11 @@ class LineEnd(NamedTuple):
 
 
 def names_at_ends(axes: "Axes", ends: Mapping[str, LineEnd], *, size: tuple[float, float], room: float) -> None:
-    """Names right of the lines, moved apart where they would touch, each with a thin line to its end.
+    """Write names right of the lines, moved apart if they would touch, each with a thin line to its end.
 
     Args:
-        axes: Where to; its limits are kept.
-        ends: By name.
+        axes: Axes to draw into; their limits are kept.
+        ends: Ends of the lines, by name.
         size: Width and height of the axes in inches.
         room: Inches right of the axes for the names; longer ones are shortened.
     """
@@ -214,7 +214,7 @@ def names_at_ends(axes: "Axes", ends: Mapping[str, LineEnd], *, size: tuple[floa
 
 
 def axis_of(regions: Sequence[str], class_names: Sequence[str]) -> tuple[RegionAxis, list[float]]:
-    """Ticks from the labels of regions, and where groups of regions end.
+    """Ticks from the labels of regions, and the ends of groups of regions.
 
     Labels as `region_labels` writes them are understood: intervals get ticks at their edges, shells one tick each.
 

@@ -119,7 +119,7 @@ def _traced_lines(partition: Partition) -> Array:
 
 
 def _crossings(partition: Partition, start: Array, end: Array) -> Array:
-    """Where the region changes between pairs of predictions, (n, K) each; pairs in one region are left out."""
+    """Points between pairs of predictions where the region changes, (n, K) each; pairs in one region are left out."""
     before = _regions(partition, start)
     changes = before != _regions(partition, end)
     start, end, before = start[changes], end[changes], before[changes]
@@ -136,7 +136,7 @@ def _regions(partition: Partition, probs: Array) -> Array:
 
 
 def three_classes(name: str, num_classes: int) -> None:
-    """A triangle has three corners."""
+    """Raise an error unless there are three classes."""
     if num_classes != 3:
         raise ValueError(f"`{name}` must be about 3 classes to be drawn in a triangle, but got {num_classes}")
 
@@ -145,9 +145,9 @@ def log_density(belief: Belief, probs: ArrayLike, partition: Partition | None = 
     """Log of the density of a belief, relative to the uniform one, inside the simplex: (..., 3) -> (...).
 
     Args:
-        belief: Any.
+        belief: A belief about three classes.
         probs: Predictions, all positive.
-        partition: For a belief without a density: it is then level in each region.
+        partition: For a belief without a density, which is then constant in each region.
 
     Example:
         >>> from selbo.summary.beliefs import Dirichlet
@@ -168,12 +168,12 @@ def log_density(belief: Belief, probs: ArrayLike, partition: Partition | None = 
 
 
 def relative_density(partition: Partition, masses: Array, probs: ArrayLike) -> Array:
-    """Density of a histogram at some predictions: mass of their region over its mass under the uniform belief.
+    """Density of a histogram at predictions: the mass of their region over its mass under the uniform belief.
 
     Args:
         partition: The regions.
-        masses: Of the regions, shape (R,).
-        probs: Shape (..., K).
+        masses: Masses of the regions, shape (R,).
+        probs: Predictions, shape (..., K).
 
     Returns:
         Shape (...).
@@ -193,10 +193,10 @@ def heat_map(
     """Draw the density of a belief into a triangle, on a logarithmic colour scale.
 
     Args:
-        axes: Where to.
-        belief: One about three classes.
+        axes: Axes to draw into.
+        belief: A belief about three classes.
         partition: For a belief without a density, see `log_density`.
-        limits: Ends of the colours, as multiples of the uniform density; what lies beyond is clipped to them.
+        limits: Limits of the colour scale, as multiples of the uniform density; values beyond are clipped.
 
     Returns:
         The image, for a colour bar.
@@ -209,11 +209,11 @@ def heat_map(
     x = (np.arange(PIXELS) + 0.5) / PIXELS
     y = (np.arange(round(PIXELS * HEIGHT)) + 0.5) / round(PIXELS * HEIGHT) * HEIGHT
     probs = from_plane(np.stack(np.meshgrid(x, y), axis=-1))
-    inside = np.clip(probs, 0.5 / PIXELS, None)  # a pixel on the border is coloured as half a pixel inside
+    inside = np.clip(probs, 0.5 / PIXELS, None)  # border pixels get the colour half a pixel inside
     values = log_density(belief, inside / inside.sum(-1, keepdims=True), partition)
     low, high = np.log(limits)
     image = axes.imshow(
-        np.exp(np.clip(values, low - 1, high + 1)),  # exp of anything may be 0 or inf, which have no logarithm
+        np.exp(np.clip(values, low - 1, high + 1)),  # avoids 0 and inf, which have no logarithm
         extent=(0.0, 1.0, 0.0, HEIGHT),
         origin="lower",
         cmap=COLOUR_MAP,
@@ -227,7 +227,7 @@ def heat_map(
 
 
 def draw_boundaries(axes: "Axes", partition: Partition) -> None:
-    """Draw the lines between the regions: white on a dark ground, so that they show on any colour."""
+    """Draw the lines between the regions, white with a dark outline, to be visible on any colour."""
     from matplotlib.collections import LineCollection
     from matplotlib.patheffects import Normal, Stroke
 
@@ -244,14 +244,14 @@ def draw_belief(
     class_names: Sequence[str] | None = None,
     limits: tuple[float, float] = DENSITY_LIMITS,
 ) -> "AxesImage":
-    """One panel: the density of a belief about three classes, the regions of a partition, and the mass of each.
+    """Draw one panel: the density of a belief about three classes, the regions of a partition, and their masses.
 
     Args:
-        axes: Where to; its axis lines are switched off.
-        belief: Any; where it has no density, the picture is level in each region.
-        partition: Any, with three classes.
+        axes: Axes to draw into; their axis lines are switched off.
+        belief: Any belief; without a density, the colour is constant in each region.
+        partition: Any partition of three classes.
         class_names: One name per class, for the corners.
-        limits: Ends of the colours, as multiples of the uniform density.
+        limits: Limits of the colour scale, as multiples of the uniform density.
 
     Returns:
         The heat map, for a colour bar.
@@ -277,9 +277,9 @@ class RegionNotes(NamedTuple):
     """Masses of regions, as texts around and inside a triangle.
 
     Attributes:
-        corners: Lines beside each corner.
-        inside: Prediction and text of each note inside.
-        listed: Lines below, with a heading, where regions belong to no corner.
+        corners: Lines next to each corner.
+        inside: Position and text of each note inside.
+        listed: Lines below, with a heading, for regions that belong to no corner.
     """
 
     corners: list[list[str]]
@@ -288,7 +288,7 @@ class RegionNotes(NamedTuple):
 
 
 def region_notes(partition: Partition, masses: Sequence[float] | Array, names: Sequence[str]) -> RegionNotes:
-    """Where the mass of each region of a partition of three classes is written, and how."""
+    """Texts and positions of the masses of the regions of a partition of three classes."""
     if shells := partition.shells():
         corners = [[f"{shell}: {percent(masses[3 * s + k])}" for s, shell in enumerate(shells)] for k in range(3)]
         return RegionNotes(corners, [(np.full(3, 1 / 3), percent(masses[-1]))], [])
@@ -301,14 +301,14 @@ def region_notes(partition: Partition, masses: Sequence[float] | Array, names: S
 
 
 def num_notes(partition: Partition) -> int:
-    """Lines below the triangle, but for the names of the classes: one per shell, or one per region that is listed."""
+    """Number of lines below the triangle without the class names: one per shell or per listed region."""
     if shells := partition.shells():
         return len(shells)
     return 0 if is_by_class(partition) else partition.num_regions
 
 
 def _corner(axes: "Axes", k: int, name: str, notes: list[str]) -> None:
-    """Name of a class and masses of its shells: below the lower corners; above and to the right of the upper one."""
+    """Write the name of a class and the masses of its shells at its corner."""
     if k < 2:
         _note(axes, (k, 0), "\n".join([name, *notes]), offset=(0, -3), ha=("left", "right")[k], va="top")
         return

@@ -1,7 +1,7 @@
-"""One look for every figure: sizes, colours, and how a figure is written to disk.
+"""The style of all figures: sizes, colours, and how a figure is written to disk.
 
-Figures are plain `matplotlib.figure.Figure` objects: no pyplot, no window, no setting that outlives a call. What they
-look like does not depend on the settings of the session either.
+Figures are plain `matplotlib.figure.Figure` objects, without pyplot or windows. They neither change nor depend on the
+matplotlib settings of the session.
 """
 
 import os
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 ONE_COLUMN: Final = 3.3
 TWO_COLUMNS: Final = 6.8
-"""Widths in inches, of one and of two columns of a paper. Figures are drawn at the size at which they are printed."""
+"""Widths of one and of two columns of a paper, in inches. Figures are drawn at their printed size."""
 
 SMALLEST_WIDTH: Final = 2.0
 
 TEXT_SIZE: Final = 8.0
 SMALL_SIZE: Final = 7.0
-"""Points: titles and axis labels; ticks, legends and notes. Nothing is smaller, but for indices."""
+"""Font sizes in points: titles and axis labels; ticks, legends and notes. Only indices are smaller."""
 
 INK: Final = "#1a1a1a"
 PALE: Final = "#e2e2e2"
 PALETTE: Final = ("#004488", "#DDAA33", "#BB5566", "#6699CC", "#EECC66", "#EE99AA")
-"""Paul Tol's high-contrast colours, then their light siblings: told apart by colour-blind readers, and on a grey
-printout, where the first three are dark, light and between (https://personal.sron.nl/~pault/)."""
+"""Paul Tol's high-contrast colours, then their light variants: distinguishable for colour-blind readers and in
+greyscale, where the first three are dark, light and between (https://personal.sron.nl/~pault/)."""
 
 COLOUR_MAP: Final = "viridis"
 """Perceptually uniform, colour-blind safe, and its lightness grows with the value."""
@@ -47,10 +47,10 @@ UNDATED: Final[dict[str, dict[str, Any]]] = {
     "pdf": {"CreationDate": None},
     "svg": {"Date": None, "Creator": None},
 }
-"""Neither time nor version is written into a file, so that the same figure is the same bytes."""
+"""Omits time and version from files, so that the same figure gives the same bytes."""
 
 SETTINGS: Final[dict[str, Any]] = {
-    "svg.hashsalt": "selbo",  # names of parts that do not change from run to run
+    "svg.hashsalt": "selbo",  # reproducible ids
     "font.family": "DejaVu Sans",  # comes with matplotlib, so a figure looks the same everywhere
     "font.size": SMALL_SIZE,
     "axes.titlesize": TEXT_SIZE,
@@ -74,7 +74,7 @@ SETTINGS: Final[dict[str, Any]] = {
 
 
 def require_matplotlib() -> None:
-    """Say in one sentence what to install, if matplotlib is missing."""
+    """Raise an error that says what to install, if matplotlib is missing."""
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError as error:
@@ -87,7 +87,7 @@ def require_matplotlib() -> None:
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """The look of all figures, for as long as the block lasts; the settings of the session are then put back."""
+    """Apply the style of all figures inside the block; restores the settings of the session on exit."""
     require_matplotlib()
     from matplotlib.style import context
 
@@ -96,7 +96,7 @@ def figure_style() -> Iterator[None]:
 
 
 def checked_width(width: float) -> float:
-    """A width in inches that leaves room for the text."""
+    """Validate a width in inches: it must leave room for the text."""
     if not _checks.positive("width", width) >= SMALLEST_WIDTH:
         raise ValueError(
             f"`width` must be at least {SMALLEST_WIDTH:g} inches, or the text has no room, but got {width!r}"
@@ -105,14 +105,14 @@ def checked_width(width: float) -> float:
 
 
 def new_figure(*, width: float, height: float) -> "Figure":
-    """An empty figure of that size in inches; to be called inside `style`."""
+    """An empty figure of the given size in inches; call it inside `figure_style`."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(checked_width(width), height))
 
 
 def tidy(axes: "Axes") -> None:
-    """Two spines and small ticks, stated outright: ticks are made late, when `style` may be over."""
+    """Set two spines and small ticks explicitly, since ticks may be created after `figure_style` has ended."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=SMALL_SIZE, length=2.5, width=0.6, pad=2.0, color=INK, labelcolor=INK)
     axes.set_axisbelow(True)
@@ -122,14 +122,13 @@ def tidy(axes: "Axes") -> None:
 def save(
     figure: "Figure", folder: str | os.PathLike[str], name: str, *, formats: Sequence[str] = ("png", "pdf")
 ) -> list[Path]:
-    """Write a figure, in every format or in none.
+    """Write a figure, in all formats or in none.
 
-    The files are written under other names and renamed when all of them are complete: a reader never sees half a file,
-    and a failure leaves the earlier ones as they were.
+    The files are renamed to their final names when all of them are complete: a failure leaves existing files unchanged.
 
     Args:
         figure: Any matplotlib figure; its size is kept.
-        folder: Where to; made if it is not there.
+        folder: Output folder; created if needed.
         name: Name of the files, without folder and ending.
         formats: Any of ``"png"``, ``"pdf"`` and ``"svg"``.
 

@@ -119,7 +119,7 @@ def test_mlflow_reads_it_back(client):
 def test_without_a_run_mlflow_says_what_to_do(client):
     from selbo.integrations.mlflow import MLflow
 
-    with pytest.raises(ValueError, match=r"`run_id` must be given where no run is active: call mlflow\.start_run"):
+    with pytest.raises(ValueError, match=r"`run_id` must be given if no run is active: call mlflow\.start_run"):
         MLflow(client=client)
 
 

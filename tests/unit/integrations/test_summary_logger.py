@@ -86,7 +86,7 @@ def test_an_objective_says_what_outputs_stand_for():
     ("given", "message"),
     [
         ({"model": network()}, "`model`, `summary` and `inputs` must be given together"),
-        ({"draw": print}, "`draw` needs something to draw"),
+        ({"draw": print}, "`draw` needs predictions to draw"),
         ({"every": 0}, "`every` must be a whole number of at least 1"),
         ({"num_samples": 0}, "`num_samples` must be a whole number of at least 1"),
     ],

@@ -101,7 +101,7 @@ def test_labels_may_be_a_column(seed):
 @pytest.mark.parametrize(
     ("logits", "labels", "items", "message"),
     [
-        (torch.zeros(2, 5, 3), torch.zeros(2, 5).long(), None, r"one row an example .* got \(2, 5, 3\): token"),
+        (torch.zeros(2, 5, 3), torch.zeros(2, 5).long(), None, r"one row per example .* got \(2, 5, 3\): token"),
         (torch.zeros(4, 1), torch.zeros(4), None, r"at least two classes, but got \(4, 1\)"),
         (None, torch.zeros(4).long(), None, "but got NoneType"),
         (torch.zeros(4, 3), torch.zeros(4, 3), None, r"`labels` must be one class .* torch.float32 of shape \(4, 3\)"),
@@ -111,7 +111,7 @@ def test_labels_may_be_a_column(seed):
             torch.zeros(4, 3),
             torch.zeros(4).long(),
             torch.ones(2, 1),
-            r"one a GPU \(DataParallel\): start it with torch",
+            r"one per GPU \(DataParallel\): start it with torch",
         ),
     ],
 )
@@ -276,7 +276,7 @@ def test_the_term_waits_for_the_labels(seed):
     found = [counting({"logits": logits}, labels) for _ in range(4)]
     torch.testing.assert_close(torch.stack(found), torch.stack([alone, whole, whole, whole]))
     told = SummaryLoss(term, N)
-    with pytest.raises(ValueError, match="`SummaryLoss` must know how long training is"):
+    with pytest.raises(ValueError, match="`SummaryLoss` needs the length of training"):
         told({"logits": logits}, labels)
     told.follow(0, 100)
     torch.testing.assert_close(told({"logits": logits}, labels), alone)

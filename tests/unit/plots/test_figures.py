@@ -605,7 +605,7 @@ def test_lists_numbers_and_whole_numbers_are_masses_too() -> None:
         (("bins", [0.5, 0.5], [0.5, 0.5]), "`partition` must be a partition such as selbo.ScoreBins, but got 'bins'"),
         (
             (ScoreBins([0.5]), [0.2, 0.3, 0.5], [0.5, 0.5]),
-            r"`s0` must hold 2 masses, one a region, but got shape \(3,\)",
+            r"`s0` must hold 2 masses, one per region, but got shape \(3,\)",
         ),
         ((ScoreBins([0.5]), [0.5, 0.5], torch.ones(4, 2) / 2), r"`histogram` must hold 2 masses, .* shape \(4, 2\)"),
         ((ScoreBins([0.5]), [0.5, 0.5], [0.5, 0.6]), "`histogram` must lie on the simplex"),

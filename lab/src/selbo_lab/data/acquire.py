@@ -1,4 +1,4 @@
-"""How raw files come into the store: downloaded, or imported from files that a user has."""
+"""Downloads raw files into the store, or imports them from local files."""
 
 import gzip
 import os
@@ -14,15 +14,15 @@ from selbo_lab.data.download import DownloadError, Progress, fetch, file_name
 from selbo_lab.data.store import Download, MissingData, RawFile, Source
 
 MOST_SHRUNK: Final = 100
-"""How many times as large a file may be unpacked; idx files of images are 5 times as large."""
+"""Maximum ratio of unpacked to packed size; it is 5 for idx files of images."""
 
 
 def get(source: Source, *, progress: Progress | None = None) -> None:
-    """Download what is missing of a source; checked, whole or not at all, by one process at a time.
+    """Download the missing files of a source, verified and atomically, in one process at a time.
 
     Raises:
-        DownloadError: No address gave a file. What came of an interrupted download stays for the next attempt.
-        MissingData: There is nothing to download from.
+        DownloadError: If no address provides a file. A partial download is kept for the next attempt.
+        MissingData: If there is no address to download from.
     """
     if store.present(source):
         return
@@ -78,20 +78,20 @@ def _unpacked(
 
 
 def import_from(source: Source, path: Path) -> list[str]:
-    """Copy raw files that a user has into the store, all of them checked before the first is taken.
+    """Copy local raw files into the store; all of them are verified before the first is copied.
 
     Args:
-        source: What the files should be.
+        source: Source of the files.
         path: A folder, searched with all its folders for files with the original names; an archive that holds such
             files (tar, also gz or xz, or zip), or the one that is published; or a single file with its original name.
             Files that are published as ``.gz`` may be unpacked, or packed anew, where the digest of the content is
             known; they are then kept unpacked.
 
     Returns:
-        Names of the files that were taken, as they stand in the store.
+        Names of the imported files in the store.
 
     Raises:
-        ValueError: A file is not what its name says, or there is none; nothing was taken.
+        ValueError: If a file does not match its name, or there is none; nothing is imported.
     """
     path = Path(os.path.abspath(path.expanduser()))
     if not path.exists():
@@ -126,7 +126,7 @@ def _found(source: Source, path: Path, stage: Path) -> Iterator[tuple[str, Path]
 
 
 def _limit(raw: RawFile, name: str) -> int | None:
-    """Bytes that a file may have, packed or unpacked."""
+    """Maximum size of a file in bytes, packed or unpacked."""
     if raw.size is None:
         return None
     packed_anew = 2 if raw.unpacked_digest is not None else 1
@@ -146,7 +146,7 @@ def _from_archive(
 
 
 def _checked(source: Source, found: Iterable[tuple[str, Path]], origin: Path | None = None) -> dict[str, Path]:
-    """The files that are what their names say; where several have a name, one of them must be."""
+    """The files that match their names; if several have the same name, one of them must match."""
     right: dict[str, Path] = {}
     wrong: dict[str, str] = {}
     for name, path in found:
@@ -181,7 +181,7 @@ def _packed_anew(raw: RawFile, path: Path) -> Path | None:
 
 
 def _told(source: Source, raw: RawFile, name: str, path: Path, reason: str) -> str:
-    """A sentence on a file that is not what its name says."""
+    """Error message for a file that does not match its name."""
     really = _identity(source, path)
     if really is not None and really not in store.variants(raw):
         return f"the file named {name} is really {really} of {source.name}, renamed"
@@ -197,7 +197,7 @@ def _unknown(source: Source, file: Path) -> str:
 
 
 def _identity(source: Source, path: Path) -> str | None:
-    """The name that belongs to the content of a file, if it is known."""
+    """The original name of a file by its content, if known."""
     for raw in source.files:
         if raw.digest is not None and mismatch(path, raw.digest, raw.size) is None:
             return raw.name

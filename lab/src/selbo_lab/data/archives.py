@@ -1,4 +1,4 @@
-"""Wanted members of an archive, one at a time; an archive that could do harm is refused whole."""
+"""Extracts members of an archive one at a time; a potentially harmful archive is rejected as a whole."""
 
 import gzip
 import lzma
@@ -14,19 +14,19 @@ from typing import IO, Any, Final
 from selbo_lab.data.digests import BLOCK, readable
 
 MOST_MEMBERS: Final = 100_000
-"""Archives with more are refused: the published ones have less than a thousand."""
+"""Archives with more members are rejected; the published ones have less than a thousand."""
 
 LARGEST: Final = 8 << 30
-"""Bytes of a member whose size is not stated."""
+"""Maximum bytes of a member of unknown size."""
 
 LARGEST_HEADER: Final = BLOCK
-"""Bytes that a tar archive may ask to be held in memory for the name of a member."""
+"""Maximum bytes that a tar archive may hold in memory for the name of a member."""
 
 PACKED: Final = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}
-"""How files begin that are packed, and what reads them."""
+"""First bytes of packed files, and functions to open them."""
 
 NOT_ARCHIVES: Final = {".npz"}
-"""Endings of files that are zip archives inside, and are meant to be read as they are."""
+"""Suffixes of files that are zip archives internally but are not unpacked."""
 
 DAMAGE: Final = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, gzip.BadGzipFile)
 
@@ -73,7 +73,7 @@ def extract(archive: Path, wanted: Mapping[str, int | None], folder: Path) -> It
         The name, and the path that was written.
 
     Raises:
-        ValueError: In one sentence, what is wrong with the archive.
+        ValueError: If the archive is damaged or rejected.
     """
     count = 0
     try:
@@ -111,7 +111,7 @@ def _refuse_harm(archive: Path, member: _Member) -> None:
 
 
 def _copy(stream: IO[bytes], target: Path, limit: int, refusal: str) -> None:
-    """Copy a member, but not more than it may have, whatever its header says."""
+    """Copy a member up to its maximum size, regardless of its header."""
     came = 0
     with target.open("xb") as file:
         while block := stream.read(BLOCK):
@@ -165,7 +165,7 @@ def _unpacked(path: Path) -> Iterator[IO[bytes]]:
 
 
 class _Bounded:
-    """A stream that refuses to read very much at once, as tarfile does if the header of a member says so."""
+    """A stream that rejects very large reads, which a header of a member could request from tarfile."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream

@@ -1,4 +1,4 @@
-"""Arrays in the .npy and .npz formats, mapped or read without ever running what a file brings along."""
+"""Reads arrays in the .npy and .npz formats without executing any code in a file."""
 
 import math
 import os
@@ -15,17 +15,17 @@ NPY_MAGIC: Final = b"\x93NUMPY"
 NEEDS_PICKLE: Final = "it holds Python objects, which would have to be unpickled, and unpickling can run any program"
 
 MOST_BYTES: Final = 2**30
-"""Of an array in an .npz file, unpacked; more is a flood in a small archive."""
+"""Maximum bytes of an unpacked array in an .npz file, against decompression bombs."""
 
 
 def open_npy(path: Path, *, shape: tuple[int, ...], kinds: str) -> NDArray[Any]:
-    """An array of one file, mapped into memory: only the rows that are used are read.
+    """A memory-mapped array of one file: only the rows that are used are read.
 
     Args:
         path: A .npy file.
-        shape: What it must have.
-        kinds: Letters of the types it may have: ``u`` and ``i`` of whole numbers, ``f`` of floating point; ``B`` of
-            bytes alone.
+        shape: Required shape.
+        kinds: Letters of the allowed types: ``u`` and ``i`` for integers, ``f`` for floating point; ``B`` for bytes
+            only.
 
     Raises:
         ValueError: If it is not a whole .npy file of that shape and type, or needs unpickling.
@@ -63,8 +63,8 @@ def read_npz(path: Path, names: Sequence[str], *, optional: Sequence[str] = ()) 
 
     Args:
         path: The file.
-        names: Arrays it must have.
-        optional: Arrays it may have; others are not read.
+        names: Required arrays.
+        optional: Optional arrays; others are not read.
 
     Raises:
         ValueError: If it is damaged, an array is missing, or one needs unpickling.

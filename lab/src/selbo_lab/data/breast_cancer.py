@@ -15,11 +15,11 @@ LICENCE: Final = "CC BY 4.0 (W. Wolberg, O. Mangasarian, N. Street and W. Street
 
 
 def breast_cancer(part: str, *, seed: int = 0) -> LabelledData:
-    """The 569 tumours: of each class three fifths to train on, a fifth to validate, a fifth to test.
+    """The 569 tumours: three fifths of each class for training, one for validation, one for testing.
 
     Args:
         part: "train", "val" or "test".
-        seed: Of the parts; the same for all methods that are compared.
+        seed: Seed for the split; the same for all compared methods.
 
     Returns:
         Features (N, 30) of type float32, as measured, in units of their own; class 1 is malignant.

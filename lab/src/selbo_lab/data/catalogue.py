@@ -1,4 +1,4 @@
-"""All data sets by name: what a user loads, and the raw files it is made from."""
+"""All data sets by name, with their loaders and raw files."""
 
 import inspect
 from collections.abc import Callable
@@ -21,16 +21,16 @@ SOURCES: Final[dict[str, Source]] = {
 
 @dataclass(frozen=True)
 class DataSet:
-    """What a user loads.
+    """A data set.
 
     Attributes:
-        name: By which it is loaded.
-        title: What it is, in one line.
-        parts: Those it has.
-        loader: Takes the part and options, or options alone where there is only a corrupted test part.
-        sources: Raw files it cannot do without.
-        optional: Raw files it uses if they are there.
-        licence: What is known about the terms of use.
+        name: Name to load it by.
+        title: Description in one line.
+        parts: Available parts.
+        loader: Takes the part and options, or only options if there is only a corrupted test part.
+        sources: Required raw files.
+        optional: Raw files that are used if present.
+        licence: Known terms of use.
     """
 
     name: str
@@ -43,12 +43,12 @@ class DataSet:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Names of what `load` takes besides the part."""
+        """Names of the options of `load`."""
         return tuple(name for name in inspect.signature(self.loader).parameters if name != "part")
 
     @property
     def present(self) -> bool:
-        """Whether the raw files it cannot do without are in the store."""
+        """Whether the required raw files are in the store."""
         return all(store.present(source) for source in self.sources)
 
 
@@ -122,14 +122,14 @@ def load(name: str, part: str = "train", **options: Any) -> LabelledData:
 
     Args:
         name: One of `SETS`.
-        part: "train", "val" or "test"; sets that are only for testing have the last alone.
-        **options: What the set takes besides, such as ``seed``, ``train_size``, ``corruption`` and ``severity``.
+        part: "train", "val" or "test"; sets for testing only have just the last.
+        **options: Further options of the set, such as ``seed``, ``train_size``, ``corruption`` and ``severity``.
 
     Returns:
-        Inputs and labels, and what a user should know about them.
+        Inputs and labels, with their source and licence.
 
     Raises:
-        MissingData: The raw files are not in the store; the sentence says what to type.
+        MissingData: If the raw files are not in the store; the message names the command to get them.
 
     Example:
         >>> load("digits", "test", seed=0)
@@ -152,7 +152,7 @@ def sources_of(name: str) -> tuple[Source, ...]:
     """Raw files by the name of a set, optional ones included, or of a source.
 
     Raises:
-        ValueError: If there is neither.
+        ValueError: If the name is unknown.
     """
     if name in SETS:
         return (*SETS[name].sources, *SETS[name].optional)
@@ -160,18 +160,18 @@ def sources_of(name: str) -> tuple[Source, ...]:
 
 
 def import_set(name: str, path: Path | str, *, encoder: str | None = None) -> list[str]:
-    """Take files that the user has into the store, verified by content.
+    """Import local files into the store, verified by content.
 
     Args:
-        name: Of a set or of a source. Of a corrupted set the official files are meant.
+        name: Name of a set or of a source. For a corrupted set, the official files are imported.
         path: A folder, an archive or a file; for ``sst`` also an NPZ file of embeddings, or a folder that holds some.
-        encoder: What made the embeddings, if their file does not say.
+        encoder: Encoder of the embeddings, if their file does not name it.
 
     Returns:
-        Names of what was taken.
+        Names of the imported files.
 
     Raises:
-        ValueError: If there is nothing to take, or something is not what it should be.
+        ValueError: If there is nothing to import, or a file is invalid.
     """
     given = Path(path).expanduser()
     sources = sources_of(name)

@@ -1,4 +1,4 @@
-"""One small immutable type for all data sets: inputs, labels, and what a user should know about them."""
+"""An immutable type for all data sets: inputs, labels, source and licence."""
 
 import hashlib
 from collections.abc import Sequence
@@ -10,19 +10,19 @@ import torch
 from torch import Tensor
 
 BYTE_RANGE = 255.0
-"""Pixels stored as bytes are divided by it."""
+"""Divisor of pixels stored as bytes."""
 
 COLUMNS = 80
-"""Width of a card."""
+"""Width of a card in characters."""
 
 
 @dataclass(frozen=True)
 class Normalisation:
-    """What is subtracted from each channel of pixels between 0 and 1, and what they are divided by after it.
+    """Mean and standard deviation that normalise each channel of pixels in [0, 1].
 
     Attributes:
-        mean: One number a channel.
-        std: One number a channel.
+        mean: One number per channel.
+        std: One number per channel.
     """
 
     mean: tuple[float, ...]
@@ -31,16 +31,16 @@ class Normalisation:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LabelledData:
-    """Inputs with labels, on one device whole.
+    """Inputs with labels, all on one device.
 
     Attributes:
-        name: What it is: set, part, seed, corruption.
+        name: Description: set, part, seed, corruption.
         inputs: Images of bytes, shape (N, C, H, W), or features of floating point, shape (N, D).
         labels: Shape (N,), type int64, from 0 to the number of classes less 1.
-        class_names: One name a class, in the order of the labels.
-        source: Where the data come from, and what was done to them.
-        licence: What is known about the terms of use.
-        normalisation: Of images, channel by channel; None leaves pixels between 0 and 1, and features as they are.
+        class_names: One name per class, in the order of the labels.
+        source: Origin of the data, and how they were processed.
+        licence: Known terms of use.
+        normalisation: Normalisation of image channels; None keeps pixels in [0, 1], and features unchanged.
     """
 
     name: str
@@ -79,7 +79,7 @@ class LabelledData:
 
     @cached_property
     def checksum(self) -> str:
-        """SHA-256 of inputs and labels, whatever the device."""
+        """SHA-256 of inputs and labels, independent of the device."""
         digest = hashlib.sha256()
         for tensor in (self.inputs, self.labels):
             digest.update(repr((tensor.dtype, tuple(tensor.shape))).encode())
@@ -87,7 +87,7 @@ class LabelledData:
         return digest.hexdigest()
 
     def network_inputs(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        """What a network takes: bytes divided by 255, then normalised; features in the type asked for."""
+        """Inputs for a network: bytes divided by 255, then normalised; features in the requested type."""
         if self.inputs.dtype != torch.uint8:
             return self.inputs.to(dtype)
         pixels = self.inputs.to(dtype).div_(BYTE_RANGE)
@@ -100,7 +100,7 @@ class LabelledData:
         return pixels.sub_(mean).div_(std)
 
     def tensors(self, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-        """Inputs as a network takes them, and labels: what `selbo.fit` and `selbo.predict` work with."""
+        """Network inputs and labels, as `selbo.fit` and `selbo.predict` take them."""
         return self.network_inputs(dtype), self.labels
 
     def rows(self, indices: Tensor | Sequence[int], *, name: str | None = None) -> "LabelledData":
@@ -109,11 +109,11 @@ class LabelledData:
         return replace(self, name=name or self.name, inputs=self.inputs[chosen], labels=self.labels[chosen])
 
     def with_inputs(self, inputs: Tensor, *, name: str, source: str | None = None) -> "LabelledData":
-        """The same labels with other inputs, such as corrupted ones."""
+        """A copy with the same labels and other inputs, such as corrupted ones."""
         return replace(self, name=name, inputs=inputs, source=source or self.source)
 
     def to(self, device: torch.device | str) -> "LabelledData":
-        """The same on another device."""
+        """A copy on another device."""
         return replace(self, inputs=self.inputs.to(device), labels=self.labels.to(device))
 
     def card(self) -> str:

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Final
 
 BLOCK: Final = 1 << 20
-"""Bytes that are read at once."""
+"""Bytes per read."""
 
 
 def mismatch(path: Path, digest: str | None, size: int | None = None) -> str | None:
-    """What came and what was expected, if a file is not the one with this digest and size; else None."""
+    """The found and the expected value if a file does not have this digest and size; else None."""
     came = path.stat().st_size
     if size is not None and came != size:
         return f"it has {came} bytes, not {size}"
@@ -22,7 +22,7 @@ def mismatch(path: Path, digest: str | None, size: int | None = None) -> str | N
 
 
 def readable(size: int) -> str:
-    """A number of bytes for people, such as ``162 MiB``."""
+    """A human-readable number of bytes, such as ``162 MiB``."""
     amount, unit = float(size), "bytes"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if amount < 999.5:

@@ -17,15 +17,15 @@ GREY_LEVELS: Final = 16
 LICENCE: Final = "CC BY 4.0 (E. Alpaydin and C. Kaynak), as the UCI repository states"
 
 PART_SHARE: Final = 0.2
-"""Of each class, for validation and again for testing."""
+"""Share of each class for validation, and the same for testing."""
 
 
 def digits(part: str, *, seed: int = 0) -> LabelledData:
-    """The 1797 digits as they are: of each class three fifths to train on, a fifth to validate, a fifth to test.
+    """The 1797 digits: three fifths of each class for training, one for validation, one for testing.
 
     Args:
         part: "train", "val" or "test".
-        seed: Of the parts; the same for all methods that are compared.
+        seed: Seed for the split; the same for all compared methods.
 
     Returns:
         Features (N, 64) of type float32 between 0 and 1, the pixels row by row.

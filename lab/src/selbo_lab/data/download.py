@@ -1,4 +1,4 @@
-"""Download of one file with pooch: retried, resumed where it stopped, from the next address if need be, and checked."""
+"""Downloads one file with pooch: with retries, resuming, mirrors and verification."""
 
 import shutil
 import socket
@@ -13,26 +13,26 @@ from selbo import __version__
 from selbo_lab.data.digests import readable
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with a label, bytes that came (negative if some had to be thrown away), and how many there are in all."""
+"""Called with a label, the received bytes (negative if some were discarded), and the total."""
 
 RETRIES: Final = 4
-"""How often an address is tried again; pooch waits one second longer each time."""
+"""Number of retries per address; pooch waits one second longer each time."""
 
 CHUNK: Final = 1 << 14
-"""Bytes that are received at once; a broken connection loses no more."""
+"""Bytes per block; the most that a broken connection loses."""
 
 SPARE: Final = 64 << 20
-"""Bytes that a download leaves free on the disk."""
+"""Bytes that a download leaves free on disk."""
 
 PASSING: Final = {None, 408, 425, 429, 500, 502, 503, 504}
-"""Answers of a server, or none, that may be different a moment later."""
+"""Temporary server responses and failures, which are retried."""
 
 LASTING: Final = (socket.gaierror, ssl.SSLCertVerificationError)
-"""Reasons for no answer that remain: no network or no such host, and a certificate that is not trusted."""
+"""Permanent failures: no network, an unknown host, or an untrusted certificate."""
 
 
 class DownloadError(OSError):
-    """No address gave the file."""
+    """No address provided the file."""
 
 
 def fetch(
@@ -44,7 +44,7 @@ def fetch(
     progress: Progress | None = None,
     room: int = 0,
 ) -> None:
-    """Download a file and check it; one that is there and right is not downloaded again.
+    """Download and verify a file; an existing valid file is not downloaded again.
 
     What an interrupted download has brought stays beside ``path``, as ``.part``, for the next attempt, in this process
     or another, if a digest will tell whether the pieces fit. Whatever is found to be wrong is deleted.

@@ -1,4 +1,4 @@
-"""FashionMNIST's test images, which a network trained on digits should not be sure of."""
+"""FashionMNIST's test images, out-of-distribution inputs for networks trained on digits."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Rare classes: any ratio between the classes of any set, by index, the same every time."""
+"""Class imbalance: thins out classes to given ratios, by index and reproducibly."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def geometric_ratios(num_classes: int, factor: float = 0.5, *, repeat_last: bool
         repeat_last: Whether the last two classes share a ratio, as in the imbalanced CIFAR-10 of the paper.
 
     Returns:
-        One ratio a class.
+        One ratio per class.
 
     Example:
         >>> geometric_ratios(4)
@@ -45,7 +45,7 @@ def imbalanced_indices(labels: Tensor, ratios: Sequence[float], *, seed: int | N
     Args:
         labels: Shape (N,), type int64, from 0 to K - 1.
         ratios: For each of the K classes, the share of its examples that stays; above 0 and at most 1.
-        seed: Of the draw; None takes the first examples of each class.
+        seed: Seed for the choice; None takes the first examples of each class.
 
     Returns:
         Indices into ``labels``, increasing, on its device.
@@ -79,7 +79,7 @@ def imbalanced(data: LabelledData, ratios: Sequence[float], *, seed: int | None 
     Args:
         data: Any set.
         ratios: For each class, the share of its examples that stays; above 0 and at most 1.
-        seed: Of the draw; None takes the first examples of each class.
+        seed: Seed for the choice; None takes the first examples of each class.
 
     Returns:
         The examples that stay, in their order. The name and the source say what was done.
@@ -95,15 +95,15 @@ def imbalanced(data: LabelledData, ratios: Sequence[float], *, seed: int | None 
 def class_fractions(ratios: Sequence[float], balanced_sizes: Sequence[float] | None = None) -> tuple[float, ...]:
     """Share of each class in a population thinned out to these ratios, to build a belief from.
 
-    This is knowledge that the user has about the population: it follows from the ratios alone, and no label is looked
-    at. The counts of a finite set differ a little, by rounding and by how it was split.
+    This is prior knowledge about the population: it follows from the ratios and uses no labels. The counts of a finite
+    set differ slightly, due to rounding and splitting.
 
     Args:
         ratios: For each class, the share of its examples that stays; above 0 and at most 1.
         balanced_sizes: Sizes of the classes before, up to a factor; None means that they were equal.
 
     Returns:
-        One number a class; they sum to 1.
+        One number per class; they sum to 1.
 
     Example:
         >>> class_fractions((1, 0.5, 0.25, 0.25))

@@ -80,7 +80,7 @@ def _check_labels(path: Path, *, count: int) -> None:
 
 
 def downloads_of(files: tuple[RawFile, ...], *addresses: str) -> tuple[Download, ...]:
-    """One download a file, from folders that hold the files under their names."""
+    """One download per file, from folders that hold the files under their names."""
     return tuple(
         Download(
             f"{addresses[0]}/{file.name}",
@@ -253,7 +253,7 @@ def mnist35(part: str, *, train_size: int | None = None, seed: int = 0) -> Label
     Args:
         part: "train", "val" or "test"; the last is all of MNIST's test part, 892 fives and 1010 threes.
         train_size: Number of training images, 1000 or 8000 in the paper; None takes all 9242.
-        seed: Of the choice of training images; the same for all methods that are compared.
+        seed: Seed for the choice of training images; the same for all compared methods.
 
     Returns:
         Images (N, 1, 28, 28) of bytes.

@@ -1,4 +1,4 @@
-"""Parts of a data set, drawn by index with a seed."""
+"""Random splits of a data set by index, with a seed."""
 
 from typing import Final
 
@@ -22,8 +22,8 @@ def random_split(count: int, held_out: int, *, seed: int) -> tuple[Tensor, Tenso
 
     Args:
         count: Number of rows.
-        held_out: How many of them are held out.
-        seed: Of the order.
+        held_out: Number of held-out rows.
+        seed: Seed for the order.
     """
     generator = torch.Generator().manual_seed(checks.whole("seed", seed, at_least=0))
     order = torch.randperm(count, generator=generator)

@@ -1,4 +1,4 @@
-"""SST-2 as a network meets it: each sentence as the vector that an encoder makes of it, with noise or without."""
+"""SST-2 as embedded sentences, one vector per sentence, with or without noise."""
 
 import os
 

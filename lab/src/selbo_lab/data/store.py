@@ -1,4 +1,4 @@
-"""The store of raw files as published: where they are, whether they are right, and what to type if they are missing."""
+"""The store of published raw files: their paths, their verification, and how to get missing files."""
 
 import os
 import shutil
@@ -23,11 +23,11 @@ STAGE: Final = "stage"
 """Folder in that one for files that are not yet complete or checked."""
 
 LOCKS: Final = ".locks"
-"""Folder in the root: one file a source, so that only one process at a time writes to it."""
+"""Folder of lock files in the root, one per source, so that only one process at a time writes to it."""
 
 
 class MissingData(FileNotFoundError):  # noqa: N818  (what is missing, not what went wrong)
-    """Raw files are not in the store; the sentence says what to type."""
+    """Raw files are not in the store; the message names the command to get them."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is known of a raw file in the store.
+    """Check result of a raw file in the store.
 
     Attributes:
         name: Of the raw file.
@@ -134,7 +134,7 @@ def locate(source: Source, name: str) -> Path:
     """Path of a raw file in the store; it lacks ``.gz`` if it was imported unpacked.
 
     Raises:
-        MissingData: It is not there; the sentence says what to type.
+        MissingData: If it is not in the store; the message names the command to get it.
     """
     raw = next((raw for raw in source.files if raw.name == name), None)
     if raw is None:
@@ -146,7 +146,7 @@ def locate(source: Source, name: str) -> Path:
 
 
 def what_to_type(source: Source) -> str:
-    """One sentence on what is missing of a source, and how to get it."""
+    """One sentence on the missing files of a source, and how to get them."""
     lacking = missing(source)
     some = len(lacking) < len(source.files)
     fault = f"{source.name} in {root()} lacks {enumerated(lacking)}" if some else f"{source.name} is not in {root()}"
@@ -200,7 +200,7 @@ def fault(raw: RawFile, path: Path) -> str | None:
 
 
 def verify(source: Source) -> list[Verdict]:
-    """Every raw file of a source against its digest and its check."""
+    """Verify every raw file of a source by its digest and its check."""
     verdicts = []
     for raw in source.files:
         path = _stored(source, raw)
@@ -218,7 +218,7 @@ def verify(source: Source) -> list[Verdict]:
 
 @contextmanager
 def writing(source: Source, progress: Progress | None = None) -> Iterator[Path]:
-    """The right to write to the folder of a source, which one process has at a time; others wait.
+    """Lock the folder of a source for writing; other processes wait.
 
     Yields:
         A folder for unfinished downloads. What is in it at the end stays, for the next attempt.

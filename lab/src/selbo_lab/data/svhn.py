@@ -1,4 +1,4 @@
-"""House numbers of SVHN's test part, which a network trained on CIFAR-10 should not be sure of."""
+"""House numbers of SVHN's test part, out-of-distribution inputs for networks trained on CIFAR-10."""
 
 import os
 import zlib
@@ -22,7 +22,7 @@ ZERO: Final = 10
 """How the file writes the digit 0, as MATLAB counts from 1."""
 
 PLAIN: Final = frozenset(("double", "single", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))))
-"""Types of MATLAB that are numbers and nothing else."""
+"""Purely numeric types of MATLAB."""
 
 
 def read_mat(path: Path, *, count: int) -> tuple[Tensor, Tensor]:
