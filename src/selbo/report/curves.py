@@ -243,7 +243,7 @@ def corruption_curves(results: Comparison, *, metrics: Sequence[str] = CURVES, w
         width: Inches; the panels of a narrow figure stand one above the other.
 
     Returns:
-        A figure with one axes a metric. Names stand at the ends of the lines: beside the last panel, or beside each if
+        A figure with one axes per metric. Names are at the ends of the lines: beside the last panel, or beside each if
         they stand one above the other.
     """
     levels = noise_levels(results)
@@ -310,7 +310,7 @@ def entropy_histograms(results: Comparison, *, width: float = TWO_COLUMNS) -> "F
         width: Inches.
 
     Returns:
-        A figure with one axes a method; the bins of all seeds are pooled, the number over a panel is the area under
+        A figure with one axes per method; the bins of all seeds are pooled, the number over a panel is the area under
         the ROC curve that tells the two by their entropy.
     """
     found = _by_method(results, "entropy", lambda run: run.entropy)

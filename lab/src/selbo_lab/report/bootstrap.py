@@ -1,4 +1,4 @@
-"""Intervals that cover both the choice of seeds and the choice of test examples, and several tests at once."""
+"""Bootstrap intervals over seeds and test examples, and correction for multiple tests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from selbo_lab import checks
 
 SAMPLES: Final = 10_000
 AT_A_TIME: Final = 500
-"""Bootstrap samples at a time: 500 times 10 000 test examples are 40 MB."""
+"""Bootstrap samples per block: 500 times 10 000 test examples take 40 MB."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class BootstrapDifference:
     """A difference of two means, with its bootstrap interval.
 
     Attributes:
-        mean: Over seeds, test examples and cases.
+        mean: Mean over seeds, test examples and cases.
         low: 2.5 % quantile of the bootstrap samples.
         high: 97.5 % quantile.
         p_value: Two-sided: twice the share of samples on the other side of 0, one more counted there, so never 0.
@@ -33,16 +33,16 @@ class BootstrapDifference:
 def bootstrap_difference(
     ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray], *, samples: int = SAMPLES, seed: int = 0
 ) -> BootstrapDifference:
-    """The difference of two methods in a score of every test example, paired by seed and example.
+    """Difference between two methods in a score of every test example, paired by seed and example.
 
-    Each bootstrap sample draws seeds and, independently, test examples, with replacement. Several cases are drawn
-    independently of each other and averaged.
+    Each bootstrap sample resamples seeds and, independently, test examples, with replacement. Several cases are
+    resampled independently and averaged.
 
     Args:
-        ours: For each case the scores, shape (seeds, examples).
-        theirs: Those of the other method, on the same seeds and examples.
+        ours: Scores for each case, shape (seeds, examples).
+        theirs: Scores of the other method, on the same seeds and examples.
         samples: Number of bootstrap samples.
-        seed: Of the bootstrap.
+        seed: Seed for the bootstrap.
 
     Example:
         >>> ours = np.array([[0.1, 0.2, 0.3], [0.2, 0.3, 0.4]])

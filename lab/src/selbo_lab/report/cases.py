@@ -1,4 +1,4 @@
-"""A figure of all cases of a study: where each method helps, where it harms, and where nothing can be told."""
+"""A figure of all cases of a study: where each method is better, worse, or not clearly different."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +15,7 @@ ROW: Final = 0.19
 LINE: Final = 0.14
 LETTER: Final = 0.064
 HEADS: Final = 0.36
-"""Inches: height of a row and of a line of text, width of a bold letter, height of title and column heads."""
+"""Inches for the height of a row and of a line of text, the width of a bold letter, and the title and heads."""
 
 GREY: Final = "#8a8a8a"
 STRONG_FROM: Final = 0.75
@@ -26,20 +26,20 @@ WHITE_FROM: Final = 0.6
 
 BLACK: Final = "#111111"
 WHITE: Final = "#fefefe"
-"""Text on a colour, which is the same on light and on dark paper; `INK` and pure white change with the paper."""
+"""Text colours on a coloured cell, the same in light and dark mode; `INK` and pure white change with the mode."""
 
 MEANINGS: Final = ((0.75, "better"), (-0.75, "worse"), (0.0, "level: 95 % interval holds 0"))
-"""Of the legend: shares of the strongest colour, and what they mean."""
+"""Legend: shares of the strongest colour, and their meaning."""
 
 
 def cases_figure(results: StudyResults, track: str) -> "Figure":
-    """A row for each method, a column for each case: how far it is from the reference.
+    """Difference of each method from the reference: one row per method, one column per case.
 
-    A place is blue where the method is better and red where it is worse, if the 95 % interval of the paired difference
-    leaves out 0, and else white. The colour is strongest for the largest quarter of these differences.
+    A cell is blue if the method is better and red if it is worse, provided that the 95 % interval of the paired
+    difference excludes 0, and white otherwise. The colour is strongest for the largest quarter of these differences.
 
     Args:
-        results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
+        results: Results of a study, from `selbo_lab.schedule.runner.gather`.
         track: ``published`` or ``selbo``; it must have an `selbo_lab.report.overview.overview`.
     """
     cases, column = cases_of(results, track)
@@ -84,13 +84,13 @@ def cases_figure(results: StudyResults, track: str) -> "Figure":
 
 
 def _strongest(rows: list[list[Difference]]) -> float:
-    """The difference from which colours are at their strongest: few that are huge must not make all others pale."""
+    """The difference with the strongest colour; a few huge differences must not make all others pale."""
     clear = sorted(abs(each.mean or 0.0) for row in rows for each in row if each.clear)
     return clear[int(STRONG_FROM * (len(clear) - 1))] if clear else 1.0
 
 
 def _look(found: Difference, column: Column, strongest: float) -> tuple[str, str]:
-    """Colours of a place and of its text."""
+    """Colours of a cell and of its text."""
     if not found.clear or found.mean is None:
         return "#ffffff", GREY
     share = max(-1.0, min(1.0, direction(column.metric) * found.mean / strongest))
@@ -98,7 +98,7 @@ def _look(found: Difference, column: Column, strongest: float) -> tuple[str, str
 
 
 def _colour(share: float) -> str:
-    """Blue for a gain, red for a loss, as strong as a share from -1 to 1."""
+    """Blue for a gain, red for a loss; the strength is a share from -1 to 1."""
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
@@ -106,7 +106,7 @@ def _colour(share: float) -> str:
 
 
 def _legend(figure: "Figure") -> None:
-    """What the colours mean, at the upper right."""
+    """Draw the legend of the colours at the upper right."""
     from matplotlib.patches import Patch
 
     faces = [_colour(share) if share else "#ffffff" for share, _ in MEANINGS]
@@ -132,7 +132,7 @@ def _text(found: Difference, column: Column) -> str:
 
 
 def _short(titles: list[str]) -> list[str]:
-    """Titles without what stands before the colon, if that is the same in all.
+    """Titles without the part before the colon, if it is the same in all.
 
     Example:
         >>> _short(["SST-2, MLP: 20 labels", "SST-2, MLP: 50 labels"])

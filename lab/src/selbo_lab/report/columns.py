@@ -1,4 +1,4 @@
-"""Columns of tables: what was tested, and a metric."""
+"""Columns of tables: a test condition and a metric."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -9,7 +9,7 @@ CORRUPTED: Final = "corrupted"
 UP_TO: Final = f"{CORRUPTED} ≤ "
 OOD: Final = "ood."
 RECALL: Final = "recall "
-"""How names of columns begin, or of their metrics, that say more: a level of noise, a set of inputs, a class."""
+"""Prefixes of names with more information: a level of noise, a set of inputs, a class."""
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,10 @@ class Column:
     Attributes:
         place: ``clean``, ``use`` (the target domain), ``corrupted``, one condition such as ``fog 3``, or the name of a
             set of out-of-distribution inputs.
-        metric: Its name in the results.
+        metric: Name of the metric in the results.
         ood: Whether the place is a set of out-of-distribution inputs.
-        up_to: Of ``corrupted``: the mean over conditions up to this level of noise alone.
-        of_class: Of recall: which class.
+        up_to: For ``corrupted``: the mean is over conditions up to this level of noise only.
+        of_class: For recall: the class.
     """
 
     place: str
@@ -62,5 +62,5 @@ class Column:
 
     @property
     def whole_range(self) -> "Column":
-        """The mean over all corrupted conditions for one up to a level; any other as it is."""
+        """The column without its limit on the level of noise."""
         return replace(self, up_to=None)

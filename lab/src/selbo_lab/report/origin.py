@@ -1,4 +1,4 @@
-"""Where the numbers of a study come from, in one line."""
+"""Provenance of the numbers of a study in one line."""
 
 from collections.abc import Iterable, Sequence
 
@@ -36,6 +36,6 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 
 def code_of(made: RunProvenance) -> str:
-    """Version and commit of the code of a run, as far as they are known."""
+    """Version and commit of the code of a run, if known."""
     version = "selbo" if "unknown" in made.selbo and made.code else f"selbo {made.selbo}"
     return f"{version}, commit {made.code}" if made.code else version

@@ -1,4 +1,4 @@
-"""All cases of a study at a glance: where a method is ahead of the reference, where behind, and how it ranks."""
+"""Overview of all cases of a study: where a method is ahead of or behind the reference, and its rank."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,14 +11,14 @@ from selbo_lab.report.study_tables import TRACKS, Entry, Head, Table, below
 from selbo_lab.run.records import CLEAN, USE, StudyComparison, StudyResults
 
 FEWEST: Final = 3
-"""Cases that are worth an overview."""
+"""Minimum number of cases for an overview."""
 
 
 def overview(results: StudyResults, track: str) -> Table | None:
-    """A row for each method, over all cases of a track; None if there are few cases, or none with results.
+    """One row per method, over all cases of a track; None if there are few cases or no results.
 
     Args:
-        results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
+        results: Results of a study, from `selbo_lab.schedule.runner.gather`.
         track: ``published`` or ``selbo``.
     """
     cases, column = cases_of(results, track)
@@ -75,13 +75,13 @@ def overview(results: StudyResults, track: str) -> Table | None:
 
 
 def tables_over_cases(results: StudyResults, track: str) -> list[Table]:
-    """All tables of a track that are about several cases at once."""
+    """All tables of a track over several cases."""
     made = (build(results, track) for build in (primary_outcome, cost_of_wrong_fractions, overview))
     return [table for table in made if table is not None]
 
 
 def cases_of(results: StudyResults, track: str) -> tuple[list[StudyComparison], Column]:
-    """The comparisons of a track that have results, none if they are few, and the column to hold them by.
+    """The comparisons of a track that have results, none if they are few, and the column to compare.
 
     That is the NLL in the target domain, or on the clean test set if there is only one domain. Cases that differ only
     in what is stated about them count once, as stated exactly.
@@ -93,12 +93,12 @@ def cases_of(results: StudyResults, track: str) -> tuple[list[StudyComparison], 
 
 
 def tracks_with_cases(results: StudyResults) -> list[str]:
-    """Tracks with so many cases that they have an overview, as a table and as a figure."""
+    """Tracks with enough cases for an overview, as a table and as a figure."""
     return [track for track in results.tracks if cases_of(results, track)[0]]
 
 
 def differences(cases: Sequence[StudyComparison], name: str, other: str, column: Column) -> list[Difference]:
-    """One method less another, in each case."""
+    """Difference between two methods in each case."""
     return [studies.paired(case.method(name), case.method(other), column) for case in cases]
 
 
@@ -107,13 +107,13 @@ def _mean(numbers: Sequence[float]) -> float | None:
 
 
 def _counts(found: Sequence[Difference], column: Column) -> tuple[int, int]:
-    """In how many cases the first method is clearly better, and in how many clearly worse."""
+    """Number of cases in which the first method is clearly better, and clearly worse."""
     gains = [direction(column.metric) * (each.mean or 0.0) for each in found if each.clear]
     return sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
 
 
 def _ranks(case: StudyComparison, column: Column) -> dict[str, float]:
-    """Place of each method whose runs are all there, by its mean; those that are the same share their places."""
+    """Rank of each method with complete runs, by its mean; equal means share their ranks."""
     from scipy.stats import rankdata
 
     found = studies.cells(case, column)

@@ -7,11 +7,11 @@ from selbo_lab.run.records import StudyComparison
 
 
 def sample_notes(comparison: StudyComparison, columns: Iterable[Column]) -> list[str]:
-    """Which columns of a table were predicted with fewer weight samples than the clean test set.
+    """Note on columns predicted with fewer weight samples than the clean test set.
 
     Args:
-        comparison: Of a study.
-        columns: Those of the table.
+        comparison: A comparison of a study.
+        columns: Columns of the table.
     """
     samples, fewer = comparison.evaluation.draws, comparison.evaluation.corrupted_draws
     if not fewer or fewer == samples:
@@ -22,7 +22,7 @@ def sample_notes(comparison: StudyComparison, columns: Iterable[Column]) -> list
             f"Bayesian networks predict corrupted inputs with {fewer} weight samples, clean ones with {samples}."
         )
     if "ood" in parts and any(found.num_samples is None for run in comparison.there for found in run.ood.values()):
-        # of runs before both numbers were the same, which do not say how many there were
+        # early runs used different numbers and did not record them
         notes.append(
             f"Bayesian networks predicted OOD inputs with {fewer} weight samples and the test set with {samples}; "
             f"fewer samples lower the entropy. New runs use {samples} for both."

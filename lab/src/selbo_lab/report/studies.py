@@ -1,6 +1,6 @@
-"""Statistics of a study: means over seeds with what is missing, paired differences, and the paper's values beside ours.
+"""Statistics of a study: means over seeds with missing runs, paired differences, and comparison with the paper.
 
-No run is dropped: a value from fewer runs than there are seeds says why.
+No run is dropped silently: a value from fewer runs than seeds states why.
 """
 
 import math
@@ -18,10 +18,10 @@ CORRUPTED_METRICS: Final = ("nll", "accuracy", "ece")
 FOREIGN: Final = ("entropy_in", "entropy_out", "entropy_difference", "auroc")
 RARE: Final = ("f1_micro", "f1_macro")
 AT_USE: Final = ("nll", "accuracy", "ece", "f1_macro")
-"""Metrics of the tables: clean test set, corrupted ones, inputs from elsewhere, rare classes, a place of use."""
+"""Metrics of the tables: clean and corrupted test sets, OOD inputs, rare classes, target domain."""
 
 EVIDENTIAL: Final = "evidential"
-"""The objective that is counted by itself beside the paper; see `overlaps`."""
+"""The objective that is counted separately in comparisons with the paper; see `overlaps`."""
 
 NORMAL_QUANTILE: Final = 1.96
 """Half width of a 95 % interval in standard errors, for the paper's values, whose number of runs is not certain."""
@@ -31,18 +31,18 @@ ROUNDING: Final = 0.0005
 
 
 class Cell(NamedTuple):
-    """A metric of a method over the seeds; where `note` is not None it must be shown with the mean.
+    """A metric of a method over the seeds; show `note` with the mean if it is not None.
 
     Attributes:
-        mean: Over the runs that have a value; None if none has.
+        mean: Mean over the runs that have a value; None if none has.
         error: Standard error of the mean (ddof 1); None for fewer than two runs.
-        runs: How many runs have a value.
-        seeds: How many runs there should be.
-        diverged: Runs that did not come to an end.
-        missing: Runs that are not there.
-        undefined: Runs that ended, but have no finite value here.
+        runs: Number of runs that have a value.
+        seeds: Expected number of runs.
+        diverged: Number of runs that diverged.
+        missing: Number of missing runs.
+        undefined: Number of finished runs without a finite value.
         best: Whether no other method has a better mean.
-        close: Whether it is not the best, but its mean lies within one standard error of the best, that of the best.
+        close: Whether it is not the best, but within one standard error of the best mean.
     """
 
     mean: float | None
@@ -57,7 +57,7 @@ class Cell(NamedTuple):
 
     @property
     def value(self) -> Value:
-        """The same without the counts of what is missing."""
+        """The value without the counts of missing runs."""
         return Value(self.mean, self.error, self.runs, self.best, self.close)
 
     @property
@@ -80,12 +80,12 @@ class Cell(NamedTuple):
 
 
 class AgainstPaper(NamedTuple):
-    """Our value beside the paper's.
+    """Our value compared with the paper's.
 
     Attributes:
-        difference: Ours less the paper's; None if they cannot be compared.
-        overlap: Whether the 95 % intervals overlap; None if that cannot be said.
-        reason: Why something is None.
+        difference: Our value minus the paper's; None if they are not comparable.
+        overlap: Whether the 95 % intervals overlap; None if unknown.
+        reason: Why a value is None.
     """
 
     difference: float | None
@@ -97,8 +97,8 @@ class AgainstPaper(NamedTuple):
 
 
 def columns_of(comparison: StudyComparison) -> list[Column]:
-    """Columns of the tables that any run of a comparison has, in the order in which they are shown."""
-    rare = RARE if comparison.classes else ()  # there accuracy does not tell all
+    """Columns of the tables that any run of a comparison has, in display order."""
+    rare = RARE if comparison.classes else ()  # accuracy alone hides rare classes
     foreign = dict.fromkeys(name for run in _ended(comparison) for name in run.ood)
     wanted = [
         *(Column(CLEAN, metric) for metric in (*CLEAN_METRICS, *rare)),
@@ -112,7 +112,7 @@ def columns_of(comparison: StudyComparison) -> list[Column]:
 
 
 def all_columns(comparison: StudyComparison) -> list[Column]:
-    """Those of the tables first, then every other metric that any run has."""
+    """The columns of the tables, then every other metric that any run has."""
     ended = _ended(comparison)
     metrics = dict.fromkeys(name for run in ended for each in run.conditions.values() for name in each.metrics)
     places = [Column(CLEAN, ""), Column(USE, ""), *(Column(CORRUPTED, "", up_to=t) for t in noise_ranges(comparison))]
@@ -135,9 +135,9 @@ def noise_levels(comparison: StudyComparison) -> list[float]:
 
 
 def noise_ranges(comparison: StudyComparison) -> tuple[float | None, ...]:
-    """Ranges of noise that tables show means over: all of it, None, and before it up to that which the paper shows.
+    """Ranges of noise for the means in tables: first up to the paper's strongest noise, then all of it (None).
 
-    The paper's range, ``paper_noise``, stands by itself only where more was measured.
+    The paper's range, ``paper_noise``, is separate only if more was measured.
     """
     levels, top = noise_levels(comparison), comparison.paper_noise
     return (top, None) if levels and 0 < top < levels[-1] else (None,)
@@ -147,9 +147,9 @@ def value(run: Run | None, column: Column, scaled: bool = False) -> float | None
     """A number of one run; None if the run is missing, diverged, or has no number there.
 
     Args:
-        run: Of a method; None for a run that is not there.
-        column: A mean over corrupted conditions needs a number in every one.
-        scaled: Whether after temperature scaling.
+        run: A run; None if it is missing.
+        column: The column; a mean over corrupted conditions needs a number in every one.
+        scaled: Whether to use the value after temperature scaling.
     """
     if run is None or not run.finished:
         return None
@@ -192,21 +192,20 @@ def measured(comparison: StudyComparison, column: Column) -> bool:
 
 
 def cell(method: MethodRuns, column: Column, scaled: bool = False) -> Cell:
-    """A column of one method over the seeds, without a mark."""
+    """A column of one method over the seeds, without marking the best."""
     return _cell(method.runs, lambda run: value(run, column, scaled=scaled))
 
 
 def cells(comparison: StudyComparison, column: Column, scaled: bool = False) -> dict[str, Cell]:
-    """A column of all methods, by name, the best marked.
+    """A column of all methods, by name, with the best marked.
 
-    A method with a run that is missing or diverged cannot be the best: a mean over the runs that went well is not
-    comparable.
+    A method with a missing or diverged run cannot be the best: a mean over the successful runs is not comparable.
     """
     return mean_cells(comparison, [column], scaled)
 
 
 def mean_cells(comparison: StudyComparison, columns: Sequence[Column], scaled: bool = False) -> dict[str, Cell]:
-    """The mean of some columns of one metric, of all methods, the best marked; a run needs a value in every one."""
+    """Mean over columns of one metric, for all methods, the best marked; a run needs a value in every column."""
 
     def mean(run: Run) -> float | None:
         return mean_of_all(value(run, column, scaled=scaled) for column in columns)
@@ -219,7 +218,7 @@ def mean_cells(comparison: StudyComparison, columns: Sequence[Column], scaled: b
 
 
 def timings(comparison: StudyComparison) -> dict[str, Cell]:
-    """Seconds of training a run, by method; of one that was cut off and went on, all of them together."""
+    """Training time per run in seconds, by method; for a resumed run, the total."""
     return {method.name: _cell(method.runs, lambda run: run.training_seconds) for method in comparison.methods}
 
 
@@ -240,14 +239,14 @@ def paired(
     *,
     reference_scaled: bool | None = None,
 ) -> Difference:
-    """A method less the reference, seed by seed.
+    """Paired difference between a method and the reference, by seed.
 
     Args:
-        method: Whose runs are in the order of the seeds.
-        reference: With the same seeds.
-        column: Which.
-        scaled: Whether after temperature scaling, of both.
-        reference_scaled: Whether of the reference, if that is not the same.
+        method: A method, with its runs in the order of the seeds.
+        reference: The reference, with the same seeds.
+        column: The column.
+        scaled: Whether to use values after temperature scaling, for both.
+        reference_scaled: The same for the reference, if different.
     """
     other = scaled if reference_scaled is None else reference_scaled
     both = [
@@ -261,28 +260,28 @@ def paired(
 
 
 def published(paper: PaperValues, method: str) -> dict[Column, tuple[float, float]]:
-    """Means and standard errors that the paper reports of a method."""
+    """Means and standard errors that the paper reports for a method."""
     found = paper.methods.get(method)
     return {Column.parse(name): (mean, error) for name, (mean, error) in (found.values if found else {}).items()}
 
 
 def not_comparable(paper: PaperValues, method: str, column: Column) -> str | None:
-    """Why a number of the paper is not what ours measures; None if it is."""
+    """Why a number of the paper is not comparable with ours; None if it is."""
     found = paper.methods.get(method)
     reasons = found.not_comparable if found else {}
     return reasons.get("all") or reasons.get(column.part)
 
 
 def against_paper(ours: Cell, paper: tuple[float, float], reason: str | None = None) -> AgainstPaper:
-    """Our value less the paper's, and whether the 95 % intervals overlap.
+    """Our value minus the paper's, and whether the 95 % intervals overlap.
 
-    Ours is from Student's t with one degree of freedom less than runs. The paper's is its mean ± 1.96 times its
-    published standard error, each taken half of the last printed digit further, because they are rounded.
+    Our interval uses Student's t with one degree of freedom less than runs. The paper's is its mean ± 1.96 times its
+    published standard error, both widened by half of the last printed digit, because they are rounded.
 
     Args:
         ours: A cell of the same column.
         paper: Mean and standard error.
-        reason: Why they cannot be compared, if so; see `not_comparable`.
+        reason: Why they are not comparable, or None; see `not_comparable`.
     """
     mean, error = paper
     if reason is not None:
@@ -301,14 +300,14 @@ def against_paper(ours: Cell, paper: tuple[float, float], reason: str | None = N
 def overlaps(
     comparison: StudyComparison, *, evidential: bool = False, paper: PaperValues | None = None
 ) -> list[bool | None]:
-    """For each value of the paper whether the intervals overlap; None where that cannot be said.
+    """Whether the intervals overlap, for each value of the paper; None if unknown.
 
-    Evidential learning is left out, or counted by itself: some of its runs die, and an interval over such runs is so
-    wide that it overlaps with nearly anything.
+    Evidential learning is left out, or counted separately: some of its runs collapse, and an interval over such runs is
+    so wide that it overlaps with nearly anything.
 
     Args:
-        comparison: Of a study.
-        evidential: Whether to count evidential learning alone, in the place of all others.
+        comparison: A comparison of a study.
+        evidential: Whether to count only evidential learning, instead of all other methods.
         paper: Values of the paper, if not those of the comparison.
     """
     told = comparison.paper if paper is None else paper
@@ -326,7 +325,7 @@ def is_evidential(method: MethodRuns) -> bool:
 
 
 def one_class_runs(method: MethodRuns) -> int:
-    """How many runs of a method call every clean test input the same class, and so end at chance accuracy."""
+    """Number of runs of a method that predict the same class for every clean test input."""
     recalls = [run.conditions[CLEAN].recall or () for run in method.there if run.conditions]
     return sum(sum(bool(each) for each in recall) == 1 for recall in recalls)
 
@@ -335,7 +334,7 @@ def one_class_runs(method: MethodRuns) -> int:
 
 
 class Tuned(NamedTuple):
-    """Validation NLL of the chosen settings, the lowest and the highest of all tried, and how many failed."""
+    """Validation NLL of the chosen settings, the lowest and highest of all candidates, and the number of failures."""
 
     chosen: float | None
     low: float | None
@@ -344,7 +343,7 @@ class Tuned(NamedTuple):
 
 
 def tuned(method: MethodRuns) -> Tuned:
-    """What the tuning runs of a method found; a run without a finite NLL is one that failed."""
+    """Results of the tuning runs of a method; a run without a finite NLL has failed."""
     known = [each.val_nll for each in method.tried if each.val_nll is not None]
     chosen = [each.val_nll for each in method.tried if is_chosen(method, each)]
     low, high = min(known, default=None), max(known, default=None)
@@ -352,5 +351,5 @@ def tuned(method: MethodRuns) -> Tuned:
 
 
 def is_chosen(method: MethodRuns, tried: Tried) -> bool:
-    """Whether this was chosen among what was tried."""
+    """Whether these candidate settings were chosen."""
     return all(tried.settings[name] == setting for name, setting in method.chosen.items())

@@ -1,4 +1,4 @@
-"""What the page of a study says about its tracks, and around its figures."""
+"""Captions of the tracks and figures on the page of a study."""
 
 from collections.abc import Callable
 from typing import Final
@@ -29,7 +29,7 @@ TRACK_WORDS: Final = {
 
 
 def track_words(comparison: StudyComparison) -> str:
-    """What a track is, and how settings were chosen."""
+    """Describe a track, and how settings were chosen."""
     tried = {len(method.tried) for method in comparison.methods if method.tried}
     how = ""
     if tried:
@@ -39,7 +39,7 @@ def track_words(comparison: StudyComparison) -> str:
 
 
 def _place_words(comparison: StudyComparison) -> str:
-    """What the two places are, and which labels were used for what."""
+    """Describe source and target domain, and the use of labels."""
     data = comparison.data
     told = f" It was stated that {100 * data.use_accuracy:g} % of the cases at use can be decided."
     few = f" {data.val_size} of them" if data.val_size else " all of them"
@@ -65,7 +65,7 @@ CASES: Final = Words(
 
 
 def _test_set(comparison: StudyComparison) -> str:
-    """Clean only where there are corrupted ones beside it."""
+    """Name of the test set: clean only if there are corrupted ones."""
     found = corruptions_of(comparison)
     return "clean test set" if found.levels or found.kinds else "test set"
 

@@ -1,4 +1,4 @@
-"""Metrics of a study against what was changed: the level or the kind of corruption, or a setting of the methods."""
+"""Metrics of a study against the level or kind of corruption, or against a setting of the methods."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -50,30 +50,30 @@ GAP: Final = 0.46
 TITLE: Final = 0.22
 FOOT: Final = 0.4
 CURVE: Final = 1.7
-"""Inches: margins, space between panels, the text over and under them, their height."""
+"""Inches for margins, space between panels, the text above and below them, and their height."""
 
 LEGEND_ROW: Final = 0.15
-"""Inches of a line of the legend that is not the first."""
+"""Inches per additional line of the legend."""
 
 ROW_GAP: Final = 0.14
 """Inches between panels that share the names of their rows."""
 
 SWEPT: Final = {"summary_elbo": "summary", "elbo": "elbo"}
-"""Method that a line of many settings is drawn as, by its objective."""
+"""Method whose style a line over many settings has, by its objective."""
 
 WIDE_RANGE: Final = 30.0
-"""NLL is drawn on a logarithmic axis where its largest mean is that many times the smallest."""
+"""The axis of NLL is logarithmic if its largest mean is at least so many times the smallest."""
 
 
 # --- shared parts ---
 
 
 class _Legend:
-    """Lines of a legend over a figure, as many columns as fit.
+    """Lines of a legend above a figure, with as many columns as fit.
 
     Args:
-        labels: Of the methods, in order.
-        width: Inches.
+        labels: Labels of the methods, in order.
+        width: Width in inches.
     """
 
     def __init__(self, labels: Sequence[str], *, width: float) -> None:
@@ -90,7 +90,7 @@ class _Legend:
 
 
 def _inches(labels: Sequence[str], columns: int) -> float:
-    """How wide a legend of so many columns is, about; matplotlib fills one after the other."""
+    """Approximate width of a legend with the given columns, which matplotlib fills one after the other."""
     lengths = np.array_split([len(label) for label in labels], columns)
     return float(sum(each.max() * CHARACTER + 26 for each in lengths)) / POINTS_AN_INCH
 
@@ -114,7 +114,7 @@ def _handles(labels: Mapping[str, str], *, line: bool) -> dict[str, Any]:
 
 
 def _shown(comparison: StudyComparison) -> list[MethodRuns]:
-    """Methods with a finished run; those that have none are named beside the figure, not in it."""
+    """Methods with a finished run; the others are named next to the figure."""
     return [method for method in comparison.methods if method.tested]
 
 
@@ -149,17 +149,17 @@ def _corrupted(found: Corruptions) -> list[str]:
 
 
 def corruption_figure(comparison: StudyComparison, *metrics: str) -> "Figure":
-    """Metrics under corruption: against the level where there is one axis of it, else a row a kind of corruption.
+    """Metrics under corruption: against its level if there is one, else one row per kind of corruption.
 
-    Where kinds have several severities, a row shows the mean over them, and curves below show the mean over kinds.
-    Means are over seeds, with one standard error to either side.
+    If kinds have several severities, a row shows the mean over them, and curves below show the mean over kinds. Means
+    are over seeds, with one standard error to either side.
 
     Args:
-        comparison: Of a study, with corrupted conditions.
+        comparison: A comparison of a study, with corrupted conditions.
         metrics: One panel each; NLL, ECE and accuracy if none is named.
 
     Returns:
-        A figure with one axes a metric, and a second one a metric if there are severities.
+        A figure with one axes per metric, and a second one per metric if there are severities.
     """
     found = corruptions_of(comparison)
     drawn = _measured(comparison, metrics or METRICS, _corrupted(found))
@@ -189,7 +189,7 @@ def _by_level(comparison: StudyComparison, metrics: Sequence[str], found: Corrup
 
 
 def _drawn(comparison: StudyComparison, labels: Mapping[str, str], *, line: bool) -> dict[str, Any]:
-    """Handles of the methods that are drawn, in the colours that they have among all."""
+    """Legend handles of the drawn methods, with the colours that they have among all."""
     shown = {labels[method.name] for method in _shown(comparison)}
     return {label: handle for label, handle in _handles(labels, line=line).items() if label in shown}
 
@@ -207,7 +207,7 @@ def _columns(
 
 
 def _lines(axes: "Axes", comparison: StudyComparison, metric: str, places: Mapping[float, Sequence[str]]) -> None:
-    """One line a method over places, each the mean over some conditions."""
+    """One line per method over positions, each the mean over some conditions."""
     labels = titles_of(comparison)
     looks = method_styles(labels)
     for method in _shown(comparison):
@@ -252,7 +252,7 @@ def _by_kind(comparison: StudyComparison, metrics: Sequence[str], found: Corrupt
 
 
 def _dots(axes: "Axes", comparison: StudyComparison, metric: str, rows: Sequence[Sequence[str]]) -> None:
-    """A row a kind of corruption, in it one marker a method, from top to bottom."""
+    """One row per kind of corruption, with one marker per method, from top to bottom."""
     labels, shown = titles_of(comparison), _shown(comparison)
     looks = method_styles(labels)
     means = []
@@ -289,10 +289,10 @@ def has_recall(comparison: StudyComparison) -> bool:
 
 
 def recall_figure(comparison: StudyComparison) -> "Figure":
-    """What part of each class is found, from the most frequent one to the rarest, clean and under corruption.
+    """Recall of each class, from the most frequent to the rarest, clean and under corruption.
 
     Args:
-        comparison: Of a study with classes of known, different frequency.
+        comparison: A comparison of a study with classes of known, different frequencies.
 
     Returns:
         A figure with an axes for the clean test set, and one for the mean over corrupted ones if there are any.
@@ -338,10 +338,10 @@ def has_sweep(comparison: StudyComparison) -> bool:
 
 
 def sweep_figure(comparison: StudyComparison, *metrics: str) -> "Figure":
-    """Metrics against the one setting in which the methods differ; those without it are level lines.
+    """Metrics against the one setting in which the methods differ; methods without it are horizontal lines.
 
     Args:
-        comparison: Of a study such as ``sigma0`` or ``alpha``.
+        comparison: A comparison of a study such as ``sigma0`` or ``alpha``.
         metrics: One panel each; NLL, ECE and accuracy if none is named.
     """
     sweep = sweep_of(comparison)
@@ -380,7 +380,7 @@ def sweep_figure(comparison: StudyComparison, *metrics: str) -> "Figure":
 
 
 def _setting_axis(axes: "Axes", values: Sequence[float], label: str) -> None:
-    """A logarithmic axis with a tick a value; those that would touch the one before are left out."""
+    """A logarithmic axis with one tick per value, without those that would overlap the previous one."""
     axes.set_xscale("log")
     across = axes.get_window_extent().width / axes.figure.dpi * POINTS_AN_INCH
     shown: list[float] = []

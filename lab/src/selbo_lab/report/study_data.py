@@ -1,4 +1,4 @@
-"""Parts of the results of a study that its figures and its page draw from: labels, conditions, means over seeds."""
+"""Data for the figures and the page of a study: labels, conditions, means over seeds."""
 
 import math
 import re
@@ -16,19 +16,19 @@ from selbo_lab.run.records import CLEAN, MethodRuns, StudyComparison
 Array: TypeAlias = NDArray[np.float64]
 
 LONGEST_LABEL: Final = 24
-"""Characters that fit over a panel; a method with a longer title is called by its name in figures."""
+"""Maximum length of a title above a panel; figures use the name of a method with a longer title."""
 
 SWEEPS: Final = {"prior_std": "prior standard deviation", "concentration": "concentration α"}
-"""Settings that a study may go through, and what their axis says."""
+"""Settings that a study may vary, with their axis labels."""
 
 
 class Point(NamedTuple):
     """A mean over seeds.
 
     Attributes:
-        mean: Over the runs that have a value; NaN if none has.
-        error: Standard error of the mean; 0 for fewer than two runs, where none can be stated.
-        runs: How many have a value.
+        mean: Mean over the runs that have a value; NaN if none has.
+        error: Standard error of the mean; 0 for fewer than two runs.
+        runs: Number of runs that have a value.
     """
 
     mean: float
@@ -54,8 +54,8 @@ class Sweep(NamedTuple):
     """Methods that differ in one setting.
 
     Attributes:
-        setting: Name in the recipe.
-        label: Of the axis.
+        setting: Name of the setting in the recipe.
+        label: Label of the axis.
         methods: Value of the setting and the method, by value.
         without: Methods that do not have the setting.
     """
@@ -75,14 +75,14 @@ def titles_of(comparison: StudyComparison) -> dict[str, str]:
 
 
 def labels_of(comparison: StudyComparison) -> dict[str, str]:
-    """What figures call the methods, by name: the title, or the name where the title is long."""
+    """Labels of the methods in figures, by name: the title, or the name if the title is long."""
     titles = titles_of(comparison)
     short = {name: title if len(title) <= LONGEST_LABEL else name for name, title in titles.items()}
     return short if len(set(short.values())) == len(short) else titles
 
 
 def over_seeds(values: Iterable[float | None]) -> Point:
-    """Mean and standard error of the values that there are.
+    """Mean and standard error of the values that are not None.
 
     Example:
         >>> over_seeds([1.0, None, 2.0])
@@ -96,20 +96,20 @@ def over_seeds(values: Iterable[float | None]) -> Point:
 
 
 def point(method: MethodRuns, metric: str, conditions: Sequence[str] = (CLEAN,), of_class: int | None = None) -> Point:
-    """A metric of a method over its seeds, as the mean over conditions; a run that lacks one of them has no value."""
+    """A metric of a method over its seeds, as the mean over conditions; a run needs a value in every condition."""
     columns = [Column(name, metric, of_class=of_class) for name in conditions]
     return over_seeds(mean_of_all(value(run, column) for column in columns) for run in method.tested)
 
 
 def scale_of(metric: str) -> float:
-    """By what a metric is multiplied to be shown."""
+    """Display factor of a metric."""
     return 100.0 if is_percent(metric) else 1.0
 
 
 def corruptions_of(comparison: StudyComparison) -> Corruptions:
     """Corrupted conditions, sorted into levels of one axis, or into kinds and severities.
 
-    A kind and its severity stand in the name, such as ``fog 3``.
+    The name holds the kind and its severity, such as ``fog 3``.
     """
     known = {name: each.level for run in comparison.tested for name, each in run.corrupted.items()}
     levels = {level: name for name, level in known.items() if level is not None}
@@ -128,7 +128,7 @@ def corruptions_of(comparison: StudyComparison) -> Corruptions:
 
 
 def ood_sets(comparison: StudyComparison) -> dict[str, str]:
-    """Sets of inputs from elsewhere for which entropies were kept, and their titles."""
+    """Out-of-distribution data sets with stored entropies, and their titles."""
     return {
         name: each.name or name
         for run in comparison.tested
@@ -138,7 +138,7 @@ def ood_sets(comparison: StudyComparison) -> dict[str, str]:
 
 
 def sweep_of(comparison: StudyComparison) -> Sweep | None:
-    """The setting that a comparison goes through: methods of one objective with at least three of its values."""
+    """The setting that a comparison varies: methods of one objective with at least three of its values."""
     for setting, label in SWEEPS.items():
         with_it = [m for m in comparison.methods if setting != "concentration" or m.recipe.belief]
         values = {float(getattr(method.recipe, setting)) for method in with_it}

@@ -1,4 +1,4 @@
-"""Figures of a study, each drawn from its gathered results alone, and written as PNG and SVG."""
+"""Figures of a study, drawn from its results and written as PNG and SVG."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -50,17 +50,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS: Final = ("png", "svg")
-"""What figures of a study are written as."""
+"""File formats of the figures of a study."""
 
 OWN_AXIS: Final = 0.3
-"""Inches below a panel that has an axis of its own."""
+"""Inches below a panel with its own axis."""
 
 
 # --- calibration and entropy ---
 
 
 def calibration_figure(comparison: StudyComparison) -> "Figure":
-    """Reliability diagrams, pooled over the seeds, one a method; see `selbo.report.curves.reliability_diagrams`."""
+    """Reliability diagrams, pooled over the seeds, one per method; see `selbo.report.curves.reliability_diagrams`."""
     labels, ece = labels_of(comparison), Column(CLEAN, "ece")
     looks, panels = method_styles(labels), {}
     for method in comparison.methods:
@@ -70,11 +70,11 @@ def calibration_figure(comparison: StudyComparison) -> "Figure":
 
 
 def ood_figure(comparison: StudyComparison, ood: str | None = None) -> "Figure":
-    """Entropy of predictions for the test set and for inputs from elsewhere, one panel a method.
+    """Entropy of predictions for the test set and for out-of-distribution inputs, one panel per method.
 
     Args:
-        comparison: Of a study.
-        ood: Which inputs; the first set if not given.
+        comparison: A comparison of a study.
+        ood: Name of the out-of-distribution data set; the first if not given.
     """
     labels, sets = labels_of(comparison), ood_sets(comparison)
     name = next(iter(sets)) if ood is None else ood
@@ -91,10 +91,10 @@ def ood_figure(comparison: StudyComparison, ood: str | None = None) -> "Figure":
 
 
 def belief_figure(comparison: StudyComparison) -> "Figure":
-    """Where predictions fall against s0, region by region; one panel a method that was told a belief.
+    """Region masses of the predictions against s0; one panel per method with a belief.
 
     Returns:
-        A figure with one axes a method; the number over a panel is the total variation distance to s0.
+        A figure with one axes per method; the number above a panel is the total variation distance to s0.
     """
     told = _told(comparison)
     if not told:
@@ -137,9 +137,9 @@ class StudyFigure(NamedTuple):
     """A figure of one comparison.
 
     Attributes:
-        draw: The figure of a comparison.
+        draw: Draws the figure of a comparison.
         has: Whether a comparison has the data.
-        study: The only study that has them; None if any may.
+        study: The only study with this figure; None for any.
     """
 
     draw: Callable[..., "Figure"]
@@ -176,14 +176,14 @@ def available(results: StudyResults, comparison: StudyComparison) -> list[str]:
 
 
 def write_figures(results: StudyResults, folder: str | os.PathLike[str]) -> list[Path]:
-    """Draw every figure for which there is data, as PNG and SVG.
+    """Draw every figure that has data, as PNG and SVG.
 
     Args:
-        results: Of a study.
-        folder: Where to; made if it is not there.
+        results: Results of a study.
+        folder: Output folder; created if needed.
 
     Returns:
-        The paths written: ``corruption-VARIANT-TRACK.png`` and so on, for inputs from elsewhere with their name behind;
+        The written paths: ``corruption-VARIANT-TRACK.png`` and so on, with the name of OOD inputs at the end;
         ``cases-TRACK.png`` for all cases together.
     """
     written: list[Path] = []

@@ -17,7 +17,7 @@ from selbo_lab.studies.run_spec import DataSpec
 
 COLUMN: Final = Column(USE, "nll")
 OFFSETS: Final = (0.05, 0.10, 0.20)
-"""How far class fractions are stated from the truth."""
+"""Errors of the stated class fractions."""
 
 
 # --- primary outcome ---
@@ -27,8 +27,8 @@ def primary_outcome(results: StudyResults, track: str) -> Table | None:
     """The method in focus against all others, over seeds, test examples and cases; None without scores of examples.
 
     Args:
-        results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
-        track: Whose comparisons.
+        results: Results of a study, from `selbo_lab.schedule.runner.gather`.
+        track: Name of the track.
     """
     cases = results.of_track(track)
     if not cases or not all(each.focus and each.evaluation.items for each in cases):
@@ -96,13 +96,13 @@ def _items(case: StudyComparison, name: str) -> np.ndarray | None:
 
 
 def cost_of_wrong_fractions(results: StudyResults, track: str) -> Table | None:
-    """What each method loses if class fractions are stated wrongly; None if none are in the study.
+    """Cost of wrongly stated class fractions for each method; None if the study has none.
 
-    A cost is the NLL less that with exact fractions, of the same seed: the mean over cases, and over signs in a case.
+    The cost is the NLL minus that with exact fractions and the same seed: the mean over cases, and over signs in each.
 
     Args:
-        results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
-        track: Whose comparisons.
+        results: Results of a study, from `selbo_lab.schedule.runner.gather`.
+        track: Name of the track.
     """
     groups: dict[DataSpec, list[StudyComparison]] = defaultdict(list)
     for each in results.of_track(track):
@@ -153,17 +153,17 @@ def cost_of_wrong_fractions(results: StudyResults, track: str) -> Table | None:
 
 
 def stated_exactly(comparison: StudyComparison) -> bool:
-    """Whether class fractions are stated as they are, about a pool that has them."""
+    """Whether the stated class fractions are exact, and the pool has them exactly."""
     return _kind(comparison) == 0
 
 
 def _kind(comparison: StudyComparison) -> float | None:
-    """How far the fractions are off; None for a pool that is drawn at random."""
+    """Error of the stated fractions; None for a random pool."""
     return None if comparison.data.random_pool else abs(comparison.data.fractions_off)
 
 
 def _nll(comparison: StudyComparison, name: str, *, scaled: bool = False) -> np.ndarray:
-    """NLL by seed; NaN where there is none."""
+    """NLL by seed; NaN if missing."""
     found = [studies.value(run, COLUMN, scaled) for run in comparison.method(name).runs]
     return np.array([np.nan if each is None else each for each in found])
 
@@ -175,7 +175,7 @@ def _over(cases: Sequence[StudyComparison], name: str, *, scaled: bool = False) 
 
 
 def _difference(gaps: np.ndarray) -> Difference:
-    """Mean and interval of one number per seed, of those that are there."""
+    """Mean and interval of one number per seed, without missing ones."""
     return difference_of([each for each in gaps.tolist() if np.isfinite(each)], seeds=len(gaps))
 
 

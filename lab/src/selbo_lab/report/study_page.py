@@ -1,4 +1,4 @@
-"""The page of a study: one HTML file with its tables and figures inside, which needs nothing from outside."""
+"""The page of a study: one self-contained HTML file with its tables and figures."""
 
 import os
 import re
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FEW: Final = 2
-"""Comparisons; on a page with more, figures are folded, so that tables can be compared."""
+"""Maximum number of comparisons with open figures; with more, figures are folded to keep tables close."""
 
 FIRST: Final = ("scores", "recall", "ood", "paper", "differences", "baselines")
 LAST: Final = "settings"
-"""Tables that stand open, in this order, and the one after the figures; all others are folded."""
+"""Open tables, in this order, and the one after the figures; all others are folded."""
 
 MARKED: Final = ("scores", "recall", "corruptions", "ood", "overview")
 """Tables, with or without temperature scaling, in which a mark means the best of a column."""
 
 
 def write_study_page(results: StudyResults, path: str | os.PathLike[str]) -> Path:
-    """Write the report of a study as a single HTML file, whole or not at all.
+    """Write the report of a study atomically as a single HTML file.
 
     Args:
-        results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
-        path: Where to; its folder is made if it is not there.
+        results: Results of a study, from `selbo_lab.schedule.runner.gather`.
+        path: Path of the file; its folder is created if needed.
 
     Returns:
-        The path written.
+        The path of the file.
     """
     return write_html(lambda: render_study_page(results), path)
 
@@ -69,13 +69,13 @@ def render_study_page(results: StudyResults) -> str:
 
 
 def _takeaways(results: StudyResults) -> list[tuple[str, str]]:
-    """The conclusion of each track; none of a trial, whose numbers mean nothing."""
+    """The conclusion of each track; none for a trial, whose numbers are meaningless."""
     found = [] if results.generated else study_takeaways(results)
     return [(f"{name[0].upper()}{name[1:]}. " if len(found) > 1 else "", text) for name, text in found]
 
 
 def _versions(runs: Sequence[Run | None]) -> str:
-    """Who made the runs, and who wrote the page."""
+    """Provenance of the runs and of the page."""
     there = [run for run in runs if run is not None]
     made = f"Runs: {_each(code_of(run.made_by) for run in there)}. " if there else ""
     return f"{made}This page: selbo {__version__}."
@@ -111,7 +111,7 @@ def _overviews(results: StudyResults) -> Iterator[tuple[str, "list[ShownTable]",
 
 
 class Section(NamedTuple):
-    """What the page shows of a comparison."""
+    """Content of the page for a comparison."""
 
     id: str
     track: str
@@ -156,7 +156,7 @@ def _sizes(comparison: StudyComparison) -> list[tuple[str, str]]:
 
 
 def _troubles(results: StudyResults, comparison: StudyComparison) -> list[tuple[str, str]]:
-    """Runs that are missing or diverged, method by method."""
+    """Missing and diverged runs by method."""
     items, titles = [], titles_of(comparison)
     for method in comparison.methods:
         pairs = list(zip(results.seeds, method.runs, strict=True))
@@ -196,7 +196,7 @@ class ShownTable(NamedTuple):
 
 
 def _table(comparison: StudyComparison, table: Table, hidden: Iterable[str]) -> ShownTable:
-    """A table with its notes, but for those that are said once on the page."""
+    """A table with its notes, except those that the page states once."""
     marked = table.name.startswith(MARKED)
     labels, titles = labels_of(comparison), titles_of(comparison)
     looks = method_styles(labels)
@@ -230,7 +230,7 @@ def _cell(entry: Entry, marked: bool) -> tuple[str, ...]:
 
 
 def _recipe(comparison: StudyComparison) -> tuple[str, list[tuple[str, str]]]:
-    """Settings that all methods share, then what each has of its own."""
+    """Settings that all methods share, then those of each method."""
     recipes = {method.title: vars(method.recipe) for method in comparison.methods}
     first = vars(comparison.methods[0].recipe)
     shared = {key: value for key, value in first.items() if all(r[key] == value for r in recipes.values())}
@@ -287,7 +287,7 @@ def _made(comparison: StudyComparison) -> list[tuple[str, str]]:
 
 
 def _each(texts: Iterable[str]) -> str:
-    """Different ones, with how often each comes if there are several."""
+    """Distinct values, with their counts if there are several."""
     listed = list(texts)
     counts = {text: listed.count(text) for text in dict.fromkeys(listed)}
     if len(counts) == 1:

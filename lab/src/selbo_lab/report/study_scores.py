@@ -1,4 +1,4 @@
-"""What a belief does to the scores of two classes: histogram against s0, decision surface; the paper's Figures 1, 3."""
+"""Effect of a belief on the scores of two classes, histogram and decision surface: the paper's Figures 1 and 3."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -35,7 +35,7 @@ AGAINST: Final = ("independent-5", "beta-5")
 """Methods of the study ``scores`` in the paper's Figure 1 and in its Figure 3."""
 
 SURFACE: Final = "RdBu_r"
-"""Blue at 0, white where a score is undecided, red at 1; safe for colour-blind readers."""
+"""Blue at 0, white at .5, red at 1; safe for colour-blind readers."""
 
 STRENGTH: Final = 0.65
 """Share of that colour; the rest is white."""
@@ -44,10 +44,10 @@ CLASS_MARKERS: Final = (("o", "#ffffff", INK), ("^", INK, INK))
 """Marker, face and rim of the examples of class 0 and of class 1: apart by shape and by lightness on any colour."""
 
 CELLS: Final = 120
-"""Of a decision surface, to a side."""
+"""Cells of a decision surface per side."""
 
 NEIGHBOURS: Final = 15
-"""Examples whose scores are averaged at a place of the surface."""
+"""Number of nearest examples whose scores are averaged at a point of the surface."""
 
 LEFT: Final = 0.46
 RIGHT: Final = 0.62
@@ -64,10 +64,10 @@ def scores_figure(comparison: StudyComparison) -> "Figure":
     """Scores under no belief and under three: histograms with s0 on top, decision surfaces below.
 
     Args:
-        comparison: Of the study ``scores``.
+        comparison: A comparison of the study ``scores``.
 
     Returns:
-        A figure with two axes a method that has a finished run, and a colour bar.
+        A figure with two axes per method that has a finished run, and a colour bar.
     """
     return _scores(comparison, EFFECT)
 
@@ -78,12 +78,12 @@ def independent_figure(comparison: StudyComparison) -> "Figure":
 
 
 def has_scores(comparison: StudyComparison, names: Sequence[str]) -> bool:
-    """Whether the methods are there, and one of them has scores."""
+    """Whether the methods exist and one of them has scores."""
     return set(names) <= set(comparison.titles) and any(_first(comparison.method(name)) for name in names)
 
 
 def _first(method: MethodRuns) -> Run | None:
-    """The first run with a map: one training is shown, not a mean of surfaces."""
+    """The first run with a map; a single run is shown instead of a mean of surfaces."""
     return next((run for run in method.tested if run.map and run.score_histogram), None)
 
 
@@ -139,7 +139,7 @@ def _note(run: Run) -> str:
 
 
 def _histogram(axes: "Axes", run: Run, colour: str, *, label: bool) -> None:
-    """Shares of the scores in equal bins, and what s0 gives the same bins."""
+    """Shares of the scores in equal bins, and the masses of s0 in the same bins."""
     counts = np.asarray(run.score_histogram, dtype=np.float64)
     edges = np.linspace(0, 1, len(counts) + 1)
     shares = counts / max(counts.sum(), 1.0)
@@ -182,7 +182,7 @@ def _surface(axes: "Axes", drawn: ScoreMap | None) -> Any:
 
 
 def _pale() -> "Colormap":
-    """The colours of the surface mixed with white, whatever it stands on, so that the examples show."""
+    """The colours of the surface mixed with white, independent of the background, to keep examples visible."""
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
@@ -190,14 +190,14 @@ def _pale() -> "Colormap":
 
 
 def smooth(places: Array, scores: Array, *, low: Array, high: Array, cells: int = CELLS) -> Array:
-    """Scores on a grid: the mean of the nearest examples, weighted by a bell as wide as they are apart.
+    """Scores on a grid: the mean of the nearest examples, with Gaussian weights as wide as their distance.
 
     Args:
-        places: Of the examples, shape (B, 2).
-        scores: Shape (B,).
+        places: Positions of the examples, shape (B, 2).
+        scores: Scores, shape (B,).
         low: Lower left corner of the grid, shape (2,).
         high: Upper right corner, shape (2,).
-        cells: To a side.
+        cells: Cells per side.
 
     Returns:
         Shape (cells, cells), from low to high along both axes, the second coordinate first.

@@ -1,4 +1,4 @@
-"""Tables of a study, all of one small type, and the main one for the terminal; `table_files` writes them."""
+"""Tables of a study, and the main one for the terminal; `table_files` writes them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -37,7 +37,7 @@ INTERVALS: Final = (
 CHANCE: Final = "Each interval stands for itself: of many, some miss by chance."
 BOLD: Final = f"Bold: the interval does not hold 0. {CHANCE}"
 BEST: Final = " Bold: best of its column; italic: within one standard error of the best."
-"""What marks mean in a table without colours."""
+"""Meaning of the marks in a table without colours."""
 
 AT_USE: Final = tuple(Column(USE, metric) for metric in ("nll", "accuracy", "ece"))
 CONSOLE: Final = (
@@ -49,14 +49,14 @@ DIFFERENCES: Final = (*CONSOLE, Column(CLEAN, "f1_macro"), *AT_USE, Column(USE, 
 
 
 class Head(NamedTuple):
-    """Head of a column: a label, and what stands above several of them."""
+    """Head of a column: a label, and the heading above several columns."""
 
     label: str
     group: str = ""
 
 
 class Entry(NamedTuple):
-    """What stands in a place of a table.
+    """A cell of a table.
 
     Attributes:
         value: A number, or any text.
@@ -82,14 +82,14 @@ class Table(NamedTuple):
     """A table to read, and the numbers behind it.
 
     Attributes:
-        name: In file names.
-        subject: What it is about: data, network and track.
-        shows: What it shows of that; empty if that is said.
-        heads: One a column.
-        rows: One entry a column.
-        align: One letter a column, ``l`` or ``r``.
-        notes: Sentences below it.
-        raw: Numbers that are not rounded, one dictionary a line of the CSV file.
+        name: Name in file names.
+        subject: Data, network and track.
+        shows: Content of the table; empty if the subject says it.
+        heads: One head per column.
+        rows: One entry per column.
+        align: One letter per column, ``l`` or ``r``.
+        notes: Sentences below the table.
+        raw: Numbers without rounding, one dictionary per line of the CSV file.
     """
 
     name: str
@@ -116,7 +116,7 @@ def tables_of(results: StudyResults, comparison: StudyComparison) -> list[Table]
     Temperature scaling has tables of its own, with marks of their own, in the track ``selbo``.
 
     Args:
-        results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
+        results: Results of a study, from `selbo_lab.schedule.runner.gather`.
         comparison: One of its ``comparisons``.
     """
     ways = (False, True) if comparison.track == "selbo" else (False,)
@@ -124,7 +124,7 @@ def tables_of(results: StudyResults, comparison: StudyComparison) -> list[Table]
     made += [_recalls(results, comparison, place) for place in ("clean", "corrupted") if comparison.classes]
     made += [_by_corruption(results, comparison)]
     made += [_differences(results, comparison, scaled) for scaled in ways]
-    if comparison.focus and not comparison.has_target_domain:  # places of use have an overview for that
+    if comparison.focus and not comparison.has_target_domain:  # studies with a target domain have an overview for that
         made.append(_baselines(results, comparison, ways))
     made += [_paper(results, comparison)] if comparison.paper.methods else []
     made += [_settings(results, comparison)]
@@ -159,7 +159,7 @@ def _scores(results: StudyResults, comparison: StudyComparison, scaled: bool) ->
 
 
 def _recalls(results: StudyResults, comparison: StudyComparison, place: str) -> Table:
-    """What part of each class is found, a row each, from frequent to rare; temperature scaling does not change it."""
+    """Recall of each class, one row each, from frequent to rare; temperature scaling does not change it."""
     methods = comparison.methods
     size = max((run.sizes.get("test", 0) for run in _tested(comparison)), default=0)
     rows, raw = [], []
@@ -192,7 +192,7 @@ def _recalls(results: StudyResults, comparison: StudyComparison, place: str) -> 
 
 
 def _by_corruption(results: StudyResults, comparison: StudyComparison) -> Table:
-    """NLL under each corruption, a row each, as the mean over its strengths; empty if there is one kind or none."""
+    """NLL under each corruption, one row each, as the mean over its levels; empty for fewer than two kinds."""
     methods, kinds = comparison.methods, corruptions_of(comparison).kinds
     rows, raw = [], []
     for kind, conditions in (kinds if len(kinds) > 1 else {}).items():
@@ -217,7 +217,7 @@ def _by_corruption(results: StudyResults, comparison: StudyComparison) -> Table:
 
 
 def _differences(results: StudyResults, comparison: StudyComparison, scaled: bool) -> Table:
-    """All other methods less the reference."""
+    """Differences between all other methods and the reference."""
     reference = comparison.method(comparison.reference)
     return _pairs(
         results,
@@ -239,7 +239,7 @@ def _differences(results: StudyResults, comparison: StudyComparison, scaled: boo
 
 
 def _baselines(results: StudyResults, comparison: StudyComparison, ways: Sequence[bool]) -> Table:
-    """The method in focus, as it predicts, less each of the others, with and without temperature scaling."""
+    """Differences between the method in focus, unscaled, and each other one, with and without temperature scaling."""
     focus = comparison.method(comparison.focus)
     return _pairs(
         results,
@@ -375,7 +375,7 @@ def _places(comparison: StudyComparison) -> str:
 
 
 def _corrupted(comparison: StudyComparison) -> bool:
-    """Whether there are corrupted test sets beside the clean one."""
+    """Whether there are corrupted test sets in addition to the clean one."""
     return any(len(run.conditions) > 1 for run in _tested(comparison))
 
 
@@ -439,7 +439,7 @@ def _noise_ranges(comparison: StudyComparison) -> list[str]:
 
 
 def _overlap_note(comparison: StudyComparison) -> list[str]:
-    """How many intervals overlap, with evidential learning counted by itself."""
+    """Number of overlapping intervals, with evidential learning counted separately."""
     found = [each for each in studies.overlaps(comparison) if each is not None]
     apart = [each for each in studies.overlaps(comparison, evidential=True) if each is not None]
     if not found:
@@ -461,7 +461,7 @@ def _conditions(comparison: StudyComparison) -> list[str]:
 
 
 def _readable(name: str) -> str:
-    """A foreign set, as results name it, in words."""
+    """Title of an out-of-distribution data set."""
     for short, title in (("fashion test", "FashionMNIST"), ("mnist test", "MNIST"), ("svhn test", "SVHN")):
         name = name.replace(short, f"test images of {title}") if name.startswith(short) else name
     return name.replace(", as cifar", " in the form of CIFAR-10's")

@@ -10,10 +10,10 @@ from selbo_lab.run.records import CLEAN, USE, MethodRuns, StudyComparison, Study
 
 
 def study_takeaways(results: StudyResults) -> list[tuple[str, str]]:
-    """For each track of a study with results: what it is called, and its conclusion.
+    """Name and conclusion of each track of a study with results.
 
     Args:
-        results: Of a study, as `selbo_lab.schedule.runner.gather` gives them.
+        results: Results of a study, from `selbo_lab.schedule.runner.gather`.
     """
     found = [(TRACKS[track], _of_track(results, track)) for track in results.tracks]
     return [(name, text) for name, text in found if text]
@@ -25,7 +25,7 @@ def _of_track(results: StudyResults, track: str) -> str:
     for column in (Column(USE, "nll"), Column(CLEAN, "nll"), *corrupted):
         there = [each for each in cases if studies.measured(each, column)]
         if column.place == CLEAN and any(each.has_target_domain for each in there):
-            continue  # what counts there is the target domain
+            continue  # the target domain is what matters there
         if there:
             sentences.append(_of_column(there, column, seeds=len(results.seeds)))
     agreed = _agreement(cases)
@@ -33,7 +33,7 @@ def _of_track(results: StudyResults, track: str) -> str:
 
 
 def _of_column(cases: Sequence[StudyComparison], column: Column, *, seeds: int) -> str:
-    """The method in focus, or the only one beside the reference, against the others; else all against the reference."""
+    """Compare the focus, or the only method besides the reference, with the others; else all with the reference."""
     if seeds < 2:
         return f"{_column(cases, column)}: one seed, so that no difference can be told from chance."
     reference = cases[0].reference
@@ -105,7 +105,7 @@ def _in_cases(counts: Mapping[str, int], other: str) -> str:
 
 
 def _among(verdicts: Mapping[str, str]) -> str:
-    """How many of the others a method is ahead of, and which ones it is not."""
+    """Number of other methods that a method is ahead of, and the names of the rest."""
     groups = {each: [title for title, found in verdicts.items() if found == each] for each in (*VERDICTS, UNKNOWN)}
     parts = [f"ahead of {len(groups['ahead of'])}"]
     for each in ("level with", "behind", UNKNOWN):
@@ -116,7 +116,7 @@ def _among(verdicts: Mapping[str, str]) -> str:
 
 
 def _variants_sentence(cases: Sequence[StudyComparison], column: Column) -> str:
-    """How many of the methods are ahead of the reference, and which ones."""
+    """Number and names of the methods that are ahead of the reference."""
     metric, reference = column.metric, cases[0].reference
     what, title = _column(cases, column), cases[0].titles[reference]
     found: dict[str, list[str]] = {}

@@ -19,7 +19,7 @@ LATEX: Final = str.maketrans(
     | {"α": r"$\alpha$", "γ": r"$\gamma$", "ε": r"$\varepsilon$", "σ": r"$\sigma$"}
 )
 MARKDOWN: Final = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_|<"})
-"""What characters become in LaTeX and in Markdown."""
+"""Replacements of characters in LaTeX and in Markdown."""
 
 
 def markdown(table: Table) -> str:
@@ -55,7 +55,7 @@ def latex(table: Table, label: str = "") -> str:
 
 
 def comma_separated(tables: Iterable[Table]) -> str:
-    """The numbers behind tables of the same kind; what is not known is empty."""
+    """The numbers of tables of the same kind; unknown values are empty."""
     raw = [row for table in tables for row in table.raw]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(key for row in raw for key in row)), lineterminator="\n")
@@ -68,11 +68,11 @@ def write_tables(results: StudyResults, folder: Path) -> list[Path]:
     """Write all tables of a study: for each track one Markdown and one LaTeX file, and a CSV file for each kind.
 
     Args:
-        results: Of a study.
-        folder: Where to; it is made if it is not there.
+        results: Results of a study.
+        folder: Output folder; created if needed.
 
     Returns:
-        The paths written.
+        The written paths.
     """
     contents: dict[str, str] = {}
     for track in results.tracks:
