@@ -93,7 +93,7 @@ class Posterior(ABC):
 
     def mean_network(self) -> nn.Module:
         """A deterministic copy of the network at the mean of the weights."""
-        raise NotImplementedError(f"{type(self).__name__} has no mean network")
+        raise ValueError(f"`bnn` must have a mean network, but {type(self).__name__} has none")
 
     def state_dict(self) -> dict[str, Tensor]:
         """All tensors that training changes."""
