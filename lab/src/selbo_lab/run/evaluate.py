@@ -111,8 +111,8 @@ class Evaluation:
         if self.task.use is not None:
             self.correction = self._correction(on_val)
             val = replace(val, nll_at_use=self._nll_at_use(self._for_use(on_val).prediction))
-        if not evaluation.test:
-            return Findings(val, self.temperature)
+        if not evaluation.test:  # chooses settings; there are many such runs, and nothing reads these details
+            return Findings(replace(val, scaled=None, recall=None), self.temperature)
         clean = self.predict(self.task.test, evaluation.draws)
         labels = self.task.test.labels
         conditions = {CLEAN: self._condition(clean, labels, level=0.0)}

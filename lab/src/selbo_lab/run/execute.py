@@ -86,12 +86,12 @@ def carry_out(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None = N
         found = Evaluation(spec, task, members, device, earlier).everything()
     except Diverged as error:
         what = str(error).partition(";")[0]  # without the advice about the checkpoint, which is removed with the result
-        return made(status=DIVERGED, error=what, seconds=RunTimes(all=time.perf_counter() - begin))
+        return made(status=DIVERGED, error=what, seconds=RunTimes(all=round(time.perf_counter() - begin, 3)))
     now = time.perf_counter()
     seconds = RunTimes(
-        all=now - begin,
-        training=trained - begin,
-        evaluation=now - trained,
+        all=round(now - begin, 3),
+        training=round(trained - begin, 3),
+        evaluation=round(now - trained, 3),
         earlier=saved.seconds if saved.resumed_from else None,
     )
     return made(status=FINISHED, resumed_from=saved.resumed_from or None, seconds=seconds, **vars(found))
