@@ -50,10 +50,10 @@ def objectives(shift: LabelShift | None) -> list[selbo.CrossEntropy | Expectatio
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_labels_are_learned_as_they_are_and_summaries_see_the_place_of_use(which: int) -> None:
+def test_labels_are_learned_as_they_are_and_summaries_see_the_target_domain(which: int) -> None:
     plain, shifted = objectives(None)[which], objectives(SHIFT)[which]
     logits, labels = torch.tensor([[0.3, -0.2], [1.0, 0.5]]), torch.tensor([0, 1])
-    # all unlabelled inputs are predicted with the fractions of the labels: at the place of use, with those there
+    # all unlabelled inputs are predicted with the fractions of the labels: in the target domain, with those there
     elsewhere = torch.tensor([[0.9, 0.1]]).log().expand(8, 2)
     network = torch.nn.Flatten()
     before, after = (each(network, logits, labels, unlabelled=elsewhere) for each in (plain, shifted))

@@ -72,8 +72,8 @@ def cases_figure(results: StudyResults, track: str) -> "Figure":
             label.set_fontweight("bold" if method.name == cases[0].focus else "normal")
         axes.tick_params(length=0, pad=3, colors=INK)
         axes.spines[:].set_visible(False)
-        place = " at the place of use" if column.place == USE else ""
-        title = f"{metric_label(column.metric)}{place}, less that of {reference.title}"
+        where = " in the target domain" if column.place == USE else ""
+        title = f"{metric_label(column.metric)}{where}, less that of {reference.title}"
         figure.text(0.0, 1.0, title, ha="left", va="top")
         _legend(figure)
         for j, text in enumerate(_short([case.title for case in cases])):

@@ -41,13 +41,13 @@ def track_words(comparison: StudyComparison) -> str:
 def _place_words(comparison: StudyComparison) -> str:
     """Describe source and target domain, and the use of labels."""
     data = comparison.data
-    told = f" It was stated that {100 * data.use_accuracy:g} % of the cases at use can be decided."
+    told = f" It was stated that {100 * data.use_accuracy:g} % of the cases in the target domain can be decided."
     few = f" {data.val_size} of them" if data.val_size else " all of them"
     return (
-        f"{told if data.use_accuracy else ''} Validation data are of the place that labels come from. Settings were "
-        "chosen on a seed of its own by all of them, each class weighted by its fraction at the place of use; in the "
-        f"runs reported here,{few} served temperature scaling and BBSE. Unlabelled inputs of the place of use are "
-        "training examples without their labels; test examples are in no other part."
+        f"{told if data.use_accuracy else ''} Validation data are from the source domain. Settings were chosen by all "
+        "of them on a seed of its own, each class weighted by its fraction in the target domain; in the runs reported "
+        f"here,{few} served temperature scaling and BBSE. Unlabelled inputs of the target domain are training examples "
+        "without their labels; test examples are in no other part."
     )
 
 
@@ -56,9 +56,9 @@ CASES: Final = Words(
     "How far each method is from the reference, case by case; the mean over the seeds.",
     [
         "Blue is better than the reference, red is worse, and the stronger the further; the largest quarter of the "
-        "differences has the strongest colour. A place has no colour where the 95 % interval of the paired difference "
+        "differences has the strongest colour. A cell has no colour where the 95 % interval of the paired difference "
         "holds 0.",
-        "Each interval stands for itself: of so many, some miss by chance. A whole row tells more than one place.",
+        "Each interval stands for itself: of so many, some miss by chance. A whole row tells more than one cell.",
     ],
     "A table of colours: a row for each method, a column for each case, with the numbers in it.",
 )
@@ -174,7 +174,7 @@ def _recall(comparison: StudyComparison) -> Words:
 
 
 def _calibration(comparison: StudyComparison) -> Words:
-    where = "at the place of use" if comparison.has_target_domain else f"on the {_test_set(comparison)}"
+    where = "in the target domain" if comparison.has_target_domain else f"on the {_test_set(comparison)}"
     return Words(
         "Can the stated confidence be trusted?",
         f"Accuracy against confidence {where}, all seeds together, with the number of predictions below.",

@@ -150,7 +150,7 @@ def _comparison(results: StudyResults, comparison: StudyComparison) -> Section:
 def _sizes(comparison: StudyComparison) -> list[tuple[str, str]]:
     sizes = comparison.there[0].sizes if comparison.there else {}
     names = {"train": "training examples", "val": "validation examples", "test": "test examples"}
-    names |= {"use": "test examples at use", "unlabelled": "unlabelled inputs"}
+    names |= {"use": "test examples of the target domain", "unlabelled": "unlabelled inputs"}
     facts = [(f"{sizes[key]:,}".replace(",", "\N{NARROW NO-BREAK SPACE}"), names[key]) for key in names if key in sizes]
     return [*facts, (comparison.model.name, "network"), (comparison.data.name, "data")]
 

@@ -248,7 +248,7 @@ def _baselines(results: StudyResults, comparison: StudyComparison, ways: Sequenc
             _Pair(
                 Entry(f"{each.title}, temperature") if scaled else _named_entry(each),
                 _place(results, comparison, focus.name)
-                | {"rival": each.name, "prediction_of_rival": "temperature" if scaled else "as predicted"},
+                | {"baseline": each.name, "prediction_of_baseline": "temperature" if scaled else "as predicted"},
                 partial(studies.paired, focus, each, reference_scaled=scaled),
             )
             for each in comparison.methods
@@ -371,7 +371,7 @@ def _places(comparison: StudyComparison) -> str:
     """What was tested, for a title."""
     if not comparison.has_target_domain:
         return "clean and corrupted test sets" if _corrupted(comparison) else "test set"
-    return "place of use" if comparison.one_domain else "place of use, and where labels come from"
+    return "target domain" if comparison.one_domain else "target and source domain"
 
 
 def _corrupted(comparison: StudyComparison) -> bool:
@@ -381,7 +381,7 @@ def _corrupted(comparison: StudyComparison) -> bool:
 
 def _group(column: Column, two_places: bool = False) -> str:
     if two_places:
-        return {USE: "at use", CLEAN: "training place"}.get(column.place, column.place)
+        return {USE: "target domain", CLEAN: "source domain"}.get(column.place, column.place)
     return f"against {column.place}" if column.ood else column.place
 
 

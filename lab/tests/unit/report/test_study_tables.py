@@ -278,7 +278,7 @@ def test_the_table_of_differences() -> None:
 
 
 def test_the_table_of_baselines() -> None:
-    """NLL .15, .3, .3 of the method in focus, always .125 of a rival after temperature scaling."""
+    """NLL .15, .3, .3 of the method in focus, always .125 of a baseline after temperature scaling."""
     published, ours = (tables(small(track, focus="summary")) for track in ("published", "selbo"))
     assert [row[0].text for row in published["baselines"].rows] == ["ELBO", "a | b"]
     rows = [row[0].text for row in ours["baselines"].rows]
@@ -289,7 +289,7 @@ def test_the_table_of_baselines() -> None:
     (raw,) = [
         row
         for row in ours["baselines"].raw
-        if (row["rival"], row["prediction_of_rival"], row["column"]) == ("elbo", "temperature", "clean.nll")
+        if (row["baseline"], row["prediction_of_baseline"], row["column"]) == ("elbo", "temperature", "clean.nll")
     ]
     assert raw["method"] == "summary"
     assert raw["mean"] == pytest.approx(0.125)

@@ -266,7 +266,7 @@ def test_a_run_predicts_with_the_adapted_network(recipe: Recipe, looked_at: int)
 
 @pytest.mark.parametrize("recipe", [RECIPE, TENT])
 def test_an_adaptation_goes_with_a_correction(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Corrected runs have the same adapted network, whether trained again or not, and other predictions at use."""
+    """Corrected runs have the same adapted network, and predict otherwise in the target domain."""
     alone = execute.carry_out(replace(SPEC, recipe=recipe))
     fits: list[object] = []
     whole = execute.fit

@@ -1,4 +1,4 @@
-"""Runs with a place of use, and the methods that a belief about it is held against."""
+"""Runs with a target domain, and the baselines of a belief about it."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ def test_answers_are_never_certain_and_never_empty() -> None:
     torch.testing.assert_close(probs[1], torch.full((3,), 1 / 3))
 
 
-# --- what is told of the place of use ---
+# --- what is stated about the target domain ---
 
 
 def test_settings_are_chosen_by_predictions_as_they_are_reported() -> None:
