@@ -245,7 +245,7 @@ def main() -> None:
         parser.error(f"unknown image {sorted(unknown)}; choose from {sorted(DRAWN)}")
     torch.set_num_threads(1)  # the tensors are small: more threads only wait for each other
     for name in arguments.names or DRAWN:
-        style.save(DRAWN[name](), arguments.out, name, formats=["png"])
+        style.save_figure(DRAWN[name](), arguments.out, name, formats=["png"])
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from selbo._numerics import FloatArray
 from selbo.plots.draws import dirichlet_draws
 from selbo.plots.simplex import (
     DENSITY_LIMITS,
@@ -23,8 +23,6 @@ from selbo.summary._dirichlet import max_tails
 from selbo.summary.beliefs import Belief
 from selbo.summary.partitions import ConfidenceBins, Partition, ScoreBins
 
-Array = NDArray[np.float64]
-
 SCORE_CELLS: Final = 200
 """Cells of the score in which its density is drawn: about one a pixel or two."""
 
@@ -39,7 +37,7 @@ INTERVAL: Final = (0.05, 0.95)
 """Quantiles between which nine draws out of ten lie."""
 
 
-def picture_of(belief: Belief, partition: Partition, s0: Array, names: list[str]) -> dict[str, Any] | None:
+def picture_of(belief: Belief, partition: Partition, s0: FloatArray, names: list[str]) -> dict[str, Any] | None:
     """What is drawn above the bars: scores of two classes, the triangle of three, confidence for more."""
     if partition.num_classes == 2:
         return scores_picture(belief, partition, s0, names)
@@ -49,7 +47,7 @@ def picture_of(belief: Belief, partition: Partition, s0: Array, names: list[str]
     return None if parameters is None else confidence_picture(parameters)
 
 
-def scores_picture(belief: Belief, partition: Partition, s0: Array, names: list[str]) -> dict[str, Any]:
+def scores_picture(belief: Belief, partition: Partition, s0: FloatArray, names: list[str]) -> dict[str, Any]:
     """Density of the score relative to the uniform one, cell by cell, and where regions end."""
     edges = np.arange(1, SCORE_CELLS) / SCORE_CELLS
     parameters = belief.dirichlet(2)
@@ -66,7 +64,7 @@ def score_cuts(partition: Partition) -> list[float]:
     return sorted({float(score) for score in boundaries(partition)[:, 0, 1]})
 
 
-def simplex_picture(belief: Belief, partition: Partition, s0: Array, names: list[str]) -> dict[str, Any]:
+def simplex_picture(belief: Belief, partition: Partition, s0: FloatArray, names: list[str]) -> dict[str, Any]:
     """A heat map of the triangle as bytes, with the lines between the regions and the masses beside them."""
     columns, rows = SIMPLEX_CELLS, round(SIMPLEX_CELLS * HEIGHT)
     x = (np.arange(columns) + 0.5) / columns
@@ -89,14 +87,14 @@ def simplex_picture(belief: Belief, partition: Partition, s0: Array, names: list
     }
 
 
-def _notes(partition: Partition, s0: Array, names: list[str]) -> dict[str, Any]:
+def _notes(partition: Partition, s0: FloatArray, names: list[str]) -> dict[str, Any]:
     """Masses beside the corners of the triangle, and texts inside it, each with its place."""
     notes = region_notes(partition, s0, names)
     inside = [(*to_plane(probs).tolist(), text) for probs, text in notes.inside]
     return {"corners": notes.corners, "inside": [list(each) for each in inside]}
 
 
-def confidence_picture(parameters: Array) -> dict[str, Any]:
+def confidence_picture(parameters: FloatArray) -> dict[str, Any]:
     """How sure predictions are, whatever the class."""
     return {
         "kind": "confidence",
@@ -105,19 +103,19 @@ def confidence_picture(parameters: Array) -> dict[str, Any]:
     }
 
 
-def confidence_masses(parameters: Array, edges: Sequence[float]) -> Array:
+def confidence_masses(parameters: FloatArray, edges: Sequence[float]) -> FloatArray:
     """Share of predictions whose largest probability lies between edges of at least one half."""
     return np.clip(max_tails(parameters, np.array(edges)).masses(), 0.0, 1.0)
 
 
-def draws_of(s0: Array, concentration: float, seed: int) -> list[list[float]]:
+def draws_of(s0: FloatArray, concentration: float, seed: int) -> list[list[float]]:
     """Histograms drawn from the Dirichlet process around s0."""
     generator = generator_for(seed, "elicit")
     drawn: list[list[float]] = dirichlet_draws(concentration * s0, NUM_DRAWS, generator=generator).tolist()
     return drawn
 
 
-def intervals_of(s0: Array, concentration: float) -> tuple[Array, Array]:
+def intervals_of(s0: FloatArray, concentration: float) -> tuple[FloatArray, FloatArray]:
     """Between which masses nine draws out of ten have each region: quantiles of Beta(alpha s0, alpha (1 - s0))."""
     from scipy.special import betaincinv
 

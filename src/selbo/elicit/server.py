@@ -43,7 +43,7 @@ SECONDS_OF_SILENCE: Final = 30.0
 DRAINED_BYTES: Final = 1024 * 1024
 """How much of a refused body is read and dropped, so that a browser which sends a little too much sees the answer."""
 
-FILES: Final = {
+PAGE_FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
@@ -71,7 +71,7 @@ HEADERS: Final = {
 }
 """Nothing from outside, nothing inline, nothing kept."""
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Server(ThreadingHTTPServer):
@@ -93,7 +93,7 @@ class Server(ThreadingHTTPServer):
         super().__init__((host, port), Handler)
         self.workers = Workers(answer) if workers is None else workers
         self.uploads = threading.BoundedSemaphore(MOST_UPLOADS)
-        self.files = {path: (_file(name), kind) for path, (name, kind) in FILES.items()}
+        self.files = {path: (_file(name), kind) for path, (name, kind) in PAGE_FILES.items()}
 
     @property
     def url(self) -> str:
@@ -116,7 +116,7 @@ class Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A connection that broke is no news."""
-        log.debug("a connection from %s broke", client_address, exc_info=True)
+        _log.debug("a connection from %s broke", client_address, exc_info=True)
 
 
 def open_server(host: str, port: int | None) -> Server:
@@ -215,7 +215,7 @@ class Handler(BaseHTTPRequestHandler):
         except (ConnectionError, TimeoutError):
             self.close_connection = True
         except Exception:
-            log.exception("a request failed")
+            _log.exception("a request failed")
             self._refuse(
                 HTTPStatus.INTERNAL_SERVER_ERROR, "Something went wrong: the terminal of selbo elicit says what."
             )
@@ -314,7 +314,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Requests are not listed in the terminal."""
-        log.debug(format, *args)
+        _log.debug(format, *args)
 
 
 def _file(name: str) -> bytes:

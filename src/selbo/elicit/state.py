@@ -6,8 +6,9 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, Final
 
+from selbo._checks import MASS_SUM_TOLERANCE
 from selbo.elicit.refused import RefusedError
-from selbo.presets import MOST_TRUST, trust_for
+from selbo.presets import CONFIDENCE_EDGES, MOST_TRUST, trust_for
 from selbo.summary.beliefs import Belief, Beta, Dirichlet, Masses
 from selbo.summary.elicitation import expect
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
@@ -21,7 +22,7 @@ MOST_EDGES: Final = 50
 
 LONGEST_NAME: Final = 60
 
-SOURCES: Final = ("expect", "scores", "draw")
+BELIEF_SOURCES: Final = ("expect", "scores", "draw")
 REGIONS: Final = ("equal", "unequal", "edges", "shells", "classes", "confidence")
 OF_SCORES: Final = ("equal", "unequal", "edges")
 """Regions that only two classes have."""
@@ -30,16 +31,13 @@ UNEQUAL_EDGES: Final = (0.01, 0.05, 0.10, 0.90, 0.95, 0.99)
 """Bins that are finer at both ends, as in the paper."""
 
 SHELL_THRESHOLDS: Final = (0.85, 0.95)
-CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.9)
-"""Edges where none are given."""
+"""Thresholds where none are given."""
 
 SMALLEST_DRAWN: Final = 1e-3
 """Share of the highest bar that a bar drawn at zero gets: a mass of nothing would say that a region is impossible."""
 
 HIGHEST: Final = 1e6
 """Bar that can be drawn, in any unit."""
-
-SUM_TOLERANCE: Final = 1e-6
 
 
 @dataclass(frozen=True)
@@ -137,14 +135,14 @@ def read_state(content: object) -> State:
     if regions in OF_SCORES and classes > 2:
         raise RefusedError("Bins of a score are for two classes; choose other regions.", "regions")
     masses = _numbers(content.get("masses", ()), "file", "The masses")
-    if masses and (min(masses) <= 0 or abs(sum(masses) - 1) > SUM_TOLERANCE):
+    if masses and (min(masses) <= 0 or abs(sum(masses) - 1) > MASS_SUM_TOLERANCE):
         raise RefusedError("The masses must be positive and sum to 1.", "file")
     return State(
         classes=classes,
         names=_names(content.get("names", ()), classes),
         accuracy=_accuracy(content.get("accuracy", 0.9), classes),
         fractions=_fractions(content.get("fractions"), classes),
-        source=_choice(content.get("source", "expect"), "source", SOURCES),
+        source=_choice(content.get("source", "expect"), "source", BELIEF_SOURCES),
         heights=_heights(content.get("heights", ())),
         masses=masses,
         rows=_whole(content.get("rows", 0), "file", "The number of predictions", 0, 10**9),
@@ -159,7 +157,7 @@ def read_state(content: object) -> State:
     )
 
 
-def partition_of(state: State) -> Partition:
+def build_partition(state: State) -> Partition:
     """The regions that are looked at."""
     if state.regions == "equal":
         return ScoreBins.equal(state.bins)
@@ -172,7 +170,7 @@ def partition_of(state: State) -> Partition:
     return ConfidenceBins(state.levels, state.classes)
 
 
-def labels_of(state: State, partition: Partition) -> list[str]:
+def read_aloud(state: State, partition: Partition) -> list[str]:
     """One label per region, to be read aloud: of which class, and what the centre is."""
     return partition.spoken_labels(state.labels)
 
@@ -305,14 +303,14 @@ def _fractions(value: object, classes: int) -> tuple[float, ...] | None:
             "fractions",
         )
     total = sum(fractions)
-    if abs(total - 1) > SUM_TOLERANCE:
+    if abs(total - 1) > MASS_SUM_TOLERANCE:
         raise RefusedError(f"The class shares must sum to 100 %, but their sum is {100 * total:.6g} %.", "fractions")
     return fractions
 
 
 def _predicted(value: object, classes: int) -> tuple[float, ...]:
     shares = _numbers(value, "file", "The shares of the predicted classes")
-    right = len(shares) == classes and min(shares) >= 0 and abs(sum(shares) - 1) <= SUM_TOLERANCE
+    right = len(shares) == classes and min(shares) >= 0 and abs(sum(shares) - 1) <= MASS_SUM_TOLERANCE
     if shares and not right:
         raise RefusedError("The shares of the predicted classes must be one per class and sum to 1.", "file")
     return shares

@@ -26,7 +26,7 @@ START_SECONDS: Final = 120.0
 CHECK_SECONDS: Final = 0.5
 """Between looks at idle processes, to replace one that was killed."""
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 Target = Callable[..., dict[str, Any]]
 
@@ -68,7 +68,7 @@ class Workers:
                 if not self.closing.is_set():
                     worker.ensure_started()
             except UnavailableError:
-                log.debug("a process did not start", exc_info=True)
+                _log.debug("a process did not start", exc_info=True)
             finally:
                 self.free.put(worker)
 
@@ -235,5 +235,5 @@ def _outcome(target: Target, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     except ValueError as error:
         return "refused", f"{error}.".replace("`", "")
     except Exception as error:
-        log.exception("an answer failed")
+        _log.exception("an answer failed")
         return "failed", type(error).__name__

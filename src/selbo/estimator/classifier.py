@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from selbo.estimator.rows import Rows, few_threads
-from selbo.estimator.settings import check_settings, class_fractions, doubts
+from selbo.estimator.settings import check_settings, doubts, resolve_class_fractions
 from selbo.estimator.splits import stratified_split
 from selbo.evaluation.check_belief import check_accuracy, shortfall
 from selbo.evaluation.predict import Prediction
@@ -325,7 +325,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self, X, y, sample_weight, X_unlabelled, marker=self.unlabelled_label, believes=believes
         )
         self.n_unlabelled_ = 0 if rows.unlabelled is None else len(rows.unlabelled)
-        fractions = class_fractions(self, self.classes_, rows)
+        fractions = resolve_class_fractions(self, self.classes_, rows)
         for doubt in doubts(self, self.classes_, rows, fractions):
             warnings.warn(doubt, UserWarning, stacklevel=3)
         return rows, self._statement(rows, fractions, self._trust(rows))

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from selbo import _checks
-from selbo.integrations.loggers import Board, Draw, show
+from selbo.integrations.loggers import Board, Draw, log_snapshot
 from selbo.integrations.monitor import SummaryWatch
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class SummaryCallback(Callback):
             for logger in trainer.loggers:
                 logger.log_metrics(scalars, step=trainer.global_step)
             for name, each in seen.items():
-                show(boards, name, each, trainer.global_step, draw=self.draw)
+                log_snapshot(boards, name, each, trainer.global_step, draw=self.draw)
         return scalars
 
     def _close(self) -> None:
@@ -96,11 +96,11 @@ def boards_of(loggers: Iterable[Any]) -> list[Board]:
     for logger in loggers:
         experiment = getattr(logger, "experiment", None)
         if hasattr(experiment, "add_histogram_raw"):
-            from selbo.integrations.tensorboard import TensorBoard
+            from selbo.integrations.tensorboard import TensorBoardLogger
 
-            boards.append(TensorBoard(experiment))
+            boards.append(TensorBoardLogger(experiment))
         elif hasattr(experiment, "log_batch") and hasattr(logger, "run_id"):
-            from selbo.integrations.mlflow import MLflow
+            from selbo.integrations.mlflow import MLflowLogger
 
-            boards.append(MLflow(logger.run_id, client=experiment))
+            boards.append(MLflowLogger(logger.run_id, client=experiment))
     return boards

@@ -24,7 +24,7 @@ class Board(Protocol):
         """Add a matplotlib figure."""
 
 
-def show(boards: Iterable[Board], name: str, seen: Seen, step: int, *, draw: Draw | None = None) -> None:
+def log_snapshot(boards: Iterable[Board], name: str, seen: Seen, step: int, *, draw: Draw | None = None) -> None:
     """Log a histogram and the belief to all loggers, and a figure of both if ``draw`` is given."""
     figure = None if draw is None else draw(seen)
     for board in boards:

@@ -10,7 +10,7 @@ from selbo.integrations.loggers import Figure
 from selbo.integrations.monitor import Seen
 
 
-class MLflow:
+class MLflowLogger:
     """A logger for an MLflow run.
 
     Numbers become metrics, and so do the masses of the regions, counted from 0: ``summary/predictions/region_3`` is the
@@ -26,7 +26,7 @@ class MLflow:
             import mlflow
             from mlflow.entities import Metric
         except ImportError as error:
-            raise ValueError("`MLflow` needs the package mlflow: pip install 'selbo[mlflow]'") from error
+            raise ValueError("`MLflowLogger` needs the package mlflow: pip install 'selbo[mlflow]'") from error
         if run_id is None:
             active = mlflow.active_run()
             if active is None:

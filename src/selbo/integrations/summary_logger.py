@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from selbo import _checks
-from selbo.integrations.loggers import Board, Draw, show
+from selbo.integrations.loggers import Board, Draw, log_snapshot
 from selbo.integrations.monitor import Seen
 from selbo.objectives import Objective
 from selbo.objectives.predictive import evaluation_mode, log_probs_of
@@ -63,7 +63,7 @@ class SummaryLogger:
     """A callback of `fit` that logs the terms of each record as curves and, if ``model`` is given, the histogram.
 
     Args:
-        *boards: Loggers: `selbo.integrations.mlflow.MLflow`, `selbo.integrations.tensorboard.TensorBoard`.
+        *boards: Loggers: `selbo.integrations.mlflow.MLflowLogger`, `selbo.integrations.tensorboard.TensorBoardLogger`.
         model: The trained network; without it only curves are logged.
         summary: The summary with the belief about its predictions.
         inputs: Inputs of the histogram, for instance those of the validation set; shape (B, ...).
@@ -108,7 +108,7 @@ class SummaryLogger:
         for board in self.boards:
             board.scalars({**scalars, **({} if seen is None else seen.scalars())}, step)
         if seen is not None:
-            show(self.boards, "summary", seen, step, draw=self.draw)
+            log_snapshot(self.boards, "summary", seen, step, draw=self.draw)
 
     def _look(self, step: int) -> Seen | None:
         if self.model is None or self.summary is None or self.inputs is None:

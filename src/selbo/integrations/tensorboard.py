@@ -11,7 +11,7 @@ from selbo.integrations.loggers import Figure
 from selbo.integrations.monitor import Seen
 
 
-class TensorBoard:
+class TensorBoardLogger:
     """A logger for TensorBoard; unlike `selbo.training.TensorBoard`, it also writes histograms.
 
     The horizontal axis of a histogram is the index of the region: region r, counted from 0, is the bar from r to r + 1.
@@ -27,7 +27,9 @@ class TensorBoard:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ValueError("`TensorBoard` needs the package tensorboard: pip install 'selbo[tensorboard]'") from error
+            raise ValueError(
+                "`TensorBoardLogger` needs the package tensorboard: pip install 'selbo[tensorboard]'"
+            ) from error
         self.writer = SummaryWriter(os.fspath(folder))
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from selbo import _checks
 from selbo._numerics import result_dtype
-from selbo.integrations.loggers import Board, Draw, show
+from selbo.integrations.loggers import Board, Draw, log_snapshot
 from selbo.integrations.monitor import SummaryWatch
 from selbo.objectives.label_priority import labels_first
 from selbo.summary.likelihood import SummaryLikelihood
@@ -132,7 +132,7 @@ class SummaryCallback(TrainerCallback):
 
     Args:
         trainer: A Trainer whose ``compute_loss_func`` is a `SummaryLoss`.
-        boards: Loggers for the histogram, e.g. `selbo.integrations.mlflow.MLflow`; from the first process only.
+        boards: Loggers for the histogram, e.g. `selbo.integrations.mlflow.MLflowLogger`; from the first process only.
         draw: Draws a figure of a snapshot, for instance with `selbo.plots.summary_against_histogram`.
     """
 
@@ -158,7 +158,7 @@ class SummaryCallback(TrainerCallback):
         for name, seen in self.watch.take().items():
             self.trainer.log(seen.scalars(name))
             if state.is_world_process_zero:
-                show(self.boards, name, seen, state.global_step, draw=self.draw)
+                log_snapshot(self.boards, name, seen, state.global_step, draw=self.draw)
 
 
 def _logits(outputs: Any) -> Tensor:

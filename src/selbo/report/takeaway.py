@@ -13,7 +13,7 @@ from selbo.report.differences import Difference, difference_of
 from selbo.report.tables import is_percent, metric_label, signed
 from selbo.results import Comparison
 
-METRICS: Final = ("nll", "ece")
+CONCLUSION_METRICS: Final = ("nll", "ece")
 """Metrics of a conclusion: the likelihood of the labels, and the calibration."""
 
 RULE: Final = (
@@ -113,7 +113,7 @@ def _of_focus(results: Comparison, focus: str, places: Mapping[str, str]) -> lis
     short, long = [], []
     for where, condition in places.items():
         verdicts: dict[str, str] = {}
-        for metric in METRICS:
+        for metric in CONCLUSION_METRICS:
             means = _means(results, condition, metric)
             others = {method: mean for method, mean in means.items() if method != focus}
             if focus not in means or not others:

@@ -577,7 +577,7 @@ def test_an_interrupted_fit_resumes_and_ends_the_same(tmp_path, monkeypatch: pyt
     whole = quick(accuracy=0.9).fit(X, y)
     monkeypatch.setattr("selbo.estimator.classifier.CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr("selbo.training.trainer.LOOK_EVERY_S", 0.0)  # a checkpoint after every step
-    stopped, real = [], selbo.training.checkpoint.write
+    stopped, real = [], selbo.training.checkpoint.write_checkpoint
 
     def stop(path, *others, **more) -> None:
         real(path, *others, **more)
@@ -587,7 +587,7 @@ def test_an_interrupted_fit_resumes_and_ends_the_same(tmp_path, monkeypatch: pyt
 
     classifier, file = quick(accuracy=0.9), tmp_path / "fit.safetensors"
     with monkeypatch.context() as patch:
-        patch.setattr(selbo.training.checkpoint, "write", stop)
+        patch.setattr(selbo.training.checkpoint, "write_checkpoint", stop)
         with pytest.raises(KeyboardInterrupt):
             classifier.fit(X, y, checkpoint=file)
     with pytest.raises(NotFittedError):

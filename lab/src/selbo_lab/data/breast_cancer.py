@@ -10,8 +10,10 @@ from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.digits import PART_SHARE
 from selbo_lab.data.splits import PARTS
 
-CLASSES: Final = ("benign", "malignant")
-LICENCE: Final = "CC BY 4.0 (W. Wolberg, O. Mangasarian, N. Street and W. Street), as the UCI repository states"
+TUMOUR_CLASSES: Final = ("benign", "malignant")
+BREAST_CANCER_LICENCE: Final = (
+    "CC BY 4.0 (W. Wolberg, O. Mangasarian, N. Street and W. Street), as the UCI repository states"
+)
 
 
 def breast_cancer(part: str, *, seed: int = 0) -> LabelledData:
@@ -34,7 +36,7 @@ def breast_cancer(part: str, *, seed: int = 0) -> LabelledData:
         name=f"breast-cancer {part}, split with seed {seed}",
         inputs=torch.tensor(features[rows]).float(),
         labels=torch.tensor(labels[rows]).long(),
-        class_names=CLASSES,
+        class_names=TUMOUR_CLASSES,
         source="scikit-learn, load_breast_cancer: UCI's Breast Cancer Wisconsin (Diagnostic)",
-        licence=LICENCE,
+        licence=BREAST_CANCER_LICENCE,
     )

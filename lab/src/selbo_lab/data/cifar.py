@@ -10,7 +10,15 @@ import torch.nn.functional as F
 
 from selbo_lab import checks
 from selbo_lab.data import cifar_files, store
-from selbo_lab.data.cifar_files import CIFAR10, CIFAR10_C, CLASSES, LABELS_FILE, LICENCE, LICENCE_C, c_images_name
+from selbo_lab.data.cifar_files import (
+    CIFAR10,
+    CIFAR10_C,
+    CIFAR_C_LICENCE,
+    CIFAR_CLASSES,
+    CIFAR_LICENCE,
+    LABELS_FILE,
+    cifar_c_file,
+)
 from selbo_lab.data.corruptions import cifar as corruptions
 from selbo_lab.data.dataset import LabelledData, Normalisation
 from selbo_lab.data.imbalance import geometric_ratios, imbalanced
@@ -18,17 +26,17 @@ from selbo_lab.data.splits import ORIGINS, PARTS, random_split
 
 VALIDATION_SIZE: Final = 5_000
 
-SPLIT_SEED: Final = 42
+CIFAR_SPLIT_SEED: Final = 42
 """Of the validation part, as in the paper's experiments."""
 
-NORMALISATION: Final = Normalisation(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
+CIFAR_NORMALISATION: Final = Normalisation(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
 """Mean and standard deviation of the pixels of the 50 000 training images, by channel."""
 
-IMBALANCE: Final = geometric_ratios(len(CLASSES))
+IMBALANCE: Final = geometric_ratios(len(CIFAR_CLASSES))
 """What is left of each class in the imbalanced version: 1, 1/2, 1/4, …, 1/256, 1/256."""
 
 
-def cifar10(part: str, *, seed: int = SPLIT_SEED) -> LabelledData:
+def cifar10(part: str, *, seed: int = CIFAR_SPLIT_SEED) -> LabelledData:
     """CIFAR-10: 45 000 images to train on, 5 000 to validate, 10 000 to test.
 
     Args:
@@ -39,7 +47,7 @@ def cifar10(part: str, *, seed: int = SPLIT_SEED) -> LabelledData:
         Images (N, 3, 32, 32) of bytes.
     """
     checks.one_of("part", part, PARTS)
-    names = (cifar_files.TEST_FILE,) if part == "test" else cifar_files.TRAIN_FILES
+    names = (cifar_files.CIFAR_TEST_FILE,) if part == "test" else cifar_files.TRAIN_FILES
     batches = [cifar_files.read_batch(store.locate(CIFAR10, name)) for name in names]
     images, labels = (torch.cat(tensors) for tensors in zip(*batches, strict=True))
     name = f"cifar10 {part}"
@@ -52,14 +60,14 @@ def cifar10(part: str, *, seed: int = SPLIT_SEED) -> LabelledData:
         name=name,
         inputs=images,
         labels=labels,
-        class_names=CLASSES,
+        class_names=CIFAR_CLASSES,
         source="CIFAR-10, binary version",
-        licence=LICENCE,
-        normalisation=NORMALISATION,
+        licence=CIFAR_LICENCE,
+        normalisation=CIFAR_NORMALISATION,
     )
 
 
-def cifar10_im(part: str, *, seed: int = SPLIT_SEED) -> LabelledData:
+def cifar10_im(part: str, *, seed: int = CIFAR_SPLIT_SEED) -> LabelledData:
     """CIFAR-10 with rare classes: each is half as frequent as the one before it, and the last two are equally rare.
 
     Every part is thinned out by itself, the first images of each class staying: 9003 to train on, 997 to validate and
@@ -147,7 +155,7 @@ def corrupted_sets(
     """
     chosen = [
         (name, severity, _is_official(name, severity, origin))
-        for name in (corruptions.CORRUPTIONS if names is None else names)
+        for name in (corruptions.CIFAR_CORRUPTIONS if names is None else names)
         for severity in (corruptions.SEVERITIES if severities is None else severities)
     ]
     clean = None if all(official for *_, official in chosen) else cifar10("test").to(device)
@@ -161,32 +169,32 @@ def corrupted_sets(
 
 
 def _is_official(corruption: str, severity: int, origin: str) -> bool:
-    checks.one_of("corruption", corruption, corruptions.CORRUPTIONS)
+    checks.one_of("corruption", corruption, corruptions.CIFAR_CORRUPTIONS)
     checks.one_of("origin", origin, ORIGINS)
     if severity not in corruptions.SEVERITIES:
         raise ValueError(f"`severity` must be one of {list(corruptions.SEVERITIES)}, but got {severity!r}")
-    files = [c_images_name(corruption), LABELS_FILE]
+    files = [cifar_c_file(corruption), LABELS_FILE]
     return origin == "official" or (origin == "auto" and store.present(CIFAR10_C, files))
 
 
 def _official(corruption: str, severity: int) -> LabelledData:
-    stored = cifar_files.open_c_images(store.locate(CIFAR10_C, c_images_name(corruption)))
+    stored = cifar_files.open_c_images(store.locate(CIFAR10_C, cifar_c_file(corruption)))
     start = cifar_files.RECORDS * (severity - 1)
     images = torch.from_numpy(np.array(stored[start : start + cifar_files.RECORDS]))
     return LabelledData(
         name=f"cifar10-c {corruption} {severity}",
         inputs=images.permute(0, 3, 1, 2).contiguous(),
         labels=cifar_files.read_c_labels(store.locate(CIFAR10_C, LABELS_FILE)),
-        class_names=CLASSES,
+        class_names=CIFAR_CLASSES,
         source=f"CIFAR-10-C, official files, {corruption} at severity {severity}",
-        licence=LICENCE_C,
-        normalisation=NORMALISATION,
+        licence=CIFAR_C_LICENCE,
+        normalisation=CIFAR_NORMALISATION,
     )
 
 
 def _generated(clean: LabelledData, corruption: str, severity: int, seed: int) -> LabelledData:
     return clean.with_inputs(
-        corruptions.corrupt(clean.inputs, corruption, severity, seed=seed),
+        corruptions.corrupt_cifar(clean.inputs, corruption, severity, seed=seed),
         name=f"cifar10-c {corruption} {severity}, generated with seed {seed}",
         source=f"{clean.source}; {corruption} of CIFAR-10-C at severity {severity} generated by selbo, not the "
         "official files",
@@ -221,5 +229,5 @@ def as_cifar(data: LabelledData) -> LabelledData:
         class_names=data.class_names,
         source=f"{data.source}; padded to 32 x 32 pixels and repeated over three channels",
         licence=data.licence,
-        normalisation=NORMALISATION,
+        normalisation=CIFAR_NORMALISATION,
     )

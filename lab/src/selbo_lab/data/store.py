@@ -11,12 +11,12 @@ from typing import Final
 import platformdirs
 
 from selbo_lab.data.digests import mismatch, readable
-from selbo_lab.data.download import Progress
+from selbo_lab.data.download import DownloadProgress
 
 VARIABLE: Final = "SELBO_DATA"
 """The environment variable that names the root of the store."""
 
-UNFINISHED: Final = ".unfinished"
+DOWNLOADING: Final = ".unfinished"
 """Folder, in that of a source, for what is being downloaded or unpacked; gone when that has ended well."""
 
 STAGE: Final = "stage"
@@ -93,7 +93,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FileCheck:
     """Check result of a raw file in the store.
 
     Attributes:
@@ -199,25 +199,25 @@ def fault(raw: RawFile, path: Path) -> str | None:
     return wrong
 
 
-def verify(source: Source) -> list[Verdict]:
+def verify_files(source: Source) -> list[FileCheck]:
     """Verify every raw file of a source by its digest and its check."""
     verdicts = []
     for raw in source.files:
         path = _stored(source, raw)
         wrong = None if path is None else fault(raw, path)
         if path is None:
-            verdicts.append(Verdict(raw.name, "missing", ""))
+            verdicts.append(FileCheck(raw.name, "missing", ""))
         elif wrong is not None:
-            verdicts.append(Verdict(raw.name, "wrong", wrong))
+            verdicts.append(FileCheck(raw.name, "wrong", wrong))
         else:
             digest = raw.digest if path.name == Path(raw.name).name else raw.unpacked_digest
             looked = "no digest is published" + ("; the content looks right" if raw.check else "")
-            verdicts.append(Verdict(raw.name, "ok", digest or looked))
+            verdicts.append(FileCheck(raw.name, "ok", digest or looked))
     return verdicts
 
 
 @contextmanager
-def writing(source: Source, progress: Progress | None = None) -> Iterator[Path]:
+def writing(source: Source, progress: DownloadProgress | None = None) -> Iterator[Path]:
     """Lock the folder of a source for writing; other processes wait.
 
     Yields:
@@ -228,7 +228,7 @@ def writing(source: Source, progress: Progress | None = None) -> Iterator[Path]:
     """
     from filelock import FileLock, Timeout
 
-    unfinished = folder(source) / UNFINISHED
+    unfinished = folder(source) / DOWNLOADING
     lock = FileLock(root() / LOCKS / f"{source.name}.lock")
     try:
         (root() / LOCKS).mkdir(parents=True, exist_ok=True)
@@ -257,7 +257,7 @@ def writing(source: Source, progress: Progress | None = None) -> Iterator[Path]:
 @contextmanager
 def staging(source: Source) -> Iterator[Path]:
     """An empty folder beside the raw files, to make new ones in; it is gone at the end. Only within `writing`."""
-    stage = folder(source) / UNFINISHED / STAGE
+    stage = folder(source) / DOWNLOADING / STAGE
     shutil.rmtree(stage, ignore_errors=True)  # of a process that was killed
     stage.mkdir()
     try:

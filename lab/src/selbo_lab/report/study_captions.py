@@ -5,7 +5,7 @@ from typing import Final
 
 from selbo.report import Words, metric_label
 from selbo_lab.report.studies import noise_ranges
-from selbo_lab.report.study_curves import METRICS
+from selbo_lab.report.study_curves import CURVE_METRICS
 from selbo_lab.report.study_data import (
     Point,
     corruptions_of,
@@ -129,7 +129,7 @@ def _corruption(comparison: StudyComparison) -> Words:
     found = corruptions_of(comparison)
     conditions = [name for name in found.levels.values() if name != CLEAN]
     conditions += [name for names in found.kinds.values() for name in names]
-    numbers = " ".join(_numbers(comparison, m, lambda method, m=m: point(method, m, conditions)) for m in METRICS)  # type: ignore[misc]
+    numbers = " ".join(_numbers(comparison, m, lambda method, m=m: point(method, m, conditions)) for m in CURVE_METRICS)  # type: ignore[misc]
     if found.levels:
         under, reading = (
             "Metrics against the noise that was added to the test inputs",

@@ -8,10 +8,10 @@ import io
 import pytest
 
 from selbo_lab.report import studies, study_page, study_tables
-from selbo_lab.report.columns import Column
+from selbo_lab.report.columns import MetricColumn
 from selbo_lab.report.study_captions import FIGURE_WORDS
 from selbo_lab.report.study_data import corruptions_of
-from selbo_lab.report.study_figures import available
+from selbo_lab.report.study_figures import available_study_figures
 from study_fakes import comparison, domain_study, four, typed
 
 with contextlib.suppress(ModuleNotFoundError):
@@ -28,8 +28,8 @@ def test_columns_are_those_of_the_place_of_use_then_of_the_training_place() -> N
         *AT_USE,
         *(column.replace("use", "clean") for column in AT_USE),
     ]
-    assert Column("use", "brier") in studies.all_columns(found)
-    assert studies.value(found.methods[0].runs[0], Column("use", "nll")) == pytest.approx(0.5)
+    assert MetricColumn("use", "brier") in studies.all_columns(found)
+    assert studies.value(found.methods[0].runs[0], MetricColumn("use", "nll")) == pytest.approx(0.5)
 
 
 def test_one_place_has_its_columns_once() -> None:
@@ -40,9 +40,9 @@ def test_one_place_has_its_columns_once() -> None:
 
 def test_the_target_domain_is_no_corruption() -> None:
     (found,) = typed(domain_study()).comparisons
-    assert studies.value(found.methods[0].runs[0], Column("corrupted", "nll")) is None
+    assert studies.value(found.methods[0].runs[0], MetricColumn("corrupted", "nll")) is None
     assert not any(corruptions_of(found))
-    assert "corruption" not in available(typed(domain_study()), found)
+    assert "corruption" not in available_study_figures(typed(domain_study()), found)
 
 
 def test_other_studies_have_no_target_domain() -> None:
@@ -66,7 +66,7 @@ def test_tables_name_the_domains() -> None:
 def test_the_console_shows_the_target_domain() -> None:
     results = typed(domain_study())
     screen = rich.console.Console(file=io.StringIO(), width=100)
-    screen.print(study_tables.console(results.comparisons[0], results))
+    screen.print(study_tables.terminal_table(results.comparisons[0], results))
     shown = screen.file.getvalue()
     assert shown.count("use") >= 3
     assert "clean" not in shown

@@ -31,7 +31,7 @@ def whole_levels(images: Tensor) -> Tensor:
 # --- blur ---
 
 
-def gaussian_blur(images: Tensor, sigma: float, *, truncate: float = 4.0, padding: Padding = "nearest") -> Tensor:
+def gaussian_filter(images: Tensor, sigma: float, *, truncate: float = 4.0, padding: Padding = "nearest") -> Tensor:
     """Each channel blurred with a Gaussian.
 
     Args:
@@ -141,7 +141,7 @@ def motion_kernels(radius: float, sigma: float, angles: Tensor) -> Tensor:
     return kernels
 
 
-def motion_blur(images: Tensor, radius: float, sigma: float, angles: Tensor) -> Tensor:
+def motion_filter(images: Tensor, radius: float, sigma: float, angles: Tensor) -> Tensor:
     """Images (B, C, H, W) under the kernels of `motion_kernels`, one an image; quicker than `filter_each`."""
     batch, channels, height, width = images.shape
     pixels = images.reshape(batch, channels, height * width)
