@@ -5,7 +5,7 @@ import shlex
 from typing import Any, Final, NamedTuple
 
 from selbo.elicit.state import SHELL_THRESHOLDS, State
-from selbo.presets import MOST_TRUST
+from selbo.presets import MOST_CONCENTRATION
 from selbo.summary.beliefs import Belief
 from selbo.summary.partitions import Partition
 
@@ -72,7 +72,7 @@ def _python(state: State, own: Own) -> str:
     lines.append(f"num_labels = {state.num_labels or '...'}  # labelled examples that you train on")
     lines.append(f"partition = {_partition(state, own)}")
     lines.append(f"belief = {_belief(state, own)}")
-    strength = _strength(state) or [f"concentration=min({MOST_TRUST:g}, num_labels)"]
+    strength = _strength(state) or [f"concentration=min({MOST_CONCENTRATION:g}, num_labels)"]
     lines.append(f"summary = selbo.SummaryLikelihood({', '.join(['partition', 'belief', *strength])})")
     return "\n".join([*lines, "", LOOP])
 

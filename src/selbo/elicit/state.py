@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from selbo._checks import MASS_SUM_TOLERANCE
 from selbo.elicit.refused import RefusedError
-from selbo.presets import CONFIDENCE_EDGES, MOST_TRUST, trust_for
+from selbo.presets import CONFIDENCE_EDGES, MOST_CONCENTRATION, default_concentration
 from selbo.summary.beliefs import Belief, Beta, Dirichlet, Masses
 from selbo.summary.elicitation import expect
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
@@ -102,7 +102,7 @@ class State:
         """The concentration, stated or chosen; the highest that is chosen if the number of labels is not known."""
         if self.concentration is not None:
             return self.concentration
-        return MOST_TRUST if self.num_labels is None else trust_for(self.num_labels)
+        return MOST_CONCENTRATION if self.num_labels is None else default_concentration(self.num_labels)
 
     @property
     def overrules_labels(self) -> bool:

@@ -141,8 +141,8 @@ def check_belief(
         ...     selbo.ScoreBins.equal(10), belief, concentration=100.0
         ... )
         >>> # one in ten is of class 1
-        >>> (verdict,) = check_belief(summary, torch.arange(200) % 10 // 9)
-        >>> print(verdict)
+        >>> (result,) = check_belief(summary, torch.arange(200) % 10 // 9)
+        >>> print(result)
         class fractions: contradicted by 200 labels (claimed .500 .500, found .900 .100;
         p = 2.3e-33, log Bayes factor -70.7)
     """
@@ -153,13 +153,13 @@ def check_belief(
     _checks.fraction("level", level, low=0.0, high=1.0)
     _uncertainty(uncertainty)
     claims, num_classes = summary.describe(), summary.partition.num_classes
-    verdicts = []
+    results = []
     if claims.label_fractions is not None:
         low, high = (np.array(ends) for ends in zip(*claims.label_fractions, strict=True))
         counts = np.bincount(_classes(labels, num_classes), minlength=num_classes).astype(np.float64)
         if (high - low < EXACT).all():
             low = high = low / low.sum()  # means were computed in single precision
-        verdicts.append(_verdict(FRACTIONS, (low, high), counts, uncertainty=uncertainty, seed=seed))
+        results.append(_check(FRACTIONS, (low, high), counts, uncertainty=uncertainty, seed=seed))
     if log_probs is not None:
         rows = log_probs_table(log_probs)
         if rows.shape[1] != num_classes:
@@ -168,10 +168,10 @@ def check_belief(
             )
         correct = rows.argmax(-1) == labels_of(labels, rows)
         if claims.accuracy is not None:
-            verdicts.append(check_accuracy(claims.accuracy, correct, uncertainty=uncertainty))
+            results.append(check_accuracy(claims.accuracy, correct, uncertainty=uncertainty))
         if without is not None:
-            verdicts.append(check_likelihood(rows, without, labels))
-    return tuple(replace(each, level=level / len(verdicts)) for each in verdicts)
+            results.append(check_likelihood(rows, without, labels))
+    return tuple(replace(each, level=level / len(results)) for each in results)
 
 
 def check_fractions(claimed: Sequence[float], labels: Array, *, uncertainty: float = 0.0, seed: int = 0) -> CheckResult:
@@ -190,7 +190,7 @@ def check_fractions(claimed: Sequence[float], labels: Array, *, uncertainty: flo
     """
     fractions = np.array(_checks.simplex("claimed", claimed))
     counts = np.bincount(_classes(labels, len(fractions)), minlength=len(fractions)).astype(np.float64)
-    return _verdict(FRACTIONS, (fractions, fractions), counts, uncertainty=_uncertainty(uncertainty), seed=seed)
+    return _check(FRACTIONS, (fractions, fractions), counts, uncertainty=_uncertainty(uncertainty), seed=seed)
 
 
 def check_accuracy(claimed: float | tuple[float, float], correct: Array, *, uncertainty: float = 0.0) -> CheckResult:
@@ -212,7 +212,7 @@ def check_accuracy(claimed: float | tuple[float, float], correct: Array, *, unce
         low = high = _checks.fraction("claimed", low, low=0.0, high=1.0)
     elif not 0 <= low < high <= 1:
         raise ValueError(f"`claimed` must be bounds between 0 and 1, the lower one first, but got {claimed!r}")
-    found = _verdict(
+    found = _check(
         ACCURACY,
         (np.array([low, 1 - high]), np.array([high, 1 - low])),
         np.array([count, len(answers) - count]),
@@ -262,21 +262,21 @@ def check_likelihood(log_probs: Array, without: Array, labels: Array) -> CheckRe
     )
 
 
-def shortfall(verdict: CheckResult, labels: Array) -> str | None:
+def shortfall(result: CheckResult, labels: Array) -> str | None:
     """Message for a network whose accuracy is clearly below the stated one; None if it is not.
 
     The labels do not show whether the stated accuracy is too high or the network does not reach it. In both cases a
     network trained with that accuracy is overconfident.
 
     Args:
-        verdict: Result of `check_belief` or `check_accuracy` on held-out examples.
+        result: Result of `check_belief` or `check_accuracy` on held-out examples.
         labels: Classes of these examples, shape (B,).
     """
-    if verdict.about != ACCURACY or not verdict.contradicted or verdict.observed[0] >= verdict.claimed[0]:
+    if result.about != ACCURACY or not result.contradicted or result.observed[0] >= result.claimed[0]:
         return None
-    reached, total = verdict.observed[0], verdict.num_examples
+    reached, total = result.observed[0], result.num_examples
     low, high = _interval(round(reached * total), total)
-    ends = {verdict.claimed[0], (verdict.claimed_to or verdict.claimed)[0]}
+    ends = {result.claimed[0], (result.claimed_to or result.claimed)[0]}
     stated = " to ".join(f"{100 * each:.3g}" for each in sorted(ends))
     counts = np.bincount(on_host("labels", labels).long().numpy())
     found = (
@@ -303,7 +303,7 @@ def _interval(count: int, total: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _verdict(
+def _check(
     about: str, claimed: tuple[Floats, Floats], counts: Floats, *, uncertainty: float, seed: int = 0
 ) -> CheckResult:
     """Check counts against fractions that are claimed to lie between bounds, which may be equal."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from selbo.integrations.loggers import Figure
-from selbo.integrations.monitor import Seen
+from selbo.integrations.monitor import Snapshot
 
 
 class TensorBoardLogger:
@@ -37,10 +37,10 @@ class TensorBoardLogger:
         for name, value in values.items():
             self.writer.add_scalar(name, value, step)
 
-    def histogram(self, name: str, seen: Seen, step: int) -> None:
+    def histogram(self, name: str, snapshot: Snapshot, step: int) -> None:
         """Add the masses of the regions, as ``name/predictions`` and ``name/belief``."""
-        self._bars(f"{name}/predictions", seen.histogram, step)
-        self._bars(f"{name}/belief", seen.s0, step)
+        self._bars(f"{name}/predictions", snapshot.histogram, step)
+        self._bars(f"{name}/belief", snapshot.s0, step)
 
     def figure(self, name: str, figure: Figure, step: int) -> None:
         """Add a matplotlib figure."""

@@ -51,7 +51,7 @@ class Claims:
     mean_probabilities: tuple[float, ...] | None = None
 
     def __str__(self) -> str:
-        lines = [f"{self.belief}, trusted like {self.concentration:g} observations, says:"]
+        lines = [f"{self.belief}, with the weight of {self.concentration:g} observations, says:"]
         if self.fractions is not None:
             shares = ", ".join(f"class {k} {_between(*share)}" for k, share in enumerate(self.fractions))
             lines.append(f"- predicted classes: {shares}")

@@ -284,11 +284,11 @@ def belief_checks(task: Task, job: Job, predicted: dict[str, Prediction]) -> dic
         return {"contradictions": [], "shortfall": None}
     labels = torch.cat([task.val[1], task.test[1]])
     log_probs = torch.cat([predicted[part].log_probs for part in ("val", "test")])
-    verdicts = check_belief(task.summaries[0], labels, log_probs=log_probs, seed=job.seed)
-    missed = [shortfall(each, labels) for each in verdicts]
+    results = check_belief(task.summaries[0], labels, log_probs=log_probs, seed=job.seed)
+    missed = [shortfall(each, labels) for each in results]
     return {
         "contradictions": [
-            str(each) for each, text in zip(verdicts, missed, strict=True) if each.contradicted and text is None
+            str(each) for each, text in zip(results, missed, strict=True) if each.contradicted and text is None
         ],
         "shortfall": next((text for text in missed if text is not None), None),
     }

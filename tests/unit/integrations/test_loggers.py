@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from selbo.integrations.loggers import log_snapshot
-from selbo.integrations.monitor import Seen
+from selbo.integrations.monitor import Snapshot
 
-LOPSIDED = Seen(
+LOPSIDED = Snapshot(
     torch.tensor([0.6, 0.1, 0.3], dtype=torch.float64), torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64), -3.0
 )
 
@@ -36,8 +36,8 @@ def test_bars_stand_over_the_numbers_of_the_regions():
     from selbo.integrations.tensorboard import TensorBoardLogger
 
     writer = Writer()
-    board = TensorBoardLogger(writer)
-    log_snapshot([board], "summary", LOPSIDED, 7)
+    logger = TensorBoardLogger(writer)
+    log_snapshot([logger], "summary", LOPSIDED, 7)
     (kind, (name,), bars), (_, (other,), belief) = writer.calls
     assert (kind, name, other) == ("add_histogram_raw", "summary/predictions", "summary/belief")
     assert (bars["min"], bars["max"], bars["num"], bars["global_step"]) == (0.0, 3.0, 1.0, 7)
@@ -55,11 +55,11 @@ def test_tensorboard_reads_it_back(tmp_path):
 
     from selbo.integrations.tensorboard import TensorBoardLogger
 
-    board = TensorBoardLogger(tmp_path / "board")
-    board.scalars({"loss": 0.5, "kl": 2.0}, 3)
-    log_snapshot([board], "summary", LOPSIDED, 3, draw=figure)
-    board.close()
-    events = EventAccumulator(str(tmp_path / "board")).Reload()
+    logger = TensorBoardLogger(tmp_path / "logger")
+    logger.scalars({"loss": 0.5, "kl": 2.0}, 3)
+    log_snapshot([logger], "summary", LOPSIDED, 3, draw=figure)
+    logger.close()
+    events = EventAccumulator(str(tmp_path / "logger")).Reload()
     assert set(events.Tags()["scalars"]) == {"loss", "kl"}
     assert (events.Scalars("kl")[0].step, events.Scalars("kl")[0].value) == (3, 2.0)
     assert set(events.Tags()["histograms"]) == {"summary/predictions", "summary/belief"}
@@ -99,10 +99,10 @@ def test_mlflow_reads_it_back(client):
     from selbo.integrations.mlflow import MLflowLogger
 
     run_id = client.create_run(client.create_experiment("tests")).info.run_id
-    board = MLflowLogger(run_id, client=client)
+    logger = MLflowLogger(run_id, client=client)
     for step in (3, 6):
-        board.scalars({"loss": step / 2, "kl": 2}, step)
-        log_snapshot([board], "summary", LOPSIDED, step, draw=figure)
+        logger.scalars({"loss": step / 2, "kl": 2}, step)
+        log_snapshot([logger], "summary", LOPSIDED, step, draw=figure)
     assert history(client, run_id, "loss") == [(3, 1.5), (6, 3.0)]
     assert history(client, run_id, "summary/predictions/region_0") == [(3, 0.6), (6, 0.6)]
     assert history(client, run_id, "summary/belief/region_1") == [(3, 0.5)]  # it does not change

@@ -152,10 +152,10 @@ def verify(
     for source in asked.values():
         if source.name not in there:
             raise store.MissingData(store.what_to_type(source))
-        for verdict in store.verify_files(source):
-            detail = verdict.detail if verdict.state == "wrong" else verdict.detail[:DETAIL]
-            screen.print(f"{verdict.state:<8}{source.name}/{verdict.name}  {detail}".rstrip(), soft_wrap=True)
-            wrong += verdict.state == "wrong"
+        for result in store.verify_files(source):
+            detail = result.detail if result.state == "wrong" else result.detail[:DETAIL]
+            screen.print(f"{result.state:<8}{source.name}/{result.name}  {detail}".rstrip(), soft_wrap=True)
+            wrong += result.state == "wrong"
     if wrong:
         note(f"{wrong} files are wrong: delete them, then get or import them again")
         raise typer.Exit(NOT_RIGHT)

@@ -201,19 +201,19 @@ def fault(raw: RawFile, path: Path) -> str | None:
 
 def verify_files(source: Source) -> list[FileCheck]:
     """Verify every raw file of a source by its digest and its check."""
-    verdicts = []
+    results = []
     for raw in source.files:
         path = _stored(source, raw)
         wrong = None if path is None else fault(raw, path)
         if path is None:
-            verdicts.append(FileCheck(raw.name, "missing", ""))
+            results.append(FileCheck(raw.name, "missing", ""))
         elif wrong is not None:
-            verdicts.append(FileCheck(raw.name, "wrong", wrong))
+            results.append(FileCheck(raw.name, "wrong", wrong))
         else:
             digest = raw.digest if path.name == Path(raw.name).name else raw.unpacked_digest
             looked = "no digest is published" + ("; the content looks right" if raw.check else "")
-            verdicts.append(FileCheck(raw.name, "ok", digest or looked))
-    return verdicts
+            results.append(FileCheck(raw.name, "ok", digest or looked))
+    return results
 
 
 @contextmanager

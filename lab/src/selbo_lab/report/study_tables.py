@@ -306,14 +306,14 @@ def _paper(results: StudyResults, comparison: StudyComparison) -> StudyTable:
             found = studies.against_paper(ours, theirs, barred)
             there = studies.measured(comparison, column)
             reason = found.reason if barred or there else "not measured"
-            verdict = reason or ("yes" if found.overlap else "no") + (f" [{numbered[caveat]}]" if caveat else "")
+            agreement = reason or ("yes" if found.overlap else "no") + (f" [{numbered[caveat]}]" if caveat else "")
             if barred:
-                verdict = f"cannot be compared [{numbered.setdefault(barred, len(numbered) + 1)}]"
+                agreement = f"cannot be compared [{numbered.setdefault(barred, len(numbered) + 1)}]"
             metric, both = column.metric, [Cell(*theirs, 1, 1), ours if there else Cell(None, None, 0, 0)]
             gap = "–" if found.difference is None else signed(metric, found.difference)
             what = Entry(f"{_group(column)} {metric_label(metric)}")
             shown = _entries(metric, both, precise=False)
-            rows.append([_named_entry(method), what, *shown, Entry(gap), Entry(verdict)])
+            rows.append([_named_entry(method), what, *shown, Entry(gap), Entry(agreement)])
             columns.append(column)
             raw.append(
                 _place(results, comparison, method.name)

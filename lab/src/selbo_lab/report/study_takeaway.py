@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from selbo.report import UNKNOWN, VERDICTS, first_names, joined, metric_label, shown_difference, verdict
+from selbo.report import RELATIONS, UNKNOWN, first_names, joined, metric_label, relation, shown_difference
 from selbo_lab.report import studies
 from selbo_lab.report.columns import CORRUPTED, MetricColumn
 from selbo_lab.report.study_tables import TRACK_TITLES
@@ -64,7 +64,7 @@ def _methods(case: StudyComparison) -> dict[str, MethodRuns]:
 
 def _count(found: Iterable[str]) -> dict[str, int]:
     listed = list(found)
-    return {each: listed.count(each) for each in (*VERDICTS, UNKNOWN)}
+    return {each: listed.count(each) for each in (*RELATIONS, UNKNOWN)}
 
 
 def _focus_sentence(cases: Sequence[StudyComparison], column: MetricColumn, name: str) -> str:
@@ -81,12 +81,12 @@ def _focus_sentence(cases: Sequence[StudyComparison], column: MetricColumn, name
     what, ours, theirs = _column(cases, column), titles[name], titles[reference]
     first = against[reference]
     if len(first) == 1:
-        told = f"{what}: {ours} is {verdict(metric, first[0])} {theirs}, {shown_difference(metric, first[0])}"
+        told = f"{what}: {ours} is {relation(metric, first[0])} {theirs}, {shown_difference(metric, first[0])}"
     else:
-        told = f"{what}: {ours} is {_in_cases(_count(verdict(metric, each) for each in first), theirs)}"
+        told = f"{what}: {ours} is {_in_cases(_count(relation(metric, each) for each in first), theirs)}"
     if len(against) == 1:
         return f"{told}."
-    others = {key: [verdict(metric, each) for each in found] for key, found in against.items()}
+    others = {key: [relation(metric, each) for each in found] for key, found in against.items()}
     if len(first) == 1:
         return f"{told}. {_among({titles[key]: found[0] for key, found in others.items()})}"
     del others[reference]
@@ -104,15 +104,15 @@ def _in_cases(counts: Mapping[str, int], other: str) -> str:
     return joined(parts)
 
 
-def _among(verdicts: Mapping[str, str]) -> str:
+def _among(relations: Mapping[str, str]) -> str:
     """Number of other methods that a method is ahead of, and the names of the rest."""
-    groups = {each: [title for title, found in verdicts.items() if found == each] for each in (*VERDICTS, UNKNOWN)}
+    groups = {each: [title for title, found in relations.items() if found == each] for each in (*RELATIONS, UNKNOWN)}
     parts = [f"ahead of {len(groups['ahead of'])}"]
     for each in ("level with", "behind", UNKNOWN):
         names = groups[each]
         if names or each == "behind":
             parts.append(f"{each} {len(names)}" + (f" ({first_names(names)})" if names else ""))
-    return f"Of the {len(verdicts)} other methods it is {joined(parts)}."
+    return f"Of the {len(relations)} other methods it is {joined(parts)}."
 
 
 def _variants_sentence(cases: Sequence[StudyComparison], column: MetricColumn) -> str:
@@ -124,12 +124,12 @@ def _variants_sentence(cases: Sequence[StudyComparison], column: MetricColumn) -
         methods = _methods(case)
         for key, method in methods.items():
             if key != reference and reference in methods:
-                each = verdict(metric, studies.paired(method, methods[reference], column))
+                each = relation(metric, studies.paired(method, methods[reference], column))
                 found.setdefault(method.title, []).append(each)
-    counts = _count(each for verdicts in found.values() for each in verdicts)
+    counts = _count(each for relations in found.values() for each in relations)
     if not sum(counts.values()):
         return ""
-    ahead = [name for name, verdicts in found.items() if "ahead of" in verdicts]
+    ahead = [name for name, relations in found.items() if "ahead of" in relations]
     parts = [f"{counts['ahead of']} {'are' if counts['ahead of'] != 1 else 'is'} ahead of {title}"]
     parts[0] += f" ({first_names(ahead)})" if ahead else ""
     parts += [f"{counts[each]} {word}" for each, word in (("level with", "level"), ("behind", "behind"))]

@@ -240,7 +240,7 @@ def _fitted(
                 select=PAPER_SELECTIONS[checks.one_of("select", recipe.select, PAPER_SELECTIONS)],
             ),
             precision=recipe.precision,
-            engine="auto" if spec.model.name in COMPILED_MODELS else "captured",
+            engine="auto" if spec.model.name in COMPILED_MODELS else "cudagraph",
             seed=seed,
             device=device,
             checkpoint=None if path is None else Checkpoint(path, every=CHECKPOINT_EVERY_S, at_end=more),
