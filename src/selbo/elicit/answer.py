@@ -1,4 +1,4 @@
-"""From the state of the page to everything that it shows; runs in a worker process, and keeps nothing."""
+"""Computes everything that the page shows from its state; runs in a worker process, without state of its own."""
 
 from typing import Any, Final
 
@@ -14,14 +14,14 @@ from selbo.summary.beliefs import Belief, checked_masses
 from selbo.summary.partitions import Partition
 
 HIGHEST_BAR: Final = 100.0
-"""Height of the highest bar when drawing begins."""
+"""Initial height of the highest bar when drawing."""
 
 MOST_PARAMETERS: Final = 4
-"""Of a Dirichlet distribution, that are listed."""
+"""Maximum number of listed parameters of a Dirichlet distribution."""
 
 
 def answer(task: str, content: Any, body: bytes = b"") -> dict[str, Any]:
-    """What a request asks for.
+    """Answer a request.
 
     Args:
         task: ``belief``, everything about a state; ``counts``, fractions from pasted text; ``scores``, masses from a
@@ -41,7 +41,7 @@ def answer(task: str, content: Any, body: bytes = b"") -> dict[str, Any]:
 
 
 def shown(state: State, *, partition: Partition | None = None, belief: Belief | None = None) -> dict[str, Any]:
-    """Everything that the page shows of a state.
+    """Compute everything that the page shows for a state.
 
     Args:
         state: What was entered.

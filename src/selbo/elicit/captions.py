@@ -1,4 +1,4 @@
-"""What was just claimed, in words."""
+"""Sentences that describe a stated belief."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ OPEN: Final = 0.6
 """Confidence above which a case is called clear, and below which it is called open."""
 
 MOST_LISTED: Final = 4
-"""Classes whose shares are all named."""
+"""Maximum number of classes whose shares are all listed."""
 
 
 def claim_sentences(

@@ -1,4 +1,4 @@
-"""Where what was stated does not agree with itself, or rules something out: warnings in whole sentences."""
+"""Warnings about statements that are inconsistent or rule something out, in whole sentences."""
 
 from typing import Final
 
@@ -13,19 +13,19 @@ from selbo.summary.description import accuracy_range, class_ranges
 from selbo.summary.partitions import Partition
 
 ALMOST_NO_MASS: Final = 1e-3
-"""A region with less is worth a warning: to the network it is nearly forbidden."""
+"""A region with less mass causes a warning: predictions there are almost excluded."""
 
 NOTICEABLE: Final = 0.05
-"""Difference of two shares that ought to be the same, from which on a user is told."""
+"""Minimum difference between two shares that should agree for a warning."""
 
 STATED_ROUNDING: Final = 0.005
-"""Difference that nobody means: half a percentage point."""
+"""Differences below half a percentage point are taken as rounding."""
 
 MOST_NAMED: Final = 3
 
 
 def warnings_of(state: State, partition: Partition, belief: Belief, s0: FloatArray) -> list[str]:
-    """Everything that a user should think about once more."""
+    """All warnings about a state."""
     found = [below_guessing(state.accuracy, state.shares, state.labels)]
     parameters = belief.dirichlet(state.classes)
     if parameters is not None:

@@ -1,4 +1,4 @@
-"""What people paste and upload: label counts, and the scores of an earlier model as CSV."""
+"""Parses pasted label counts, and uploaded scores of an earlier model as CSV."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ from selbo.elicit.state import LONGEST_NAME, MOST_CLASSES, State, build_partitio
 from selbo.summary.beliefs import Empirical
 
 ROUNDED_SUM_TOLERANCE: Final = 0.02
-"""How far the probabilities of a row may sum from one, often written with two decimals; they are then normalised."""
+"""Tolerance of the sum of a row of probabilities, often rounded to two decimals; they are then normalised."""
 
 NUMBER: Final = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 PAIR: Final = re.compile(rf"(?:(?P<name>.*?)[\s,;:=|]+)?(?P<count>{NUMBER})")
@@ -25,7 +25,7 @@ ENDS_WITH_NUMBER: Final = re.compile(rf"(?P<stem>.*?)[\s,;:=|]+(?P<number>{NUMBE
 THOUSANDS: Final = re.compile(r"\d{1,3}[\s,]\d{3}")
 DECIMALS: Final = re.compile(r"\d+,\d+")
 LONGEST_COUNT_LINE: Final = 200
-"""Of pasted counts; longer ones are something else."""
+"""Maximum length of a line of pasted counts."""
 
 FOOTNOTE: Final = re.compile(r"(?:Name|dtype|Length):.*")
 """A last line that pandas prints below its counts."""
@@ -35,7 +35,7 @@ HEADING: Final = re.compile(
     r"shares?|fractions?|proportions?|percent|percentages?",
     re.IGNORECASE,
 )
-"""Last word of a line above counts; without one of them, a line without a count is a class whose count is missing."""
+"""Last words of a heading; any other line without a count is a class whose count is missing."""
 
 
 # --- label counts ---
@@ -59,7 +59,7 @@ def read_counts(text: str) -> dict[str, Any]:
         items = []
     if len(items) < 2:
         raise RefusedError(
-            "Paste at least two counts, one class a line, such as “healthy 812” and “ill 203”.", "counts"
+            "Paste at least two counts, one class per line, such as “healthy 812” and “ill 203”.", "counts"
         )
     if len(items) > MOST_CLASSES:
         raise RefusedError(
@@ -94,7 +94,7 @@ def _bare(text: str) -> str:
 
 
 def _is_heading(item: str, *, footnote: bool) -> bool:
-    """Whether a first line is one: “class count”, or the name of a column above counts as pandas prints them."""
+    """Whether a first line is a heading: “class count”, or the name of a column above counts as pandas prints them."""
     words = re.split(r"[\s,;:=|]+", item)
     if any(character.isdigit() for character in item):
         return False
@@ -212,7 +212,7 @@ def read_at_once(text: str, separator: str, num_classes: int) -> FloatArray | No
 
 
 def read_row_by_row(text: str, separator: str, num_classes: int) -> FloatArray:
-    """The same, in the time that it takes to say which row is not as expected, and why."""
+    """The same, but slower: errors name the invalid row and the reason."""
     try:
         rows = [
             (line, row)

@@ -143,7 +143,7 @@ def reliability_diagrams(results: Comparison, *, width: float = TWO_COLUMNS) -> 
     """Accuracy against confidence on the clean test set, with the number of predictions; one panel per method.
 
     The bins of all seeds are pooled. A line from each marker to the diagonal shows the gap; a marker is hollow where
-    the bin has fewer than 30 predictions a run.
+    the bin has fewer than 30 predictions per run.
 
     Args:
         results: Of a comparison, with the ``reliability`` of at least one run.

@@ -1,4 +1,4 @@
-"""Tumours described by thirty numbers, benign or malignant, which come with scikit-learn."""
+"""Wisconsin breast cancer: tumours described by thirty features, benign or malignant; part of scikit-learn."""
 
 from typing import Final
 
@@ -24,7 +24,7 @@ def breast_cancer(part: str, *, seed: int = 0) -> LabelledData:
         seed: Seed for the split; the same for all compared methods.
 
     Returns:
-        Features (N, 30) of type float32, as measured, in units of their own; class 1 is malignant.
+        Features (N, 30) of type float32, not standardised; class 1 is malignant.
     """
     checks.one_of("part", part, PARTS)
     from sklearn.datasets import load_breast_cancer

@@ -43,7 +43,7 @@ class DataSet:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Names of the options of `load`."""
+        """Names of the options of `load_set`."""
         return tuple(name for name in inspect.signature(self.loader).parameters if name != "part")
 
     @property

@@ -17,7 +17,7 @@ from selbo_lab.data.store import Download, RawFile, Source
 CIFAR_CLASSES: Final = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 RECORDS: Final = 10_000
-"""In each file."""
+"""Number of records per file."""
 
 RECORD_BYTES: Final = 1 + 3 * 32 * 32
 """A label, then the red, the green and the blue pixels, row by row."""

@@ -54,7 +54,7 @@ class Embeddings:
 
 
 def embeddings_folder() -> Path:
-    """Where the embeddings of SST-2 are kept."""
+    """Folder of the embeddings of SST-2."""
     return store.folder(SST) / EMBEDDINGS_FOLDER
 
 
@@ -85,7 +85,7 @@ def _checked(path: Path) -> dict[str, NDArray[Any]]:
         vectors, labels = arrays[f"x_{suffix}"], arrays[f"y_{suffix}"]
         if vectors.ndim != 2 or vectors.dtype not in (np.float16, np.float32, np.float64) or 0 in vectors.shape:
             raise ValueError(
-                f"{name!r} must hold vectors of floating point in 'x_{suffix}', one a row, but got {vectors.dtype} of "
+                f"{name!r} must hold floating-point vectors in 'x_{suffix}', one per row, but got {vectors.dtype} of "
                 f"shape {vectors.shape}"
             )
         if labels.shape != vectors.shape[:1] or labels.dtype.kind not in "iu":

@@ -53,7 +53,7 @@ def fashion(part: str = "test") -> LabelledData:
     """FashionMNIST's test part, normalised as MNIST is, because it is shown to networks trained on MNIST.
 
     Args:
-        part: "test"; there is no other.
+        part: "test" only.
 
     Returns:
         Images (10 000, 1, 28, 28) of bytes, in ten classes.

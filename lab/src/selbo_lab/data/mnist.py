@@ -25,10 +25,10 @@ DIGITS: Final = (5, 3)
 """The digit of class 0 and that of class 1, as in the paper."""
 
 VALIDATION_SHARE: Final = 0.2
-"""Of the fives and threes of the training part."""
+"""Share of the fives and threes of the training part that is held out for validation."""
 
 MNIST_SPLIT_SEED: Final = 0
-"""Of the validation part: it is the same whatever the training images, so that all runs are judged on it alike."""
+"""Seed of the validation split: the same for all training images, so that all runs use the same validation images."""
 
 MNIST_NORMALISATION: Final = Normalisation(mean=(0.1307,), std=(0.3081,))
 """Mean and standard deviation of the pixels of all 60 000 training images."""
@@ -206,10 +206,10 @@ def _read_digits(part: str, count: int) -> Tensor:
 
 
 def mnist(part: str = "test") -> LabelledData:
-    """All ten digits of MNIST's test part, for networks that were trained on something else.
+    """All ten digits of MNIST's test part, as out-of-distribution inputs.
 
     Args:
-        part: "test"; there is no other.
+        part: "test" only.
 
     Returns:
         Images (10 000, 1, 28, 28) of bytes.
@@ -249,8 +249,9 @@ def _two_digits(
 def mnist35(part: str, *, train_size: int | None = None, seed: int = 0) -> LabelledData:
     """Fives (class 0) and threes (class 1) of MNIST.
 
-    A fifth of the fives and threes of MNIST's training part is for validation, always the same images. Training images
-    are drawn from the rest with a seed; a smaller set is the beginning of a larger one with the same seed.
+    A fifth of the fives and threes of MNIST's training part is held out for validation, always the same images.
+    Training images are drawn from the rest with a seed; a smaller set is the beginning of a larger one with the same
+    seed.
 
     Args:
         part: "train", "val" or "test"; the last is all of MNIST's test part, 892 fives and 1010 threes.
@@ -278,7 +279,7 @@ def mnist35_c(corruption: str, *, seed: int = 0, origin: str = "auto") -> Labell
 
     Args:
         corruption: One of the fifteen.
-        seed: Of the corruption, where it is generated.
+        seed: Seed for a generated corruption.
         origin: "official" reads the published files, "generated" corrupts MNIST's test images here, and "auto" reads
             the published files of this corruption if they are in the store, and generates it if not.
 

@@ -1,4 +1,4 @@
-"""Sentences of film reviews that praise or do not, SST-2: from tab-separated files or from Stanford's parse trees."""
+"""Positive and negative sentences of film reviews, SST-2: from tab-separated files or from Stanford's parse trees."""
 
 import os
 import re
@@ -26,7 +26,7 @@ COUNTS: Final = {"train": (3310, 3610), "val": (428, 444), "test": (912, 909)}
 SST_LICENCE: Final = "none stated (R. Socher et al.); the sentences are from reviews on Rotten Tomatoes"
 
 MOST_TEXT_BYTES: Final = 64 * 2**20
-"""Of a file of sentences or trees; the real ones have less than 3 MB."""
+"""Maximum size of a file of sentences or trees; the published ones have less than 3 MB."""
 
 LEAF: Final = re.compile(r"\(([0-4]) ([^() ]+)\)")
 """A word with its sentiment; a space is the only separator, as words may hold other blanks."""
@@ -67,7 +67,7 @@ def read_tsv(path: Path) -> tuple[tuple[str, ...], Tensor]:
 
 
 def check_counts(labels: Tensor, part: str, name: str) -> None:
-    """Refuse labels that are not as many, of each class, as the part has."""
+    """Reject labels whose counts per class differ from those of the part."""
     found = tuple(labels.bincount(minlength=2).tolist())
     if found != COUNTS[part]:
         raise ValueError(
@@ -84,7 +84,7 @@ def _check(path: Path, *, part: str) -> None:
 
 
 def sentence_of_tree(tree: str) -> tuple[str, int | None]:
-    """The words of a parse tree in lower case, with spaces between them, and 1 for praise, 0 for not, None for neither.
+    """The words of a parse tree in lower case, joined by spaces, and 1 for positive, 0 for negative, None for neutral.
 
     Raises:
         ValueError: If it is no tree.
@@ -125,7 +125,7 @@ def convert_trees(archive: Path, folder: Path) -> None:
 
 
 def _trees(archive: Path, member: str) -> list[str]:
-    """Lines of a member, found by its last name, read in memory: nothing is unpacked to a path of the archive's."""
+    """Lines of a member, found by its file name and read in memory: no path of the archive is used for writing."""
     name = os.fspath(archive)
     try:
         with zipfile.ZipFile(archive) as content:

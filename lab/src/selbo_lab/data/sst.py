@@ -19,7 +19,7 @@ def sst(part: str, *, embedding: str | None = None, noise: float = 0.0, seed: in
         part: "train" (6920), "val" (872) or "test" (1821).
         embedding: Name of the encoder, or of the file, if the store holds embeddings by several.
         noise: Weight of the noise, from 0 to 1: see `with_noise`.
-        seed: Of the noise.
+        seed: Seed for the noise.
 
     Returns:
         Features (N, D) of type float32; D is 768 for the usual encoders.
@@ -48,7 +48,7 @@ def with_noise(data: LabelledData, weight: float, *, seed: int) -> LabelledData:
     Args:
         data: Features (N, D).
         weight: From 0, which leaves the data as they are, to 1.
-        seed: Of the noise.
+        seed: Seed for the noise.
     """
     if not 0 <= checks.non_negative("noise", weight) <= 1:
         raise ValueError(f"`noise` must be a number from 0 to 1, but got {weight!r}")

@@ -1,4 +1,4 @@
-"""House numbers of SVHN's test part, out-of-distribution inputs for networks trained on CIFAR-10."""
+"""House numbers of the test part of SVHN, out-of-distribution inputs for networks trained on CIFAR-10."""
 
 import os
 import zlib
@@ -112,7 +112,7 @@ def svhn(part: str = "test") -> LabelledData:
     """SVHN's cropped test images, normalised as CIFAR-10 is, because they are shown to networks trained on that.
 
     Args:
-        part: "test"; there is no other.
+        part: "test" only.
 
     Returns:
         Images (26 032, 3, 32, 32) of bytes; class k is the digit k.

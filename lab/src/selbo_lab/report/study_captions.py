@@ -93,7 +93,7 @@ def _scores(comparison: StudyComparison) -> Words:
             "The map places similar inputs side by side (t-SNE). Between the examples, the colour is a mean of the "
             "nearest scores: pale where the network is undecided.",
         ],
-        "Histograms of scores against the belief and decision surfaces, one a method. "
+        "Histograms of scores against the belief and decision surfaces, one per method. "
         + _numbers(comparison, "nll", point_of("nll")),
     )
 
@@ -181,9 +181,9 @@ def _calibration(comparison: StudyComparison) -> Words:
         [
             "Of all predictions made with a confidence of 80 %, 80 % should be right: then the marker lies on the "
             "diagonal. Below it a method is over-confident, above it under-confident. A hollow marker stands for fewer "
-            "than 30 predictions a run, and says little.",
+            "than 30 predictions per run, and says little.",
         ],
-        "Reliability diagrams, one a method. "
+        "Reliability diagrams, one per method. "
         + _numbers(
             comparison, "ece", lambda method: point(method, "ece", [USE if comparison.has_target_domain else CLEAN])
         ),

@@ -194,10 +194,10 @@ def with_value(array: np.ndarray, value: float) -> np.ndarray:
         ("x_test", lambda a: with_value(a, np.nan), "finite numbers, but 1 of 'x_test' are NaN or infinite"),
         ("x_test", lambda a: with_value(a, np.inf), "finite numbers, but 1 of 'x_test'"),
         ("x_test", lambda a: a[:, :3], r"vectors of one length, but got \[3, 4\]"),
-        ("x_test", lambda a: a[..., None], "vectors of floating point in 'x_test'"),
-        ("x_test", lambda a: a.astype(int), "vectors of floating point in 'x_test', one a row, but got int64"),
+        ("x_test", lambda a: a[..., None], "floating-point vectors in 'x_test'"),
+        ("x_test", lambda a: a.astype(int), "floating-point vectors in 'x_test', one per row, but got int64"),
         ("x_test", lambda a: a.astype(object), "cannot be read as an .npz file: it holds Python objects"),
-        ("x_test", lambda a: a[:, :0], "vectors of floating point"),
+        ("x_test", lambda a: a[:, :0], "floating-point vectors"),
     ],
 )
 def test_other_arrays_are_refused(folder: Path, tmp_path: Path, name: str, change: object, message: str) -> None:

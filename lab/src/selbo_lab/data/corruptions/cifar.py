@@ -20,7 +20,7 @@ SEVERITIES: Final = (1, 2, 3, 4, 5)
 SHAPE: Final = (3, 32, 32)
 
 CIFAR_CHUNK: Final = 250
-"""Images worked on at once. It is part of the definition: the random numbers are drawn chunk by chunk."""
+"""Images per chunk. It is part of the definition: random numbers are drawn chunk by chunk."""
 
 Random = Callable[[Tensor, int, Generator], Tensor]
 Fixed = Callable[[Tensor, int], Tensor]

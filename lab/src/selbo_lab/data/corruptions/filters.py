@@ -84,7 +84,7 @@ def disk_kernel(radius: float, alias_blur: float) -> Tensor:
 
 
 def filter_each(images: Tensor, kernels: Tensor, *, padding: Padding = "mirror") -> Tensor:
-    """Every channel correlated with a kernel, the same for all images or one an image.
+    """Every channel correlated with a kernel, the same for all images or one per image.
 
     Args:
         images: Shape (B, C, H, W).
@@ -142,7 +142,7 @@ def motion_kernels(radius: float, sigma: float, angles: Tensor) -> Tensor:
 
 
 def motion_filter(images: Tensor, radius: float, sigma: float, angles: Tensor) -> Tensor:
-    """Images (B, C, H, W) under the kernels of `motion_kernels`, one an image; quicker than `filter_each`."""
+    """Images (B, C, H, W) under the kernels of `motion_kernels`, one per image; quicker than `filter_each`."""
     batch, channels, height, width = images.shape
     pixels = images.reshape(batch, channels, height * width)
     result = torch.zeros_like(pixels)

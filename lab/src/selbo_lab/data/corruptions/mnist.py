@@ -54,7 +54,7 @@ def corrupt_mnist(images: Tensor, name: str, *, seed: int, severity: int | None 
     Args:
         images: Bytes, shape (N, 1, 28, 28), white on black.
         name: One of `MNIST_CORRUPTIONS`.
-        seed: Of the noise.
+        seed: Seed for the noise.
         severity: From 1 to 5, where the corruption has severities; None takes the one of MNIST-C.
 
     Returns:
