@@ -48,10 +48,10 @@ def test_without_inputs_there_are_only_curves(logger):
 
 def test_figures_are_drawn_every_so_often(logger):
     net, term = network(bayesian=True), summary()
-    logger = SummaryLogger(
+    callback = SummaryLogger(
         logger, model=net, summary=term, inputs=blobs(9)[0], draw=lambda snapshot: f"{snapshot.distance}", every=2
     )
-    run(net, term, callbacks=[logger])
+    run(net, term, callbacks=[callback])
     assert [(name, step) for name, _, step in logger.figures] == [("summary/figure", 4), ("summary/figure", 10)]
     assert logger.figures[0][1] == f"{logger.histograms[0][1].distance}"
     assert len(logger.points) == 3
