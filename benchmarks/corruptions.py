@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--cifar", metavar="FILE")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--severities", type=int, nargs="+", default=list(cifar.SEVERITIES))
-    parser.add_argument("--names", nargs="+", default=list(cifar.CORRUPTIONS))
+    parser.add_argument("--names", nargs="+", default=list(cifar.CIFAR_CORRUPTIONS))
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     images = (from_file(options.cifar) if options.cifar else smooth(options.images))[: options.images]
@@ -37,14 +37,14 @@ def main() -> None:
     columns = [f"severity {severity}" for severity in options.severities]
     print(f"| corruption | s a set | {' | '.join(columns)} |")
     print("|---" * (2 + len(columns)) + "|")
-    cifar.corrupt(images[:1], options.names[0], 1, seed=0)  # the device starts up
+    cifar.corrupt_cifar(images[:1], options.names[0], 1, seed=0)  # the device starts up
     total = 0.0
     for name in options.names:
         seconds, cells = 0.0, []
         for severity in options.severities:
             wait(images)
             start = time.perf_counter()
-            corrupted = cifar.corrupt(images, name, severity, seed=options.seed)
+            corrupted = cifar.corrupt_cifar(images, name, severity, seed=options.seed)
             wait(images)
             seconds += time.perf_counter() - start
             cells.append(f"{psnr(images, corrupted):.2f} dB, {mean_change(images, corrupted):.1f}")

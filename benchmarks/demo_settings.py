@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from selbo.demo.comparison import METHODS, STEPS, fitted, predicted
+from selbo.demo.comparison import DEMO_METHODS, STEPS, fitted, predicted
 from selbo.demo.digits import noisy_digits
 from selbo.evaluation import evaluate
 
@@ -25,7 +25,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     print("| method | setting | value | validation NLL | accuracy | ECE | |")
     print("|---|---|---|---|---|---|---|")
-    for method in METHODS:
+    for method in DEMO_METHODS:
         if method.tempered:
             continue
         rows = {}

@@ -1,8 +1,8 @@
-"""How much to trust a belief about the place of use: concentrations from N/10 to 30 N, with and without warm-up.
+"""Concentration of a belief about the target domain: from N/10 to 30 N, with and without warm-up.
 
 Sentences of SST-2, embedded; a network 768-128-2, KL x 0.1, two draws, batches of 128. Each case trains on few labels,
-or on labels from elsewhere, and states `expect(accuracy=...)` of 3000 unlabelled inputs of the place of use. Scores are
-those of the validation part, as it is at that place: no test sentence has a say. Seeds from 1000 on, for no study.
+or on labels of another domain, and states `expect(accuracy=...)` of 3000 unlabelled inputs of the target domain. Scores
+are those of the validation part, as it is in that domain: no test sentence has a say. Seeds from 1000 on, for no study.
 
     python benchmarks/deployment.py                                        # about an hour on one core
     python benchmarks/deployment.py --cases "20 labels" --seeds 1000 1001  # a few minutes
@@ -32,11 +32,11 @@ BATCH_SIZE = 128
 
 
 class Case(NamedTuple):
-    """Labels to train on, what is stated of the place of use, and how that differs."""
+    """Labels to train on, what is stated about the target domain, and how that differs."""
 
     labels: int
     share: float = 0.5  # of class 1 among the training sentences
-    noise: float = 0.0  # at the place of use
+    noise: float = 0.0  # in the target domain
     accuracy: float = 0.88
 
 
@@ -51,7 +51,7 @@ CASES = {
 
 
 def standardised(part: str) -> LabelledData:
-    """Each feature less its mean over the training part, in units of its spread there (if it has any)."""
+    """Each feature less its mean over the training part, in units of its standard deviation there (if it has any)."""
     inputs, data = sst("train").inputs, sst(part)
     return data.with_inputs(
         (data.inputs - inputs.mean(0)) / inputs.std(0).clamp(min=1e-3), name=data.name, source=data.source
@@ -59,7 +59,7 @@ def standardised(part: str) -> LabelledData:
 
 
 def parts(case: Case, seed: int) -> tuple[tuple[Tensor, Tensor], Tensor, LabelledData]:
-    """Labelled sentences, unlabelled ones of the place of use (none is in both), and the validation part there."""
+    """Labelled sentences, unlabelled ones of the target domain (none is in both), and the validation part there."""
     train, val = standardised("train"), standardised("val")
     order = torch.randperm(len(train.labels), generator=generator_for(seed, "sentences"))
     ones = order[train.labels[order] == 1][: round(case.share * case.labels)]

@@ -112,8 +112,8 @@ def cameras() -> Figure:
     with style.figure_style():
         figure = style.new_figure(width=style.TWO_COLUMNS, height=1.6)
         grid = figure.subplots(2, NUM_SHOWN)
-        for row, (name, spread) in zip(grid, (("good", 0.3), ("poor", 0.5)), strict=True):
-            for axes, image in zip(row, (clean + spread * noise)[:NUM_SHOWN, 0], strict=True):
+        for row, (name, std) in zip(grid, (("good", 0.3), ("poor", 0.5)), strict=True):
+            for axes, image in zip(row, (clean + std * noise)[:NUM_SHOWN, 0], strict=True):
                 axes.imshow(image.numpy(), cmap="gray", vmin=-0.5, vmax=1.5)
                 axes.set(xticks=[], yticks=[])
                 axes.spines[:].set_visible(False)
@@ -121,7 +121,7 @@ def cameras() -> Figure:
     return figure
 
 
-def trust() -> Figure:
+def concentration() -> Figure:
     """What histograms a belief still allows, at three concentrations."""
     belief = selbo.expect(accuracy=0.8, class_fractions=[0.6, 0.4])
     assert isinstance(belief, selbo.Beta)
@@ -232,7 +232,7 @@ DRAWN: dict[str, Callable[[], Figure]] = {
     "effect_narrow": effect_narrow,
     "summary_against_histogram": summary_against_histogram,
     "toy_repair": toy_repair,
-    "trust": trust,
+    "concentration": concentration,
 }
 
 
@@ -245,7 +245,7 @@ def main() -> None:
         parser.error(f"unknown image {sorted(unknown)}; choose from {sorted(DRAWN)}")
     torch.set_num_threads(1)  # the tensors are small: more threads only wait for each other
     for name in arguments.names or DRAWN:
-        style.save(DRAWN[name](), arguments.out, name, formats=["png"])
+        style.save_figure(DRAWN[name](), arguments.out, name, formats=["png"])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from selbo.plots import style
-from selbo_lab.data import load
+from selbo_lab.data import load_set
 from selbo_lab.data.corruptions import cifar, mnist
 
 if TYPE_CHECKING:
@@ -29,22 +29,22 @@ CELL = 0.56
 
 def cifar10_c_gallery() -> Figure:
     """Two photographs, 19 corruptions in two columns, five severities each."""
-    photographs = load("cifar10", "test").inputs[list(PHOTOGRAPHS)]
-    names = ("clean", *cifar.CORRUPTIONS)
+    photographs = load_set("cifar10", "test").inputs[list(PHOTOGRAPHS)]
+    names = ("clean", *cifar.CIFAR_CORRUPTIONS)
     rows = {}
     for name in names:
         severities = cifar.SEVERITIES if name != "clean" else (0,)
-        changed = [photographs if not s else cifar.corrupt(photographs, name, s, seed=SEED) for s in severities]
+        changed = [photographs if not s else cifar.corrupt_cifar(photographs, name, s, seed=SEED) for s in severities]
         rows[name] = [images[i] for images in changed for i in range(len(PHOTOGRAPHS))]
     return gallery(rows, columns=2, longest=len(cifar.SEVERITIES) * len(PHOTOGRAPHS))
 
 
 def mnist_c_gallery() -> Figure:
     """Six test images of the two digits, clean and with 15 corruptions."""
-    digits = load("mnist35", "test").inputs[:DIGITS]
+    digits = load_set("mnist35", "test").inputs[:DIGITS]
     rows = {"clean": list(digits)}
-    for name in mnist.CORRUPTIONS:
-        rows[name] = list(mnist.corrupt(digits, name, seed=SEED))
+    for name in mnist.MNIST_CORRUPTIONS:
+        rows[name] = list(mnist.corrupt_mnist(digits, name, seed=SEED))
     return gallery(rows, columns=2, longest=DIGITS)
 
 
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=IMAGES)
     arguments = parser.parse_args()
     for name, draw in DRAWN.items():
-        style.save(draw(), arguments.out, name, formats=["png"])
+        style.save_figure(draw(), arguments.out, name, formats=["png"])
 
 
 if __name__ == "__main__":

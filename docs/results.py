@@ -31,12 +31,12 @@ from selbo.report import Difference, difference_of, mean_and_error, signed
 from selbo_lab.report import studies as statistics
 from selbo_lab.report.bootstrap import holm
 from selbo_lab.report.cases import cases_figure
-from selbo_lab.report.columns import Column
+from selbo_lab.report.columns import MetricColumn
 from selbo_lab.report.overview import tables_over_cases, tracks_with_cases
 from selbo_lab.report.study_data import corruptions_of
-from selbo_lab.report.study_figures import FIGURES, available
+from selbo_lab.report.study_figures import STUDY_FIGURES, available_study_figures
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, primary_outcome, stated_exactly
-from selbo_lab.report.study_tables import TRACKS, Table, tables_of
+from selbo_lab.report.study_tables import TRACK_TITLES, StudyTable, tables_of
 from selbo_lab.report.table_files import markdown
 from selbo_lab.run.records import CLEAN, USE, MethodRuns, Run, StudyComparison, StudyResults
 from selbo_lab.run.result_store import Store, studies_in
@@ -154,7 +154,7 @@ def difference(
     """
     study, _, name = other.rpartition("/")
     there = f"{study} {where.partition(' ')[2]}" if study else where
-    ours, theirs, which = case_of(where).method(one), case_of(there).method(name), Column.parse(column)
+    ours, theirs, which = case_of(where).method(one), case_of(there).method(name), MetricColumn.parse(column)
     found = statistics.paired(ours, theirs, which, scaled)
     assert found.pairs == found.seeds, f"{where} has runs missing"
     return with_interval(found, which.metric, unit=unit, brackets=brackets)
@@ -183,7 +183,7 @@ def by_corruption(where: str, name: str) -> dict[str, float]:
 
 def nll(run: Run, conditions: Iterable[str], *, scaled: bool = False) -> float:
     """Mean NLL of a run over some conditions."""
-    found = statistics.mean_of_all(statistics.value(run, Column(each, "nll"), scaled) for each in conditions)
+    found = statistics.mean_of_all(statistics.value(run, MetricColumn(each, "nll"), scaled) for each in conditions)
     assert found is not None, f"run {run.id} lacks a condition"
     return found
 
@@ -354,7 +354,7 @@ def with_clean_rows_of(paper: PaperValues, other: PaperValues) -> PaperValues:
 
 
 def _clean(values: Mapping[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
-    return {name: each for name, each in values.items() if Column.parse(name).place == CLEAN}
+    return {name: each for name, each in values.items() if MetricColumn.parse(name).place == CLEAN}
 
 
 def repeated() -> list[tuple[tuple[str, MethodRuns], tuple[str, MethodRuns]]]:
@@ -425,7 +425,7 @@ def covered(spans: Iterable[tuple[float, float]]) -> float:
     return total
 
 
-def narrowed(table: Table, words: list[str]) -> Table:
+def narrowed(table: StudyTable, words: list[str]) -> StudyTable:
     """A table with its first column, and those whose names begin with one of some words."""
     kept = [0, *(i for i, head in enumerate(table.heads) if i > 0 and head.label.startswith(tuple(words)))]
     return table._replace(
@@ -444,7 +444,7 @@ def full_page(study: str) -> str:
         f"`selbo report lab/results` makes the same tables as LaTeX and CSV, all figures, and an HTML report.\n",
     ]
     for track in found.tracks:
-        title = TRACKS[track]
+        title = TRACK_TITLES[track]
         parts.append(f"## {title[0].upper()}{title[1:]}\n")
         parts += [f"### {table.title}\n\n{markdown(table)}" for table in tables_over_cases(found, track)]
         if track in tracks_with_cases(found):
@@ -460,7 +460,7 @@ def full_page(study: str) -> str:
 
 def pictures(study: str, comparison: StudyComparison) -> Iterator[tuple[str, str]]:
     """Kind and name of the pictures of a comparison."""
-    for kind in available(gathered(study), comparison):
+    for kind in available_study_figures(gathered(study), comparison):
         if kind in PICTURES:
             yield kind, f"{study}-{kind}-{comparison.variant}-{comparison.track}"
 
@@ -487,10 +487,10 @@ def draw(study: str) -> list[Path]:
         CACHE.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(dir=CACHE))
         for track in tracks_with_cases(found):
-            style.save(cases_figure(found, track), unfinished, f"{study}-cases-{track}", formats=["png"])
+            style.save_figure(cases_figure(found, track), unfinished, f"{study}-cases-{track}", formats=["png"])
         for comparison in found.comparisons:
             for kind, name in pictures(study, comparison):
-                style.save(FIGURES[kind].draw(comparison), unfinished, name, formats=["png"])
+                style.save_figure(STUDY_FIGURES[kind].draw(comparison), unfinished, name, formats=["png"])
         unfinished.rename(folder)
     return sorted(folder.glob("*.png"))
 

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import selbo
-from selbo.plots import save, summary_against_histogram
+from selbo.plots import save_figure, summary_against_histogram
 
 
 def noisy_digits(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -72,7 +72,7 @@ def main() -> None:
         mean, error = torch.tensor(results).mean(0), torch.tensor(results).std(0) / seeds**0.5
         print(f"{name:20}" + "".join(f"{m:9.3f} ± {e:.3f}" for m, e in zip(mean, error, strict=True)), flush=True)
     figure = summary_against_histogram(partition, summary.s0, histograms)
-    path = save(figure, arguments.out, "confidence")[0]
+    path = save_figure(figure, arguments.out, "confidence")[0]
     print(f"How sure the networks are, against how sure they should be: {path}")
 
 

@@ -16,7 +16,7 @@ import torch
 from sklearn.datasets import load_digits
 
 import selbo
-from selbo.integrations.mlflow import MLflow
+from selbo.integrations.mlflow import MLflowLogger
 from selbo.integrations.summary_logger import SummaryLogger
 from selbo.plots import summary_against_histogram
 
@@ -42,7 +42,7 @@ def main() -> None:
 
     with mlflow.start_run() as run:
         logger = SummaryLogger(
-            MLflow(),
+            MLflowLogger(),
             model=network,
             summary=summary,
             inputs=val[0],

@@ -29,7 +29,7 @@ in_a_checkout = pytest.mark.skipif(not LABORATORY.is_dir(), reason="there is no 
 LAYERS = (
     {"_compile"},
     {"_checks", "_files", "_numerics", "random", "version"},
-    {"summary", "nn", "models", "metrics"},
+    {"checks", "files", "summary", "nn", "models", "metrics"},
     {"posteriors"},
     {"objectives"},
     {"training", "evaluation", "presets", "results"},
@@ -41,7 +41,7 @@ LAYERS = (
 )
 
 LABORATORY_LAYERS = (
-    {"checks", "files"},
+    {"checks"},
     {"data", "published", "studies"},
     {"run"},
     {"schedule", "report"},
@@ -267,6 +267,48 @@ def small_library(folder: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(source)
     return folder / "selbo"
+
+
+# --- two things never share a name ---
+
+SHARED_NAMES = {
+    "SummaryCallback": "the callback of Lightning, and that of transformers: a project uses one of the two",
+    "evaluate": "a function of the library, and the command of the same name",
+    "predict": "a function of the library, and the command of the same name",
+}
+"""Public names that two modules define on purpose."""
+
+
+def definitions(root: Path) -> dict[str, list[str]]:
+    """Modules below `root` that define a public name at their top level (class, function or constant), by name."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(root.rglob("*.py")):
+        names = set[str]()
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                names.add(node.name)
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                names |= {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+        for name in names:
+            if not name.startswith("_"):
+                found.setdefault(name, []).append(str(path.relative_to(root.parent)))
+    return found
+
+
+@in_a_checkout
+def test_no_public_name_is_defined_twice() -> None:
+    library, laboratory = definitions(PACKAGE), definitions(LABORATORY)
+    places = {name: library.get(name, []) + laboratory.get(name, []) for name in {*library, *laboratory}}
+    twice = {name: modules for name, modules in places.items() if len(modules) > 1}
+    assert {name: modules for name, modules in twice.items() if name not in SHARED_NAMES} == {}
+    assert set(SHARED_NAMES) <= set(twice), "remove exceptions that are no longer needed"
+
+
+def test_what_counts_as_a_definition(tmp_path: Path) -> None:
+    lines = ["import a", "from b import c", "D: int = 1", "E, (F, _g) = 1, (2, 3)", "class H:", "    i = 1"]
+    (tmp_path / "m.py").write_text("\n".join([*lines, "def j():", "    k = 1", "def _l(): pass"]))
+    assert set(definitions(tmp_path)) == {"D", "E", "F", "H", "j"}
 
 
 # --- every package that is imported is declared by the distribution that imports it ---

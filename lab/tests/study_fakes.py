@@ -211,8 +211,8 @@ def sweep_study() -> Results:
     return study([comparison([method(0, "none", "ELBO", seeds=3), *swept])], name="alpha")
 
 
-def place_study(*, noise: float = 0.5) -> Results:
-    """Labels from one place, and a place of use, with noise or the same."""
+def domain_study(*, noise: float = 0.5) -> Results:
+    """A source and a target domain, which has noise or is the same."""
     data = {
         "name": "sst",
         "labels": 20,

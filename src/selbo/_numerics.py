@@ -11,6 +11,8 @@ from torch import Tensor
 
 from selbo._compile import ConvertingModule, in_function_transform
 
+FloatArray = NDArray[np.float64]
+
 LOG_PROB_FLOOR: Final = -1e4
 """Log-probabilities are clamped to this value, so that log 0 = -inf becomes finite. exp(-1e4) is 0 in every
 floating-point format, so no probability changes. Only the gradient of an entry below the floor is cut, which was 0."""

@@ -10,7 +10,7 @@ from selbo.objectives.factories import Summaries
 from selbo.summary.beliefs import Belief, Masses
 from selbo.summary.description import is_by_class
 from selbo.summary.elicitation import expect
-from selbo.summary.likelihood import DEFAULT_TRUST, SummaryLikelihood
+from selbo.summary.likelihood import DEFAULT_CONCENTRATION_PER_LABEL, SummaryLikelihood
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
 
 SMOOTHING: Final = 0.1
@@ -24,9 +24,9 @@ MOST_CORNERS: Final = 20
 CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.9)
 
 FRACTION_UNCERTAINTY: Final = 0.05
-"""Default tolerance of stated class fractions of unlabelled rows, chosen together with `DEFAULT_TRUST`."""
+"""Default tolerance of stated class fractions of unlabelled rows, chosen together with their default concentration."""
 
-MOST_TRUST: Final = 1000.0
+MOST_CONCENTRATION: Final = 1000.0
 """Largest default concentration of a belief about the training rows; more rows do not make the belief more certain."""
 
 
@@ -186,7 +186,7 @@ def summaries_for(
     return [first, second]
 
 
-def trust_for(num_labels: float, *, elsewhere: bool = False) -> float:
+def default_concentration(num_labels: float, *, elsewhere: bool = False) -> float:
     """Default concentration of a belief (docs/sklearn.md).
 
     A belief about the labelled rows weighs as much as their labels, but at most 1000. A belief about unlabelled rows
@@ -197,10 +197,14 @@ def trust_for(num_labels: float, *, elsewhere: bool = False) -> float:
         elsewhere: Whether the belief is about unlabelled rows.
 
     Example:
-        >>> trust_for(50), trust_for(8000), trust_for(8000, elsewhere=True)
+        >>> (
+        ...     default_concentration(50),
+        ...     default_concentration(8000),
+        ...     default_concentration(8000, elsewhere=True),
+        ... )
         (50.0, 1000.0, 2400.0)
     """
-    return DEFAULT_TRUST * num_labels if elsewhere else min(float(num_labels), MOST_TRUST)
+    return DEFAULT_CONCENTRATION_PER_LABEL * num_labels if elsewhere else min(float(num_labels), MOST_CONCENTRATION)
 
 
 def uncertainty_for(class_fractions: Sequence[float]) -> float:

@@ -510,5 +510,5 @@ class Comparison(Record):
 
 def _check_masses(name: str, values: Sequence[float], *, regions: int) -> None:
     if len(values) != regions:
-        raise ValueError(f"`{name}` must hold {regions} masses, one a region, but got {len(values)}")
+        raise ValueError(f"`{name}` must hold {regions} masses, one per region, but got {len(values)}")
     _checks.on_simplex(name, torch.tensor(values, dtype=torch.float64))

@@ -51,7 +51,7 @@ def weights(net: nn.Module) -> dict[str, Tensor]:
 
 def plain(rank: int, folder: Path) -> dict[str, Tensor]:
     """A loop with DistributedDataParallel, with one histogram for both processes, and with one for each."""
-    from selbo.integrations.monitor import SummaryWatch
+    from selbo.integrations.monitor import SummaryMonitor
 
     dist.init_process_group("gloo")
     found = {}
@@ -61,11 +61,11 @@ def plain(rank: int, folder: Path) -> dict[str, Tensor]:
         inputs, labels = (each[:BATCH].chunk(2)[rank] for each in data())
         wrapped = nn.parallel.DistributedDataParallel(net)
         optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
-        with SummaryWatch(term, gather=gather) as watch:
+        with SummaryMonitor(term, gather=gather) as monitor:
             log_probs = wrapped(inputs).log_softmax(-1)
             (nn.functional.nll_loss(log_probs, labels.clamp(min=0)) - term(log_probs) / N).backward()
             optimizer.step()
-        made = difference(net, before) | {"histogram": watch.take()["summary"].histogram}
+        made = difference(net, before) | {"histogram": monitor.take()["summary"].histogram}
         found |= {prefix + name: value for name, value in made.items()}
     dist.destroy_process_group()
     return found
@@ -80,7 +80,7 @@ def lightning(rank: int, folder: Path) -> dict[str, Tensor]:
     class Kept:
         def scalars(self, values: Any, step: int) -> None: ...
         def figure(self, name: str, figure: Any, step: int) -> None: ...
-        def histogram(self, name: str, seen: Any, step: int) -> None:
+        def histogram(self, name: str, snapshot: Any, step: int) -> None:
             (folder / f"shown.{rank}").touch()
 
     class Module(pl.LightningModule):
@@ -108,7 +108,7 @@ def lightning(rank: int, folder: Path) -> dict[str, Tensor]:
         strategy="ddp",
         max_steps=1,
         use_distributed_sampler=False,
-        callbacks=[SummaryCallback(every_n_steps=1, boards=[Kept()])],
+        callbacks=[SummaryCallback(every_n_steps=1, loggers=[Kept()])],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -163,7 +163,7 @@ def transformers(rank: int, folder: Path) -> dict[str, Tensor]:
     loss = SummaryLoss(summary(), num_data=N, steps=0)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     InOrder(model, settings, train_dataset=Rows(), compute_loss_func=loss, optimizers=(optimizer, None)).train()
-    return difference(model.network, before) | {"histogram": loss.watch.take()["summary"].histogram}
+    return difference(model.network, before) | {"histogram": loss.monitor.take()["summary"].histogram}
 
 
 if __name__ == "__main__":

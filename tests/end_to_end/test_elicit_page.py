@@ -202,7 +202,7 @@ def test_the_picture_shows_bars_in_proportion(page: Page) -> None:
     masses = np.array(page.masses())
     heights = np.array(page.js("[...document.querySelectorAll('#bars .bar')].map(b => b.height.baseVal.value)"))
     np.testing.assert_allclose(heights / heights.sum(), masses, atol=1e-6)
-    page.open("#k=10&accuracy=0.7&regions=shells&trust=1000")
+    page.open("#k=10&accuracy=0.7&regions=shells&concentration=1000")
     for chart in ("#bars", "#picture"):
         bars = f"[...document.querySelectorAll('{chart} .bar')]"
         masses = np.array(page.js(f"{bars}.map(b => Number(b.dataset.mass))"))
@@ -211,11 +211,11 @@ def test_the_picture_shows_bars_in_proportion(page: Page) -> None:
         np.testing.assert_allclose(widths / widths.sum(), masses / masses.sum(), atol=1e-6)
 
 
-def test_trust_changes_draws_and_not_s0(page: Page) -> None:
+def test_concentration_changes_draws_and_not_s0(page: Page) -> None:
     before, spread = page.masses(), []
     page.click("#advanced summary")
-    for trust in ("10", "100000"):
-        page.enter("#concentration", trust)
+    for concentration in ("10", "100000"):
+        page.enter("#concentration", concentration)
         assert page.masses() == before
         drawn = page.js("[...document.querySelectorAll('#draws [data-mass]')].map(bar => Number(bar.dataset.mass))")
         spread.append(np.abs(np.array(drawn).reshape(8, 10) - before).max())
@@ -720,7 +720,9 @@ def test_a_link_brings_everything_back(page: Page) -> None:
 def test_copied_texts_are_those_of_the_page_and_run(page: Page) -> None:
     origin = page.url.rstrip("/")
     page.window.grant_permissions(["clipboard-read", "clipboard-write"], origin=origin)
-    page.open("#k=2&name=healthy&name=ill&accuracy=0.9&shares=0.8,0.2&labels=600&regions=equal&bins=10&trust=500")
+    page.open(
+        "#k=2&name=healthy&name=ill&accuracy=0.9&shares=0.8,0.2&labels=600&regions=equal&bins=10&concentration=500"
+    )
     page.tab.bring_to_front()
     copied = {}
     for kind in ("python", "sklearn", "command", "link"):
@@ -791,7 +793,7 @@ def test_nothing_moves_for_those_who_do_not_want_it(page: Page) -> None:
 
 
 def test_the_command_prints_its_address_and_stops_cleanly(page: Page, tmp_path: Path) -> None:
-    link = "http://elsewhere:99/#k=3&name=%3Cb%3E&name=b&name=c&accuracy=0.6&regions=classes&trust=50"
+    link = "http://elsewhere:99/#k=3&name=%3Cb%3E&name=b&name=c&accuracy=0.6&regions=classes&concentration=50"
     command = [sys.executable, "-m", "selbo", "elicit", link, "--no-browser", "--port", "0"]
     process = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

@@ -101,7 +101,7 @@ def killed_after(server: Server, folder: Path, seconds: float, **order: object) 
 
 
 def step_of(folder: Path) -> int:
-    return int(files.read(folder / "run")[1]["step"]) if (folder / "run").exists() else 0
+    return int(files.read_checkpoint(folder / "run")[1]["step"]) if (folder / "run").exists() else 0
 
 
 def assert_same_end(folder: Path, expected: Path) -> None:
@@ -111,7 +111,7 @@ def assert_same_end(folder: Path, expected: Path) -> None:
     assert [name for name in ours if not torch.equal(ours[name], theirs[name])] == []
     assert (folder / "end.json").read_text() == (expected / "end.json").read_text()
     assert (folder / "log.jsonl").read_bytes() == (expected / "log.jsonl").read_bytes()
-    (ours, here, _), (theirs, there, _) = (files.read(each / "run") for each in (folder, expected))
+    (ours, here, _), (theirs, there, _) = (files.read_checkpoint(each / "run") for each in (folder, expected))
     assert [name for name in theirs if not torch.equal(ours[name], theirs[name])] == []
     assert {**here, "seconds": 0} == {**there, "seconds": 0}
     assert sorted(each.name for each in folder.iterdir()) == sorted(each.name for each in expected.iterdir())

@@ -121,7 +121,7 @@ def test_command(case, tmp_path, monkeypatch):
         job = workflow.Job(file, "label", classifier)
         folder = tmp_path / f"{seed}"
         folder.mkdir()
-        found = workflow.train(workflow.prepare(job), job, folder, identity=job.identity(), progress=False)
+        found = workflow.train_model(workflow.prepare(job), job, folder, identity=job.identity(), progress=False)
         assert found["warnings"] == []
         right[seed] = found["metrics"]["accuracy"]
     majority = max(CASES[case])

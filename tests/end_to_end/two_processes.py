@@ -130,7 +130,7 @@ def interrupted(again: Path, folder: Path, rank: int) -> None:
     """Both processes stop after six steps, and start again."""
     from selbo.training import trainer as runs
 
-    write, taken = runs.files.write, []
+    write, taken = runs.files.write_checkpoint, []
 
     def write_and_count(*args: Any, **options: Any) -> None:
         write(*args, **options)
@@ -144,10 +144,10 @@ def interrupted(again: Path, folder: Path, rank: int) -> None:
         take(self, rows)
 
     runs.Trainer._take = take_six  # type: ignore[method-assign]
-    runs.files.write = write_and_count
+    runs.files.write_checkpoint = write_and_count
     with contextlib.suppress(Stop):
         several_steps(again)
-    runs.Trainer._take, runs.files.write = take, write  # type: ignore[method-assign]
+    runs.Trainer._take, runs.files.write_checkpoint = take, write  # type: ignore[method-assign]
     assert bool(taken) == (rank == 0), "only the first process writes"
     dist.barrier()
     save_file(several_steps(again, seed=7 + rank), folder / f"again.{rank}")

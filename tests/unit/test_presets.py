@@ -6,7 +6,15 @@ import pytest
 import torch
 
 import selbo
-from selbo.presets import METHODS, below_guessing, objective_for, partition_for, summary_for, trust_for, uncertainty_for
+from selbo.presets import (
+    METHODS,
+    below_guessing,
+    default_concentration,
+    objective_for,
+    partition_for,
+    summary_for,
+    uncertainty_for,
+)
 
 
 def summary() -> selbo.SummaryLikelihood:
@@ -19,7 +27,10 @@ def test_a_method_has_the_objective_that_it_says(name: str) -> None:
     objective = objective_for(name, num_data=40, steps=90, summary=summary(), kl_weight=0.3, summary_weight=0.7)
     assert objective.num_data == 40
     assert objective.has_summary == method.believes
-    assert (objective.for_bayesian, objective.for_plain) in {(method.bayesian, not method.bayesian), (True, True)}
+    assert (objective.for_bayesian, objective.for_deterministic) in {
+        (method.bayesian, not method.bayesian),
+        (True, True),
+    }
     assert objective.kl.weight == (0.3 if method.bayesian else 1.0)
     assert [term.weight for term in objective.terms] == ([0.7] if method.believes else [])
     assert objective.kl.warmup == (45 if name == "evidential" else 0)
@@ -51,9 +62,9 @@ def test_regions_of_confidence_need_something_said_of_it() -> None:
         summary_for([0.7, 0.3], accuracy=None, concentration=1.0, partition=selbo.ScoreBins([0.4]))
 
 
-def test_trust_that_is_not_given_weighs_as_much_as_the_labels_or_a_third_elsewhere() -> None:
-    assert [trust_for(count) for count in (20, 999.5, 1000, 1001, 50_000)] == [20, 999.5, 1000, 1000, 1000]
-    assert [trust_for(count, elsewhere=True) for count in (20, 1000, 50_000)] == [6, 300, 15_000]
+def test_concentration_that_is_not_given_weighs_as_much_as_the_labels_or_a_third_elsewhere() -> None:
+    assert [default_concentration(count) for count in (20, 999.5, 1000, 1001, 50_000)] == [20, 999.5, 1000, 1000, 1000]
+    assert [default_concentration(count, elsewhere=True) for count in (20, 1000, 50_000)] == [6, 300, 15_000]
 
 
 def test_fractions_may_be_off_by_a_little_but_never_more_than_half_of_a_class() -> None:

@@ -26,7 +26,7 @@ PSEUDO_COUNT: Final = 1e-4
 HISTOGRAM_FLOOR: Final = 1e-6
 """Added to each region of a binary histogram before normalisation by the authors' code."""
 
-LOG_PROB_FLOOR: Final = -1e4
+PUBLISHED_FLOOR: Final = -1e4
 """Lower bound of log-probabilities, so that log 0 = -inf becomes finite."""
 
 EdgesT = TypeVar("EdgesT", ScoreBins, CornerShells)
@@ -215,7 +215,7 @@ def dirichlet_log_density(log_probs: Tensor, concentration: Tensor) -> Tensor:
         raise ValueError(f"`belief` speaks of {concentration.numel()} classes, but predictions have {num_classes}")
     normaliser = torch.lgamma(concentration.sum()) - torch.lgamma(concentration).sum()
     excess = (concentration - 1).to(log_probs)
-    return normaliser.to(log_probs) + (excess * log_probs.clamp(min=LOG_PROB_FLOOR)).sum(-1)
+    return normaliser.to(log_probs) + (excess * log_probs.clamp(min=PUBLISHED_FLOOR)).sum(-1)
 
 
 # --- scores ---
@@ -246,7 +246,7 @@ def best_f1(log_probs: Tensor, labels: Tensor) -> Tensor:
     return 2 * hits.double() / ((predicted == 1).sum() + (labels == 1).sum()).clamp(min=1)
 
 
-SELECTIONS: Final[dict[str, str | Callable[[Tensor, Tensor], Tensor]]] = {
+PAPER_SELECTIONS: Final[dict[str, str | Callable[[Tensor, Tensor], Tensor]]] = {
     "last": "last",
     "best": "best",
     "best_f1": best_f1,

@@ -82,7 +82,7 @@ def test_a_study_on_the_command_line_twice(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 def test_reports_of_one_study_and_of_two_at_a_time(tmp_path: Path) -> None:
     folder = tmp_path / "sst-smoke"
-    runner.reproduce(runner.study_of("sst", trial=True), folder, tracks=["published"], seeds=1, executor="here")
+    runner.run_study(runner.study_of("sst", trial=True), folder, tracks=["published"], seeds=1, executor="here")
     alone, seen = selbo_in_a_terminal("report", str(folder))
     assert "sst-smoke: tables, figures and the report" in seen
     page = (folder / "report.html").read_bytes()
@@ -132,7 +132,7 @@ def test_killed_and_begun_again_nothing_is_lost_but_the_run_in_flight(tmp_path: 
     after = times(folder)
     assert len(after) == total
     assert {name: after[name] for name in kept} == kept  # none of them was done again
-    undisturbed = runner.reproduce(
+    undisturbed = runner.run_study(
         runner.study_of("sst", trial=True), tmp_path / "other", tracks=["published"], executor="here"
     )
     disturbed = runner.gather(folder)
@@ -179,26 +179,26 @@ def test_a_run_that_fails_is_told_and_the_others_are_kept(tmp_path: Path, monkey
 
     monkeypatch.setattr(evaluate, "map_of", fails_once)
     with pytest.raises(runner.Failed, match=r"1 of 10 runs failed, the first, \w+, with RuntimeError: out of luck"):
-        runner.reproduce(study, tmp_path, executor="here")
+        runner.run_study(study, tmp_path, executor="here")
     assert len(times(tmp_path)) == 9
     results = runner.gather(tmp_path)
     missing = [run for each in results.comparisons[0].methods for run in each.runs if run is None]
     assert len(missing) == 1
-    runner.reproduce(study, tmp_path, executor="here")
+    runner.run_study(study, tmp_path, executor="here")
     assert len(times(tmp_path)) == 10
 
 
 def test_a_folder_of_another_study_is_refused(tmp_path: Path) -> None:
-    runner.reproduce(runner.study_of("scores", trial=True), tmp_path, executor="here", seeds=1)
+    runner.run_study(runner.study_of("scores", trial=True), tmp_path, executor="here", seeds=1)
     with pytest.raises(ValueError, match="holds a trial of the study 'scores'"):
-        runner.reproduce(runner.study_of("sst", trial=True), tmp_path, executor="here")
+        runner.run_study(runner.study_of("sst", trial=True), tmp_path, executor="here")
 
 
 def test_tracks_and_seeds_are_added_to_what_is_there(tmp_path: Path) -> None:
     study = runner.study_of("sigma0", trial=True)
-    runner.reproduce(study, tmp_path, tracks=["published"], seeds=2, executor="here")
+    runner.run_study(study, tmp_path, tracks=["published"], seeds=2, executor="here")
     first = times(tmp_path)
-    results = runner.reproduce(study, tmp_path, tracks=["selbo"], seeds=1, executor="here")
+    results = runner.run_study(study, tmp_path, tracks=["selbo"], seeds=1, executor="here")
     assert [each.track for each in results.comparisons] == list(TRACKS)
     assert results.seeds == (0, 1)
     assert first.items() <= times(tmp_path).items()
@@ -228,7 +228,7 @@ def test_missing_data_are_told_before_anything_is_written(
         if data.name == "sst":
             raise MissingData("sst is not in the store")
 
-    monkeypatch.setattr(runner, "require", only_sst)
+    monkeypatch.setattr(runner, "require_files", only_sst)
     monkeypatch.setattr(sys, "argv", ["selbo", "reproduce", *names, "--out", str(tmp_path / "out"), "--device", "cpu"])
     with pytest.raises(SystemExit) as left:
         main()
@@ -255,8 +255,8 @@ def test_data_of_runs_that_are_there_are_not_asked_for(tmp_path: Path, monkeypat
 
     study = runner.study_of("scores", trial=True)
     track = study.tracks[0].name
-    runner.reproduce(study, tmp_path, tracks=[track], executor="here", seeds=1)
-    monkeypatch.setattr(runner, "require", nothing)
+    runner.run_study(study, tmp_path, tracks=[track], executor="here", seeds=1)
+    monkeypatch.setattr(runner, "require_files", nothing)
     runner.require_data(study, tmp_path, tracks=[track], seeds=1)
     with pytest.raises(MissingData):
         runner.require_data(study, tmp_path, tracks=[track], seeds=2)

@@ -14,7 +14,7 @@ from selbo_lab.studies import reader
 def test_every_study_runs_in_a_trial(name: str, tmp_path: Path) -> None:
     study = runner.study_of(name, trial=True)
     seeds = study.seeds if name == "sst" else 1  # one study shows that there may be several
-    results = runner.reproduce(study, tmp_path / name, executor="here", seeds=seeds)
+    results = runner.run_study(study, tmp_path / name, executor="here", seeds=seeds)
     assert results.generated
     assert {each.track for each in results.comparisons} == {track.name for track in study.tracks}
     for comparison in results.comparisons:

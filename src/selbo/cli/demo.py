@@ -28,13 +28,13 @@ def demo(
 
     Example: selbo demo --out demo
     """
-    from selbo.demo.comparison import METHODS, RESULTS, compare
+    from selbo.demo.comparison import DEMO_METHODS, RESULTS, compare
     from selbo.report import console_table, write_page
 
     where = device_of(device)
     refuse_other(out)
     folder = writable_folder(out)
-    with progress_bar(total=seeds * len(METHODS) * steps) as advance:
+    with progress_bar(total=seeds * len(DEMO_METHODS) * steps) as advance:
         results = compare(seeds=seeds, steps=steps, seed=seed, device=where, jobs=jobs or cores(), report=advance)
     with replacing(folder / RESULTS) as unfinished:
         unfinished.write_text(results.to_json(), encoding="utf-8")

@@ -12,7 +12,7 @@ from selbo.cli.output import console, note
 STATED: Final = frozenset(
     (
         *("k", "name", "accuracy", "shares", "labels", "from", "heights", "masses", "rows", "claimed", "predicted"),
-        *("regions", "bins", "edges", "trust", "seed"),
+        *("regions", "bins", "edges", "concentration", "seed"),
     )
 )
 """Parameters that a link of the page may hold, see ``read`` in ``page.js``."""

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from selbo.cli.options import Data, Debug, Device, Model, NumSamples, PredictionSeed, device_of
+from selbo.cli.options import DataFile, Debug, Device, Model, NumSamples, PredictionSeed, device_of
 from selbo.cli.output import console, metrics_table, note, visible
 
 
 def evaluate(
     model: Model,
-    data: Data,
+    data: DataFile,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     num_samples: NumSamples = 128,
     seed: PredictionSeed = None,
@@ -28,7 +28,7 @@ def evaluate(
     from selbo.tabular import saved_model, workflow
 
     found = saved_model.load_model(model, device=device_of(device))
-    result, notes = workflow.evaluate(found, data, num_samples=num_samples, seed=seed)
+    result, notes = workflow.evaluate_file(found, data, num_samples=num_samples, seed=seed)
     for text in notes:
         note(text)
     if as_json:

@@ -19,7 +19,9 @@ Device = Annotated[str, typer.Option("--device", help="Device: cpu, cuda, cuda:0
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 NumSamples = Annotated[int, typer.Option("--num-samples", help="Weight samples per prediction.", min=1)]
 Model = Annotated[Path, typer.Argument(metavar="DIR", help="Model folder written by selbo train.", show_default=False)]
-Data = Annotated[Path, typer.Argument(metavar="DATA", help="Table: .csv, .parquet or .npz file.", show_default=False)]
+DataFile = Annotated[
+    Path, typer.Argument(metavar="DATA", help="Table: .csv, .parquet or .npz file.", show_default=False)
+]
 Out = Annotated[Path, typer.Option("--out", help="Output folder.", file_okay=False)]
 
 

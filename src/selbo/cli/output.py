@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-SHOWN: Final = {
+METRIC_TITLES: Final = {
     "nll": "NLL, nats",
     "accuracy": "accuracy, %",
     "ece": "ECE, %",
@@ -31,7 +31,7 @@ SHOWN: Final = {
 
 TABLE_FILES: Final = (".csv", ".parquet")
 
-HIDDEN: Final = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+CONTROL_CATEGORIES: Final = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Unicode categories of characters that control a terminal or reorder text instead of being shown."""
 
 JOINERS: Final = "\u200c\u200d"
@@ -56,7 +56,7 @@ def visible(text: str, *, keep: str = "") -> str:
         a\x1b[2Jb\n
     """
     return "".join(
-        ascii(each)[1:-1] if unicodedata.category(each) in HIDDEN and each not in JOINERS + keep else each
+        ascii(each)[1:-1] if unicodedata.category(each) in CONTROL_CATEGORIES and each not in JOINERS + keep else each
         for each in text
     )
 
@@ -104,7 +104,7 @@ def metrics_table(metrics: dict[str, Any], calibrated: dict[str, Any] | None, te
     table.add_column("as predicted", justify="right")
     if calibrated is not None:
         table.add_column(f"with temperature {temperature:.3g}", justify="right")
-    for key, label in SHOWN.items():
+    for key, label in METRIC_TITLES.items():
         values = [found[key] for found in (metrics, calibrated) if found is not None]
         table.add_row(label, *(_shown(value, percent=label.endswith("%")) for value in values))
     return table

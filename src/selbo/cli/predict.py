@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from selbo.cli.options import Data, Debug, Device, Model, NumSamples, PredictionSeed, device_of
+from selbo.cli.options import DataFile, Debug, Device, Model, NumSamples, PredictionSeed, device_of
 from selbo.cli.output import formula_like, note, table_target, write_table
 
 
 def predict(
     model: Model,
-    data: Data,
+    data: DataFile,
     out: Annotated[
         str, typer.Option("--out", help="Output file, .csv or .parquet; - for CSV on standard output.")
     ] = "-",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from selbo.cli.options import (
-    Data,
+    DataFile,
     Debug,
     Device,
     NumSamples,
@@ -23,12 +23,12 @@ from selbo.cli.output import console, metrics_table, note, visible, writable_fol
 if TYPE_CHECKING:
     from selbo.tabular.workflow import Job
 
-BELIEF = "What you know"
+KNOWLEDGE = "What you know"
 NETWORK = "Network and training"
 
 
 def train(
-    data: Data,
+    data: DataFile,
     target: Annotated[str, typer.Option("--target", help="Column with the classes.", show_default=False)],
     out: Out,
     accuracy: Annotated[
@@ -36,7 +36,7 @@ def train(
         typer.Option(
             "--accuracy",
             help="Expected accuracy: share of cases that can be classified correctly.",
-            rich_help_panel=BELIEF,
+            rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
     class_fractions: Annotated[
@@ -44,7 +44,7 @@ def train(
         typer.Option(
             "--class-fractions",
             help="Class fractions: 0.7,0.3 or no=0.7,yes=0.3; those of the training rows if not given.",
-            rich_help_panel=BELIEF,
+            rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
     class_fraction: Annotated[
@@ -53,7 +53,7 @@ def train(
             "--class-fraction",
             metavar="NAME=VALUE",
             help="Fraction of one class, for names with commas; repeat it for every class.",
-            rich_help_panel=BELIEF,
+            rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
     concentration: Annotated[
@@ -62,7 +62,7 @@ def train(
             "--concentration",
             help="Prior strength of the belief, in training rows; if not given, the number of training rows but at "
             "most 1000, or 0.3 times that number for --unlabelled rows.",
-            rich_help_panel=BELIEF,
+            rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
     overrule_labels: Annotated[
@@ -70,7 +70,7 @@ def train(
         typer.Option(
             "--overrule-labels",
             help="Allow a --concentration above the number of training rows.",
-            rich_help_panel=BELIEF,
+            rich_help_panel=KNOWLEDGE,
         ),
     ] = False,
     fraction_uncertainty: Annotated[
@@ -79,7 +79,7 @@ def train(
             "--fraction-uncertainty",
             help="Uncertainty of each class fraction, if no --accuracy is given; if not given, 0.05 or half of the "
             "smallest fraction, whichever is less, for --unlabelled rows, else 0.",
-            rich_help_panel=BELIEF,
+            rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
     unlabelled: Annotated[
@@ -88,7 +88,7 @@ def train(
             "--unlabelled",
             help="Table of unlabelled rows that the belief is about, instead of DATA; it needs the same columns. With "
             "--class-fractions, predictions are for the domain of these rows.",
-            rich_help_panel=BELIEF,
+            rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
     method: Annotated[
@@ -169,10 +169,10 @@ def train(
     )
     job = Job(data, target, classifier, unlabelled, tuple(drop or ()), test_fraction, val_fraction)
     with speaking_of_options():
-        show(run(job, out, overwrite=overwrite), job, out)
+        print_result(train_into(job, out, overwrite=overwrite), job, out)
 
 
-def run(job: "Job", out: Path, *, overwrite: bool) -> dict[str, Any]:
+def train_into(job: "Job", out: Path, *, overwrite: bool) -> dict[str, Any]:
     """Train into a folder, or read a finished run; returns the content of ``metrics.json``."""
     from selbo.estimator.settings import check_settings
     from selbo.tabular import saved_model, workflow
@@ -192,10 +192,10 @@ def run(job: "Job", out: Path, *, overwrite: bool) -> dict[str, Any]:
             note(as_options(text))
         if state == "resume" and (out / saved_model.CHECKPOINT).exists():
             note("resuming from the checkpoint")
-        return workflow.train(task, job, out, identity=identity, replace=state == "replace")
+        return workflow.train_model(task, job, out, identity=identity, replace=state == "replace")
 
 
-def show(found: dict[str, Any], job: "Job", folder: Path) -> None:
+def print_result(found: dict[str, Any], job: "Job", folder: Path) -> None:
     """Print a short summary of the trained model and its metrics."""
     from rich.table import Table
 

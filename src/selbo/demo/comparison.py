@@ -18,6 +18,7 @@ from selbo.evaluation.predict import Prediction, at_temperature, predict
 from selbo.models import MLP
 from selbo.nn import to_bayesian
 from selbo.objectives import ELBO, CrossEntropy, Evidential, LabelSmoothing, Objective, SummaryELBO
+from selbo.presets import INIT_STD
 from selbo.report import outcomes
 from selbo.report.takeaway import takeaway
 from selbo.results import ClassificationTask, Comparison, Outcome
@@ -28,7 +29,7 @@ from selbo.summary.partitions import ConfidenceBins
 from selbo.training import Optimizer, fit
 from selbo.training.processes import pool_of
 
-ACCURACY: Final = 0.85
+STATED_ACCURACY: Final = 0.85
 """Stated accuracy: about six of seven of these noisy digits can be recognised. (Networks of this kind reach it on the
 validation images of seeds 10 to 14, which the demo does not use.)"""
 
@@ -38,9 +39,8 @@ STEPS: Final = 1000
 BATCH_SIZE: Final = 150
 PREDICTION_DRAWS: Final = 64
 PRIOR_STD: Final = 0.2
-INIT_STD: Final = 0.03
 
-TITLE: Final = "Six ways to train a classifier of noisy digits"
+PAGE_TITLE: Final = "Six ways to train a classifier of noisy digits"
 RESULTS: Final = "results.json"
 
 Report = Callable[[str, int], object]
@@ -84,7 +84,7 @@ class DemoMethod:
         return self.value if self.setting == "weight decay" else self.weight_decay
 
 
-class Job(NamedTuple):
+class DemoJob(NamedTuple):
     """Runs that share one network and one seed."""
 
     seed: int
@@ -97,7 +97,7 @@ DECAYS: Final = (0.0, 0.003, 0.01, 0.02)
 DECAY: Final = 0.003
 KL_WEIGHT: Final = 0.05
 
-METHODS: Final = (
+DEMO_METHODS: Final = (
     DemoMethod("plain", lambda n, *_: CrossEntropy(n), "weight decay", DECAY, DECAYS),
     DemoMethod("plain + temperature", lambda n, *_: CrossEntropy(n), "weight decay", DECAY, DECAYS, tempered=True),
     DemoMethod(
@@ -119,7 +119,9 @@ METHODS: Final = (
     ),
     DemoMethod(
         "Summary ELBO",
-        lambda n, belief, times: SummaryELBO(summary_of(belief, times * n), n, kl_weight=KL_WEIGHT, summary_warmup=0),
+        lambda n, belief, times: SummaryELBO(
+            confidence_summary(belief, times * n), n, kl_weight=KL_WEIGHT, summary_warmup=0
+        ),
         "concentration",
         0.25,
         (0.25, 0.5, 1.0, 2.0),
@@ -132,23 +134,23 @@ GROUPS: Final = (("plain", "plain + temperature"), ("label smoothing",), ("evide
 """Methods that share a network run together."""
 
 
-def carry_out(job: Job, report: Report) -> list[Outcome]:
+def run_job(job: DemoJob, report: Report) -> list[Outcome]:
     """Train and test the methods of a job in one thread, since such small networks gain nothing from more."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         task, trained = noisy_digits(job.seed), dict[str, Fitted]()
-        methods = [method for method in METHODS if method.name in job.methods]
-        return [run(each, task, job, trained=trained, report=report) for each in methods]
+        methods = [method for method in DEMO_METHODS if method.name in job.methods]
+        return [run_method(each, task, job, trained=trained, report=report) for each in methods]
     finally:
         torch.set_num_threads(threads)
 
 
-def _silently(job: Job) -> list[Outcome]:
-    return carry_out(job, _silent)
+def _silently(job: DemoJob) -> list[Outcome]:
+    return run_job(job, _silent)
 
 
-def _shared_out(work: list[Job], jobs: int, report: Report) -> list[Outcome]:
+def _shared_out(work: list[DemoJob], jobs: int, report: Report) -> list[Outcome]:
     """Run jobs in parallel processes, the longest first; the results are in the order of the jobs."""
     with pool_of(min(jobs, len(work))) as pool:
         last_first = {
@@ -193,13 +195,16 @@ def compare(
     """
     begin = time.perf_counter()
     chosen = range(seed, seed + seeds)
-    work = [Job(each, methods, steps, device) for each in chosen for methods in GROUPS]
-    runs = _shared_out(work, jobs, report) if jobs > 1 else [run for job in work for run in carry_out(job, report)]
+    work = [DemoJob(each, methods, steps, device) for each in chosen for methods in GROUPS]
+    runs = _shared_out(work, jobs, report) if jobs > 1 else [run for job in work for run in run_job(job, report)]
     first = noisy_digits(seed)
     results = Comparison(
-        title=TITLE,
+        title=PAGE_TITLE,
         description=DESCRIPTION.format(
-            train=len(first.train[1]), val=len(first.val[1]), test=len(first.test[1]), percent=f"{100 * ACCURACY:g}"
+            train=len(first.train[1]),
+            val=len(first.val[1]),
+            test=len(first.test[1]),
+            percent=f"{100 * STATED_ACCURACY:g}",
         ),
         focus="Summary ELBO",
         task=ClassificationTask(
@@ -210,7 +215,7 @@ def compare(
             class_counts=tuple(first.train[1].bincount(minlength=NUM_CLASSES).tolist()),
         ),
         belief=outcomes.describe_belief(own_summary(first), words_of(first)),
-        methods=tuple(method.name for method in METHODS),
+        methods=tuple(method.name for method in DEMO_METHODS),
         seeds=tuple(chosen),
         runs=tuple(runs),
         clean="clean",
@@ -227,7 +232,7 @@ def made_here(folder: Path) -> bool:
         found = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(found, dict) and found.get("title") == TITLE
+    return isinstance(found, dict) and found.get("title") == PAGE_TITLE
 
 
 DESCRIPTION: Final = """\
@@ -245,7 +250,7 @@ def words_of(task: NoisyDigits) -> str:
     """Describe the belief in words."""
     rarest, most = min(task.class_fractions), max(task.class_fractions)
     return (
-        f"About {100 * ACCURACY:g} % of these images can be read; the most frequent digit makes up "
+        f"About {100 * STATED_ACCURACY:g} % of these images can be read; the most frequent digit makes up "
         f"{100 * most:.0f} % of them and the rarest {100 * rarest:.0f} %."
     )
 
@@ -257,10 +262,10 @@ def stated_belief(task: NoisyDigits) -> Belief:
 
 @functools.cache
 def _expected(class_fractions: tuple[float, ...]) -> Belief:
-    return expect(ACCURACY, class_fractions=list(class_fractions))
+    return expect(STATED_ACCURACY, class_fractions=list(class_fractions))
 
 
-def summary_of(belief: Belief, concentration: float) -> SummaryLikelihood:
+def confidence_summary(belief: Belief, concentration: float) -> SummaryLikelihood:
     """A summary with this belief about the confidence of predictions."""
     partition = ConfidenceBins(list(EDGES), num_classes=NUM_CLASSES)
     return SummaryLikelihood(partition, belief, concentration=concentration, overrule_labels=True)
@@ -268,8 +273,8 @@ def summary_of(belief: Belief, concentration: float) -> SummaryLikelihood:
 
 def own_summary(task: NoisyDigits) -> SummaryLikelihood:
     """The summary that the Summary ELBO is trained with."""
-    times = METHODS[-1].value
-    return summary_of(stated_belief(task), times * len(task.train[1]))
+    times = DEMO_METHODS[-1].value
+    return confidence_summary(stated_belief(task), times * len(task.train[1]))
 
 
 def fitted(method: DemoMethod, task: NoisyDigits, *, seed: int, steps: int, device: str, report: Report) -> Fitted:
@@ -299,7 +304,9 @@ def fitted(method: DemoMethod, task: NoisyDigits, *, seed: int, steps: int, devi
     return Fitted(network, objective)
 
 
-def run(method: DemoMethod, task: NoisyDigits, job: Job, *, trained: dict[str, Fitted], report: Report) -> Outcome:
+def run_method(
+    method: DemoMethod, task: NoisyDigits, job: DemoJob, *, trained: dict[str, Fitted], report: Report
+) -> Outcome:
     """Train one method with one seed, or reuse the deterministic network, and test it."""
     begin = time.perf_counter()
     if method.tempered:

@@ -1,27 +1,27 @@
-"""From the state of the page to everything that it shows; runs in a worker process, and keeps nothing."""
+"""Computes everything that the page shows from its state; runs in a worker process, without state of its own."""
 
 from typing import Any, Final
 
-from selbo.elicit.captions import claims_of
+from selbo.elicit.captions import claim_sentences
 from selbo.elicit.charts import draws_of, intervals_of, picture_of
 from selbo.elicit.consistency import warnings_of
 from selbo.elicit.export import copies_of
 from selbo.elicit.refused import RefusedError
-from selbo.elicit.state import State, build_belief, labels_of, partition_of, read_state
+from selbo.elicit.state import State, build_belief, build_partition, read_aloud, read_state
 from selbo.elicit.uploads import count_scores, read_counts
 from selbo.plots.labels import region_axis
 from selbo.summary.beliefs import Belief, checked_masses
 from selbo.summary.partitions import Partition
 
 HIGHEST_BAR: Final = 100.0
-"""Height of the highest bar when drawing begins."""
+"""Initial height of the highest bar when drawing."""
 
 MOST_PARAMETERS: Final = 4
-"""Of a Dirichlet distribution, that are listed."""
+"""Maximum number of listed parameters of a Dirichlet distribution."""
 
 
 def answer(task: str, content: Any, body: bytes = b"") -> dict[str, Any]:
-    """What a request asks for.
+    """Answer a request.
 
     Args:
         task: ``belief``, everything about a state; ``counts``, fractions from pasted text; ``scores``, masses from a
@@ -41,7 +41,7 @@ def answer(task: str, content: Any, body: bytes = b"") -> dict[str, Any]:
 
 
 def shown(state: State, *, partition: Partition | None = None, belief: Belief | None = None) -> dict[str, Any]:
-    """Everything that the page shows of a state.
+    """Compute everything that the page shows for a state.
 
     Args:
         state: What was entered.
@@ -51,7 +51,7 @@ def shown(state: State, *, partition: Partition | None = None, belief: Belief | 
     Returns:
         Plain data for JSON.
     """
-    regions = partition_of(state) if partition is None else partition
+    regions = build_partition(state) if partition is None else partition
     believed = build_belief(state, regions) if belief is None else belief
     try:
         s0 = checked_masses(believed, regions).numpy()
@@ -62,7 +62,7 @@ def shown(state: State, *, partition: Partition | None = None, belief: Belief | 
         "s0": s0.tolist(),
         "low": interval[0].tolist(),
         "high": interval[1].tolist(),
-        "labels": labels_of(state, regions),
+        "labels": read_aloud(state, regions),
         "strength": state.strength,
         "axis": _axis(regions, state.labels),
         "draws": draws_of(s0, state.strength, state.seed),
@@ -71,7 +71,7 @@ def shown(state: State, *, partition: Partition | None = None, belief: Belief | 
         "shares": list(state.shares),
         "levels": list(state.levels),
         "picture": picture_of(believed, regions, s0, state.labels),
-        "claims": [_unbroken(text) for text in claims_of(state, regions, believed, s0, interval)],
+        "claims": [_unbroken(text) for text in claim_sentences(state, regions, believed, s0, interval)],
         "warnings": [_unbroken(text) for text in warnings_of(state, regions, believed, s0)],
         "copies": copies_of(
             state, partition=partition, belief=believed if belief is not None or state.basis != "expect" else None

@@ -1,29 +1,27 @@
-"""What was just claimed, in words."""
+"""Sentences that describe a stated belief."""
 
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from selbo._numerics import FloatArray
 from selbo.elicit.charts import confidence_masses
-from selbo.elicit.state import State, labels_of
+from selbo.elicit.state import State, read_aloud
 from selbo.summary._dirichlet import largest_entry
 from selbo.summary.beliefs import Belief
 from selbo.summary.description import accuracy_range, class_ranges, tells_class, tells_confidence
 from selbo.summary.partitions import Partition
-
-Array = NDArray[np.float64]
 
 SURE: Final = 0.95
 OPEN: Final = 0.6
 """Confidence above which a case is called clear, and below which it is called open."""
 
 MOST_LISTED: Final = 4
-"""Classes whose shares are all named."""
+"""Maximum number of classes whose shares are all listed."""
 
 
-def claims_of(
-    state: State, partition: Partition, belief: Belief, s0: Array, interval: tuple[Array, Array]
+def claim_sentences(
+    state: State, partition: Partition, belief: Belief, s0: FloatArray, interval: tuple[FloatArray, FloatArray]
 ) -> list[str]:
     """Sentences on confidence, classes, accuracy, regions and prior strength, the most telling one first."""
     parameters = belief.dirichlet(state.classes)
@@ -32,7 +30,7 @@ def claims_of(
         said.append("These regions look at the predicted class only: how sure a prediction is will not matter.")
     elif tells_confidence(partition) and not tells_class(partition):
         said.append("These regions look at confidence only: which class is predicted will not matter.")
-    labels = labels_of(state, partition)
+    labels = read_aloud(state, partition)
     most, least = int(np.argmax(s0)), int(np.argmin(s0))
     if s0[most] - s0[least] > 1e-9:
         said.append(
@@ -79,7 +77,7 @@ def share(value: float) -> str:
     return f"{percent:.1f} %" if percent < 9.95 or percent > 99 else f"{percent:.0f} %"
 
 
-def _of_density(state: State, parameters: Array) -> list[str]:
+def _of_density(state: State, parameters: FloatArray) -> list[str]:
     open_share, _, sure = confidence_masses(parameters, (OPEN, SURE))
     entry = largest_entry(parameters)
     return [
@@ -90,7 +88,7 @@ def _of_density(state: State, parameters: Array) -> list[str]:
     ]
 
 
-def _of_histogram(state: State, partition: Partition, s0: Array) -> list[str]:
+def _of_histogram(state: State, partition: Partition, s0: FloatArray) -> list[str]:
     said = []
     ranges = partition.confidence_bounds()
     top = ranges[:, 0].max()
@@ -117,7 +115,7 @@ def _of_histogram(state: State, partition: Partition, s0: Array) -> list[str]:
     return said
 
 
-def _of_classes(state: State, ranges: Array) -> str:
+def _of_classes(state: State, ranges: FloatArray) -> str:
     """How often each class is predicted; ``ranges`` has the least and the largest share, shape (K, 2)."""
     shown = [
         share(low) if high - low < 5e-4 else f"{share(low).removesuffix(' %')} to {share(high)}" for low, high in ranges

@@ -1,12 +1,12 @@
-"""Numbers for the pictures of the page: densities, heat maps, draws. The browser only draws them."""
+"""Data of the charts of the page: densities, heat maps, samples. The browser only draws them."""
 
 import base64
 from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from selbo._numerics import FloatArray
 from selbo.plots.draws import dirichlet_draws
 from selbo.plots.simplex import (
     DENSITY_LIMITS,
@@ -23,24 +23,22 @@ from selbo.summary._dirichlet import max_tails
 from selbo.summary.beliefs import Belief
 from selbo.summary.partitions import ConfidenceBins, Partition, ScoreBins
 
-Array = NDArray[np.float64]
-
 SCORE_CELLS: Final = 200
-"""Cells of the score in which its density is drawn: about one a pixel or two."""
+"""Number of cells of the density of the score: about one per pixel or two."""
 
 SIMPLEX_CELLS: Final = 240
-"""Pixels of the heat map along a side of the triangle."""
+"""Pixels of the heat map per side of the triangle."""
 
 CONFIDENCE_CELLS: Final = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-"""Edges in which confidence is shown for many classes; from one half on its masses are sums of Beta tails, exact."""
+"""Bin edges of confidence for many classes; above one half the masses are sums of Beta tails, hence exact."""
 
 NUM_DRAWS: Final = 8
 INTERVAL: Final = (0.05, 0.95)
-"""Quantiles between which nine draws out of ten lie."""
+"""Quantiles that contain nine of ten samples."""
 
 
-def picture_of(belief: Belief, partition: Partition, s0: Array, names: list[str]) -> dict[str, Any] | None:
-    """What is drawn above the bars: scores of two classes, the triangle of three, confidence for more."""
+def picture_of(belief: Belief, partition: Partition, s0: FloatArray, names: list[str]) -> dict[str, Any] | None:
+    """The chart above the bars: scores of two classes, the simplex of three, confidence for more."""
     if partition.num_classes == 2:
         return scores_picture(belief, partition, s0, names)
     if partition.num_classes == 3:
@@ -49,8 +47,8 @@ def picture_of(belief: Belief, partition: Partition, s0: Array, names: list[str]
     return None if parameters is None else confidence_picture(parameters)
 
 
-def scores_picture(belief: Belief, partition: Partition, s0: Array, names: list[str]) -> dict[str, Any]:
-    """Density of the score relative to the uniform one, cell by cell, and where regions end."""
+def scores_picture(belief: Belief, partition: Partition, s0: FloatArray, names: list[str]) -> dict[str, Any]:
+    """Density of the score relative to the uniform distribution, per cell, and the region boundaries."""
     edges = np.arange(1, SCORE_CELLS) / SCORE_CELLS
     parameters = belief.dirichlet(2)
     if parameters is None:
@@ -66,8 +64,8 @@ def score_cuts(partition: Partition) -> list[float]:
     return sorted({float(score) for score in boundaries(partition)[:, 0, 1]})
 
 
-def simplex_picture(belief: Belief, partition: Partition, s0: Array, names: list[str]) -> dict[str, Any]:
-    """A heat map of the triangle as bytes, with the lines between the regions and the masses beside them."""
+def simplex_picture(belief: Belief, partition: Partition, s0: FloatArray, names: list[str]) -> dict[str, Any]:
+    """A heat map of the triangle as bytes, with the boundaries and masses of the regions."""
     columns, rows = SIMPLEX_CELLS, round(SIMPLEX_CELLS * HEIGHT)
     x = (np.arange(columns) + 0.5) / columns
     y = (rows - np.arange(rows) - 0.5) / rows * HEIGHT  # from the top, as pixels are counted
@@ -89,15 +87,15 @@ def simplex_picture(belief: Belief, partition: Partition, s0: Array, names: list
     }
 
 
-def _notes(partition: Partition, s0: Array, names: list[str]) -> dict[str, Any]:
-    """Masses beside the corners of the triangle, and texts inside it, each with its place."""
+def _notes(partition: Partition, s0: FloatArray, names: list[str]) -> dict[str, Any]:
+    """Masses next to the corners of the triangle, and texts inside it with their positions."""
     notes = region_notes(partition, s0, names)
     inside = [(*to_plane(probs).tolist(), text) for probs, text in notes.inside]
     return {"corners": notes.corners, "inside": [list(each) for each in inside]}
 
 
-def confidence_picture(parameters: Array) -> dict[str, Any]:
-    """How sure predictions are, whatever the class."""
+def confidence_picture(parameters: FloatArray) -> dict[str, Any]:
+    """Distribution of the confidence, over all classes."""
     return {
         "kind": "confidence",
         "labels": ConfidenceBins(CONFIDENCE_CELLS, len(parameters)).region_labels(),
@@ -105,20 +103,20 @@ def confidence_picture(parameters: Array) -> dict[str, Any]:
     }
 
 
-def confidence_masses(parameters: Array, edges: Sequence[float]) -> Array:
+def confidence_masses(parameters: FloatArray, edges: Sequence[float]) -> FloatArray:
     """Share of predictions whose largest probability lies between edges of at least one half."""
     return np.clip(max_tails(parameters, np.array(edges)).masses(), 0.0, 1.0)
 
 
-def draws_of(s0: Array, concentration: float, seed: int) -> list[list[float]]:
-    """Histograms drawn from the Dirichlet process around s0."""
+def draws_of(s0: FloatArray, concentration: float, seed: int) -> list[list[float]]:
+    """Histograms sampled from the Dirichlet process around s0."""
     generator = generator_for(seed, "elicit")
     drawn: list[list[float]] = dirichlet_draws(concentration * s0, NUM_DRAWS, generator=generator).tolist()
     return drawn
 
 
-def intervals_of(s0: Array, concentration: float) -> tuple[Array, Array]:
-    """Between which masses nine draws out of ten have each region: quantiles of Beta(alpha s0, alpha (1 - s0))."""
+def intervals_of(s0: FloatArray, concentration: float) -> tuple[FloatArray, FloatArray]:
+    """Intervals of the region masses in nine of ten samples: quantiles of Beta(alpha s0, alpha (1 - s0))."""
     from scipy.special import betaincinv
 
     low, high = (betaincinv(concentration * s0, concentration * (1 - s0), quantile) for quantile in INTERVAL)

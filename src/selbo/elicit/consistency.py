@@ -1,33 +1,31 @@
-"""Where what was stated does not agree with itself, or rules something out: warnings in whole sentences."""
+"""Warnings about statements that are inconsistent or rule something out, in whole sentences."""
 
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from selbo._numerics import FloatArray
 from selbo.elicit.captions import amount
-from selbo.elicit.state import SMALLEST_DRAWN, State, labels_of
+from selbo.elicit.state import SMALLEST_DRAWN, State, read_aloud
 from selbo.presets import below_guessing
 from selbo.summary.beliefs import Belief
 from selbo.summary.description import accuracy_range, class_ranges
 from selbo.summary.partitions import Partition
 
-Array = NDArray[np.float64]
-
 ALMOST_NO_MASS: Final = 1e-3
-"""A region with less is worth a warning: to the network it is nearly forbidden."""
+"""A region with less mass causes a warning: predictions there are almost excluded."""
 
 NOTICEABLE: Final = 0.05
-"""Difference of two shares that ought to be the same, from which on a user is told."""
+"""Minimum difference between two shares that should agree for a warning."""
 
-ROUNDING: Final = 0.005
-"""Difference that nobody means: half a percentage point."""
+STATED_ROUNDING: Final = 0.005
+"""Differences below half a percentage point are taken as rounding."""
 
 MOST_NAMED: Final = 3
 
 
-def warnings_of(state: State, partition: Partition, belief: Belief, s0: Array) -> list[str]:
-    """Everything that a user should think about once more."""
+def warnings_of(state: State, partition: Partition, belief: Belief, s0: FloatArray) -> list[str]:
+    """All warnings about a state."""
     found = [below_guessing(state.accuracy, state.shares, state.labels)]
     parameters = belief.dirichlet(state.classes)
     if parameters is not None:
@@ -45,7 +43,7 @@ def warnings_of(state: State, partition: Partition, belief: Belief, s0: Array) -
     return [text for text in found if text]
 
 
-def _mean_against_fraction(state: State, parameters: Array) -> str:
+def _mean_against_fraction(state: State, parameters: FloatArray) -> str:
     means = parameters / parameters.sum()
     gaps = np.abs(means - np.array(state.shares))
     # of two classes the gaps are equal but for rounding: the rarer one, where the gap is larger beside its share
@@ -60,11 +58,11 @@ def _mean_against_fraction(state: State, parameters: Array) -> str:
     )
 
 
-def _accuracy_against_histogram(state: State, partition: Partition, s0: Array) -> str:
+def _accuracy_against_histogram(state: State, partition: Partition, s0: FloatArray) -> str:
     if state.basis == "scores" and state.claimed:
         return ""  # known exactly
     low, high = accuracy_range(partition, s0)
-    if low - ROUNDING <= state.accuracy <= high + ROUNDING:
+    if low - STATED_ROUNDING <= state.accuracy <= high + STATED_ROUNDING:
         return ""
     return (
         f"If its probabilities mean what they say, a classifier with this histogram is right in {100 * low:.3g} to "
@@ -72,13 +70,13 @@ def _accuracy_against_histogram(state: State, partition: Partition, s0: Array) -
     )
 
 
-def _classes_against_histogram(state: State, partition: Partition, s0: Array) -> list[str]:
+def _classes_against_histogram(state: State, partition: Partition, s0: FloatArray) -> list[str]:
     found = []
     exact = state.basis == "scores" and state.predicted
     ranges = np.stack([state.predicted] * 2, -1) if exact else class_ranges(partition, s0)
     for name, share, (low, high) in zip(state.labels, state.shares, ranges, strict=True):
         if share < low - NOTICEABLE or share > high + NOTICEABLE:
-            between = f"{100 * low:.3g} %" if high - low < ROUNDING else f"{100 * low:.3g} to {100 * high:.3g} %"
+            between = f"{100 * low:.3g} %" if high - low < STATED_ROUNDING else f"{100 * low:.3g} to {100 * high:.3g} %"
             found.append(
                 f"This histogram predicts “{name}” in {between} of cases, but its share is {100 * share:.3g} %."
             )
@@ -110,11 +108,11 @@ def _strength_against_labels(state: State) -> str:
     )
 
 
-def _little_mass(state: State, partition: Partition, s0: Array) -> str:
+def _little_mass(state: State, partition: Partition, s0: FloatArray) -> str:
     empty = np.flatnonzero(s0 < ALMOST_NO_MASS)
     if not len(empty):
         return ""
-    labels = labels_of(state, partition)
+    labels = read_aloud(state, partition)
     order = empty[np.argsort(np.round(s0[empty], 12), kind="stable")]
     named = ", ".join(f"“{labels[r]}”" for r in order[:MOST_NAMED])
     more = f" and {len(empty) - MOST_NAMED} more" if len(empty) > MOST_NAMED else ""

@@ -1,18 +1,18 @@
-"""The belief as text to copy: Python, scikit-learn, a command. What cannot be said is said so."""
+"""The belief as text to copy: Python, scikit-learn, a command; a note where a form cannot express it."""
 
 import inspect
 import shlex
 from typing import Any, Final, NamedTuple
 
 from selbo.elicit.state import SHELL_THRESHOLDS, State
-from selbo.presets import MOST_TRUST
+from selbo.presets import MOST_CONCENTRATION
 from selbo.summary.beliefs import Belief
 from selbo.summary.partitions import Partition
 
 TRAIN_BINS: Final = 10
 TRAIN_CORNERS: Final = 20
 TRAIN_CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.9)
-"""Regions that `selbo train` and `SummaryClassifier` take by themselves; tests compare them with theirs."""
+"""Default regions of `selbo train` and `SummaryClassifier`; a test compares the two."""
 
 LOOP: Final = '''
 def summary_term(log_probs, step, steps):
@@ -28,7 +28,7 @@ def summary_term(log_probs, step, steps):
 
 
 class Own(NamedTuple):
-    """What the texts take from objects instead of the state.
+    """Parts of the texts that come from objects instead of the state.
 
     Attributes:
         partition: Regions that the page has no name for.
@@ -42,7 +42,7 @@ class Own(NamedTuple):
 def copies_of(
     state: State, *, partition: Partition | None = None, belief: Belief | None = None
 ) -> dict[str, dict[str, str]]:
-    """For each language a text, empty where there is none, and a note.
+    """A text and a note per language; the text is empty if it cannot express the belief.
 
     Args:
         state: What was entered.
@@ -72,7 +72,7 @@ def _python(state: State, own: Own) -> str:
     lines.append(f"num_labels = {state.num_labels or '...'}  # labelled examples that you train on")
     lines.append(f"partition = {_partition(state, own)}")
     lines.append(f"belief = {_belief(state, own)}")
-    strength = _strength(state) or [f"concentration=min({MOST_TRUST:g}, num_labels)"]
+    strength = _strength(state) or [f"concentration=min({MOST_CONCENTRATION:g}, num_labels)"]
     lines.append(f"summary = selbo.SummaryLikelihood({', '.join(['partition', 'belief', *strength])})")
     return "\n".join([*lines, "", LOOP])
 
@@ -89,13 +89,13 @@ def _strength(state: State) -> list[str]:
 
 
 def _imports(own: Own) -> list[str]:
-    """The library, and the modules of what the user has written."""
+    """Import lines: the library, and the modules of the user's own classes."""
     modules = {module for each in own if each is not None for module in _modules(each.to_dict())} - {"selbo"}
     return ["import selbo", *(f"import {module}" for module in sorted(modules))]
 
 
 def _modules(described: Any) -> set[str]:
-    """Modules of an object and of those that it was made with."""
+    """Modules of an object and of its arguments."""
     if isinstance(described, list):
         return {module for each in described for module in _modules(each)}
     if not isinstance(described, dict) or "type" not in described:
@@ -104,7 +104,7 @@ def _modules(described: Any) -> set[str]:
 
 
 def _source(thing: Partition | Belief) -> str:
-    """The call that makes an object; an argument that it has not kept is left for the user to fill in."""
+    """The call that creates an object; arguments that it does not store are left for the user to fill in."""
     described, written = thing.to_dict(), []
     for i, (name, parameter) in enumerate(inspect.signature(type(thing)).parameters.items()):
         if name not in described["arguments"]:
@@ -150,7 +150,7 @@ def _belief(state: State, own: Own) -> str:
 
 
 def _classifier(state: State, own: Own) -> tuple[str, str]:
-    """A classifier for scikit-learn, which sorts its classes: they are named, or have to be in that order."""
+    """A scikit-learn classifier. It sorts its classes, so they are named or must be in that order."""
     if own == Own() and (state.regions == "classes" or _taken_by_train(state)):
         arguments = [] if state.regions == "classes" else [f"accuracy={state.accuracy!r}"]
         arguments.append(f"class_fractions={_fractions(state)}")
@@ -222,7 +222,7 @@ def _taken_by_train(state: State) -> bool:
 
 
 def _plain(value: float) -> str:
-    """A number as one would type it, if that is the same number."""
+    """A short form of a number, if it is exact."""
     text = f"{value:g}"
     return text if float(text) == value else repr(value)
 

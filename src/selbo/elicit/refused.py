@@ -1,8 +1,8 @@
-"""Refused input: an error that knows its field on the page, and needs no other package."""
+"""The error for rejected input, with its field on the page; needs no other package."""
 
 
 class RefusedError(ValueError):
-    """Input that cannot be used, with the field of the page that it stands in."""
+    """Invalid input, with the field of the page that holds it."""
 
     def __init__(self, message: str, field: str = "") -> None:
         super().__init__(message)

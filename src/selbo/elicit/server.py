@@ -29,21 +29,21 @@ DEFAULT_PORT: Final = 8421
 MOST_STATE_BYTES: Final = 256 * 1024
 MOST_COUNT_BYTES: Final = 64 * 1024
 MOST_SCORE_BYTES: Final = 16 * 1024 * 1024
-"""Largest bodies: a state, pasted counts, a CSV file. What says that it is longer is refused before it is read."""
+"""Maximum body sizes: a state, pasted counts, a CSV file. Longer bodies are rejected before they are read."""
 
 BACKLOG: Final = 128
 """Connections that may wait to be accepted; the five of Python's default were too few for 50 clients at once."""
 
 MOST_UPLOADS: Final = 4
-"""Files that may be in memory at a time."""
+"""Maximum number of files in memory at a time."""
 
 SECONDS_OF_SILENCE: Final = 30.0
-"""After which a connection is closed."""
+"""Seconds after which an idle connection is closed."""
 
 DRAINED_BYTES: Final = 1024 * 1024
-"""How much of a refused body is read and dropped, so that a browser which sends a little too much sees the answer."""
+"""Bytes of a rejected body that are read and dropped, so that the browser sees the answer."""
 
-FILES: Final = {
+PAGE_FILES: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/page.css": ("page.css", "text/css; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
@@ -56,7 +56,7 @@ TASKS: Final = {
     "/api/counts": ("counts", MOST_COUNT_BYTES, "text/plain"),
     "/api/scores": ("scores", MOST_SCORE_BYTES, "text/csv"),
 }
-"""By path: what is asked, the largest body, and its type."""
+"""By path: the kind of request, the maximum body size and the type."""
 
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -69,9 +69,9 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Nothing from outside, nothing inline, nothing kept."""
+"""No external resources, no inline scripts, no caching."""
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Server(ThreadingHTTPServer):
@@ -80,7 +80,7 @@ class Server(ThreadingHTTPServer):
     Args:
         host: Address to listen at.
         port: Port; any free one if 0.
-        workers: Who computes.
+        workers: Worker processes.
     """
 
     daemon_threads = True
@@ -93,7 +93,7 @@ class Server(ThreadingHTTPServer):
         super().__init__((host, port), Handler)
         self.workers = Workers(answer) if workers is None else workers
         self.uploads = threading.BoundedSemaphore(MOST_UPLOADS)
-        self.files = {path: (_file(name), kind) for path, (name, kind) in FILES.items()}
+        self.files = {path: (_file(name), kind) for path, (name, kind) in PAGE_FILES.items()}
 
     @property
     def url(self) -> str:
@@ -115,12 +115,12 @@ class Server(ThreadingHTTPServer):
         self.workers.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that broke is no news."""
-        log.debug("a connection from %s broke", client_address, exc_info=True)
+        """Log broken connections for debugging only."""
+        _log.debug("a connection from %s broke", client_address, exc_info=True)
 
 
 def open_server(host: str, port: int | None) -> Server:
-    """A server at a port; if none is asked for, at the usual one, or at any free one if that is taken."""
+    """Start a server at a port; without one, at the default port, or at any free one if that is taken."""
     try:
         return Server(host, DEFAULT_PORT if port is None else port)
     except OSError as error:
@@ -131,7 +131,7 @@ def open_server(host: str, port: int | None) -> Server:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is this machine's own, which nobody else can reach."""
+    """Whether an address is a loopback address."""
     if host == "localhost":
         return True
     try:
@@ -188,7 +188,7 @@ class Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_POST(self) -> None:
-        """A question."""
+        """Answer a request of the page."""
         if not self._welcome():
             return
         path = urlsplit(self.path)
@@ -215,7 +215,7 @@ class Handler(BaseHTTPRequestHandler):
         except (ConnectionError, TimeoutError):
             self.close_connection = True
         except Exception:
-            log.exception("a request failed")
+            _log.exception("a request failed")
             self._refuse(
                 HTTPStatus.INTERNAL_SERVER_ERROR, "Something went wrong: the terminal of selbo elicit says what."
             )
@@ -313,8 +313,8 @@ class Handler(BaseHTTPRequestHandler):
         self._refuse(HTTPStatus(code), f"{HTTPStatus(code).phrase}.")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are not listed in the terminal."""
-        log.debug(format, *args)
+        """Do not list requests in the terminal."""
+        _log.debug(format, *args)
 
 
 def _file(name: str) -> bytes:

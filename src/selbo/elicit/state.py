@@ -1,4 +1,4 @@
-"""What stands on the page, as one immutable value: it travels in every request and in the link, and is kept nowhere."""
+"""The state of the page as one immutable value: part of every request and of the link, and never stored."""
 
 import math
 from collections.abc import Mapping
@@ -6,40 +6,38 @@ from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any, Final
 
+from selbo._checks import MASS_SUM_TOLERANCE
 from selbo.elicit.refused import RefusedError
-from selbo.presets import MOST_TRUST, trust_for
+from selbo.presets import CONFIDENCE_EDGES, MOST_CONCENTRATION, default_concentration
 from selbo.summary.beliefs import Belief, Beta, Dirichlet, Masses
 from selbo.summary.elicitation import expect
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
 
 MOST_CLASSES: Final = 100
-"""More take `expect` longer than anyone waits in front of a page; the library itself has no such limit."""
+"""With more classes, `expect` takes too long for an interactive page; the library itself has no such limit."""
 
 MOST_BINS: Final = 50
 MOST_EDGES: Final = 50
-"""Regions that can still be told apart in a picture."""
+"""Maximum number of regions that are distinguishable in a chart."""
 
 LONGEST_NAME: Final = 60
 
-SOURCES: Final = ("expect", "scores", "draw")
+BELIEF_SOURCES: Final = ("expect", "scores", "draw")
 REGIONS: Final = ("equal", "unequal", "edges", "shells", "classes", "confidence")
 OF_SCORES: Final = ("equal", "unequal", "edges")
-"""Regions that only two classes have."""
+"""Regions for two classes only."""
 
 UNEQUAL_EDGES: Final = (0.01, 0.05, 0.10, 0.90, 0.95, 0.99)
-"""Bins that are finer at both ends, as in the paper."""
+"""Edges of bins that are finer at both ends, as in the paper."""
 
 SHELL_THRESHOLDS: Final = (0.85, 0.95)
-CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.9)
-"""Edges where none are given."""
+"""Default thresholds."""
 
 SMALLEST_DRAWN: Final = 1e-3
-"""Share of the highest bar that a bar drawn at zero gets: a mass of nothing would say that a region is impossible."""
+"""Height of a bar drawn at zero, relative to the highest bar: a mass of zero would make a region impossible."""
 
 HIGHEST: Final = 1e6
-"""Bar that can be drawn, in any unit."""
-
-SUM_TOLERANCE: Final = 1e-6
+"""Maximum height of a bar, in any unit."""
 
 
 @dataclass(frozen=True)
@@ -47,23 +45,23 @@ class State:
     """Everything that a user has entered.
 
     Attributes:
-        classes: K.
-        names: One a class, or none at all.
+        classes: Number of classes.
+        names: One per class, or none.
         accuracy: Expected accuracy.
-        fractions: Of the classes; equal if None.
-        source: Where the belief comes from: ``expect``, the two numbers; ``scores``, those of an earlier model;
+        fractions: Class fractions; equal if None.
+        source: Source of the belief: ``expect``, accuracy and class fractions; ``scores``, those of an earlier model;
             ``draw``, a histogram drawn by hand.
-        heights: Of the bars drawn by hand, one a region, in any unit; as the two numbers have it if there are none.
-        masses: Of the regions, counted in the scores of an earlier model.
-        rows: How many predictions were counted.
+        heights: Heights of the bars drawn by hand, one per region, in any unit; those of ``expect`` if empty.
+        masses: Region masses, counted in the scores of an earlier model.
+        rows: Number of predictions counted.
         claimed: Mean of their largest probabilities: the accuracy that the earlier model claims.
-        predicted: How often they predict each class; unknown if there are none.
+        predicted: Share of each predicted class; unknown if empty.
         regions: One of `REGIONS`.
         bins: Number of equal bins.
-        edges: Of bins or shells; a default if there are none.
-        num_labels: How many labelled examples there are; unknown if None.
+        edges: Edges of bins or thresholds of shells; defaults if empty.
+        num_labels: Number of labelled examples; unknown if None.
         concentration: Prior strength, in pseudo-observations; chosen by the number of labels if None.
-        seed: Of the draws that are shown.
+        seed: Seed of the samples that are shown.
     """
 
     classes: int = 2
@@ -85,7 +83,7 @@ class State:
 
     @property
     def labels(self) -> list[str]:
-        """Names of the classes, ``class 0`` and so on where there are none."""
+        """Names of the classes; ``class 0`` and so on by default."""
         return list(self.names) or [f"class {k}" for k in range(self.classes)]
 
     @property
@@ -95,16 +93,16 @@ class State:
 
     @property
     def basis(self) -> str:
-        """Where the belief comes from so far: the two numbers, until something is drawn or counted."""
+        """The source of the belief: accuracy and class fractions until a histogram is drawn or counted."""
         ready = {"expect": True, "scores": bool(self.masses), "draw": bool(self.heights)}
         return self.source if ready[self.source] else "expect"
 
     @property
     def strength(self) -> float:
-        """The concentration, stated or chosen; the highest that is chosen if the number of labels is not known."""
+        """The concentration, stated or by default; the largest default if the number of labels is unknown."""
         if self.concentration is not None:
             return self.concentration
-        return MOST_TRUST if self.num_labels is None else trust_for(self.num_labels)
+        return MOST_CONCENTRATION if self.num_labels is None else default_concentration(self.num_labels)
 
     @property
     def overrules_labels(self) -> bool:
@@ -113,7 +111,7 @@ class State:
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """Edges of the regions, those by default included."""
+        """Edges of the regions, with defaults."""
         if self.regions == "unequal":
             return UNEQUAL_EDGES
         if self.edges:
@@ -126,7 +124,7 @@ class State:
 
 
 def read_state(content: object) -> State:
-    """A state from what a browser sent; anything that does not fit is refused in a sentence."""
+    """Parse the state that a browser sent; invalid input is rejected with one sentence."""
     if not isinstance(content, Mapping):
         raise RefusedError("The state of the page must be an object with named entries.")
     known = {each.name for each in fields(State)}
@@ -137,14 +135,14 @@ def read_state(content: object) -> State:
     if regions in OF_SCORES and classes > 2:
         raise RefusedError("Bins of a score are for two classes; choose other regions.", "regions")
     masses = _numbers(content.get("masses", ()), "file", "The masses")
-    if masses and (min(masses) <= 0 or abs(sum(masses) - 1) > SUM_TOLERANCE):
+    if masses and (min(masses) <= 0 or abs(sum(masses) - 1) > MASS_SUM_TOLERANCE):
         raise RefusedError("The masses must be positive and sum to 1.", "file")
     return State(
         classes=classes,
         names=_names(content.get("names", ()), classes),
         accuracy=_accuracy(content.get("accuracy", 0.9), classes),
         fractions=_fractions(content.get("fractions"), classes),
-        source=_choice(content.get("source", "expect"), "source", SOURCES),
+        source=_choice(content.get("source", "expect"), "source", BELIEF_SOURCES),
         heights=_heights(content.get("heights", ())),
         masses=masses,
         rows=_whole(content.get("rows", 0), "file", "The number of predictions", 0, 10**9),
@@ -159,8 +157,8 @@ def read_state(content: object) -> State:
     )
 
 
-def partition_of(state: State) -> Partition:
-    """The regions that are looked at."""
+def build_partition(state: State) -> Partition:
+    """Build the partition."""
     if state.regions == "equal":
         return ScoreBins.equal(state.bins)
     if state.regions in OF_SCORES:
@@ -172,20 +170,20 @@ def partition_of(state: State) -> Partition:
     return ConfidenceBins(state.levels, state.classes)
 
 
-def labels_of(state: State, partition: Partition) -> list[str]:
-    """One label per region, to be read aloud: of which class, and what the centre is."""
+def read_aloud(state: State, partition: Partition) -> list[str]:
+    """One label per region for screen readers."""
     return partition.spoken_labels(state.labels)
 
 
 def expected(state: State) -> Beta | Dirichlet:
-    """The belief that the two numbers stand for."""
+    """The belief given by accuracy and class fractions."""
     if state.fractions is None:
         return expect(state.accuracy, num_classes=state.classes)
     return expect(state.accuracy, class_fractions=state.fractions)
 
 
 def build_belief(state: State, partition: Partition) -> Belief:
-    """What is believed, as an object of the library."""
+    """Build the belief."""
     if state.basis == "expect":
         return expected(state)
     if state.basis == "scores":
@@ -305,14 +303,14 @@ def _fractions(value: object, classes: int) -> tuple[float, ...] | None:
             "fractions",
         )
     total = sum(fractions)
-    if abs(total - 1) > SUM_TOLERANCE:
+    if abs(total - 1) > MASS_SUM_TOLERANCE:
         raise RefusedError(f"The class shares must sum to 100 %, but their sum is {100 * total:.6g} %.", "fractions")
     return fractions
 
 
 def _predicted(value: object, classes: int) -> tuple[float, ...]:
     shares = _numbers(value, "file", "The shares of the predicted classes")
-    right = len(shares) == classes and min(shares) >= 0 and abs(sum(shares) - 1) <= SUM_TOLERANCE
+    right = len(shares) == classes and min(shares) >= 0 and abs(sum(shares) - 1) <= MASS_SUM_TOLERANCE
     if shares and not right:
         raise RefusedError("The shares of the predicted classes must be one per class and sum to 1.", "file")
     return shares

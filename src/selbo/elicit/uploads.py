@@ -1,4 +1,4 @@
-"""What people paste and upload: label counts, and the scores of an earlier model as CSV."""
+"""Parses pasted label counts, and uploaded scores of an earlier model as CSV."""
 
 import csv
 import io
@@ -8,16 +8,14 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from selbo._numerics import FloatArray
 from selbo.elicit.refused import RefusedError
-from selbo.elicit.state import LONGEST_NAME, MOST_CLASSES, State, partition_of
+from selbo.elicit.state import LONGEST_NAME, MOST_CLASSES, State, build_partition
 from selbo.summary.beliefs import Empirical
 
-Array = NDArray[np.float64]
-
-SUM_TOLERANCE: Final = 0.02
-"""How far the probabilities of a row may sum from one, often written with two decimals; they are then normalised."""
+ROUNDED_SUM_TOLERANCE: Final = 0.02
+"""Tolerance of the sum of a row of probabilities, often rounded to two decimals; they are then normalised."""
 
 NUMBER: Final = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 PAIR: Final = re.compile(rf"(?:(?P<name>.*?)[\s,;:=|]+)?(?P<count>{NUMBER})")
@@ -26,8 +24,8 @@ ENDS_WITH_NUMBER: Final = re.compile(rf"(?P<stem>.*?)[\s,;:=|]+(?P<number>{NUMBE
 
 THOUSANDS: Final = re.compile(r"\d{1,3}[\s,]\d{3}")
 DECIMALS: Final = re.compile(r"\d+,\d+")
-LONGEST_LINE: Final = 200
-"""Of pasted counts; longer ones are something else."""
+LONGEST_COUNT_LINE: Final = 200
+"""Maximum length of a line of pasted counts."""
 
 FOOTNOTE: Final = re.compile(r"(?:Name|dtype|Length):.*")
 """A last line that pandas prints below its counts."""
@@ -37,7 +35,7 @@ HEADING: Final = re.compile(
     r"shares?|fractions?|proportions?|percent|percentages?",
     re.IGNORECASE,
 )
-"""Last word of a line above counts; without one of them, a line without a count is a class whose count is missing."""
+"""Last words of a heading; any other line without a count is a class whose count is missing."""
 
 
 # --- label counts ---
@@ -61,7 +59,7 @@ def read_counts(text: str) -> dict[str, Any]:
         items = []
     if len(items) < 2:
         raise RefusedError(
-            "Paste at least two counts, one class a line, such as “healthy 812” and “ill 203”.", "counts"
+            "Paste at least two counts, one class per line, such as “healthy 812” and “ill 203”.", "counts"
         )
     if len(items) > MOST_CLASSES:
         raise RefusedError(
@@ -96,7 +94,7 @@ def _bare(text: str) -> str:
 
 
 def _is_heading(item: str, *, footnote: bool) -> bool:
-    """Whether a first line is one: “class count”, or the name of a column above counts as pandas prints them."""
+    """Whether a first line is a heading: “class count”, or the name of a column above counts as pandas prints them."""
     words = re.split(r"[\s,;:=|]+", item)
     if any(character.isdigit() for character in item):
         return False
@@ -120,7 +118,7 @@ def _refuse_two_readings(items: list[str], names: tuple[str, ...]) -> None:
         numbered = sorted(map(int, names)) in [list(range(first, first + len(names))) for first in (0, 1)]
         if (
             len(set(names)) < len(names)
-            or any(abs(decimals - whole) <= SUM_TOLERANCE * whole for whole in (1, 100))
+            or any(abs(decimals - whole) <= ROUNDED_SUM_TOLERANCE * whole for whole in (1, 100))
             or (all(THOUSANDS.fullmatch(item) for item in items) and not numbered)
         ):
             raise _two_readings(items[0])
@@ -135,7 +133,7 @@ def _two_readings(item: str) -> RefusedError:
 
 
 def _pair(item: str) -> tuple[str, float]:
-    found = PAIR.fullmatch(item) if len(item) <= LONGEST_LINE else None
+    found = PAIR.fullmatch(item) if len(item) <= LONGEST_COUNT_LINE else None
     if found is None:
         raise RefusedError(
             f"Each line must end with a count such as 1234, without separators, but one is {_shown(item)}.", "counts"
@@ -163,7 +161,7 @@ def count_scores(content: bytes, state: State) -> dict[str, Any]:
         ``predicted``, how often each class is predicted.
     """
     probs = read_scores(content, state.classes)
-    masses = Empirical(torch.from_numpy(probs).log()).masses(partition_of(state))
+    masses = Empirical(torch.from_numpy(probs).log()).masses(build_partition(state))
     predicted = np.bincount(probs.argmax(-1), minlength=state.classes) / len(probs)
     return {
         "masses": masses.tolist(),
@@ -173,7 +171,7 @@ def count_scores(content: bytes, state: State) -> dict[str, Any]:
     }
 
 
-def read_scores(content: bytes, num_classes: int) -> Array:
+def read_scores(content: bytes, num_classes: int) -> FloatArray:
     """Probabilities from CSV: commas, semicolons or tabs, with a heading or without; shape (rows, K)."""
     try:
         text = content.decode("utf-8-sig")
@@ -191,7 +189,7 @@ def read_scores(content: bytes, num_classes: int) -> Array:
     return np.asarray(values / values.sum(-1, keepdims=True))
 
 
-def read_at_once(text: str, separator: str, num_classes: int) -> Array | None:
+def read_at_once(text: str, separator: str, num_classes: int) -> FloatArray | None:
     """The numbers of the file, shape (rows, columns); None if a row is not as expected, or might not be."""
     first, _, others = text.partition("\n")
     if not others.strip() or "\r" in text.replace("\r\n", "\n") or first.count('"') % 2:  # a quotation goes on
@@ -202,19 +200,19 @@ def read_at_once(text: str, separator: str, num_classes: int) -> Array | None:
         if not any(cells) or cells == [str(k) for k in range(len(cells))]:  # the latter is a heading, or not
             return None
         heading = any(_value(cell, separator != ",") is None for cell in cells)
-        values: Array = np.loadtxt(
+        values: FloatArray = np.loadtxt(
             lines, delimiter=separator, skiprows=int(heading), comments=None, ndmin=2, quotechar='"'
         )
     except (ValueError, csv.Error):
         return None
     columns = (1, 2) if num_classes == 2 else (num_classes,)
     right = values.shape[1] in columns and bool(((values >= 0) & (values <= 1)).all())
-    right = right and (values.shape[1] == 1 or bool((np.abs(values.sum(-1) - 1) <= SUM_TOLERANCE).all()))
+    right = right and (values.shape[1] == 1 or bool((np.abs(values.sum(-1) - 1) <= ROUNDED_SUM_TOLERANCE).all()))
     return values if right else None
 
 
-def read_row_by_row(text: str, separator: str, num_classes: int) -> Array:
-    """The same, in the time that it takes to say which row is not as expected, and why."""
+def read_row_by_row(text: str, separator: str, num_classes: int) -> FloatArray:
+    """The same, but slower: errors name the invalid row and the reason."""
     try:
         rows = [
             (line, row)
@@ -240,7 +238,7 @@ def read_row_by_row(text: str, separator: str, num_classes: int) -> Array:
     values = np.array([_probabilities(line, row, width, decimal_comma) for line, row in rows])
     sums = values.sum(-1)
     worst = int(np.argmax(np.abs(sums - 1)))
-    if width > 1 and abs(sums[worst] - 1) > SUM_TOLERANCE:
+    if width > 1 and abs(sums[worst] - 1) > ROUNDED_SUM_TOLERANCE:
         raise RefusedError(
             f"The probabilities of each row must sum to 1, but those of line {rows[worst][0]} sum to "
             f"{sums[worst]:.4g}.",

@@ -1,4 +1,4 @@
-"""Processes that compute under a time limit, so that one hard question neither hangs nor blocks the others."""
+"""Worker processes with a time limit, so that a slow request neither hangs nor blocks others."""
 
 import contextlib
 import logging
@@ -18,21 +18,21 @@ from selbo.elicit.refused import RefusedError
 
 NUM_WORKERS: Final = 2
 LIMIT_SECONDS: Final = 10.0
-"""What a question may take; 100 classes take a few seconds."""
+"""Time limit of a request; 100 classes take a few seconds."""
 
 START_SECONDS: Final = 120.0
-"""What the start of a process may take: it imports torch, perhaps from a cold disk."""
+"""Time limit of the start of a process, which imports torch, perhaps from a cold disk."""
 
 CHECK_SECONDS: Final = 0.5
-"""Between looks at idle processes, to replace one that was killed."""
+"""Interval between checks of idle processes; a killed one is replaced."""
 
-log = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 Target = Callable[..., dict[str, Any]]
 
 
 class UnavailableError(RuntimeError):
-    """No answer now, through no fault of the input."""
+    """No answer is available at the moment; the input is not the cause."""
 
 
 class Workers:
@@ -55,7 +55,7 @@ class Workers:
         self.guard = threading.Thread(target=self._replace_killed, daemon=True)
 
     def start(self) -> None:
-        """Start all processes in the background, so that the first question need not wait for it, and watch them."""
+        """Start all processes in the background, so that the first request does not wait, and monitor them."""
         for _ in self.all:
             self._start(self.free.get())
         self.guard.start()
@@ -68,7 +68,7 @@ class Workers:
                 if not self.closing.is_set():
                     worker.ensure_started()
             except UnavailableError:
-                log.debug("a process did not start", exc_info=True)
+                _log.debug("a process did not start", exc_info=True)
             finally:
                 self.free.put(worker)
 
@@ -77,7 +77,7 @@ class Workers:
         starter.start()
 
     def _replace_killed(self) -> None:
-        """Look after idle processes until the end; one that does not even start is left to the next question."""
+        """Monitor idle processes until the end; one that fails to start is retried at the next request."""
         while not self.closing.wait(CHECK_SECONDS):
             for _ in self.all:
                 try:
@@ -100,7 +100,7 @@ class Workers:
         try:
             worker = self.free.get(timeout=START_SECONDS if starting else self.limit)
         except queue.Empty:
-            raise UnavailableError("Others are computing: try again in a few seconds.") from None
+            raise UnavailableError("All workers are busy: try again in a few seconds.") from None
         try:
             if self.closing.is_set():
                 raise UnavailableError("The server is stopping.")
@@ -146,7 +146,7 @@ class _Worker:
         with _deaf_to_interrupts():
             self.process.start()
         theirs.close()
-        self._receive(START_SECONDS, "The computation does not start: restart selbo elicit.")
+        self._receive(START_SECONDS, "The worker does not start: restart selbo elicit.")
         return self.pipe
 
     def call(self, arguments: tuple[Any, ...], limit: float) -> dict[str, Any]:
@@ -204,7 +204,7 @@ class _Worker:
 
 @contextlib.contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes started here do not hear Ctrl-C, which is for the server: it then ends them."""
+    """Processes started here ignore Ctrl-C; the server handles it and ends them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -217,7 +217,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
 
 
 def _work(target: Target, pipe: Connection) -> None:
-    """The life of a process: answer until the other end is closed."""
+    """Main function of a process: answer until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if "torch" in sys.modules:  # what the function needs was imported with it
         sys.modules["torch"].set_num_threads(1)
@@ -235,5 +235,5 @@ def _outcome(target: Target, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     except ValueError as error:
         return "refused", f"{error}.".replace("`", "")
     except Exception as error:
-        log.exception("an answer failed")
+        _log.exception("an answer failed")
         return "failed", type(error).__name__

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from selbo.estimator.rows import Rows, few_threads
-from selbo.estimator.settings import check_settings, class_fractions, doubts
+from selbo.estimator.settings import check_settings, doubts, resolve_class_fractions
 from selbo.estimator.splits import stratified_split
 from selbo.evaluation.check_belief import check_accuracy, shortfall
 from selbo.evaluation.predict import Prediction
@@ -20,7 +20,15 @@ from selbo.evaluation.predict import predict as posterior_predict
 from selbo.models import MLP
 from selbo.nn import to_bayesian
 from selbo.objectives import LabelShift, Objective
-from selbo.presets import INIT_STD, METHODS, MOST_TRUST, objective_for, summaries_for, trust_for, uncertainty_for
+from selbo.presets import (
+    INIT_STD,
+    METHODS,
+    MOST_CONCENTRATION,
+    default_concentration,
+    objective_for,
+    summaries_for,
+    uncertainty_for,
+)
 from selbo.random import derive, generator_for
 from selbo.summary.beliefs import Belief
 from selbo.summary.likelihood import SummaryLikelihood
@@ -38,7 +46,7 @@ except ImportError:
         "SummaryClassifier needs the package scikit-learn: pip install 'selbo[sklearn]'"
     ) from None
 
-TRUST_GRID: Final = (0.01, 0.1, 1.0, 10.0)
+CONCENTRATION_GRID: Final = (0.01, 0.1, 1.0, 10.0)
 """Concentrations per training row that ``"auto"`` tries."""
 
 VALIDATION_SAMPLES: Final = 16
@@ -325,10 +333,10 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self, X, y, sample_weight, X_unlabelled, marker=self.unlabelled_label, believes=believes
         )
         self.n_unlabelled_ = 0 if rows.unlabelled is None else len(rows.unlabelled)
-        fractions = class_fractions(self, self.classes_, rows)
+        fractions = resolve_class_fractions(self, self.classes_, rows)
         for doubt in doubts(self, self.classes_, rows, fractions):
             warnings.warn(doubt, UserWarning, stacklevel=3)
-        return rows, self._statement(rows, fractions, self._trust(rows))
+        return rows, self._statement(rows, fractions, self._concentration_for(rows))
 
     def _statement(self, rows: Rows, fractions: list[float], concentration: float) -> Statement:
         uncertainty = self.fraction_uncertainty
@@ -346,13 +354,13 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return Statement(fractions, uncertainty, summaries)
 
-    def _trust(self, rows: Rows) -> float:
+    def _concentration_for(self, rows: Rows) -> float:
         """The given concentration, limited to the number of labels, or the default."""
         if self.concentration is None or isinstance(self.concentration, str):
             stated = self.accuracy, self.class_fractions, self.belief
             if rows.unlabelled is None and all(each is None for each in stated):
-                return MOST_TRUST  # the belief repeats the labels; see docs/measurements.md
-            return trust_for(rows.total, elsewhere=rows.unlabelled is not None)
+                return MOST_CONCENTRATION  # the belief repeats the labels; see docs/measurements.md
+            return default_concentration(rows.total, elsewhere=rows.unlabelled is not None)
         return float(self.concentration if self.overrule_labels else min(self.concentration, rows.total))
 
     def _trained(self, rows: Rows, val: Rows | None, stated: Statement, running: _Running) -> _Trained:
@@ -370,7 +378,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if not choose:
                 return self._compared(self._train(train, val, stated, running), val)
             trials = {}
-            for share in TRUST_GRID:
+            for share in CONCENTRATION_GRID:
                 trial = self._statement(train, stated.class_fractions, share * train.total)
                 trials[share] = self._train(train, val, trial, running)
             best = min(trials, key=lambda share: trials[share].result.val_nll or 0.0)
@@ -389,8 +397,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if claimed is None:
             return trained
         seen = self._predict_rows(trained.network, trained.objective, held_out.inputs)
-        verdict = check_accuracy(claimed, seen.classes == held_out.labels)
-        return replace(trained, shortfall=shortfall(verdict, held_out.labels))
+        result = check_accuracy(claimed, seen.classes == held_out.labels)
+        return replace(trained, shortfall=shortfall(result, held_out.labels))
 
     def _train(self, rows: Rows, val: Rows | None, stated: Statement, running: _Running) -> _Trained:
         """One training run: the only place that builds an objective and calls `selbo.fit`."""
@@ -492,7 +500,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         found = self._predict_rows(self.network_, self._objective, self.scale_(X))
         if self.label_shift_ is None or not target_domain:
             return found
-        return found.with_log_probs(self.label_shift_.to_use(found.log_probs))
+        return found.with_log_probs(self.label_shift_.to_target(found.log_probs))
 
     def _predict_rows(self, network: nn.Module, objective: Objective | None, inputs: Tensor) -> Prediction:
         device = next(network.parameters()).device

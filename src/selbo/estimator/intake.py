@@ -14,10 +14,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_feature_names, _check_sample_weight, validate_data
 from torch import Tensor
 
-from selbo._numerics import mean_and_std
+from selbo._numerics import FloatArray, mean_and_std
 from selbo.estimator.rows import Rows
-
-Numbers = NDArray[np.float64]
 
 CONVENTION: Final = -1
 """Label of unlabelled rows in the semi-supervised classifiers of scikit-learn."""
@@ -31,18 +29,18 @@ LARGEST_TOTAL: Final = 1e30
 
 
 @dataclass(frozen=True)
-class Scale:
+class FeatureScale:
     """Means and standard deviations of features; infinite for a constant feature, which carries no information.
 
     Features of zeros and ones are not scaled: standardisation would weigh a rare category far above a frequent one.
     """
 
-    mean: Numbers
-    std: Numbers
+    mean: FloatArray
+    std: FloatArray
     names: Sequence[str] | None = None
 
     @classmethod
-    def of(cls, X: Numbers, weights: Numbers | None, names: Sequence[str] | None = None) -> "Scale":
+    def of(cls, X: FloatArray, weights: FloatArray | None, names: Sequence[str] | None = None) -> "FeatureScale":
         """The scale of a table, with optional row weights."""
         found = [mean_and_std(column, weights) for column in X.T]
         binary = ((X == 0) | (X == 1)).all(0)
@@ -50,7 +48,7 @@ class Scale:
         mean = [0.0 if each is None else each[0] for each in found]
         return cls(np.array(mean), np.array([np.inf if each is None else each[1] for each in found]), names)
 
-    def __call__(self, X: Numbers) -> Tensor:
+    def __call__(self, X: FloatArray) -> Tensor:
         """Standardise features; those of zeros and ones are unchanged."""
         with np.errstate(over="ignore"):
             values = (X - self.mean) / self.std
@@ -67,7 +65,7 @@ class Taken(NamedTuple):
 
     rows: Rows
     classes: NDArray[Any]
-    scale: Scale
+    scale: FeatureScale
 
 
 def take_in(
@@ -87,7 +85,7 @@ def take_in(
     X, y = validate_data(estimator, X, y, dtype=np.float64)
     weights = _weights(sample_weight, X)
     counted = np.ones(len(y), dtype=bool) if weights is None else weights > 0
-    labelled = counted & ~marked(y, marker, counted)
+    labelled = counted & ~unlabelled_rows(y, marker, counted)
     if not labelled.any():
         raise ValueError(f"`y` must hold a label in some row that counts, but all rows are marked by {marker!r}")
     _comparable(y[labelled])
@@ -104,7 +102,9 @@ def take_in(
     if kept is not None:
         _computable(kept, classes, numbers)
     every = None if kept is None else np.concatenate([kept, np.ones(len(unlabelled))])
-    scale = Scale.of(np.concatenate([X[labelled], unlabelled]), every, getattr(estimator, "feature_names_in_", None))
+    scale = FeatureScale.of(
+        np.concatenate([X[labelled], unlabelled]), every, getattr(estimator, "feature_names_in_", None)
+    )
     rows = Rows(
         scale(X[labelled]),
         torch.from_numpy(numbers),
@@ -127,7 +127,7 @@ def take_in_val(estimator: Any, X: Any, y: Any, rows: Rows) -> Rows | None:
     return Rows(inputs, torch.tensor([known[each] for each in labels]), None, rows.unlabelled)
 
 
-def marked(y: NDArray[Any], marker: Any, counted: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def unlabelled_rows(y: NDArray[Any], marker: Any, counted: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Mask of unlabelled rows; the convention applies to rows with a positive weight only."""
     nowhere = np.zeros(len(y), dtype=bool)
     if isinstance(marker, (bool, np.bool_)) and not marker:
@@ -173,7 +173,7 @@ def _comparable(labels: NDArray[Any]) -> None:
         raise ValueError(f"`y` must hold labels of one kind, all numbers or all texts, but holds {[*kinds.values()]}")
 
 
-def _computable(weights: Numbers, classes: NDArray[Any], numbers: NDArray[np.intp]) -> None:
+def _computable(weights: FloatArray, classes: NDArray[Any], numbers: NDArray[np.intp]) -> None:
     """Reject weights whose sum per class is too small or too large to compute with."""
     for label, total in zip(classes.tolist(), np.bincount(numbers, weights), strict=True):
         if not 1 / LARGEST_TOTAL <= total <= LARGEST_TOTAL:
@@ -183,17 +183,17 @@ def _computable(weights: Numbers, classes: NDArray[Any], numbers: NDArray[np.int
             )
 
 
-def _weights(sample_weight: Any, X: Numbers) -> Numbers | None:
+def _weights(sample_weight: Any, X: FloatArray) -> FloatArray | None:
     if sample_weight is None:
         return None
-    weights: Numbers = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    weights: FloatArray = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if (weights < 0).any() or not (weights > 0).any():
         came = "some weights are negative" if (weights < 0).any() else "all weights are zero"
         raise ValueError(f"`sample_weight` must be at least 0, and above it for some row, but {came}")
     return weights
 
 
-def _same_scale(X: Numbers, more: Numbers) -> None:
+def _same_scale(X: FloatArray, more: FloatArray) -> None:
     """Warn if unlabelled rows are on another scale than ``X``: a pipeline transforms only ``X``."""
     with np.errstate(over="ignore", invalid="ignore"):  # squares of large numbers overflow
         std = X.std(0)
@@ -212,9 +212,9 @@ def _same_scale(X: Numbers, more: Numbers) -> None:
         )
 
 
-def _more(estimator: Any, name: str, X: Any) -> Numbers:
+def _more(estimator: Any, name: str, X: Any) -> FloatArray:
     _check_feature_names(estimator, X, reset=False)
-    found: Numbers = check_array(X, dtype=np.float64, estimator=estimator, input_name=name)
+    found: FloatArray = check_array(X, dtype=np.float64, estimator=estimator, input_name=name)
     if found.shape[1] != estimator.n_features_in_:
         raise ValueError(f"`{name}` must have {estimator.n_features_in_} columns, as `X` has, but has {found.shape[1]}")
     return found

@@ -12,7 +12,7 @@ from selbo.estimator.rows import Rows
 from selbo.presets import METHODS, below_guessing
 from selbo.summary.partitions import require_partition
 
-ROUNDING: Final = 0.005
+SHARE_ROUNDING: Final = 0.005
 """Differences between an accuracy and a share below half a percentage point are taken as rounding."""
 
 
@@ -65,7 +65,7 @@ def _is_list(value: Any) -> bool:
         return False
 
 
-def class_fractions(told: Any, classes: NDArray[Any], rows: Rows) -> list[float]:
+def resolve_class_fractions(told: Any, classes: NDArray[Any], rows: Rows) -> list[float]:
     """Fraction of each class: as stated, or that of the training rows."""
     count, names, given = len(classes), classes.tolist(), told.class_fractions
     if told.partition is not None and told.partition.num_classes != count:
@@ -90,7 +90,7 @@ def doubts(told: Any, classes: NDArray[Any], rows: Rows, fractions: Sequence[flo
         return []
     found = []
     if told.accuracy is not None and _checks.positive("accuracy", told.accuracy) > 1 / len(classes):  # else an error
-        found.append(below_guessing(told.accuracy, fractions, classes.tolist(), tolerance=ROUNDING))
+        found.append(below_guessing(told.accuracy, fractions, classes.tolist(), tolerance=SHARE_ROUNDING))
     given, labels = told.concentration, rows.total
     if not isinstance(given, str) and given is not None and given > labels and not told.overrule_labels:
         found.append(

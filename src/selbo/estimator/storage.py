@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from selbo import _checks
 from selbo._files import replacing
 from selbo.estimator.classifier import SummaryClassifier
-from selbo.estimator.intake import Scale
+from selbo.estimator.intake import FeatureScale
 from selbo.estimator.settings import check_settings
 from selbo.nn import storage
 from selbo.objectives import Evidential, LabelShift
@@ -39,7 +39,7 @@ def settings_of(classifier: SummaryClassifier) -> dict[str, Any]:
     return plain
 
 
-def save(classifier: SummaryClassifier, path: Path) -> dict[str, Any]:
+def save_classifier(classifier: SummaryClassifier, path: Path) -> dict[str, Any]:
     """Write the weights atomically; returns the description that `restore` takes."""
     description = {
         "settings": settings_of(classifier),
@@ -64,20 +64,22 @@ def restore(description: Any, classes: NDArray[Any], names: Sequence[str]) -> Su
     """Restore a classifier, except for its network.
 
     Args:
-        description: Return value of `save`.
+        description: Return value of `save_classifier`.
         classes: Labels of the classes, in order.
         names: Names of the features.
 
     Raises:
         ValueError: If an entry is missing or invalid; names the first one.
     """
-    require(description, ("settings", "seed", "mean", "std", "label_shift"))
+    require_entries(description, ("settings", "seed", "mean", "std", "label_shift"))
     settings = description["settings"]
-    require(settings, [name for name in SummaryClassifier().get_params() if name not in ELSEWHERE], inside="settings")
+    require_entries(
+        settings, [name for name in SummaryClassifier().get_params() if name not in ELSEWHERE], inside="settings"
+    )
     mean, std = (description[name] for name in ("mean", "std"))
     if not isinstance(mean, list) or not isinstance(std, list) or not len(mean) == len(std) == len(names):
         raise ValueError(f"`mean` and `std` must be lists of {len(names)} numbers, one per feature")
-    scale = Scale(
+    scale = FeatureScale(
         np.array([_checks.finite(f"mean[{i}]", each) for i, each in enumerate(mean)]),
         np.array([np.inf if each is None else _checks.positive(f"std[{i}]", each) for i, each in enumerate(std)]),
         names,
@@ -119,7 +121,7 @@ def load_network(classifier: SummaryClassifier, path: Path, *, device: str) -> N
     classifier.network_ = network.to(device).eval()
 
 
-def require(found: Any, names: Iterable[str], *, inside: str = "") -> None:
+def require_entries(found: Any, names: Iterable[str], *, inside: str = "") -> None:
     """Reject values that are not dictionaries or lack an entry."""
     if not isinstance(found, dict):
         raise ValueError(f"`{inside}` must hold entries with names, but is something else")
@@ -131,7 +133,7 @@ def require(found: Any, names: Iterable[str], *, inside: str = "") -> None:
 def _label_shift(found: Any, num_classes: int) -> LabelShift | None:
     if found is None:
         return None
-    require(found, ("before", "after"), inside="label_shift")
+    require_entries(found, ("before", "after"), inside="label_shift")
     for name in ("before", "after"):
         if not isinstance(found[name], list) or len(found[name]) != num_classes:
             raise ValueError(f"`label_shift.{name}` must be a list of {num_classes} fractions")

@@ -2,14 +2,14 @@
 
 from selbo.evaluation import calibrate, label_shift
 from selbo.evaluation.calibrate import bias_corrected_temperature
-from selbo.evaluation.check_belief import Verdict, check_belief
+from selbo.evaluation.check_belief import CheckResult, check_belief
 from selbo.evaluation.evaluate import evaluate, evaluate_ood
 from selbo.evaluation.label_shift import correct_prior, estimate_by_confusion, estimate_by_em
 from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
 
 __all__ = [
+    "CheckResult",
     "Prediction",
-    "Verdict",
     "at_temperature",
     "bias_corrected_temperature",
     "calibrate",

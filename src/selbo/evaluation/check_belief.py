@@ -18,10 +18,10 @@ from selbo.metrics.inputs import Array, labels_of, log_probs_table, on_host
 from selbo.random import derive
 from selbo.summary.likelihood import SummaryLikelihood
 
-LEVEL: Final = 0.01
+SIGNIFICANCE: Final = 0.01
 """Largest probability of contradicting a correct belief, divided equally among the checks of one call."""
 
-STRONG: Final = math.log(10.0)
+STRONG_EVIDENCE: Final = math.log(10.0)
 """A contradiction also requires a Bayes factor below one to ten, Jeffreys' threshold for strong evidence: with many
 labels a p-value detects differences too small to matter."""
 
@@ -48,7 +48,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckResult:
     """Result of checking one claim against labels.
 
     Attributes:
@@ -71,12 +71,12 @@ class Verdict:
     p_value: float
     log_bayes_factor: float
     claimed_to: tuple[float, ...] | None = None
-    level: float = LEVEL
+    level: float = SIGNIFICANCE
 
     @property
     def contradicted(self) -> bool:
         """Whether the labels contradict the claim: p-value *and* Bayes factor are below their thresholds."""
-        return self.p_value < self.level and self.log_bayes_factor < -STRONG
+        return self.p_value < self.level and self.log_bayes_factor < -STRONG_EVIDENCE
 
     def __str__(self) -> str:
         found = "contradicted by" if self.contradicted else "not contradicted by"
@@ -95,9 +95,9 @@ def check_belief(
     log_probs: Array | None = None,
     without: Array | None = None,
     uncertainty: float = 0.0,
-    level: float = LEVEL,
+    level: float = SIGNIFICANCE,
     seed: int = 0,
-) -> tuple[Verdict, ...]:
+) -> tuple[CheckResult, ...]:
     """Check whether held-out labelled examples contradict a summary.
 
     The examples must come **from the distribution that the summary describes**. Labels of the source domain check a
@@ -141,8 +141,8 @@ def check_belief(
         ...     selbo.ScoreBins.equal(10), belief, concentration=100.0
         ... )
         >>> # one in ten is of class 1
-        >>> (verdict,) = check_belief(summary, torch.arange(200) % 10 // 9)
-        >>> print(verdict)
+        >>> (result,) = check_belief(summary, torch.arange(200) % 10 // 9)
+        >>> print(result)
         class fractions: contradicted by 200 labels (claimed .500 .500, found .900 .100;
         p = 2.3e-33, log Bayes factor -70.7)
     """
@@ -153,13 +153,13 @@ def check_belief(
     _checks.fraction("level", level, low=0.0, high=1.0)
     _uncertainty(uncertainty)
     claims, num_classes = summary.describe(), summary.partition.num_classes
-    verdicts = []
+    results = []
     if claims.label_fractions is not None:
         low, high = (np.array(ends) for ends in zip(*claims.label_fractions, strict=True))
         counts = np.bincount(_classes(labels, num_classes), minlength=num_classes).astype(np.float64)
         if (high - low < EXACT).all():
             low = high = low / low.sum()  # means were computed in single precision
-        verdicts.append(_verdict(FRACTIONS, (low, high), counts, uncertainty=uncertainty, seed=seed))
+        results.append(_check(FRACTIONS, (low, high), counts, uncertainty=uncertainty, seed=seed))
     if log_probs is not None:
         rows = log_probs_table(log_probs)
         if rows.shape[1] != num_classes:
@@ -168,13 +168,13 @@ def check_belief(
             )
         correct = rows.argmax(-1) == labels_of(labels, rows)
         if claims.accuracy is not None:
-            verdicts.append(check_accuracy(claims.accuracy, correct, uncertainty=uncertainty))
+            results.append(check_accuracy(claims.accuracy, correct, uncertainty=uncertainty))
         if without is not None:
-            verdicts.append(check_likelihood(rows, without, labels))
-    return tuple(replace(each, level=level / len(verdicts)) for each in verdicts)
+            results.append(check_likelihood(rows, without, labels))
+    return tuple(replace(each, level=level / len(results)) for each in results)
 
 
-def check_fractions(claimed: Sequence[float], labels: Array, *, uncertainty: float = 0.0, seed: int = 0) -> Verdict:
+def check_fractions(claimed: Sequence[float], labels: Array, *, uncertainty: float = 0.0, seed: int = 0) -> CheckResult:
     """Check whether labels contradict stated class fractions; needs no network.
 
     The p-value is exact. For two classes it is twice the smaller tail of the binomial distribution: it is below a
@@ -190,10 +190,10 @@ def check_fractions(claimed: Sequence[float], labels: Array, *, uncertainty: flo
     """
     fractions = np.array(_checks.simplex("claimed", claimed))
     counts = np.bincount(_classes(labels, len(fractions)), minlength=len(fractions)).astype(np.float64)
-    return _verdict(FRACTIONS, (fractions, fractions), counts, uncertainty=_uncertainty(uncertainty), seed=seed)
+    return _check(FRACTIONS, (fractions, fractions), counts, uncertainty=_uncertainty(uncertainty), seed=seed)
 
 
-def check_accuracy(claimed: float | tuple[float, float], correct: Array, *, uncertainty: float = 0.0) -> Verdict:
+def check_accuracy(claimed: float | tuple[float, float], correct: Array, *, uncertainty: float = 0.0) -> CheckResult:
     """Check whether the number of correct predictions contradicts a stated accuracy.
 
     The p-value is exact: twice the smaller tail of the binomial distribution.
@@ -212,7 +212,7 @@ def check_accuracy(claimed: float | tuple[float, float], correct: Array, *, unce
         low = high = _checks.fraction("claimed", low, low=0.0, high=1.0)
     elif not 0 <= low < high <= 1:
         raise ValueError(f"`claimed` must be bounds between 0 and 1, the lower one first, but got {claimed!r}")
-    found = _verdict(
+    found = _check(
         ACCURACY,
         (np.array([low, 1 - high]), np.array([high, 1 - low])),
         np.array([count, len(answers) - count]),
@@ -222,7 +222,7 @@ def check_accuracy(claimed: float | tuple[float, float], correct: Array, *, unce
     return replace(found, claimed=found.claimed[:1], observed=found.observed[:1], claimed_to=ends)
 
 
-def check_likelihood(log_probs: Array, without: Array, labels: Array) -> Verdict:
+def check_likelihood(log_probs: Array, without: Array, labels: Array) -> CheckResult:
     r"""Check whether a network with the belief gives the labels less probability than one without it.
 
     The logarithm of the Bayes factor is the sum over examples of $d_i$, the log-probability of the label with the
@@ -252,7 +252,7 @@ def check_likelihood(log_probs: Array, without: Array, labels: Array) -> Verdict
     if not np.isfinite(difference).all():
         raise ValueError("`log_probs` and `without` must give every label some probability, but some have none")
     possible = (ours.double() - theirs.double()).nan_to_num(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
-    return Verdict(
+    return CheckResult(
         about=LOG_LIKELIHOOD,
         claimed=(float(by_example[0].mean()),),
         observed=(float(by_example[1].mean()),),
@@ -262,21 +262,21 @@ def check_likelihood(log_probs: Array, without: Array, labels: Array) -> Verdict
     )
 
 
-def shortfall(verdict: Verdict, labels: Array) -> str | None:
+def shortfall(result: CheckResult, labels: Array) -> str | None:
     """Message for a network whose accuracy is clearly below the stated one; None if it is not.
 
     The labels do not show whether the stated accuracy is too high or the network does not reach it. In both cases a
     network trained with that accuracy is overconfident.
 
     Args:
-        verdict: Result of `check_belief` or `check_accuracy` on held-out examples.
+        result: Result of `check_belief` or `check_accuracy` on held-out examples.
         labels: Classes of these examples, shape (B,).
     """
-    if verdict.about != ACCURACY or not verdict.contradicted or verdict.observed[0] >= verdict.claimed[0]:
+    if result.about != ACCURACY or not result.contradicted or result.observed[0] >= result.claimed[0]:
         return None
-    reached, total = verdict.observed[0], verdict.num_examples
+    reached, total = result.observed[0], result.num_examples
     low, high = _interval(round(reached * total), total)
-    ends = {verdict.claimed[0], (verdict.claimed_to or verdict.claimed)[0]}
+    ends = {result.claimed[0], (result.claimed_to or result.claimed)[0]}
     stated = " to ".join(f"{100 * each:.3g}" for each in sorted(ends))
     counts = np.bincount(on_host("labels", labels).long().numpy())
     found = (
@@ -303,9 +303,9 @@ def _interval(count: int, total: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _verdict(
+def _check(
     about: str, claimed: tuple[Floats, Floats], counts: Floats, *, uncertainty: float, seed: int = 0
-) -> Verdict:
+) -> CheckResult:
     """Check counts against fractions that are claimed to lie between bounds, which may be equal."""
     low, high = np.maximum(claimed[0] - uncertainty, 0.0), np.minimum(claimed[1] + uncertainty, 1.0)
     total = counts.sum()
@@ -318,7 +318,7 @@ def _verdict(
         worst = int(np.argmin(p_values))
         p_value = min(1.0, len(p_values) * p_values[worst])
         factor = _mean_log_factor(low[worst], high[worst], np.array([counts[worst], total - counts[worst]]))
-    return Verdict(
+    return CheckResult(
         about=about,
         claimed=tuple(low.tolist()),
         observed=tuple((counts / total).tolist()),

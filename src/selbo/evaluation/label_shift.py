@@ -39,7 +39,7 @@ def correct_prior(log_probs: Tensor, before: Sequence[float], after: Sequence[fl
     """
     for name, fractions in (("after", after), ("before", before)):
         _fractions(name, fractions, log_probs)
-    return LabelShift(before, after).to_use(log_probs.double()).to(log_probs)
+    return LabelShift(before, after).to_target(log_probs.double()).to(log_probs)
 
 
 def estimate_by_em(log_probs: Tensor, before: Sequence[float]) -> tuple[float, ...]:

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from selbo import _checks
-from selbo.integrations.loggers import Board, Draw, show
-from selbo.integrations.monitor import SummaryWatch
+from selbo.integrations.loggers import Draw, Logger, log_snapshot
+from selbo.integrations.monitor import SummaryMonitor
 
 if TYPE_CHECKING:
     Callback = object
@@ -27,9 +27,9 @@ class SummaryCallback(Callback):
 
     Args:
         every_n_steps: Batches between logs; ``log_every_n_steps`` of the trainer if not given.
-        gather: Sum over processes; see `SummaryWatch`.
+        gather: Sum over processes; see `SummaryMonitor`.
         draw: Draws a figure of a snapshot, for instance with `selbo.plots.summary_against_histogram`.
-        boards: Loggers for histograms, in addition to those of the trainer.
+        loggers: Loggers for histograms, in addition to those of the trainer.
     """
 
     def __init__(
@@ -38,20 +38,20 @@ class SummaryCallback(Callback):
         every_n_steps: int | None = None,
         gather: bool = True,
         draw: Draw | None = None,
-        boards: Iterable[Board] = (),
+        loggers: Iterable[Logger] = (),
     ) -> None:
         if Callback is object and not TYPE_CHECKING:
             raise ValueError("`SummaryCallback` needs the package lightning: pip install 'selbo[lightning]'")
         super().__init__()
         self.every = None if every_n_steps is None else _checks.whole("every_n_steps", every_n_steps, at_least=1)
-        self.gather, self.draw, self.boards = gather, draw, tuple(boards)
-        self.watch: SummaryWatch | None = None
+        self.gather, self.draw, self.loggers = gather, draw, tuple(loggers)
+        self.monitor: SummaryMonitor | None = None
         self.batches = 0
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Start monitoring the summaries of the module."""
         self._close()
-        self.watch, self.batches = SummaryWatch(pl_module, gather=self.gather), 0
+        self.monitor, self.batches = SummaryMonitor(pl_module, gather=self.gather), 0
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Log every ``every_n_steps`` batches."""
@@ -74,33 +74,33 @@ class SummaryCallback(Callback):
 
     def _log(self, trainer: Any) -> dict[str, float]:
         """Log to all loggers, from the first process; returns the values by name."""
-        seen = {} if self.watch is None else self.watch.take()
-        scalars = {key: value for name, each in seen.items() for key, value in each.scalars(name).items()}
+        snapshots = {} if self.monitor is None else self.monitor.take()
+        scalars = {key: value for name, each in snapshots.items() for key, value in each.scalars(name).items()}
         if scalars and trainer.is_global_zero:
-            boards = [*boards_of(trainer.loggers), *self.boards]
+            loggers = [*loggers_of(trainer.loggers), *self.loggers]
             for logger in trainer.loggers:
                 logger.log_metrics(scalars, step=trainer.global_step)
-            for name, each in seen.items():
-                show(boards, name, each, trainer.global_step, draw=self.draw)
+            for name, each in snapshots.items():
+                log_snapshot(loggers, name, each, trainer.global_step, draw=self.draw)
         return scalars
 
     def _close(self) -> None:
-        if self.watch is not None:
-            self.watch.close()
-            self.watch = None
+        if self.monitor is not None:
+            self.monitor.close()
+            self.monitor = None
 
 
-def boards_of(loggers: Iterable[Any]) -> list[Board]:
+def loggers_of(given: Iterable[Any]) -> list[Logger]:
     """Lightning's loggers that support histograms: those of TensorBoard and MLflow."""
-    boards: list[Board] = []
-    for logger in loggers:
+    loggers: list[Logger] = []
+    for logger in given:
         experiment = getattr(logger, "experiment", None)
         if hasattr(experiment, "add_histogram_raw"):
-            from selbo.integrations.tensorboard import TensorBoard
+            from selbo.integrations.tensorboard import TensorBoardLogger
 
-            boards.append(TensorBoard(experiment))
+            loggers.append(TensorBoardLogger(experiment))
         elif hasattr(experiment, "log_batch") and hasattr(logger, "run_id"):
-            from selbo.integrations.mlflow import MLflow
+            from selbo.integrations.mlflow import MLflowLogger
 
-            boards.append(MLflow(logger.run_id, client=experiment))
-    return boards
+            loggers.append(MLflowLogger(logger.run_id, client=experiment))
+    return loggers

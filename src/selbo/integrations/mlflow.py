@@ -7,10 +7,10 @@ from typing import Any
 from torch import Tensor
 
 from selbo.integrations.loggers import Figure
-from selbo.integrations.monitor import Seen
+from selbo.integrations.monitor import Snapshot
 
 
-class MLflow:
+class MLflowLogger:
     """A logger for an MLflow run.
 
     Numbers become metrics, and so do the masses of the regions, counted from 0: ``summary/predictions/region_3`` is the
@@ -26,7 +26,7 @@ class MLflow:
             import mlflow
             from mlflow.entities import Metric
         except ImportError as error:
-            raise ValueError("`MLflow` needs the package mlflow: pip install 'selbo[mlflow]'") from error
+            raise ValueError("`MLflowLogger` needs the package mlflow: pip install 'selbo[mlflow]'") from error
         if run_id is None:
             active = mlflow.active_run()
             if active is None:
@@ -44,11 +44,11 @@ class MLflow:
             self.run_id, metrics=[self._metric(name, float(value), now, step) for name, value in values.items()]
         )
 
-    def histogram(self, name: str, seen: Seen, step: int) -> None:
+    def histogram(self, name: str, snapshot: Snapshot, step: int) -> None:
         """Add the masses of the regions as ``name/predictions/region_r``, and once those of s0 as ``name/belief``."""
-        self._regions(f"{name}/predictions", seen.histogram, step)
+        self._regions(f"{name}/predictions", snapshot.histogram, step)
         if name not in self._beliefs:
-            self._regions(f"{name}/belief", seen.s0, step)
+            self._regions(f"{name}/belief", snapshot.s0, step)
             self._beliefs.add(name)
 
     def figure(self, name: str, figure: Figure, step: int) -> None:

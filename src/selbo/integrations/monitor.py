@@ -16,7 +16,7 @@ Reduction = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Seen:
+class Snapshot:
     """A snapshot of the predictions against the belief.
 
     Attributes:
@@ -40,7 +40,7 @@ class Seen:
         return distance if self.log_summary is None else {f"log_{name}": self.log_summary, **distance}
 
 
-class SummaryWatch:
+class SummaryMonitor:
     """Monitors the summaries of a network during training, for a loop other than `selbo.fit`.
 
     While it is open it does two things, both only for summaries in training mode. First, with several processes
@@ -57,10 +57,10 @@ class SummaryWatch:
         >>> from selbo.summary.beliefs import Beta
         >>> from selbo.summary.partitions import ScoreBins
         >>> summary = SummaryLikelihood(ScoreBins.equal(4), Beta(2, 2), concentration=100.0)
-        >>> with SummaryWatch(summary) as watch:
+        >>> with SummaryMonitor(summary) as monitor:
         ...     log_likelihood = summary(torch.full((8, 2), 0.5).log())
-        >>> seen = watch.take()["summary"]
-        >>> seen.log_summary == float(log_likelihood), f"{seen.distance:.2f}"
+        >>> snapshot = monitor.take()["summary"]
+        >>> snapshot.log_summary == float(log_likelihood), f"{snapshot.distance:.2f}"
         (True, '0.31')
     """
 
@@ -83,7 +83,7 @@ class SummaryWatch:
             each.reductions.append(self._reductions[name])
             self._hooks.append(each.register_forward_hook(partial(self._value, name)))
 
-    def __enter__(self) -> "SummaryWatch":
+    def __enter__(self) -> "SummaryMonitor":
         return self
 
     def __exit__(
@@ -100,21 +100,21 @@ class SummaryWatch:
             hook.remove()
         self._reductions, self._hooks = {}, []
 
-    def take(self) -> dict[str, Seen]:
+    def take(self) -> dict[str, Snapshot]:
         """Snapshots since the last call, by name: ``summary``; for several, ``summary/NAME`` or their module paths.
 
         Synchronises with the device, but not with other processes. Summaries that were not evaluated are left out.
         """
-        seen = {}
+        snapshots = {}
         for name, counts in self._counts.items():
             total, number = self._values.get(name, (None, 0))
-            seen[name] = Seen(
+            snapshots[name] = Snapshot(
                 histogram=normalise_counts(counts).double().cpu(),
                 s0=self.summaries[name].s0.detach().double().cpu(),
                 log_summary=None if total is None else float(total) / number,
             )
         self._counts, self._values = {}, {}
-        return seen
+        return snapshots
 
     def _count(self, name: str, counts: Tensor) -> Tensor:
         """One of the ``reductions``: (..., R) -> (..., R), over all processes unless another one already did so."""

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from selbo import _checks
-from selbo.integrations.loggers import Board, Draw, show
-from selbo.integrations.monitor import Seen
+from selbo.integrations.loggers import Draw, Logger, log_snapshot
+from selbo.integrations.monitor import Snapshot
 from selbo.objectives import Objective
 from selbo.objectives.predictive import evaluation_mode, log_probs_of
 from selbo.posteriors import as_posterior
@@ -24,7 +24,7 @@ def histogram_of(
     objective: Objective | None = None,
     generator: torch.Generator | None = None,
     batch_size: int = 1024,
-) -> Seen:
+) -> Snapshot:
     """Histogram of the predictions of a network against the belief.
 
     Computed in evaluation mode and without gradients. For a Bayesian network it is the mean over samples of the
@@ -44,8 +44,8 @@ def histogram_of(
         >>> from selbo.summary.partitions import ClassRegions
         >>> summary = SummaryLikelihood(ClassRegions(3), Uniform())
         >>> generator = torch.Generator().manual_seed(0)
-        >>> seen = histogram_of(nn.Flatten(), summary, torch.zeros(4, 3), generator=generator)
-        >>> f"{seen.distance:.3f}"
+        >>> snapshot = histogram_of(nn.Flatten(), summary, torch.zeros(4, 3), generator=generator)
+        >>> f"{snapshot.distance:.3f}"
         '0.000'
     """
     where = next((each.device for each in model.parameters()), inputs.device)
@@ -56,14 +56,15 @@ def histogram_of(
         counts = sum(soft_counts(partition(log_probs_of(logits, objective))) for logits in by_block)
     if not isinstance(counts, Tensor):
         raise ValueError(f"`inputs` must be a batch of at least one, but got shape {tuple(inputs.shape)}")
-    return Seen(normalise_counts(counts).mean(0).double().cpu(), summary.s0.detach().double().cpu())
+    return Snapshot(normalise_counts(counts).mean(0).double().cpu(), summary.s0.detach().double().cpu())
 
 
 class SummaryLogger:
     """A callback of `fit` that logs the terms of each record as curves and, if ``model`` is given, the histogram.
 
     Args:
-        *boards: Loggers: `selbo.integrations.mlflow.MLflow`, `selbo.integrations.tensorboard.TensorBoard`.
+        *loggers: For instance `selbo.integrations.mlflow.MLflowLogger` or
+            `selbo.integrations.tensorboard.TensorBoardLogger`.
         model: The trained network; without it only curves are logged.
         summary: The summary with the belief about its predictions.
         inputs: Inputs of the histogram, for instance those of the validation set; shape (B, ...).
@@ -76,7 +77,7 @@ class SummaryLogger:
 
     def __init__(
         self,
-        *boards: Board,
+        *loggers: Logger,
         model: nn.Module | None = None,
         summary: SummaryLikelihood | None = None,
         inputs: Tensor | None = None,
@@ -91,7 +92,7 @@ class SummaryLogger:
             raise ValueError("`model`, `summary` and `inputs` must be given together, or none of them")
         if draw is not None and model is None:
             raise ValueError("`draw` needs predictions to draw: pass `model`, `summary` and `inputs` too")
-        self.boards = boards
+        self.loggers = loggers
         self.model, self.summary, self.inputs, self.objective = model, summary, inputs, objective
         self.num_samples = _checks.whole("num_samples", num_samples, at_least=1)
         self.every = _checks.whole("every", every, at_least=1)
@@ -103,14 +104,14 @@ class SummaryLogger:
         """Log a record of `fit`."""
         step = record["step"]
         scalars = {name: value for name, value in record.items() if isinstance(value, float)}
-        seen = self._look(step) if self.calls % self.every == 0 else None
+        snapshot = self._look(step) if self.calls % self.every == 0 else None
         self.calls += 1
-        for board in self.boards:
-            board.scalars({**scalars, **({} if seen is None else seen.scalars())}, step)
-        if seen is not None:
-            show(self.boards, "summary", seen, step, draw=self.draw)
+        for logger in self.loggers:
+            logger.scalars({**scalars, **({} if snapshot is None else snapshot.scalars())}, step)
+        if snapshot is not None:
+            log_snapshot(self.loggers, "summary", snapshot, step, draw=self.draw)
 
-    def _look(self, step: int) -> Seen | None:
+    def _look(self, step: int) -> Snapshot | None:
         if self.model is None or self.summary is None or self.inputs is None:
             return None
         where = next((each.device for each in self.model.parameters()), self.inputs.device)

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from selbo.integrations.loggers import Figure
-from selbo.integrations.monitor import Seen
+from selbo.integrations.monitor import Snapshot
 
 
-class TensorBoard:
+class TensorBoardLogger:
     """A logger for TensorBoard; unlike `selbo.training.TensorBoard`, it also writes histograms.
 
     The horizontal axis of a histogram is the index of the region: region r, counted from 0, is the bar from r to r + 1.
@@ -27,7 +27,9 @@ class TensorBoard:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ValueError("`TensorBoard` needs the package tensorboard: pip install 'selbo[tensorboard]'") from error
+            raise ValueError(
+                "`TensorBoardLogger` needs the package tensorboard: pip install 'selbo[tensorboard]'"
+            ) from error
         self.writer = SummaryWriter(os.fspath(folder))
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
@@ -35,10 +37,10 @@ class TensorBoard:
         for name, value in values.items():
             self.writer.add_scalar(name, value, step)
 
-    def histogram(self, name: str, seen: Seen, step: int) -> None:
+    def histogram(self, name: str, snapshot: Snapshot, step: int) -> None:
         """Add the masses of the regions, as ``name/predictions`` and ``name/belief``."""
-        self._bars(f"{name}/predictions", seen.histogram, step)
-        self._bars(f"{name}/belief", seen.s0, step)
+        self._bars(f"{name}/predictions", snapshot.histogram, step)
+        self._bars(f"{name}/belief", snapshot.s0, step)
 
     def figure(self, name: str, figure: Figure, step: int) -> None:
         """Add a matplotlib figure."""

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from selbo import _checks
 from selbo._numerics import result_dtype
-from selbo.integrations.loggers import Board, Draw, show
-from selbo.integrations.monitor import SummaryWatch
+from selbo.integrations.loggers import Draw, Logger, log_snapshot
+from selbo.integrations.monitor import SummaryMonitor
 from selbo.objectives.label_priority import labels_first
 from selbo.summary.likelihood import SummaryLikelihood
 
@@ -54,7 +54,7 @@ class SummaryLoss:
         summary_weight: Weight of the summary term.
         steps: Number of batches of the whole training, if there is no `SummaryCallback`; 0 for the full weight from the
             first batch on.
-        gather: Sum over processes; see `SummaryWatch`.
+        gather: Sum over processes; see `SummaryMonitor`.
 
     Example:
         >>> from selbo.summary.beliefs import Beta
@@ -86,7 +86,7 @@ class SummaryLoss:
         self.steps = None if steps is None else _checks.whole("steps", steps, at_least=0)
         self.step = 0
         self.follows_trainer = False
-        self.watch = SummaryWatch(summary, gather=gather)
+        self.monitor = SummaryMonitor(summary, gather=gather)
 
     def follow(self, step: int, steps: int) -> None:
         """Set the current and the total number of optimiser steps; the loss then no longer counts batches."""
@@ -132,11 +132,11 @@ class SummaryCallback(TrainerCallback):
 
     Args:
         trainer: A Trainer whose ``compute_loss_func`` is a `SummaryLoss`.
-        boards: Loggers for the histogram, e.g. `selbo.integrations.mlflow.MLflow`; from the first process only.
+        loggers: Loggers for the histogram, e.g. `selbo.integrations.mlflow.MLflowLogger`; from the first process only.
         draw: Draws a figure of a snapshot, for instance with `selbo.plots.summary_against_histogram`.
     """
 
-    def __init__(self, trainer: Any, *, boards: Iterable[Board] = (), draw: Draw | None = None) -> None:
+    def __init__(self, trainer: Any, *, loggers: Iterable[Logger] = (), draw: Draw | None = None) -> None:
         if TrainerCallback is object and not TYPE_CHECKING:
             raise ValueError("`SummaryCallback` needs the package transformers: pip install 'selbo[transformers]'")
         loss = getattr(trainer, "compute_loss_func", None)
@@ -144,8 +144,8 @@ class SummaryCallback(TrainerCallback):
             raise ValueError(
                 f"`trainer` must have a SummaryLoss as its compute_loss_func, but it has {type(loss).__name__}"
             )
-        self.trainer, self.loss, self.watch = trainer, loss, loss.watch
-        self.boards, self.draw = tuple(boards), draw
+        self.trainer, self.loss, self.monitor = trainer, loss, loss.monitor
+        self.loggers, self.draw = tuple(loggers), draw
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Set the step before each optimiser step, also after resuming."""
@@ -155,10 +155,10 @@ class SummaryCallback(TrainerCallback):
         """Log the summary after the Trainer logged its training loss."""
         if logs is None or "loss" not in logs:  # an evaluation, the end of training, or our own line
             return
-        for name, seen in self.watch.take().items():
-            self.trainer.log(seen.scalars(name))
+        for name, snapshot in self.monitor.take().items():
+            self.trainer.log(snapshot.scalars(name))
             if state.is_world_process_zero:
-                show(self.boards, name, seen, state.global_step, draw=self.draw)
+                log_snapshot(self.loggers, name, snapshot, state.global_step, draw=self.draw)
 
 
 def _logits(outputs: Any) -> Tensor:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from selbo import _checks
-from selbo.models.lenet import IMAGE_SHAPE, convolution
+from selbo.models.lenet import MNIST_SHAPE, build_convolution
 from selbo.models.mlp import MLP
 
 
@@ -37,7 +37,7 @@ class ConvNet(nn.Module):
         for number, out_channels in enumerate((16, 16, 64, 64, 64), start=1):
             padding = 1 if padded or number == 5 else 0
             layers += [
-                convolution(in_channels, out_channels, 3, padding=padding, generator=generator),
+                build_convolution(in_channels, out_channels, 3, padding=padding, generator=generator),
                 nn.BatchNorm2d(out_channels),
                 nn.ReLU(),
             ]
@@ -49,7 +49,7 @@ class ConvNet(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits: (B, 1, 28, 28) -> (B, K)."""
-        if inputs.shape[1:] != IMAGE_SHAPE:
+        if inputs.shape[1:] != MNIST_SHAPE:
             raise ValueError(f"`inputs` must have shape (batch, 1, 28, 28), but got {tuple(inputs.shape)}")
         logits: Tensor = self.head(self.features(inputs))
         return logits

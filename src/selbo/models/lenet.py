@@ -6,11 +6,11 @@ from torch import Tensor, nn
 from selbo import _checks
 from selbo.models.mlp import MLP, draw_uniform
 
-IMAGE_SHAPE = (1, 28, 28)
+MNIST_SHAPE = (1, 28, 28)
 """Channels, height and width of an MNIST image."""
 
 
-def convolution(
+def build_convolution(
     in_channels: int, out_channels: int, kernel_size: int, *, padding: int, generator: torch.Generator | None = None
 ) -> nn.Conv2d:
     """Build a convolution with torch's default initialisation, drawn from a generator.
@@ -50,10 +50,10 @@ class LeNet(nn.Module):
         super().__init__()
         self.num_classes = _checks.whole("num_classes", num_classes, at_least=2)
         self.features = nn.Sequential(
-            convolution(1, 6, 5, padding=0, generator=generator),
+            build_convolution(1, 6, 5, padding=0, generator=generator),
             nn.ReLU(),
             nn.MaxPool2d(2),
-            convolution(6, 16, 5, padding=0, generator=generator),
+            build_convolution(6, 16, 5, padding=0, generator=generator),
             nn.ReLU(),
             nn.MaxPool2d(2),
         )
@@ -61,7 +61,7 @@ class LeNet(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits: (B, 1, 28, 28) -> (B, K)."""
-        if inputs.shape[1:] != IMAGE_SHAPE:
+        if inputs.shape[1:] != MNIST_SHAPE:
             raise ValueError(f"`inputs` must have shape (batch, 1, 28, 28), but got {tuple(inputs.shape)}")
         logits: Tensor = self.head(self.features(inputs))
         return logits

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from selbo import _checks
 
 
-def linear(in_features: int, out_features: int, *, generator: torch.Generator | None = None) -> nn.Linear:
+def build_linear(in_features: int, out_features: int, *, generator: torch.Generator | None = None) -> nn.Linear:
     """Build a linear layer with torch's default initialisation, drawn from a generator.
 
     Args:
@@ -66,10 +66,10 @@ class MLP(nn.Module):
         *hidden, last = itertools.pairwise(self.widths)
         layers: list[nn.Module] = []
         for pair in hidden:
-            layers += [linear(*pair, generator=generator), nn.ReLU()]
+            layers += [build_linear(*pair, generator=generator), nn.ReLU()]
             if dropout != 0:
                 layers.append(nn.Dropout(dropout))
-        self.layers = nn.Sequential(*layers, linear(*last, generator=generator))
+        self.layers = nn.Sequential(*layers, build_linear(*last, generator=generator))
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits: (B, ...) -> (B, widths[-1])."""

@@ -10,7 +10,7 @@ from selbo import _checks
 STAGES: Final = ((64,), (128,), (256, 256), (512, 512), (512, 512))
 """Channels of the convolutions before each max-pooling; five poolings reduce 32 pixels to one."""
 
-IMAGE_SHAPE: Final = (3, 32, 32)
+CIFAR_SHAPE: Final = (3, 32, 32)
 """Channels, height and width of a CIFAR image."""
 
 HEAD_WIDTH: Final = 4096
@@ -47,7 +47,7 @@ class VGG11(nn.Module):
         self.num_classes = _checks.whole("num_classes", num_classes, at_least=2)
         factor = _checks.positive("width", width)
         layers: list[nn.Module] = []
-        in_channels = IMAGE_SHAPE[0]
+        in_channels = CIFAR_SHAPE[0]
         for stage in STAGES:
             for channels in stage:
                 out_channels = max(1, int(factor * channels))
@@ -72,7 +72,7 @@ class VGG11(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits: (B, 3, 32, 32) -> (B, K)."""
-        if inputs.shape[1:] != IMAGE_SHAPE:
+        if inputs.shape[1:] != CIFAR_SHAPE:
             raise ValueError(f"`inputs` must have shape (batch, 3, 32, 32), but got {tuple(inputs.shape)}")
         logits: Tensor = self.head(self.features(inputs).flatten(1))
         return logits

@@ -21,7 +21,7 @@ DETERMINISTIC: Final = (
 )
 """Layers whose parameters stay deterministic by default: scales and shifts of normalised values."""
 
-INIT_STD: Final = 0.01
+DEFAULT_INIT_STD: Final = 0.01
 """Initial posterior standard deviation: smaller than the weights of the usual initialisations, so that training starts
 close to the deterministic network."""
 
@@ -33,7 +33,7 @@ def to_bayesian(
     module: nn.Module,
     *,
     prior_std: PriorStd = 1.0,
-    init_std: float | Relative = INIT_STD,
+    init_std: float | Relative = DEFAULT_INIT_STD,
     only: Patterns = None,
     exclude: Patterns = None,
 ) -> nn.Module:

@@ -25,7 +25,7 @@ ATTENTION: Final = (*ATTENDED, "key_padding_mask", "need_weights", "attn_mask")
 SUPPORTED: Final = (nn.Linear, *CONVOLUTIONS, *TRANSPOSED, nn.Embedding, nn.MultiheadAttention)
 
 
-class Rows(NamedTuple):
+class BatchRows(NamedTuple):
     """Description of the batch during sampling.
 
     Attributes:
@@ -65,7 +65,7 @@ class Sampled(NamedTuple):
         stds: Posterior standard deviations of each parameter, by name.
     """
 
-    rows: Rows
+    rows: BatchRows
     weights: dict[str, Tensor]
     stds: dict[str, Tensor]
 
@@ -124,7 +124,7 @@ class VariationalLayer(nn.Module):
     def _means(self) -> dict[str, Tensor]:
         return {name: self.mean(name) for name in self.names}
 
-    def _with_draws(self, rows: Rows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
+    def _with_draws(self, rows: BatchRows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         """Apply the wrapped layer with a different weight sample for each block of rows."""
         plain = self.plain
         if not args and "input" in kwargs:
@@ -157,7 +157,7 @@ class VariationalLayer(nn.Module):
             return nn.functional.linear(args[0], weights["weight"], weights.get("bias"))
         return functional_call(self.plain, weights, args, kwargs)
 
-    def _check_rows(self, rows: Rows, inputs: Tensor) -> None:
+    def _check_rows(self, rows: BatchRows, inputs: Tensor) -> None:
         """Check that the first dimension can be the batch of all samples, alone or merged with positions."""
         total = rows.num_samples * rows.batch_size
         if inputs.shape[0] % total or self.is_sequence_first:
@@ -176,7 +176,7 @@ class VariationalLayer(nn.Module):
                 "batch throughout the network; if it is, change the number of inputs or `chunk_size`"
             )
 
-    def _one_by_one(self, rows: Rows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Tensor:
+    def _one_by_one(self, rows: BatchRows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Tensor:
         inputs, *others = args
         blocks = [
             functional_call(self.plain, {name: value[s] for name, value in draws.items()}, (block, *others), kwargs)
@@ -213,7 +213,7 @@ class VariationalLayer(nn.Module):
         by_row = bias.repeat_interleave(outputs.shape[0] // rows.num_samples, 0)  # (rows, out)
         return outputs + by_row.reshape(by_row.shape[0], *[1] * (outputs.ndim - 2), -1).movedim(-1, channels)
 
-    def _attention(self, rows: Rows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
+    def _attention(self, rows: BatchRows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         plain, count = self.plain, rows.num_samples
         assert isinstance(plain, nn.MultiheadAttention)
         batch_dim, query = 0 if plain.batch_first else 1, args[0] if args else kwargs["query"]

@@ -11,7 +11,7 @@ from selbo._files import replacing
 from selbo.nn.convert import variational_layers
 from selbo.nn.gaussian import require_gaussians
 
-FORMAT: Final = "selbo-bnn-1"
+NETWORK_FORMAT: Final = "selbo-bnn-1"
 HEADER: Final = "selbo"
 """Name of the JSON description in the metadata of a safetensors file."""
 
@@ -26,10 +26,10 @@ def save(bnn: nn.Module, path: str | os.PathLike[str]) -> Path:
     Returns:
         The path.
     """
-    return write(bnn, path, describe_structure(bnn))
+    return write_network(bnn, path, describe_structure(bnn))
 
 
-def write(network: nn.Module, path: str | os.PathLike[str], structure: dict[str, Any]) -> Path:
+def write_network(network: nn.Module, path: str | os.PathLike[str], structure: dict[str, Any]) -> Path:
     """Write the tensors of a network and its structure to one file, atomically."""
     safetensors = _safetensors()
     target = Path(path)
@@ -50,11 +50,11 @@ def load(bnn: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
     Returns:
         ``bnn``.
     """
-    read(bnn, path, describe_structure(bnn))
+    read_network(bnn, path, describe_structure(bnn))
     return bnn
 
 
-def read(network: nn.Module, path: str | os.PathLike[str], expected: dict[str, Any]) -> None:
+def read_network(network: nn.Module, path: str | os.PathLike[str], expected: dict[str, Any]) -> None:
     """Read the tensors of a saved network into one of the same structure, in place."""
     safetensors = _safetensors()
     metadata, shapes = read_header(path)
@@ -94,7 +94,7 @@ def describe_structure(bnn: nn.Module) -> dict[str, Any]:
     """Structure that identifies a Bayesian network: its variational layers, and type and shape of every tensor."""
     require_gaussians(bnn)
     layers = {name: repr(layer.plain) for name, layer in variational_layers(bnn)}
-    return {**describe_tensors(bnn, format_name=FORMAT), "layers": layers}
+    return {**describe_tensors(bnn, format_name=NETWORK_FORMAT), "layers": layers}
 
 
 def describe_tensors(network: nn.Module, *, format_name: str) -> dict[str, Any]:

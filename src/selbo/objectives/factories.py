@@ -24,7 +24,7 @@ class ELBO(Objective):
     $$\mathrm{E}_q \sum_i \log p(y_i \mid x_i, \theta) - \mathrm{KL}(q \,\|\, p) .$$
     """
 
-    for_plain = False
+    for_deterministic = False
 
     def __init__(self, num_data: int, *, kl_weight: float = 1.0, kl_warmup: int = 0, **settings: Any) -> None:
         super().__init__(num_data, kl=_kl(kl_weight, kl_warmup), **settings)
@@ -56,7 +56,7 @@ class SummaryELBO(Objective):
         ... )
     """
 
-    for_plain = False
+    for_deterministic = False
 
     def __init__(
         self,

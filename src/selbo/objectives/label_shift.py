@@ -21,7 +21,7 @@ class LabelShift:
     An objective with a label shift trains the network for the source domain as usual. Its summaries are evaluated on
     the predictions for unlabelled inputs after correction to the target domain. Labels of a screening with 10 % ill
     people and a belief about a clinic with 50 % are then compatible. Correct the predictions of the trained network
-    with `to_use`.
+    with `to_target`.
 
     Attributes:
         before: $\pi$, fraction of each class among the labels; positive, summing to one.
@@ -29,7 +29,7 @@ class LabelShift:
 
     Example:
         >>> shift = LabelShift(before=[0.9, 0.1], after=[0.5, 0.5])
-        >>> shift.to_use(torch.tensor([[0.9, 0.1]]).log()).exp()
+        >>> shift.to_target(torch.tensor([[0.9, 0.1]]).log()).exp()
         tensor([[0.5000, 0.5000]])
     """
 
@@ -70,7 +70,7 @@ class LabelShift:
         before, after = (torch.tensor(each, dtype=torch.float64) for each in (self.before, self.after))
         return after.log() - before.log()
 
-    def to_use(self, log_probs: Tensor) -> Tensor:
+    def to_target(self, log_probs: Tensor) -> Tensor:
         """Correct log-probabilities of the source domain for the target domain: (..., K) -> (..., K).
 
         Correct the mean over weight samples rather than each sample: in trials, this gave a lower NLL.

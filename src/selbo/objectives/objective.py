@@ -233,7 +233,7 @@ class Objective(nn.Module):
     """
 
     for_bayesian: ClassVar[bool] = True
-    for_plain: ClassVar[bool] = True
+    for_deterministic: ClassVar[bool] = True
     terms: Sequence[Term]
     label_ratios: Tensor | None
 
@@ -398,7 +398,7 @@ class Objective(nn.Module):
             raise ValueError(
                 f"`{name}` is for deterministic networks, but `model` is Bayesian: use selbo.ELBO or SummaryELBO"
             )
-        if not bayesian and not self.for_plain:
+        if not bayesian and not self.for_deterministic:
             raise ValueError(
                 f"`{name}` is for Bayesian networks, but `model` is deterministic: convert it with selbo.to_bayesian, "
                 "or use selbo.CrossEntropy"

@@ -36,7 +36,7 @@ from selbo.plots.style import (
     TWO_COLUMNS,
     figure_style,
     new_figure,
-    save,
+    save_figure,
     tidy,
 )
 
@@ -69,7 +69,7 @@ __all__ = [
     "new_figure",
     "number",
     "plus_minus",
-    "save",
+    "save_figure",
     "shortened",
     "summary_against_histogram",
     "tick_label",

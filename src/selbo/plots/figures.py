@@ -7,10 +7,10 @@ import numpy as np
 import torch
 
 from selbo import _checks
+from selbo._numerics import FloatArray
 from selbo.plots.draws import dirichlet_draws
 from selbo.plots.histograms import (
     POINTS_AN_INCH,
-    Array,
     Histogram,
     compare_histograms,
     label_width,
@@ -22,6 +22,7 @@ from selbo.plots.histograms import (
 )
 from selbo.plots.labels import RegionAxis, class_axis, number, region_axis, tick_label
 from selbo.plots.methods import method_styles
+from selbo.plots.panels import SIDE_BY_SIDE
 from selbo.plots.simplex import DENSITY_LIMITS, HEIGHT, LINE_SPACING, draw_belief, num_notes
 from selbo.plots.style import (
     INK,
@@ -54,9 +55,6 @@ COLOUR_BAR: Final = 0.72
 PANEL_GAP: Final = 0.2
 LINE: Final = LINE_SPACING * TEXT_SIZE / POINTS_AN_INCH
 """Inches for the colour bar with its label, the space between triangles, and a line of text."""
-
-SIDE_BY_SIDE: Final = 5.0
-"""Inches; panels of a narrower figure are stacked."""
 
 
 class SimplexPanel(NamedTuple):
@@ -189,7 +187,7 @@ def dirichlet_process_draws(
     return figure
 
 
-def _draw_of_process(axes: "Axes", values: Array, base: Belief, base_masses: Array) -> None:
+def _draw_of_process(axes: "Axes", values: FloatArray, base: Belief, base_masses: FloatArray) -> None:
     bins = len(values)
     centres = (np.arange(bins) + 0.5) / bins
     axes.bar(centres, values, width=1 / bins, color=PALETTE[3], linewidth=0, label="a draw")
@@ -201,7 +199,7 @@ def _draw_of_process(axes: "Axes", values: Array, base: Belief, base_masses: Arr
     axes.locator_params(axis="y", nbins=4)
 
 
-def _beta_density(belief: Belief, scores: Array) -> Array:
+def _beta_density(belief: Belief, scores: FloatArray) -> FloatArray:
     from scipy.special import betaln
 
     parameters = belief.dirichlet(2)
@@ -265,8 +263,8 @@ def summary_against_histogram(
 
 def _shell_by_shell(
     partition: Partition,
-    s0: Array,
-    histograms: Mapping[str, Array],
+    s0: FloatArray,
+    histograms: Mapping[str, FloatArray],
     colours: Sequence[str],
     *,
     class_names: Sequence[str] | None,
@@ -301,7 +299,7 @@ def _height(axis: RegionAxis) -> float:
     return label_width(axis.labels) / POINTS_AN_INCH
 
 
-def _by_shell(values: Array, num_classes: int) -> Array:
+def _by_shell(values: FloatArray, num_classes: int) -> FloatArray:
     """Masses summed over the classes, from the corners inwards, last the centre: (T K + 1,) -> (T + 1,)."""
     return np.append(values[:-1].reshape(-1, num_classes).sum(-1), values[-1])
 

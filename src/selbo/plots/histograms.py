@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from selbo import _checks
+from selbo._numerics import FloatArray
 from selbo.plots.labels import CONFIDENCE_TITLE, SHORT_CONFIDENCE_TITLE, RegionAxis
 from selbo.plots.style import INK, PALE, PALETTE, SMALL_SIZE, TEXT_SIZE, tidy
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.patches import StepPatch
     from matplotlib.patheffects import AbstractPathEffect
 
-Array = NDArray[np.float64]
 Histogram = Tensor | NDArray[np.floating] | Sequence[float]
 
 BELIEF: Final = "belief s₀"
@@ -36,7 +36,7 @@ BARS_SHARE: Final = 0.72
 """Share of the width of a region for the pale bar of s0, and for the bars in front of it."""
 
 
-def masses(name: str, values: Histogram, *, num_regions: int) -> Array:
+def masses(name: str, values: Histogram, *, num_regions: int) -> FloatArray:
     """Region masses as float64, shape (R,), from torch, numpy or a list; raises an error if not on the simplex."""
     copied = np.array([] if isinstance(values, Tensor) else values)
     if copied.dtype.kind not in "fiu":
@@ -49,7 +49,7 @@ def masses(name: str, values: Histogram, *, num_regions: int) -> Array:
     return np.asarray(floating.double().numpy())
 
 
-def named_histograms(histogram: Histogram | Mapping[str, Histogram], *, num_regions: int) -> dict[str, Array]:
+def named_histograms(histogram: Histogram | Mapping[str, Histogram], *, num_regions: int) -> dict[str, FloatArray]:
     """Histograms by name; a single one without a name is called ``network``."""
     named = histogram if isinstance(histogram, Mapping) else {"network": histogram}
     if not 1 <= len(named) <= len(PALETTE):
@@ -61,7 +61,7 @@ def named_histograms(histogram: Histogram | Mapping[str, Histogram], *, num_regi
     }
 
 
-def total_variation(first: Array, second: Array) -> float:
+def total_variation(first: FloatArray, second: FloatArray) -> float:
     """Largest difference in probability of any set of regions: half the sum of the absolute differences.
 
     Example:
@@ -71,15 +71,15 @@ def total_variation(first: Array, second: Array) -> float:
     return float(np.abs(first - second).sum() / 2)
 
 
-def with_distance(s0: Array, histograms: Mapping[str, Array]) -> dict[str, Array]:
+def with_distance(s0: FloatArray, histograms: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
     """The same histograms, with the total variation distance to s0 in their names."""
     return {f"{name}, TV {total_variation(s0, h):.3f}".replace(" 0.", " ."): h for name, h in histograms.items()}
 
 
 def compare_histograms(
     axes: "Axes",
-    s0: Array,
-    histograms: Mapping[str, Array],
+    s0: FloatArray,
+    histograms: Mapping[str, FloatArray],
     *,
     colours: Sequence[str],
     axis: RegionAxis,
@@ -124,7 +124,7 @@ def fitted_title(title: str, *, width: float) -> str:
     return title if len(title) <= room + 1 else f"{title[: room - 1]}…"
 
 
-def _bars(axes: "Axes", s0: Array, histograms: Mapping[str, Array], colours: Sequence[str]) -> None:
+def _bars(axes: "Axes", s0: FloatArray, histograms: Mapping[str, FloatArray], colours: Sequence[str]) -> None:
     centres = np.arange(len(s0)) + 0.5
     each = BARS_SHARE / len(histograms)
     for i, (name, values) in enumerate(histograms.items()):
@@ -136,14 +136,14 @@ def _bars(axes: "Axes", s0: Array, histograms: Mapping[str, Array], colours: Seq
     caps.set_path_effects(_casing())
 
 
-def _steps(axes: "Axes", s0: Array, histograms: Mapping[str, Array], colours: Sequence[str]) -> None:
+def _steps(axes: "Axes", s0: FloatArray, histograms: Mapping[str, FloatArray], colours: Sequence[str]) -> None:
     alone = len(histograms) == 1
     for i, (name, values) in enumerate(histograms.items()):
         _stairs(axes, values, color=colours[i], fill=alone, label=name)
     _stairs(axes, s0, color=INK, fill=False, label=BELIEF).set_path_effects(_casing())
 
 
-def _stairs(axes: "Axes", values: Array, *, color: str, fill: bool, label: str) -> "StepPatch":
+def _stairs(axes: "Axes", values: FloatArray, *, color: str, fill: bool, label: str) -> "StepPatch":
     if fill:
         return axes.stairs(values, color=color, fill=True, linewidth=0, label=label)
     return axes.stairs(values, color=color, baseline=None, linewidth=0.9, label=label)  # no vertical lines at the ends

@@ -16,7 +16,7 @@ GUIDE: Final = "#8a8a8a"
 """Colour of lines that are not data."""
 
 SIDE_BY_SIDE: Final = 5.0
-"""Inches; narrower figures have two panels side by side instead of three."""
+"""Inches; narrower figures have fewer panels side by side."""
 
 LEFT: Final = 0.46
 RIGHT: Final = 0.14

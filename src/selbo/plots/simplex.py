@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from selbo._numerics import FloatArray
 from selbo.plots.labels import class_labels, percent
 from selbo.plots.style import COLOUR_MAP, INK, SMALL_SIZE
 from selbo.summary.beliefs import Belief, Uniform
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.image import AxesImage
 
-Array = NDArray[np.float64]
-
 HEIGHT: Final = math.sqrt(3) / 2
-CORNERS: Final[Array] = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, HEIGHT]])
+CORNERS: Final[FloatArray] = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, HEIGHT]])
 
 DENSITY_LIMITS: Final = (0.03, 30.0)
 """Where the colours end, in multiples of the uniform density: a density may be infinite on the border, or zero."""
@@ -45,7 +44,7 @@ BRIGHT: Final = 0.26
 """Luminance above which a text is black rather than white; the middle grey of the eye is near it."""
 
 
-def to_plane(probs: ArrayLike) -> Array:
+def to_plane(probs: ArrayLike) -> FloatArray:
     """Predictions as points of the triangle: (..., 3) -> (..., 2).
 
     Example:
@@ -55,14 +54,14 @@ def to_plane(probs: ArrayLike) -> Array:
     return np.asarray(np.asarray(probs, dtype=np.float64) @ CORNERS)
 
 
-def from_plane(points: ArrayLike) -> Array:
+def from_plane(points: ArrayLike) -> FloatArray:
     """Points of the plane as predictions, the inverse of `to_plane`: (..., 2) -> (..., 3); negative outside."""
     x, y = np.moveaxis(np.asarray(points, dtype=np.float64), -1, 0)
     top = y / HEIGHT
     return np.stack([1 - x - top / 2, x - top / 2, top], axis=-1)
 
 
-def boundaries(partition: Partition) -> Array:
+def boundaries(partition: Partition) -> FloatArray:
     """Where the regions of a partition of two or three classes meet: as it says, or else as `assign` shows.
 
     Args:
@@ -85,14 +84,14 @@ def boundaries(partition: Partition) -> Array:
     return _traced_points(partition) if partition.num_classes == 2 else _traced_lines(partition)
 
 
-def _traced_points(partition: Partition) -> Array:
+def _traced_points(partition: Partition) -> FloatArray:
     """Where the region changes on the way from score 0 to score 1."""
     scores = np.linspace(0, 1, TRACED_SCORES + 1)
     probs = np.stack([1 - scores, scores], -1)
     return _crossings(partition, probs[:-1], probs[1:])[:, None]
 
 
-def _traced_lines(partition: Partition) -> Array:
+def _traced_lines(partition: Partition) -> FloatArray:
     """Lines between the regions through the cells of a triangular grid."""
     i, j = np.indices((TRACED_CELLS + 1, TRACED_CELLS + 1)).reshape(2, -1)
     first, second = np.array([[1, 0], [0, 1]]), np.array([[0, 1], [-1, 1]])  # cells that point up, and down
@@ -118,7 +117,7 @@ def _traced_lines(partition: Partition) -> Array:
     return np.concatenate(lines)
 
 
-def _crossings(partition: Partition, start: Array, end: Array) -> Array:
+def _crossings(partition: Partition, start: FloatArray, end: FloatArray) -> FloatArray:
     """Points between pairs of predictions where the region changes, (n, K) each; pairs in one region are left out."""
     before = _regions(partition, start)
     changes = before != _regions(partition, end)
@@ -130,7 +129,7 @@ def _crossings(partition: Partition, start: Array, end: Array) -> Array:
     return np.asarray((start + end) / 2)
 
 
-def _regions(partition: Partition, probs: Array) -> Array:
+def _regions(partition: Partition, probs: FloatArray) -> FloatArray:
     logs = np.log(np.clip(probs, np.finfo(np.float64).tiny, None))
     return np.asarray(partition.assign(torch.from_numpy(logs)).numpy())
 
@@ -141,7 +140,7 @@ def three_classes(name: str, num_classes: int) -> None:
         raise ValueError(f"`{name}` must be about 3 classes to be drawn in a triangle, but got {num_classes}")
 
 
-def log_density(belief: Belief, probs: ArrayLike, partition: Partition | None = None) -> Array:
+def log_density(belief: Belief, probs: ArrayLike, partition: Partition | None = None) -> FloatArray:
     """Log of the density of a belief, relative to the uniform one, inside the simplex: (..., 3) -> (...).
 
     Args:
@@ -167,7 +166,7 @@ def log_density(belief: Belief, probs: ArrayLike, partition: Partition | None = 
     return np.asarray(np.log(relative_density(partition, belief.masses(partition).numpy(), points)))
 
 
-def relative_density(partition: Partition, masses: Array, probs: ArrayLike) -> Array:
+def relative_density(partition: Partition, masses: FloatArray, probs: ArrayLike) -> FloatArray:
     """Density of a histogram at predictions: the mass of their region over its mass under the uniform belief.
 
     Args:
@@ -283,11 +282,11 @@ class RegionNotes(NamedTuple):
     """
 
     corners: list[list[str]]
-    inside: list[tuple[Array, str]]
+    inside: list[tuple[FloatArray, str]]
     listed: list[str]
 
 
-def region_notes(partition: Partition, masses: Sequence[float] | Array, names: Sequence[str]) -> RegionNotes:
+def region_notes(partition: Partition, masses: Sequence[float] | FloatArray, names: Sequence[str]) -> RegionNotes:
     """Texts and positions of the masses of the regions of a partition of three classes."""
     if shells := partition.shells():
         corners = [[f"{shell}: {percent(masses[3 * s + k])}" for s, shell in enumerate(shells)] for k in range(3)]

@@ -49,7 +49,7 @@ UNDATED: Final[dict[str, dict[str, Any]]] = {
 }
 """Omits time and version from files, so that the same figure gives the same bytes."""
 
-SETTINGS: Final[dict[str, Any]] = {
+STYLE_SETTINGS: Final[dict[str, Any]] = {
     "svg.hashsalt": "selbo",  # reproducible ids
     "font.family": "DejaVu Sans",  # comes with matplotlib, so a figure looks the same everywhere
     "font.size": SMALL_SIZE,
@@ -91,7 +91,7 @@ def figure_style() -> Iterator[None]:
     require_matplotlib()
     from matplotlib.style import context
 
-    with context(["default", SETTINGS]):
+    with context(["default", STYLE_SETTINGS]):
         yield
 
 
@@ -119,7 +119,7 @@ def tidy(axes: "Axes") -> None:
     axes.yaxis.set_major_formatter(tick_label)
 
 
-def save(
+def save_figure(
     figure: "Figure", folder: str | os.PathLike[str], name: str, *, formats: Sequence[str] = ("png", "pdf")
 ) -> list[Path]:
     """Write a figure, in all formats or in none.

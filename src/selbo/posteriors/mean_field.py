@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from selbo._compile import tensor_version
 from selbo.nn.convert import mean_network, variational_layers
 from selbo.nn.gaussian import draw_noise, in_prior_stds, require_gaussians, split_noise
-from selbo.nn.layers import Rows, Sampled
+from selbo.nn.layers import BatchRows, Sampled
 from selbo.nn.storage import describe_structure
 from selbo.posteriors.posterior import Posterior, tensor_answer
 
@@ -66,7 +66,7 @@ class MeanField(Posterior):
         # each row has its own memory
         folded = inputs if count == 1 else inputs.repeat(count, *[1] * (inputs.ndim - 1))
         # compiled code cannot check whether the network writes into its inputs, so it does not use the shortcut
-        rows = Rows(count, batch_size, inputs, folded, estimator, generator, tensor_version(folded))
+        rows = BatchRows(count, batch_size, inputs, folded, estimator, generator, tensor_version(folded))
         stds = self.stds()
         parts = split_noise(noise, self.gaussians)
         weights = [each.reparameterise(part, std) for each, part, std in zip(self.gaussians, parts, stds, strict=True)]

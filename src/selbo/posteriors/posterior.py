@@ -24,7 +24,7 @@ from selbo.nn import compiled, storage
 
 ESTIMATORS: Final = ("shared", "local", "flipout")
 
-ENGINES: Final = ("eager", "compiled")
+PREDICTION_ENGINES: Final = ("eager", "compiled")
 
 MOST_ROWS: Final = 1 << 14
 """Largest number of samples times inputs per pass."""
@@ -111,11 +111,11 @@ class Posterior(ABC):
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the posterior to one safetensors file, atomically."""
-        return storage.write(self.network, path, self.structure())
+        return storage.write_network(self.network, path, self.structure())
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Read a file that `save` wrote for a posterior of the same structure."""
-        storage.read(self.network, path, self.structure())
+        storage.read_network(self.network, path, self.structure())
 
     def forward_samples(
         self,
@@ -188,7 +188,7 @@ class Posterior(ABC):
             rows: Batch size of compiled code; shorter blocks are padded to it. By default that of the first block.
         """
         _checks.whole("num_samples", num_samples, at_least=1)
-        _checks.one_of("engine", engine, ENGINES)
+        _checks.one_of("engine", engine, PREDICTION_ENGINES)
         if chunk_size is not None:
             _checks.whole("chunk_size", chunk_size, at_least=1)
         state = None

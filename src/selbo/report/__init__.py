@@ -37,13 +37,13 @@ from selbo.report.tables import (
     texts,
 )
 from selbo.report.takeaway import (
+    RELATIONS,
     RULE,
     UNKNOWN,
-    VERDICTS,
     first_names,
     joined,
+    relation,
     shown_difference,
-    verdict,
 )
 from selbo.report.templates import load_templates
 
@@ -51,10 +51,10 @@ __all__ = [
     "COMPARISON_FIGURES",
     "HIGHER_IS_BETTER",
     "LOWER_IS_BETTER",
+    "RELATIONS",
     "RULE",
     "SAME",
     "UNKNOWN",
-    "VERDICTS",
     "WIDE",
     "Column",
     "Difference",
@@ -80,6 +80,7 @@ __all__ = [
     "mean_and_error",
     "metric_label",
     "outcomes",
+    "relation",
     "reliability_diagrams",
     "reliability_panels",
     "rich_table",
@@ -91,7 +92,6 @@ __all__ = [
     "swatch",
     "t_quantile",
     "texts",
-    "verdict",
     "write_html",
     "write_page",
 ]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MOST_IN_MATRIX: Final = 20
 """Maximum number of classes of a readable matrix; with more, the most confused pairs are listed instead."""
 
-MOST_ROWS: Final = 20
+MOST_SHOWN_ROWS: Final = 20
 """Number of classes or pairs shown; the others are folded."""
 
 STRONGEST: Final = 48
@@ -32,9 +32,9 @@ def class_table(scores: Sequence[ClassResult]) -> "Markup":
     Args:
         scores: One result per class.
     """
-    if len(scores) > MOST_ROWS:
+    if len(scores) > MOST_SHOWN_ROWS:
         scores = sorted(scores, key=lambda each: (each.recall is None, each.recall or 0.0, -each.rows))
-    return render_macro("class_tables.html", "class_table", scores[:MOST_ROWS], scores[MOST_ROWS:])
+    return render_macro("class_tables.html", "class_table", scores[:MOST_SHOWN_ROWS], scores[MOST_SHOWN_ROWS:])
 
 
 def confusion_table(found: ClassResults) -> "Markup":
@@ -46,7 +46,7 @@ def confusion_table(found: ClassResults) -> "Markup":
     scores, rows = found.per_class, {each.name: each.rows for each in found.per_class}
     if len(scores) > MOST_IN_MATRIX:
         wrong = [each for each in found.confusion if each.true != each.predicted]
-        of = [(each, rows[each.true]) for each in wrong[:MOST_ROWS]]
+        of = [(each, rows[each.true]) for each in wrong[:MOST_SHOWN_ROWS]]
         return render_macro(
             "class_tables.html",
             "pairs",

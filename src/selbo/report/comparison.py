@@ -179,7 +179,7 @@ def clean_name(results: Comparison) -> str:
     return "clean test set" if noise_levels(results) else "test set"
 
 
-def metrics_of(results: Comparison, condition: str) -> list[str]:
+def metric_names(results: Comparison, condition: str) -> list[str]:
     """Metrics that any run has under a condition, in the order in which they appear."""
     return _named(run.conditions[condition].metrics for run in results.runs if condition in run.conditions)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from selbo._numerics import FloatArray
 from selbo.plots.histograms import (
     BELIEF,
     POINTS_AN_INCH,
-    Array,
     compare_histograms,
     label_width,
     legend_entries,
@@ -23,14 +23,14 @@ from selbo.plots.labels import number, tick_label
 from selbo.plots.methods import MethodStyle, method_styles
 from selbo.plots.panels import FOOT, GUIDE, SIDE_BY_SIDE, Grid, LineEnd, axis_of, filled, names_at_ends, plus_minus
 from selbo.plots.style import INK, PALE, SMALL_SIZE, TWO_COLUMNS, checked_width, figure_style, new_figure, tidy
-from selbo.report.comparison import Row, Value, mean_and_error, metrics_of, noise_levels, summarise, summarise_ood
+from selbo.report.comparison import Row, Value, mean_and_error, metric_names, noise_levels, summarise, summarise_ood
 from selbo.results import Comparison, EntropyHistogram, Outcome, ReliabilityBins, StatedBelief
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-RARE: Final = 30
+FEW_PREDICTIONS: Final = 30
 """Minimum number of predictions in a bin; with fewer, the standard error is up to .09 and the marker is hollow."""
 
 CURVES: Final = ("accuracy", "ece", "nll")
@@ -44,7 +44,7 @@ NARROW: Final = 1.6
 FAR_HIGHER: Final = 2.0
 """A bar that is so many times as high as the second is cut, since it would flatten all others."""
 
-LONGEST_NAME: Final = 1.3
+NAME_WIDTH: Final = 1.3
 """Inches for the names at the ends of lines; longer names are shortened."""
 
 
@@ -73,7 +73,7 @@ def belief_histograms(results: Comparison, *, width: float = TWO_COLUMNS) -> "Fi
         A figure with one axes a method that has histograms. The number over a panel is the total variation distance
         to s0, mean over the seeds.
     """
-    belief, methods, away = require_belief(results), _histograms(results), distances(results)
+    belief, methods, away = require_stated_belief(results), _histograms(results), distances(results)
     s0, looks = np.asarray(belief.s0, dtype=np.float64), method_styles(results.methods)
     axis, ends = axis_of(belief.regions, results.task.class_names)
     with figure_style():
@@ -103,7 +103,7 @@ def belief_histograms(results: Comparison, *, width: float = TWO_COLUMNS) -> "Fi
 
 def distances(results: Comparison) -> dict[str, tuple[float, float | None]]:
     """Total variation distance of the histograms to s0 by method: mean over the seeds, and its standard error."""
-    s0 = np.asarray(require_belief(results).s0, dtype=np.float64)
+    s0 = np.asarray(require_stated_belief(results).s0, dtype=np.float64)
     return {
         method: mean_and_error([total_variation(s0, np.asarray(each)) for each in found])
         for method, found in _histograms(results).items()
@@ -114,7 +114,7 @@ def _histograms(results: Comparison) -> dict[str, list[tuple[float, ...]]]:
     return _by_method(results, "histogram", lambda run: run.histogram)
 
 
-def require_belief(results: Comparison) -> StatedBelief:
+def require_stated_belief(results: Comparison) -> StatedBelief:
     """The belief of a comparison; raises an error if it has none."""
     if results.belief is None:
         raise ValueError("`results` must have `histogram` in at least one run for this figure, but has none")
@@ -143,7 +143,7 @@ def reliability_diagrams(results: Comparison, *, width: float = TWO_COLUMNS) -> 
     """Accuracy against confidence on the clean test set, with the number of predictions; one panel per method.
 
     The bins of all seeds are pooled. A line from each marker to the diagonal shows the gap; a marker is hollow where
-    the bin has fewer than 30 predictions a run.
+    the bin has fewer than 30 predictions per run.
 
     Args:
         results: Of a comparison, with the ``reliability`` of at least one run.
@@ -179,7 +179,7 @@ def reliability_panels(panels: Mapping[str, ReliabilityPanel], *, width: float =
             diagram, strip = grid.place(i, low=1 - 1 / 1.36), grid.place(i, high=0.2)
             diagram.plot([0, 1], [0, 1], color=GUIDE, linewidth=0.8)
             diagram.vlines(confidence, accuracy, confidence, color=colour, linewidth=1.6, alpha=0.4)
-            for part, face in ((counts < RARE, "none"), (counts >= RARE, colour)):
+            for part, face in ((counts < FEW_PREDICTIONS, "none"), (counts >= FEW_PREDICTIONS, colour)):
                 options: dict[str, Any] = {"markersize": 4, "markerfacecolor": face, "markeredgecolor": colour}
                 diagram.plot(confidence[part], accuracy[part], marker, clip_on=False, **options)
             strip.bar(confidence, counts, width=0.6 / len(panel.bins[0].count), color=colour, linewidth=0)
@@ -192,13 +192,13 @@ def _percent(name: str, value: Value) -> str:
     return "" if value.mean is None else f"{name} {plus_minus(value.mean, value.error, scale=100, digits=1)} %"
 
 
-def _pool(bins: Sequence[ReliabilityBins]) -> tuple[Array, Array, Array]:
+def _pool(bins: Sequence[ReliabilityBins]) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Confidence, accuracy and predictions per run of the bins that are not empty, over all runs."""
     counts = np.array([each.count for each in bins], dtype=np.float64)
     total = counts.sum(0)
     used = total > 0
 
-    def mean(found: Sequence[Sequence[float | None]]) -> Array:
+    def mean(found: Sequence[Sequence[float | None]]) -> FloatArray:
         values = np.array([[0.0 if v is None else v for v in each] for each in found])
         return np.asarray((values * counts).sum(0)[used] / total[used])
 
@@ -249,13 +249,13 @@ def corruption_curves(results: Comparison, *, metrics: Sequence[str] = CURVES, w
     levels = noise_levels(results)
     if not levels:
         raise ValueError("`results` must have `corruption` and conditions at several levels, but has none")
-    metrics = [metric for metric in metrics if any(metric in metrics_of(results, name) for name, _ in levels)]
+    metrics = [metric for metric in metrics if any(metric in metric_names(results, name) for name, _ in levels)]
     if not metrics:
         raise ValueError("`metrics` must name at least one metric that the runs have, but names none")
     wide = checked_width(width) >= SIDE_BY_SIDE
     rows = [summarise(results, name, metrics) for name, _ in levels]
     high, margin, title, foot = (1.9 if wide else 1.5), 0.4, 0.24, 0.42
-    names = min(LONGEST_NAME, 0.26 + label_width(results.methods) / POINTS_AN_INCH)
+    names = min(NAME_WIDTH, 0.26 + label_width(results.methods) / POINTS_AN_INCH)
     columns = len(metrics) if wide else 1
     across = (width - names - columns * margin - (columns - 1) * 0.12) / columns
     height = (title + high + foot) * (1 if wide else len(metrics))
@@ -343,7 +343,7 @@ def entropy_panels(
     with figure_style():
         grid = Grid(len(panels), width=width, height=1.2)
         places = [grid.place(i) for i in range(len(panels))]
-        shares: list[tuple[Array, Array]] = []
+        shares: list[tuple[FloatArray, FloatArray]] = []
         edges = np.asarray(next(iter(panels.values())).histograms[0].edges, dtype=np.float64)
         for i, (axes, (method, panel)) in enumerate(zip(places, panels.items(), strict=True)):
             inside = _shares(np.array([each.inside for each in panel.histograms]))
@@ -365,7 +365,7 @@ def entropy_panels(
     return grid.figure
 
 
-def _cut(panels: "Sequence[Axes]", shares: Sequence[tuple[Array, Array]], *, bins: Array) -> None:
+def _cut(panels: "Sequence[Axes]", shares: Sequence[tuple[FloatArray, FloatArray]], *, bins: FloatArray) -> None:
     """Heights that show all bars but the highest; if it is far higher than the rest, its share is written."""
     highest = max(float(np.concatenate(pair).max()) for pair in shares)
     rest = max(float(np.sort(np.concatenate(pair))[-2]) for pair in shares)
@@ -386,7 +386,7 @@ def _cut(panels: "Sequence[Axes]", shares: Sequence[tuple[Array, Array]], *, bin
                 )
 
 
-def _shares(counts: Array) -> Array:
+def _shares(counts: FloatArray) -> FloatArray:
     pooled = counts.sum(0)
     return np.asarray(pooled / pooled.sum())
 
@@ -400,12 +400,12 @@ COMPARISON_FIGURES: Final[dict[str, Callable[..., "Figure"]]] = {
 """Figures of a comparison by name, in the order of the page; each takes the results and a ``width``."""
 
 
-def available(results: Comparison) -> list[str]:
+def available_figures(results: Comparison) -> list[str]:
     """Names of the figures for which the results have data."""
     found = {
         "belief_histograms": any(run.histogram for run in results.runs),
         "reliability_diagrams": any(run.reliability for run in results.runs),
-        "corruption_curves": any(set(CURVES) & set(metrics_of(results, name)) for name, _ in noise_levels(results)),
+        "corruption_curves": any(set(CURVES) & set(metric_names(results, name)) for name, _ in noise_levels(results)),
         "entropy_histograms": any(run.entropy and run.entropy.outside for run in results.runs),
     }
     return [name for name in COMPARISON_FIGURES if found[name]]

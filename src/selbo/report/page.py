@@ -19,13 +19,13 @@ from selbo.report.class_tables import MOST_IN_MATRIX, class_table, confusion_tab
 from selbo.report.comparison import (
     Value,
     clean_name,
-    metrics_of,
+    metric_names,
     noise_levels,
     noisiest,
     summarise,
     summarise_ood,
 )
-from selbo.report.curves import COMPARISON_FIGURES, CURVES, available, distances, require_belief
+from selbo.report.curves import COMPARISON_FIGURES, CURVES, available_figures, distances, require_stated_belief
 from selbo.report.tables import clean_table, headline_table, level_table, metric_label, texts
 from selbo.report.takeaway import takeaway
 from selbo.report.templates import load_templates, render_macro
@@ -48,7 +48,7 @@ WIDE: Final = 928
 PHONE: Final = 416
 """Maximum width in pixels of figures of two columns and of one column; smaller ones are scaled in proportion."""
 
-MOST_CLASSES: Final = 60
+MOST_CHART_CLASSES: Final = 60
 """Maximum number of classes for the small chart of their counts."""
 
 
@@ -82,7 +82,7 @@ def write_html(render: Callable[[], str], path: str | os.PathLike[str]) -> Path:
 def render_page(results: Comparison) -> str:
     """The HTML of the page."""
     belief = results.belief
-    figures = (_figure_section(results, name) for name in available(results))
+    figures = (_figure_section(results, name) for name in available_figures(results))
     template = load_templates().get_template("comparison.html")
     return template.render(
         version=results.made_by.selbo,
@@ -125,7 +125,7 @@ def _facts(results: Comparison) -> list[tuple[str, str]]:
         (str(len(results.methods)), "method" if len(results.methods) == 1 else "methods"),
         (str(len(results.seeds)), "seed" if len(results.seeds) == 1 else "seeds each"),
     ]
-    if task.num_classes <= MOST_CLASSES and max(task.class_counts) > 0:
+    if task.num_classes <= MOST_CHART_CLASSES and max(task.class_counts) > 0:
         low, high = min(task.class_counts), max(task.class_counts)
         note = f"training examples per class, {f'{low} to {high}' if low < high else f'{low} each'}"
         facts.append((render_macro("parts.html", "class_counts", task), note))
@@ -166,7 +166,7 @@ def _result(results: Comparison) -> Section:
 
 
 def _tiles(results: Comparison) -> "Markup":
-    (row,) = summarise(results, results.clean, metrics_of(results, results.clean))
+    (row,) = summarise(results, results.clean, metric_names(results, results.clean))
     tiles = []
     for metric, value in row.values.items():
         (text,) = texts(metric, [value], num_seeds=len(results.seeds))
@@ -260,7 +260,7 @@ def inline_svg(figure: "Figure", *, name: str, label: str) -> "Markup":
 
 
 def _curve_metrics(results: Comparison) -> list[str]:
-    measured = {metric for name, _ in noise_levels(results) for metric in metrics_of(results, name)}
+    measured = {metric for name, _ in noise_levels(results) for metric in metric_names(results, name)}
     return [metric for metric in CURVES if metric in measured]
 
 
@@ -280,7 +280,7 @@ def _belief_words(results: Comparison) -> Words:
         "The distance above a panel is the total variation distance: the share of the predictions that would have to "
         "move to another region to match the belief exactly. 0 is a perfect match, 1 is no overlap.",
     ]
-    axis, ends = axis_of(require_belief(results).regions, results.task.class_names)
+    axis, ends = axis_of(require_stated_belief(results).regions, results.task.class_names)
     if ends:
         shells = ", ".join(axis.labels[:-1])
         reading.append(

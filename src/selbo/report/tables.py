@@ -15,7 +15,7 @@ from selbo.report.comparison import (
     Value,
     clean_name,
     headline,
-    metrics_of,
+    metric_names,
     noise_levels,
     noisiest,
     ood_metrics,
@@ -61,7 +61,7 @@ MARKER_SHAPES: Final = {
 """The markers of the figures, in a box of 12 by 12."""
 
 
-class Text(NamedTuple):
+class FormattedValue(NamedTuple):
     """A formatted value: mean and standard error with the same digits, and a note on missing runs."""
 
     mean: str
@@ -92,7 +92,7 @@ def signed(metric: str, number: float, *, more: int = 0) -> str:
     return text[1:] if float(text) == 0 else text.replace("-", "−")
 
 
-def texts(metric: str, values: Sequence[Value], *, num_seeds: int, precise: bool = True) -> list[Text]:
+def texts(metric: str, values: Sequence[Value], *, num_seeds: int, precise: bool = True) -> list[FormattedValue]:
     """The values of one column, all with the same number of decimals.
 
     Args:
@@ -108,12 +108,12 @@ def texts(metric: str, values: Sequence[Value], *, num_seeds: int, precise: bool
     return [_text(value, scale=scale, digits=digits, num_seeds=num_seeds) for value in values]
 
 
-def _text(value: Value, *, scale: float, digits: int, num_seeds: int) -> Text:
+def _text(value: Value, *, scale: float, digits: int, num_seeds: int) -> FormattedValue:
     if value.mean is None:
-        return Text("–", None, None)
+        return FormattedValue("–", None, None)
     error = None if value.error is None else f"{scale * value.error:.{digits}f}"
     note = None if value.runs == num_seeds else f"{value.runs} of {num_seeds} runs"
-    return Text(f"{scale * value.mean:.{digits}f}", error, note)
+    return FormattedValue(f"{scale * value.mean:.{digits}f}", error, note)
 
 
 # --- the console ---
@@ -202,7 +202,7 @@ def short_label(metric: str) -> str:
     return {"accuracy": "acc., %"}.get(metric, metric_label(metric))
 
 
-def shown_cells(column: Column, shown: Sequence[Text]) -> list[str]:
+def shown_cells(column: Column, shown: Sequence[FormattedValue]) -> list[str]:
     """Cells such as ``.312±.004*``, with a space instead of the star elsewhere, to align digits."""
     bare = [(_bare(text.mean), None if text.error is None else _bare(text.error)) for text in shown]
     return [
@@ -250,7 +250,7 @@ def headline_table(results: Comparison) -> "Markup":
 
 def clean_table(results: Comparison) -> "Markup":
     """All metrics of the clean test set, and of out-of-distribution detection, as HTML."""
-    clean, ood = metrics_of(results, results.clean), ood_metrics(results)
+    clean, ood = metric_names(results, results.clean), ood_metrics(results)
     groups = [
         (clean_name(results), clean, summarise(results, results.clean, clean)),
         (f"against {results.ood_name or 'out-of-distribution inputs'}", ood, summarise_ood(results, ood)),

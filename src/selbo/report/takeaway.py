@@ -13,7 +13,7 @@ from selbo.report.differences import Difference, difference_of
 from selbo.report.tables import is_percent, metric_label, signed
 from selbo.results import Comparison
 
-METRICS: Final = ("nll", "ece")
+CONCLUSION_METRICS: Final = ("nll", "ece")
 """Metrics of a conclusion: the likelihood of the labels, and the calibration."""
 
 RULE: Final = (
@@ -26,12 +26,12 @@ ONE_SEED: Final = "One seed: no difference between the methods can be told from 
 MOST_NAMES: Final = 3
 """Maximum number of named methods; the others are counted."""
 
-VERDICTS: Final = ("ahead of", "level with", "behind")
+RELATIONS: Final = ("ahead of", "level with", "behind")
 UNKNOWN: Final = "not comparable with"
 
 
-def verdict(metric: str, found: Difference) -> str:
-    """Check result of a difference: one of `VERDICTS`, or `UNKNOWN` if a run or the interval is missing."""
+def relation(metric: str, found: Difference) -> str:
+    """Words for a difference: one of `RELATIONS`, or `UNKNOWN` if a run or the interval is missing."""
     if found.low is None or found.pairs < found.seeds:
         return UNKNOWN
     if not found.clear:
@@ -112,8 +112,8 @@ def _of_focus(results: Comparison, focus: str, places: Mapping[str, str]) -> lis
     """The method in focus against the best of the others, for each condition and metric."""
     short, long = [], []
     for where, condition in places.items():
-        verdicts: dict[str, str] = {}
-        for metric in METRICS:
+        relations: dict[str, str] = {}
+        for metric in CONCLUSION_METRICS:
             means = _means(results, condition, metric)
             others = {method: mean for method, mean in means.items() if method != focus}
             if focus not in means or not others:
@@ -121,21 +121,21 @@ def _of_focus(results: Comparison, focus: str, places: Mapping[str, str]) -> lis
             baseline = _best(others, metric)
             found = difference(results, condition, metric, focus, baseline)
             label = metric_label(metric, unit=False)
-            verdicts[label] = verdict(metric, found)
+            relations[label] = relation(metric, found)
             ours, theirs = (_shown(metric, each) for each in (means[focus], means[baseline]))
             long.append(f"- {label} {where}: {ours} against {theirs} of {baseline}, {shown_difference(metric, found)}")
-        if verdicts:
-            short.append(f"{where} it is {_by_metric(verdicts)}")
+        if relations:
+            short.append(f"{where} it is {_by_metric(relations)}")
     if not short:
         return []
     return [f"{focus} against the best other method of each column: {'; '.join(short)}.", "\n".join(long)]
 
 
-def _by_metric(verdicts: Mapping[str, str]) -> str:
+def _by_metric(relations: Mapping[str, str]) -> str:
     """Example: ``ahead in NLL, level in ECE``."""
     words = {"ahead of": "ahead", "level with": "level", "behind": "behind", UNKNOWN: "not comparable"}
     groups: dict[str, list[str]] = {}
-    for label, each in verdicts.items():
+    for label, each in relations.items():
         groups.setdefault(words[each], []).append(label)
     return ", ".join(f"{word} in {joined(labels)}" for word, labels in groups.items())
 
@@ -153,7 +153,7 @@ def _of_best(results: Comparison, places: Mapping[str, str]) -> list[str]:
             continue
         best = _best(means, "nll")
         others = [method for method in means if method != best]
-        level = [m for m in others if verdict("nll", difference(results, condition, "nll", best, m)) != "ahead of"]
+        level = [m for m in others if relation("nll", difference(results, condition, "nll", best, m)) != "ahead of"]
         told = f"level with it: {first_names(level)}" if level else "ahead of all others"
         sentences.append(f"Lowest NLL {where}: {best}, {means[best]:.3f}; {told}.")
     return [" ".join(sentences)] if sentences else []

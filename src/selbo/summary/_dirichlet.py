@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from selbo._numerics import FloatArray
 
 LOG_NEGLIGIBLE: Final = -46.0
 """exp(-46) = 1e-20: the part of an integral of order one that is neglected."""
@@ -57,7 +56,7 @@ class LargestEntry(NamedTuple):
         expected: E max_k p_k, the accuracy of a calibrated classifier with this distribution of predictions.
     """
 
-    probabilities: Array
+    probabilities: FloatArray
     expected: float
 
 
@@ -73,15 +72,15 @@ class GammaTables(NamedTuple):
         log_tail: log P(all variables are below ``low``); integrals below it have a closed form.
     """
 
-    nodes: Array
-    log_weights: Array
-    log_density: Array
-    log_cdf: Array
+    nodes: FloatArray
+    log_weights: FloatArray
+    log_density: FloatArray
+    log_cdf: FloatArray
     low: float
     log_tail: float
 
 
-def largest_entry(concentration: Array) -> LargestEntry:
+def largest_entry(concentration: FloatArray) -> LargestEntry:
     r"""Probability of being the largest, and expected largest entry, of a Dirichlet vector.
 
     With $f_k$ and $F_k$ the density and distribution function of Gamma($a_k$), and $A = \sum_k a_k$,
@@ -112,13 +111,13 @@ def largest_entry(concentration: Array) -> LargestEntry:
     return LargestEntry(probabilities, expected)
 
 
-def log_integrand(tables: GammaTables) -> Array:
+def log_integrand(tables: GammaTables) -> FloatArray:
     """Log of weight x f_k x the product of the other F_j at each node: (n, K)."""
     log_product = tables.log_cdf.sum(1, keepdims=True)
     return np.asarray(tables.log_weights[:, None] + tables.log_density + log_product - tables.log_cdf)
 
 
-def gamma_tables(a: Array) -> GammaTables:
+def gamma_tables(a: FloatArray) -> GammaTables:
     """Nodes and weights that cover the largest of independent Gamma(a_k) variables, and tables on these nodes."""
     from scipy.special import gammainccinv
 
@@ -135,7 +134,7 @@ def gamma_tables(a: Array) -> GammaTables:
     )
 
 
-def _log_gamma_density(a: Array, y: Array) -> Array:
+def _log_gamma_density(a: FloatArray, y: FloatArray) -> FloatArray:
     """Log-density of the logarithm of a Gamma(a) variable, a y - exp(y) - log Gamma(a).
 
     Far from zero these terms are large and cancel, so they are taken relative to the mode, y = log a.
@@ -148,13 +147,13 @@ def _log_gamma_density(a: Array, y: Array) -> Array:
     return np.asarray(np.where(a > LARGE, stirling, at_mode) - a * _exp_less_tangent(from_mode))
 
 
-def _exp_less_tangent(u: Array) -> Array:
+def _exp_less_tangent(u: FloatArray) -> FloatArray:
     """exp(u) - 1 - u, without cancellation near zero."""
     series = u * u / 2 * (1 + u / 3 * (1 + u / 4 * (1 + u / 5 * (1 + u / 6 * (1 + u / 7)))))
     return np.where(np.abs(u) < 0.05, series, np.expm1(np.where(np.abs(u) < 0.05, 0.0, u)) - u)
 
 
-def log_gamma_cdf(a: Array, y: Array) -> Array:
+def log_gamma_cdf(a: FloatArray, y: FloatArray) -> FloatArray:
     """Logarithm of P(Gamma(a) <= exp(y)), also where exp(y) underflows."""
     from scipy.special import gammainc, gammaln
 
@@ -163,14 +162,14 @@ def log_gamma_cdf(a: Array, y: Array) -> Array:
     return np.where(y < LOG_TINY, a * y - gammaln(a + 1), direct)
 
 
-def _panels(low: float, high: float) -> tuple[Array, Array]:
+def _panels(low: float, high: float) -> tuple[FloatArray, FloatArray]:
     points, weights = np.polynomial.legendre.leggauss(NODES_A_PANEL)
     width = (high - low) / PANELS
     centres = low + width * (np.arange(PANELS) + 0.5)
     return (centres[:, None] + width / 2 * points).ravel(), np.tile(width / 2 * weights, PANELS)
 
 
-def _where_log_product_falls_to(level: float, a: Array, high: float) -> float:
+def _where_log_product_falls_to(level: float, a: FloatArray, high: float) -> float:
     """Lower end of the nodes: where the product of all Gamma CDFs falls below exp(level), at least LOG_TINY."""
     low = LOG_TINY
     if log_gamma_cdf(a, np.array(low)).sum() > level:
@@ -185,11 +184,11 @@ def _bisect(rising: Callable[[float], float], low: float, high: float) -> float:
     return low
 
 
-def _rare_probability(a: Array, k: int) -> float:
+def _rare_probability(a: FloatArray, k: int) -> float:
     """P(entry k is the largest), integrated over the range of entry k, which the common nodes may miss."""
     others = np.delete(a, k)
 
-    def log_f(y: Array) -> Array:
+    def log_f(y: FloatArray) -> FloatArray:
         return np.asarray(_log_gamma_density(a[k], y) + log_gamma_cdf(others, np.asarray(y)[..., None]).sum(-1))
 
     low, high = LOG_TINY, math.log(2 * (a.sum() + 400))
@@ -220,18 +219,18 @@ class Tails(NamedTuple):
         error: Estimate of the absolute error; 0 where a closed form was used.
     """
 
-    below: Array
-    above: Array
+    below: FloatArray
+    above: FloatArray
     error: float = 0.0
 
-    def masses(self) -> Array:
+    def masses(self) -> FloatArray:
         """Mass of each interval between the edges, computed from the smaller tails: (E + 1,)."""
         below = np.concatenate([[0.0], self.below, [1.0]])
         above = np.concatenate([[1.0], self.above, [0.0]])
         return np.where(below[1:] <= 0.5, np.diff(below), -np.diff(above))
 
 
-def beta_tails(a: float | Array, b: float | Array, edges: float | Array) -> Tails:
+def beta_tails(a: float | FloatArray, b: float | FloatArray, edges: float | FloatArray) -> Tails:
     """Distribution function of Beta(a, b), Eq. (12), and its complement at each edge."""
     from scipy.special import betainc, betaincc
 
@@ -249,7 +248,7 @@ def expected_accuracy(a: float, b: float) -> float:
     return float(betainc(a, b, 0.5) + a / (a + b) * (betainc(b, a + 1, 0.5) - betainc(a + 1, b, 0.5)))
 
 
-def centre_mass(concentration: Array, threshold: float) -> float:
+def centre_mass(concentration: FloatArray, threshold: float) -> float:
     """P(no entry exceeds the threshold) for a Dirichlet vector and a threshold of at least one half.
 
     The events p_k > t exclude each other; starting from the most likely one minimises cancellation. For two classes the
@@ -263,7 +262,7 @@ def centre_mass(concentration: Array, threshold: float) -> float:
     return float(tails.below[likeliest] - np.delete(tails.above, likeliest).sum())
 
 
-def max_tails(concentration: Array, edges: Array) -> Tails:
+def max_tails(concentration: FloatArray, edges: FloatArray) -> Tails:
     r"""P(max_k p_k <= c) and P(max_k p_k > c) for a Dirichlet vector, at each c of ``edges``.
 
     For c of at least one half, the events p_k > c exclude each other, and the result is an exact sum of Beta tails.
@@ -287,7 +286,7 @@ def max_tails(concentration: Array, edges: Array) -> Tails:
     return Tails(below, above, error)
 
 
-def _extrapolated_cdf(a: Array, edges: Array) -> tuple[Array, float]:
+def _extrapolated_cdf(a: FloatArray, edges: FloatArray) -> tuple[FloatArray, float]:
     cells = FIRST_CELLS
     fine, noise = _convolved_cdf(a, edges, cells)
     estimate, change = fine, math.inf
@@ -300,7 +299,7 @@ def _extrapolated_cdf(a: Array, edges: Array) -> tuple[Array, float]:
     return estimate, max(change, noise)
 
 
-def _convolved_cdf(a: Array, edges: Array, cells: int) -> tuple[Array, float]:
+def _convolved_cdf(a: FloatArray, edges: FloatArray, cells: int) -> tuple[FloatArray, float]:
     """The distribution function on one grid, and what the rounding of Fourier transforms does to it."""
     from scipy.fft import irfft, rfft
 
@@ -316,7 +315,7 @@ def _convolved_cdf(a: Array, edges: Array, cells: int) -> tuple[Array, float]:
     return np.asarray(mass_at_one[:-1] / mass_at_one[-1]), float(noise)
 
 
-def _cut_gamma_masses(a: float, rate: float, cuts: list[float], cells: int) -> list[Array]:
+def _cut_gamma_masses(a: float, rate: float, cuts: list[float], cells: int) -> list[FloatArray]:
     """Gamma(a, rate) truncated at each of ``cuts``, on the points 0, 1/cells, ..; cells preserve mass and mean."""
     from scipy.special import gammainc
 
@@ -337,7 +336,9 @@ def _cut_gamma_masses(a: float, rate: float, cuts: list[float], cells: int) -> l
     return results
 
 
-def sampled_masses(concentration: Array, count: Callable[[Array], Array]) -> tuple[Array, Array]:
+def sampled_masses(
+    concentration: FloatArray, count: Callable[[FloatArray], FloatArray]
+) -> tuple[FloatArray, FloatArray]:
     """Masses of arbitrary regions under a Dirichlet distribution, by deterministic quasi-Monte Carlo.
 
     The points come from scrambled Sobol sequences with fixed seeds, so every call gives the same result. Quantiles of
@@ -368,11 +369,11 @@ def sampled_masses(concentration: Array, count: Callable[[Array], Array]) -> tup
     return np.asarray(found.mean(0)), np.asarray(error)
 
 
-def _log_gamma_quantile(a: float) -> Callable[[Array], Array]:
+def _log_gamma_quantile(a: float) -> Callable[[FloatArray], FloatArray]:
     """Function from probabilities to log quantiles of Gamma(a), by a table; valid where a quantile underflows."""
     from scipy.special import gammaincc, gammainccinv, gammaincinv, gammaln
 
-    def leading(log_probability: Array) -> Array:
+    def leading(log_probability: FloatArray) -> FloatArray:
         return np.asarray((log_probability + gammaln(a + 1)) / a)  # of the leading power of the distribution function
 
     tiny = leading(np.log(HALF_SOBOL_STEP)) < LOG_TINY
@@ -380,7 +381,7 @@ def _log_gamma_quantile(a: float) -> Callable[[Array], Array]:
     nodes = np.linspace(low, math.log(gammainccinv(a, HALF_SOBOL_STEP)), TABLE)
     log_odds = log_gamma_cdf(np.array(a), nodes) - np.log(gammaincc(a, np.exp(nodes)))
 
-    def quantile(probability: Array) -> Array:
+    def quantile(probability: FloatArray) -> FloatArray:
         log_probability = np.log(probability)
         between = np.interp(log_probability - np.log1p(-probability), log_odds, nodes)
         below = leading(log_probability)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from selbo import _checks
+from selbo._numerics import FloatArray
 from selbo.summary._arguments import describe_object, type_name
-from selbo.summary._dirichlet import Array
 from selbo.summary._labels import number
 from selbo.summary.partitions import Partition, short_list
 
@@ -57,7 +57,7 @@ class Belief(ABC):
             float64, shape (R,), strictly positive, sums to 1.
         """
 
-    def dirichlet(self, num_classes: int) -> Array | None:
+    def dirichlet(self, num_classes: int) -> FloatArray | None:
         """Dirichlet parameters of the predictions, shape (K,); None (default) if they have another distribution."""
         return None
 
@@ -102,7 +102,7 @@ def checked_masses(belief: Belief, partition: Partition) -> Tensor:
     return masses.detach().double().cpu()
 
 
-def normalised_masses(belief: Belief, masses: Array, partition: Partition) -> Tensor:
+def normalised_masses(belief: Belief, masses: FloatArray, partition: Partition) -> Tensor:
     """Masses as a tensor that sums to one; a region without mass raises an error."""
     for region, mass in enumerate(masses):
         if not mass > SMALLEST_MASS:
@@ -118,7 +118,7 @@ class DirichletBelief(Belief):
     """A belief with Dirichlet parameters, which a partition integrates."""
 
     @abstractmethod
-    def dirichlet(self, num_classes: int) -> Array:
+    def dirichlet(self, num_classes: int) -> FloatArray:
         """Dirichlet parameters of the predictions, shape (K,)."""
 
     def masses(self, partition: Partition) -> Tensor:
@@ -150,7 +150,7 @@ class Dirichlet(DirichletBelief):
         self.num_classes = len(self.concentration)
         self.class_fractions = _stated(class_fractions, self.num_classes)
 
-    def dirichlet(self, num_classes: int) -> Array:
+    def dirichlet(self, num_classes: int) -> FloatArray:
         """The parameters, shape (K,)."""
         if len(self.concentration) != num_classes:
             raise ValueError(
@@ -193,7 +193,7 @@ class Beta(DirichletBelief):
         self.b = _checks.positive("b", b)
         self.class_fractions = _stated(class_fractions, 2)
 
-    def dirichlet(self, num_classes: int) -> Array:
+    def dirichlet(self, num_classes: int) -> FloatArray:
         """The parameters by class, shape (2,)."""
         if num_classes != 2:
             raise ValueError(
@@ -219,7 +219,7 @@ class Uniform(DirichletBelief):
         tensor([0.2500, 0.2500, 0.2500, 0.2500], dtype=torch.float64)
     """
 
-    def dirichlet(self, num_classes: int) -> Array:
+    def dirichlet(self, num_classes: int) -> FloatArray:
         """Ones, shape (K,)."""
         return np.ones(num_classes)
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from selbo import _checks
-from selbo.summary._dirichlet import Array, largest_entry
+from selbo._numerics import FloatArray
+from selbo.summary._dirichlet import largest_entry
 from selbo.summary.beliefs import Belief
 from selbo.summary.partitions import SAME_EDGE, Partition
 
@@ -50,7 +51,7 @@ class Claims:
     mean_probabilities: tuple[float, ...] | None = None
 
     def __str__(self) -> str:
-        lines = [f"{self.belief}, trusted like {self.concentration:g} observations, says:"]
+        lines = [f"{self.belief}, with the weight of {self.concentration:g} observations, says:"]
         if self.fractions is not None:
             shares = ", ".join(f"class {k} {_between(*share)}" for k, share in enumerate(self.fractions))
             lines.append(f"- predicted classes: {shares}")
@@ -82,7 +83,7 @@ def claims_of(
     belief: Belief,
     partition: Partition,
     *,
-    masses: Array,
+    masses: FloatArray,
     concentration: float,
     num_inputs: int | None = None,
     level: float = 0.95,
@@ -134,7 +135,7 @@ def claims_of(
 
 
 def _label_fractions(
-    belief: Belief, partition: Partition, masses: Array, means: tuple[float, ...] | None
+    belief: Belief, partition: Partition, masses: FloatArray, means: tuple[float, ...] | None
 ) -> tuple[Range, ...] | None:
     exact = belief.class_fractions or means
     if exact is not None:
@@ -166,7 +167,7 @@ def _mean_deviation(mass: float, concentration: float, num_inputs: int | None) -
     return float(_beta_binomial(a, b, num_inputs) @ np.abs(shares - mass))
 
 
-def _beta_binomial(a: float, b: float, total: int) -> Array:
+def _beta_binomial(a: float, b: float, total: int) -> FloatArray:
     """Probabilities of 0 to ``total`` successes."""
     from scipy.special import betaln, gammaln
 
@@ -175,7 +176,7 @@ def _beta_binomial(a: float, b: float, total: int) -> Array:
     return np.asarray(np.exp(ways + betaln(count + a, total - count + b) - betaln(a, b)))
 
 
-def _bands(partition: Partition, masses: Array) -> list[tuple[float, float, float]]:
+def _bands(partition: Partition, masses: FloatArray) -> list[tuple[float, float, float]]:
     """Bands of the largest probability and their masses, highest first; regions of the same band are merged."""
     if not tells_confidence(partition):
         return []
@@ -189,7 +190,7 @@ def _bands(partition: Partition, masses: Array) -> list[tuple[float, float, floa
     return found
 
 
-def _fractions(partition: Partition, masses: Array) -> tuple[Range, ...] | None:
+def _fractions(partition: Partition, masses: FloatArray) -> tuple[Range, ...] | None:
     """Fraction of predictions of each class, as far as the regions determine it."""
     if not tells_class(partition):
         return None
@@ -227,13 +228,13 @@ def is_by_class(partition: Partition) -> bool:
     return partition.predicted_class() == list(range(partition.num_classes))
 
 
-def accuracy_range(partition: Partition, masses: Array) -> tuple[float, float]:
+def accuracy_range(partition: Partition, masses: FloatArray) -> tuple[float, float]:
     """Bounds on the accuracy of a calibrated classifier with this histogram."""
     low, high = masses @ partition.confidence_bounds()
     return float(low), float(high)
 
 
-def class_ranges(partition: Partition, masses: Array) -> Array:
+def class_ranges(partition: Partition, masses: FloatArray) -> FloatArray:
     """Smallest and largest fraction of predictions of each class that the histogram allows, shape (K, 2)."""
     owners = list(zip(masses.tolist(), partition.predicted_class(), strict=True))
     least = np.array([sum(mass for mass, k in owners if k == each) for each in range(partition.num_classes)])

@@ -14,7 +14,8 @@ from typing import Final
 import numpy as np
 
 from selbo import _checks
-from selbo.summary._dirichlet import Array, expected_accuracy, gamma_tables, largest_entry, log_gamma_cdf, log_integrand
+from selbo._numerics import FloatArray
+from selbo.summary._dirichlet import expected_accuracy, gamma_tables, largest_entry, log_gamma_cdf, log_integrand
 from selbo.summary.beliefs import Beta, Dirichlet
 
 RESIDUAL: Final = 1e-8
@@ -130,7 +131,7 @@ def _accept(accuracy: float, residual: float) -> None:
         )
 
 
-def _solve_dirichlet(accuracy: float, fractions: Array) -> Array:
+def _solve_dirichlet(accuracy: float, fractions: FloatArray) -> FloatArray:
     """Dirichlet parameters with the given argmax frequencies and expected accuracy.
 
     Newton's method in the logarithms of the parameters, continued along a path. As the accuracy approaches one, the
@@ -153,7 +154,7 @@ def _solve_dirichlet(accuracy: float, fractions: Array) -> Array:
             log_a, position = trial, ahead
     if log_a is None or position > goal:
         _accept(accuracy, math.inf)
-    a: Array = np.exp(np.asarray(log_a))
+    a: FloatArray = np.exp(np.asarray(log_a))
     entry = largest_entry(a)
     _accept(accuracy, float(max(abs(entry.expected - accuracy), np.abs(entry.probabilities - fractions).max())))
     return a
@@ -164,7 +165,7 @@ def _coordinate(accuracy: float, num_classes: int) -> float:
     return math.log(max(accuracy - 1 / num_classes, 1e-300) / max(1 - accuracy, 1e-300))
 
 
-def _newton(log_a: Array, position: float, fractions: Array) -> Array | None:
+def _newton(log_a: FloatArray, position: float, fractions: FloatArray) -> FloatArray | None:
     """The solution near a starting point, or None if the steps stop improving before it is reached."""
     error, jacobian = _errors(log_a, position, fractions)
     for _ in range(MOST_NEWTON_STEPS):
@@ -182,7 +183,7 @@ def _newton(log_a: Array, position: float, fractions: Array) -> Array | None:
     return None
 
 
-def _errors(log_a: Array, position: float, fractions: Array) -> tuple[Array, Array]:
+def _errors(log_a: FloatArray, position: float, fractions: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Errors of log-frequencies and of the coordinate of the accuracy, (K + 1,), and their derivative by log a."""
     from scipy.special import digamma
 

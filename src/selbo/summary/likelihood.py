@@ -27,7 +27,7 @@ FORMS: Final = ("dirichlet", "multinomial")
 DEFAULT_CONCENTRATION: Final = 1000.0
 """Default concentration. Training lowers it to the number of labels if that is smaller."""
 
-DEFAULT_TRUST: Final = 0.3
+DEFAULT_CONCENTRATION_PER_LABEL: Final = 0.3
 """Default concentration per label for beliefs about unlabelled target data. At this value a wrong statement does little
 harm (docs/results.md, class fractions stated wrongly)."""
 
@@ -241,15 +241,21 @@ class SummaryLikelihood(PreciseModule):
 
     @classmethod
     def for_data(
-        cls, partition: Partition, belief: Belief, num_data: int, *, trust: float = DEFAULT_TRUST, **options: Any
+        cls,
+        partition: Partition,
+        belief: Belief,
+        num_data: int,
+        *,
+        concentration_per_label: float = DEFAULT_CONCENTRATION_PER_LABEL,
+        **options: Any,
     ) -> "SummaryLikelihood":
-        """Build a summary with a concentration proportional to the training set: ``trust * num_data``.
+        """Build a summary whose concentration is ``concentration_per_label * num_data``.
 
         Args:
             partition: The regions.
             belief: Expected distribution of the predictions.
             num_data: N, the number of labelled examples, as in the objective.
-            trust: Concentration per label: the weight of the belief relative to all labels together. A value above 1
+            concentration_per_label: The weight of the belief relative to all labels together. A value above 1
                 lets the belief overrule the labels and sets ``overrule_labels``; use it only for beliefs that are known
                 to be correct.
             **options: Further arguments of `SummaryLikelihood`.
@@ -263,8 +269,8 @@ class SummaryLikelihood(PreciseModule):
             tensor(90., dtype=torch.float64)
         """
         count = _checks.whole("num_data", num_data, at_least=1)
-        options.setdefault("overrule_labels", _checks.positive("trust", trust) > 1)
-        return cls(partition, belief, trust * count, **options)
+        options.setdefault("overrule_labels", _checks.positive("concentration_per_label", concentration_per_label) > 1)
+        return cls(partition, belief, concentration_per_label * count, **options)
 
     def describe(self, num_inputs: int | None = None, *, level: float = 0.95) -> Claims:
         """Describe what the summary claims. Read it before training: ``print(summary.describe())``.

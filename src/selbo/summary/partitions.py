@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from selbo import _checks
-from selbo._numerics import LOG_PROB_FLOOR, PreciseModule, result_dtype, widen
+from selbo._numerics import LOG_PROB_FLOOR, FloatArray, PreciseModule, result_dtype, widen
 from selbo.summary._arguments import describe_object, type_name
-from selbo.summary._dirichlet import Array, beta_tails, centre_mass, largest_entry, max_tails, sampled_masses
+from selbo.summary._dirichlet import beta_tails, centre_mass, largest_entry, max_tails, sampled_masses
 from selbo.summary._edges import (
     Edges,
     binary_log_odds,
@@ -83,7 +83,7 @@ class Partition(PreciseModule, ABC):
 
     # --- optional methods: numbers ---
 
-    def dirichlet_masses(self, alpha: Sequence[float] | Array) -> Array:
+    def dirichlet_masses(self, alpha: Sequence[float] | FloatArray) -> FloatArray:
         """Mass of each region under a Dirichlet distribution of the predictions.
 
         By default the masses are sampled: predictions at fixed quasi-random points are counted with `assign`. For bins
@@ -107,7 +107,7 @@ class Partition(PreciseModule, ABC):
             )
         return masses
 
-    def confidence_bounds(self) -> Array:
+    def confidence_bounds(self) -> FloatArray:
         """Smallest and largest value of the largest probability in each region, shape (R, 2).
 
         By default 1/K and 1, that is, no information.
@@ -118,7 +118,7 @@ class Partition(PreciseModule, ABC):
         """Predicted class in each region; None (default) for a region with several predicted classes."""
         return [None] * self.num_regions
 
-    def mean_bounds(self, masses: Array) -> Array | None:
+    def mean_bounds(self, masses: FloatArray) -> FloatArray | None:
         """Bounds of the mean probability of each class, given the masses of the regions.
 
         Args:
@@ -129,7 +129,7 @@ class Partition(PreciseModule, ABC):
         """
         return None
 
-    def boundaries(self) -> Array | None:
+    def boundaries(self) -> FloatArray | None:
         """Boundaries between the regions of two or three classes, for plots.
 
         Returns:
@@ -199,13 +199,13 @@ class Partition(PreciseModule, ABC):
         _checks.log_probs(log_probs, num_classes=self.num_classes, validate=validate)
         return widen(log_probs, result_dtype(log_probs)).clamp(min=LOG_PROB_FLOOR)
 
-    def _checked_alpha(self, alpha: Sequence[float] | Array) -> Array:
+    def _checked_alpha(self, alpha: Sequence[float] | FloatArray) -> FloatArray:
         parameters = np.array([_checks.positive("alpha", float(each)) for each in alpha])
         if len(parameters) != self.num_classes:
             raise ValueError(f"`alpha` must hold {self.num_classes} numbers, one per class, but got {len(parameters)}")
         return parameters
 
-    def _count(self, log_probs: Array) -> Array:
+    def _count(self, log_probs: FloatArray) -> FloatArray:
         """Number of predictions in each region: (n, K) -> (R,)."""
         regions = self.assign(torch.from_numpy(log_probs).clamp(min=LOG_PROB_FLOOR))
         return np.bincount(regions.numpy(), minlength=self.num_regions).astype(np.float64)
@@ -250,7 +250,7 @@ def require_partition(value: object) -> Partition:
     return value
 
 
-def short_list(values: Sequence[float] | Array) -> str:
+def short_list(values: Sequence[float] | FloatArray) -> str:
     """The first six numbers of a sequence, for messages."""
     shown = [f"{v:.6g}" for v in values[:6]]
     return "[" + ", ".join(shown) + (f", ... {len(values)} in all]" if len(values) > 6 else "]")
@@ -307,12 +307,12 @@ class ScoreBins(CheckedPartition):
     def _assign(self, log_probs: Tensor) -> Tensor:
         return self.edges.count_below(binary_log_odds(log_probs))
 
-    def dirichlet_masses(self, alpha: Sequence[float] | Array) -> Array:
+    def dirichlet_masses(self, alpha: Sequence[float] | FloatArray) -> FloatArray:
         """Mass of each bin under a Dirichlet distribution, exact to float64."""
         first, second = self._checked_alpha(alpha)
         return beta_tails(second, first, np.array(self.edges.values)).masses()
 
-    def confidence_bounds(self) -> Array:
+    def confidence_bounds(self) -> FloatArray:
         """Smallest and largest value of the largest probability in each bin, shape (R, 2)."""
         edges = np.array([0.0, *self.edges.values, 1.0])
         left, right = edges[:-1], edges[1:]
@@ -324,13 +324,13 @@ class ScoreBins(CheckedPartition):
         ends = pairwise([0.0, *self.edges.values, 1.0])
         return [0 if high <= 0.5 + SAME_EDGE else 1 if low >= 0.5 - SAME_EDGE else None for low, high in ends]
 
-    def mean_bounds(self, masses: Array) -> Array:
+    def mean_bounds(self, masses: FloatArray) -> FloatArray:
         """Bounds of the mean probability of each class: (R,) -> (2, 2)."""
         edges = np.array([0.0, *self.edges.values, 1.0])
         low, high = float(masses @ edges[:-1]), float(masses @ edges[1:])
         return np.array([[1 - high, 1 - low], [low, high]])
 
-    def boundaries(self) -> Array:
+    def boundaries(self) -> FloatArray:
         """The edges, shape (n, 1, 2)."""
         return np.array([[[1 - edge, edge]] for edge in self.edges.values])
 
@@ -399,7 +399,7 @@ class CornerShells(CheckedPartition):
         shell = (len(self.edges.values) - level) * self.num_classes + log_probs.argmax(-1)
         return torch.where(level > 0, shell, torch.full_like(shell, self.num_regions - 1))
 
-    def dirichlet_masses(self, alpha: Sequence[float] | Array) -> Array:
+    def dirichlet_masses(self, alpha: Sequence[float] | FloatArray) -> FloatArray:
         """Mass of each region under a Dirichlet distribution, exact to float64."""
         parameters, edges = self._checked_alpha(alpha), np.array(self.edges.values)
         total = parameters.sum()
@@ -407,7 +407,7 @@ class CornerShells(CheckedPartition):
         shells = marginals[:, :0:-1].T.ravel()  # highest threshold first, then class by class
         return np.append(shells, centre_mass(parameters, edges[0]))
 
-    def confidence_bounds(self) -> Array:
+    def confidence_bounds(self) -> FloatArray:
         """Smallest and largest value of the largest probability in each region, shape (R, 2)."""
         edges = np.array([*self.edges.values, 1.0])
         shells = np.stack([edges[:-1], edges[1:]], -1)[::-1].repeat(self.num_classes, axis=0)
@@ -417,7 +417,7 @@ class CornerShells(CheckedPartition):
         """The class of each shell; None for the centre, where any class may be predicted."""
         return [*list(range(self.num_classes)) * len(self.edges.values), None]
 
-    def boundaries(self) -> Array | None:
+    def boundaries(self) -> FloatArray | None:
         """Points or lines where the largest of two or three probabilities equals a threshold, shape (n, K - 1, K)."""
         return level_lines(self.edges.values, self.num_classes) if self.num_classes <= 3 else None
 
@@ -488,7 +488,7 @@ class ClassRegions(CheckedPartition):
     def _assign(self, log_probs: Tensor) -> Tensor:
         return log_probs.argmax(-1)
 
-    def dirichlet_masses(self, alpha: Sequence[float] | Array) -> Array:
+    def dirichlet_masses(self, alpha: Sequence[float] | FloatArray) -> FloatArray:
         """Probability under a Dirichlet distribution that each class is predicted, at any temperature; exact."""
         return largest_entry(self._checked_alpha(alpha)).probabilities
 
@@ -496,11 +496,11 @@ class ClassRegions(CheckedPartition):
         """One class per region."""
         return list(range(self.num_classes))
 
-    def mean_bounds(self, masses: Array) -> Array:
+    def mean_bounds(self, masses: FloatArray) -> FloatArray:
         """The masses themselves, which are the mean softmax at temperature 1: (K,) -> (K, 2)."""
         return np.stack([masses, masses], -1)
 
-    def boundaries(self) -> Array | None:
+    def boundaries(self) -> FloatArray | None:
         """Points or lines where the two largest of two or three probabilities are equal, shape (n, K - 1, K)."""
         if self.num_classes == 2:
             return np.full((1, 1, 2), 0.5)
@@ -548,7 +548,7 @@ class ConfidenceBins(CheckedPartition):
     def _assign(self, log_probs: Tensor) -> Tensor:
         return self.edges.count_below(top_log_odds(log_probs))
 
-    def dirichlet_masses(self, alpha: Sequence[float] | Array) -> Array:
+    def dirichlet_masses(self, alpha: Sequence[float] | FloatArray) -> FloatArray:
         """Mass of each bin under a Dirichlet distribution.
 
         Exact to float64 for edges of at least one half. For lower edges, masses come from a numerical convolution with
@@ -566,12 +566,12 @@ class ConfidenceBins(CheckedPartition):
             )
         return masses
 
-    def confidence_bounds(self) -> Array:
+    def confidence_bounds(self) -> FloatArray:
         """The edges of each bin, shape (R, 2)."""
         edges = np.array([1 / self.num_classes, *self.edges.values, 1.0])
         return np.stack([edges[:-1], edges[1:]], -1)
 
-    def boundaries(self) -> Array | None:
+    def boundaries(self) -> FloatArray | None:
         """Points or lines where the largest of two or three probabilities equals an edge, shape (n, K - 1, K)."""
         return level_lines(self.edges.values, self.num_classes) if self.num_classes <= 3 else None
 

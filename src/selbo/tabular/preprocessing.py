@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from selbo._numerics import mean_and_std
 from selbo.tabular.spelling import first_odd, has_comma, is_missing, why_not_numbers
-from selbo.tabular.table import Column, Numbers, Table, listed, nearest
+from selbo.tabular.table import Numbers, Table, TableColumn, listed, nearest
 
-FORMAT: Final = "selbo-preprocessing-2"
+PREPROCESSING_FORMAT: Final = "selbo-preprocessing-2"
 
 FEWEST_ROWS: Final = 3
 """Minimum number of rows per class: one each for training, validation and testing."""
@@ -88,7 +88,7 @@ class Preprocessing:
     @property
     def class_labels(self) -> NDArray[Any]:
         """The class labels in the form passed to `SummaryClassifier`."""
-        return class_labels(self.classes, numeric=self.numeric_target)
+        return sortable_labels(self.classes, numeric=self.numeric_target)
 
     def transform(self, table: Table) -> tuple[Numbers, list[str]]:
         """Encode a table: features, shape (rows, features), and notes for the user.
@@ -143,7 +143,7 @@ class Preprocessing:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {"format": FORMAT, **asdict(self)}
+        return {"format": PREPROCESSING_FORMAT, **asdict(self)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Preprocessing":
@@ -152,8 +152,8 @@ class Preprocessing:
         Raises:
             ValueError: If an entry is missing or invalid.
         """
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
-            raise ValueError(f"preprocessing must have the format {FORMAT!r}, but has another")
+        if not isinstance(data, dict) or data.get("format") != PREPROCESSING_FORMAT:
+            raise ValueError(f"preprocessing must have the format {PREPROCESSING_FORMAT!r}, but has another")
         target, inputs = data.get("target"), data.get("inputs")
         if not isinstance(target, str):
             raise ValueError("`target` must be the name of a column")
@@ -255,10 +255,10 @@ def find_classes(table: Table, target: str) -> tuple[str, ...]:
             f"every class must have at least {FEWEST_ROWS} rows, to train, validate and test on, but {len(rare)} of "
             f"{target!r} have fewer: {listed(rare)}"
         )
-    return tuple(map(str, np.unique(class_labels(list(counts), numeric=column.numbers is not None)).tolist()))
+    return tuple(map(str, np.unique(sortable_labels(list(counts), numeric=column.numbers is not None)).tolist()))
 
 
-def class_labels(names: Sequence[str], *, numeric: bool) -> NDArray[Any]:
+def sortable_labels(names: Sequence[str], *, numeric: bool) -> NDArray[Any]:
     """Labels that sort as the classes do: integers by value, everything else as text."""
     if numeric and all(WHOLE.fullmatch(name) for name in names):
         return np.array([int(name) for name in names])
@@ -352,7 +352,7 @@ def fit_preprocessing(
     return Preprocessing(target, classes, numeric, tuple(inputs), left_out), notes
 
 
-def _categories(name: str, column: Column, rows: NDArray[np.int64]) -> CategoryInput | None:
+def _categories(name: str, column: TableColumn, rows: NDArray[np.int64]) -> CategoryInput | None:
     texts = [text for text in column.texts() if text is not None]
     different = set(texts)
     if len(different) > FEWEST_IDENTIFIERS and (reason := why_not_numbers(texts)):
@@ -379,7 +379,7 @@ def _counts_rows(values: Numbers) -> bool:
     return len(values) > FEWEST_IDENTIFIERS and bool((np.diff(values) == 1).all())
 
 
-def _numbers(each: NumberInput, column: Column, file: str) -> Numbers:
+def _numbers(each: NumberInput, column: TableColumn, file: str) -> Numbers:
     if column.numbers is None:
         odd = first_odd(text for text in column.texts() if text is not None)
         what = "text" if odd is None else repr(odd)
@@ -387,7 +387,7 @@ def _numbers(each: NumberInput, column: Column, file: str) -> Numbers:
     return column.numbers[:, None]
 
 
-def _one_hot(each: CategoryInput, column: Column) -> tuple[Numbers, dict[str, int]]:
+def _one_hot(each: CategoryInput, column: TableColumn) -> tuple[Numbers, dict[str, int]]:
     """One-hot inputs, shape (rows, values), and the count of each unknown value."""
     place = {value: i for i, value in enumerate(each.values)}
     texts = column.texts()

@@ -18,8 +18,7 @@ from selbo import _checks
 from selbo._files import replacing
 from selbo.estimator import SummaryClassifier, storage
 from selbo.evaluation.predict import Prediction
-from selbo.tabular.preprocessing import FORMAT as PREPROCESSING_FORMAT
-from selbo.tabular.preprocessing import Preprocessing
+from selbo.tabular.preprocessing import PREPROCESSING_FORMAT, Preprocessing
 from selbo.tabular.table import Numbers, listed
 from selbo.training import checkpoint
 from selbo.version import __version__
@@ -147,7 +146,7 @@ def _can_go_on(folder: Path, *, overwrite: bool) -> bool:
     if not file.exists():
         return True
     try:
-        checkpoint.read(file)
+        checkpoint.read_checkpoint(file)
     except ValueError as error:
         if overwrite:
             return False
@@ -331,8 +330,8 @@ def check_manifest(manifest: dict[str, Any]) -> None:
     Raises:
         ValueError: With the name of the first such entry.
     """
-    storage.require(manifest, ("classifier", "classes", "temperature", "data", "sha256"))
-    storage.require(manifest["data"], ("sha256",), inside="data")
+    storage.require_entries(manifest, ("classifier", "classes", "temperature", "data", "sha256"))
+    storage.require_entries(manifest["data"], ("sha256",), inside="data")
     if manifest["temperature"] is not None:
         _checks.positive("temperature", manifest["temperature"])
     if not isinstance(manifest["sha256"], dict) or sorted(manifest["sha256"]) != sorted(SUMMED):
@@ -358,7 +357,7 @@ def write_model(
         write_report: Called with the path of the report.
         facts: Additional entries of the manifest.
     """
-    description = storage.save(classifier, folder / WEIGHTS)
+    description = storage.save_classifier(classifier, folder / WEIGHTS)
     write_json(folder / PREPROCESSING, preprocessing.to_json())
     write_json(folder / METRICS, metrics)
     write_report(folder / REPORT)

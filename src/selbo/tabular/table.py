@@ -46,11 +46,11 @@ MOST_LINE_BYTES: Final = 32 * 2**20
 MOST_COLUMNS: Final = 1_000_000
 """Maximum number of columns of a CSV file: more names would fill the memory."""
 
-BLOCK: Final = 2**20
+BYTES_PER_BLOCK: Final = 2**20
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column.
 
     Attributes:
@@ -64,7 +64,7 @@ class Column:
     texts: Callable[[], Texts]
 
 
-Read = tuple[Sequence[str], dict[str, Column]]
+Read = tuple[Sequence[str], dict[str, TableColumn]]
 """Names of all columns of a file, and the columns that were read."""
 
 
@@ -80,11 +80,11 @@ class Table:
     """
 
     name: str
-    columns: dict[str, Column]
+    columns: dict[str, TableColumn]
     num_rows: int
     other_columns: tuple[str, ...] = ()
 
-    def __getitem__(self, name: str) -> Column:
+    def __getitem__(self, name: str) -> TableColumn:
         if name not in self.columns:
             there = [*self.columns, *self.other_columns]
             raise ValueError(f"there is no column {name!r} in {self.name}: {nearest(name, there)}")
@@ -206,7 +206,7 @@ def _check_lines(file: Path) -> None:
             )
         stream.seek(0)
         length = 0  # of the last line, over all blocks so far
-        while block := stream.read(BLOCK):
+        while block := stream.read(BYTES_PER_BLOCK):
             first = block.find(b"\n")
             length += len(block) if first < 0 else first
             if length > MOST_LINE_BYTES:
@@ -276,7 +276,7 @@ def _csv_fault(file: Path, error: Exception) -> str:
     return unknown
 
 
-def _column_of_texts(series: "pl.Series") -> Column:
+def _column_of_texts(series: "pl.Series") -> TableColumn:
     """A column of a CSV file: numbers if all values are, else dates or text."""
     import polars
 
@@ -286,14 +286,14 @@ def _column_of_texts(series: "pl.Series") -> Column:
     missing = text.is_null() | text.str.to_lowercase().is_in(MISSING_WORDS)
     if bool((numbers.is_not_null() | missing).all()) and (bool(text.is_null().all()) or not bool(missing.all())):
         values = numbers.fill_null(np.nan).to_numpy().astype(np.float64)
-        return Column(_number_kind(values), values, text.to_list)
+        return TableColumn(_number_kind(values), values, text.to_list)
     there = text.drop_nulls()
     if bool(there.str.contains(DATE).all()):
-        return Column("date", None, text.to_list)
+        return TableColumn("date", None, text.to_list)
     lower = there.str.to_lowercase()
     if bool(lower.is_in(["true", "false"]).all()):
         text = text.str.to_lowercase()  # one spelling of booleans
-    return Column("text", None, text.to_list)
+    return TableColumn("text", None, text.to_list)
 
 
 def _read_parquet(file: Path, columns: Collection[str] | None) -> Read:
@@ -307,7 +307,7 @@ def _read_parquet(file: Path, columns: Collection[str] | None) -> Read:
     return names, {series.name: _column_of_type(series) for series in frame}
 
 
-def _column_of_type(series: "pl.Series") -> Column:
+def _column_of_type(series: "pl.Series") -> TableColumn:
     """A column of a Parquet file, by its declared type."""
     import polars
 
@@ -315,14 +315,14 @@ def _column_of_type(series: "pl.Series") -> Column:
     texts: Callable[[], Texts] = lambda: series.cast(polars.String).to_list()  # noqa: E731  (read only if needed)
     if kind.is_numeric() or kind == polars.Null:
         values = series.cast(polars.Float64).fill_null(np.nan).to_numpy().astype(np.float64)
-        return Column(_number_kind(values), values, texts)
+        return TableColumn(_number_kind(values), values, texts)
     if kind == polars.Boolean or kind in (polars.String, polars.Categorical, polars.Enum):
         text = series.cast(polars.String).str.strip_chars()
-        return Column("text", None, text.set(text == "", None).to_list)
+        return TableColumn("text", None, text.set(text == "", None).to_list)
     if kind.is_temporal():
-        return Column("date", None, texts)
+        return TableColumn("date", None, texts)
     nothing: Texts = [None] * len(series)
-    return Column(str(kind), None, lambda: nothing)
+    return TableColumn(str(kind), None, lambda: nothing)
 
 
 def first_sentence(error: Exception) -> str:
@@ -361,19 +361,19 @@ def _columns_of_array(name: str, values: NDArray[Any]) -> dict[str, NDArray[Any]
     raise ValueError(f"the array {name!r} has shape {values.shape}: a table needs one or two dimensions")
 
 
-def _column_of_array(values: NDArray[Any]) -> Column:
+def _column_of_array(values: NDArray[Any]) -> TableColumn:
     if values.dtype.kind in "iuf":
         numbers = values.astype(np.float64)
-        return Column(_number_kind(numbers), numbers, lambda: [str(each) for each in values.tolist()])
+        return TableColumn(_number_kind(numbers), numbers, lambda: [str(each) for each in values.tolist()])
     if values.dtype.kind == "b":
-        return Column("text", None, lambda: [str(each).lower() for each in values.tolist()])
+        return TableColumn("text", None, lambda: [str(each).lower() for each in values.tolist()])
     if values.dtype.kind in "US":
         text = np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
-        return Column("text", None, lambda: [each.strip() or None for each in text.tolist()])
+        return TableColumn("text", None, lambda: [each.strip() or None for each in text.tolist()])
     if values.dtype.kind in "Mm":
-        return Column("date", None, lambda: [str(each) for each in values])
+        return TableColumn("date", None, lambda: [str(each) for each in values])
     nothing: Texts = [None] * len(values)
-    return Column(str(values.dtype), None, lambda: nothing)
+    return TableColumn(str(values.dtype), None, lambda: nothing)
 
 
 def _number_kind(values: Numbers) -> str:

@@ -24,7 +24,7 @@ from selbo.tabular.preprocessing import Preprocessing, find_classes, fit_preproc
 from selbo.tabular.splits import split
 from selbo.tabular.table import Numbers, read_table
 
-CLEAN: Final = "test"
+TEST_CONDITION: Final = "test"
 SHOWN: Final = ("nll", "accuracy", "ece", "brier", "auroc", "f1_macro")
 """Metrics in the report; ``metrics.json`` holds all of them."""
 
@@ -182,7 +182,7 @@ def _fractions_in_words(names: Sequence[str], fractions: Sequence[float]) -> str
 # --- training ---
 
 
-def train(
+def train_model(
     task: Task,
     job: Job,
     folder: Path,
@@ -284,11 +284,11 @@ def belief_checks(task: Task, job: Job, predicted: dict[str, Prediction]) -> dic
         return {"contradictions": [], "shortfall": None}
     labels = torch.cat([task.val[1], task.test[1]])
     log_probs = torch.cat([predicted[part].log_probs for part in ("val", "test")])
-    verdicts = check_belief(task.summaries[0], labels, log_probs=log_probs, seed=job.seed)
-    missed = [shortfall(each, labels) for each in verdicts]
+    results = check_belief(task.summaries[0], labels, log_probs=log_probs, seed=job.seed)
+    missed = [shortfall(each, labels) for each in results]
     return {
         "contradictions": [
-            str(each) for each, text in zip(verdicts, missed, strict=True) if each.contradicted and text is None
+            str(each) for each, text in zip(results, missed, strict=True) if each.contradicted and text is None
         ],
         "shortfall": next((text for text in missed if text is not None), None),
     }
@@ -321,7 +321,7 @@ def scores(prediction: Prediction, labels: Tensor, temperature: float | None) ->
     }
 
 
-def evaluate(
+def evaluate_file(
     model: saved_model.Trained, data: Path, *, num_samples: int, seed: int | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Metrics of a model on a labelled table, and notes for the user."""
@@ -374,7 +374,9 @@ def results_of(
             Outcome(
                 method=job.method.title,
                 seed=job.seed,
-                conditions={CLEAN: Measurement(level=None, metrics={name: metrics["metrics"][name] for name in SHOWN})},
+                conditions={
+                    TEST_CONDITION: Measurement(level=None, metrics={name: metrics["metrics"][name] for name in SHOWN})
+                },
                 histogram=outcomes.region_masses(believed, summary.partition),
                 per_class=found.per_class,
                 confusion=found.confusion,
@@ -383,7 +385,7 @@ def results_of(
                 seconds=seconds,
             ),
         ),
-        clean=CLEAN,
+        clean=TEST_CONDITION,
         made_by=outcomes.made_by(seconds),
     )
 

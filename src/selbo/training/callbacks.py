@@ -15,7 +15,7 @@ from selbo._files import naming, replacing
 SHORT: Final = {"log_summary": "summary", "val_nll": "val nll"}
 """Shorter names of terms in the progress bar."""
 
-Record = dict[str, Any]
+StepRecord = dict[str, Any]
 
 
 class Start(NamedTuple):
@@ -29,7 +29,7 @@ class Start(NamedTuple):
 
     steps: int
     step: int
-    history: Sequence[Record]
+    history: Sequence[StepRecord]
 
 
 class Callback:
@@ -49,14 +49,14 @@ class Callback:
     def on_start(self, start: Start) -> None:
         """Called before the first step."""
 
-    def on_progress(self, step: int, terms: Record) -> None:
+    def on_progress(self, step: int, terms: StepRecord) -> None:
         """Called about every half second with the steps taken and the mean terms per example since the last call."""
 
     def on_validation(self, step: int, nll: float) -> bool | None:
         """Called after each validation. Return True to end the run."""
         return None
 
-    def on_record(self, record: Record) -> None:
+    def on_record(self, record: StepRecord) -> None:
         """Called every ``log_every`` steps and at the end, with the means of the terms since the last record."""
 
     def on_end(self) -> None:
@@ -77,10 +77,10 @@ class Callback:
 class OnRecord(Callback):
     """Calls a function with each record."""
 
-    def __init__(self, function: Callable[[Record], object]) -> None:
+    def __init__(self, function: Callable[[StepRecord], object]) -> None:
         self.function = function
 
-    def on_record(self, record: Record) -> None:
+    def on_record(self, record: StepRecord) -> None:
         """Call the function."""
         self.function(record)
 
@@ -164,7 +164,7 @@ class Progress(Callback):
         self.bar.start()
         self.task = self.bar.add_task(self.label, total=start.steps, completed=start.step, terms="")
 
-    def on_progress(self, step: int, terms: Record) -> None:
+    def on_progress(self, step: int, terms: StepRecord) -> None:
         """Update the bar with the step and the terms per example."""
         if self.bar is not None:
             self.bar.update(self.task, completed=step, terms=_terms(terms))
@@ -176,7 +176,7 @@ class Progress(Callback):
             self.bar = None
 
 
-def _terms(record: Record) -> str:
+def _terms(record: StepRecord) -> str:
     """Nonzero terms as text; of several summaries, only their sum."""
     shown = {name: value for name, value in record.items() if value and name != "log_likelihood" and "/" not in name}
     return " ".join(f"{SHORT.get(name, name)} {value:.4g}" for name, value in shown.items())
@@ -201,7 +201,7 @@ class JsonLines(Callback):
         with replacing(self.path) as unfinished:
             unfinished.write_text("".join(json.dumps(record) + "\n" for record in start.history), encoding="utf-8")
 
-    def on_record(self, record: Record) -> None:
+    def on_record(self, record: StepRecord) -> None:
         """Add a line."""
         with naming(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
@@ -229,7 +229,7 @@ class TensorBoard(Callback):
         # discard what a killed session wrote after its checkpoint; these steps are repeated
         self.writer = SummaryWriter(os.fspath(self.folder), purge_step=start.step + 1 if start.step else None)
 
-    def on_record(self, record: Record) -> None:
+    def on_record(self, record: StepRecord) -> None:
         """Add a point to each curve."""
         for name, value in record.items():
             if isinstance(value, float):
@@ -241,7 +241,7 @@ class TensorBoard(Callback):
             self.writer.close()
 
 
-Listener = Callback | Callable[[Record], object]
+Listener = Callback | Callable[[StepRecord], object]
 
 
 def as_callbacks(given: Sequence[Listener] | None) -> list[Callback]:

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from selbo import _checks
 from selbo._files import replacing
+from selbo.nn.storage import HEADER
 from selbo.posteriors import Posterior
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.moving_average import HistogramAverage
 
-FORMAT: Final = "selbo-checkpoint-2"
-HEADER: Final = "selbo"
+CHECKPOINT_FORMAT: Final = "selbo-checkpoint-2"
 HISTORY: Final = "history"
 EVERY_S: Final = 20.0
 """Default number of seconds between two checkpoints."""
@@ -44,7 +44,7 @@ def check_available() -> None:
         raise ValueError("`checkpoint` needs the package safetensors: pip install 'selbo[train]'")
 
 
-def write(
+def write_checkpoint(
     path: Path, tensors: dict[str, Tensor], description: dict[str, Any], *, history: Sequence[dict[str, Any]] = ()
 ) -> None:
     """Replace a checkpoint atomically: write a new file next to it, flush it to disk, rename it."""
@@ -54,12 +54,12 @@ def write(
     content = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     # the history is stored as a tensor, because the size of a safetensors header is limited
     content[HISTORY] = torch.frombuffer(bytearray(json.dumps(list(history)).encode()), dtype=torch.uint8)
-    header = {HEADER: json.dumps({"format": FORMAT, **description})}
+    header = {HEADER: json.dumps({"format": CHECKPOINT_FORMAT, **description})}
     with replacing(path) as unfinished:
         unfinished.write_bytes(save(content, metadata=header))
 
 
-def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], list[dict[str, Any]]]:
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], list[dict[str, Any]]]:
     """Tensors, description and history of a checkpoint."""
     from safetensors import SafetensorError, safe_open
 
@@ -67,7 +67,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], list[dict[str, 
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(HEADER)
             description = json.loads(header) if header else {}
-            if description.get("format") != FORMAT:
+            if description.get("format") != CHECKPOINT_FORMAT:
                 raise ValueError(f"`checkpoint` must be a file written by selbo.fit, but {os.fspath(path)!r} is not")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
         history = json.loads(tensors.pop(HISTORY).numpy().tobytes())

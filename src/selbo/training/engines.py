@@ -306,8 +306,8 @@ class Engine:
         batches: Labelled batches.
         unlabelled: Unlabelled batches of the summaries.
         start: Number of steps already taken.
-        choice: ``"auto"``, ``"eager"``, ``"captured"`` (a CUDA graph without compilation) or ``"graph"`` (compiled and
-            captured; an error if that is not possible).
+        choice: ``"auto"``, ``"eager"``, ``"cudagraph"`` (a CUDA graph without compilation) or ``"compile+cudagraph"``
+            (compiled and captured; an error if that is not possible).
     """
 
     def __init__(
@@ -323,7 +323,7 @@ class Engine:
         self.engine: EagerEngine | GraphEngine
         if wants_graph(choice, plan.device, batches, plan.world):
             assert isinstance(batches, TensorBatches)
-            self.engine = GraphEngine(plan, batches, unlabelled, start=start, compiled=choice != "captured")
+            self.engine = GraphEngine(plan, batches, unlabelled, start=start, compiled=choice != "cudagraph")
         else:
             self.engine = EagerEngine(plan, batches, unlabelled, start=start)
 
@@ -339,7 +339,12 @@ class Engine:
             return engine.run(start, stop, rate_at, seconds)
         except Exception as error:
             expected = isinstance(error, CaptureFailed) or is_compiler_error(error)
-            if isinstance(engine, EagerEngine) or engine.graph is not None or self.choice == "graph" or not expected:
+            if (
+                isinstance(engine, EagerEngine)
+                or engine.graph is not None
+                or self.choice == "compile+cudagraph"
+                or not expected
+            ):
                 raise
             done = engine.taken
             torch.cuda.synchronize()
@@ -378,8 +383,9 @@ def forget_capture(device: torch.device) -> None:
 def wants_graph(choice: str, device: torch.device, batches: TensorBatches | LoaderBatches, world: int) -> bool:
     """Whether to capture steps in a CUDA graph: on CUDA, in one process, with the data on the device."""
     possible = device.type == "cuda" and isinstance(batches, TensorBatches) and world == 1
-    if choice == "graph" and not possible:
+    if choice == "compile+cudagraph" and not possible:
         raise ValueError(
-            "`engine` can be 'graph' only for tensors on CUDA and one process: 'auto' uses a graph where possible"
+            "`engine` can be 'compile+cudagraph' only for tensors on CUDA and one process: 'auto' uses a CUDA graph "
+            "where possible"
         )
     return possible and choice != "eager"

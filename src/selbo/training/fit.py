@@ -24,7 +24,7 @@ from selbo.training.schedules import SCHEDULES, Schedule
 from selbo.training.trainer import FitResult, Trainer
 from selbo.training.validation import Validation, Validator
 
-ENGINES: Final = ("auto", "eager", "captured", "graph")
+ENGINES: Final = ("auto", "eager", "cudagraph", "compile+cudagraph")
 VALIDATIONS: Final = 50
 """Default upper limit on the number of validations in a run, approximately."""
 
@@ -94,8 +94,8 @@ def fit(
             process.
         precision: ``"fp32"``, or ``"bf16"`` for the forward pass.
         engine: ``"auto"``: on CUDA, compile the whole step and capture it in a CUDA graph where possible;
-            ``"captured"``: a CUDA graph without compilation, which starts at once and suits small networks;
-            ``"eager"``; ``"graph"``: as ``"auto"``, but an error if it is not possible.
+            ``"cudagraph"``: a CUDA graph without compilation, which starts at once and suits small networks;
+            ``"eager"``; ``"compile+cudagraph"``: as ``"auto"``, but an error if it is not possible.
         checkpoint: Checkpoint file, or a `Checkpoint`. If it exists, training resumes from it.
         callbacks: `Callback` objects such as `Progress`, `JsonLines`, `TensorBoard` and `EarlyStopping`, and functions
             that are called with each record. If not given, a progress bar is shown on a terminal.

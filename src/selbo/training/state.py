@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from selbo.training.callbacks import Record
+from selbo.training.callbacks import StepRecord
 
 
 @dataclass
-class State:
+class TrainingState:
     """Progress that a checkpoint stores in addition to the weights.
 
     Attributes:
@@ -31,7 +31,7 @@ class State:
     terms: tuple[str, ...]
     step: int = 0
     stopped: bool = False
-    history: list[Record] = field(default_factory=list)
+    history: list[StepRecord] = field(default_factory=list)
     seconds: float = 0.0
     engine: str = ""
     resumed_from: int = 0
@@ -56,7 +56,7 @@ class State:
         self._curve[self.step : self.step + len(rows)] = rows
         self.step += len(rows)
 
-    def mean_since(self, step: int) -> Record:
+    def mean_since(self, step: int) -> StepRecord:
         """Mean of each term from ``step`` on."""
         return dict(zip(self.terms, self.curve[step:].mean(0).tolist(), strict=True))
 
@@ -64,7 +64,7 @@ class State:
         """Description for a checkpoint, as JSON; curve and history are stored separately."""
         return {name: getattr(self, name) for name in ("step", "stopped", "seconds", "engine")}
 
-    def restore(self, found: dict[str, Any], curve: Tensor, history: list[Record]) -> None:
+    def restore(self, found: dict[str, Any], curve: Tensor, history: list[StepRecord]) -> None:
         """Restore the progress of a checkpoint."""
         self.stopped, self.engine, self.history = found["stopped"], found["engine"], history
         self.add(curve)

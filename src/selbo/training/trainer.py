@@ -16,11 +16,11 @@ from selbo.summary.moving_average import HistogramAverage
 from selbo.training import checkpoint as files
 from selbo.training import distributed
 from selbo.training.batches import LoaderBatches, TensorBatches, UnlabelledBatches
-from selbo.training.callbacks import Callback, Record, Start
+from selbo.training.callbacks import Callback, Start, StepRecord
 from selbo.training.checkpoint import Checkpoint
 from selbo.training.engines import Engine, Plan
 from selbo.training.schedules import Schedule
-from selbo.training.state import State
+from selbo.training.state import TrainingState
 from selbo.training.validation import Validator
 
 CHECKED_EXAMPLES: Final = 2048
@@ -64,7 +64,7 @@ class FitResult:
     selection: str
     selected_step: int
     val_nll: float | None
-    history: list[Record] = field(repr=False)
+    history: list[StepRecord] = field(repr=False)
     curve: Tensor = field(repr=False)
     seconds: float
     engine: str
@@ -99,11 +99,11 @@ class Trainer:
     checkpoint: Checkpoint | None
     callbacks: list[Callback]
     log_every: int
-    settings: Record
+    settings: StepRecord
 
     def __post_init__(self) -> None:
         plan = self.plan
-        self.state = State(plan.steps, plan.objective.term_names)
+        self.state = TrainingState(plan.steps, plan.objective.term_names)
         self.settings |= {
             "model": files.describe_model(plan.posterior),
             "objective": files.describe_objective(plan.objective),
@@ -209,14 +209,14 @@ class Trainer:
         state = self.state
         since = state.step - 1 - (state.step - 1) % self.log_every
         rate = self.schedule.rate_at(state.step - 1)
-        record: Record = {"step": state.step, **state.mean_since(since), "learning_rate": rate}
+        record: StepRecord = {"step": state.step, **state.mean_since(since), "learning_rate": rate}
         if self.validator.last_nll is not None:
             record["val_nll"] = self.validator.last_nll
         state.history.append(record)
         for each in listeners:
             each.on_record(record)
 
-    def _for_one_example(self, terms: Record) -> Record:
+    def _for_one_example(self, terms: StepRecord) -> StepRecord:
         """Terms per example, for a progress bar; all but the loss are sums over the data set."""
         count, nll = self.plan.objective.num_data, self.validator.last_nll
         scaled = {name: value / (1 if name == "loss" else count) for name, value in terms.items()}
@@ -300,12 +300,12 @@ class Trainer:
             "callbacks": [each.state() for each in self._stateful()],
             **state.describe(),
         }
-        files.write(self.checkpoint.path, tensors, description, history=state.history)
+        files.write_checkpoint(self.checkpoint.path, tensors, description, history=state.history)
         state.saved_step = state.step
 
     def _load(self, path: Path) -> None:
         plan = self.plan
-        tensors, found, history = files.read(path)
+        tensors, found, history = files.read_checkpoint(path)
         files.check_same_run(path, found["settings"], self.settings)
         plan.posterior.load_state_dict(files.without_prefix("model", tensors))
         plan.objective.load_state_dict(files.without_prefix("objective", tensors))

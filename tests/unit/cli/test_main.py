@@ -245,7 +245,7 @@ def test_tables_are_written_whole(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_metrics_without_a_temperature_have_one_column() -> None:
-    metrics = {**dict.fromkeys(output.SHOWN, 0.12345), "auroc": None, "num_examples": 7}
+    metrics = {**dict.fromkeys(output.METRIC_TITLES, 0.12345), "auroc": None, "num_examples": 7}
     console = Console(width=80, record=True, file=open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     with console.file:
         console.print(output.metrics_table(metrics, None, None))

@@ -12,7 +12,7 @@ from selbo.elicit.answer import answer
 from selbo.elicit.captions import share
 from selbo.elicit.charts import confidence_masses, draws_of, intervals_of
 from selbo.elicit.refused import RefusedError
-from selbo.elicit.state import partition_of, read_state
+from selbo.elicit.state import build_partition, read_state
 from selbo.summary.beliefs import Beta, Uniform
 from selbo.summary.elicitation import expect
 from selbo.summary.partitions import ConfidenceBins, CornerShells, ScoreBins
@@ -237,7 +237,7 @@ def test_confidence_is_never_negative() -> None:
 def test_ratios_use_the_uniform_belief() -> None:
     """A histogram drawn as the uniform belief has it is flat everywhere."""
     state = read_state({"classes": 3, "regions": "confidence", "edges": [0.5, 0.8]})
-    uniform = Uniform().masses(partition_of(state)).tolist()
+    uniform = Uniform().masses(build_partition(state)).tolist()
     found = shown(classes=3, regions="confidence", edges=[0.5, 0.8], source="draw", heights=uniform)["picture"]
     assert len(set(base64.b64decode(found["shades"]))) == 1
 

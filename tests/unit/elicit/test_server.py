@@ -16,10 +16,10 @@ import pytest
 from selbo.elicit import server as module
 from selbo.elicit.answer import answer
 from selbo.elicit.server import (
-    FILES,
     HEADERS,
     MOST_SCORE_BYTES,
     MOST_STATE_BYTES,
+    PAGE_FILES,
     Server,
     host_allowed,
     is_loopback,
@@ -85,11 +85,11 @@ def belief(server: Server, state: object, **headers: str) -> Reply:
 # --- what is served ---
 
 
-@pytest.mark.parametrize("path", FILES)
+@pytest.mark.parametrize("path", PAGE_FILES)
 def test_files_come_with_the_policy(server: Server, path: str) -> None:
     reply = ask(server, "GET", path)
     assert reply.status == 200
-    assert reply.headers["Content-Type"] == FILES[path][1]
+    assert reply.headers["Content-Type"] == PAGE_FILES[path][1]
     for name, value in HEADERS.items():
         assert reply.headers[name] == value
     assert "unsafe" not in reply.headers["Content-Security-Policy"]
@@ -273,7 +273,7 @@ def test_what_cannot_be_computed_now_is_said(server: Server, monkeypatch: pytest
     reply = belief(server, {})
     assert (reply.status, reply.json["error"]) == (503, "This takes more than 10 seconds and was stopped.")
     monkeypatch.setattr(server.workers, "call", broken)
-    monkeypatch.setattr(module.log, "exception", lambda *_: None)
+    monkeypatch.setattr(module._log, "exception", lambda *_: None)
     reply = belief(server, {})
     assert reply.status == 500
     assert b"secret" not in reply.body

@@ -10,9 +10,9 @@ from selbo.elicit.state import (
     RefusedError,
     State,
     build_belief,
+    build_partition,
     expected,
-    labels_of,
-    partition_of,
+    read_aloud,
     read_state,
 )
 from selbo.summary.beliefs import Masses
@@ -124,7 +124,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(given: object, field: str, m
     ],
 )
 def test_partitions(given: dict[str, object], kind: type, regions: int) -> None:
-    found = partition_of(read_state(given))
+    found = build_partition(read_state(given))
     assert isinstance(found, kind)
     assert found.num_regions == regions
 
@@ -136,7 +136,7 @@ def test_two_numbers_are_those_of_expect() -> None:
 
 def test_a_drawn_histogram_is_normalised_and_nowhere_empty() -> None:
     state = read_state({"source": "draw", "heights": [0, 60, 40], "regions": "edges", "edges": [0.3, 0.6]})
-    belief = build_belief(state, partition_of(state))
+    belief = build_belief(state, build_partition(state))
     assert isinstance(belief, Masses)
     torch.testing.assert_close(torch.tensor(belief.values), torch.tensor([0.06, 60.0, 40.0]) / 100.06)
 
@@ -145,7 +145,7 @@ def test_a_drawn_histogram_is_normalised_and_nowhere_empty() -> None:
 def test_nothing_drawn_or_counted_yet_begins_with_the_two_numbers(source: str) -> None:
     state = read_state({"source": source, "accuracy": 0.8})
     assert state.basis == "expect"
-    assert repr(build_belief(state, partition_of(state))) == repr(expect(0.8))
+    assert repr(build_belief(state, build_partition(state))) == repr(expect(0.8))
 
 
 @pytest.mark.parametrize(
@@ -158,17 +158,17 @@ def test_nothing_drawn_or_counted_yet_begins_with_the_two_numbers(source: str) -
 def test_a_histogram_of_other_regions_is_refused(given: dict[str, object], field: str, message: str) -> None:
     state = read_state(given)
     with pytest.raises(RefusedError, match=message) as refused:
-        build_belief(state, partition_of(state))
+        build_belief(state, build_partition(state))
     assert refused.value.field == field
 
 
 def test_regions_can_be_read_aloud() -> None:
     state = read_state({"names": ["no", "yes"], "regions": "edges", "edges": [0.25]})
-    assert labels_of(state, partition_of(state)) == ["P(yes) 0 to .25", "P(yes) .25 to 1"]
+    assert read_aloud(state, build_partition(state)) == ["P(yes) 0 to .25", "P(yes) .25 to 1"]
     state = read_state({"classes": 5, "regions": "confidence", "edges": [0.4, 0.8]})
-    assert labels_of(state, partition_of(state)) == ["confidence ≤ .4", "confidence .4 to .8", "confidence > .8"]
+    assert read_aloud(state, build_partition(state)) == ["confidence ≤ .4", "confidence .4 to .8", "confidence > .8"]
 
 
 def test_the_centre_says_what_it_is() -> None:
     state = read_state({"classes": 3, "names": ["a", "b", "c"], "regions": "shells", "edges": [0.7]})
-    assert labels_of(state, partition_of(state)) == ["a > .7", "b > .7", "c > .7", "no class > .7"]
+    assert read_aloud(state, build_partition(state)) == ["a > .7", "b > .7", "c > .7", "no class > .7"]

@@ -174,7 +174,7 @@ def test_a_slow_call_does_not_block_another(tmp_path: Path) -> None:
 def test_when_all_are_busy_one_is_told_so() -> None:
     workers = Workers(perform, count=1, limit=0.05)
     held = workers.free.get()
-    with pytest.raises(UnavailableError, match="Others are computing"):
+    with pytest.raises(UnavailableError, match="All workers are busy"):
         workers.call("say")
     workers.free.put(held)
     workers.close()

@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import selbo
-from selbo.estimator.classifier import TRUST_GRID, SummaryClassifier
+from selbo.estimator.classifier import CONCENTRATION_GRID, SummaryClassifier
 from selbo.presets import METHODS
 
 QUICK = {"steps": 20, "num_samples": 8, "learning_rate": 0.03, "hidden": (16,), "random_state": 0}
@@ -311,17 +311,17 @@ def test_early_stopping_keeps_the_best_weights() -> None:
     assert stopped.validation_nll_ == pytest.approx(nll)
 
 
-def test_the_best_trust_is_chosen() -> None:
+def test_the_best_concentration_is_chosen() -> None:
     """The belief says the opposite of the labels, so that the less it is trusted the better."""
     X, y = blobs(80, classes=2)
     settings = {"class_fractions": [0.97, 0.03], "steps": 25, "concentration": "auto"}
     refitted = quick(**settings).fit(X, y)
-    assert refitted.concentration_ in {share * 80 for share in TRUST_GRID[:2]}
+    assert refitted.concentration_ in {share * 80 for share in CONCENTRATION_GRID[:2]}
     assert refitted.validation_nll_ is None
     by_hand = quick(**{**settings, "concentration": refitted.concentration_}).fit(X, y)
     np.testing.assert_array_equal(refitted.predict_proba(X), by_hand.predict_proba(X))
     kept = quick(early_stopping=True, **settings).fit(X, y)
-    assert kept.concentration_ in {share * 64 for share in TRUST_GRID[:2]}
+    assert kept.concentration_ in {share * 64 for share in CONCENTRATION_GRID[:2]}
     assert kept.validation_nll_ is not None
 
 
@@ -577,7 +577,7 @@ def test_an_interrupted_fit_resumes_and_ends_the_same(tmp_path, monkeypatch: pyt
     whole = quick(accuracy=0.9).fit(X, y)
     monkeypatch.setattr("selbo.estimator.classifier.CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr("selbo.training.trainer.LOOK_EVERY_S", 0.0)  # a checkpoint after every step
-    stopped, real = [], selbo.training.checkpoint.write
+    stopped, real = [], selbo.training.checkpoint.write_checkpoint
 
     def stop(path, *others, **more) -> None:
         real(path, *others, **more)
@@ -587,7 +587,7 @@ def test_an_interrupted_fit_resumes_and_ends_the_same(tmp_path, monkeypatch: pyt
 
     classifier, file = quick(accuracy=0.9), tmp_path / "fit.safetensors"
     with monkeypatch.context() as patch:
-        patch.setattr(selbo.training.checkpoint, "write", stop)
+        patch.setattr(selbo.training.checkpoint, "write_checkpoint", stop)
         with pytest.raises(KeyboardInterrupt):
             classifier.fit(X, y, checkpoint=file)
     with pytest.raises(NotFittedError):
@@ -656,6 +656,6 @@ def test_predictions_of_the_source_domain() -> None:
     X, y = blobs(60, classes=2)
     fitted = quick(class_fractions=[0.9, 0.1]).fit(X, y, X_unlabelled=X + 0.1)
     source = fitted.posterior_predictive(X, target_domain=False)
-    corrected = source.with_log_probs(fitted.label_shift_.to_use(source.log_probs))
+    corrected = source.with_log_probs(fitted.label_shift_.to_target(source.log_probs))
     np.testing.assert_allclose(fitted.predict_proba(X), corrected.probs.numpy())
     assert np.abs(source.probs.numpy() - fitted.predict_proba(X)).max() > 0.01

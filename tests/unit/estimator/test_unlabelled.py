@@ -204,7 +204,7 @@ def test_fractions_that_are_not_stated_are_those_of_the_labels() -> None:
     assert quick(unlabelled_label=-1).fit(X, y).summary_.s0.tolist() == pytest.approx([5 / 6, 1 / 6])
 
 
-def test_trust_follows_the_number_of_labels_unless_given() -> None:
+def test_concentration_follows_the_number_of_labels_unless_given() -> None:
     X, y, more, _ = places()
     assert quick().fit(X, y, X_unlabelled=more).concentration_ == pytest.approx(0.3 * LABELLED)
     assert quick(accuracy=0.9).fit(X, y).concentration_ == LABELLED
@@ -213,20 +213,20 @@ def test_trust_follows_the_number_of_labels_unless_given() -> None:
     weights = np.full(LABELLED, 2.0)
     assert quick().fit(X, y, weights, X_unlabelled=more).concentration_ == pytest.approx(0.6 * LABELLED)
     found = quick(concentration="auto").fit(X, y, X_unlabelled=more)
-    assert found.concentration_ in {share * LABELLED for share in module.TRUST_GRID}
+    assert found.concentration_ in {share * LABELLED for share in module.CONCENTRATION_GRID}
 
 
-def test_trust_grows_with_the_labels_of_another_place_but_only_to_a_thousand_with_ones_own() -> None:
+def test_concentration_grows_with_the_labels_of_another_place_but_only_to_a_thousand_with_ones_own() -> None:
     X, y, more, _ = places()
     weights = np.full(LABELLED, 15_000 / LABELLED)
     assert quick().fit(X, y, weights, X_unlabelled=more).concentration_ == pytest.approx(4500)
     assert quick(accuracy=0.9).fit(X, y, weights).concentration_ == 1000
 
 
-def test_trust_in_what_the_labels_say_themselves_is_a_thousand_unless_it_is_said_of_another_place() -> None:
+def test_concentration_in_what_the_labels_say_themselves_is_a_thousand_unless_it_is_said_of_another_place() -> None:
     X, y, more, _ = places()
-    for fractions, trust in ((None, 1000), ([0.8, 0.2], LABELLED)):
-        assert quick(class_fractions=fractions).fit(X, y).concentration_ == trust
+    for fractions, concentration in ((None, 1000), ([0.8, 0.2], LABELLED)):
+        assert quick(class_fractions=fractions).fit(X, y).concentration_ == concentration
         found = quick(class_fractions=fractions).fit(X, y, X_unlabelled=more)
         assert found.concentration_ == pytest.approx(0.3 * LABELLED)
 

@@ -13,8 +13,8 @@ from scipy import stats
 
 import selbo
 from selbo.evaluation.check_belief import (
-    LEVEL,
-    Verdict,
+    SIGNIFICANCE,
+    CheckResult,
     check_accuracy,
     check_belief,
     check_fractions,
@@ -103,9 +103,9 @@ def test_two_classes_have_their_size_exactly(total, claimed, uncertainty):
     p_values, contradicted = (np.array([getattr(each, name) for each in found]) for name in ("p_value", "contradicted"))
     for truth in np.clip(claimed + uncertainty * np.linspace(-1, 1, 5), 0, 1):
         pmf = stats.binom(total, truth).pmf(np.arange(total + 1))
-        for level in (0.2, 0.05, LEVEL, 1e-4):
+        for level in (0.2, 0.05, SIGNIFICANCE, 1e-4):
             assert pmf[p_values <= level].sum() <= level * (1 + 1e-9)
-        assert pmf[contradicted].sum() <= LEVEL
+        assert pmf[contradicted].sum() <= SIGNIFICANCE
 
 
 @pytest.mark.parametrize("uncertainty", [0.0, 0.03])
@@ -118,9 +118,9 @@ def test_more_classes_have_at_most_their_size(claimed, uncertainty, seed):
         check_fractions(claimed, labels_of(list(counts)), uncertainty=uncertainty, seed=run)
         for run, counts in enumerate(generator.multinomial(total, truth, runs))
     ]
-    for level in (0.3, 0.1, LEVEL):
+    for level in (0.3, 0.1, SIGNIFICANCE):
         assert at_most(level, sum(each.p_value <= level for each in found), runs)
-    assert at_most(LEVEL, sum(each.contradicted for each in found), runs)
+    assert at_most(SIGNIFICANCE, sum(each.contradicted for each in found), runs)
 
 
 def test_power_rises_with_the_labels(seed):
@@ -313,15 +313,15 @@ def test_a_network_that_is_no_worse_is_seldom_contradicted(case, count, classes)
         found.append(check_likelihood(ours, theirs, labels))
     pmf = stats.binom(count, truth).pmf(np.arange(count + 1))
     p_values, contradicted = (np.array([getattr(each, name) for each in found]) for name in ("p_value", "contradicted"))
-    for level in (0.2, 0.05, LEVEL):
+    for level in (0.2, 0.05, SIGNIFICANCE):
         assert pmf[p_values <= level].sum() <= level
-    assert pmf[contradicted].sum() <= LEVEL
+    assert pmf[contradicted].sum() <= SIGNIFICANCE
     if (case, count) == ((0.8, 0.962), 20):  # where a test of signs contradicts one time in nine
         difference = np.where(np.arange(20) < 20, on_first, on_others)
         flipped = stats.permutation_test(
             (difference,), np.mean, permutation_type="samples", alternative="less", rng=np.random.default_rng(1)
         )
-        assert flipped.pvalue < LEVEL
+        assert flipped.pvalue < SIGNIFICANCE
         assert pmf[-1] > 0.1
         assert not found[-1].contradicted
 
@@ -329,7 +329,7 @@ def test_a_network_that_is_no_worse_is_seldom_contradicted(case, count, classes)
 def test_networks_that_differ_at_random_are_seldom_contradicted(seed):
     """Two networks drawn alike, and labels of neither: exchangeable, for the mean over inputs too."""
     generator, runs, count = np.random.default_rng(seed), 300, 40
-    hits = {0.2: 0, 0.05: 0, LEVEL: 0}
+    hits = {0.2: 0, 0.05: 0, SIGNIFICANCE: 0}
     for _ in range(runs):
         truth = log_probs_of(generator, count, classes=3)
         ours, theirs = ((truth + log_probs_of(generator, count, classes=3)).log_softmax(-1) for _ in range(2))
@@ -400,13 +400,13 @@ def test_checks_made_at_once_share_the_level(seed):
     generator = np.random.default_rng(seed)
     log_probs, labels = log_probs_of(generator, 50), torch.from_numpy(generator.integers(0, 2, 50))
     bins = summary(selbo.ScoreBins.equal(10))
-    assert [each.level for each in check_belief(bins, labels)] == [LEVEL]
+    assert [each.level for each in check_belief(bins, labels)] == [SIGNIFICANCE]
     assert [each.level for each in check_belief(bins, labels, log_probs=log_probs, level=0.2)] == [0.1, 0.1]
     found = check_belief(bins, labels, log_probs=log_probs, without=log_probs)
-    assert [each.level for each in found] == pytest.approx([LEVEL / 3] * 3)
-    between = Verdict("accuracy", (0.9,), (0.6,), 50, 0.004, -9.0)
+    assert [each.level for each in found] == pytest.approx([SIGNIFICANCE / 3] * 3)
+    between = CheckResult("accuracy", (0.9,), (0.6,), 50, 0.004, -9.0)
     assert between.contradicted
-    assert not replace(between, level=LEVEL / 3).contradicted
+    assert not replace(between, level=SIGNIFICANCE / 3).contradicted
 
 
 @pytest.mark.parametrize("found", [0.5, 0.9])
@@ -467,13 +467,13 @@ def test_a_right_belief_is_seldom_contradicted(name, concentration, seed):
 
 
 def test_in_words():
-    text = str(Verdict("accuracy", (0.9,), (0.6,), 50, 1e-5, -7.25))
+    text = str(CheckResult("accuracy", (0.9,), (0.6,), 50, 1e-5, -7.25))
     assert text == "accuracy: contradicted by 50 labels (claimed .900, found .600; p = 1e-05, log Bayes factor -7.2)"
-    assert str(Verdict("log-likelihood", (-0.5,), (-1.25,), 9, 0.5, 6.75)).startswith(
+    assert str(CheckResult("log-likelihood", (-0.5,), (-1.25,), 9, 0.5, 6.75)).startswith(
         "log-likelihood: not contradicted by 9 labels (with -.500, without -1.250; p = 0.5"
     )
     for p_value, factor in ((0.02, -9.0), (0.001, -2.0)):  # both are needed
-        assert not Verdict("accuracy", (0.9,), (0.6,), 50, p_value, factor).contradicted
+        assert not CheckResult("accuracy", (0.9,), (0.6,), 50, p_value, factor).contradicted
 
 
 TWO = torch.tensor([[0.5, 0.5]]).log()

@@ -11,7 +11,7 @@ import torch
 
 
 class Memory:
-    """A board that keeps what it is given."""
+    """A logger that keeps what it is given."""
 
     def __init__(self) -> None:
         self.points, self.histograms, self.figures = [], [], []
@@ -19,15 +19,15 @@ class Memory:
     def scalars(self, values, step):
         self.points.append((dict(values), step))
 
-    def histogram(self, name, seen, step):
-        self.histograms.append((name, seen, step))
+    def histogram(self, name, snapshot, step):
+        self.histograms.append((name, snapshot, step))
 
     def figure(self, name, figure, step):
         self.figures.append((name, figure, step))
 
 
 @pytest.fixture
-def board() -> Memory:
+def logger() -> Memory:
     return Memory()
 
 

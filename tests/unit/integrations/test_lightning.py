@@ -40,13 +40,13 @@ def plain(pl):
         def __init__(self, term):
             super().__init__()
             self.network, self.summary = network(dropout=0.0), term
-            self.seen = []
+            self.passes = []
 
         def training_step(self, batch, batch_idx):
             inputs, labels = batch
             log_probs = self.network(inputs).log_softmax(-1)
             value = self.summary(log_probs)
-            self.seen.append((log_probs.detach(), value.item()))
+            self.passes.append((log_probs.detach(), value.item()))
             return nn.functional.nll_loss(log_probs, labels) - value / N
 
         def validation_step(self, batch, batch_idx):
@@ -68,18 +68,20 @@ def loader():
     return DataLoader(TensorDataset(*blobs(N)), batch_size=BATCH)
 
 
-def test_numbers_and_histograms_are_those_of_the_batches(pl, plain, board, tmp_path):
+def test_numbers_and_histograms_are_those_of_the_batches(pl, plain, logger, tmp_path):
     module, log = plain(summary()), pl.loggers.CSVLogger(tmp_path)
-    run = trainer(pl, tmp_path, [SummaryCallback(boards=[board], draw=lambda seen: seen.distance)], logger=log)
+    run = trainer(
+        pl, tmp_path, [SummaryCallback(loggers=[logger], draw=lambda snapshot: snapshot.distance)], logger=log
+    )
     run.fit(module, loader(), loader())
-    assert [step for _, _, step in board.histograms] == [2, 4, 6]
-    for (name, seen, _), start in zip(board.histograms, (0, 2, 4), strict=True):
-        both = torch.cat([log_probs for log_probs, _ in module.seen[start : start + 2]])
+    assert [step for _, _, step in logger.histograms] == [2, 4, 6]
+    for (name, snapshot, _), start in zip(logger.histograms, (0, 2, 4), strict=True):
+        both = torch.cat([log_probs for log_probs, _ in module.passes[start : start + 2]])
         assert name == "summary"
-        torch.testing.assert_close(seen.histogram, module.summary.histogram(both).double(), rtol=1e-6, atol=0)
-        assert seen.log_summary == pytest.approx(sum(value for _, value in module.seen[start : start + 2]) / 2)
-    assert [each for _, each, _ in board.figures] == [seen.distance for _, seen, _ in board.histograms]
-    last = board.histograms[-1][1]
+        torch.testing.assert_close(snapshot.histogram, module.summary.histogram(both).double(), rtol=1e-6, atol=0)
+        assert snapshot.log_summary == pytest.approx(sum(value for _, value in module.passes[start : start + 2]) / 2)
+    assert [each for _, each, _ in logger.figures] == [snapshot.distance for _, snapshot, _ in logger.histograms]
+    last = logger.histograms[-1][1]
     assert float(run.callback_metrics["log_summary"]) == pytest.approx(last.log_summary)
     with open(f"{log.log_dir}/metrics.csv", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row.get("log_summary")]
@@ -87,10 +89,10 @@ def test_numbers_and_histograms_are_those_of_the_batches(pl, plain, board, tmp_p
     assert float(rows[-1]["summary_distance"]) == pytest.approx(last.distance)
 
 
-def test_what_is_left_is_logged_at_the_end(pl, plain, board, tmp_path):
+def test_what_is_left_is_logged_at_the_end(pl, plain, logger, tmp_path):
     module = plain(summary())
-    trainer(pl, tmp_path, [SummaryCallback(every_n_steps=4, boards=[board])]).fit(module, loader())
-    assert [step for _, _, step in board.histograms] == [4, 6]
+    trainer(pl, tmp_path, [SummaryCallback(every_n_steps=4, loggers=[logger])]).fit(module, loader())
+    assert [step for _, _, step in logger.histograms] == [4, 6]
 
 
 def test_the_callback_changes_no_weight_and_leaves_no_trace(pl, plain, tmp_path):
@@ -118,7 +120,7 @@ def test_a_module_without_a_summary_is_told_so(pl, plain, tmp_path):
         trainer(pl, tmp_path, [SummaryCallback()]).fit(module, loader())
 
 
-def test_a_bayesian_network_with_its_objective(pl, board, tmp_path):
+def test_a_bayesian_network_with_its_objective(pl, logger, tmp_path):
     class Bayesian(pl.LightningModule):
         def __init__(self):
             super().__init__()
@@ -144,9 +146,9 @@ def test_a_bayesian_network_with_its_objective(pl, board, tmp_path):
 
     module = Bayesian()
     before = selbo.kl_divergence(module.network).item()
-    run = trainer(pl, tmp_path, [SummaryCallback(every_n_steps=6, boards=[board])])
+    run = trainer(pl, tmp_path, [SummaryCallback(every_n_steps=6, loggers=[logger])])
     run.fit(module, loader())
-    assert board.histograms[0][1].log_summary == pytest.approx(sum(module.values) / 6, rel=1e-5)
+    assert logger.histograms[0][1].log_summary == pytest.approx(sum(module.values) / 6, rel=1e-5)
     assert selbo.kl_divergence(module.network).item() != before
     assert {"loss", "kl", "log_summary", "log_likelihood", "summary_distance"} <= set(run.callback_metrics)
 

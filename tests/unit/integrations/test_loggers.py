@@ -5,10 +5,10 @@ import sys
 import pytest
 import torch
 
-from selbo.integrations.loggers import show
-from selbo.integrations.monitor import Seen
+from selbo.integrations.loggers import log_snapshot
+from selbo.integrations.monitor import Snapshot
 
-LOPSIDED = Seen(
+LOPSIDED = Snapshot(
     torch.tensor([0.6, 0.1, 0.3], dtype=torch.float64), torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64), -3.0
 )
 
@@ -33,11 +33,11 @@ class Writer:
 
 
 def test_bars_stand_over_the_numbers_of_the_regions():
-    from selbo.integrations.tensorboard import TensorBoard
+    from selbo.integrations.tensorboard import TensorBoardLogger
 
     writer = Writer()
-    board = TensorBoard(writer)
-    show([board], "summary", LOPSIDED, 7)
+    logger = TensorBoardLogger(writer)
+    log_snapshot([logger], "summary", LOPSIDED, 7)
     (kind, (name,), bars), (_, (other,), belief) = writer.calls
     assert (kind, name, other) == ("add_histogram_raw", "summary/predictions", "summary/belief")
     assert (bars["min"], bars["max"], bars["num"], bars["global_step"]) == (0.0, 3.0, 1.0, 7)
@@ -53,13 +53,13 @@ def test_tensorboard_reads_it_back(tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    from selbo.integrations.tensorboard import TensorBoard
+    from selbo.integrations.tensorboard import TensorBoardLogger
 
-    board = TensorBoard(tmp_path / "board")
-    board.scalars({"loss": 0.5, "kl": 2.0}, 3)
-    show([board], "summary", LOPSIDED, 3, draw=figure)
-    board.close()
-    events = EventAccumulator(str(tmp_path / "board")).Reload()
+    logger = TensorBoardLogger(tmp_path / "logger")
+    logger.scalars({"loss": 0.5, "kl": 2.0}, 3)
+    log_snapshot([logger], "summary", LOPSIDED, 3, draw=figure)
+    logger.close()
+    events = EventAccumulator(str(tmp_path / "logger")).Reload()
     assert set(events.Tags()["scalars"]) == {"loss", "kl"}
     assert (events.Scalars("kl")[0].step, events.Scalars("kl")[0].value) == (3, 2.0)
     assert set(events.Tags()["histograms"]) == {"summary/predictions", "summary/belief"}
@@ -70,11 +70,11 @@ def test_tensorboard_reads_it_back(tmp_path):
 
 
 def test_tensorboard_that_is_missing_is_named(monkeypatch, tmp_path):
-    from selbo.integrations.tensorboard import TensorBoard
+    from selbo.integrations.tensorboard import TensorBoardLogger
 
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ValueError, match=r"needs the package tensorboard: pip install 'selbo\[tensorboard\]'"):
-        TensorBoard(tmp_path)
+        TensorBoardLogger(tmp_path)
 
 
 # --- MLflow ---
@@ -96,13 +96,13 @@ def history(client, run_id, name):
 @pytest.mark.filterwarnings("default")  # those of mlflow are its own
 @pytest.mark.usefixtures("_global_states")
 def test_mlflow_reads_it_back(client):
-    from selbo.integrations.mlflow import MLflow
+    from selbo.integrations.mlflow import MLflowLogger
 
     run_id = client.create_run(client.create_experiment("tests")).info.run_id
-    board = MLflow(run_id, client=client)
+    logger = MLflowLogger(run_id, client=client)
     for step in (3, 6):
-        board.scalars({"loss": step / 2, "kl": 2}, step)
-        show([board], "summary", LOPSIDED, step, draw=figure)
+        logger.scalars({"loss": step / 2, "kl": 2}, step)
+        log_snapshot([logger], "summary", LOPSIDED, step, draw=figure)
     assert history(client, run_id, "loss") == [(3, 1.5), (6, 3.0)]
     assert history(client, run_id, "summary/predictions/region_0") == [(3, 0.6), (6, 0.6)]
     assert history(client, run_id, "summary/belief/region_1") == [(3, 0.5)]  # it does not change
@@ -117,15 +117,15 @@ def test_mlflow_reads_it_back(client):
 @pytest.mark.filterwarnings("default")
 @pytest.mark.usefixtures("_global_states")
 def test_without_a_run_mlflow_says_what_to_do(client):
-    from selbo.integrations.mlflow import MLflow
+    from selbo.integrations.mlflow import MLflowLogger
 
     with pytest.raises(ValueError, match=r"`run_id` must be given if no run is active: call mlflow\.start_run"):
-        MLflow(client=client)
+        MLflowLogger(client=client)
 
 
 def test_mlflow_that_is_missing_is_named(monkeypatch):
-    from selbo.integrations.mlflow import MLflow
+    from selbo.integrations.mlflow import MLflowLogger
 
     monkeypatch.setitem(sys.modules, "mlflow", None)
     with pytest.raises(ValueError, match=r"needs the package mlflow: pip install 'selbo\[mlflow\]'"):
-        MLflow("run")
+        MLflowLogger("run")

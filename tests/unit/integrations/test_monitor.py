@@ -1,4 +1,4 @@
-"""A watch sees what summaries see, changes nothing in one process, and leaves no trace."""
+"""A monitor sees what summaries see, changes nothing in one process, and leaves no trace."""
 
 import copy
 import pickle
@@ -9,7 +9,7 @@ from torch import nn
 from unit.training.toys import blobs, network, summary
 
 import selbo
-from selbo.integrations.monitor import Seen, SummaryWatch
+from selbo.integrations.monitor import Snapshot, SummaryMonitor
 from selbo.random import generator_for
 
 
@@ -20,26 +20,28 @@ def predictions(seed, *shape):
 def test_it_has_the_histogram_and_the_value_of_all_batches_since(seed):
     term = summary()
     first, second, third = (predictions(seed + i, size) for i, size in enumerate((5, 11, 7)))
-    with SummaryWatch(term) as watch:
+    with SummaryMonitor(term) as monitor:
         values = [term(each) for each in (first, second)]
-        seen = watch.take()["summary"]
+        snapshot = monitor.take()["summary"]
         term(third)
-        after = watch.take()["summary"]
-        assert watch.take() == {}
+        after = monitor.take()["summary"]
+        assert monitor.take() == {}
     # in their sizes: the histogram of all predictions together
-    torch.testing.assert_close(seen.histogram, term.histogram(torch.cat([first, second])).double(), rtol=1e-6, atol=0)
-    assert seen.log_summary == pytest.approx(float(sum(values)) / 2)
+    torch.testing.assert_close(
+        snapshot.histogram, term.histogram(torch.cat([first, second])).double(), rtol=1e-6, atol=0
+    )
+    assert snapshot.log_summary == pytest.approx(float(sum(values)) / 2)
     torch.testing.assert_close(after.histogram, term.histogram(third).double(), rtol=1e-6, atol=0)
-    assert torch.equal(seen.s0, term.s0)
+    assert torch.equal(snapshot.s0, term.s0)
 
 
 def test_draws_are_averaged(seed):
     term, log_probs = summary(), predictions(seed, 4, 9)
-    with SummaryWatch(term) as watch:
+    with SummaryMonitor(term) as monitor:
         value = term(log_probs)
-    seen = watch.take()["summary"]
-    torch.testing.assert_close(seen.histogram, term.histogram(log_probs).mean(0).double(), rtol=1e-6, atol=0)
-    assert seen.log_summary == pytest.approx(float(value.mean()))
+    snapshot = monitor.take()["summary"]
+    torch.testing.assert_close(snapshot.histogram, term.histogram(log_probs).mean(0).double(), rtol=1e-6, atol=0)
+    assert snapshot.log_summary == pytest.approx(float(value.mean()))
 
 
 def test_it_changes_neither_value_nor_gradient(seed):
@@ -47,7 +49,7 @@ def test_it_changes_neither_value_nor_gradient(seed):
     alone, watched = log_probs.clone().requires_grad_(), log_probs.clone().requires_grad_()
     expected = term(alone)
     expected.backward()
-    with SummaryWatch(term):
+    with SummaryMonitor(term):
         value = term(watched)
         value.backward()
     assert torch.equal(value, expected)
@@ -56,17 +58,17 @@ def test_it_changes_neither_value_nor_gradient(seed):
 
 def test_what_is_seen_has_no_graph(seed):
     term, log_probs = summary(), predictions(seed, 9).requires_grad_()
-    with SummaryWatch(term) as watch:
+    with SummaryMonitor(term) as monitor:
         term(log_probs)
-    assert not watch.take()["summary"].histogram.requires_grad
+    assert not monitor.take()["summary"].histogram.requires_grad
 
 
 def test_it_looks_at_training_alone(seed):
     term = summary()
-    with SummaryWatch(term) as watch:
+    with SummaryMonitor(term) as monitor:
         term.eval()
         term(predictions(seed, 5))
-        assert watch.take() == {}
+        assert monitor.take() == {}
 
 
 def test_it_leaves_everything_as_it_was(seed):
@@ -78,7 +80,7 @@ def test_it_leaves_everything_as_it_was(seed):
     both = nn.ModuleDict({"one": term, "other": other})
 
     def interrupted():
-        with SummaryWatch(both):
+        with SummaryMonitor(both):
             assert len(term.reductions) == 1
             raise KeyboardInterrupt
 
@@ -98,13 +100,13 @@ def test_watches_on_one_summary_may_be_closed_in_any_order(seed, order):
     term, log_probs = summary(), predictions(seed, 6)
     term.reductions.append(double)
     expected = term(log_probs)
-    watches = [SummaryWatch(term) for _ in order]
+    monitors = [SummaryMonitor(term) for _ in order]
     open_ones = set(order)
     for number in order:
         assert torch.equal(term(log_probs), expected)
-        assert {i for i, each in enumerate(watches) if each.take()} == open_ones
-        watches[number].close()
-        watches[number].close()  # once more does nothing
+        assert {i for i, each in enumerate(monitors) if each.take()} == open_ones
+        monitors[number].close()
+        monitors[number].close()  # once more does nothing
         open_ones.remove(number)
     assert term.reductions == [double]
     assert not term._forward_hooks
@@ -112,68 +114,68 @@ def test_watches_on_one_summary_may_be_closed_in_any_order(seed, order):
 
 def test_a_reduction_that_came_later_is_left_alone(seed):
     term = summary()
-    watch = SummaryWatch(term)
+    monitor = SummaryMonitor(term)
     later = torch.square
     term.reductions.append(later)
-    watch.close()
+    monitor.close()
     assert term.reductions == [later]
     term(predictions(seed, 6))
-    assert watch.take() == {}
+    assert monitor.take() == {}
 
 
 def test_a_reduction_of_the_users_own_is_kept(seed):
     calls, term = [], summary()
     term.reductions.append(lambda counts: calls.append(1) or counts.flip(-1))
     log_probs = predictions(seed, 6)
-    with SummaryWatch(term) as watch:
+    with SummaryMonitor(term) as monitor:
         term(log_probs)
         term.eval()
         term(log_probs)
     assert len(calls) == 2
     expected = summary().histogram(log_probs).flip(-1).double()
-    torch.testing.assert_close(watch.take()["summary"].histogram, expected, rtol=1e-6, atol=0)
+    torch.testing.assert_close(monitor.take()["summary"].histogram, expected, rtol=1e-6, atol=0)
 
 
 def test_summaries_are_found_wherever_they_are(seed):
     objective = selbo.SummaryELBO(summary(), num_data=10)
     inputs, labels = blobs(10)
-    with SummaryWatch(objective) as watch:
+    with SummaryMonitor(objective) as monitor:
         terms = objective(network(bayesian=True, dropout=0.0), inputs, labels, generator=generator_for(seed))
-    assert watch.take()["summary"].log_summary == pytest.approx(terms.log_summary.item())
+    assert monitor.take()["summary"].log_summary == pytest.approx(terms.log_summary.item())
     many = nn.ModuleDict({"site": summary(), "other": objective})
-    with SummaryWatch(many) as watch:
+    with SummaryMonitor(many) as monitor:
         many["site"](predictions(seed, 5))
-        assert set(watch.take()) == {"site"}
-    assert set(watch.summaries) == {"site", "other.terms.0.summary"}
+        assert set(monitor.take()) == {"site"}
+    assert set(monitor.summaries) == {"site", "other.terms.0.summary"}
     named = [selbo.SummaryLikelihood(selbo.ClassRegions(3), selbo.Uniform(), name=name) for name in ("north", "south")]
-    with SummaryWatch(selbo.CrossEntropy(10, named)) as watch:
-        assert set(watch.summaries) == {"summary/north", "summary/south"}
+    with SummaryMonitor(selbo.CrossEntropy(10, named)) as monitor:
+        assert set(monitor.summaries) == {"summary/north", "summary/south"}
         named[1](predictions(seed, 5))
-        assert set(watch.take()["summary/south"].scalars("summary/south")) == {
+        assert set(monitor.take()["summary/south"].scalars("summary/south")) == {
             "log_summary/south",
             "summary/south_distance",
         }
     twice = nn.ModuleDict({"a": named[0], "b": selbo.CrossEntropy(10, copy.deepcopy(named[0]))})
-    with SummaryWatch(twice) as watch:
-        assert set(watch.summaries) == {"a", "b.terms.0.summary"}
+    with SummaryMonitor(twice) as monitor:
+        assert set(monitor.summaries) == {"a", "b.terms.0.summary"}
 
 
 def test_a_module_without_a_summary_is_refused():
     with pytest.raises(ValueError, match=r"`module` must hold a selbo\.SummaryLikelihood as an attribute, but Flatten"):
-        SummaryWatch(nn.Flatten())
+        SummaryMonitor(nn.Flatten())
 
 
 def test_a_watched_summary_can_be_copied_and_pickled(seed):
     term = summary()
-    with SummaryWatch(term):
+    with SummaryMonitor(term):
         copied = [copy.deepcopy(term), pickle.loads(pickle.dumps(term))]
         for each in copied:
             assert torch.equal(each(predictions(seed, 5)), term(predictions(seed, 5)))
 
 
 def test_distance_is_total_variation_and_names_follow_the_summary():
-    seen = Seen(torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.2, 0.5, 0.3]), log_summary=-1.5)
-    assert seen.distance == pytest.approx(0.3)
-    assert seen.scalars() == {"log_summary": -1.5, "summary_distance": seen.distance}
-    assert set(seen.scalars("site")) == {"log_site", "site_distance"}
-    assert set(Seen(seen.histogram, seen.s0).scalars()) == {"summary_distance"}
+    snapshot = Snapshot(torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.2, 0.5, 0.3]), log_summary=-1.5)
+    assert snapshot.distance == pytest.approx(0.3)
+    assert snapshot.scalars() == {"log_summary": -1.5, "summary_distance": snapshot.distance}
+    assert set(snapshot.scalars("site")) == {"log_site", "site_distance"}
+    assert set(Snapshot(snapshot.histogram, snapshot.s0).scalars()) == {"summary_distance"}

@@ -77,7 +77,7 @@ def test_evaluation_is_cross_entropy_alone(seed):
     loss = SummaryLoss(term, N, steps=0)
     with torch.no_grad():
         torch.testing.assert_close(loss({"logits": logits}, labels), F.cross_entropy(logits, labels))
-    assert loss.watch.take() == {}
+    assert loss.monitor.take() == {}
     assert term.average.weight.item() == 0
 
 
@@ -228,7 +228,7 @@ def test_a_step_of_the_trainer_has_the_gradient_by_hand(transformers, bert, tmp_
 
 
 @pytest_own
-def test_the_trainer_logs_what_was_seen(transformers, bert, board, tmp_path):
+def test_the_trainer_logs_what_was_seen(transformers, bert, logger, tmp_path):
     data = Sentences(20)
     trainer = make_trainer(
         transformers,
@@ -242,15 +242,15 @@ def test_the_trainer_logs_what_was_seen(transformers, bert, board, tmp_path):
         eval_strategy="steps",
         eval_steps=3,  # between two lines of the log
     )
-    trainer.add_callback(SummaryCallback(trainer, boards=[board], draw=lambda seen: seen.distance))
+    trainer.add_callback(SummaryCallback(trainer, loggers=[logger], draw=lambda snapshot: snapshot.distance))
     trainer.train()
     rows = [row for row in trainer.state.log_history if "log_summary" in row]
-    assert [row["step"] for row in rows] == [step for _, _, step in board.histograms] == [2, 4]
+    assert [row["step"] for row in rows] == [step for _, _, step in logger.histograms] == [2, 4]
     assert len([row for row in trainer.state.log_history if "loss" in row]) == 2
-    for row, (name, seen, _), (_, drawn, _) in zip(rows, board.histograms, board.figures, strict=True):
+    for row, (name, snapshot, _), (_, drawn, _) in zip(rows, logger.histograms, logger.figures, strict=True):
         assert name == "summary"
-        assert (row["log_summary"], row["summary_distance"]) == (seen.log_summary, seen.distance)
-        assert drawn == seen.distance
+        assert (row["log_summary"], row["summary_distance"]) == (snapshot.log_summary, snapshot.distance)
+        assert drawn == snapshot.distance
     # evaluation is the cross-entropy: no more and no less
     last = trainer.evaluate()
     with torch.no_grad():

@@ -85,10 +85,13 @@ def test_fit_limits_the_concentration() -> None:
     assert last_term(summary(900.0, overrule_labels=True)) != last_term(summary(32.0))
 
 
-def test_more_trust_than_in_all_labels_may_overrule_them() -> None:
+def test_more_weight_than_that_of_all_labels_may_overrule_them() -> None:
     belief = selbo.expect(accuracy=0.9)
-    for trust, overrules in ((0.5, False), (1.0, False), (3.0, True)):
-        assert selbo.SummaryLikelihood.for_data(BINS, belief, 50, trust=trust).overrule_labels is overrules
+    for share, overrules in ((0.5, False), (1.0, False), (3.0, True)):
+        assert (
+            selbo.SummaryLikelihood.for_data(BINS, belief, 50, concentration_per_label=share).overrule_labels
+            is overrules
+        )
 
 
 def test_labels_are_compared_with_the_most_frequent_class() -> None:

@@ -19,7 +19,7 @@ def test_predictions_are_corrected_by_bayes_rule() -> None:
     def posterior(fractions: torch.Tensor) -> torch.Tensor:
         return (likelihoods * fractions) / (likelihoods * fractions).sum(-1, keepdim=True)
 
-    found = LabelShift(before.tolist(), after.tolist()).to_use(posterior(before).log())
+    found = LabelShift(before.tolist(), after.tolist()).to_target(posterior(before).log())
     torch.testing.assert_close(found.exp(), posterior(after))
     torch.testing.assert_close(found, correct_prior(posterior(before).log(), before.tolist(), after.tolist()))
 
@@ -38,7 +38,7 @@ def test_what_does_not_fit_is_told() -> None:
     with pytest.raises(ValueError, match="3 of them, but holds 2"):
         LabelShift.from_labels(torch.tensor([0, 2]), [0.5, 0.5])
     with pytest.raises(ValueError, match="3 of them, but holds 2"):
-        SHIFT.to_use(torch.zeros(4, 3))
+        SHIFT.to_target(torch.zeros(4, 3))
 
 
 def objectives(shift: LabelShift | None) -> list[selbo.CrossEntropy | ExpectationRegularisation]:
@@ -50,10 +50,10 @@ def objectives(shift: LabelShift | None) -> list[selbo.CrossEntropy | Expectatio
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_labels_are_learned_as_they_are_and_summaries_see_the_place_of_use(which: int) -> None:
+def test_labels_are_learned_as_they_are_and_summaries_see_the_target_domain(which: int) -> None:
     plain, shifted = objectives(None)[which], objectives(SHIFT)[which]
     logits, labels = torch.tensor([[0.3, -0.2], [1.0, 0.5]]), torch.tensor([0, 1])
-    # all unlabelled inputs are predicted with the fractions of the labels: at the place of use, with those there
+    # all unlabelled inputs are predicted with the fractions of the labels: in the target domain, with those there
     elsewhere = torch.tensor([[0.9, 0.1]]).log().expand(8, 2)
     network = torch.nn.Flatten()
     before, after = (each(network, logits, labels, unlabelled=elsewhere) for each in (plain, shifted))
@@ -96,7 +96,7 @@ def test_under_label_shift_training_ends_near_the_fractions_of_the_place_of_use(
             network, objective, (inputs, labels), unlabelled=unlabelled, steps=200, learning_rate=0.05, callbacks=()
         )
         log_probs = network(later).log_softmax(-1).detach()
-        log_probs = shift.to_use(log_probs) if name == "shift" else log_probs
+        log_probs = shift.to_target(log_probs) if name == "shift" else log_probs
         nll[name] = selbo.evaluate(log_probs.exp(), truth)["nll"]
         if name == "shift":
             assert log_probs.exp().mean(0)[0].item() == pytest.approx(0.5, abs=0.03)

@@ -122,9 +122,13 @@ def test_a_broken_matplotlib_is_not_called_missing(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_session_does_not_change_a_figure(tmp_path: Path) -> None:
-    plain = style.save(figures.dirichlet_process_draws(generator=generator()), tmp_path, "plain", formats=["png"])
+    plain = style.save_figure(
+        figures.dirichlet_process_draws(generator=generator()), tmp_path, "plain", formats=["png"]
+    )
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "black", "lines.linewidth": 9, "figure.dpi": 33}):
-        styled = style.save(figures.dirichlet_process_draws(generator=generator()), tmp_path, "styled", formats=["png"])
+        styled = style.save_figure(
+            figures.dirichlet_process_draws(generator=generator()), tmp_path, "styled", formats=["png"]
+        )
     assert plain[0].read_bytes() == styled[0].read_bytes()
 
 
@@ -148,19 +152,19 @@ def test_a_tick_says_where_it_stands() -> None:
 
 def test_saving_writes_both_formats_of_the_stated_size(tmp_path: Path) -> None:
     figure = figures.summary_against_histogram(ScoreBins([0.5]), [0.3, 0.7], [0.6, 0.4])
-    paths = style.save(figure, tmp_path / "new" / "folder", "name")
+    paths = style.save_figure(figure, tmp_path / "new" / "folder", "name")
     assert [path.name for path in paths] == ["name.png", "name.pdf"]
     pixels = matplotlib.image.imread(paths[0])
     assert pixels.shape[1] == round(style.TWO_COLUMNS * style.PIXELS_AN_INCH)
     assert pixels[..., :3].std() > 0.05  # not blank
     assert paths[1].read_bytes().startswith(b"%PDF")
-    again = style.save(figure, tmp_path, "name")
+    again = style.save_figure(figure, tmp_path, "name")
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in paths]
 
 
 def test_saving_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figure = figures.summary_against_histogram(ScoreBins([0.5]), [0.3, 0.7], [0.6, 0.4])
-    style.save(figure, tmp_path, "name")
+    style.save_figure(figure, tmp_path, "name")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
     def broken(file: Path, *, format: str, **_: object) -> None:
@@ -171,7 +175,7 @@ def test_saving_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(figure, "savefig", broken)
     with pytest.raises(OSError, match="disk full") as full:
-        style.save(figure, tmp_path, "name")
+        style.save_figure(figure, tmp_path, "name")
     assert full.value.filename == str(tmp_path / "name.pdf")
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -179,13 +183,13 @@ def test_saving_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("name", ["", "a/b", "..", "a/"])
 def test_a_name_is_not_a_path(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match=r"^`name` must be the name of a file"):
-        style.save(Figure(), tmp_path, name)
+        style.save_figure(Figure(), tmp_path, name)
 
 
 @pytest.mark.parametrize("formats", [["jpg"], "png", []])
 def test_unknown_formats(tmp_path: Path, formats: list[str]) -> None:
     with pytest.raises(ValueError, match=r"^`formats` must be"):
-        style.save(Figure(), tmp_path, "name", formats=formats)
+        style.save_figure(Figure(), tmp_path, "name", formats=formats)
 
 
 def test_a_figure_needs_room() -> None:

@@ -94,11 +94,11 @@ def test_with_many_classes_the_most_confused_pairs_are_listed(count: int, matrix
         low, high = (100 * end for end in wilson_interval(count, count + 5))
         share = f"{100 * count / (count + 5):.1f} [{low:.1f}, {high:.1f}]"
         assert rows[1] == [f"class {last}", "class 0", str(count), share]
-        assert len(rows) == 1 + class_tables.MOST_ROWS
+        assert len(rows) == 1 + class_tables.MOST_SHOWN_ROWS
         assert f"20 of {count} pairs" in text
     listed = Cells(class_tables.class_table(found.per_class)).rows
     assert {row[0] for row in listed} >= set(names)
-    assert ("<details>" in class_tables.class_table(found.per_class)) == (count > class_tables.MOST_ROWS)
+    assert ("<details>" in class_tables.class_table(found.per_class)) == (count > class_tables.MOST_SHOWN_ROWS)
 
 
 def test_no_confusion_is_said() -> None:

@@ -300,7 +300,7 @@ def test_a_figure_without_data_is_refused_and_not_listed(results: Results, key: 
     for run in without["runs"]:
         run[key] = None
     names = {"histogram": "belief_histograms", "reliability": "reliability_diagrams", "entropy": "entropy_histograms"}
-    assert curves.available(Comparison.from_dict(without)) == [
+    assert curves.available_figures(Comparison.from_dict(without)) == [
         name for name in curves.COMPARISON_FIGURES if name != names[key]
     ]
     with pytest.raises(ValueError, match=f"^`results` must have `{key}` in at least one run"):

@@ -111,16 +111,18 @@ def test_the_likelihood_is_that_of_a_dirichlet_around_the_belief():
     assert (claims.high[1] - claims.low[1]) / (2 * stats.norm.ppf(0.975)) == pytest.approx(spread, rel=0.01)
 
 
-def test_trust_is_by_the_number_of_labels():
+def test_concentration_is_by_the_number_of_labels():
     belief, partition = selbo.Beta(0.4, 0.9), selbo.ScoreBins([0.3, 0.6])
-    summary = selbo.SummaryLikelihood.for_data(partition, belief, 40, trust=2.5, name="here", ema_decay=0.9)
+    summary = selbo.SummaryLikelihood.for_data(
+        partition, belief, 40, concentration_per_label=2.5, name="here", ema_decay=0.9
+    )
     assert summary.concentration.item() == 100.0
     assert (summary.name, summary.average.decay) == ("here", 0.9)
     assert torch.equal(summary.s0, belief.masses(partition))
     assert selbo.SummaryLikelihood.for_data(partition, belief, 40).concentration.item() == pytest.approx(12.0)
     for settings, message in (
         ({"num_data": 0}, "`num_data` must be a whole"),
-        ({"trust": 0.0}, "`trust` must be a fin"),
+        ({"concentration_per_label": 0.0}, "`concentration_per_label` must be a fin"),
     ):
         with pytest.raises(ValueError, match=message):
             selbo.SummaryLikelihood.for_data(partition, belief, **{"num_data": 40, **settings})

@@ -266,7 +266,7 @@ def test_settings_that_are_no_numbers_or_texts_are_not_saved(tmp_path: Path) -> 
 
     classifier = SummaryClassifier(belief=selbo.Beta(2, 3), steps=2).fit([[0.0], [1.0]], [0, 1])
     with pytest.raises(ValueError, match="only settings that are numbers or texts can be saved"):
-        storage.save(classifier, tmp_path / "a.safetensors")
+        storage.save_classifier(classifier, tmp_path / "a.safetensors")
 
 
 @pytest.mark.parametrize("fault", ["missing", "added", "shape", "no header", "empty", "text"])

@@ -356,7 +356,7 @@ def test_a_line_too_long_is_refused_before_it_is_parsed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: list[str] | None, where: str
 ) -> None:
     monkeypatch.setattr(module, "MOST_LINE_BYTES", 2**20)
-    monkeypatch.setattr(module, "BLOCK", 2**10)
+    monkeypatch.setattr(module, "BYTES_PER_BLOCK", 2**10)
     lines = ["a,b", *["1,2"] * 3]
     place = {"header": 0, "first": 1, "last": 3, "only": 0}[where]
     for length in (2**20, 2**20 + 1):

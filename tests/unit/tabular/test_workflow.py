@@ -12,7 +12,7 @@ import torch
 from scipy import stats
 
 import selbo
-from selbo.evaluation.check_belief import LEVEL, check_accuracy, check_likelihood, shortfall
+from selbo.evaluation.check_belief import SIGNIFICANCE, check_accuracy, check_likelihood, shortfall
 from selbo.evaluation.predict import Prediction, at_temperature
 from selbo.report import outcomes
 from selbo.tabular import workflow
@@ -111,7 +111,7 @@ def test_a_true_statement_is_seldom_noted(seed):
     generator, stated = np.random.default_rng(seed), [0.75, 0.9, 0.97] * 60
     found = [checked(generator, stated=each, reached=each) for each in stated]
     noted = sum(bool(each["shortfall"] or each["contradictions"]) for each in found)
-    assert noted <= stats.binom.ppf(1 - 1e-7, len(stated), LEVEL)
+    assert noted <= stats.binom.ppf(1 - 1e-7, len(stated), SIGNIFICANCE)
 
 
 def test_other_contradictions_stay_what_they_were(seed):

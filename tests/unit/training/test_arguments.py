@@ -35,8 +35,14 @@ REFUSED = {
     "seed, a word": ({"seed": "a"}, "`seed` must be a whole number of at least 0"),
     "device": ({"device": "gpu"}, "`device` must be a torch device such as 'cpu' or 'cuda', but got 'gpu'"),
     "precision": ({"precision": "fp16"}, r"`precision` must be one of \['bf16', 'fp32'\], but got 'fp16'"),
-    "engine": ({"engine": "fast"}, r"`engine` must be one of \['auto', 'captured', 'eager', 'graph'\], but got 'fast'"),
-    "graph on a CPU": ({"engine": "graph", "device": "cpu"}, "`engine` can be 'graph' only for tensors on CUDA"),
+    "engine": (
+        {"engine": "fast"},
+        r"`engine` must be one of \['auto', 'compile\+cudagraph', .*, 'eager'\], but got 'fast'",
+    ),
+    "graph on a CPU": (
+        {"engine": "compile+cudagraph", "device": "cpu"},
+        r"`engine` can be 'compile\+cudagraph' only for tensors on CUDA",
+    ),
     "log_every": ({"log_every": 0}, "`log_every` must be a whole number of at least 1"),
     "unlabelled": ({"unlabelled": TRAIN[0]}, "`unlabelled` is for a summary term, but CrossEntropy has"),
     "val": ({"val": 3}, r"`val` must be \(inputs, labels\), a Dataset or a DataLoader, but got int"),
@@ -195,7 +201,7 @@ def test_under_torchrun_each_process_has_a_device_of_its_own(monkeypatch: pytest
     assert _device("cuda") == torch.device("cuda")
 
 
-def test_weight_decay_is_for_plain_networks():
+def test_weight_decay_is_for_deterministic_networks():
     bnn = selbo.to_bayesian(network())
     with pytest.raises(ValueError, match=r"`weight_decay` is for deterministic networks, but got 0\.1 for a Bayesian"):
         selbo.fit(bnn, selbo.ELBO(num_data=32), TRAIN, steps=1, optimizer=Optimizer(weight_decay=0.1))

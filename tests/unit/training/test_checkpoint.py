@@ -34,8 +34,8 @@ def test_what_is_written_is_read(tmp_path):
         "c": torch.zeros(0),
     }
     history = [{"step": 1, "loss": 0.1 + 0.2}, {"step": 2, "loss": 1e-300}]
-    files.write(path, tensors, {"step": 2, "best": [0, None]}, history=history)
-    found, description, records = files.read(path)
+    files.write_checkpoint(path, tensors, {"step": 2, "best": [0, None]}, history=history)
+    found, description, records = files.read_checkpoint(path)
     assert found.keys() == tensors.keys()
     assert all(torch.equal(found[name], tensors[name]) for name in tensors)
     assert description["step"] == 2
@@ -46,7 +46,7 @@ def test_what_is_written_is_read(tmp_path):
 
 def test_a_file_that_is_there_survives_a_failure_to_write(tmp_path, monkeypatch):
     path = tmp_path / "run"
-    files.write(path, {"a": torch.zeros(2)}, {})
+    files.write_checkpoint(path, {"a": torch.zeros(2)}, {})
     before = path.read_bytes()
 
     def full(_):
@@ -54,18 +54,18 @@ def test_a_file_that_is_there_survives_a_failure_to_write(tmp_path, monkeypatch)
 
     monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(OSError, match="no space left"):
-        files.write(path, {"a": torch.ones(2)}, {})
+        files.write_checkpoint(path, {"a": torch.ones(2)}, {})
     assert path.read_bytes() == before
     monkeypatch.undo()
-    files.write(path, {"a": torch.ones(2)}, {})  # what the failure left is no obstacle
-    assert torch.equal(files.read(path)[0]["a"], torch.ones(2))
+    files.write_checkpoint(path, {"a": torch.ones(2)}, {})  # what the failure left is no obstacle
+    assert torch.equal(files.read_checkpoint(path)[0]["a"], torch.ones(2))
     assert [each.name for each in tmp_path.iterdir()] == ["run"]
 
 
 @pytest.mark.parametrize("damage", ["empty", "cut", "header", "text", "folder", "history"])
 def test_a_damaged_file_is_one_sentence(damage, tmp_path):
     path = tmp_path / "run"
-    files.write(path, {"a": torch.zeros(100)}, {})
+    files.write_checkpoint(path, {"a": torch.zeros(100)}, {})
     content = path.read_bytes()
     if damage == "history":
         content = content.replace(b'"history"', b'"histori"')
@@ -79,14 +79,14 @@ def test_a_damaged_file_is_one_sentence(damage, tmp_path):
             )
         )
     with pytest.raises(ValueError, match=r"`checkpoint` '.*run' cannot be read: .*; remove the file to start anew"):
-        files.read(path)
+        files.read_checkpoint(path)
 
 
 @pytest.mark.parametrize("metadata", [None, {"selbo": json.dumps({"format": "selbo-bnn-1"})}])
 def test_another_safetensors_file_is_refused(metadata, tmp_path):
     save_file({"a": torch.zeros(1)}, tmp_path / "run", metadata=metadata)
     with pytest.raises(ValueError, match=r"`checkpoint` must be a file written by selbo\.fit, but '.*run' is not"):
-        files.read(tmp_path / "run")
+        files.read_checkpoint(tmp_path / "run")
 
 
 def test_the_first_difference_is_named(tmp_path):

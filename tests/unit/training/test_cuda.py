@@ -109,7 +109,7 @@ def test_a_convolutional_network_resumes(tmp_path: Path, precision: str) -> None
     assert found.probs.isfinite().all()
 
 
-@pytest.mark.parametrize("engine", ["captured", "graph"])
+@pytest.mark.parametrize("engine", ["cudagraph", "compile+cudagraph"])
 def test_evidence_is_annealed_in_the_graph_as_in_eager_steps(engine: str) -> None:
     objective = Evidential(300, annealing_steps=40, annealing_every=8)
     one = train(mlp(), objective, engine=engine)
@@ -128,7 +128,7 @@ def test_unlabelled_inputs_in_the_graph() -> None:
     assert result.curve.isfinite().all()
 
 
-@pytest.mark.parametrize("engine", ["captured", "graph"])
+@pytest.mark.parametrize("engine", ["cudagraph", "compile+cudagraph"])
 def test_several_summaries_in_the_graph(engine: str) -> None:
     masses = Masses([0.5, 0.3, 0.2])
     named = SummaryLikelihood(ClassRegions(3), masses, concentration=30.0, name="fractions", ema_decay=0.9)
@@ -146,7 +146,7 @@ def test_a_step_that_cannot_be_captured_runs_eagerly_and_says_so(monkeypatch: py
     monkeypatch.setattr(GraphEngine, "_capture", refuse)
     captured, eager = mlp(), mlp()
     with pytest.warns(UserWarning, match="runs eagerly"):
-        one = train(captured, CrossEntropy(300), engine="captured")
+        one = train(captured, CrossEntropy(300), engine="cudagraph")
     two = train(eager, CrossEntropy(300), engine="eager")
     assert one.engine.startswith("eager")
     torch.testing.assert_close(one.curve, two.curve, rtol=1e-3, atol=1e-4)
@@ -163,10 +163,10 @@ class FailsInCapture(CrossEntropy):
 
 def test_after_a_failed_capture_the_process_is_as_good_as_before() -> None:
     with pytest.warns(UserWarning, match="runs eagerly"):
-        broken = train(mlp(), FailsInCapture(300), engine="captured")
+        broken = train(mlp(), FailsInCapture(300), engine="cudagraph")
     assert broken.engine.startswith("eager")
     assert torch.randn(3, device="cuda").isfinite().all(), "torch's own generator draws again"
-    again = train(to_bayesian(mlp()), ELBO(300, kl_weight=0.01), engine="captured")
+    again = train(to_bayesian(mlp()), ELBO(300, kl_weight=0.01), engine="cudagraph")
     assert "CUDA graph" in again.engine
     assert again.curve.isfinite().all()
 
@@ -175,5 +175,5 @@ def test_a_forgotten_graph_does_not_disturb_the_capture_of_another(monkeypatch: 
     step = GraphEngine._step
     monkeypatch.setattr(GraphEngine, "_step", lambda self: (step(self), [[] for _ in range(100_000)])[0])
     for _ in range(2):  # the many lists make Python collect, in the second run the graph of the first
-        result = train(mlp(), CrossEntropy(300), engine="captured")
+        result = train(mlp(), CrossEntropy(300), engine="cudagraph")
         assert "CUDA graph" in result.engine

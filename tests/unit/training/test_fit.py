@@ -311,7 +311,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_last_good_checkpo
     ) as e:
         run(Breaks(5, value), objective=selbo.CrossEntropy(N), **settings)
     assert f"the last good checkpoint is {str(path)!r}, of step 4" in str(e.value)
-    tensors, description, history = files.read(path)
+    tensors, description, history = files.read_checkpoint(path)
     assert description["step"] == 4
     assert [record["step"] for record in history] == [2, 4]
     assert all(value.isfinite().all() for value in tensors.values())
@@ -330,10 +330,10 @@ def test_a_checkpoint_may_be_for_the_time_before_the_end_alone(tmp_path):
     assert not path.exists()
     long, net = run(checkpoint=Checkpoint(path, every=0, at_end=False), log_every=2)
     assert long.checkpoint == path
-    assert 0 < files.read(path)[1]["step"] < long.steps
+    assert 0 < files.read_checkpoint(path)[1]["step"] < long.steps
     again, other = run(checkpoint=Checkpoint(path, at_end=False))
     assert 0 < again.resumed_from < again.steps
-    assert (short.earlier_seconds, again.earlier_seconds) == (0, files.read(path)[1]["seconds"])
+    assert (short.earlier_seconds, again.earlier_seconds) == (0, files.read_checkpoint(path)[1]["seconds"])
     assert again.earlier_seconds < again.seconds
     assert torch.equal(again.curve, long.curve)
     assert states_equal(net, other)
@@ -360,7 +360,7 @@ def test_weights_that_are_not_finite_are_not_kept(tmp_path):
         Diverged, match=r"the weights are not finite at step 2 \(loss \d.*, of step 2; a smaller learning"
     ):
         run(net, checkpoint=Checkpoint(tmp_path / "run", every=0), log_every=1)
-    tensors, description, _ = files.read(tmp_path / "run")
+    tensors, description, _ = files.read_checkpoint(tmp_path / "run")
     assert description["step"] == 2
     assert all(value.isfinite().all() for value in tensors.values())
 

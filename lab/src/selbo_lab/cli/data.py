@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from selbo_lab.data.catalogue import DataSet
-    from selbo_lab.data.download import Progress
+    from selbo_lab.data.download import DownloadProgress
     from selbo_lab.data.store import Source
 
 NOT_RIGHT = 2
@@ -84,8 +84,8 @@ def get(names: Names, debug: Debug = False) -> None:
             size = size_of(source)
             note(f"downloading {source.name}" + (f", {size}" if size else ""))
             with bars() as progress:
-                acquire.get(source, progress=progress)
-        show(screen, name, sources)
+                acquire.download_missing(source, progress=progress)
+        show_set(screen, name, sources)
         for source in sources_of(name):
             if source not in sources and not store.present(source):
                 size = size_of(source)
@@ -117,7 +117,7 @@ def import_files(
     screen = console()
     screen.print(f"Taken: {', '.join(taken)}", soft_wrap=True)
     sources = [each for each in sources_of(name) if store.missing(each) != tuple(raw.name for raw in each.files)]
-    show(screen, name, sources)
+    show_set(screen, name, sources)
     for source in sources:
         if lacking := store.missing(source):
             note(f"{source.name} still lacks {store.enumerated(lacking)}")
@@ -152,10 +152,10 @@ def verify(
     for source in asked.values():
         if source.name not in there:
             raise store.MissingData(store.what_to_type(source))
-        for verdict in store.verify(source):
-            detail = verdict.detail if verdict.state == "wrong" else verdict.detail[:DETAIL]
-            screen.print(f"{verdict.state:<8}{source.name}/{verdict.name}  {detail}".rstrip(), soft_wrap=True)
-            wrong += verdict.state == "wrong"
+        for result in store.verify_files(source):
+            detail = result.detail if result.state == "wrong" else result.detail[:DETAIL]
+            screen.print(f"{result.state:<8}{source.name}/{result.name}  {detail}".rstrip(), soft_wrap=True)
+            wrong += result.state == "wrong"
     if wrong:
         note(f"{wrong} files are wrong: delete them, then get or import them again")
         raise typer.Exit(NOT_RIGHT)
@@ -215,14 +215,14 @@ def card(
 
     Example: selbo data card mnist35 --part test
     """
-    from selbo_lab.data.catalogue import SETS, load, sources_of
+    from selbo_lab.data.catalogue import SETS, load_set, sources_of
 
     sources_of(name)
     if name not in SETS:
         raise ValueError(f"{name} is a name of raw files: a card is of a data set, one of {list(SETS)}")
     given = {"corruption": corruption, "severity": severity, "seed": seed, "embedding": embedding}
     options: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-    console().print(load(name, part or SETS[name].parts[0], **options).card(), soft_wrap=True)
+    console().print(load_set(name, part or SETS[name].parts[0], **options).card(), soft_wrap=True)
 
 
 # --- output ---
@@ -246,8 +246,8 @@ def state(each: "DataSet") -> str:
     files = sum(len(source.files) for source in each.sources)
     lacking = [source for source in each.sources if not store.present(source)]
     absent = sum(len(store.missing(source)) for source in lacking)
-    if each.sources == (SST,) and (embeddings.available() or not lacking):
-        return "in the store" if embeddings.available() else "not embedded"
+    if each.sources == (SST,) and (embeddings.list_embeddings() or not lacking):
+        return "in the store" if embeddings.list_embeddings() else "not embedded"
     if each.optional:
         if lacking:
             return f"needs {lacking[0].name}"
@@ -273,10 +273,10 @@ def size_of(source: "Source") -> str:
     return readable(size) if size else ""
 
 
-def show(screen: "Console", name: str, sources: "list[Source]") -> None:
+def show_set(screen: "Console", name: str, sources: "list[Source]") -> None:
     """Print the folders of a data set, and its card if that is quick."""
     from selbo_lab.data import store
-    from selbo_lab.data.catalogue import SETS, load
+    from selbo_lab.data.catalogue import SETS, load_set
 
     for source in sources:
         screen.print(f"{source.title}: {store.folder(source)}", soft_wrap=True)
@@ -287,13 +287,13 @@ def show(screen: "Console", name: str, sources: "list[Source]") -> None:
             screen.print(fill(source.licence, 80, initial_indent="  licence   ", subsequent_indent=" " * 12))
         return
     try:
-        screen.print(load(name, "test").card(), soft_wrap=True)
+        screen.print(load_set(name, "test").card(), soft_wrap=True)
     except (store.MissingData, ValueError) as error:  # some files are missing, or there are several embeddings
         note(str(error))
 
 
 @contextmanager
-def bars(unit: str = "") -> "Iterator[Progress]":
+def bars(unit: str = "") -> "Iterator[DownloadProgress]":
     """Progress bars on the error stream if that is a terminal, one per label; counts bytes or another unit."""
     if not sys.stderr.isatty():
         yield lambda _label, _advance, _total: None

@@ -26,7 +26,7 @@ OF_THE_PAPER = {
 """Figures drawn from the results of a study: kind of figure and study."""
 
 WITHOUT_RESULTS = ("2", "dp-draws")
-SEED = 1
+FIGURE_SEED = 1
 
 
 def figure(
@@ -50,7 +50,7 @@ def figure(
 
     Example: selbo figure 2 --out figures
     """
-    from selbo.plots import save
+    from selbo.plots import save_figure
 
     known = [*OF_THE_PAPER, *WITHOUT_RESULTS]
     if name not in known:
@@ -58,7 +58,7 @@ def figure(
     drawn = without_results(name) if name in WITHOUT_RESULTS else from_results(name, results)
     folder, screen = writable_folder(out), console()
     for label, draw in drawn.items():
-        for path in save(draw(), folder, label, formats=["png", "svg"]):
+        for path in save_figure(draw(), folder, label, formats=["png", "svg"]):
             screen.print(str(path), soft_wrap=True)
 
 
@@ -70,13 +70,13 @@ def without_results(name: str) -> "dict[str, Callable[[], Figure]]":
 
     if name == "2":
         return {"figure-2": belief_on_simplex}
-    noise = torch.Generator().manual_seed(SEED)
+    noise = torch.Generator().manual_seed(FIGURE_SEED)
     return {"figure-dp-draws": lambda: dirichlet_process_draws(generator=noise)}
 
 
 def from_results(name: str, results: Path) -> "dict[str, Callable[[], Figure]]":
     """One figure per comparison of a study that has the necessary results."""
-    from selbo_lab.report.study_figures import FIGURES, available
+    from selbo_lab.report.study_figures import STUDY_FIGURES, available_study_figures
     from selbo_lab.run.result_store import Store
     from selbo_lab.schedule import runner
 
@@ -89,9 +89,9 @@ def from_results(name: str, results: Path) -> "dict[str, Callable[[], Figure]]":
         )
     found = runner.gather(folder)
     drawn: dict[str, Callable[[], Figure]] = {
-        f"figure-{name}-{each.variant}-{each.track}": partial(FIGURES[kind].draw, each)
+        f"figure-{name}-{each.variant}-{each.track}": partial(STUDY_FIGURES[kind].draw, each)
         for each in found.comparisons
-        if kind in available(found, each)
+        if kind in available_study_figures(found, each)
     }
     if not drawn:
         raise ValueError(f"figure {name} needs runs of the study {study}, but there are none in '{folder}' yet")

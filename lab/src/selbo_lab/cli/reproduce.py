@@ -12,7 +12,7 @@ from selbo.cli import Debug, Device, console, cores, device_of, note, progress_b
 
 if TYPE_CHECKING:
     from selbo_lab.run.records import StudyResults
-    from selbo_lab.schedule.runner import Progress
+    from selbo_lab.schedule.runner import StudyProgress
     from selbo_lab.studies.study import Study
 
 EVERYTHING = "all"
@@ -82,7 +82,7 @@ def reproduce(
     for study, folder, wanted in studies:  # write nothing before the data of all studies are found
         writable_folder(folder)
         with live(study.name) as listener:
-            results = runner.reproduce(
+            results = runner.run_study(
                 study,
                 folder,
                 tracks=wanted,
@@ -95,17 +95,17 @@ def reproduce(
             )
         with waiting(WRITING.format(folder.name)):
             parts = written(results, folder)
-        show(parts)
+        print_parts(parts)
 
 
 def at_a_time(device: str, models: list[str]) -> int:
     """Number of parallel runs: one per core on a CPU; on a GPU the fastest number in docs/performance.md."""
-    from selbo_lab.run.evaluate import LARGE
+    from selbo_lab.run.evaluate import COMPILED_MODELS
     from selbo_lab.run.execute import LARGE_RUNS_ON_A_GPU, SMALL_RUNS_ON_A_GPU
 
     if not device.startswith("cuda"):
         return cores()
-    at_most = LARGE_RUNS_ON_A_GPU if any(model in LARGE for model in models) else SMALL_RUNS_ON_A_GPU
+    at_most = LARGE_RUNS_ON_A_GPU if any(model in COMPILED_MODELS for model in models) else SMALL_RUNS_ON_A_GPU
     return min(cores(), at_most)
 
 
@@ -148,11 +148,11 @@ def report(
     Example: selbo report results/sst
     """
     from selbo.training import pool_of
-    from selbo_lab.run.result_store import MANIFEST, Store, studies_in
+    from selbo_lab.run.result_store import STUDY_FILE, Store, studies_in
 
     found = studies_in(folder)
     if not found:
-        raise ValueError(f"DIR must be a folder of selbo reproduce, but '{folder}' holds no {MANIFEST}")
+        raise ValueError(f"DIR must be a folder of selbo reproduce, but '{folder}' holds no {STUDY_FILE}")
     if pack:
         with progress_bar(len(found)) as told:
             for store in map(Store, found):
@@ -170,10 +170,10 @@ def report(
             for each in pool.map(written_again, found):
                 parts += each
                 told(f"{len(found)} studies", 1)
-    show(parts)
+    print_parts(parts)
 
 
-def show(parts: Iterable[Any]) -> None:
+def print_parts(parts: Iterable[Any]) -> None:
     """Print tables and lines; lines are not wrapped, so that paths can be copied."""
     screen = console()
     for part in parts:
@@ -197,14 +197,14 @@ def written(results: "StudyResults", folder: Path) -> list[Any]:
     shown: list[Any] = []
     for comparison in results.comparisons:
         if comparison.there:
-            shown.append(study_tables.console(comparison, results))
+            shown.append(study_tables.terminal_table(comparison, results))
         else:
             shown.append(f"{comparison.title}, {comparison.track}: no runs yet")
     return [*shown, f"Report: {page}"]
 
 
 @contextmanager
-def live(name: str) -> Iterator[Callable[["Progress"], None]]:
+def live(name: str) -> Iterator[Callable[["StudyProgress"], None]]:
     """Progress bar on the error stream if that is a terminal: runs done, running and failed, and time left."""
     if not sys.stderr.isatty():
         yield lambda _: None
@@ -224,7 +224,7 @@ def live(name: str) -> Iterator[Callable[["Progress"], None]]:
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(name, total=None, running=0, failed="")
 
-        def told(progress: "Progress") -> None:
+        def told(progress: "StudyProgress") -> None:
             failed = f"{progress.failed} failed" if progress.failed else ""
             what = name if progress.of == "runs" else f"{name}, {progress.of}"
             done, total, running = progress.done, progress.total, progress.running

@@ -1,6 +1,6 @@
 """Data sets, read from their sources; nothing is downloaded at import, and nothing is unpickled."""
 
-from selbo_lab.data.catalogue import SETS, load
+from selbo_lab.data.catalogue import SETS, load_set
 from selbo_lab.data.cifar import as_cifar, corrupted_sets
 from selbo_lab.data.dataset import LabelledData, Normalisation
 from selbo_lab.data.embeddings import embed_sst, import_embeddings
@@ -22,7 +22,7 @@ __all__ = [
     "imbalanced",
     "imbalanced_indices",
     "import_embeddings",
-    "load",
+    "load_set",
     "sst_sentences",
     "with_noise",
 ]

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Final
 
 from selbo_lab.data import archives, store
-from selbo_lab.data.digests import BLOCK, mismatch
-from selbo_lab.data.download import DownloadError, Progress, fetch, file_name
+from selbo_lab.data.digests import BYTES_PER_READ, mismatch
+from selbo_lab.data.download import DownloadError, DownloadProgress, fetch, file_name
 from selbo_lab.data.store import Download, MissingData, RawFile, Source
 
 MOST_SHRUNK: Final = 100
 """Maximum ratio of unpacked to packed size; it is 5 for idx files of images."""
 
 
-def get(source: Source, *, progress: Progress | None = None) -> None:
+def download_missing(source: Source, *, progress: DownloadProgress | None = None) -> None:
     """Download the missing files of a source, verified and atomically, in one process at a time.
 
     Raises:
@@ -44,7 +44,7 @@ def get(source: Source, *, progress: Progress | None = None) -> None:
             file.unlink(missing_ok=True)
 
 
-def _download(source: Source, download: Download, file: Path, progress: Progress | None) -> None:
+def _download(source: Source, download: Download, file: Path, progress: DownloadProgress | None) -> None:
     try:
         fetch(
             (download.url, *download.mirrors),
@@ -172,7 +172,7 @@ def _packed_anew(raw: RawFile, path: Path) -> Path | None:
     unpacked, left = path.with_suffix(""), (raw.size or path.stat().st_size) * MOST_SHRUNK
     try:
         with gzip.open(path) as packed, unpacked.open("wb") as file:
-            while (block := packed.read(BLOCK)) and left > 0:
+            while (block := packed.read(BYTES_PER_READ)) and left > 0:
                 file.write(block)
                 left -= len(block)
     except (OSError, EOFError, zlib.error):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import IO, Any, Final
 
-from selbo_lab.data.digests import BLOCK, readable
+from selbo_lab.data.digests import BYTES_PER_READ, readable
 
 MOST_MEMBERS: Final = 100_000
 """Archives with more members are rejected; the published ones have less than a thousand."""
@@ -19,10 +19,10 @@ MOST_MEMBERS: Final = 100_000
 LARGEST: Final = 8 << 30
 """Maximum bytes of a member of unknown size."""
 
-LARGEST_HEADER: Final = BLOCK
+LARGEST_HEADER: Final = BYTES_PER_READ
 """Maximum bytes that a tar archive may hold in memory for the name of a member."""
 
-PACKED: Final = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}
+OPENERS: Final = {b"\x1f\x8b": gzip.open, b"\xfd7zXZ\x00": lzma.open}
 """First bytes of packed files, and functions to open them."""
 
 NOT_ARCHIVES: Final = {".npz"}
@@ -114,7 +114,7 @@ def _copy(stream: IO[bytes], target: Path, limit: int, refusal: str) -> None:
     """Copy a member up to its maximum size, regardless of its header."""
     came = 0
     with target.open("xb") as file:
-        while block := stream.read(BLOCK):
+        while block := stream.read(BYTES_PER_READ):
             came += len(block)
             if came > limit:
                 raise ValueError(f"{refusal} has more than {readable(limit)}")
@@ -158,8 +158,8 @@ def _zip_member(each: zipfile.ZipInfo) -> _Member:
 @contextmanager
 def _unpacked(path: Path) -> Iterator[IO[bytes]]:
     with path.open("rb") as file:
-        begin = file.read(max(map(len, PACKED)))
-    opener: Any = next((opener for magic, opener in PACKED.items() if begin.startswith(magic)), open)
+        begin = file.read(max(map(len, OPENERS)))
+    opener: Any = next((opener for magic, opener in OPENERS.items() if begin.startswith(magic)), open)
     with opener(path, "rb") as stream:
         yield stream
 

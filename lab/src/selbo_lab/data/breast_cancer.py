@@ -1,4 +1,4 @@
-"""Tumours described by thirty numbers, benign or malignant, which come with scikit-learn."""
+"""Wisconsin breast cancer: tumours described by thirty features, benign or malignant; part of scikit-learn."""
 
 from typing import Final
 
@@ -10,8 +10,10 @@ from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.digits import PART_SHARE
 from selbo_lab.data.splits import PARTS
 
-CLASSES: Final = ("benign", "malignant")
-LICENCE: Final = "CC BY 4.0 (W. Wolberg, O. Mangasarian, N. Street and W. Street), as the UCI repository states"
+TUMOUR_CLASSES: Final = ("benign", "malignant")
+BREAST_CANCER_LICENCE: Final = (
+    "CC BY 4.0 (W. Wolberg, O. Mangasarian, N. Street and W. Street), as the UCI repository states"
+)
 
 
 def breast_cancer(part: str, *, seed: int = 0) -> LabelledData:
@@ -22,7 +24,7 @@ def breast_cancer(part: str, *, seed: int = 0) -> LabelledData:
         seed: Seed for the split; the same for all compared methods.
 
     Returns:
-        Features (N, 30) of type float32, as measured, in units of their own; class 1 is malignant.
+        Features (N, 30) of type float32, not standardised; class 1 is malignant.
     """
     checks.one_of("part", part, PARTS)
     from sklearn.datasets import load_breast_cancer
@@ -34,7 +36,7 @@ def breast_cancer(part: str, *, seed: int = 0) -> LabelledData:
         name=f"breast-cancer {part}, split with seed {seed}",
         inputs=torch.tensor(features[rows]).float(),
         labels=torch.tensor(labels[rows]).long(),
-        class_names=CLASSES,
+        class_names=TUMOUR_CLASSES,
         source="scikit-learn, load_breast_cancer: UCI's Breast Cancer Wisconsin (Diagnostic)",
-        licence=LICENCE,
+        licence=BREAST_CANCER_LICENCE,
     )

@@ -43,7 +43,7 @@ class DataSet:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Names of the options of `load`."""
+        """Names of the options of `load_set`."""
         return tuple(name for name in inspect.signature(self.loader).parameters if name != "part")
 
     @property
@@ -73,14 +73,14 @@ SETS: Final[dict[str, DataSet]] = {
             "handwritten digits of 8 x 8 pixels, which come with scikit-learn",
             PARTS,
             digits.digits,
-            licence=digits.LICENCE,
+            licence=digits.DIGITS_LICENCE,
         ),
         _set(
             "breast-cancer",
             "tumours described by 30 numbers, which come with scikit-learn",
             PARTS,
             breast_cancer.breast_cancer,
-            licence=breast_cancer.LICENCE,
+            licence=breast_cancer.BREAST_CANCER_LICENCE,
         ),
         _set("mnist", "handwritten digits, unlike CIFAR-10", ("test",), mnist.mnist, mnist.MNIST),
         _set("mnist35", "fives against threes of MNIST", PARTS, mnist.mnist35, mnist.MNIST),
@@ -117,7 +117,7 @@ SETS: Final[dict[str, DataSet]] = {
 }
 
 
-def load(name: str, part: str = "train", **options: Any) -> LabelledData:
+def load_set(name: str, part: str = "train", **options: Any) -> LabelledData:
     """A part of a data set, from the raw files in the store.
 
     Args:
@@ -132,7 +132,7 @@ def load(name: str, part: str = "train", **options: Any) -> LabelledData:
         MissingData: If the raw files are not in the store; the message names the command to get them.
 
     Example:
-        >>> load("digits", "test", seed=0)
+        >>> load_set("digits", "test", seed=0)
         <LabelledData digits test, split with seed 0: 359 examples, 10 classes>
     """
     chosen = SETS[checks.one_of("name", name, SETS)]
@@ -184,7 +184,7 @@ def import_set(name: str, path: Path | str, *, encoder: str | None = None) -> li
     if not vectors or (given.is_dir() and _holds_sentences(given)):
         taken += acquire.import_from(sources[-1], given)
     for each in vectors:
-        taken.append(f"{embeddings.FOLDER}/{embeddings.import_embeddings(each, encoder=encoder).name}")
+        taken.append(f"{embeddings.EMBEDDINGS_FOLDER}/{embeddings.import_embeddings(each, encoder=encoder).name}")
     return taken
 
 

@@ -10,7 +10,15 @@ import torch.nn.functional as F
 
 from selbo_lab import checks
 from selbo_lab.data import cifar_files, store
-from selbo_lab.data.cifar_files import CIFAR10, CIFAR10_C, CLASSES, LABELS_FILE, LICENCE, LICENCE_C, c_images_name
+from selbo_lab.data.cifar_files import (
+    CIFAR10,
+    CIFAR10_C,
+    CIFAR_C_LICENCE,
+    CIFAR_CLASSES,
+    CIFAR_LICENCE,
+    LABELS_FILE,
+    cifar_c_file,
+)
 from selbo_lab.data.corruptions import cifar as corruptions
 from selbo_lab.data.dataset import LabelledData, Normalisation
 from selbo_lab.data.imbalance import geometric_ratios, imbalanced
@@ -18,28 +26,28 @@ from selbo_lab.data.splits import ORIGINS, PARTS, random_split
 
 VALIDATION_SIZE: Final = 5_000
 
-SPLIT_SEED: Final = 42
-"""Of the validation part, as in the paper's experiments."""
+CIFAR_SPLIT_SEED: Final = 42
+"""Seed of the validation split, as in the paper's experiments."""
 
-NORMALISATION: Final = Normalisation(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
+CIFAR_NORMALISATION: Final = Normalisation(mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616))
 """Mean and standard deviation of the pixels of the 50 000 training images, by channel."""
 
-IMBALANCE: Final = geometric_ratios(len(CLASSES))
-"""What is left of each class in the imbalanced version: 1, 1/2, 1/4, …, 1/256, 1/256."""
+IMBALANCE: Final = geometric_ratios(len(CIFAR_CLASSES))
+"""Share of each class that the imbalanced version keeps: 1, 1/2, 1/4, …, 1/256, 1/256."""
 
 
-def cifar10(part: str, *, seed: int = SPLIT_SEED) -> LabelledData:
-    """CIFAR-10: 45 000 images to train on, 5 000 to validate, 10 000 to test.
+def cifar10(part: str, *, seed: int = CIFAR_SPLIT_SEED) -> LabelledData:
+    """CIFAR-10: 45 000 images for training, 5 000 for validation, 10 000 for testing.
 
     Args:
         part: "train", "val" or "test".
-        seed: Of the choice of validation images; the default is that of the paper's experiments.
+        seed: Seed for the choice of validation images; the default is that of the paper's experiments.
 
     Returns:
         Images (N, 3, 32, 32) of bytes.
     """
     checks.one_of("part", part, PARTS)
-    names = (cifar_files.TEST_FILE,) if part == "test" else cifar_files.TRAIN_FILES
+    names = (cifar_files.CIFAR_TEST_FILE,) if part == "test" else cifar_files.TRAIN_FILES
     batches = [cifar_files.read_batch(store.locate(CIFAR10, name)) for name in names]
     images, labels = (torch.cat(tensors) for tensors in zip(*batches, strict=True))
     name = f"cifar10 {part}"
@@ -52,23 +60,23 @@ def cifar10(part: str, *, seed: int = SPLIT_SEED) -> LabelledData:
         name=name,
         inputs=images,
         labels=labels,
-        class_names=CLASSES,
+        class_names=CIFAR_CLASSES,
         source="CIFAR-10, binary version",
-        licence=LICENCE,
-        normalisation=NORMALISATION,
+        licence=CIFAR_LICENCE,
+        normalisation=CIFAR_NORMALISATION,
     )
 
 
-def cifar10_im(part: str, *, seed: int = SPLIT_SEED) -> LabelledData:
+def cifar10_im(part: str, *, seed: int = CIFAR_SPLIT_SEED) -> LabelledData:
     """CIFAR-10 with rare classes: each is half as frequent as the one before it, and the last two are equally rare.
 
-    Every part is thinned out by itself, the first images of each class staying: 9003 to train on, 997 to validate and
-    2000 to test, with the default seed. `selbo_lab.data.class_fractions(IMBALANCE)` gives the fractions of the classes
-    as knowledge to build a belief from.
+    Each part is thinned out separately and keeps the first images of each class: 9003 for training, 997 for validation
+    and 2000 for testing, with the default seed. `selbo_lab.data.class_fractions(IMBALANCE)` gives the class fractions
+    for a belief.
 
     Args:
         part: "train", "val" or "test".
-        seed: Of the choice of validation images, before.
+        seed: Seed for the choice of validation images, before thinning.
 
     Returns:
         Images (N, 3, 32, 32) of bytes.
@@ -83,18 +91,18 @@ def cifar10_im(part: str, *, seed: int = SPLIT_SEED) -> LabelledData:
 def cifar10_c(
     corruption: str, severity: int, *, seed: int = 0, origin: str = "auto", device: torch.device | str = "cpu"
 ) -> LabelledData:
-    """CIFAR-10's test part with a corruption.
+    """The test part of CIFAR-10 with a corruption.
 
     Args:
         corruption: One of the nineteen.
         severity: From 1 to 5.
-        seed: Of the corruption, where it is generated.
+        seed: Seed for a generated corruption.
         origin: "official" reads the published files, "generated" corrupts CIFAR-10's test images here, and "auto" reads
             the published file of this corruption if it is in the store, and generates it if not.
-        device: Where it is generated and where it is to be.
+        device: Device that generates it, and that it is returned on.
 
     Returns:
-        Images (10 000, 3, 32, 32) of bytes, in the order of CIFAR-10's test part; the source says which of the two they
+        Images (10 000, 3, 32, 32) of bytes, in the order of CIFAR-10's test part; `source` says which of the two they
         are.
     """
     official = _is_official(corruption, severity, origin)
@@ -108,14 +116,14 @@ def cifar10_im_c(
 ) -> LabelledData:
     """The test part of `cifar10_im` with a corruption.
 
-    All test images are corrupted, and of these the same rows stay as of the clean ones, with their labels.
+    All test images are corrupted; the rows kept are those of the clean set.
 
     Args:
         corruption: One of the nineteen.
         severity: From 1 to 5.
-        seed: Of the corruption, where it is generated.
+        seed: Seed for a generated corruption.
         origin: As for `cifar10_c`.
-        device: Where it is generated and where it is to be.
+        device: Device that generates it, and that it is returned on.
 
     Returns:
         Images (2000, 3, 32, 32) of bytes.
@@ -138,16 +146,16 @@ def corrupted_sets(
         names: Corruptions; None takes all nineteen.
         severities: None takes all five.
         imbalance: Whether to thin each out as `cifar10_im_c` does.
-        seed: Of the corruptions, where they are generated.
+        seed: Seed for generated corruptions.
         origin: As for `cifar10_c`.
-        device: Where they are generated and where they are to be.
+        device: Device that generates them, and that they are returned on.
 
     Yields:
         Corruption, severity and the set.
     """
     chosen = [
         (name, severity, _is_official(name, severity, origin))
-        for name in (corruptions.CORRUPTIONS if names is None else names)
+        for name in (corruptions.CIFAR_CORRUPTIONS if names is None else names)
         for severity in (corruptions.SEVERITIES if severities is None else severities)
     ]
     clean = None if all(official for *_, official in chosen) else cifar10("test").to(device)
@@ -161,32 +169,32 @@ def corrupted_sets(
 
 
 def _is_official(corruption: str, severity: int, origin: str) -> bool:
-    checks.one_of("corruption", corruption, corruptions.CORRUPTIONS)
+    checks.one_of("corruption", corruption, corruptions.CIFAR_CORRUPTIONS)
     checks.one_of("origin", origin, ORIGINS)
     if severity not in corruptions.SEVERITIES:
         raise ValueError(f"`severity` must be one of {list(corruptions.SEVERITIES)}, but got {severity!r}")
-    files = [c_images_name(corruption), LABELS_FILE]
+    files = [cifar_c_file(corruption), LABELS_FILE]
     return origin == "official" or (origin == "auto" and store.present(CIFAR10_C, files))
 
 
 def _official(corruption: str, severity: int) -> LabelledData:
-    stored = cifar_files.open_c_images(store.locate(CIFAR10_C, c_images_name(corruption)))
+    stored = cifar_files.open_c_images(store.locate(CIFAR10_C, cifar_c_file(corruption)))
     start = cifar_files.RECORDS * (severity - 1)
     images = torch.from_numpy(np.array(stored[start : start + cifar_files.RECORDS]))
     return LabelledData(
         name=f"cifar10-c {corruption} {severity}",
         inputs=images.permute(0, 3, 1, 2).contiguous(),
         labels=cifar_files.read_c_labels(store.locate(CIFAR10_C, LABELS_FILE)),
-        class_names=CLASSES,
+        class_names=CIFAR_CLASSES,
         source=f"CIFAR-10-C, official files, {corruption} at severity {severity}",
-        licence=LICENCE_C,
-        normalisation=NORMALISATION,
+        licence=CIFAR_C_LICENCE,
+        normalisation=CIFAR_NORMALISATION,
     )
 
 
 def _generated(clean: LabelledData, corruption: str, severity: int, seed: int) -> LabelledData:
     return clean.with_inputs(
-        corruptions.corrupt(clean.inputs, corruption, severity, seed=seed),
+        corruptions.corrupt_cifar(clean.inputs, corruption, severity, seed=seed),
         name=f"cifar10-c {corruption} {severity}, generated with seed {seed}",
         source=f"{clean.source}; {corruption} of CIFAR-10-C at severity {severity} generated by selbo, not the "
         "official files",
@@ -201,10 +209,10 @@ def _thinned(data: LabelledData) -> LabelledData:
 
 
 def as_cifar(data: LabelledData) -> LabelledData:
-    """Grey images of 28 x 28 pixels in the form of CIFAR-10's, to show to networks trained on those.
+    """Grey images of 28 x 28 pixels in the format of CIFAR-10, as inputs of networks trained on it.
 
-    They get a border of two black pixels and three equal channels. A stand-in where SVHN is not at hand; name and
-    source say what it is, as the numbers cannot be compared with those for house numbers.
+    They get a border of two black pixels and three equal channels. A substitute if SVHN is not available; name and
+    source say so, because results are not comparable with those for SVHN.
 
     Args:
         data: MNIST or FashionMNIST, images (N, 1, 28, 28) of bytes.
@@ -221,5 +229,5 @@ def as_cifar(data: LabelledData) -> LabelledData:
         class_names=data.class_names,
         source=f"{data.source}; padded to 32 x 32 pixels and repeated over three channels",
         licence=data.licence,
-        normalisation=NORMALISATION,
+        normalisation=CIFAR_NORMALISATION,
     )

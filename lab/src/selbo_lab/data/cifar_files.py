@@ -14,18 +14,18 @@ from selbo_lab.data.arrays import open_npy
 from selbo_lab.data.corruptions import cifar as corruptions
 from selbo_lab.data.store import Download, RawFile, Source
 
-CLASSES: Final = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+CIFAR_CLASSES: Final = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 RECORDS: Final = 10_000
-"""In each file."""
+"""Number of records per file."""
 
 RECORD_BYTES: Final = 1 + 3 * 32 * 32
 """A label, then the red, the green and the blue pixels, row by row."""
 
 TRAIN_FILES: Final = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
-TEST_FILE: Final = "test_batch.bin"
+CIFAR_TEST_FILE: Final = "test_batch.bin"
 
-LICENCE: Final = "none stated (A. Krizhevsky, V. Nair and G. Hinton); its authors ask to cite Krizhevsky (2009)"
+CIFAR_LICENCE: Final = "none stated (A. Krizhevsky, V. Nair and G. Hinton); its authors ask to cite Krizhevsky (2009)"
 
 
 # --- CIFAR-10 ---
@@ -46,9 +46,9 @@ def read_batch(path: Path) -> tuple[Tensor, Tensor]:
         )
     records = torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8).reshape(RECORDS, RECORD_BYTES)
     labels = records[:, 0].long()
-    if int(labels.max()) >= len(CLASSES):
+    if int(labels.max()) >= len(CIFAR_CLASSES):
         raise ValueError(
-            f"{os.fspath(path)!r} must hold labels from 0 to {len(CLASSES) - 1}, but the largest is "
+            f"{os.fspath(path)!r} must hold labels from 0 to {len(CIFAR_CLASSES) - 1}, but the largest is "
             f"{int(labels.max())}: it may be another file, such as CIFAR-100's"
         )
     return records[:, 1:].reshape(RECORDS, 3, 32, 32), labels
@@ -84,7 +84,7 @@ CIFAR10: Final = Source(
     ),
     title="CIFAR-10, photographs, binary version",
     homepage="https://www.cs.toronto.edu/~kriz/cifar.html",
-    licence=LICENCE,
+    licence=CIFAR_LICENCE,
 )
 
 
@@ -92,10 +92,12 @@ CIFAR10: Final = Source(
 
 LABELS_FILE: Final = "labels.npy"
 
-LICENCE_C: Final = "CC BY 4.0 (D. Hendrycks and T. Dietterich), as stated on Zenodo; the images derive from CIFAR-10"
+CIFAR_C_LICENCE: Final = (
+    "CC BY 4.0 (D. Hendrycks and T. Dietterich), as stated on Zenodo; the images derive from CIFAR-10"
+)
 
 
-def c_images_name(corruption: str) -> str:
+def cifar_c_file(corruption: str) -> str:
     """Name of the file of a corruption."""
     return f"{corruption}.npy"
 
@@ -123,11 +125,11 @@ def read_c_labels(path: Path) -> Tensor:
     each = stored.reshape(len(corruptions.SEVERITIES), -1)
     if not bool((each == each[0]).all()):
         raise ValueError(f"{os.fspath(path)!r} must hold the same labels for each severity, but they differ")
-    if int(stored.min()) < 0 or int(stored.max()) >= len(CLASSES):
+    if int(stored.min()) < 0 or int(stored.max()) >= len(CIFAR_CLASSES):
         raise ValueError(
             f"{os.fspath(path)!r} must hold labels from 0 to 9, but got {int(stored.min())} to {int(stored.max())}"
         )
-    counts = each[0].bincount(minlength=len(CLASSES))
+    counts = each[0].bincount(minlength=len(CIFAR_CLASSES))
     if int(counts.min()) != int(counts.max()):
         raise ValueError(
             f"{os.fspath(path)!r} must hold each class equally often, as CIFAR-10's test part does, but got "
@@ -142,16 +144,16 @@ def _check_c_images(path: Path) -> None:
 
 def _check_c_labels(path: Path) -> None:
     labels = read_c_labels(path)
-    if not store.present(CIFAR10, [TEST_FILE]):
+    if not store.present(CIFAR10, [CIFAR_TEST_FILE]):
         return
-    if not torch.equal(labels, read_batch(store.locate(CIFAR10, TEST_FILE))[1]):
+    if not torch.equal(labels, read_batch(store.locate(CIFAR10, CIFAR_TEST_FILE))[1]):
         raise ValueError(f"{os.fspath(path)!r} must hold the labels of CIFAR-10's test part, but differs from them")
 
 
 CIFAR10_C: Final = Source(
     name="cifar10-c",
     files=(
-        *(RawFile(c_images_name(name), check=_check_c_images) for name in corruptions.CORRUPTIONS),
+        *(RawFile(cifar_c_file(name), check=_check_c_images) for name in corruptions.CIFAR_CORRUPTIONS),
         RawFile(LABELS_FILE, check=_check_c_labels),
     ),
     downloads=(
@@ -159,10 +161,10 @@ CIFAR10_C: Final = Source(
             "https://zenodo.org/records/2535967/files/CIFAR-10-C.tar",  # MD5 there: 56bf5dcef84df0e2308c6dcbcbbd8499
             digest="sha256:c72763e101c723b7c507b96205f7e938912a5d587376173b825850cf3cb876a7",
             size=2_918_471_680,
-            gives=(*map(c_images_name, corruptions.CORRUPTIONS), LABELS_FILE),
+            gives=(*map(cifar_c_file, corruptions.CIFAR_CORRUPTIONS), LABELS_FILE),
         ),
     ),
     title="CIFAR-10-C, corrupted photographs",
     homepage="https://zenodo.org/records/2535967",
-    licence=LICENCE_C,
+    licence=CIFAR_C_LICENCE,
 )

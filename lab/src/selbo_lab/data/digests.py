@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-BLOCK: Final = 1 << 20
+BYTES_PER_READ: Final = 1 << 20
 """Bytes per read."""
 
 

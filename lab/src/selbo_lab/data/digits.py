@@ -9,12 +9,12 @@ from selbo_lab import checks
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.splits import PARTS
 
-NUM_CLASSES: Final = 10
+NUM_DIGIT_CLASSES: Final = 10
 
-GREY_LEVELS: Final = 16
+LARGEST_GREY: Final = 16
 """Largest value of a pixel as scikit-learn stores it."""
 
-LICENCE: Final = "CC BY 4.0 (E. Alpaydin and C. Kaynak), as the UCI repository states"
+DIGITS_LICENCE: Final = "CC BY 4.0 (E. Alpaydin and C. Kaynak), as the UCI repository states"
 
 PART_SHARE: Final = 0.2
 """Share of each class for validation, and the same for testing."""
@@ -37,9 +37,9 @@ def digits(part: str, *, seed: int = 0) -> LabelledData:
     rows = getattr(split(labels, test_fraction=PART_SHARE, val_fraction=PART_SHARE, seed=seed), part)
     return LabelledData(
         name=f"digits {part}, split with seed {seed}",
-        inputs=torch.tensor(images[rows]).float() / GREY_LEVELS,
+        inputs=torch.tensor(images[rows]).float() / LARGEST_GREY,
         labels=torch.tensor(labels[rows]).long(),
-        class_names=tuple(map(str, range(NUM_CLASSES))),
+        class_names=tuple(map(str, range(NUM_DIGIT_CLASSES))),
         source="scikit-learn, load_digits: the test part of UCI's Optical Recognition of Handwritten Digits",
-        licence=LICENCE,
+        licence=DIGITS_LICENCE,
     )

@@ -12,13 +12,13 @@ from typing import Any, Final
 from selbo import __version__
 from selbo_lab.data.digests import readable
 
-Progress = Callable[[str, int, int | None], None]
+DownloadProgress = Callable[[str, int, int | None], None]
 """Called with a label, the received bytes (negative if some were discarded), and the total."""
 
 RETRIES: Final = 4
 """Number of retries per address; pooch waits one second longer each time."""
 
-CHUNK: Final = 1 << 14
+DOWNLOAD_BLOCK: Final = 1 << 14
 """Bytes per block; the most that a broken connection loses."""
 
 SPARE: Final = 64 << 20
@@ -41,7 +41,7 @@ def fetch(
     *,
     digest: str | None = None,
     size: int | None = None,
-    progress: Progress | None = None,
+    progress: DownloadProgress | None = None,
     room: int = 0,
 ) -> None:
     """Download and verify a file; an existing valid file is not downloaded again.
@@ -90,7 +90,7 @@ def file_name(url: str) -> str:
 class _Part:
     """What has come of a file: for pooch the downloader, which resumes, and the file that it writes to."""
 
-    def __init__(self, path: Path, label: str, size: int | None, progress: Progress, room: int) -> None:
+    def __init__(self, path: Path, label: str, size: int | None, progress: DownloadProgress, room: int) -> None:
         self.path, self.label, self.size, self.progress, self.room = path, label, size, progress, room
         self.total, self.told = size, 0
 
@@ -104,7 +104,7 @@ class _Part:
         if self.told:
             headers["Range"] = f"bytes={self.told}-"
         if self.size is None or self.told < self.size:
-            download = pooch.HTTPDownloader(chunk_size=CHUNK, headers=headers, hooks={"response": self.begin})
+            download = pooch.HTTPDownloader(chunk_size=DOWNLOAD_BLOCK, headers=headers, hooks={"response": self.begin})
             try:
                 with ExitStack() as self.opened:
                     download(url, self, None)

@@ -14,13 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from selbo.files import replacing
 from selbo_lab import checks
 from selbo_lab.data import store
 from selbo_lab.data.arrays import read_npz
 from selbo_lab.data.sentences import SST, check_counts, sst_sentences
-from selbo_lab.files import replacing
 
-FOLDER: Final = "embeddings"
+EMBEDDINGS_FOLDER: Final = "embeddings"
 
 SUFFIXES: Final = {"train": "train", "val": "dev", "test": "test"}
 """How the arrays of each part end: ``x_train``, ``y_train``, ``x_dev``, …"""
@@ -53,15 +53,15 @@ class Embeddings:
     dtype: str
 
 
-def folder() -> Path:
-    """Where the embeddings of SST-2 are kept."""
-    return store.folder(SST) / FOLDER
+def embeddings_folder() -> Path:
+    """Folder of the embeddings of SST-2."""
+    return store.folder(SST) / EMBEDDINGS_FOLDER
 
 
 # --- reading ---
 
 
-def read(path: Path) -> dict[str, tuple[Tensor, Tensor]]:
+def read_embeddings(path: Path) -> dict[str, tuple[Tensor, Tensor]]:
     """Vectors, shape (N, D), type float32, and labels, shape (N,), of each part.
 
     Raises:
@@ -85,7 +85,7 @@ def _checked(path: Path) -> dict[str, NDArray[Any]]:
         vectors, labels = arrays[f"x_{suffix}"], arrays[f"y_{suffix}"]
         if vectors.ndim != 2 or vectors.dtype not in (np.float16, np.float32, np.float64) or 0 in vectors.shape:
             raise ValueError(
-                f"{name!r} must hold vectors of floating point in 'x_{suffix}', one a row, but got {vectors.dtype} of "
+                f"{name!r} must hold floating-point vectors in 'x_{suffix}', one per row, but got {vectors.dtype} of "
                 f"shape {vectors.shape}"
             )
         if labels.shape != vectors.shape[:1] or labels.dtype.kind not in "iu":
@@ -110,10 +110,10 @@ def _encoder_in(arrays: dict[str, NDArray[Any]]) -> str | None:
     return str(stored.reshape(-1)[0]) or None
 
 
-def available() -> list[Embeddings]:
+def list_embeddings() -> list[Embeddings]:
     """The embeddings in the store, by name."""
     found = []
-    for path in sorted(folder().glob("*.npz")):
+    for path in sorted(embeddings_folder().glob("*.npz")):
         if path.name.startswith("."):
             continue
         arrays = read_npz(path, ["x_test"], optional=[ENCODER])
@@ -249,7 +249,7 @@ def _key(model: str, sentences: dict[str, tuple[tuple[str, ...], Tensor]]) -> st
 
 def _path(encoder: str, digest: str) -> Path:
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(encoder).name).strip("-.") or "encoder"
-    return folder() / f"{slug}-{digest[:HASH_LETTERS]}.npz"
+    return embeddings_folder() / f"{slug}-{digest[:HASH_LETTERS]}.npz"
 
 
 def _write(arrays: dict[str, NDArray[Any]], encoder: str, digest: str) -> Path:

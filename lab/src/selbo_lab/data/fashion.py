@@ -8,9 +8,9 @@ from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.idx import read_images, read_labels
 from selbo_lab.data.store import Source
 
-TEST_SIZE: Final = 10_000
+FASHION_TEST_SIZE: Final = 10_000
 
-CLASSES: Final = (
+FASHION_CLASSES: Final = (
     "T-shirt/top",
     "trouser",
     "pullover",
@@ -26,7 +26,7 @@ CLASSES: Final = (
 # The packed files have the published MD5 sums bef4ecab… and bb300cfd….
 _FILES: Final = mnist.idx_files(
     "t10k",
-    TEST_SIZE,
+    FASHION_TEST_SIZE,
     images=(
         4_422_102,
         "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
@@ -53,7 +53,7 @@ def fashion(part: str = "test") -> LabelledData:
     """FashionMNIST's test part, normalised as MNIST is, because it is shown to networks trained on MNIST.
 
     Args:
-        part: "test"; there is no other.
+        part: "test" only.
 
     Returns:
         Images (10 000, 1, 28, 28) of bytes, in ten classes.
@@ -61,10 +61,12 @@ def fashion(part: str = "test") -> LabelledData:
     checks.one_of("part", part, ("test",))
     return LabelledData(
         name="fashion test",
-        inputs=read_images(store.locate(FASHION, mnist.images_name("t10k")), count=TEST_SIZE),
-        labels=read_labels(store.locate(FASHION, mnist.labels_name("t10k")), count=TEST_SIZE, num_classes=len(CLASSES)),
-        class_names=CLASSES,
+        inputs=read_images(store.locate(FASHION, mnist.images_name("t10k")), count=FASHION_TEST_SIZE),
+        labels=read_labels(
+            store.locate(FASHION, mnist.labels_name("t10k")), count=FASHION_TEST_SIZE, num_classes=len(FASHION_CLASSES)
+        ),
+        class_names=FASHION_CLASSES,
         source="FashionMNIST, original idx files",
         licence=FASHION.licence,
-        normalisation=mnist.NORMALISATION,
+        normalisation=mnist.MNIST_NORMALISATION,
     )

@@ -17,7 +17,7 @@ def geometric_ratios(num_classes: int, factor: float = 0.5, *, repeat_last: bool
 
     Args:
         num_classes: At least 2.
-        factor: What part of each class is left for the next one, above 0 and below 1.
+        factor: Ratio of each class to the one before it, above 0 and below 1.
         repeat_last: Whether the last two classes share a ratio, as in the imbalanced CIFAR-10 of the paper.
 
     Returns:
@@ -74,7 +74,7 @@ def imbalanced_indices(labels: Tensor, ratios: Sequence[float], *, seed: int | N
 
 
 def imbalanced(data: LabelledData, ratios: Sequence[float], *, seed: int | None = None) -> LabelledData:
-    """The same data with rarer classes: see `imbalanced_indices`.
+    """Data with rarer classes: see `imbalanced_indices`.
 
     Args:
         data: Any set.
@@ -85,7 +85,7 @@ def imbalanced(data: LabelledData, ratios: Sequence[float], *, seed: int | None 
         The examples that stay, in their order. The name and the source say what was done.
     """
     if len(ratios) != data.num_classes:
-        raise ValueError(f"`ratios` must hold {data.num_classes} numbers, one a class, but got {len(ratios)}")
+        raise ValueError(f"`ratios` must hold {data.num_classes} numbers, one per class, but got {len(ratios)}")
     chosen = data.rows(imbalanced_indices(data.labels, ratios, seed=seed), name=f"{data.name}, imbalanced")
     which = "the first by index" if seed is None else f"drawn with seed {seed}"
     shares = ", ".join(f"{share:.4g}" for share in ratios)

@@ -18,23 +18,23 @@ from selbo_lab.data.splits import ORIGINS, PARTS, draw, random_split
 from selbo_lab.data.store import Download, RawFile, Source
 
 TRAIN_SIZE: Final = 60_000
-TEST_SIZE: Final = 10_000
+MNIST_TEST_SIZE: Final = 10_000
 NUM_DIGITS: Final = 10
 
 DIGITS: Final = (5, 3)
 """The digit of class 0 and that of class 1, as in the paper."""
 
 VALIDATION_SHARE: Final = 0.2
-"""Of the fives and threes of the training part."""
+"""Share of the fives and threes of the training part that is held out for validation."""
 
-SPLIT_SEED: Final = 0
-"""Of the validation part: it is the same whatever the training images, so that all runs are judged on it alike."""
+MNIST_SPLIT_SEED: Final = 0
+"""Seed of the validation split: the same for all training images, so that all runs use the same validation images."""
 
-NORMALISATION: Final = Normalisation(mean=(0.1307,), std=(0.3081,))
+MNIST_NORMALISATION: Final = Normalisation(mean=(0.1307,), std=(0.3081,))
 """Mean and standard deviation of the pixels of all 60 000 training images."""
 
-LICENCE: Final = "CC BY-SA 3.0 (Y. LeCun and C. Cortes), as its distributors state; it derives from NIST data"
-LICENCE_C: Final = "CC BY 4.0 (N. Mu and J. Gilmer), as stated on Zenodo; the images derive from MNIST"
+MNIST_LICENCE: Final = "CC BY-SA 3.0 (Y. LeCun and C. Cortes), as its distributors state; it derives from NIST data"
+MNIST_C_LICENCE: Final = "CC BY 4.0 (N. Mu and J. Gilmer), as stated on Zenodo; the images derive from MNIST"
 
 # --- raw files ---
 
@@ -111,7 +111,7 @@ _FILES: Final = (
     ),
     *idx_files(
         "t10k",
-        TEST_SIZE,
+        MNIST_TEST_SIZE,
         images=(
             1_648_877,
             "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
@@ -135,11 +135,11 @@ MNIST: Final = Source(
     ),
     title="MNIST, handwritten digits",
     homepage="http://yann.lecun.com/exdb/mnist/",
-    licence=LICENCE,
+    licence=MNIST_LICENCE,
 )
 
 
-def c_images_name(corruption: str) -> str:
+def mnist_c_file(corruption: str) -> str:
     """Name of the file with the test images of a corruption."""
     return f"mnist_c/{corruption}/test_images.npy"
 
@@ -150,17 +150,17 @@ def c_labels_name(corruption: str) -> str:
 
 
 def _check_c_images(path: Path) -> None:
-    open_npy(path, shape=(TEST_SIZE, 28, 28, 1), kinds="B")
+    open_npy(path, shape=(MNIST_TEST_SIZE, 28, 28, 1), kinds="B")
 
 
 def _check_c_labels(path: Path) -> None:
     labels = _read_c_labels(path)
-    if store.present(MNIST, [labels_name("t10k")]) and not torch.equal(labels, _read_digits("t10k", TEST_SIZE)):
+    if store.present(MNIST, [labels_name("t10k")]) and not torch.equal(labels, _read_digits("t10k", MNIST_TEST_SIZE)):
         raise ValueError(f"'{path}' must hold the labels of MNIST's test part, but differs from them")
 
 
 def _read_c_labels(path: Path) -> Tensor:
-    labels = torch.from_numpy(np.array(open_npy(path, shape=(TEST_SIZE,), kinds="iu"), dtype=np.int64))
+    labels = torch.from_numpy(np.array(open_npy(path, shape=(MNIST_TEST_SIZE,), kinds="iu"), dtype=np.int64))
     if int(labels.min()) < 0 or int(labels.max()) >= NUM_DIGITS:
         raise ValueError(f"'{path}' must hold labels from 0 to 9, but got {int(labels.min())} to {int(labels.max())}")
     return labels
@@ -168,9 +168,9 @@ def _read_c_labels(path: Path) -> Tensor:
 
 _C_FILES: Final = tuple(
     file
-    for name in corruptions.CORRUPTIONS
+    for name in corruptions.MNIST_CORRUPTIONS
     for file in (
-        RawFile(c_images_name(name), check=_check_c_images),
+        RawFile(mnist_c_file(name), check=_check_c_images),
         RawFile(c_labels_name(name), check=_check_c_labels),
     )
 )
@@ -188,7 +188,7 @@ MNIST_C: Final = Source(
     ),
     title="MNIST-C, corrupted digits",
     homepage="https://zenodo.org/records/3239543",
-    licence=LICENCE_C,
+    licence=MNIST_C_LICENCE,
 )
 
 
@@ -197,7 +197,7 @@ MNIST_C: Final = Source(
 
 def read_part(part: str) -> tuple[Tensor, Tensor]:
     """All ten digits: images (N, 1, 28, 28) of bytes and labels (N,); ``part`` is "train" or "t10k"."""
-    count = TRAIN_SIZE if part == "train" else TEST_SIZE
+    count = TRAIN_SIZE if part == "train" else MNIST_TEST_SIZE
     return read_images(store.locate(MNIST, images_name(part)), count=count), _read_digits(part, count)
 
 
@@ -206,10 +206,10 @@ def _read_digits(part: str, count: int) -> Tensor:
 
 
 def mnist(part: str = "test") -> LabelledData:
-    """All ten digits of MNIST's test part, for networks that were trained on something else.
+    """All ten digits of MNIST's test part, as out-of-distribution inputs.
 
     Args:
-        part: "test"; there is no other.
+        part: "test" only.
 
     Returns:
         Images (10 000, 1, 28, 28) of bytes.
@@ -222,8 +222,8 @@ def mnist(part: str = "test") -> LabelledData:
         labels=digits,
         class_names=tuple(map(str, range(NUM_DIGITS))),
         source="MNIST, original idx files",
-        licence=LICENCE,
-        normalisation=NORMALISATION,
+        licence=MNIST_LICENCE,
+        normalisation=MNIST_NORMALISATION,
     )
 
 
@@ -232,7 +232,9 @@ def _rows_of_two(digits: Tensor) -> Tensor:
     return ((digits == DIGITS[0]) | (digits == DIGITS[1])).nonzero().squeeze(1)
 
 
-def _two_digits(name: str, images: Tensor, digits: Tensor, *, source: str, licence: str = LICENCE) -> LabelledData:
+def _two_digits(
+    name: str, images: Tensor, digits: Tensor, *, source: str, licence: str = MNIST_LICENCE
+) -> LabelledData:
     return LabelledData(
         name=name,
         inputs=images.contiguous(),
@@ -240,15 +242,16 @@ def _two_digits(name: str, images: Tensor, digits: Tensor, *, source: str, licen
         class_names=tuple(map(str, DIGITS)),
         source=source,
         licence=licence,
-        normalisation=NORMALISATION,
+        normalisation=MNIST_NORMALISATION,
     )
 
 
 def mnist35(part: str, *, train_size: int | None = None, seed: int = 0) -> LabelledData:
     """Fives (class 0) and threes (class 1) of MNIST.
 
-    A fifth of the fives and threes of MNIST's training part is for validation, always the same images. Training images
-    are drawn from the rest with a seed; a smaller set is the beginning of a larger one with the same seed.
+    A fifth of the fives and threes of MNIST's training part is held out for validation, always the same images.
+    Training images are drawn from the rest with a seed; a smaller set is the beginning of a larger one with the same
+    seed.
 
     Args:
         part: "train", "val" or "test"; the last is all of MNIST's test part, 892 fives and 1010 threes.
@@ -263,7 +266,7 @@ def mnist35(part: str, *, train_size: int | None = None, seed: int = 0) -> Label
     rows = _rows_of_two(digits)
     name = f"mnist35 {part}"
     if part != "test":
-        train, val = random_split(len(rows), round(VALIDATION_SHARE * len(rows)), seed=SPLIT_SEED)
+        train, val = random_split(len(rows), round(VALIDATION_SHARE * len(rows)), seed=MNIST_SPLIT_SEED)
         if part == "train":
             train = draw(train, train_size, seed=seed, purpose="mnist35 train")
             name += f", {len(train)} drawn with seed {seed}"
@@ -276,18 +279,18 @@ def mnist35_c(corruption: str, *, seed: int = 0, origin: str = "auto") -> Labell
 
     Args:
         corruption: One of the fifteen.
-        seed: Of the corruption, where it is generated.
+        seed: Seed for a generated corruption.
         origin: "official" reads the published files, "generated" corrupts MNIST's test images here, and "auto" reads
             the published files of this corruption if they are in the store, and generates it if not.
 
     Returns:
         Images (1902, 1, 28, 28) of bytes; the source says which of the two they are.
     """
-    checks.one_of("corruption", corruption, corruptions.CORRUPTIONS)
+    checks.one_of("corruption", corruption, corruptions.MNIST_CORRUPTIONS)
     checks.one_of("origin", origin, ORIGINS)
-    files = [c_images_name(corruption), c_labels_name(corruption)]
+    files = [mnist_c_file(corruption), c_labels_name(corruption)]
     if origin == "official" or (origin == "auto" and store.present(MNIST_C, files)):
-        stored = open_npy(store.locate(MNIST_C, files[0]), shape=(TEST_SIZE, 28, 28, 1), kinds="B")
+        stored = open_npy(store.locate(MNIST_C, files[0]), shape=(MNIST_TEST_SIZE, 28, 28, 1), kinds="B")
         digits = _read_c_labels(store.locate(MNIST_C, files[1]))
         rows = _rows_of_two(digits)
         images = torch.from_numpy(np.array(stored[rows.numpy()])).permute(0, 3, 1, 2)
@@ -296,11 +299,11 @@ def mnist35_c(corruption: str, *, seed: int = 0, origin: str = "auto") -> Labell
             images,
             digits[rows],
             source=f"MNIST-C, official files, {corruption}; digits 5 and 3 of the test part",
-            licence=LICENCE_C,
+            licence=MNIST_C_LICENCE,
         )
     clean = mnist35("test")
     return clean.with_inputs(
-        corruptions.corrupt(clean.inputs, corruption, seed=seed),
+        corruptions.corrupt_mnist(clean.inputs, corruption, seed=seed),
         name=f"mnist35-c {corruption}, generated with seed {seed}",
         source=f"{clean.source}; {corruption} of MNIST-C generated by selbo, not the official files",
     )

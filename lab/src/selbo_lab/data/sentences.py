@@ -1,4 +1,4 @@
-"""Sentences of film reviews that praise or do not, SST-2: from tab-separated files or from Stanford's parse trees."""
+"""Positive and negative sentences of film reviews, SST-2: from tab-separated files or from Stanford's parse trees."""
 
 import os
 import re
@@ -10,23 +10,23 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from selbo.files import replacing
 from selbo_lab import checks
 from selbo_lab.data import store
 from selbo_lab.data.splits import PARTS
 from selbo_lab.data.store import Download, RawFile, Source
-from selbo_lab.files import replacing
 
-CLASSES: Final = ("negative", "positive")
+SENTIMENTS: Final = ("negative", "positive")
 
-FILES: Final = {"train": "train.tsv", "val": "dev.tsv", "test": "test.tsv"}
+SENTENCE_FILES: Final = {"train": "train.tsv", "val": "dev.tsv", "test": "test.tsv"}
 
 COUNTS: Final = {"train": (3310, 3610), "val": (428, 444), "test": (912, 909)}
 """Negative and positive sentences of each part, once the neutral ones are left out."""
 
-LICENCE: Final = "none stated (R. Socher et al.); the sentences are from reviews on Rotten Tomatoes"
+SST_LICENCE: Final = "none stated (R. Socher et al.); the sentences are from reviews on Rotten Tomatoes"
 
-MOST_BYTES: Final = 64 * 2**20
-"""Of a file of sentences or trees; the real ones have less than 3 MB."""
+MOST_TEXT_BYTES: Final = 64 * 2**20
+"""Maximum size of a file of sentences or trees; the published ones have less than 3 MB."""
 
 LEAF: Final = re.compile(r"\(([0-4]) ([^() ]+)\)")
 """A word with its sentiment; a space is the only separator, as words may hold other blanks."""
@@ -44,7 +44,7 @@ def read_tsv(path: Path) -> tuple[tuple[str, ...], Tensor]:
         ValueError: If a line is not of that form, which the sentence names.
     """
     name = os.fspath(path)
-    if path.stat().st_size > MOST_BYTES:
+    if path.stat().st_size > MOST_TEXT_BYTES:
         raise ValueError(f"{name!r} must be a file of sentences, but has {path.stat().st_size} bytes")
     try:
         content = path.read_bytes().decode("utf-8")
@@ -67,7 +67,7 @@ def read_tsv(path: Path) -> tuple[tuple[str, ...], Tensor]:
 
 
 def check_counts(labels: Tensor, part: str, name: str) -> None:
-    """Refuse labels that are not as many, of each class, as the part has."""
+    """Reject labels whose counts per class differ from those of the part."""
     found = tuple(labels.bincount(minlength=2).tolist())
     if found != COUNTS[part]:
         raise ValueError(
@@ -84,7 +84,7 @@ def _check(path: Path, *, part: str) -> None:
 
 
 def sentence_of_tree(tree: str) -> tuple[str, int | None]:
-    """The words of a parse tree in lower case, with spaces between them, and 1 for praise, 0 for not, None for neither.
+    """The words of a parse tree in lower case, joined by spaces, and 1 for positive, 0 for negative, None for neutral.
 
     Raises:
         ValueError: If it is no tree.
@@ -116,7 +116,7 @@ def convert_trees(archive: Path, folder: Path) -> None:
     name = os.fspath(archive)
     if not zipfile.is_zipfile(archive):
         raise ValueError(f"{name!r} must be the zip archive of trees, but is no zip archive")
-    for part, file in FILES.items():
+    for part, file in SENTENCE_FILES.items():
         pairs = [sentence_of_tree(line) for line in _trees(archive, file.replace(".tsv", ".txt"))]
         kept = [(text, label) for text, label in pairs if label is not None]
         check_counts(torch.tensor([label for _, label in kept], dtype=torch.int64), part, name)
@@ -125,15 +125,15 @@ def convert_trees(archive: Path, folder: Path) -> None:
 
 
 def _trees(archive: Path, member: str) -> list[str]:
-    """Lines of a member, found by its last name, read in memory: nothing is unpacked to a path of the archive's."""
+    """Lines of a member, found by its file name and read in memory: no path of the archive is used for writing."""
     name = os.fspath(archive)
     try:
         with zipfile.ZipFile(archive) as content:
             found = [info for info in content.infolist() if PurePosixPath(info.filename).name == member]
-            if len(found) != 1 or found[0].file_size > MOST_BYTES:
+            if len(found) != 1 or found[0].file_size > MOST_TEXT_BYTES:
                 raise ValueError(f"there must be one file {member} of trees, but got {len(found)}")  # noqa: TRY301
             with content.open(found[0]) as stream:
-                text = stream.read(MOST_BYTES).decode("utf-8")
+                text = stream.read(MOST_TEXT_BYTES).decode("utf-8")
     except (zipfile.BadZipFile, ValueError, EOFError, OSError, NotImplementedError, RuntimeError) as error:
         raise ValueError(f"{name!r} cannot be read as the archive of trees: {error}") from error
     return [line.removesuffix("\r") for line in text.split("\n") if line.strip()]
@@ -141,18 +141,18 @@ def _trees(archive: Path, member: str) -> list[str]:
 
 SST: Final = Source(
     name="sst",
-    files=tuple(RawFile(file, check=partial(_check, part=part)) for part, file in FILES.items()),
+    files=tuple(RawFile(file, check=partial(_check, part=part)) for part, file in SENTENCE_FILES.items()),
     downloads=(
         Download(
             "https://nlp.stanford.edu/sentiment/trainDevTestTrees_PTB.zip",
             digest="sha256:5c613a4f673fc74097d523a2c83f38e0cc462984d847b82c7aaf36b01cbbbfcc",
             size=789_539,
-            gives=tuple(FILES.values()),
+            gives=tuple(SENTENCE_FILES.values()),
         ),
     ),
     title="SST-2, sentences of film reviews",
     homepage="https://nlp.stanford.edu/sentiment/",
-    licence=LICENCE,
+    licence=SST_LICENCE,
     convert=convert_trees,
 )
 
@@ -163,7 +163,7 @@ SST: Final = Source(
 def sst_sentences(part: str) -> tuple[tuple[str, ...], Tensor]:
     """Texts and labels of a part, "train", "val" or "test"; 0 is negative, 1 is positive."""
     checks.one_of("part", part, PARTS)
-    path = store.locate(SST, FILES[part])
+    path = store.locate(SST, SENTENCE_FILES[part])
     texts, labels = read_tsv(path)
     check_counts(labels, part, os.fspath(path))
     return texts, labels

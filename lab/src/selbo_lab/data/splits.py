@@ -15,10 +15,10 @@ ORIGINS: Final = ("auto", "official", "generated")
 
 
 def random_split(count: int, held_out: int, *, seed: int) -> tuple[Tensor, Tensor]:
-    """Rows to train on and rows held out, in random order, as ``torch.utils.data.random_split`` draws them.
+    """Training and held-out rows, in random order, as ``torch.utils.data.random_split`` draws them.
 
     The numbers come from ``torch.Generator().manual_seed(seed)`` on the CPU, not from a derived seed, so that published
-    splits that name a seed are met exactly.
+    splits with a seed are reproduced exactly.
 
     Args:
         count: Number of rows.

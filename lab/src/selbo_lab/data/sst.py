@@ -8,7 +8,7 @@ from selbo.random import generator_for
 from selbo_lab import checks
 from selbo_lab.data import embeddings
 from selbo_lab.data.dataset import LabelledData
-from selbo_lab.data.sentences import CLASSES, LICENCE, check_counts
+from selbo_lab.data.sentences import SENTIMENTS, SST_LICENCE, check_counts
 from selbo_lab.data.splits import PARTS
 
 
@@ -19,22 +19,22 @@ def sst(part: str, *, embedding: str | None = None, noise: float = 0.0, seed: in
         part: "train" (6920), "val" (872) or "test" (1821).
         embedding: Name of the encoder, or of the file, if the store holds embeddings by several.
         noise: Weight of the noise, from 0 to 1: see `with_noise`.
-        seed: Of the noise.
+        seed: Seed for the noise.
 
     Returns:
         Features (N, D) of type float32; D is 768 for the usual encoders.
     """
     checks.one_of("part", part, PARTS)
-    chosen = embeddings.choose(embeddings.available(), embedding)
-    vectors, labels = embeddings.read(chosen.path)[part]
+    chosen = embeddings.choose(embeddings.list_embeddings(), embedding)
+    vectors, labels = embeddings.read_embeddings(chosen.path)[part]
     check_counts(labels, part, os.fspath(chosen.path))
     data = LabelledData(
         name=f"sst {part}",
         inputs=vectors,
         labels=labels,
-        class_names=CLASSES,
+        class_names=SENTIMENTS,
         source=f"SST-2, sentences embedded in {chosen.dimension} dimensions by {chosen.encoder}",
-        licence=LICENCE,
+        licence=SST_LICENCE,
     )
     return with_noise(data, noise, seed=seed)
 
@@ -48,7 +48,7 @@ def with_noise(data: LabelledData, weight: float, *, seed: int) -> LabelledData:
     Args:
         data: Features (N, D).
         weight: From 0, which leaves the data as they are, to 1.
-        seed: Of the noise.
+        seed: Seed for the noise.
     """
     if not 0 <= checks.non_negative("noise", weight) <= 1:
         raise ValueError(f"`noise` must be a number from 0 to 1, but got {weight!r}")

@@ -11,13 +11,13 @@ from typing import Final
 import platformdirs
 
 from selbo_lab.data.digests import mismatch, readable
-from selbo_lab.data.download import Progress
+from selbo_lab.data.download import DownloadProgress
 
 VARIABLE: Final = "SELBO_DATA"
 """The environment variable that names the root of the store."""
 
-UNFINISHED: Final = ".unfinished"
-"""Folder, in that of a source, for what is being downloaded or unpacked; gone when that has ended well."""
+DOWNLOADING: Final = ".unfinished"
+"""Folder in that of a source for unfinished downloads and unpacked files; removed on success."""
 
 STAGE: Final = "stage"
 """Folder in that one for files that are not yet complete or checked."""
@@ -35,12 +35,12 @@ class RawFile:
     """A file as it was published.
 
     Attributes:
-        name: As it stands in the folder of its source, with ``/`` between folders.
+        name: Path in the folder of its source, with ``/`` between folders.
         digest: ``md5:…``, ``sha1:…`` or ``sha256:…`` of the file as published; None where none is known.
-        size: In bytes, of the file as published.
-        unpacked_digest: Of its content, for a name that ends in ``.gz`` and that users may hold unpacked. An unpacked
-            file is kept as it is, under the name without ``.gz``.
-        check: Looks into the content, packed or unpacked, and raises ValueError; used besides the digest.
+        size: Size of the published file in bytes.
+        unpacked_digest: Digest of the unpacked content, for a name that ends in ``.gz``. An unpacked file is stored as
+            it is, under the name without ``.gz``.
+        check: Validates the content, packed or unpacked, and raises ValueError; used in addition to the digest.
     """
 
     name: str
@@ -52,14 +52,14 @@ class RawFile:
 
 @dataclass(frozen=True)
 class Download:
-    """An address, and the raw files that come from it.
+    """A download: an address, and the raw files that it provides.
 
     Attributes:
-        url: Tried first.
-        digest: Of what comes, as in `RawFile`.
-        size: In bytes.
+        url: Address that is tried first.
+        digest: Digest of the downloaded file, as in `RawFile`.
+        size: Size in bytes.
         gives: Names of raw files: the file itself, or members of an archive, found by the last parts of their path.
-        mirrors: Tried next, in order.
+        mirrors: Further addresses, in order.
     """
 
     url: str
@@ -71,16 +71,16 @@ class Download:
 
 @dataclass(frozen=True)
 class Source:
-    """Raw files that belong together, and where they come from.
+    """Raw files that belong together, and their downloads.
 
     Attributes:
-        name: Of its folder in the store.
-        files: All of them.
-        downloads: Addresses that give the files; none where nobody may be sent to one.
-        title: What it is, in a few words.
-        homepage: Where it is described.
-        licence: What is known about the terms of use.
-        convert: Makes the raw files in a folder from a published archive that holds them in another form.
+        name: Name of its folder in the store.
+        files: All raw files.
+        downloads: Addresses that provide the files; none if there is no public address.
+        title: Short description.
+        homepage: Page that describes it.
+        licence: Known terms of use.
+        convert: Creates the raw files in a folder from a published archive in another format.
     """
 
     name: str
@@ -93,13 +93,13 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class FileCheck:
     """Check result of a raw file in the store.
 
     Attributes:
-        name: Of the raw file.
+        name: Name of the raw file.
         state: ``ok``, ``missing`` or ``wrong``.
-        detail: What was compared, or what came and what was expected.
+        detail: What was compared, or the found and the expected value.
     """
 
     name: str
@@ -115,7 +115,7 @@ def root() -> Path:
 
 
 def folder(source: Source) -> Path:
-    """Where the raw files of a source are."""
+    """Folder of the raw files of a source."""
     return root() / source.name
 
 
@@ -158,22 +158,22 @@ def what_to_type(source: Source) -> str:
 
 
 def how_to_import(source: Source) -> str:
-    """Half a sentence on the way that needs no network."""
+    """How to import local files, as half a sentence for messages."""
     return f"'selbo data import {source.name} PATH' takes files you have"
 
 
 def enumerated(names: Sequence[str], most: int = 3) -> str:
-    """Names in a sentence, the first few of them."""
+    """The first few names, for a sentence."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def download_size(source: Source) -> int:
-    """Bytes to download for what is missing, as far as they are known."""
+    """Bytes to download for the missing files, as far as known."""
     return sum(each.size or 0 for each in needed_downloads(source))
 
 
 def needed_downloads(source: Source) -> list[Download]:
-    """Downloads that give something that is missing."""
+    """Downloads that provide a missing file."""
     lacking = set(missing(source))
     return [each for each in source.downloads if lacking & set(each.gives)]
 
@@ -199,36 +199,36 @@ def fault(raw: RawFile, path: Path) -> str | None:
     return wrong
 
 
-def verify(source: Source) -> list[Verdict]:
+def verify_files(source: Source) -> list[FileCheck]:
     """Verify every raw file of a source by its digest and its check."""
-    verdicts = []
+    results = []
     for raw in source.files:
         path = _stored(source, raw)
         wrong = None if path is None else fault(raw, path)
         if path is None:
-            verdicts.append(Verdict(raw.name, "missing", ""))
+            results.append(FileCheck(raw.name, "missing", ""))
         elif wrong is not None:
-            verdicts.append(Verdict(raw.name, "wrong", wrong))
+            results.append(FileCheck(raw.name, "wrong", wrong))
         else:
             digest = raw.digest if path.name == Path(raw.name).name else raw.unpacked_digest
             looked = "no digest is published" + ("; the content looks right" if raw.check else "")
-            verdicts.append(Verdict(raw.name, "ok", digest or looked))
-    return verdicts
+            results.append(FileCheck(raw.name, "ok", digest or looked))
+    return results
 
 
 @contextmanager
-def writing(source: Source, progress: Progress | None = None) -> Iterator[Path]:
+def writing(source: Source, progress: DownloadProgress | None = None) -> Iterator[Path]:
     """Lock the folder of a source for writing; other processes wait.
 
     Yields:
-        A folder for unfinished downloads. What is in it at the end stays, for the next attempt.
+        A folder for unfinished downloads. Its content at the end is kept for the next attempt.
 
     Raises:
         ValueError: The store cannot be written to.
     """
     from filelock import FileLock, Timeout
 
-    unfinished = folder(source) / UNFINISHED
+    unfinished = folder(source) / DOWNLOADING
     lock = FileLock(root() / LOCKS / f"{source.name}.lock")
     try:
         (root() / LOCKS).mkdir(parents=True, exist_ok=True)
@@ -256,8 +256,8 @@ def writing(source: Source, progress: Progress | None = None) -> Iterator[Path]:
 
 @contextmanager
 def staging(source: Source) -> Iterator[Path]:
-    """An empty folder beside the raw files, to make new ones in; it is gone at the end. Only within `writing`."""
-    stage = folder(source) / UNFINISHED / STAGE
+    """A temporary empty folder next to the raw files, in which new ones are created. Only within `writing`."""
+    stage = folder(source) / DOWNLOADING / STAGE
     shutil.rmtree(stage, ignore_errors=True)  # of a process that was killed
     stage.mkdir()
     try:
@@ -267,7 +267,7 @@ def staging(source: Source) -> Iterator[Path]:
 
 
 def install(source: Source, staged: Mapping[str, Path]) -> None:
-    """Move finished files to their names in the folder of a source, each whole; other variants of them go."""
+    """Move finished files into the folder of a source, each atomically; other variants of them are removed."""
     for name, path in staged.items():
         with path.open("rb") as file:
             os.fsync(file.fileno())

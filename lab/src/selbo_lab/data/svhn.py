@@ -1,4 +1,4 @@
-"""House numbers of SVHN's test part, out-of-distribution inputs for networks trained on CIFAR-10."""
+"""House numbers of the test part of SVHN, out-of-distribution inputs for networks trained on CIFAR-10."""
 
 import os
 import zlib
@@ -15,8 +15,8 @@ from selbo_lab.data import cifar, store
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.store import Download, RawFile, Source
 
-TEST_SIZE: Final = 26_032
-TEST_FILE: Final = "test_32x32.mat"
+SVHN_TEST_SIZE: Final = 26_032
+SVHN_TEST_FILE: Final = "test_32x32.mat"
 
 ZERO: Final = 10
 """How the file writes the digit 0, as MATLAB counts from 1."""
@@ -81,14 +81,14 @@ def _values(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check(path: Path) -> None:
-    read_mat(path, count=TEST_SIZE)
+    read_mat(path, count=SVHN_TEST_SIZE)
 
 
 SVHN: Final = Source(
     name="svhn",
     files=(
         RawFile(
-            TEST_FILE,
+            SVHN_TEST_FILE,
             digest="sha256:cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
             size=64_275_384,
             check=_check,
@@ -96,10 +96,10 @@ SVHN: Final = Source(
     ),
     downloads=(
         Download(
-            f"http://ufldl.stanford.edu/housenumbers/{TEST_FILE}",  # MD5: eb5a983be6a315427106f1b164d9cef3
+            f"http://ufldl.stanford.edu/housenumbers/{SVHN_TEST_FILE}",  # MD5: eb5a983be6a315427106f1b164d9cef3
             digest="sha256:cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
             size=64_275_384,
-            gives=(TEST_FILE,),
+            gives=(SVHN_TEST_FILE,),
         ),
     ),
     title="SVHN, house numbers, test part",
@@ -112,13 +112,13 @@ def svhn(part: str = "test") -> LabelledData:
     """SVHN's cropped test images, normalised as CIFAR-10 is, because they are shown to networks trained on that.
 
     Args:
-        part: "test"; there is no other.
+        part: "test" only.
 
     Returns:
         Images (26 032, 3, 32, 32) of bytes; class k is the digit k.
     """
     checks.one_of("part", part, ("test",))
-    images, digits = read_mat(store.locate(SVHN, TEST_FILE), count=TEST_SIZE)
+    images, digits = read_mat(store.locate(SVHN, SVHN_TEST_FILE), count=SVHN_TEST_SIZE)
     return LabelledData(
         name="svhn test",
         inputs=images,
@@ -126,5 +126,5 @@ def svhn(part: str = "test") -> LabelledData:
         class_names=tuple(map(str, range(10))),
         source="SVHN, cropped digits, test_32x32.mat",
         licence=SVHN.licence,
-        normalisation=cifar.NORMALISATION,
+        normalisation=cifar.CIFAR_NORMALISATION,
     )

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from selbo.plots import INK, PALE, SMALL_SIZE, TWO_COLUMNS, figure_style, new_figure
 from selbo.report import Difference, direction, metric_label, signed
-from selbo_lab.report.columns import Column
+from selbo_lab.report.columns import MetricColumn
 from selbo_lab.report.overview import cases_of, differences
 from selbo_lab.run.records import USE, StudyResults
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ROW: Final = 0.19
-LINE: Final = 0.14
+TEXT_LINE: Final = 0.14
 LETTER: Final = 0.064
 HEADS: Final = 0.36
 """Inches for the height of a row and of a line of text, the width of a bold letter, and the title and heads."""
@@ -52,7 +52,7 @@ def cases_figure(results: StudyResults, track: str) -> "Figure":
     with figure_style():
         from matplotlib.patches import Rectangle
 
-        low, high = LINE * (len(cases) + 0.5), ROW * len(rows)
+        low, high = TEXT_LINE * (len(cases) + 0.5), ROW * len(rows)
         width, height = TWO_COLUMNS, HEADS + high + low
         names = LETTER * max(len(method.title) for method in methods)
         figure = new_figure(width=width, height=height)
@@ -72,12 +72,12 @@ def cases_figure(results: StudyResults, track: str) -> "Figure":
             label.set_fontweight("bold" if method.name == cases[0].focus else "normal")
         axes.tick_params(length=0, pad=3, colors=INK)
         axes.spines[:].set_visible(False)
-        place = " at the place of use" if column.place == USE else ""
-        title = f"{metric_label(column.metric)}{place}, less that of {reference.title}"
+        where = " in the target domain" if column.place == USE else ""
+        title = f"{metric_label(column.metric)}{where}, less that of {reference.title}"
         figure.text(0.0, 1.0, title, ha="left", va="top")
         _legend(figure)
         for j, text in enumerate(_short([case.title for case in cases])):
-            line = 1 - (HEADS + high + LINE * (j + 0.9)) / height
+            line = 1 - (HEADS + high + TEXT_LINE * (j + 0.9)) / height
             figure.text(0.03, line, f"{j + 1}", ha="right", size=SMALL_SIZE)
             figure.text(0.045, line, text, ha="left", size=SMALL_SIZE)
     return figure
@@ -89,7 +89,7 @@ def _strongest(rows: list[list[Difference]]) -> float:
     return clear[int(STRONG_FROM * (len(clear) - 1))] if clear else 1.0
 
 
-def _look(found: Difference, column: Column, strongest: float) -> tuple[str, str]:
+def _look(found: Difference, column: MetricColumn, strongest: float) -> tuple[str, str]:
     """Colours of a cell and of its text."""
     if not found.clear or found.mean is None:
         return "#ffffff", GREY
@@ -124,7 +124,7 @@ def _legend(figure: "Figure") -> None:
     )
 
 
-def _text(found: Difference, column: Column) -> str:
+def _text(found: Difference, column: MetricColumn) -> str:
     if found.mean is None:
         return "–"
     text = signed(column.metric, found.mean)

@@ -13,7 +13,7 @@ RECALL: Final = "recall "
 
 
 @dataclass(frozen=True)
-class Column:
+class MetricColumn:
     """A column; `str` gives its name in files, such as ``clean.nll``.
 
     Attributes:
@@ -32,11 +32,14 @@ class Column:
     of_class: int | None = None
 
     @classmethod
-    def parse(cls, name: str) -> "Column":
+    def parse(cls, name: str) -> "MetricColumn":
         """A column by its name in files.
 
         Example:
-            >>> Column.parse("corrupted ≤ 0.5.nll").up_to, Column.parse("ood.svhn.auroc").place
+            >>> (
+            ...     MetricColumn.parse("corrupted ≤ 0.5.nll").up_to,
+            ...     MetricColumn.parse("ood.svhn.auroc").place,
+            ... )
             (0.5, 'svhn')
         """
         place, _, metric = name.rpartition(".")
@@ -61,6 +64,6 @@ class Column:
         return "ood" if self.ood else self.place
 
     @property
-    def whole_range(self) -> "Column":
+    def whole_range(self) -> "MetricColumn":
         """The column without its limit on the level of noise."""
         return replace(self, up_to=None)

@@ -35,7 +35,7 @@ def _seeds(seeds: Sequence[int]) -> str:
     return f"Seeds {', '.join(map(str, seeds))}"
 
 
-def code_of(made: RunProvenance) -> str:
+def describe_code(made: RunProvenance) -> str:
     """Version and commit of the code of a run, if known."""
     version = "selbo" if "unknown" in made.selbo and made.code else f"selbo {made.selbo}"
     return f"{version}, commit {made.code}" if made.code else version

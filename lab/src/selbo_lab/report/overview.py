@@ -5,16 +5,16 @@ from typing import Final
 
 from selbo.report import SAME, Difference, direction, mean_and_error, metric_label, signed
 from selbo_lab.report import studies
-from selbo_lab.report.columns import CORRUPTED, Column
+from selbo_lab.report.columns import CORRUPTED, MetricColumn
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, primary_outcome, stated_exactly
-from selbo_lab.report.study_tables import TRACKS, Entry, Head, Table, below
+from selbo_lab.report.study_tables import TRACK_TITLES, Entry, Head, StudyTable, below
 from selbo_lab.run.records import CLEAN, USE, StudyComparison, StudyResults
 
 FEWEST: Final = 3
 """Minimum number of cases for an overview."""
 
 
-def overview(results: StudyResults, track: str) -> Table | None:
+def overview(results: StudyResults, track: str) -> StudyTable | None:
     """One row per method, over all cases of a track; None if there are few cases or no results.
 
     Args:
@@ -50,16 +50,16 @@ def overview(results: StudyResults, track: str) -> Table | None:
             numbers |= {"focus": focus, "ahead_of_focus": before, "behind_focus": after}
         rows.append([*entries, Entry("–") if rank is None else Entry(f"{rank:.1f}", "best" if rank == best else "")])
         raw.append(numbers)
-    corrupted = any(studies.measured(each, Column(CORRUPTED, "nll")) for each in cases)
+    corrupted = any(studies.measured(each, MetricColumn(CORRUPTED, "nll")) for each in cases)
     where = "on the clean test set" if corrupted else "on the test set"
     where = "in the target domain" if column.place == USE else where
     against = f"against {titles[reference]}"
     heads = [Head("method"), Head("ahead", against), Head("behind", against), Head("mean difference", against)]
     if focus:
         heads += [Head(word, f"against {titles[focus]}") for word in ("ahead", "behind")]
-    return Table(
+    return StudyTable(
         "overview",
-        f"{results.title}, {TRACKS[track]}",
+        f"{results.title}, {TRACK_TITLES[track]}",
         "all cases",
         [*heads, Head("mean rank ↓")],
         rows,
@@ -74,20 +74,20 @@ def overview(results: StudyResults, track: str) -> Table | None:
     )
 
 
-def tables_over_cases(results: StudyResults, track: str) -> list[Table]:
+def tables_over_cases(results: StudyResults, track: str) -> list[StudyTable]:
     """All tables of a track over several cases."""
     made = (build(results, track) for build in (primary_outcome, cost_of_wrong_fractions, overview))
     return [table for table in made if table is not None]
 
 
-def cases_of(results: StudyResults, track: str) -> tuple[list[StudyComparison], Column]:
+def cases_of(results: StudyResults, track: str) -> tuple[list[StudyComparison], MetricColumn]:
     """The comparisons of a track that have results, none if they are few, and the column to compare.
 
     That is the NLL in the target domain, or on the clean test set if there is only one domain. Cases that differ only
     in what is stated about them count once, as stated exactly.
     """
     cases = [each for each in results.of_track(track) if stated_exactly(each)]
-    column = Column(USE if all(each.has_target_domain for each in cases) else CLEAN, "nll")
+    column = MetricColumn(USE if all(each.has_target_domain for each in cases) else CLEAN, "nll")
     cases = [each for each in cases if studies.measured(each, column)]
     return cases if len(cases) >= FEWEST else [], column
 
@@ -97,7 +97,7 @@ def tracks_with_cases(results: StudyResults) -> list[str]:
     return [track for track in results.tracks if cases_of(results, track)[0]]
 
 
-def differences(cases: Sequence[StudyComparison], name: str, other: str, column: Column) -> list[Difference]:
+def differences(cases: Sequence[StudyComparison], name: str, other: str, column: MetricColumn) -> list[Difference]:
     """Difference between two methods in each case."""
     return [studies.paired(case.method(name), case.method(other), column) for case in cases]
 
@@ -106,13 +106,13 @@ def _mean(numbers: Sequence[float]) -> float | None:
     return mean_and_error(numbers)[0] if numbers else None
 
 
-def _counts(found: Sequence[Difference], column: Column) -> tuple[int, int]:
+def _counts(found: Sequence[Difference], column: MetricColumn) -> tuple[int, int]:
     """Number of cases in which the first method is clearly better, and clearly worse."""
     gains = [direction(column.metric) * (each.mean or 0.0) for each in found if each.clear]
     return sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
 
 
-def _ranks(case: StudyComparison, column: Column) -> dict[str, float]:
+def _ranks(case: StudyComparison, column: MetricColumn) -> dict[str, float]:
     """Rank of each method with complete runs, by its mean; equal means share their ranks."""
     from scipy.stats import rankdata
 

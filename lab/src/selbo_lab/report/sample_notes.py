@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from selbo_lab.report.columns import CORRUPTED, Column
+from selbo_lab.report.columns import CORRUPTED, MetricColumn
 from selbo_lab.run.records import StudyComparison
 
 
-def sample_notes(comparison: StudyComparison, columns: Iterable[Column]) -> list[str]:
+def sample_notes(comparison: StudyComparison, columns: Iterable[MetricColumn]) -> list[str]:
     """Note on columns predicted with fewer weight samples than the clean test set.
 
     Args:

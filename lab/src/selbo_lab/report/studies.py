@@ -9,24 +9,24 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from selbo.report import Difference, Value, around, difference_of, direction, marked, mean_and_error, t_quantile
-from selbo_lab.report.columns import CORRUPTED, Column
+from selbo_lab.report.columns import CORRUPTED, MetricColumn
 from selbo_lab.run.records import CLEAN, USE, MethodRuns, Run, RunMeasurement, StudyComparison, Tried
 from selbo_lab.studies.paper import PaperValues
 
 CLEAN_METRICS: Final = ("nll", "accuracy", "auroc", "ece")
 CORRUPTED_METRICS: Final = ("nll", "accuracy", "ece")
 FOREIGN: Final = ("entropy_in", "entropy_out", "entropy_difference", "auroc")
-RARE: Final = ("f1_micro", "f1_macro")
-AT_USE: Final = ("nll", "accuracy", "ece", "f1_macro")
+F1_METRICS: Final = ("f1_micro", "f1_macro")
+TARGET_METRICS: Final = ("nll", "accuracy", "ece", "f1_macro")
 """Metrics of the tables: clean and corrupted test sets, OOD inputs, rare classes, target domain."""
 
 EVIDENTIAL: Final = "evidential"
 """The objective that is counted separately in comparisons with the paper; see `overlaps`."""
 
-NORMAL_QUANTILE: Final = 1.96
+PAPER_QUANTILE: Final = 1.96
 """Half width of a 95 % interval in standard errors, for the paper's values, whose number of runs is not certain."""
 
-ROUNDING: Final = 0.0005
+PRINTED_ROUNDING: Final = 0.0005
 """Half of the last printed digit of the paper's tables; a standard error printed as 0.000 is not 0."""
 
 
@@ -96,29 +96,37 @@ class AgainstPaper(NamedTuple):
 # --- columns and values ---
 
 
-def columns_of(comparison: StudyComparison) -> list[Column]:
+def columns_of(comparison: StudyComparison) -> list[MetricColumn]:
     """Columns of the tables that any run of a comparison has, in display order."""
-    rare = RARE if comparison.classes else ()  # accuracy alone hides rare classes
+    rare = F1_METRICS if comparison.classes else ()  # accuracy alone hides rare classes
     foreign = dict.fromkeys(name for run in _ended(comparison) for name in run.ood)
     wanted = [
-        *(Column(CLEAN, metric) for metric in (*CLEAN_METRICS, *rare)),
-        *(Column(CORRUPTED, m, up_to=top) for top in noise_ranges(comparison) for m in (*CORRUPTED_METRICS, *rare)),
-        *(Column(name, metric, ood=True) for name in foreign for metric in FOREIGN),
+        *(MetricColumn(CLEAN, metric) for metric in (*CLEAN_METRICS, *rare)),
+        *(
+            MetricColumn(CORRUPTED, m, up_to=top)
+            for top in noise_ranges(comparison)
+            for m in (*CORRUPTED_METRICS, *rare)
+        ),
+        *(MetricColumn(name, metric, ood=True) for name in foreign for metric in FOREIGN),
     ]
     if comparison.has_target_domain:
         places = (USE,) if comparison.one_domain else (USE, CLEAN)
-        wanted = [Column(place, metric) for place in places for metric in AT_USE]
+        wanted = [MetricColumn(place, metric) for place in places for metric in TARGET_METRICS]
     return [column for column in wanted if measured(comparison, column)]
 
 
-def all_columns(comparison: StudyComparison) -> list[Column]:
+def all_columns(comparison: StudyComparison) -> list[MetricColumn]:
     """The columns of the tables, then every other metric that any run has."""
     ended = _ended(comparison)
     metrics = dict.fromkeys(name for run in ended for each in run.conditions.values() for name in each.metrics)
-    places = [Column(CLEAN, ""), Column(USE, ""), *(Column(CORRUPTED, "", up_to=t) for t in noise_ranges(comparison))]
+    places = [
+        MetricColumn(CLEAN, ""),
+        MetricColumn(USE, ""),
+        *(MetricColumn(CORRUPTED, "", up_to=t) for t in noise_ranges(comparison)),
+    ]
     others = [replace(place, metric=metric) for place in places for metric in metrics if metric != "num_examples"]
     foreign = dict.fromkeys(
-        Column(name, metric, ood=True)
+        MetricColumn(name, metric, ood=True)
         for run in ended
         for name, found in run.ood.items()
         for metric, number in found.metrics.items()
@@ -128,7 +136,7 @@ def all_columns(comparison: StudyComparison) -> list[Column]:
     return [*shown, *(each for each in (*others, *foreign) if each not in shown and measured(comparison, each))]
 
 
-def noise_levels(comparison: StudyComparison) -> list[float]:
+def tested_noise_levels(comparison: StudyComparison) -> list[float]:
     """Levels of noise that any run was tested at, without the clean test set."""
     found = {each.level for run in _ended(comparison) for each in run.corrupted.values()}
     return sorted(level for level in found if level is not None)
@@ -139,11 +147,11 @@ def noise_ranges(comparison: StudyComparison) -> tuple[float | None, ...]:
 
     The paper's range, ``paper_noise``, is separate only if more was measured.
     """
-    levels, top = noise_levels(comparison), comparison.paper_noise
+    levels, top = tested_noise_levels(comparison), comparison.paper_noise
     return (top, None) if levels and 0 < top < levels[-1] else (None,)
 
 
-def value(run: Run | None, column: Column, scaled: bool = False) -> float | None:
+def value(run: Run | None, column: MetricColumn, scaled: bool = False) -> float | None:
     """A number of one run; None if the run is missing, diverged, or has no number there.
 
     Args:
@@ -165,7 +173,7 @@ def value(run: Run | None, column: Column, scaled: bool = False) -> float | None
     return mean_of_all(_measure(each, column, scaled) for each in conditions)
 
 
-def _measure(condition: RunMeasurement, column: Column, scaled: bool) -> float | None:
+def _measure(condition: RunMeasurement, column: MetricColumn, scaled: bool) -> float | None:
     if column.of_class is None:
         return condition.value(column.metric, scaled=scaled)
     recall = condition.recall or ()  # the same with and without temperature scaling
@@ -183,7 +191,7 @@ def _ended(comparison: StudyComparison) -> list[Run]:
     return [run for run in comparison.there if run.finished]
 
 
-def measured(comparison: StudyComparison, column: Column) -> bool:
+def measured(comparison: StudyComparison, column: MetricColumn) -> bool:
     """Whether any run has a number there."""
     return any(value(run, column) is not None for run in _ended(comparison))
 
@@ -191,12 +199,12 @@ def measured(comparison: StudyComparison, column: Column) -> bool:
 # --- over seeds ---
 
 
-def cell(method: MethodRuns, column: Column, scaled: bool = False) -> Cell:
+def cell(method: MethodRuns, column: MetricColumn, scaled: bool = False) -> Cell:
     """A column of one method over the seeds, without marking the best."""
     return _cell(method.runs, lambda run: value(run, column, scaled=scaled))
 
 
-def cells(comparison: StudyComparison, column: Column, scaled: bool = False) -> dict[str, Cell]:
+def cells(comparison: StudyComparison, column: MetricColumn, scaled: bool = False) -> dict[str, Cell]:
     """A column of all methods, by name, with the best marked.
 
     A method with a missing or diverged run cannot be the best: a mean over the successful runs is not comparable.
@@ -204,7 +212,7 @@ def cells(comparison: StudyComparison, column: Column, scaled: bool = False) -> 
     return mean_cells(comparison, [column], scaled)
 
 
-def mean_cells(comparison: StudyComparison, columns: Sequence[Column], scaled: bool = False) -> dict[str, Cell]:
+def mean_cells(comparison: StudyComparison, columns: Sequence[MetricColumn], scaled: bool = False) -> dict[str, Cell]:
     """Mean over columns of one metric, for all methods, the best marked; a run needs a value in every column."""
 
     def mean(run: Run) -> float | None:
@@ -234,7 +242,7 @@ def _cell(runs: Sequence[Run | None], number: Callable[[Run], float | None]) -> 
 def paired(
     method: MethodRuns,
     reference: MethodRuns,
-    column: Column,
+    column: MetricColumn,
     scaled: bool = False,
     *,
     reference_scaled: bool | None = None,
@@ -259,13 +267,13 @@ def paired(
 # --- beside the paper ---
 
 
-def published(paper: PaperValues, method: str) -> dict[Column, tuple[float, float]]:
+def published(paper: PaperValues, method: str) -> dict[MetricColumn, tuple[float, float]]:
     """Means and standard errors that the paper reports for a method."""
     found = paper.methods.get(method)
-    return {Column.parse(name): (mean, error) for name, (mean, error) in (found.values if found else {}).items()}
+    return {MetricColumn.parse(name): (mean, error) for name, (mean, error) in (found.values if found else {}).items()}
 
 
-def not_comparable(paper: PaperValues, method: str, column: Column) -> str | None:
+def not_comparable(paper: PaperValues, method: str, column: MetricColumn) -> str | None:
     """Why a number of the paper is not comparable with ours; None if it is."""
     found = paper.methods.get(method)
     reasons = found.not_comparable if found else {}
@@ -293,7 +301,7 @@ def against_paper(ours: Cell, paper: tuple[float, float], reason: str | None = N
         return AgainstPaper(difference, None, ours.note)
     if ours.interval is None:
         return AgainstPaper(difference, None, "one run has no interval")
-    low, high = around(mean, NORMAL_QUANTILE * (error + ROUNDING) + ROUNDING)
+    low, high = around(mean, PAPER_QUANTILE * (error + PRINTED_ROUNDING) + PRINTED_ROUNDING)
     return AgainstPaper(difference, ours.interval[0] <= high and low <= ours.interval[1])
 
 

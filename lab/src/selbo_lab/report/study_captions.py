@@ -5,7 +5,7 @@ from typing import Final
 
 from selbo.report import Words, metric_label
 from selbo_lab.report.studies import noise_ranges
-from selbo_lab.report.study_curves import METRICS
+from selbo_lab.report.study_curves import CURVE_METRICS
 from selbo_lab.report.study_data import (
     Point,
     corruptions_of,
@@ -41,13 +41,13 @@ def track_words(comparison: StudyComparison) -> str:
 def _place_words(comparison: StudyComparison) -> str:
     """Describe source and target domain, and the use of labels."""
     data = comparison.data
-    told = f" It was stated that {100 * data.use_accuracy:g} % of the cases at use can be decided."
+    told = f" It was stated that {100 * data.use_accuracy:g} % of the cases in the target domain can be decided."
     few = f" {data.val_size} of them" if data.val_size else " all of them"
     return (
-        f"{told if data.use_accuracy else ''} Validation data are of the place that labels come from. Settings were "
-        "chosen on a seed of its own by all of them, each class weighted by its fraction at the place of use; in the "
-        f"runs reported here,{few} served temperature scaling and BBSE. Unlabelled inputs of the place of use are "
-        "training examples without their labels; test examples are in no other part."
+        f"{told if data.use_accuracy else ''} Validation data are from the source domain. Settings were chosen by all "
+        "of them on a seed of its own, each class weighted by its fraction in the target domain; in the runs reported "
+        f"here,{few} served temperature scaling and BBSE. Unlabelled inputs of the target domain are training examples "
+        "without their labels; test examples are in no other part."
     )
 
 
@@ -56,9 +56,9 @@ CASES: Final = Words(
     "How far each method is from the reference, case by case; the mean over the seeds.",
     [
         "Blue is better than the reference, red is worse, and the stronger the further; the largest quarter of the "
-        "differences has the strongest colour. A place has no colour where the 95 % interval of the paired difference "
+        "differences has the strongest colour. A cell has no colour where the 95 % interval of the paired difference "
         "holds 0.",
-        "Each interval stands for itself: of so many, some miss by chance. A whole row tells more than one place.",
+        "Each interval stands for itself: of so many, some miss by chance. A whole row tells more than one cell.",
     ],
     "A table of colours: a row for each method, a column for each case, with the numbers in it.",
 )
@@ -93,7 +93,7 @@ def _scores(comparison: StudyComparison) -> Words:
             "The map places similar inputs side by side (t-SNE). Between the examples, the colour is a mean of the "
             "nearest scores: pale where the network is undecided.",
         ],
-        "Histograms of scores against the belief and decision surfaces, one a method. "
+        "Histograms of scores against the belief and decision surfaces, one per method. "
         + _numbers(comparison, "nll", point_of("nll")),
     )
 
@@ -129,7 +129,7 @@ def _corruption(comparison: StudyComparison) -> Words:
     found = corruptions_of(comparison)
     conditions = [name for name in found.levels.values() if name != CLEAN]
     conditions += [name for names in found.kinds.values() for name in names]
-    numbers = " ".join(_numbers(comparison, m, lambda method, m=m: point(method, m, conditions)) for m in METRICS)  # type: ignore[misc]
+    numbers = " ".join(_numbers(comparison, m, lambda method, m=m: point(method, m, conditions)) for m in CURVE_METRICS)  # type: ignore[misc]
     if found.levels:
         under, reading = (
             "Metrics against the noise that was added to the test inputs",
@@ -174,16 +174,16 @@ def _recall(comparison: StudyComparison) -> Words:
 
 
 def _calibration(comparison: StudyComparison) -> Words:
-    where = "at the place of use" if comparison.has_target_domain else f"on the {_test_set(comparison)}"
+    where = "in the target domain" if comparison.has_target_domain else f"on the {_test_set(comparison)}"
     return Words(
         "Can the stated confidence be trusted?",
         f"Accuracy against confidence {where}, all seeds together, with the number of predictions below.",
         [
             "Of all predictions made with a confidence of 80 %, 80 % should be right: then the marker lies on the "
             "diagonal. Below it a method is over-confident, above it under-confident. A hollow marker stands for fewer "
-            "than 30 predictions a run, and says little.",
+            "than 30 predictions per run, and says little.",
         ],
-        "Reliability diagrams, one a method. "
+        "Reliability diagrams, one per method. "
         + _numbers(
             comparison, "ece", lambda method: point(method, "ece", [USE if comparison.has_target_domain else CLEAN])
         ),

@@ -24,9 +24,9 @@ from selbo.plots import (
 )
 from selbo.report import metric_label
 from selbo_lab.report.study_data import (
-    Array,
     Corruptions,
     Point,
+    Points,
     corruptions_of,
     point,
     scale_of,
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-METRICS: Final = ("nll", "ece", "accuracy")
+CURVE_METRICS: Final = ("nll", "ece", "accuracy")
 """Panels of the figures, side by side."""
 
 ALL: Final = "all corruptions"
 
-LEFT: Final = 0.42
-RIGHT: Final = 0.1
-GAP: Final = 0.46
-TITLE: Final = 0.22
-FOOT: Final = 0.4
+_LEFT: Final = 0.42
+_RIGHT: Final = 0.1
+_GAP: Final = 0.46
+_TITLE: Final = 0.22
+_FOOT: Final = 0.4
 CURVE: Final = 1.7
 """Inches for margins, space between panels, the text above and below them, and their height."""
 
@@ -122,7 +122,7 @@ def _measured(comparison: StudyComparison, metrics: Sequence[str], conditions: S
     return [m for m in metrics if any(point(method, m, [c]).runs for method in _shown(comparison) for c in conditions)]
 
 
-def _scaled(points: Sequence[Point], metric: str) -> tuple[Array, Array]:
+def _scaled(points: Sequence[Point], metric: str) -> tuple[Points, Points]:
     """Means and standard errors, as they are shown."""
     scale = scale_of(metric)
     return np.array([scale * each.mean for each in points]), np.array([scale * each.error for each in points])
@@ -140,7 +140,7 @@ def _curve_axes(axes: "Axes", metric: str) -> None:
 
 def has_corruption(comparison: StudyComparison) -> bool:
     """Whether a metric was measured under corruption."""
-    return bool(_measured(comparison, METRICS, _corrupted(corruptions_of(comparison))))
+    return bool(_measured(comparison, CURVE_METRICS, _corrupted(corruptions_of(comparison))))
 
 
 def _corrupted(found: Corruptions) -> list[str]:
@@ -162,9 +162,11 @@ def corruption_figure(comparison: StudyComparison, *metrics: str) -> "Figure":
         A figure with one axes per metric, and a second one per metric if there are severities.
     """
     found = corruptions_of(comparison)
-    drawn = _measured(comparison, metrics or METRICS, _corrupted(found))
+    drawn = _measured(comparison, metrics or CURVE_METRICS, _corrupted(found))
     if not drawn:
-        raise ValueError(f"`comparison` must have {list(metrics or METRICS)} under corruption, but has none of them")
+        raise ValueError(
+            f"`comparison` must have {list(metrics or CURVE_METRICS)} under corruption, but has none of them"
+        )
     if found.levels:
         return _by_level(comparison, drawn, found)
     return _by_kind(comparison, drawn, found)
@@ -174,10 +176,10 @@ def _by_level(comparison: StudyComparison, metrics: Sequence[str], found: Corrup
     labels = titles_of(comparison)
     with figure_style():
         legend = _Legend(list(labels.values()), width=TWO_COLUMNS)
-        height = legend.height + TITLE + CURVE + FOOT
+        height = legend.height + _TITLE + CURVE + _FOOT
         figure = new_figure(width=TWO_COLUMNS, height=height)
         figure.set_layout_engine("none")
-        for axes, metric in zip(_columns(figure, len(metrics), low=FOOT, high=CURVE), metrics, strict=True):
+        for axes, metric in zip(_columns(figure, len(metrics), low=_FOOT, high=CURVE), metrics, strict=True):
             _lines(axes, comparison, metric, {level: [name] for level, name in found.levels.items()})
             axes.set_xticks(list(found.levels), [number(level) for level in found.levels])
             axes.set_xlabel("noise level")
@@ -195,11 +197,11 @@ def _drawn(comparison: StudyComparison, labels: Mapping[str, str], *, line: bool
 
 
 def _columns(
-    figure: "Figure", count: int, *, low: float, high: float, left: float = LEFT, gap: float = GAP
+    figure: "Figure", count: int, *, low: float, high: float, left: float = _LEFT, gap: float = _GAP
 ) -> "list[Axes]":
     """Axes side by side, between two heights in inches."""
     width, height = figure.get_size_inches()
-    across = (width - left - RIGHT - (count - 1) * gap) / count
+    across = (width - left - _RIGHT - (count - 1) * gap) / count
     return [
         figure.add_axes(((left + i * (across + gap)) / width, low / height, across / width, high / height))
         for i in range(count)
@@ -217,7 +219,7 @@ def _lines(axes: "Axes", comparison: StudyComparison, metric: str, places: Mappi
     _curve_axes(axes, metric)
 
 
-def _line(axes: "Axes", places: Sequence[float], found: tuple[Array, Array], label: str, look: MethodStyle) -> None:
+def _line(axes: "Axes", places: Sequence[float], found: tuple[Points, Points], label: str, look: MethodStyle) -> None:
     """Means of a method with a band of their standard errors."""
     mean, error = found
     axes.fill_between(places, mean - error, mean + error, color=look.colour, alpha=0.18, linewidth=0)
@@ -231,18 +233,18 @@ def _by_kind(comparison: StudyComparison, metrics: Sequence[str], found: Corrupt
     names = [row.replace("_", " ") for row in rows]
     margin = (max(map(len, names)) * CHARACTER + 12) / POINTS_AN_INCH
     one = 0.13 + 0.018 * len(shown)
-    body, severity = one * len(rows), (CURVE - 0.3 + TITLE + FOOT if found.severities else 0.0)
+    body, severity = one * len(rows), (CURVE - 0.3 + _TITLE + _FOOT if found.severities else 0.0)
     with figure_style():
         legend = _Legend(list(labels.values()), width=TWO_COLUMNS)
-        figure = new_figure(width=TWO_COLUMNS, height=legend.height + TITLE + body + FOOT + severity)
+        figure = new_figure(width=TWO_COLUMNS, height=legend.height + _TITLE + body + _FOOT + severity)
         figure.set_layout_engine("none")
-        panels = _columns(figure, len(metrics), low=severity + FOOT, high=body, left=margin, gap=ROW_GAP)
+        panels = _columns(figure, len(metrics), low=severity + _FOOT, high=body, left=margin, gap=ROW_GAP)
         for i, (axes, metric) in enumerate(zip(panels, metrics, strict=True)):
             _dots(axes, comparison, metric, list(rows.values()))
             axes.set_yticks(range(len(rows)), names if i == 0 else [])
         if found.severities:
             places = {0.0: [CLEAN], **{float(s): names for s, names in found.severities.items()}}
-            curves = _columns(figure, len(metrics), low=FOOT, high=CURVE - 0.3)
+            curves = _columns(figure, len(metrics), low=_FOOT, high=CURVE - 0.3)
             for axes, metric in zip(curves, metrics, strict=True):
                 _lines(axes, comparison, metric, places)
                 axes.set_xticks(list(places), [f"{place:.0f}" for place in places])
@@ -303,10 +305,10 @@ def recall_figure(comparison: StudyComparison) -> "Figure":
     places = {CLEAN: [CLEAN], **({"corrupted": corrupted} if corrupted else {})}
     labels, names = titles_of(comparison), list(comparison.classes)
     looks = method_styles(labels)
-    foot = FOOT + max(map(len, names)) * CHARACTER / POINTS_AN_INCH
+    foot = _FOOT + max(map(len, names)) * CHARACTER / POINTS_AN_INCH
     with figure_style():
         legend = _Legend(list(labels.values()), width=TWO_COLUMNS)
-        figure = new_figure(width=TWO_COLUMNS, height=legend.height + TITLE + CURVE + foot)
+        figure = new_figure(width=TWO_COLUMNS, height=legend.height + _TITLE + CURVE + foot)
         figure.set_layout_engine("none")
         for axes, (place, conditions) in zip(
             _columns(figure, len(places), low=foot, high=CURVE), places.items(), strict=True
@@ -334,7 +336,7 @@ def recall_figure(comparison: StudyComparison) -> "Figure":
 
 def has_sweep(comparison: StudyComparison) -> bool:
     """Whether the methods differ in one setting, and any has a finished run."""
-    return sweep_of(comparison) is not None and bool(_measured(comparison, METRICS, [CLEAN]))
+    return sweep_of(comparison) is not None and bool(_measured(comparison, CURVE_METRICS, [CLEAN]))
 
 
 def sweep_figure(comparison: StudyComparison, *metrics: str) -> "Figure":
@@ -345,19 +347,19 @@ def sweep_figure(comparison: StudyComparison, *metrics: str) -> "Figure":
         metrics: One panel each; NLL, ECE and accuracy if none is named.
     """
     sweep = sweep_of(comparison)
-    drawn = _measured(comparison, metrics or METRICS, [CLEAN])
+    drawn = _measured(comparison, metrics or CURVE_METRICS, [CLEAN])
     if sweep is None or not drawn:
         raise ValueError("`comparison` must have methods that differ in one setting, with finished runs, but has none")
     values = [value for value, _ in sweep.methods]
     labels = titles_of(comparison)
     with figure_style():
-        height = LEGEND + 0.06 + TITLE + CURVE + FOOT
+        height = LEGEND + 0.06 + _TITLE + CURVE + _FOOT
         figure = new_figure(width=TWO_COLUMNS, height=height)
         figure.set_layout_engine("none")
         entries: dict[str, Any] = {}
         family = SWEPT.get(sweep.methods[0][1].recipe.objective, sweep.label)
         looks = method_styles([family, *(method.name for method in sweep.without)])
-        for axes, metric in zip(_columns(figure, len(drawn), low=FOOT, high=CURVE), drawn, strict=True):
+        for axes, metric in zip(_columns(figure, len(drawn), low=_FOOT, high=CURVE), drawn, strict=True):
             scale = scale_of(metric)
             for method in sweep.without:
                 label, level = labels[method.name], point(method, metric)

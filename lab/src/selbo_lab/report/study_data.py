@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selbo.report import is_percent, mean_and_error
-from selbo_lab.report.columns import Column
+from selbo_lab.report.columns import MetricColumn
 from selbo_lab.report.studies import mean_of_all, value
 from selbo_lab.run.records import CLEAN, MethodRuns, StudyComparison
 
-Array: TypeAlias = NDArray[np.float64]
+Points: TypeAlias = NDArray[np.float64]
 
 LONGEST_LABEL: Final = 24
 """Maximum length of a title above a panel; figures use the name of a method with a longer title."""
@@ -74,7 +74,7 @@ def titles_of(comparison: StudyComparison) -> dict[str, str]:
     }
 
 
-def labels_of(comparison: StudyComparison) -> dict[str, str]:
+def figure_labels(comparison: StudyComparison) -> dict[str, str]:
     """Labels of the methods in figures, by name: the title, or the name if the title is long."""
     titles = titles_of(comparison)
     short = {name: title if len(title) <= LONGEST_LABEL else name for name, title in titles.items()}
@@ -97,7 +97,7 @@ def over_seeds(values: Iterable[float | None]) -> Point:
 
 def point(method: MethodRuns, metric: str, conditions: Sequence[str] = (CLEAN,), of_class: int | None = None) -> Point:
     """A metric of a method over its seeds, as the mean over conditions; a run needs a value in every condition."""
-    columns = [Column(name, metric, of_class=of_class) for name in conditions]
+    columns = [MetricColumn(name, metric, of_class=of_class) for name in conditions]
     return over_seeds(mean_of_all(value(run, column) for column in columns) for run in method.tested)
 
 

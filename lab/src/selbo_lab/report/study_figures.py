@@ -20,7 +20,7 @@ from selbo.plots import (
     legend_entries,
     method_styles,
     plus_minus,
-    save,
+    save_figure,
     total_variation,
 )
 from selbo.report import (
@@ -31,7 +31,7 @@ from selbo.report import (
     reliability_panels,
 )
 from selbo_lab.report.cases import cases_figure
-from selbo_lab.report.columns import Column
+from selbo_lab.report.columns import MetricColumn
 from selbo_lab.report.overview import tracks_with_cases
 from selbo_lab.report.studies import cell
 from selbo_lab.report.study_curves import (
@@ -42,14 +42,14 @@ from selbo_lab.report.study_curves import (
     recall_figure,
     sweep_figure,
 )
-from selbo_lab.report.study_data import labels_of, ood_sets
+from selbo_lab.report.study_data import figure_labels, ood_sets
 from selbo_lab.report.study_scores import AGAINST, EFFECT, has_scores, independent_figure, scores_figure
 from selbo_lab.run.records import CLEAN, Run, StudyComparison, StudyResults
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMATS: Final = ("png", "svg")
+STUDY_FORMATS: Final = ("png", "svg")
 """File formats of the figures of a study."""
 
 OWN_AXIS: Final = 0.3
@@ -61,7 +61,7 @@ OWN_AXIS: Final = 0.3
 
 def calibration_figure(comparison: StudyComparison) -> "Figure":
     """Reliability diagrams, pooled over the seeds, one per method; see `selbo.report.curves.reliability_diagrams`."""
-    labels, ece = labels_of(comparison), Column(CLEAN, "ece")
+    labels, ece = figure_labels(comparison), MetricColumn(CLEAN, "ece")
     looks, panels = method_styles(labels), {}
     for method in comparison.methods:
         if bins := [run.reliability for run in method.tested if run.reliability]:
@@ -76,13 +76,13 @@ def ood_figure(comparison: StudyComparison, ood: str | None = None) -> "Figure":
         comparison: A comparison of a study.
         ood: Name of the out-of-distribution data set; the first if not given.
     """
-    labels, sets = labels_of(comparison), ood_sets(comparison)
+    labels, sets = figure_labels(comparison), ood_sets(comparison)
     name = next(iter(sets)) if ood is None else ood
     looks, panels = method_styles(labels), {}
     for method in comparison.methods:
         entropies = [run.ood[name].entropy for run in method.tested if name in run.ood]
         if found := [each for each in entropies if each is not None and each.outside is not None]:
-            auroc = cell(method, Column(name, "auroc", ood=True)).value
+            auroc = cell(method, MetricColumn(name, "auroc", ood=True)).value
             panels[labels[method.name]] = EntropyPanel(found, auroc, looks[method.name])
     return entropy_panels(panels, ood_name=sets[name])
 
@@ -99,7 +99,7 @@ def belief_figure(comparison: StudyComparison) -> "Figure":
     told = _told(comparison)
     if not told:
         raise ValueError("`comparison` must have a method with a belief and a finished run, but has none")
-    labels = labels_of(comparison)
+    labels = figure_labels(comparison)
     looks = method_styles(labels)
     with figure_style():
         grid = Grid(len(told), width=TWO_COLUMNS, height=1.2, foot=FOOT)
@@ -155,7 +155,7 @@ def _has_score_figure(names: Sequence[str]) -> Callable[[StudyComparison], bool]
     return lambda comparison: has_scores(comparison, names)
 
 
-FIGURES: Final[dict[str, StudyFigure]] = {
+STUDY_FIGURES: Final[dict[str, StudyFigure]] = {
     "scores": StudyFigure(scores_figure, _has_score_figure(EFFECT), "scores"),
     "independent": StudyFigure(independent_figure, _has_score_figure(AGAINST), "scores"),
     "sweep": StudyFigure(sweep_figure, has_sweep),
@@ -168,10 +168,12 @@ FIGURES: Final[dict[str, StudyFigure]] = {
 """Figures of a comparison by name, in the order of the page."""
 
 
-def available(results: StudyResults, comparison: StudyComparison) -> list[str]:
+def available_study_figures(results: StudyResults, comparison: StudyComparison) -> list[str]:
     """Names of the figures for which a comparison has data."""
     return [
-        name for name, figure in FIGURES.items() if figure.study in {None, results.study} and figure.has(comparison)
+        name
+        for name, figure in STUDY_FIGURES.items()
+        if figure.study in {None, results.study} and figure.has(comparison)
     ]
 
 
@@ -188,13 +190,17 @@ def write_figures(results: StudyResults, folder: str | os.PathLike[str]) -> list
     """
     written: list[Path] = []
     for track in tracks_with_cases(results):
-        written += save(cases_figure(results, track), folder, f"cases-{track}", formats=FORMATS)
+        written += save_figure(cases_figure(results, track), folder, f"cases-{track}", formats=STUDY_FORMATS)
     for comparison in results.comparisons:
         end = f"{comparison.variant}-{comparison.track}"
-        for name in available(results, comparison):
+        for name in available_study_figures(results, comparison):
             if name != "ood":
-                written += save(FIGURES[name].draw(comparison), folder, f"{name}-{end}", formats=FORMATS)
+                written += save_figure(
+                    STUDY_FIGURES[name].draw(comparison), folder, f"{name}-{end}", formats=STUDY_FORMATS
+                )
                 continue
             for each in ood_sets(comparison):
-                written += save(ood_figure(comparison, each), folder, f"{name}-{end}-{each}", formats=FORMATS)
+                written += save_figure(
+                    ood_figure(comparison, each), folder, f"{name}-{end}-{each}", formats=STUDY_FORMATS
+                )
     return written

@@ -10,12 +10,12 @@ import numpy as np
 from selbo.report import Difference, difference_of, signed
 from selbo_lab.report import studies
 from selbo_lab.report.bootstrap import SAMPLES, bootstrap_difference, holm
-from selbo_lab.report.columns import Column
-from selbo_lab.report.study_tables import TRACKS, Entry, Head, Table, below
+from selbo_lab.report.columns import MetricColumn
+from selbo_lab.report.study_tables import TRACK_TITLES, Entry, Head, StudyTable, below
 from selbo_lab.run.records import USE, StudyComparison, StudyResults
 from selbo_lab.studies.run_spec import DataSpec
 
-COLUMN: Final = Column(USE, "nll")
+COLUMN: Final = MetricColumn(USE, "nll")
 OFFSETS: Final = (0.05, 0.10, 0.20)
 """Errors of the stated class fractions."""
 
@@ -23,7 +23,7 @@ OFFSETS: Final = (0.05, 0.10, 0.20)
 # --- primary outcome ---
 
 
-def primary_outcome(results: StudyResults, track: str) -> Table | None:
+def primary_outcome(results: StudyResults, track: str) -> StudyTable | None:
     """The method in focus against all others, over seeds, test examples and cases; None without scores of examples.
 
     Args:
@@ -62,9 +62,9 @@ def primary_outcome(results: StudyResults, track: str) -> Table | None:
         rows.append(entries)
         raw.append({"study": results.study, "track": track, **numbers})
     less = f"{titles[focus]} less this"
-    return Table(
+    return StudyTable(
         "primary",
-        f"{results.title}, {TRACKS[track]}",
+        f"{results.title}, {TRACK_TITLES[track]}",
         "",
         [
             Head("method"),
@@ -95,7 +95,7 @@ def _items(case: StudyComparison, name: str) -> np.ndarray | None:
 # --- class fractions that are stated wrongly ---
 
 
-def cost_of_wrong_fractions(results: StudyResults, track: str) -> Table | None:
+def cost_of_wrong_fractions(results: StudyResults, track: str) -> StudyTable | None:
     """Cost of wrongly stated class fractions for each method; None if the study has none.
 
     The cost is the NLL minus that with exact fractions and the same seed: the mean over cases, and over signs in each.
@@ -131,9 +131,9 @@ def cost_of_wrong_fractions(results: StudyResults, track: str) -> Table | None:
         rows.append(entries)
         raw.append({"study": results.study, "track": track, **numbers})
     words = [*(f"{each:.2f} off".removeprefix("0") for each in OFFSETS), "pool drawn at random"]
-    return Table(
+    return StudyTable(
         "wrong-fractions",
-        f"{results.title}, {TRACKS[track]}",
+        f"{results.title}, {TRACK_TITLES[track]}",
         "",
         [
             Head("method"),

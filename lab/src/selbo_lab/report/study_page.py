@@ -11,12 +11,12 @@ from selbo import __version__
 from selbo.plots import TWO_COLUMNS, duration, method_styles
 from selbo.report import RULE, WIDE, Words, inline_svg, load_templates, swatch, write_html
 from selbo_lab.report.cases import cases_figure
-from selbo_lab.report.origin import code_of, provenance
+from selbo_lab.report.origin import describe_code, provenance
 from selbo_lab.report.overview import tables_over_cases, tracks_with_cases
 from selbo_lab.report.study_captions import CASES, FIGURE_WORDS, track_words
-from selbo_lab.report.study_data import labels_of, ood_sets, titles_of
-from selbo_lab.report.study_figures import FIGURES, available
-from selbo_lab.report.study_tables import BEST, BOLD, CHANCE, TRACKS, TRIAL, Entry, Table, tables_of
+from selbo_lab.report.study_data import figure_labels, ood_sets, titles_of
+from selbo_lab.report.study_figures import STUDY_FIGURES, available_study_figures
+from selbo_lab.report.study_tables import BEST, BOLD_NOTE, CHANCE, TRACK_TITLES, TRIAL, Entry, StudyTable, tables_of
 from selbo_lab.report.study_takeaway import study_takeaways
 from selbo_lab.run.records import Run, StudyComparison, StudyResults
 
@@ -60,7 +60,7 @@ def render_study_page(results: StudyResults) -> str:
         paper=results.paper,
         summary=[(results.study, "study"), (seeds, "seed" + "s" * (seeds != 1)), (_counted(runs), "runs")],
         versions=_versions(runs),
-        tracks=TRACKS,
+        tracks=TRACK_TITLES,
         cases=CASES,
         overviews=_overviews(results),
         few=FEW,
@@ -77,7 +77,7 @@ def _takeaways(results: StudyResults) -> list[tuple[str, str]]:
 def _versions(runs: Sequence[Run | None]) -> str:
     """Provenance of the runs and of the page."""
     there = [run for run in runs if run is not None]
-    made = f"Runs: {_each(code_of(run.made_by) for run in there)}. " if there else ""
+    made = f"Runs: {_each(describe_code(run.made_by) for run in there)}. " if there else ""
     return f"{made}This page: selbo {__version__}."
 
 
@@ -110,7 +110,7 @@ def _overviews(results: StudyResults) -> Iterator[tuple[str, "list[ShownTable]",
 # --- one comparison ---
 
 
-class Section(NamedTuple):
+class ComparisonSection(NamedTuple):
     """Content of the page for a comparison."""
 
     id: str
@@ -126,13 +126,13 @@ class Section(NamedTuple):
     made: list[tuple[str, str]]
 
 
-def _comparison(results: StudyResults, comparison: StudyComparison) -> Section:
+def _comparison(results: StudyResults, comparison: StudyComparison) -> ComparisonSection:
     name = slug(comparison.variant, comparison.track)
     hidden = {TRIAL, provenance(results.seeds, comparison.runs)}
     tables = {
         table.name: (_heading(table), _table(comparison, table, hidden)) for table in tables_of(results, comparison)
     }
-    return Section(
+    return ComparisonSection(
         id=name,
         track=comparison.track,
         title=comparison.title,
@@ -141,7 +141,7 @@ def _comparison(results: StudyResults, comparison: StudyComparison) -> Section:
         troubles=_troubles(results, comparison),
         shown=[tables[key] for key in FIRST if key in tables],
         folded=[tables[key] for key in tables if key not in (*FIRST, LAST)],
-        figures=[_figure(comparison, each, name=name) for each in available(results, comparison)],
+        figures=[_figure(comparison, each, name=name) for each in available_study_figures(results, comparison)],
         settings=[(*tables[key], *_recipe(comparison)) for key in [LAST] if key in tables],
         made=_made(comparison),
     )
@@ -150,7 +150,7 @@ def _comparison(results: StudyResults, comparison: StudyComparison) -> Section:
 def _sizes(comparison: StudyComparison) -> list[tuple[str, str]]:
     sizes = comparison.there[0].sizes if comparison.there else {}
     names = {"train": "training examples", "val": "validation examples", "test": "test examples"}
-    names |= {"use": "test examples at use", "unlabelled": "unlabelled inputs"}
+    names |= {"use": "test examples of the target domain", "unlabelled": "unlabelled inputs"}
     facts = [(f"{sizes[key]:,}".replace(",", "\N{NARROW NO-BREAK SPACE}"), names[key]) for key in names if key in sizes]
     return [*facts, (comparison.model.name, "network"), (comparison.data.name, "data")]
 
@@ -179,14 +179,14 @@ def _seeds(seeds: Sequence[int]) -> str:
 # --- tables ---
 
 
-def _heading(table: Table) -> str:
+def _heading(table: StudyTable) -> str:
     return table.shows[:1].upper() + table.shows[1:]
 
 
 class ShownTable(NamedTuple):
     """A table with what a page shows around it; a row is a swatch, a title, a shorter label and cells."""
 
-    table: Table
+    table: StudyTable
     groups: list[tuple[str, int]]
     rows: list[tuple[str, str, str, list[tuple[str, ...]]]]
     marks: set[str]
@@ -195,10 +195,10 @@ class ShownTable(NamedTuple):
     notes: list[str]
 
 
-def _table(comparison: StudyComparison, table: Table, hidden: Iterable[str]) -> ShownTable:
+def _table(comparison: StudyComparison, table: StudyTable, hidden: Iterable[str]) -> ShownTable:
     """A table with its notes, except those that the page states once."""
     marked = table.name.startswith(MARKED)
-    labels, titles = labels_of(comparison), titles_of(comparison)
+    labels, titles = figure_labels(comparison), titles_of(comparison)
     looks = method_styles(labels)
     rows = []
     for row in table.rows:
@@ -209,7 +209,7 @@ def _table(comparison: StudyComparison, table: Table, hidden: Iterable[str]) -> 
     notes = [
         note.replace(BEST, "").replace(BEST.replace("column", by), "")
         for note in table.notes
-        if note not in hidden and note != BOLD
+        if note not in hidden and note != BOLD_NOTE
     ]
     groups = [(group, len(list(same))) for group, same in groupby(head.group for head in table.heads[1:])]
     return ShownTable(
@@ -219,7 +219,7 @@ def _table(comparison: StudyComparison, table: Table, hidden: Iterable[str]) -> 
         marks={mark for *_, cells in rows for _, mark, *_ in cells if mark},
         seeds=max((len(method.runs) for method in comparison.methods), default=0),
         by=by,
-        notes=[*notes, CHANCE] if BOLD in table.notes else notes,
+        notes=[*notes, CHANCE] if BOLD_NOTE in table.notes else notes,
     )
 
 
@@ -251,7 +251,7 @@ def _listed(settings: Mapping[str, Any]) -> str:
 
 
 def _figure(comparison: StudyComparison, key: str, *, name: str) -> tuple[Words, list[tuple[float, str]]]:
-    words, draw = FIGURE_WORDS[key](comparison), FIGURES[key].draw
+    words, draw = FIGURE_WORDS[key](comparison), STUDY_FIGURES[key].draw
     if key != "ood":
         return words, [_plot(draw(comparison), name=slug(name, key), label=words.spoken)]
     spoken = {each: f"{words.spoken} {title}." for each, title in ood_sets(comparison).items()}
@@ -273,7 +273,7 @@ def _made(comparison: StudyComparison) -> list[tuple[str, str]]:
     times = sorted(each.time for each in made)
     data = {f"{part} {digest[:12]}" for run in runs for part, digest in run.data.items()}
     return [
-        ("Code", _each(code_of(m) for m in made)),
+        ("Code", _each(describe_code(m) for m in made)),
         ("Packages", _each(m.packages for m in made)),
         ("Machine", _each(f"{m.machine}, {m.threads} thread{'s' * (m.threads != 1)}" for m in made)),
         ("Finished", times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}"),

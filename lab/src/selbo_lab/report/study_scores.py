@@ -21,7 +21,7 @@ from selbo.plots import (
     shortened,
     tidy,
 )
-from selbo_lab.report.study_data import Array, labels_of
+from selbo_lab.report.study_data import Points, figure_labels
 from selbo_lab.run.build import score_edges
 from selbo_lab.run.records import CLEAN, MethodRuns, Run, ScoreMap, StudyComparison
 
@@ -49,13 +49,13 @@ CELLS: Final = 120
 NEIGHBOURS: Final = 15
 """Number of nearest examples whose scores are averaged at a point of the surface."""
 
-LEFT: Final = 0.46
-RIGHT: Final = 0.62
-GAP: Final = 0.3
-TITLE: Final = 0.38
+_LEFT: Final = 0.46
+_RIGHT: Final = 0.62
+_GAP: Final = 0.3
+_TITLE: Final = 0.38
 BARS: Final = 1.1
-BETWEEN: Final = 0.5
-FOOT: Final = 0.14
+_BETWEEN: Final = 0.5
+_FOOT: Final = 0.14
 WIDEST: Final = 1.9
 """Inches: margins, space between panels, text over them, the histograms, the space below them, the widest panel."""
 
@@ -90,11 +90,11 @@ def _first(method: MethodRuns) -> Run | None:
 def _scores(comparison: StudyComparison, names: Sequence[str]) -> "Figure":
     if not has_scores(comparison, names):
         raise ValueError(f"`comparison` must have scores of the methods {list(names)}, but has none")
-    labels = labels_of(comparison)
+    labels = figure_labels(comparison)
     runs = {name: run for name in names if (run := _first(comparison.method(name))) is not None}
-    side = min(WIDEST, (TWO_COLUMNS - LEFT - RIGHT - (len(names) - 1) * GAP) / len(names))
-    width = LEFT + len(runs) * (side + GAP) - GAP + RIGHT
-    height = LEGEND + TITLE + BARS + BETWEEN + side + FOOT
+    side = min(WIDEST, (TWO_COLUMNS - _LEFT - _RIGHT - (len(names) - 1) * _GAP) / len(names))
+    width = _LEFT + len(runs) * (side + _GAP) - _GAP + _RIGHT
+    height = LEGEND + _TITLE + BARS + _BETWEEN + side + _FOOT
     looks = method_styles(labels)
     with figure_style():
         figure = new_figure(width=width, height=height)
@@ -102,12 +102,12 @@ def _scores(comparison: StudyComparison, names: Sequence[str]) -> "Figure":
         figure.set_dpi(200)  # of what is an image inside a drawing
         image: Any = None
         for i, (name, run) in enumerate(runs.items()):
-            left, share = (LEFT + i * (side + GAP)) / width, side / width
-            bars = figure.add_axes((left, (FOOT + side + BETWEEN) / height, share, BARS / height))
-            plane = figure.add_axes((left, FOOT / height, share, side / height))
+            left, share = (_LEFT + i * (side + _GAP)) / width, side / width
+            bars = figure.add_axes((left, (_FOOT + side + _BETWEEN) / height, share, BARS / height))
+            plane = figure.add_axes((left, _FOOT / height, share, side / height))
             _histogram(bars, run, looks[name].colour, label=i == 0)
             image = _surface(plane, run.map)
-            text = shortened(labels[name], points=(side + GAP - 0.05) * POINTS_AN_INCH / 1.3)
+            text = shortened(labels[name], points=(side + _GAP - 0.05) * POINTS_AN_INCH / 1.3)
             for shown, above, size, weight in (
                 (text, 13.5, TEXT_SIZE, "bold"),
                 (_note(run), 4.0, SMALL_SIZE, "normal"),
@@ -123,13 +123,13 @@ def _scores(comparison: StudyComparison, names: Sequence[str]) -> "Figure":
                     color=INK,
                     parse_math=False,
                 )
-        edge = (LEFT + len(runs) * (side + GAP) - GAP + 0.1) / width
-        scale = figure.add_axes((edge, FOOT / height, 0.09 / width, side / height))
+        edge = (_LEFT + len(runs) * (side + _GAP) - _GAP + 0.1) / width
+        scale = figure.add_axes((edge, _FOOT / height, 0.09 / width, side / height))
         bar = figure.colorbar(image, cax=scale, ticks=[0, 0.5, 1], format=lambda value, _: number(value))
         bar.set_label("score", fontsize=TEXT_SIZE, labelpad=2)
         bar.outline.set_linewidth(0.6)
         scale.tick_params(labelsize=SMALL_SIZE, length=2.5, width=0.6, color=INK, labelcolor=INK)
-        _legend(figure, side=LEFT / width)
+        _legend(figure, side=_LEFT / width)
     return figure
 
 
@@ -189,7 +189,7 @@ def _pale() -> "Colormap":
     return ListedColormap(STRENGTH * colormaps[SURFACE](np.linspace(0, 1, 256)) + 1 - STRENGTH)
 
 
-def smooth(places: Array, scores: Array, *, low: Array, high: Array, cells: int = CELLS) -> Array:
+def smooth(places: Points, scores: Points, *, low: Points, high: Points, cells: int = CELLS) -> Points:
     """Scores on a grid: the mean of the nearest examples, with Gaussian weights as wide as their distance.
 
     Args:

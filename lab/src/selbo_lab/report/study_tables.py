@@ -18,7 +18,7 @@ from selbo.report import (
 )
 from selbo.report import Column as ShownColumn
 from selbo_lab.report import studies
-from selbo_lab.report.columns import CORRUPTED, Column
+from selbo_lab.report.columns import CORRUPTED, MetricColumn
 from selbo_lab.report.origin import provenance
 from selbo_lab.report.sample_notes import sample_notes
 from selbo_lab.report.studies import Cell
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 TRIAL: Final = "Trial on generated data: the numbers mean nothing."
-TRACKS: Final = {"published": "settings of the paper's code", "selbo": "our settings"}
+TRACK_TITLES: Final = {"published": "settings of the paper's code", "selbo": "our settings"}
 INTERVALS: Final = (
     "Mean ± standard error. Difference: ours less the paper's. Intervals of 95 %: ours from Student's t; the paper's "
     "is its mean ± 1.96 times its published standard error, both taken half of the last printed digit further."
 )
 CHANCE: Final = "Each interval stands for itself: of many, some miss by chance."
-BOLD: Final = f"Bold: the interval does not hold 0. {CHANCE}"
+BOLD_NOTE: Final = f"Bold: the interval does not hold 0. {CHANCE}"
 BEST: Final = " Bold: best of its column; italic: within one standard error of the best."
 """Meaning of the marks in a table without colours."""
 
-AT_USE: Final = tuple(Column(USE, metric) for metric in ("nll", "accuracy", "ece"))
+TARGET_COLUMNS: Final = tuple(MetricColumn(USE, metric) for metric in ("nll", "accuracy", "ece"))
 CONSOLE: Final = (
-    *(Column(CLEAN, metric) for metric in ("nll", "accuracy", "ece")),
-    *(Column(CORRUPTED, metric) for metric in ("nll", "ece")),
+    *(MetricColumn(CLEAN, metric) for metric in ("nll", "accuracy", "ece")),
+    *(MetricColumn(CORRUPTED, metric) for metric in ("nll", "ece")),
 )
-DIFFERENCES: Final = (*CONSOLE, Column(CLEAN, "f1_macro"), *AT_USE, Column(USE, "f1_macro"))
+DIFFERENCES: Final = (*CONSOLE, MetricColumn(CLEAN, "f1_macro"), *TARGET_COLUMNS, MetricColumn(USE, "f1_macro"))
 """Columns of the table of differences and of the console; the CSV files hold all of them."""
 
 
@@ -78,7 +78,7 @@ class Entry(NamedTuple):
         return " ".join(filter(None, (self.value, self.error, self.note)))
 
 
-class Table(NamedTuple):
+class StudyTable(NamedTuple):
     """A table to read, and the numbers behind it.
 
     Attributes:
@@ -110,7 +110,7 @@ class Table(NamedTuple):
 # --- which tables there are ---
 
 
-def tables_of(results: StudyResults, comparison: StudyComparison) -> list[Table]:
+def tables_of(results: StudyResults, comparison: StudyComparison) -> list[StudyTable]:
     """All tables of one comparison that hold anything, in the order in which they are read.
 
     Temperature scaling has tables of its own, with marks of their own, in the track ``selbo``.
@@ -131,7 +131,7 @@ def tables_of(results: StudyResults, comparison: StudyComparison) -> list[Table]
     return [table for table in made if table.rows and len(table.heads) > 1]
 
 
-def _scores(results: StudyResults, comparison: StudyComparison, scaled: bool) -> Iterator[Table]:
+def _scores(results: StudyResults, comparison: StudyComparison, scaled: bool) -> Iterator[StudyTable]:
     methods, every = comparison.methods, studies.all_columns(comparison)
     remarks = [f"{method.title}: {method.note}" for method in methods if method.note]
     for name, title, foreign, notes in (
@@ -146,7 +146,7 @@ def _scores(results: StudyResults, comparison: StudyComparison, scaled: bool) ->
             if column.ood == foreign
             for method, cell in studies.cells(comparison, column, scaled).items()
         ]
-        yield Table(
+        yield StudyTable(
             f"{name}-temperature" if scaled else name,
             _title(comparison),
             f"{title}{', temperature scaling on top' if scaled else ''}",
@@ -158,13 +158,13 @@ def _scores(results: StudyResults, comparison: StudyComparison, scaled: bool) ->
         )
 
 
-def _recalls(results: StudyResults, comparison: StudyComparison, place: str) -> Table:
+def _recalls(results: StudyResults, comparison: StudyComparison, place: str) -> StudyTable:
     """Recall of each class, one row each, from frequent to rare; temperature scaling does not change it."""
     methods = comparison.methods
     size = max((run.sizes.get("test", 0) for run in _tested(comparison)), default=0)
     rows, raw = [], []
     for k, (name, share) in enumerate(comparison.classes.items()):
-        column = Column(place, "recall", of_class=k)
+        column = MetricColumn(place, "recall", of_class=k)
         if studies.measured(comparison, column):
             found = studies.cells(comparison, column)
             told = [Entry(name), Entry(f"{100 * share:.3g}"), Entry(f"{share * size:.0f}")]
@@ -175,7 +175,7 @@ def _recalls(results: StudyResults, comparison: StudyComparison, place: str) -> 
                 _place(results, comparison, method) | {"column": str(column), "class": name} | _raw(cell)
                 for method, cell in found.items()
             ]
-    return Table(
+    return StudyTable(
         "recall" if place == "clean" else f"recall-{place}",
         _title(comparison),
         f"recall of each class, {place}",
@@ -184,19 +184,19 @@ def _recalls(results: StudyResults, comparison: StudyComparison, place: str) -> 
         "l" + "r" * (2 + len(methods)),
         [
             f"{_reading(results, methods).replace('column', 'row')} Per cent. With few examples a recall says little.",
-            *sample_notes(comparison, [Column(place, "recall")]),
+            *sample_notes(comparison, [MetricColumn(place, "recall")]),
             *below(results, comparison.runs),
         ],
         raw,
     )
 
 
-def _by_corruption(results: StudyResults, comparison: StudyComparison) -> Table:
+def _by_corruption(results: StudyResults, comparison: StudyComparison) -> StudyTable:
     """NLL under each corruption, one row each, as the mean over its levels; empty for fewer than two kinds."""
     methods, kinds = comparison.methods, corruptions_of(comparison).kinds
     rows, raw = [], []
     for kind, conditions in (kinds if len(kinds) > 1 else {}).items():
-        found = studies.mean_cells(comparison, [Column(each, "nll") for each in conditions])
+        found = studies.mean_cells(comparison, [MetricColumn(each, "nll") for each in conditions])
         rows.append([Entry(kind.replace("_", " ")), *_entries("nll", list(found.values()), precise=False)])
         raw += [
             _place(results, comparison, method) | {"column": f"{kind}.nll", "conditions": len(conditions)} | _raw(each)
@@ -204,7 +204,7 @@ def _by_corruption(results: StudyResults, comparison: StudyComparison) -> Table:
         ]
     strengths = max((len(each) for each in kinds.values()), default=0)
     mean = f" Mean over {strengths} strengths of a run." if strengths > 1 else ""
-    return Table(
+    return StudyTable(
         "corruptions",
         _title(comparison),
         "NLL by corruption",
@@ -216,7 +216,7 @@ def _by_corruption(results: StudyResults, comparison: StudyComparison) -> Table:
     )
 
 
-def _differences(results: StudyResults, comparison: StudyComparison, scaled: bool) -> Table:
+def _differences(results: StudyResults, comparison: StudyComparison, scaled: bool) -> StudyTable:
     """Differences between all other methods and the reference."""
     reference = comparison.method(comparison.reference)
     return _pairs(
@@ -238,7 +238,7 @@ def _differences(results: StudyResults, comparison: StudyComparison, scaled: boo
     )
 
 
-def _baselines(results: StudyResults, comparison: StudyComparison, ways: Sequence[bool]) -> Table:
+def _baselines(results: StudyResults, comparison: StudyComparison, ways: Sequence[bool]) -> StudyTable:
     """Differences between the method in focus, unscaled, and each other one, with and without temperature scaling."""
     focus = comparison.method(comparison.focus)
     return _pairs(
@@ -248,7 +248,7 @@ def _baselines(results: StudyResults, comparison: StudyComparison, ways: Sequenc
             _Pair(
                 Entry(f"{each.title}, temperature") if scaled else _named_entry(each),
                 _place(results, comparison, focus.name)
-                | {"rival": each.name, "prediction_of_rival": "temperature" if scaled else "as predicted"},
+                | {"baseline": each.name, "prediction_of_baseline": "temperature" if scaled else "as predicted"},
                 partial(studies.paired, focus, each, reference_scaled=scaled),
             )
             for each in comparison.methods
@@ -266,21 +266,27 @@ class _Pair(NamedTuple):
 
     title: Entry
     place: dict[str, Any]
-    found: Callable[[Column], Difference]
+    found: Callable[[MetricColumn], Difference]
 
 
 def _pairs(
     results: StudyResults, comparison: StudyComparison, pairs: Sequence[_Pair], *, name: str, shows: str, note: str
-) -> Table:
+) -> StudyTable:
     columns = [each for each in studies.columns_of(comparison) if each.whole_range in DIFFERENCES]
-    return Table(
+    return StudyTable(
         name,
         _title(comparison),
         shows,
         [Head("baseline" if name == "baselines" else "method"), *(_head(comparison, column) for column in columns)],
         [[each.title, *(_difference(column, each.found(column)) for column in columns)] for each in pairs],
         "l" + "r" * len(columns),
-        [note, BOLD, *_noise_ranges(comparison), *sample_notes(comparison, columns), *below(results, comparison.runs)],
+        [
+            note,
+            BOLD_NOTE,
+            *_noise_ranges(comparison),
+            *sample_notes(comparison, columns),
+            *below(results, comparison.runs),
+        ],
         [
             each.place | {"column": str(column)} | _raw(each.found(column))
             for column in studies.all_columns(comparison)
@@ -289,8 +295,8 @@ def _pairs(
     )
 
 
-def _paper(results: StudyResults, comparison: StudyComparison) -> Table:
-    rows, raw, columns, numbered = [], [], list[Column](), dict[str, int]()
+def _paper(results: StudyResults, comparison: StudyComparison) -> StudyTable:
+    rows, raw, columns, numbered = [], [], list[MetricColumn](), dict[str, int]()
     if caveat := comparison.paper.caveat or None:
         numbered[caveat] = 1
     for method in comparison.methods:
@@ -300,14 +306,14 @@ def _paper(results: StudyResults, comparison: StudyComparison) -> Table:
             found = studies.against_paper(ours, theirs, barred)
             there = studies.measured(comparison, column)
             reason = found.reason if barred or there else "not measured"
-            verdict = reason or ("yes" if found.overlap else "no") + (f" [{numbered[caveat]}]" if caveat else "")
+            agreement = reason or ("yes" if found.overlap else "no") + (f" [{numbered[caveat]}]" if caveat else "")
             if barred:
-                verdict = f"cannot be compared [{numbered.setdefault(barred, len(numbered) + 1)}]"
+                agreement = f"cannot be compared [{numbered.setdefault(barred, len(numbered) + 1)}]"
             metric, both = column.metric, [Cell(*theirs, 1, 1), ours if there else Cell(None, None, 0, 0)]
             gap = "–" if found.difference is None else signed(metric, found.difference)
             what = Entry(f"{_group(column)} {metric_label(metric)}")
             shown = _entries(metric, both, precise=False)
-            rows.append([_named_entry(method), what, *shown, Entry(gap), Entry(verdict)])
+            rows.append([_named_entry(method), what, *shown, Entry(gap), Entry(agreement)])
             columns.append(column)
             raw.append(
                 _place(results, comparison, method.name)
@@ -318,10 +324,10 @@ def _paper(results: StudyResults, comparison: StudyComparison) -> Table:
     heads = [Head(label) for label in ("method", "measure", "paper", "ours", "difference", "intervals overlap")]
     notes = [INTERVALS, *(f"[{number}] {text}" for text, number in numbered.items()), *_overlap_note(comparison)]
     notes += [*sample_notes(comparison, columns), *below(results, comparison.runs)]
-    return Table("paper", _title(comparison), "the paper's values and ours", heads, rows, "llrrrl", notes, raw)
+    return StudyTable("paper", _title(comparison), "the paper's values and ours", heads, rows, "llrrrl", notes, raw)
 
 
-def _settings(results: StudyResults, comparison: StudyComparison) -> Table:
+def _settings(results: StudyResults, comparison: StudyComparison) -> StudyTable:
     rows, raw = [], []
     for method, took in zip(comparison.methods, studies.timings(comparison).values(), strict=True):
         tried, chosen, found = method.tried, method.chosen, studies.tuned(method)
@@ -346,21 +352,21 @@ def _settings(results: StudyResults, comparison: StudyComparison) -> Table:
         ]
     heads = [Head(each) for each in ("method", "chosen", "validation NLL", "of all tried", "tried", "training, s")]
     notes = ["Chosen by validation NLL. Training: the mean over the seeds.", *below(results, comparison.runs)]
-    return Table("settings", _title(comparison), "what was tried and chosen", heads, rows, "llrrlr", notes, raw)
+    return StudyTable("settings", _title(comparison), "what was tried and chosen", heads, rows, "llrrlr", notes, raw)
 
 
 # --- parts of tables ---
 
 
 def _title(comparison: StudyComparison) -> str:
-    return f"{comparison.title}, {TRACKS[comparison.track]}"
+    return f"{comparison.title}, {TRACK_TITLES[comparison.track]}"
 
 
 def _named_entry(method: MethodRuns) -> Entry:
     return Entry(method.title, method=method.name)
 
 
-def _head(comparison: StudyComparison, column: Column) -> Head:
+def _head(comparison: StudyComparison, column: MetricColumn) -> Head:
     metric = column.metric
     arrow = " ↓" if metric in LOWER_IS_BETTER else " ↑" if metric in HIGHER_IS_BETTER else ""
     group = _range_name(comparison, column) or _group(column, comparison.has_target_domain)
@@ -371,7 +377,7 @@ def _places(comparison: StudyComparison) -> str:
     """What was tested, for a title."""
     if not comparison.has_target_domain:
         return "clean and corrupted test sets" if _corrupted(comparison) else "test set"
-    return "place of use" if comparison.one_domain else "place of use, and where labels come from"
+    return "target domain" if comparison.one_domain else "target and source domain"
 
 
 def _corrupted(comparison: StudyComparison) -> bool:
@@ -379,9 +385,9 @@ def _corrupted(comparison: StudyComparison) -> bool:
     return any(len(run.conditions) > 1 for run in _tested(comparison))
 
 
-def _group(column: Column, two_places: bool = False) -> str:
+def _group(column: MetricColumn, two_places: bool = False) -> str:
     if two_places:
-        return {USE: "at use", CLEAN: "training place"}.get(column.place, column.place)
+        return {USE: "target domain", CLEAN: "source domain"}.get(column.place, column.place)
     return f"against {column.place}" if column.ood else column.place
 
 
@@ -402,7 +408,7 @@ def _in_brackets(note: str | None) -> str:
     return f"({note})" if note else ""
 
 
-def _difference(column: Column, found: Difference) -> Entry:
+def _difference(column: MetricColumn, found: Difference) -> Entry:
     metric = column.metric
     mean, _, low, high = (None if each is None else signed(metric, each, more=1) for each in found[:4])
     return Entry(
@@ -419,18 +425,18 @@ def _reading(results: StudyResults, methods: Sequence[MethodRuns]) -> str:
     return f"Mean ± standard error over {seeds} seeds.{marks}" if seeds > 1 else f"One seed.{marks}"
 
 
-def _range_name(comparison: StudyComparison, column: Column) -> str:
+def _range_name(comparison: StudyComparison, column: MetricColumn) -> str:
     """What the two ranges of noise are called where tables have both; else nothing."""
     if len(studies.noise_ranges(comparison)) < 2 or column.place != CORRUPTED:
         return ""
-    return f"noise ≤ {studies.noise_levels(comparison)[-1] if column.up_to is None else column.up_to:g}"
+    return f"noise ≤ {studies.tested_noise_levels(comparison)[-1] if column.up_to is None else column.up_to:g}"
 
 
 def _noise_ranges(comparison: StudyComparison) -> list[str]:
     """How the two ranges of noise differ, where there are two."""
     if len(studies.noise_ranges(comparison)) < 2:
         return []
-    levels, top = studies.noise_levels(comparison), comparison.paper_noise
+    levels, top = studies.tested_noise_levels(comparison), comparison.paper_noise
     few = sum(level <= top for level in levels)
     return [
         f"Noise ≤ {top:g}, the range that the paper shows: mean over {few} strengths of a run; ≤ {levels[-1]:g}: over "
@@ -503,12 +509,12 @@ def _named(settings: Mapping[str, Iterable[Any]]) -> str:
 # --- for the terminal ---
 
 
-def console(comparison: StudyComparison, results: StudyResults, *, width: int = 80) -> "RichTable":
+def terminal_table(comparison: StudyComparison, results: StudyResults, *, width: int = 80) -> "RichTable":
     """The main numbers for a terminal; the best of a column is bold and has a star, a mean over fewer runs a dagger."""
-    wanted = AT_USE if comparison.has_target_domain else CONSOLE
+    wanted = TARGET_COLUMNS if comparison.has_target_domain else CONSOLE
     names = [each for each in studies.columns_of(comparison) if each.whole_range in wanted]
     if len(studies.noise_ranges(comparison)) > 1:  # a terminal is narrow: of the whole range the NLL alone
-        names = [each for each in names if each != Column(CORRUPTED, "ece")]
+        names = [each for each in names if each != MetricColumn(CORRUPTED, "ece")]
     found = {name: studies.cells(comparison, name) for name in names}
     columns = [
         ShownColumn(_range_name(comparison, name) or name.place, name.metric, _values(each))

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from selbo.report import UNKNOWN, VERDICTS, first_names, joined, metric_label, shown_difference, verdict
+from selbo.report import RELATIONS, UNKNOWN, first_names, joined, metric_label, relation, shown_difference
 from selbo_lab.report import studies
-from selbo_lab.report.columns import CORRUPTED, Column
-from selbo_lab.report.study_tables import TRACKS
+from selbo_lab.report.columns import CORRUPTED, MetricColumn
+from selbo_lab.report.study_tables import TRACK_TITLES
 from selbo_lab.run.records import CLEAN, USE, MethodRuns, StudyComparison, StudyResults
 
 
@@ -15,14 +15,14 @@ def study_takeaways(results: StudyResults) -> list[tuple[str, str]]:
     Args:
         results: Results of a study, from `selbo_lab.schedule.runner.gather`.
     """
-    found = [(TRACKS[track], _of_track(results, track)) for track in results.tracks]
+    found = [(TRACK_TITLES[track], _of_track(results, track)) for track in results.tracks]
     return [(name, text) for name, text in found if text]
 
 
 def _of_track(results: StudyResults, track: str) -> str:
     cases, sentences = results.of_track(track), []
-    corrupted = [Column(CORRUPTED, "nll", up_to=top) for top in studies.noise_ranges(cases[0])]
-    for column in (Column(USE, "nll"), Column(CLEAN, "nll"), *corrupted):
+    corrupted = [MetricColumn(CORRUPTED, "nll", up_to=top) for top in studies.noise_ranges(cases[0])]
+    for column in (MetricColumn(USE, "nll"), MetricColumn(CLEAN, "nll"), *corrupted):
         there = [each for each in cases if studies.measured(each, column)]
         if column.place == CLEAN and any(each.has_target_domain for each in there):
             continue  # the target domain is what matters there
@@ -32,7 +32,7 @@ def _of_track(results: StudyResults, track: str) -> str:
     return " ".join(filter(None, [*sentences, agreed]))
 
 
-def _of_column(cases: Sequence[StudyComparison], column: Column, *, seeds: int) -> str:
+def _of_column(cases: Sequence[StudyComparison], column: MetricColumn, *, seeds: int) -> str:
     """Compare the focus, or the only method besides the reference, with the others; else all with the reference."""
     if seeds < 2:
         return f"{_column(cases, column)}: one seed, so that no difference can be told from chance."
@@ -44,16 +44,16 @@ def _of_column(cases: Sequence[StudyComparison], column: Column, *, seeds: int) 
     return _focus_sentence(cases, column, focus)
 
 
-def _column(cases: Sequence[StudyComparison], column: Column) -> str:
+def _column(cases: Sequence[StudyComparison], column: MetricColumn) -> str:
     """What a column is called: clean only where there are corrupted test sets beside it."""
-    corrupted = any(studies.measured(each, Column(CORRUPTED, column.metric)) for each in cases)
+    corrupted = any(studies.measured(each, MetricColumn(CORRUPTED, column.metric)) for each in cases)
     where = " on the clean test set" if corrupted else " on the test set"
     if column.place == USE:
         where = " on the target domain"
     elif column.place == CORRUPTED and len(studies.noise_ranges(cases[0])) < 2:
         where = " on corrupted test sets"
     elif column.place == CORRUPTED:
-        where = f" under noise up to {studies.noise_levels(cases[0])[-1]:g}"
+        where = f" under noise up to {studies.tested_noise_levels(cases[0])[-1]:g}"
         where = where if column.up_to is None else f" under noise up to {column.up_to:g}, as in the paper"
     return metric_label(column.metric) + where
 
@@ -64,10 +64,10 @@ def _methods(case: StudyComparison) -> dict[str, MethodRuns]:
 
 def _count(found: Iterable[str]) -> dict[str, int]:
     listed = list(found)
-    return {each: listed.count(each) for each in (*VERDICTS, UNKNOWN)}
+    return {each: listed.count(each) for each in (*RELATIONS, UNKNOWN)}
 
 
-def _focus_sentence(cases: Sequence[StudyComparison], column: Column, name: str) -> str:
+def _focus_sentence(cases: Sequence[StudyComparison], column: MetricColumn, name: str) -> str:
     """A method against the reference, and against all others."""
     metric, reference = column.metric, cases[0].reference
     titles = cases[0].titles
@@ -81,12 +81,12 @@ def _focus_sentence(cases: Sequence[StudyComparison], column: Column, name: str)
     what, ours, theirs = _column(cases, column), titles[name], titles[reference]
     first = against[reference]
     if len(first) == 1:
-        told = f"{what}: {ours} is {verdict(metric, first[0])} {theirs}, {shown_difference(metric, first[0])}"
+        told = f"{what}: {ours} is {relation(metric, first[0])} {theirs}, {shown_difference(metric, first[0])}"
     else:
-        told = f"{what}: {ours} is {_in_cases(_count(verdict(metric, each) for each in first), theirs)}"
+        told = f"{what}: {ours} is {_in_cases(_count(relation(metric, each) for each in first), theirs)}"
     if len(against) == 1:
         return f"{told}."
-    others = {key: [verdict(metric, each) for each in found] for key, found in against.items()}
+    others = {key: [relation(metric, each) for each in found] for key, found in against.items()}
     if len(first) == 1:
         return f"{told}. {_among({titles[key]: found[0] for key, found in others.items()})}"
     del others[reference]
@@ -104,18 +104,18 @@ def _in_cases(counts: Mapping[str, int], other: str) -> str:
     return joined(parts)
 
 
-def _among(verdicts: Mapping[str, str]) -> str:
+def _among(relations: Mapping[str, str]) -> str:
     """Number of other methods that a method is ahead of, and the names of the rest."""
-    groups = {each: [title for title, found in verdicts.items() if found == each] for each in (*VERDICTS, UNKNOWN)}
+    groups = {each: [title for title, found in relations.items() if found == each] for each in (*RELATIONS, UNKNOWN)}
     parts = [f"ahead of {len(groups['ahead of'])}"]
     for each in ("level with", "behind", UNKNOWN):
         names = groups[each]
         if names or each == "behind":
             parts.append(f"{each} {len(names)}" + (f" ({first_names(names)})" if names else ""))
-    return f"Of the {len(verdicts)} other methods it is {joined(parts)}."
+    return f"Of the {len(relations)} other methods it is {joined(parts)}."
 
 
-def _variants_sentence(cases: Sequence[StudyComparison], column: Column) -> str:
+def _variants_sentence(cases: Sequence[StudyComparison], column: MetricColumn) -> str:
     """Number and names of the methods that are ahead of the reference."""
     metric, reference = column.metric, cases[0].reference
     what, title = _column(cases, column), cases[0].titles[reference]
@@ -124,12 +124,12 @@ def _variants_sentence(cases: Sequence[StudyComparison], column: Column) -> str:
         methods = _methods(case)
         for key, method in methods.items():
             if key != reference and reference in methods:
-                each = verdict(metric, studies.paired(method, methods[reference], column))
+                each = relation(metric, studies.paired(method, methods[reference], column))
                 found.setdefault(method.title, []).append(each)
-    counts = _count(each for verdicts in found.values() for each in verdicts)
+    counts = _count(each for relations in found.values() for each in relations)
     if not sum(counts.values()):
         return ""
-    ahead = [name for name, verdicts in found.items() if "ahead of" in verdicts]
+    ahead = [name for name, relations in found.items() if "ahead of" in relations]
     parts = [f"{counts['ahead of']} {'are' if counts['ahead of'] != 1 else 'is'} ahead of {title}"]
     parts[0] += f" ({first_names(ahead)})" if ahead else ""
     parts += [f"{counts[each]} {word}" for each, word in (("level with", "level"), ("behind", "behind"))]

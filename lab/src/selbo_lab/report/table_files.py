@@ -7,9 +7,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from selbo_lab.files import replacing
+from selbo.files import replacing
 from selbo_lab.report.overview import tables_over_cases
-from selbo_lab.report.study_tables import TRACKS, Table, tables_of
+from selbo_lab.report.study_tables import TRACK_TITLES, StudyTable, tables_of
 from selbo_lab.run.records import StudyResults
 
 LATEX: Final = str.maketrans(
@@ -22,7 +22,7 @@ MARKDOWN: Final = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_|<"})
 """Replacements of characters in LaTeX and in Markdown."""
 
 
-def markdown(table: Table) -> str:
+def markdown(table: StudyTable) -> str:
     """A table and its notes, without its title."""
     marks = {"best": "**", "better": "**", "worse": "**", "close": "*", "": ""}
     heads = [" ".join(filter(None, (head.group, head.label))).translate(MARKDOWN) for head in table.heads]
@@ -32,7 +32,7 @@ def markdown(table: Table) -> str:
     return "\n".join([*lines, "", *(f"{note.translate(MARKDOWN)}  " for note in table.notes)]).rstrip() + "\n"
 
 
-def latex(table: Table, label: str = "") -> str:
+def latex(table: StudyTable, label: str = "") -> str:
     """A floating table in the style of booktabs, with its title as caption and its notes below."""
     bold = r"\textbf{%s}"
     marks = {"best": bold, "better": bold, "worse": bold, "close": r"\textit{%s}", "": "%s"}
@@ -54,7 +54,7 @@ def latex(table: Table, label: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
-def comma_separated(tables: Iterable[Table]) -> str:
+def comma_separated(tables: Iterable[StudyTable]) -> str:
     """The numbers of tables of the same kind; unknown values are empty."""
     raw = [row for table in tables for row in table.raw]
     text = io.StringIO()
@@ -78,7 +78,7 @@ def write_tables(results: StudyResults, folder: Path) -> list[Path]:
     for track in results.tracks:
         made = [(each.variant, table) for each in results.of_track(track) for table in tables_of(results, each)]
         made = [*(("all", table) for table in tables_over_cases(results, track)), *made]
-        title = f"# {results.title}: {TRACKS[track]}\n\nIn the paper: {results.paper}.\n".translate(MARKDOWN)
+        title = f"# {results.title}: {TRACK_TITLES[track]}\n\nIn the paper: {results.paper}.\n".translate(MARKDOWN)
         parts = [f"## {table.title.translate(MARKDOWN)}\n\n{markdown(table)}" for _, table in made]
         contents[f"{track}.md"] = "\n".join([title, *parts])
         labels = [f"tab:{results.study}-{variant}-{track}-{table.name}" for variant, table in made]

@@ -35,15 +35,15 @@ from selbo.objectives import EntropyMinimisation, ExpectationRegularisation, Obj
 from selbo.random import generator_for
 from selbo_lab import checks, published
 from selbo_lab.data.cifar import IMBALANCE
-from selbo_lab.data.cifar_files import CLASSES
+from selbo_lab.data.cifar_files import CIFAR_CLASSES
 from selbo_lab.data.imbalance import class_fractions
 from selbo_lab.studies.run_spec import DataSpec, ModelSpec, Recipe
 
 EQUAL_EDGES: Final = tuple(i / 10 for i in range(1, 10))
-UNEQUAL_EDGES: Final = (0.01, 0.05, 0.10, 0.90, 0.95, 0.99)
+PAPER_EDGES: Final = (0.01, 0.05, 0.10, 0.90, 0.95, 0.99)
 """The two bin layouts of the paper's binary experiments."""
 
-CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.85, 0.95)
+STUDY_CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.85, 0.95)
 
 PUBLISHED_MEAN_STD: Final = 0.1
 PUBLISHED_RHO: Final = (-3.0, 0.1)
@@ -52,17 +52,17 @@ PUBLISHED_RHO: Final = (-3.0, 0.1)
 SMALLEST_RELATIVE_STD: Final = 1e-20
 """Initial standard deviation of weights that start at zero, in the paper's code: practically none."""
 
-KNOWN_FRACTIONS: Final = {"cifar10-im": dict(zip(CLASSES, class_fractions(IMBALANCE), strict=True))}
+KNOWN_FRACTIONS: Final = {"cifar10-im": dict(zip(CIFAR_CLASSES, class_fractions(IMBALANCE), strict=True))}
 """Known class fractions, by data set and class; classes are equally frequent in all other data sets."""
 
-BELIEF: Final = re.compile(r"(uniform|fractions|beta|expect|shells|empirical)(?:\(([^();]*)(?:;([^();]*))?\))?")
+BELIEF_PATTERN: Final = re.compile(r"(uniform|fractions|beta|expect|shells|empirical)(?:\(([^();]*)(?:;([^();]*))?\))?")
 NUMBERS: Final = {"uniform": 0, "beta": 2, "shells": 3, "empirical": 0}
 """Number of arguments of a belief; `expect` and `fractions` also accept words."""
 
 MOST_STATED: Final = 0.995
 """Largest stated accuracy, however wrong the belief is meant to be."""
 
-AT_USE: Final = re.compile(r"use([+-][0-9.]+)?")
+TARGET_FRACTIONS: Final = re.compile(r"use([+-][0-9.]+)?")
 
 
 class Told(NamedTuple):
@@ -125,7 +125,7 @@ def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes
     return bayesian
 
 
-def partition_of(name: str, num_classes: int) -> Partition:
+def parse_partition(name: str, num_classes: int) -> Partition:
     """Regions by name.
 
     ``equal`` and ``unequal`` are the bins of the paper's binary experiments, ``shells`` the corners of its multiclass
@@ -140,7 +140,7 @@ def partition_of(name: str, num_classes: int) -> Partition:
         kind = "equal" if num_classes == 2 else "shells"
     checks.one_of("partition after -", way, ("", "published", "steep"))
     if kind in {"equal", "unequal"}:
-        edges = EQUAL_EDGES if kind == "equal" else UNEQUAL_EDGES
+        edges = EQUAL_EDGES if kind == "equal" else PAPER_EDGES
         if way == "published":
             return published.ClosedScoreBins(edges)
         return published.with_slope(ScoreBins(edges, space="probability")) if way else ScoreBins(edges)
@@ -149,13 +149,13 @@ def partition_of(name: str, num_classes: int) -> Partition:
         return published.with_slope(steep) if way else CornerShells(num_classes)
     if kind == "classes":
         return ClassRegions(num_classes)
-    edges = tuple(edge for edge in CONFIDENCE_EDGES if edge > 1 / num_classes)
+    edges = tuple(edge for edge in STUDY_CONFIDENCE_EDGES if edge > 1 / num_classes)
     return ConfidenceBins(edges, num_classes)
 
 
 def score_edges(recipe: Recipe) -> tuple[float, ...]:
     """Edges of the score bins of a recipe for two classes, from 0 to 1; empty for other regions."""
-    partition = partition_of(recipe.partition, 2) if recipe.partition else None
+    partition = parse_partition(recipe.partition, 2) if recipe.partition else None
     return (0.0, *partition.edges.values, 1.0) if isinstance(partition, ScoreBins) else ()
 
 
@@ -188,7 +188,7 @@ def parse_belief(
         earlier: Log-probabilities predicted by an earlier model, for ``empirical``.
         uncertainty: Uncertainty of each stated mass, for ``fractions`` and ``shells``.
     """
-    found = BELIEF.fullmatch(text.replace(" ", ""))
+    found = BELIEF_PATTERN.fullmatch(text.replace(" ", ""))
     if found is None:
         raise ValueError(f"`belief` must be such as uniform, beta(1,1), expect(0.9) or fractions, but got {text!r}")
     kind, inner, behind = found.groups()
@@ -229,7 +229,7 @@ def _numbers(inner: str | None, text: str) -> list[float]:
 
 
 def _accuracy(inner: str, told: Told, text: str) -> float:
-    if stated := AT_USE.fullmatch(inner):
+    if stated := TARGET_FRACTIONS.fullmatch(inner):
         if not told.accuracy:
             raise ValueError(f"`belief` is {text!r}, but no accuracy is stated for the target domain")
         return min(told.accuracy + float(stated[1] or 0), MOST_STATED)
@@ -277,7 +277,7 @@ def summary_of(
         uncertainty=recipe.fraction_uncertainty,
     )
     return published.PublishedSummary(
-        partition_of(recipe.partition, num_classes),
+        parse_partition(recipe.partition, num_classes),
         belief,
         recipe.concentration * (num_data if recipe.per_example else 1),
         overrule_labels=True,  # the study decides

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from selbo.files import replacing
 from selbo.training import pool_of
 from selbo_lab.data import corruptions, store
-from selbo_lab.files import replacing
 
 FOLDER: Final = "generated"
 

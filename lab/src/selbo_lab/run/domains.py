@@ -184,14 +184,14 @@ class CorruptedPart:
 
     def make(self) -> Tensor:
         """Generate the images."""
-        return self.corrupted(catalogue.load(self.data, self.part).inputs)
+        return self.corrupted(catalogue.load_set(self.data, self.part).inputs)
 
     def corrupted(self, images: Tensor) -> Tensor:
         """Images as they are in the target domain."""
         kind, _, severity = self.corruption.partition(" ")
         if severity:
-            return cifar_corruptions.corrupt(images, kind, int(severity), seed=CORRUPTION_SEED)
-        return mnist_corruptions.corrupt(images, kind, seed=CORRUPTION_SEED)
+            return cifar_corruptions.corrupt_cifar(images, kind, int(severity), seed=CORRUPTION_SEED)
+        return mnist_corruptions.corrupt_mnist(images, kind, seed=CORRUPTION_SEED)
 
 
 def corrupted_parts(data: DataSpec) -> list[CorruptedPart]:

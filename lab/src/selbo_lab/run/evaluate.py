@@ -20,7 +20,7 @@ from selbo_lab.published import auroc_of_both_columns
 from selbo_lab.run import baselines, build
 from selbo_lab.run.records import CLEAN, USE, OODMeasurement, RunHistogram, RunMeasurement, ScoreMap
 from selbo_lab.run.scores import map_of, score_histogram
-from selbo_lab.run.tasks import Condition, Task
+from selbo_lab.run.tasks import Condition, RunTask
 from selbo_lab.studies.run_spec import RunSpec
 
 IMAGES_AT_A_TIME: Final = 4096
@@ -30,7 +30,7 @@ VECTORS_AT_A_TIME: Final = 1 << 15
 COMPILED_AT_A_TIME: Final = 5000
 """The same for compiled networks, which need a fixed size: it divides CIFAR-10's validation and test sets."""
 
-LARGE: Final = ("vgg11",)
+COMPILED_MODELS: Final = ("vgg11",)
 """Networks that are worth compiling."""
 
 
@@ -67,7 +67,7 @@ class Evaluation:
     """
 
     def __init__(
-        self, spec: RunSpec, task: Task, members: list[Member], device: str, earlier: Tensor | None = None
+        self, spec: RunSpec, task: RunTask, members: list[Member], device: str, earlier: Tensor | None = None
     ) -> None:
         self.spec, self.task, self.members, self.device, self.earlier = spec, task, members, device, earlier
         self.temperature: float | None = None
@@ -81,7 +81,7 @@ class Evaluation:
         """Predictions for inputs on the device of the networks, in the precision of training; returned on the CPU."""
         at_a_time = VECTORS_AT_A_TIME if inputs.ndim == 2 else IMAGES_AT_A_TIME
         network = self.spec.recipe.objective not in baselines.SCIKIT_LEARN
-        compiled = network and self.spec.model.name in LARGE and torch.device(self.device).type == "cuda"
+        compiled = network and self.spec.model.name in COMPILED_MODELS and torch.device(self.device).type == "cuda"
         if compiled:
             at_a_time = min(COMPILED_AT_A_TIME, len(self.task.test))
         predictions = []
@@ -229,7 +229,7 @@ class Evaluation:
         recipe, count = self.spec.recipe, clean.probs.shape[-1]
         if not recipe.believes:
             partition: Partition = (
-                ScoreBins(build.EQUAL_EDGES) if count == 2 else ConfidenceBins(build.CONFIDENCE_EDGES, count)
+                ScoreBins(build.EQUAL_EDGES) if count == 2 else ConfidenceBins(build.STUDY_CONFIDENCE_EDGES, count)
             )
             return RunHistogram(belief=None, masses=outcomes.region_masses(clean, partition))
         summary = build.summary_of(
@@ -259,7 +259,7 @@ def _apart(inside: Prediction, outside: Prediction) -> Metrics:
     return {**means, **evaluate_ood(inside.entropy, outside.entropy)}
 
 
-def unlabelled_of(task: Task) -> LabelledData:
+def unlabelled_of(task: RunTask) -> LabelledData:
     """Unlabelled inputs of the target domain; raises an error if there are none."""
     if task.unlabelled is None:
         raise ValueError("`data` must have a target domain for a method that uses its inputs, but has none")

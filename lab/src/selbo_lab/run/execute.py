@@ -15,12 +15,12 @@ from selbo.random import derive, generator_for
 from selbo.training import Checkpoint, Diverged, FitResult, Optimizer, Validation
 from selbo_lab import checks
 from selbo_lab.data.dataset import LabelledData
-from selbo_lab.published import SELECTIONS
+from selbo_lab.published import PAPER_SELECTIONS
 from selbo_lab.run import adaptation, baselines, build
-from selbo_lab.run.evaluate import LARGE, Evaluation, Member, temperature_of, unlabelled_of
-from selbo_lab.run.provenance import made_by
+from selbo_lab.run.evaluate import COMPILED_MODELS, Evaluation, Member, temperature_of, unlabelled_of
+from selbo_lab.run.provenance import describe_run
 from selbo_lab.run.records import DIVERGED, FINISHED, Run, RunTimes
-from selbo_lab.run.tasks import Task, task_of
+from selbo_lab.run.tasks import RunTask, task_of
 from selbo_lab.studies.run_spec import RunSpec
 
 SMALL_RUNS_ON_A_GPU: Final = 14
@@ -59,7 +59,7 @@ class _Checkpoints:
             self.seconds += done.earlier_seconds
 
 
-def carry_out(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None = None) -> Run:
+def execute_run(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None = None) -> Run:
     """Train and test. A run that diverges also gives a result, with that status.
 
     Args:
@@ -76,7 +76,7 @@ def carry_out(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None = N
         spec=spec,
         data={part: data.checksum for part, data in parts.items() if data is not None},
         sizes={part: len(data) for part, data in parts.items() if data is not None},
-        made_by=made_by(device),
+        made_by=describe_run(device),
     )
     saved = _Checkpoints(unfinished)
     try:
@@ -108,7 +108,7 @@ class _Memory:
 _MEMORY: Final = _Memory()
 
 
-def _members(spec: RunSpec, task: Task, saved: _Checkpoints, *, device: str, earlier: Tensor | None) -> list[Member]:
+def _members(spec: RunSpec, task: RunTask, saved: _Checkpoints, *, device: str, earlier: Tensor | None) -> list[Member]:
     """The trained networks of a run, adapted if the recipe says so.
 
     The networks of the previous run are reused if only the correction differs.
@@ -130,13 +130,13 @@ def _members(spec: RunSpec, task: Task, saved: _Checkpoints, *, device: str, ear
     return members
 
 
-def _pool(spec: RunSpec, task: Task) -> LabelledData:
+def _pool(spec: RunSpec, task: RunTask) -> LabelledData:
     """The unlabelled inputs that a recipe uses."""
     there = unlabelled_of(task)
     return there.rows(range(min(spec.recipe.unlabelled_inputs or len(there), len(there))))
 
 
-def _earlier(spec: RunSpec, task: Task, saved: _Checkpoints, *, device: str) -> Tensor:
+def _earlier(spec: RunSpec, task: RunTask, saved: _Checkpoints, *, device: str) -> Tensor:
     """Predictions of a deterministic network of the same seed for the validation inputs, at its fitted temperature."""
     plain = replace(
         spec.recipe, objective="cross_entropy", bayesian=False, partition="", belief="", summary_inputs="train"
@@ -150,7 +150,7 @@ def _earlier(spec: RunSpec, task: Task, saved: _Checkpoints, *, device: str) -> 
 
 def _trained(
     spec: RunSpec,
-    task: Task,
+    task: RunTask,
     saved: _Checkpoints | None = None,
     *,
     device: str,
@@ -177,7 +177,7 @@ def _trained(
 
 def _fitted(
     spec: RunSpec,
-    task: Task,
+    task: RunTask,
     saved: _Checkpoints,
     train: tuple[Tensor, Tensor],
     *,
@@ -237,10 +237,10 @@ def _fitted(
             augment=recipe.augment or None,
             validation=Validation(
                 every=recipe.eval_every or None,
-                select=SELECTIONS[checks.one_of("select", recipe.select, SELECTIONS)],
+                select=PAPER_SELECTIONS[checks.one_of("select", recipe.select, PAPER_SELECTIONS)],
             ),
             precision=recipe.precision,
-            engine="auto" if spec.model.name in LARGE else "captured",
+            engine="auto" if spec.model.name in COMPILED_MODELS else "cudagraph",
             seed=seed,
             device=device,
             checkpoint=None if path is None else Checkpoint(path, every=CHECKPOINT_EVERY_S, at_end=more),

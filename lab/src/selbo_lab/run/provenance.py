@@ -17,7 +17,7 @@ from selbo_lab.run.records import RunProvenance
 PACKAGES: Final = ("torch", "numpy", "scipy")
 
 
-def made_by(device: str) -> RunProvenance:
+def describe_run(device: str) -> RunProvenance:
     """Collect code version, packages and machine."""
     machine = platform.machine()
     if device.startswith("cuda"):

@@ -10,13 +10,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from selbo_lab.files import replacing
+from selbo.files import replacing
 from selbo_lab.run.provenance import code_version
 from selbo_lab.run.records import STUDY_FORMAT, Manifest, Run
 from selbo_lab.studies.run_spec import RUN_FORMAT, RunSpec
 
 RUNS: Final = "runs"
-MANIFEST: Final = "study.json"
+STUDY_FILE: Final = "study.json"
 PACKED: Final = ".jsonl.xz"
 """End of the name of a packed study: the manifest in its first line, then one run per line, sorted by id."""
 UNFINISHED: Final = "unfinished"
@@ -114,7 +114,7 @@ class Store:
 
     def exists(self) -> bool:
         """Whether the folder or packed file holds a study."""
-        return (self.folder / MANIFEST).exists() or self.packed.exists()
+        return (self.folder / STUDY_FILE).exists() or self.packed.exists()
 
     def manifest(self) -> Manifest:
         """Name, tracks and seeds of the study.
@@ -122,22 +122,22 @@ class Store:
         Raises:
             ValueError: If there is no manifest.
         """
-        path = self.folder / MANIFEST
+        path = self.folder / STUDY_FILE
         try:
             text = self._packed_text[0] if self.packed.exists() and not path.exists() else path.read_text("utf-8")
             found = json.loads(text)
         except (OSError, json.JSONDecodeError) as error:
             raise ValueError(
-                f"'{self.folder}' is not a folder of selbo reproduce: {MANIFEST} cannot be read"
+                f"'{self.folder}' is not a folder of selbo reproduce: {STUDY_FILE} cannot be read"
             ) from error
         if not isinstance(found, dict) or found.get("format") != STUDY_FORMAT:
-            raise ValueError(f"'{self.folder}' is not a folder of selbo reproduce: {MANIFEST} has another format")
+            raise ValueError(f"'{self.folder}' is not a folder of selbo reproduce: {STUDY_FILE} has another format")
         return Manifest.from_dict(found)
 
     def write_manifest(self, content: Manifest) -> None:
         """Write the manifest."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with replacing(self.folder / MANIFEST) as unfinished:
+        with replacing(self.folder / STUDY_FILE) as unfinished:
             unfinished.write_text(json.dumps(content.to_dict(), indent=1) + "\n", encoding="utf-8")
 
     # --- packed ---
@@ -154,7 +154,7 @@ class Store:
             if lzma.decompress(unfinished.read_bytes()) != "".join(content).encode():
                 raise ValueError(f"{os.fspath(self.packed)!r} could not be written as it should be")
         shutil.rmtree(self.runs, ignore_errors=True)
-        (self.folder / MANIFEST).unlink(missing_ok=True)
+        (self.folder / STUDY_FILE).unlink(missing_ok=True)
         with suppress(OSError):  # holds a report or checkpoints
             self.folder.rmdir()
         for cached in ("_packed_text", "_lines"):
@@ -197,7 +197,7 @@ def studies_in(folder: Path) -> list[Path]:
         folder = folder.with_name(folder.name.removesuffix(PACKED))
     if Store(folder).exists():
         return [folder]
-    names = {path.parent.name for path in folder.glob(f"*/{MANIFEST}")}
+    names = {path.parent.name for path in folder.glob(f"*/{STUDY_FILE}")}
     names |= {path.name.removesuffix(PACKED) for path in folder.glob(f"*{PACKED}")}
     return [folder / name for name in sorted(names)]
 

@@ -16,12 +16,8 @@ from selbo_lab.data.corruptions import mnist as mnist_corruptions
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.imbalance import imbalanced_indices
 from selbo_lab.run.corrupted_cache import Making, kept
-from selbo_lab.run.domains import corrupted_parts, places_of
+from selbo_lab.run.domains import CORRUPTION_SEED, NOISE_SEED, corrupted_parts, places_of
 from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec
-
-NOISE_SEED: Final = 0
-CORRUPTION_SEED: Final = 0
-"""Corrupted sets are the same for all methods and all seeds of a run."""
 
 SMOKE_TRAIN: Final = 64
 SMOKE_TEST: Final = 32
@@ -51,7 +47,7 @@ class Condition(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Task:
+class RunTask:
     """The data of a run, on the CPU.
 
     Attributes:
@@ -73,7 +69,7 @@ class Task:
     unlabelled: LabelledData | None = None
 
 
-def task_of(data: DataSpec, evaluation: EvaluationSpec, *, seed: int) -> Task:
+def task_of(data: DataSpec, evaluation: EvaluationSpec, *, seed: int) -> RunTask:
     """The data of a run. Random choices depend on the data and the seed, never on the method."""
     if data.labels:
         return _two_places(data, seed)
@@ -81,10 +77,10 @@ def task_of(data: DataSpec, evaluation: EvaluationSpec, *, seed: int) -> Task:
     parts = {part: _part(data, part, seed if drawn else 0) for part in ("train", "val", "test")}
     names = [*evaluation.ood, *(name for name in evaluation.ood_if_present if data.generated or _present(name))]
     foreign = {name: _foreign(name, data) for name in names} if evaluation.test else {}
-    return Task(**parts, corrupted=lambda: corrupted_sets(data, evaluation, parts["test"]), foreign=foreign)
+    return RunTask(**parts, corrupted=lambda: corrupted_test_sets(data, evaluation, parts["test"]), foreign=foreign)
 
 
-def require(data: DataSpec, evaluation: EvaluationSpec) -> None:
+def require_files(data: DataSpec, evaluation: EvaluationSpec) -> None:
     """Check that the raw files a run needs are in the store.
 
     Raises:
@@ -102,11 +98,11 @@ def require(data: DataSpec, evaluation: EvaluationSpec) -> None:
 
 
 @lru_cache(maxsize=8)
-def _two_places(data: DataSpec, seed: int) -> Task:
+def _two_places(data: DataSpec, seed: int) -> RunTask:
     whole = DataSpec(data.name, encoder=data.encoder, generated=data.generated, normalised=data.normalised)
     split = seed if data.name in SPLIT_BY_SEED or data.generated else 0
     parts = places_of(data, *(_part(whole, part, split) for part in ("train", "val", "test")), seed=seed)
-    return Task(**parts._asdict(), corrupted=lambda: iter(()), foreign={})
+    return RunTask(**parts._asdict(), corrupted=lambda: iter(()), foreign={})
 
 
 @lru_cache(maxsize=8)
@@ -127,8 +123,8 @@ def _read_part(data: DataSpec, part: str, seed: int) -> LabelledData:
     if data.name == "sst":
         return sst.sst(part, embedding=data.encoder or None)
     if data.name in SPLIT_BY_SEED:
-        return catalogue.load(data.name, part, seed=seed)
-    return catalogue.load(data.name, part)
+        return catalogue.load_set(data.name, part, seed=seed)
+    return catalogue.load_set(data.name, part)
 
 
 def _present(name: str) -> bool:
@@ -144,8 +140,8 @@ def _read_foreign(name: str, data: DataSpec) -> LabelledData:
     if data.generated:
         return generated(data.name, "foreign", seed=0)
     if name in {"mnist", "fashion"} and data.name.startswith("cifar10"):
-        return cifar.as_cifar(catalogue.load(name, "test"))
-    return catalogue.load(name, "test")
+        return cifar.as_cifar(catalogue.load_set(name, "test"))
+    return catalogue.load_set(name, "test")
 
 
 @dataclass(frozen=True)
@@ -187,17 +183,17 @@ def generated_sets(data: DataSpec, evaluation: EvaluationSpec) -> Sequence[Makin
     if data.generated or not evaluation.test:
         return []
     if evaluation.suite == "mnist-c" and not store.present(mnist.MNIST_C):
-        return [GeneratedSet("mnist-c", name) for name in evaluation.corruptions or mnist_corruptions.CORRUPTIONS]
+        return [GeneratedSet("mnist-c", name) for name in evaluation.corruptions or mnist_corruptions.MNIST_CORRUPTIONS]
     if evaluation.suite in {"cifar10-c", "cifar10-im-c"} and not store.present(CIFAR10_C):
         return [
             GeneratedSet("cifar10-c", name, severity)
-            for name in evaluation.corruptions or cifar_corruptions.CORRUPTIONS
+            for name in evaluation.corruptions or cifar_corruptions.CIFAR_CORRUPTIONS
             for severity in evaluation.severities or cifar_corruptions.SEVERITIES
         ]
     return []
 
 
-def corrupted_sets(data: DataSpec, evaluation: EvaluationSpec, test: LabelledData) -> Iterator[Condition]:
+def corrupted_test_sets(data: DataSpec, evaluation: EvaluationSpec, test: LabelledData) -> Iterator[Condition]:
     """The corrupted test sets of a suite; none if the run does not use test data."""
     if not evaluation.test or not evaluation.suite:
         return
@@ -205,10 +201,10 @@ def corrupted_sets(data: DataSpec, evaluation: EvaluationSpec, test: LabelledDat
         for level in evaluation.levels:
             yield Condition(f"noise {level:g}", level, sst.with_noise(test, level, seed=NOISE_SEED))
     elif evaluation.suite == "mnist-c":
-        for name in evaluation.corruptions or mnist_corruptions.CORRUPTIONS:
+        for name in evaluation.corruptions or mnist_corruptions.MNIST_CORRUPTIONS:
             yield Condition(name, None, _corrupted_mnist(data, name, test))
     else:
-        for name in evaluation.corruptions or cifar_corruptions.CORRUPTIONS:
+        for name in evaluation.corruptions or cifar_corruptions.CIFAR_CORRUPTIONS:
             for severity in evaluation.severities or cifar_corruptions.SEVERITIES:
                 yield Condition(f"{name} {severity}", None, _corrupted_cifar(data, name, severity, test))
 
@@ -239,15 +235,15 @@ def _corrupted_cifar(data: DataSpec, name: str, severity: int, test: LabelledDat
 @cache
 def _rare_rows() -> Tensor:
     """Rows of CIFAR-10's test part in its imbalanced variant."""
-    return imbalanced_indices(catalogue.load("cifar10", "test").labels, cifar.IMBALANCE)
+    return imbalanced_indices(catalogue.load_set("cifar10", "test").labels, cifar.IMBALANCE)
 
 
 @lru_cache(maxsize=32)
 def _corrupted_trial(test: LabelledData, name: str, severity: int) -> LabelledData:
     if severity:
-        changed = cifar_corruptions.corrupt(test.inputs, name, severity, seed=CORRUPTION_SEED)
+        changed = cifar_corruptions.corrupt_cifar(test.inputs, name, severity, seed=CORRUPTION_SEED)
     else:
-        changed = mnist_corruptions.corrupt(test.inputs, name, seed=CORRUPTION_SEED)
+        changed = mnist_corruptions.corrupt_mnist(test.inputs, name, seed=CORRUPTION_SEED)
     return test.with_inputs(changed, name=f"{test.name}, {name} {severity or ''}".rstrip())
 
 

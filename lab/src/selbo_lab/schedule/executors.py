@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from selbo.training import pool_of
-from selbo_lab.run.execute import carry_out
+from selbo_lab.run.execute import execute_run
 from selbo_lab.run.result_store import Store
 from selbo_lab.studies.run_spec import RunSpec
 
@@ -72,7 +72,7 @@ def do(work: Work) -> Done:
     store = Store(Path(work.folder))
     try:
         with threads(work.threads):
-            result = carry_out(work.spec, device=work.device, unfinished=store.unfinished(work.spec, work.device))
+            result = execute_run(work.spec, device=work.device, unfinished=store.unfinished(work.spec, work.device))
         store.write(result)
     except (KeyboardInterrupt, SystemExit):
         raise
@@ -150,19 +150,19 @@ def next_for(own: RunSpec | None, waiting: Sequence[Work], others: Iterable[RunS
     Prefers, in this order, a run with the same networks, one whose networks no other process is training, one with the
     same compiled code, one whose code no other process has, and the first.
     """
-    own_code = None if own is None else code_of(own)
+    own_code = None if own is None else compiled_settings(own)
     busy = list(others)
-    trainings, codes = {spec.training for spec in busy}, {code_of(spec) for spec in busy}
+    trainings, codes = {spec.training for spec in busy}, {compiled_settings(spec) for spec in busy}
 
     def rank(place: int) -> tuple[bool, ...]:
         spec = waiting[place].spec
-        code, training = code_of(spec), spec.training
+        code, training = compiled_settings(spec), spec.training
         return own is None or training != own.training, training in trainings, code != own_code, code in codes
 
     return min(range(len(waiting)), key=rank)
 
 
-def code_of(spec: RunSpec) -> Hashable:
+def compiled_settings(spec: RunSpec) -> Hashable:
     """Settings that a compiled step depends on: runs that agree in them share the code."""
     return spec.data, spec.model, _in_the_code(spec.recipe)
 

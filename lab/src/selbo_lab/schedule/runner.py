@@ -11,17 +11,17 @@ from selbo_lab.run.build import KNOWN_FRACTIONS
 from selbo_lab.run.corrupted_cache import make_missing
 from selbo_lab.run.records import Manifest, MethodRuns, Run, StudyComparison, StudyResults, Tried
 from selbo_lab.run.result_store import Store
-from selbo_lab.run.tasks import generated_sets, require
+from selbo_lab.run.tasks import generated_sets, require_files
 from selbo_lab.schedule.executors import BY_NAME, Done, Work
 from selbo_lab.studies import plan, reader, smoke
 from selbo_lab.studies.paper import PaperValues
 from selbo_lab.studies.run_spec import RunSpec
 from selbo_lab.studies.study import Study, StudyMethod, Track, Variant
 
-SETS: Final = "corrupted sets"
+CORRUPTED_SETS: Final = "corrupted sets"
 
 
-class Progress(NamedTuple):
+class StudyProgress(NamedTuple):
     """Progress of a study: number of runs, or of corrupted sets generated before them, done and in total."""
 
     done: int
@@ -32,7 +32,7 @@ class Progress(NamedTuple):
     of: str = "runs"
 
 
-Listener = Callable[[Progress], object]
+ProgressListener = Callable[[StudyProgress], object]
 
 
 class Failed(RuntimeError):  # noqa: N818  (reads as a sentence)
@@ -45,7 +45,7 @@ def study_of(name: str, *, trial: bool = False) -> Study:
     return smoke.smoke(found) if trial else found
 
 
-def reproduce(
+def run_study(
     study: Study,
     folder: Path,
     *,
@@ -55,7 +55,7 @@ def reproduce(
     jobs: int = 1,
     device: str = "cpu",
     helpers: int = 0,
-    listener: Listener = lambda _: None,
+    listener: ProgressListener = lambda _: None,
 ) -> StudyResults:
     """Execute the missing runs of a study, and gather all results.
 
@@ -83,7 +83,7 @@ def reproduce(
     count = study.seeds if seeds is None else checks.whole("seeds", seeds, at_least=1)
     checks.whole("jobs", jobs, at_least=1)
     store = Store(folder)
-    run = _Carrying(store, BY_NAME[checks.one_of("executor", executor, BY_NAME)], jobs, device, listener)
+    run = _StudyRunner(store, BY_NAME[checks.one_of("executor", executor, BY_NAME)], jobs, device, listener)
     tuning = [job.spec for job in plan.tuning_jobs(study, chosen)]
     reported = study.seed_range(count)
     later = [job.spec for job in plan.final_jobs(study, chosen, reported, {})]
@@ -115,17 +115,17 @@ def require_data(
     """
     chosen = tracks or [track.name for track in study.tracks]
     store, reported = Store(folder), study.seed_range(study.seeds if seeds is None else seeds)
-    run = _Carrying(store, BY_NAME[executor], 1, "cpu", lambda _: None)
+    run = _StudyRunner(store, BY_NAME[executor], 1, "cpu", lambda _: None)
     tuning = [job.spec for job in plan.tuning_jobs(study, chosen)]
     run.need(tuning, [job.spec for job in plan.final_jobs(study, chosen, reported, {})])
     if all(store.has(spec) for spec in tuning):
         run.need([job.spec for job in plan.final_jobs(study, chosen, reported, val_nll(store, study, chosen))])
 
 
-class _Carrying:
+class _StudyRunner:
     """Passes runs to an executor and counts their outcomes."""
 
-    def __init__(self, store: Store, executor: Any, jobs: int, device: str, listener: Listener) -> None:
+    def __init__(self, store: Store, executor: Any, jobs: int, device: str, listener: ProgressListener) -> None:
         self.store, self.executor, self.jobs, self.device, self.listener = store, executor, jobs, device, listener
         self.done = self.running = 0
         self.failed: list[Done] = []
@@ -140,7 +140,7 @@ class _Carrying:
         if self.executor is not BY_NAME["ray"]:  # its machines have their own stores
             wanted = [*missing, *(later if missing else ())]
             for data, evaluation in dict.fromkeys((spec.data, spec.evaluation) for spec in wanted):
-                require(data, evaluation)
+                require_files(data, evaluation)
 
     def sets(self, specs: Sequence[RunSpec], helpers: int) -> None:
         """Generate the corrupted sets that missing runs need."""
@@ -148,7 +148,7 @@ class _Carrying:
         sets = [each for data, evaluation in needed for each in generated_sets(data, evaluation)]
 
         def told(done: int, total: int) -> None:
-            self.listener(Progress(done, min(helpers, total - done), 0, total, "", SETS))
+            self.listener(StudyProgress(done, min(helpers, total - done), 0, total, "", CORRUPTED_SETS))
 
         make_missing(sets, processes=helpers, told=told)
 
@@ -163,7 +163,7 @@ class _Carrying:
         total = self.done + len(missing) + also
 
         def say(label: str) -> None:
-            self.listener(Progress(self.done, self.running, len(self.failed), total, label))
+            self.listener(StudyProgress(self.done, self.running, len(self.failed), total, label))
 
         def started(spec: RunSpec) -> None:
             self.running += 1

@@ -12,7 +12,7 @@ TUNING_SEED: Final = 1000
 """First seed of the tuning runs; no reported run uses it."""
 
 
-class Job(NamedTuple):
+class PlannedRun(NamedTuple):
     """A run, and its place in a study."""
 
     variant: str
@@ -21,14 +21,14 @@ class Job(NamedTuple):
     spec: RunSpec
 
 
-def tuning_jobs(study: Study, tracks: Sequence[str]) -> Iterator[Job]:
+def tuning_jobs(study: Study, tracks: Sequence[str]) -> Iterator[PlannedRun]:
     """Tuning runs, for each candidate of each method with several candidates."""
     for variant, track, method in _rows(study, tracks):
         candidates = method.candidates()
         if len(candidates) > 1:
             for recipe in candidates:
                 for spec in tuning_specs(variant, track, recipe):
-                    yield Job(variant.name, track.name, method.name, spec)
+                    yield PlannedRun(variant.name, track.name, method.name, spec)
 
 
 def tuning_specs(variant: Variant, track: Track, recipe: Recipe) -> list[RunSpec]:
@@ -48,7 +48,7 @@ def tuned_nll(variant: Variant, track: Track, recipe: Recipe, val_nll: Mapping[s
 
 def final_jobs(
     study: Study, tracks: Sequence[str], seeds: Sequence[int], val_nll: Mapping[str, float | None]
-) -> Iterator[Job]:
+) -> Iterator[PlannedRun]:
     """Reported runs: each method with its chosen settings and all seeds.
 
     Args:
@@ -61,7 +61,7 @@ def final_jobs(
         recipe = chosen(variant, track, method, val_nll)
         for seed in seeds:
             spec = RunSpec(variant.data, variant.model, recipe, track.evaluation, seed)
-            yield Job(variant.name, track.name, method.name, spec)
+            yield PlannedRun(variant.name, track.name, method.name, spec)
 
 
 def chosen(variant: Variant, track: Track, method: StudyMethod, val_nll: Mapping[str, float | None]) -> Recipe:

@@ -13,7 +13,7 @@ import msgspec
 from selbo_lab import checks
 from selbo_lab.studies.paper import PaperValues
 from selbo_lab.studies.run_spec import EvaluationSpec, Recipe
-from selbo_lab.studies.study import TRACKS, Grid, Study, StudyMethod, Track, Variant
+from selbo_lab.studies.study import TRACKS, SettingGrid, Study, StudyMethod, Track, Variant
 
 SpecT = TypeVar("SpecT")
 
@@ -94,7 +94,7 @@ def _track(name: str, content: Mapping[str, Any], where: str) -> Track:
     return Track(name, methods, reference, evaluation, focus)
 
 
-def _grid(content: Mapping[str, Any], where: str) -> Grid:
+def _grid(content: Mapping[str, Any], where: str) -> SettingGrid:
     return tuple(
         (key, tuple(_checked(Recipe, {key: value}, where)[key] for value in values)) for key, values in content.items()
     )

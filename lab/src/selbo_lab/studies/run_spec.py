@@ -173,7 +173,7 @@ class Recipe:
         annealing_steps: Steps over which the divergence of evidential learning grows.
         annealing_every: Steps between two increases of its weight, such as those of an epoch; every step if 0.
         activation: Activation of evidential learning.
-        partition: Regions of the summary; see `selbo_lab.run.build.partition_of`.
+        partition: Regions of the summary; see `selbo_lab.run.build.parse_partition`.
         belief: Belief of the summary; see `selbo_lab.run.build.parse_belief`.
         concentration: Prior strength of the belief, in pseudo-observations.
         per_example: Whether ``concentration`` is a multiple of the number of training examples.

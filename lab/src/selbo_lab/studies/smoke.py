@@ -20,7 +20,7 @@ SMOKE_UNLABELLED: Final = 16
 KEPT: Final = ("steps", "pretraining", "batch_size", "precision")
 """Settings that variants do not change in a smoke test."""
 
-NUMBER: Final = re.compile(r"[0-9.]+")
+PLAIN_NUMBER: Final = re.compile(r"[0-9.]+")
 
 
 def smoke(study: Study) -> Study:
@@ -72,7 +72,8 @@ def _kinds_of_method(method: StudyMethod) -> set[object]:
     """Text settings of a recipe without their numbers, and which of its numbers are not 0."""
     recipe = method.recipe
     told = {
-        name: NUMBER.sub("0", value) if isinstance(value, str) else bool(value) for name, value in vars(recipe).items()
+        name: PLAIN_NUMBER.sub("0", value) if isinstance(value, str) else bool(value)
+        for name, value in vars(recipe).items()
     }
     with_ = bool(recipe.partition), bool(recipe.rounds), bool(recipe.summary_warmup)
     return {*told.items(), (recipe.objective, *with_)}

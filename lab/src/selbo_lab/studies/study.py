@@ -10,7 +10,7 @@ from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Reci
 
 TRACKS: Final = ("published", "selbo")
 
-Grid = tuple[tuple[str, tuple[Any, ...]], ...]
+SettingGrid = tuple[tuple[str, tuple[Any, ...]], ...]
 """Settings to choose from: names, each with its values."""
 
 
@@ -30,7 +30,7 @@ class StudyMethod:
     name: str
     title: str
     recipe: Recipe
-    grid: Grid = ()
+    grid: SettingGrid = ()
     chosen_with: str = ""
     note: str = ""
 

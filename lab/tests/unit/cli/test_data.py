@@ -122,7 +122,7 @@ def test_sentences_can_be_loaded_once_they_are_embedded(root: Path, monkeypatch:
     assert command.state(sst) == "not here"
     write(root, {f"sst/{raw.name}": b"" for raw in sst.sources[0].files})
     assert command.state(sst) == "not embedded"
-    monkeypatch.setattr(embeddings, "available", lambda: ["some"])
+    monkeypatch.setattr(embeddings, "list_embeddings", lambda: ["some"])
     assert command.state(sst) == "in the store"
 
 

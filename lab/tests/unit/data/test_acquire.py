@@ -17,7 +17,7 @@ from unit.data.servers import serving
 from unit.data.tiny import ARCHIVE, FILES, IDX, MEMBERS, not_bad, served, tar_bytes, tiny, tree, write, zip_bytes
 
 from selbo_lab.data import download, store
-from selbo_lab.data.acquire import get, import_from
+from selbo_lab.data.acquire import download_missing, import_from
 from selbo_lab.data.download import DownloadError
 from selbo_lab.data.store import Download, MissingData, RawFile
 
@@ -30,7 +30,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setenv(store.VARIABLE, str(tmp_path / "store"))
     monkeypatch.setattr("pooch.core.time.sleep", lambda _: None)
-    monkeypatch.setattr(download, "CHUNK", 10)
+    monkeypatch.setattr(download, "DOWNLOAD_BLOCK", 10)
     return tmp_path / "store"
 
 
@@ -41,10 +41,10 @@ def test_get_leaves_the_files_and_nothing_else(root: Path) -> None:
     calls = []
     with serving(files=served()) as server:
         source = tiny(server.address)
-        get(source, progress=lambda *call: calls.append(call))
+        download_missing(source, progress=lambda *call: calls.append(call))
         assert tree(root) == STORED
         assert {call[0] for call in calls} == {"tiny.tar.gz", "labels-ubyte.gz"}
-        get(source)
+        download_missing(source)
     assert [path for path, _ in server.requests] == ["/tiny.tar.gz", "/labels-ubyte.gz"]
     assert sorted(path.name for path in (root / "tiny").iterdir()) == ["deep", "labels-ubyte.gz", "train.bin"]
 
@@ -52,7 +52,7 @@ def test_get_leaves_the_files_and_nothing_else(root: Path) -> None:
 def test_get_downloads_only_what_is_missing(root: Path) -> None:
     write(root, {"tiny/labels-ubyte": IDX, "tiny/train.bin": FILES["train.bin"]})
     with serving(files=served()) as server:
-        get(tiny(server.address))
+        download_missing(tiny(server.address))
     assert [path for path, _ in server.requests] == ["/tiny.tar.gz"]
     assert store.present(tiny())
 
@@ -65,7 +65,7 @@ def test_get_converts(root: Path) -> None:
     with serving(files=served()) as server:
         download = Download(f"{server.address}/tiny.tar.gz", None, None, ("made.tsv",))
         source = dataclasses.replace(tiny(), files=(RawFile("made.tsv"),), downloads=(download,), convert=convert)
-        get(source)
+        download_missing(source)
     assert tree(root) == {"tiny/made.tsv": "\n".join(MEMBERS).encode()}
     write(root.parent, {"tiny.tar.gz": ARCHIVE})
     (root / "tiny" / "made.tsv").unlink()
@@ -75,7 +75,7 @@ def test_get_converts(root: Path) -> None:
 
 def test_get_from_nowhere(root: Path) -> None:
     with pytest.raises(MissingData, match=r"^tiny is not in .*: 'selbo data import tiny PATH' takes files you have$"):
-        get(dataclasses.replace(tiny(), downloads=()))
+        download_missing(dataclasses.replace(tiny(), downloads=()))
     assert not root.exists()
 
 
@@ -94,7 +94,7 @@ def test_a_published_archive_that_is_wrong_inside_is_refused(
     archive = tar_bytes(members)
     with serving(files=served(archive)) as server:
         with pytest.raises(ValueError, match=re.escape(message)) as refused:
-            get(tiny(server.address, archive))
+            download_missing(tiny(server.address, archive))
         assert str(refused.value).startswith(f"what came from {server.address}/tiny.tar.gz is not as it should be: ")
     assert tree(root) == {}
     assert not (root / "tiny").exists()
@@ -108,7 +108,7 @@ def test_a_wrong_download_leaves_nothing(root: Path) -> None:
             DownloadError, match=r"its digest is wrong\); 'selbo data import tiny PATH' takes files you have$"
         ),
     ):
-        get(tiny(server.address))
+        download_missing(tiny(server.address))
     assert tree(root) == {}
     assert not (root / "tiny").exists()
 
@@ -116,10 +116,10 @@ def test_a_wrong_download_leaves_nothing(root: Path) -> None:
 def test_an_interrupted_download_goes_on(root: Path) -> None:
     with serving(files=served(), cuts=[100], codes=[200, *[503] * download.RETRIES]) as server:
         with pytest.raises(DownloadError, match="503"):
-            get(tiny(server.address))
+            download_missing(tiny(server.address))
         assert tree(root) == {"tiny/.unfinished/tiny.tar.gz.part": ARCHIVE[:100]}
         assert not store.present(tiny())
-        get(tiny(server.address))
+        download_missing(tiny(server.address))
     assert server.requests[-2:] == [("/tiny.tar.gz", 100), ("/labels-ubyte.gz", 0)]
     assert tree(root) == STORED
 
@@ -131,12 +131,12 @@ for name, path in {packages!r}.items():
     sys.modules[name].__path__ = [path]
 sys.path.insert(0, {tests!r})
 from selbo_lab.data import download
-from selbo_lab.data.acquire import get
+from selbo_lab.data.acquire import download_missing
 from unit.data.tiny import tiny
-download.CHUNK = 100
+download.DOWNLOAD_BLOCK = 100
 print("ready", flush=True)
 sys.stdin.readline()
-get(tiny({address!r}), progress=lambda *call: print(*call, flush=True))
+download_missing(tiny({address!r}), progress=lambda *call: print(*call, flush=True))
 """
 
 
@@ -177,7 +177,7 @@ def test_two_processes_at_once_download_once_and_a_killed_one_is_continued(root:
         server.stall = None
         assert not store.present(tiny())
         server.requests.clear()
-        get(tiny(server.address))  # neither the lock nor the stage of the killed process is in the way
+        download_missing(tiny(server.address))  # neither the lock nor the stage of the killed process is in the way
         assert server.requests == [("/tiny.tar.gz", 100)]
         assert tree(root) == STORED
     for process in processes:
@@ -204,7 +204,7 @@ def test_import_of_all_files(root: Path, files: dict[str, bytes], path: str) -> 
     assert tree(root) == {f"tiny/{name}": content for name, content in UNPACKED.items()}
     assert tree(mine) == files  # the user's own stay
     assert store.present(tiny())
-    assert all(verdict.state == "ok" for verdict in store.verify(tiny()))
+    assert all(verdict.state == "ok" for verdict in store.verify_files(tiny()))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 import selbo_lab.data
 from selbo_lab.data import catalogue, embeddings, sentences
-from selbo_lab.data.catalogue import SETS, SOURCES, import_set, load, sources_of
+from selbo_lab.data.catalogue import SETS, SOURCES, import_set, load_set, sources_of
 from selbo_lab.data.store import MissingData
 
 NAMES = {
@@ -54,9 +54,9 @@ def test_every_source_can_be_downloaded_and_names_its_licence() -> None:
 
 
 def test_a_set_is_loaded_by_name() -> None:
-    data = load("digits", "val", seed=3)
+    data = load_set("digits", "val", seed=3)
     assert data.name == "digits val, split with seed 3"
-    assert selbo_lab.data.load("digits", "val", seed=3).checksum == data.checksum
+    assert selbo_lab.data.load_set("digits", "val", seed=3).checksum == data.checksum
     assert SETS["digits"].present
 
 
@@ -72,7 +72,7 @@ def test_a_set_is_loaded_by_name() -> None:
 )
 def test_what_a_set_does_not_have_is_refused(name: str, part: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        load(name, part, **options)
+        load_set(name, part, **options)
 
 
 @pytest.mark.parametrize("name", sorted(NAMES - {"digits", "breast-cancer"}))
@@ -81,7 +81,7 @@ def test_without_files_one_sentence_says_what_to_type(data_root: Path, name: str
     chosen = {key: value for key, value in options.items() if key in SETS[name].options}
     assert not SETS[name].present
     with pytest.raises(MissingData, match="selbo data ") as caught:
-        load(name, "test", **chosen)
+        load_set(name, "test", **chosen)
     assert str(data_root) in str(caught.value)
 
 
@@ -123,9 +123,9 @@ def test_sentences_and_vectors_are_imported_from_one_folder(few: Path, tmp_path:
     taken = import_set("sst", given, encoder="mine")
     assert sorted(taken)[:1] == ["dev.tsv"]
     assert len(taken) == 4
-    assert [each.encoder for each in embeddings.available()] == ["mine"]
+    assert [each.encoder for each in embeddings.list_embeddings()] == ["mine"]
     assert (few / "sst" / "train.tsv").is_file()
-    assert load("sst", "val").inputs.shape == (2, 3)
+    assert load_set("sst", "val").inputs.shape == (2, 3)
 
 
 def test_vectors_alone_or_sentences_alone(few: Path, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ class Tiny:
         self.root = root
         (root / "cifar10").mkdir(parents=True)
         labels = []
-        for number, name in enumerate((*cifar_files.TRAIN_FILES, cifar_files.TEST_FILE)):
+        for number, name in enumerate((*cifar_files.TRAIN_FILES, cifar_files.CIFAR_TEST_FILE)):
             each = np.random.default_rng(100 + number).permutation(np.arange(RECORDS) % 10).astype(np.uint8)
             records = np.concatenate([each[:, None], record_images(number * RECORDS).reshape(RECORDS, -1)], axis=1)
             (root / "cifar10" / name).write_bytes(records.tobytes())
@@ -71,7 +71,7 @@ def plain_corruption(monkeypatch: pytest.MonkeyPatch) -> None:
         changed[:, 0, 0, 3] = seed + len(name)
         return changed
 
-    monkeypatch.setattr(cifar.corruptions, "corrupt", corrupt)
+    monkeypatch.setattr(cifar.corruptions, "corrupt_cifar", corrupt)
 
 
 # --- the files ---

@@ -27,7 +27,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds that were waited between attempts; they are only counted."""
     waited: list[float] = []
     monkeypatch.setattr("pooch.core.time.sleep", waited.append)
-    monkeypatch.setattr(download, "CHUNK", 10)
+    monkeypatch.setattr(download, "DOWNLOAD_BLOCK", 10)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     return waited
 

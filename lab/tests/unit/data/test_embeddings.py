@@ -30,7 +30,7 @@ def folder(data_root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store that expects few sentences, and has them."""
     monkeypatch.setattr(sentences, "COUNTS", COUNTS)
     (data_root / "sst").mkdir(parents=True)
-    for part, name in sentences.FILES.items():
+    for part, name in sentences.SENTENCE_FILES.items():
         lines = [f"{label}\t{text}\n" for label, text in zip(labels_of(part), texts_of(part), strict=True)]
         (data_root / "sst" / name).write_text("".join(lines))
     return data_root / "sst"
@@ -154,7 +154,7 @@ def test_a_file_is_kept_in_the_type_it_has(folder: Path, tmp_path: Path, dtype: 
     arrays = arrays_of(dtype=dtype)
     path = embeddings.import_embeddings(stored(tmp_path / "mine.npz", arrays), encoder="an encoder")
     assert path.parent == folder / "embeddings"
-    (found,) = embeddings.available()
+    (found,) = embeddings.list_embeddings()
     assert (found.path, found.encoder, found.dimension, found.dtype) == (path, "an encoder", 4, np.dtype(dtype).name)
     np.testing.assert_array_equal(sst.sst("train").inputs.numpy(), arrays["x_train"].astype(np.float32))
 
@@ -164,12 +164,12 @@ def test_the_encoder_is_that_of_the_call_or_the_file_or_its_name(folder: Path, t
     named = {**arrays_of(), "encoder": np.array("inside")}
     for arrays, given, expected in ((named, None, "inside"), (named, "said", "said"), (arrays_of(), None, "mine")):
         embeddings.import_embeddings(stored(tmp_path / "mine.npz", arrays), encoder=given)
-        (found,) = embeddings.available()  # the same vectors under another name take the place of the first
+        (found,) = embeddings.list_embeddings()  # the same vectors under another name take the place of the first
         assert found.encoder == expected
 
 
 def test_without_sentences_the_counts_are_checked(folder: Path, tmp_path: Path) -> None:
-    for name in sentences.FILES.values():
+    for name in sentences.SENTENCE_FILES.values():
         (folder / name).unlink()
     embeddings.import_embeddings(stored(tmp_path / "mine.npz", arrays_of()))
     wrong = arrays_of()
@@ -194,10 +194,10 @@ def with_value(array: np.ndarray, value: float) -> np.ndarray:
         ("x_test", lambda a: with_value(a, np.nan), "finite numbers, but 1 of 'x_test' are NaN or infinite"),
         ("x_test", lambda a: with_value(a, np.inf), "finite numbers, but 1 of 'x_test'"),
         ("x_test", lambda a: a[:, :3], r"vectors of one length, but got \[3, 4\]"),
-        ("x_test", lambda a: a[..., None], "vectors of floating point in 'x_test'"),
-        ("x_test", lambda a: a.astype(int), "vectors of floating point in 'x_test', one a row, but got int64"),
+        ("x_test", lambda a: a[..., None], "floating-point vectors in 'x_test'"),
+        ("x_test", lambda a: a.astype(int), "floating-point vectors in 'x_test', one per row, but got int64"),
         ("x_test", lambda a: a.astype(object), "cannot be read as an .npz file: it holds Python objects"),
-        ("x_test", lambda a: a[:, :0], "vectors of floating point"),
+        ("x_test", lambda a: a[:, :0], "floating-point vectors"),
     ],
 )
 def test_other_arrays_are_refused(folder: Path, tmp_path: Path, name: str, change: object, message: str) -> None:

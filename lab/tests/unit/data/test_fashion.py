@@ -15,7 +15,7 @@ from selbo_lab.data.dataset import LabelledData
 
 @pytest.fixture
 def images(data_root: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
-    monkeypatch.setattr(fashion, "TEST_SIZE", 20)
+    monkeypatch.setattr(fashion, "FASHION_TEST_SIZE", 20)
     pixels = np.random.default_rng(3).integers(0, 256, (20, 28, 28)).astype(np.uint8)
     folder = data_root / "fashion"
     folder.mkdir(parents=True)
@@ -29,7 +29,7 @@ def test_the_test_part(images: np.ndarray) -> None:
     np.testing.assert_array_equal(data.inputs.numpy()[:, 0], images)
     assert data.labels.tolist() == [i % 10 for i in range(20)]
     assert data.class_names[9] == "ankle boot"
-    assert data.normalisation == mnist.NORMALISATION, "that of the networks it is shown to"
+    assert data.normalisation == mnist.MNIST_NORMALISATION, "that of the networks it is shown to"
 
 
 def test_there_is_no_other_part() -> None:
@@ -45,7 +45,7 @@ def test_grey_images_in_the_form_of_cifar(images: np.ndarray) -> None:
     border = data.inputs.clone()
     border[..., 2:-2, 2:-2] = 0
     assert border.sum() == 0
-    assert data.normalisation == cifar.NORMALISATION
+    assert data.normalisation == cifar.CIFAR_NORMALISATION
     assert "as cifar" in data.name
     assert "padded to 32 x 32 pixels and repeated over three channels" in data.source
 

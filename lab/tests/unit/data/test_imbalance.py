@@ -125,7 +125,7 @@ def test_bad_labels_sizes_and_factors_are_refused() -> None:
         imbalanced_indices(LABELS.float(), (1, 1, 1))
     with pytest.raises(ValueError, match="`labels` must lie between 0 and 2"):
         imbalanced_indices(LABELS - 1, (1, 1, 1))
-    with pytest.raises(ValueError, match="`ratios` must hold 3 numbers, one a class, but got 2"):
+    with pytest.raises(ValueError, match="`ratios` must hold 3 numbers, one per class, but got 2"):
         imbalanced(data_of(LABELS, 3), (1, 1))
     with pytest.raises(ValueError, match="`balanced_sizes` must hold 2 numbers"):
         class_fractions((1, 0.5), (1, 1, 1))

@@ -17,7 +17,7 @@ from torch import Tensor
 from unit.data.conftest import RealData
 
 import selbo
-from selbo_lab.data import load, mnist
+from selbo_lab.data import load_set, mnist
 from selbo_lab.data.cifar_files import CIFAR10, CIFAR10_C
 from selbo_lab.data.corruptions import cifar as cifar_corruptions
 from selbo_lab.data.corruptions import mnist as mnist_corruptions
@@ -54,7 +54,10 @@ def agree(one: Change, other: Change) -> bool:
 def judge_of_digits() -> Callable[[LabelledData], float]:
     generator = torch.Generator().manual_seed(0)
     return trained(
-        selbo.models.LeNet(2, generator=generator), load("mnist35", "train", train_size=1000), steps=100, batch_size=64
+        selbo.models.LeNet(2, generator=generator),
+        load_set("mnist35", "train", train_size=1000),
+        steps=100,
+        batch_size=64,
     )
 
 
@@ -62,7 +65,7 @@ def judge_of_digits() -> Callable[[LabelledData], float]:
 def judge_of_photographs() -> Callable[[LabelledData], float]:
     generator = torch.Generator().manual_seed(0)
     network = selbo.models.VGG11(10, width=0.125, generator=generator)
-    return trained(network, load("cifar10", "train").rows(range(20_000)), steps=800)
+    return trained(network, load_set("cifar10", "train").rows(range(20_000)), steps=800)
 
 
 def trained(
@@ -78,12 +81,12 @@ def trained(
     return accuracy
 
 
-@pytest.mark.parametrize("corruption", mnist_corruptions.CORRUPTIONS)
+@pytest.mark.parametrize("corruption", mnist_corruptions.MNIST_CORRUPTIONS)
 def test_digits_beside_the_published_files(real_data: RealData, corruption: str) -> None:
     real_data.needs(mnist.MNIST)
     real_data.needs(mnist.MNIST_C)
-    clean = load("mnist35", "test")
-    sets = [load("mnist35-c", "test", corruption=corruption, origin=origin) for origin in ("official", "generated")]
+    clean = load_set("mnist35", "test")
+    sets = [load_set("mnist35-c", "test", corruption=corruption, origin=origin) for origin in ("official", "generated")]
     found = [change(clean.inputs, each.inputs) for each in sets]
     assert agree(*found), found
     judge = judge_of_digits()
@@ -91,13 +94,13 @@ def test_digits_beside_the_published_files(real_data: RealData, corruption: str)
 
 
 @pytest.mark.parametrize("severity", cifar_corruptions.SEVERITIES)
-@pytest.mark.parametrize("corruption", cifar_corruptions.CORRUPTIONS)
+@pytest.mark.parametrize("corruption", cifar_corruptions.CIFAR_CORRUPTIONS)
 def test_photographs_beside_the_published_files(real_data: RealData, corruption: str, severity: int) -> None:
     real_data.needs(CIFAR10)
     real_data.needs(CIFAR10_C)
-    clean = load("cifar10", "test")
+    clean = load_set("cifar10", "test")
     sets = [
-        load("cifar10-c", "test", corruption=corruption, severity=severity, origin=origin)
+        load_set("cifar10-c", "test", corruption=corruption, severity=severity, origin=origin)
         for origin in ("official", "generated")
     ]
     found = [change(clean.inputs, each.inputs) for each in sets]
@@ -110,11 +113,11 @@ def test_photographs_beside_the_published_files(real_data: RealData, corruption:
 @pytest.mark.parametrize("corruption", ["gaussian_noise", "fog", "motion_blur", "spatter", "brightness"])
 def test_the_comparison_tells_severities_apart_and_not_seeds(real_data: RealData, corruption: str) -> None:
     real_data.needs(CIFAR10)
-    clean = load("cifar10", "test").rows(range(1500))
+    clean = load_set("cifar10", "test").rows(range(1500))
     strong, again = (
-        change(clean.inputs, cifar_corruptions.corrupt(clean.inputs, corruption, 5, seed=seed)) for seed in (0, 1)
+        change(clean.inputs, cifar_corruptions.corrupt_cifar(clean.inputs, corruption, 5, seed=seed)) for seed in (0, 1)
     )
-    weak = change(clean.inputs, cifar_corruptions.corrupt(clean.inputs, corruption, 1, seed=2))
+    weak = change(clean.inputs, cifar_corruptions.corrupt_cifar(clean.inputs, corruption, 1, seed=2))
     assert agree(strong, again), (strong, again)
     assert not agree(strong, weak), (strong, weak)
 
@@ -122,8 +125,8 @@ def test_the_comparison_tells_severities_apart_and_not_seeds(real_data: RealData
 def test_the_judge_of_digits_sees_corruptions(real_data: RealData) -> None:
     real_data.needs(mnist.MNIST)
     judge = judge_of_digits()
-    clean = load("mnist35", "test")
-    one, other = (load("mnist35-c", "test", corruption="stripe", seed=seed, origin="generated") for seed in (0, 1))
+    clean = load_set("mnist35", "test")
+    one, other = (load_set("mnist35-c", "test", corruption="stripe", seed=seed, origin="generated") for seed in (0, 1))
     assert judge(clean) > 0.95
     assert judge(one) == pytest.approx(judge(other), abs=ACCURACY)
     assert judge(one) < judge(clean) - ACCURACY

@@ -58,7 +58,7 @@ def test_a_line_that_is_not_right_is_named(tmp_path: Path, content: str | bytes,
 
 
 def test_a_flood_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sentences, "MOST_BYTES", 10)
+    monkeypatch.setattr(sentences, "MOST_TEXT_BYTES", 10)
     with pytest.raises(ValueError, match="must be a file of sentences, but has 11 bytes"):
         sentences.read_tsv(written(tmp_path, "1\taaaaaaaa\n"))
 

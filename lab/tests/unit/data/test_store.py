@@ -87,25 +87,25 @@ def test_files_are_found_packed_or_unpacked(root: Path) -> None:
 
 def test_verify(root: Path) -> None:
     source = tiny()
-    assert [verdict.state for verdict in store.verify(source)] == ["missing"] * 3
+    assert [verdict.state for verdict in store.verify_files(source)] == ["missing"] * 3
     write(root, STORED)
-    assert [(v.state, v.detail) for v in store.verify(source)] == [("ok", raw.digest) for raw in source.files]
+    assert [(v.state, v.detail) for v in store.verify_files(source)] == [("ok", raw.digest) for raw in source.files]
     damaged = b"T" + FILES["train.bin"][1:]
     write(root, {"tiny/train.bin": damaged, "tiny/deep/test.bin": b"short", "tiny/labels-ubyte": IDX})
     (root / "tiny" / "labels-ubyte.gz").unlink()
-    assert [(v.name, v.state, v.detail) for v in store.verify(source)] == [
+    assert [(v.name, v.state, v.detail) for v in store.verify_files(source)] == [
         ("train.bin", "wrong", f"its digest is {sha256(damaged)}, not {source.files[0].digest}"),
         ("deep/test.bin", "wrong", "it has 5 bytes, not 800"),
         ("labels-ubyte.gz", "ok", sha256(IDX)),
     ]
     write(root, {"tiny/labels-ubyte": IDX[:-1]})
-    assert store.verify(source)[2].state == "wrong"
+    assert store.verify_files(source)[2].state == "wrong"
 
 
 def test_verify_looks_into_the_content(root: Path) -> None:
     source = dataclasses.replace(tiny(), files=(RawFile("x", check=not_bad), RawFile("y", check=not_bad), RawFile("z")))
     write(root, {"tiny/x": b"good", "tiny/y": b"bad", "tiny/z": b""})
-    assert [(v.state, v.detail) for v in store.verify(source)] == [
+    assert [(v.state, v.detail) for v in store.verify_files(source)] == [
         ("ok", "no digest is published; the content looks right"),
         ("wrong", "y must not be bad"),
         ("ok", "no digest is published"),
@@ -128,7 +128,7 @@ def test_what_is_staged_is_gone_after_a_failure(root: Path) -> None:
 
 
 def test_what_a_killed_process_has_staged_is_gone_at_the_next_attempt(root: Path) -> None:
-    write(root / "tiny" / store.UNFINISHED / store.STAGE, {"train.bin": b"half"})
+    write(root / "tiny" / store.DOWNLOADING / store.STAGE, {"train.bin": b"half"})
     assert not store.present(tiny(), ["train.bin"])
     with store.writing(tiny()), store.staging(tiny()) as stage:
         assert list(stage.iterdir()) == []

@@ -44,12 +44,12 @@ def test_axes_and_the_digit_0(tmp_path: Path, pixels: np.ndarray, digits: np.nda
 def test_the_test_part(
     data_root: Path, monkeypatch: pytest.MonkeyPatch, pixels: np.ndarray, digits: np.ndarray
 ) -> None:
-    monkeypatch.setattr(svhn, "TEST_SIZE", COUNT)
+    monkeypatch.setattr(svhn, "SVHN_TEST_SIZE", COUNT)
     (data_root / "svhn").mkdir(parents=True)
     written(data_root / "svhn", {"X": pixels, "y": digits.astype(float)})
     data = svhn.svhn()
     assert data.class_counts == (1, 2, 2, 1, 1, 1, 1, 1, 1, 1)
-    assert data.normalisation == cifar.NORMALISATION
+    assert data.normalisation == cifar.CIFAR_NORMALISATION
     with pytest.raises(ValueError, match="`part` must be one of"):
         svhn.svhn("train")
 

@@ -23,7 +23,7 @@ from selbo_lab.studies import reader
 
 
 def comparisons() -> Iterator[tuple[str, list[str]]]:
-    yield "demonstration", [method.name for method in comparison.METHODS]
+    yield "demonstration", [method.name for method in comparison.DEMO_METHODS]
     yield "command", [method.title for method in METHODS.values()]
     for name in reader.names():
         study = reader.load_study(name)

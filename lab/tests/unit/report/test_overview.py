@@ -20,7 +20,7 @@ from selbo_lab.report.study_figures import write_figures
 from selbo_lab.report.study_page import render_study_page
 from selbo_lab.report.study_tables import Entry
 from selbo_lab.report.table_files import write_tables
-from study_fakes import Results, broken, comparison, four, method, place_study, study, typed
+from study_fakes import Results, broken, comparison, domain_study, four, method, study, typed
 
 
 def shuffled(*, places: bool = False) -> Results:
@@ -40,7 +40,7 @@ def test_counts_differences_and_ranks(places: bool) -> None:
     results = shuffled(places=places)
     if places:
         for each in results["comparisons"]:
-            each["data"] = place_study()["comparisons"][0]["data"]
+            each["data"] = domain_study()["comparisons"][0]["data"]
     table = overview(typed(results), "selbo")
     assert table is not None
     assert [[entry.text for entry in row] for row in table.rows] == [

@@ -10,7 +10,7 @@ from scipy import stats
 
 from selbo.report import differences
 from selbo_lab.report import origin, studies
-from selbo_lab.report.columns import Column
+from selbo_lab.report.columns import MetricColumn
 from selbo_lab.report.studies import Cell
 from selbo_lab.studies.paper import PaperValues
 from study_fakes import typed
@@ -50,19 +50,19 @@ def comparison(*methods: Plain, **more: Any) -> Plain:
 
 
 def value(found: Plain | None, column: str, scaled: bool = False) -> float | None:
-    return studies.value(typed(found), Column.parse(column), scaled)
+    return studies.value(typed(found), MetricColumn.parse(column), scaled)
 
 
 def cell(found: Plain, column: str) -> Cell:
-    return studies.cell(typed(found), Column.parse(column))
+    return studies.cell(typed(found), MetricColumn.parse(column))
 
 
 def cells(found: Plain, column: str) -> dict[str, Cell]:
-    return studies.cells(typed(found), Column.parse(column))
+    return studies.cells(typed(found), MetricColumn.parse(column))
 
 
 def paired(first: Plain, second: Plain, column: str, **options: bool) -> differences.Difference:
-    return studies.paired(typed(first), typed(second), Column.parse(column), **options)
+    return studies.paired(typed(first), typed(second), MetricColumn.parse(column), **options)
 
 
 def columns(found: Plain) -> list[str]:
@@ -92,7 +92,7 @@ def noisy(*levels: float, **more: Any) -> Plain:
 
 def test_noise_has_two_ranges_where_more_was_measured_than_the_paper_shows() -> None:
     found = noisy(0.1, 0.5, 0.6, 1.0, paper_noise=0.5)
-    assert studies.noise_levels(typed(found)) == [0.1, 0.5, 0.6, 1.0]
+    assert studies.tested_noise_levels(typed(found)) == [0.1, 0.5, 0.6, 1.0]
     assert studies.noise_ranges(typed(found)) == (0.5, None)
     (one,) = found["methods"][0]["runs"]
     assert value(one, "corrupted ≤ 0.5.nll") == pytest.approx((0.1 + 2.5) / 2)
@@ -161,7 +161,7 @@ def test_recall_of_a_class_is_a_metric_that_temperature_does_not_change() -> Non
     found = run(0.5)
     for name, first in {"clean": 0.9, "fog 3": 0.5, "noise 0.1": 0.25}.items():
         found["conditions"][name]["recall"] = [first, 0.25, None]
-    assert str(Column("clean", "recall", of_class=1)) == "clean.recall 1"
+    assert str(MetricColumn("clean", "recall", of_class=1)) == "clean.recall 1"
     for scaled in (False, True):
         assert value(found, "clean.recall 1", scaled) == 0.25
         assert value(found, "corrupted.recall 0", scaled) == 0.375
@@ -330,9 +330,9 @@ def test_reasons_are_for_a_row_or_for_a_part_of_it() -> None:
         }
     )
     assert paper.caveat == "Mind the data."
-    assert studies.published(paper, "a") == {Column("clean", "nll"): (0.3, 0.1)}
+    assert studies.published(paper, "a") == {MetricColumn("clean", "nll"): (0.3, 0.1)}
     assert studies.published(paper, "c") == {}
-    both = Column("clean", "nll"), Column("svhn", "auroc", ood=True)
+    both = MetricColumn("clean", "nll"), MetricColumn("svhn", "auroc", ood=True)
     reasons = [studies.not_comparable(paper, name, column) for name in "abc" for column in both]
     assert reasons == [None, "exchanged", "twice", "twice", None, None]
 

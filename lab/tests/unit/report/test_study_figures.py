@@ -109,10 +109,10 @@ def test_a_legend_has_as_many_columns_as_fit_and_ends_above_the_panels(titles: l
 
 def test_labels_are_short_and_different() -> None:
     methods = fakes.four()
-    assert study_data.labels_of(typed(fakes.comparison(methods)))["shells"] == "shells"
-    assert study_data.labels_of(typed(fakes.comparison(methods)))["summary"] == "Summary ELBO"
+    assert study_data.figure_labels(typed(fakes.comparison(methods)))["shells"] == "shells"
+    assert study_data.figure_labels(typed(fakes.comparison(methods)))["summary"] == "Summary ELBO"
     methods[1]["title"] = "ELBO"
-    assert study_data.labels_of(typed(fakes.comparison(methods))) == {
+    assert study_data.figure_labels(typed(fakes.comparison(methods))) == {
         "elbo": "ELBO (elbo)",
         "smoothing": "ELBO (smoothing)",
         "summary": "Summary ELBO",
@@ -234,7 +234,9 @@ def test_without_corruption_there_is_no_such_figure() -> None:
     comparison = fakes.comparison(fakes.four())
     with pytest.raises(ValueError, match="under corruption"):
         study_curves.corruption_figure(typed(comparison))
-    assert "corruption" not in study_figures.available(typed(fakes.study([comparison])), typed(comparison))
+    assert "corruption" not in study_figures.available_study_figures(
+        typed(fakes.study([comparison])), typed(comparison)
+    )
 
 
 # --- classes ---
@@ -423,7 +425,7 @@ def test_all_figures_are_written_as_png_and_svg(tmp_path: Path) -> None:
 def test_the_same_figure_is_the_same_bytes(tmp_path: Path) -> None:
     comparison = fakes.scores_study()["comparisons"][0]
     first, second = (
-        style.save(
+        style.save_figure(
             study_scores.independent_figure(typed(comparison)), tmp_path / name, "figure", formats=["png", "svg"]
         )
         for name in "ab"
@@ -439,16 +441,18 @@ def test_a_study_without_runs_has_no_figures(tmp_path: Path) -> None:
 
 
 def test_every_figure_names_its_study() -> None:
-    assert {name: figure.study for name, figure in study_figures.FIGURES.items() if figure.study} == {
+    assert {name: figure.study for name, figure in study_figures.STUDY_FIGURES.items() if figure.study} == {
         "scores": "scores",
         "independent": "scores",
     }
     results = fakes.scores_study()
-    assert study_figures.available(typed(results), typed(results["comparisons"][0]))[:2] == [
+    assert study_figures.available_study_figures(typed(results), typed(results["comparisons"][0]))[:2] == [
         "scores",
         "independent",
     ]
-    assert "scores" not in study_figures.available(typed(results | {"study": "sst"}), typed(results["comparisons"][0]))
+    assert "scores" not in study_figures.available_study_figures(
+        typed(results | {"study": "sst"}), typed(results["comparisons"][0])
+    )
 
 
 @pytest.mark.parametrize(("objective", "told"), [("elbo", False), ("summary_elbo", True), ("cross_entropy", True)])

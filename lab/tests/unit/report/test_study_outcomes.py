@@ -11,7 +11,7 @@ from selbo_lab.report.overview import cases_of, tables_over_cases
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, primary_outcome
 from selbo_lab.report.study_page import render_study_page
 from selbo_lab.report.table_files import write_tables
-from study_fakes import Results, comparison, method, place_study, study, typed
+from study_fakes import Results, comparison, domain_study, method, study, typed
 
 SEEDS = 4
 
@@ -28,7 +28,7 @@ def case(nlls: dict[str, float], *, items: int = 0, **data: object) -> Results:
             use["scaled"]["nll"] = nll / 2 + seed / 100
             if items:
                 use["items"] = (nll + seed / 100 + generator.normal(0, 1e-3, items)).tolist()
-    told = {**place_study(noise=0.0)["comparisons"][0]["data"], "fractions_off": 0.0, "random_pool": False, **data}
+    told = {**domain_study(noise=0.0)["comparisons"][0]["data"], "fractions_off": 0.0, "random_pool": False, **data}
     made |= {"reference": "elbo", "focus": "summary", "data": told}
     made["evaluation"] = {**made.get("evaluation", {}), "items": bool(items)}
     return made

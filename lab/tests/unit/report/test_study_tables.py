@@ -13,7 +13,7 @@ import pytest
 
 from selbo.report import comparison
 from selbo_lab.report import study_tables, table_files
-from selbo_lab.report.study_tables import Entry, Head, Table
+from selbo_lab.report.study_tables import Entry, Head, StudyTable
 from study_fakes import typed
 
 with contextlib.suppress(ModuleNotFoundError):
@@ -70,12 +70,12 @@ PAPER: Plain = {
 }
 
 
-def tables(results: Plain) -> dict[str, Table]:
+def tables(results: Plain) -> dict[str, StudyTable]:
     made = typed(results)
     return {table.name: table for table in study_tables.tables_of(made, made.comparisons[0])}
 
 
-def column(table: Table, head: str, group: str = "clean") -> list[Entry]:
+def column(table: StudyTable, head: str, group: str = "clean") -> list[Entry]:
     place = table.heads.index(Head(head, group))
     return [row[place] for row in table.rows]
 
@@ -278,7 +278,7 @@ def test_the_table_of_differences() -> None:
 
 
 def test_the_table_of_baselines() -> None:
-    """NLL .15, .3, .3 of the method in focus, always .125 of a rival after temperature scaling."""
+    """NLL .15, .3, .3 of the method in focus, always .125 of a baseline after temperature scaling."""
     published, ours = (tables(small(track, focus="summary")) for track in ("published", "selbo"))
     assert [row[0].text for row in published["baselines"].rows] == ["ELBO", "a | b"]
     rows = [row[0].text for row in ours["baselines"].rows]
@@ -289,7 +289,7 @@ def test_the_table_of_baselines() -> None:
     (raw,) = [
         row
         for row in ours["baselines"].raw
-        if (row["rival"], row["prediction_of_rival"], row["column"]) == ("elbo", "temperature", "clean.nll")
+        if (row["baseline"], row["prediction_of_baseline"], row["column"]) == ("elbo", "temperature", "clean.nll")
     ]
     assert raw["method"] == "summary"
     assert raw["mean"] == pytest.approx(0.125)
@@ -393,10 +393,12 @@ def test_every_table_of_a_trial_says_so(track: str, tmp_path: Path) -> None:
 # --- formats ---
 
 
-def awkward() -> Table:
+def awkward() -> StudyTable:
     heads = [Head("method"), Head("NLL ↓", "a_b"), Head("ECE, %", "a_b"), Head("x", "c")]
     row = [Entry(r"A & B_1 {50 %} #2 $3 ~^\ <>|*"), Entry("0.1", "best", "± 0.2"), Entry("−3–4", "close"), Entry("[1]")]
-    return Table("t", "On A & B", "", heads, [row], "lrrr", ["A note_1 | 2.", "Another."], [{"a": 1, "b": 'x,"y"'}])
+    return StudyTable(
+        "t", "On A & B", "", heads, [row], "lrrr", ["A note_1 | 2.", "Another."], [{"a": 1, "b": 'x,"y"'}]
+    )
 
 
 def test_markdown() -> None:
@@ -490,7 +492,7 @@ def printed(results: Plain, width: int = 80) -> str:
     pytest.importorskip("rich")
     text = io.StringIO()
     console = rich.console.Console(file=text, width=width, color_system=None)
-    console.print(study_tables.console(typed(results).comparisons[0], typed(results), width=width))
+    console.print(study_tables.terminal_table(typed(results).comparisons[0], typed(results), width=width))
     return text.getvalue()
 
 
@@ -521,4 +523,4 @@ def test_the_console_without_any_run() -> None:
 def test_the_console_needs_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rich", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'selbo\[cli\]'"):
-        study_tables.console(typed(small()).comparisons[0], typed(small()))
+        study_tables.terminal_table(typed(small()).comparisons[0], typed(small()))

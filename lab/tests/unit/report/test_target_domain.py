@@ -1,4 +1,4 @@
-"""Studies with a place of use: its columns come first, and the page says which labels served what."""
+"""Studies with a target domain: its columns come first, and the page says which labels served what."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import io
 import pytest
 
 from selbo_lab.report import studies, study_page, study_tables
-from selbo_lab.report.columns import Column
+from selbo_lab.report.columns import MetricColumn
 from selbo_lab.report.study_captions import FIGURE_WORDS
 from selbo_lab.report.study_data import corruptions_of
-from selbo_lab.report.study_figures import available
-from study_fakes import comparison, four, place_study, typed
+from selbo_lab.report.study_figures import available_study_figures
+from study_fakes import comparison, domain_study, four, typed
 
 with contextlib.suppress(ModuleNotFoundError):
     import rich.console  # here, because importing rich draws from the global `random`, which is watched around tests
@@ -21,67 +21,67 @@ AT_USE = ["use.nll", "use.accuracy", "use.ece", "use.f1_macro"]
 
 
 def test_columns_are_those_of_the_place_of_use_then_of_the_training_place() -> None:
-    (found,) = typed(place_study()).comparisons
+    (found,) = typed(domain_study()).comparisons
     assert found.has_target_domain
     assert not found.one_domain
     assert list(map(str, studies.columns_of(found))) == [
         *AT_USE,
         *(column.replace("use", "clean") for column in AT_USE),
     ]
-    assert Column("use", "brier") in studies.all_columns(found)
-    assert studies.value(found.methods[0].runs[0], Column("use", "nll")) == pytest.approx(0.5)
+    assert MetricColumn("use", "brier") in studies.all_columns(found)
+    assert studies.value(found.methods[0].runs[0], MetricColumn("use", "nll")) == pytest.approx(0.5)
 
 
 def test_one_place_has_its_columns_once() -> None:
-    (found,) = typed(place_study(noise=0.0)).comparisons
+    (found,) = typed(domain_study(noise=0.0)).comparisons
     assert found.one_domain
     assert list(map(str, studies.columns_of(found))) == AT_USE
 
 
-def test_the_place_of_use_is_no_corruption() -> None:
-    (found,) = typed(place_study()).comparisons
-    assert studies.value(found.methods[0].runs[0], Column("corrupted", "nll")) is None
+def test_the_target_domain_is_no_corruption() -> None:
+    (found,) = typed(domain_study()).comparisons
+    assert studies.value(found.methods[0].runs[0], MetricColumn("corrupted", "nll")) is None
     assert not any(corruptions_of(found))
-    assert "corruption" not in available(typed(place_study()), found)
+    assert "corruption" not in available_study_figures(typed(domain_study()), found)
 
 
-def test_other_studies_have_no_place_of_use() -> None:
+def test_other_studies_have_no_target_domain() -> None:
     found = typed(comparison(four(suite="kinds")))
     assert not found.has_target_domain
     assert not any(column.place == "use" for column in studies.columns_of(found))
 
 
-def test_tables_name_the_places() -> None:
-    results = typed(place_study())
+def test_tables_name_the_domains() -> None:
+    results = typed(domain_study())
     tables = {table.name: table for table in study_tables.tables_of(results, results.comparisons[0])}
-    assert [head.group for head in tables["scores"].heads] == ["", *["at use"] * 4, *["training place"] * 4]
-    assert "place of use, and where labels come from" in tables["scores"].title
-    assert [head.group for head in tables["differences"].heads][1:5] == ["at use"] * 4
-    same = typed(place_study(noise=0.0))
+    assert [head.group for head in tables["scores"].heads] == ["", *["target domain"] * 4, *["source domain"] * 4]
+    assert "target and source domain" in tables["scores"].title
+    assert [head.group for head in tables["differences"].heads][1:5] == ["target domain"] * 4
+    same = typed(domain_study(noise=0.0))
     first = study_tables.tables_of(same, same.comparisons[0])[0]
-    assert first.title.endswith(": place of use")
+    assert first.title.endswith(": target domain")
     assert len(first.heads) == 5
 
 
-def test_the_console_shows_the_place_of_use() -> None:
-    results = typed(place_study())
+def test_the_console_shows_the_target_domain() -> None:
+    results = typed(domain_study())
     screen = rich.console.Console(file=io.StringIO(), width=100)
-    screen.print(study_tables.console(results.comparisons[0], results))
+    screen.print(study_tables.terminal_table(results.comparisons[0], results))
     shown = screen.file.getvalue()
     assert shown.count("use") >= 3
     assert "clean" not in shown
 
 
 def test_the_page_says_which_labels_served_what() -> None:
-    source = study_page.render_study_page(typed(place_study()))
+    source = study_page.render_study_page(typed(domain_study()))
     for text in (
-        "88 % of the cases at use can be decided",
+        "88 % of the cases in the target domain can be decided",
         "20 of them served temperature scaling and BBSE",
-        "each class weighted by its fraction at the place of use",
+        "each class weighted by its fraction in the target domain",
         "unlabelled inputs",
-        "test examples at use",
-        "Accuracy against confidence at the place of use",
+        "test examples of the target domain",
+        "Accuracy against confidence in the target domain",
     ):
         assert text in source
-    (found,) = typed(place_study()).comparisons
+    (found,) = typed(domain_study()).comparisons
     assert "ECE, %: ELBO 6.2" in FIGURE_WORDS["calibration"](found).spoken  # .03 + .002 + .1 times .3

@@ -219,9 +219,9 @@ def test_a_network_without_batchnorm_is_refused_before_training(kind: str, monke
     monkeypatch.setattr(execute, "fit", never)
     spec = replace(SPEC, model=ModelSpec("mlp", hidden=(4,)), recipe=replace(RECIPE, adaptation=kind))
     with pytest.raises(ValueError, match=r"^`adaptation` needs a network with BatchNorm, but this one has none$"):
-        execute.carry_out(spec)
+        execute.execute_run(spec)
     with pytest.raises(ValueError, match="must have a target domain"):
-        execute.carry_out(replace(SPEC, data=DataSpec("mnist35", generated=True)))
+        execute.execute_run(replace(SPEC, data=DataSpec("mnist35", generated=True)))
 
 
 # --- runs ---
@@ -244,7 +244,7 @@ def test_a_run_predicts_with_the_adapted_network(recipe: Recipe, looked_at: int)
     task = tasks.task_of(DATA, SPEC.evaluation, seed=0)
     assert task.unlabelled is not None
     assert task.use is not None
-    found = execute.carry_out(spec)
+    found = execute.execute_run(spec)
     json.dumps(found.to_dict(), allow_nan=False)
     inputs = task.unlabelled.network_inputs()[: looked_at or None]
     network = trained(spec)
@@ -266,15 +266,15 @@ def test_a_run_predicts_with_the_adapted_network(recipe: Recipe, looked_at: int)
 
 @pytest.mark.parametrize("recipe", [RECIPE, TENT])
 def test_an_adaptation_goes_with_a_correction(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Corrected runs have the same adapted network, whether trained again or not, and other predictions at use."""
-    alone = execute.carry_out(replace(SPEC, recipe=recipe))
+    """Corrected runs have the same adapted network, and predict otherwise in the target domain."""
+    alone = execute.execute_run(replace(SPEC, recipe=recipe))
     fits: list[object] = []
     whole = execute.fit
     monkeypatch.setattr(execute, "fit", lambda *given, **named: fits.append(0) or whole(*given, **named))
-    shared = execute.carry_out(replace(SPEC, recipe=replace(recipe, correction="known")))
+    shared = execute.execute_run(replace(SPEC, recipe=replace(recipe, correction="known")))
     assert not fits
     execute._MEMORY.training = None
-    anew = execute.carry_out(replace(SPEC, recipe=replace(recipe, correction="known")))
+    anew = execute.execute_run(replace(SPEC, recipe=replace(recipe, correction="known")))
     assert len(fits) == 1
     for name in ("conditions", "val", "temperature"):
         assert getattr(shared, name) == getattr(anew, name)
@@ -285,18 +285,18 @@ def test_an_adaptation_goes_with_a_correction(recipe: Recipe, monkeypatch: pytes
 
 def test_adapted_and_other_networks_are_not_confused() -> None:
     recipes = [replace(TENT, adaptation=each) for each in ("batchnorm", "tent", "")]
-    one_by_one = [execute.carry_out(replace(SPEC, recipe=recipe)) for recipe in recipes]
+    one_by_one = [execute.execute_run(replace(SPEC, recipe=recipe)) for recipe in recipes]
     assert len({found.conditions["use"].metrics["nll"] for found in one_by_one}) == 3
 
 
 def test_no_adaptation_looks_at_the_labels_of_the_target_domain(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = replace(SPEC, recipe=TENT)
-    before = execute.carry_out(spec)
+    before = execute.execute_run(spec)
     known = tasks.task_of(DATA, SPEC.evaluation, seed=0)
     assert known.unlabelled is not None
     turned = replace(known.unlabelled, labels=1 - known.unlabelled.labels)
     monkeypatch.setattr(execute, "task_of", lambda *_, **__: replace(known, unlabelled=turned))
     execute._MEMORY.training = None
-    after = execute.carry_out(spec)
+    after = execute.execute_run(spec)
     assert before.data["unlabelled"] != after.data["unlabelled"]
     assert before.conditions == after.conditions

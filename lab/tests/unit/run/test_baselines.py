@@ -1,4 +1,4 @@
-"""Runs with a place of use, and the methods that a belief about it is held against."""
+"""Runs with a target domain, and the baselines of a belief about it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SUMMARY = Recipe(
 )
 
 
-def task() -> tasks.Task:
+def task() -> tasks.RunTask:
     return tasks.task_of(DATA, SPEC.evaluation, seed=0)
 
 
@@ -62,7 +62,7 @@ def numbers(result: Run) -> dict[str, Any]:
 
 
 def test_a_run_is_tested_in_both_places() -> None:
-    found = execute.carry_out(SPEC)
+    found = execute.execute_run(SPEC)
     json.dumps(found.to_dict(), allow_nan=False)
     assert set(found.conditions) == {"clean", "use"}
     assert found.sizes == {"train": 20, "val": 12, "test": 20, "use": 32, "unlabelled": 24}
@@ -76,7 +76,7 @@ def test_a_run_is_tested_in_both_places() -> None:
 
 
 def test_settings_are_chosen_by_validation_data_weighted_to_the_place_of_use() -> None:
-    found = execute.carry_out(replace(SPEC, evaluation=EvaluationSpec(draws=3, test=False)))
+    found = execute.execute_run(replace(SPEC, evaluation=EvaluationSpec(draws=3, test=False)))
     val = task().val
     nll = -log_probs(val).gather(1, val.labels[:, None]).squeeze(1)
     weights = torch.tensor(DATA.use_fractions)[val.labels] / torch.tensor(val.class_counts)[val.labels]
@@ -103,12 +103,12 @@ METHODS = {
 def test_no_method_looks_at_the_labels_of_the_place_of_use(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all labels of the unlabelled inputs turned round, everything but their checksum is the same."""
     spec = replace(SPEC, recipe=METHODS[name])
-    before = numbers(execute.carry_out(spec))
+    before = numbers(execute.execute_run(spec))
     known = task()
     assert known.unlabelled is not None
     turned = replace(known.unlabelled, labels=1 - known.unlabelled.labels)
     monkeypatch.setattr(execute, "task_of", lambda *_, **__: replace(known, unlabelled=turned))
-    after = numbers(execute.carry_out(spec))
+    after = numbers(execute.execute_run(spec))
     assert before.pop("data") != after.pop("data")
     assert after == before
 
@@ -140,7 +140,7 @@ def test_pretraining_has_no_summary(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(execute, "fit", spy)
     recipe = replace(SUMMARY, summary_inputs="use", pretraining=3)
-    execute.carry_out(replace(SPEC, recipe=recipe))
+    execute.execute_run(replace(SPEC, recipe=recipe))
     assert seen == [(ELBO, True, 3), (SummaryELBO, False, 4)]
 
 
@@ -154,7 +154,7 @@ def test_fewer_unlabelled_inputs_are_the_first(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(execute, "fit", spy)
     for count in (5, 1000):
         recipe = replace(SUMMARY, summary_inputs="use", unlabelled_inputs=count)
-        execute.carry_out(replace(SPEC, recipe=recipe))
+        execute.execute_run(replace(SPEC, recipe=recipe))
     unlabelled = task().unlabelled
     assert unlabelled is not None
     assert torch.equal(seen[0], unlabelled.network_inputs()[:5])
@@ -164,7 +164,7 @@ def test_fewer_unlabelled_inputs_are_the_first(monkeypatch: pytest.MonkeyPatch) 
 def test_without_a_place_of_use_there_are_no_unlabelled_inputs() -> None:
     spec = replace(SPEC, data=DataSpec("sst", generated=True), recipe=replace(SUMMARY, belief="uniform"))
     with pytest.raises(ValueError, match="must have a target domain"):
-        execute.carry_out(replace(spec, recipe=replace(spec.recipe, summary_inputs="use")))
+        execute.execute_run(replace(spec, recipe=replace(spec.recipe, summary_inputs="use")))
 
 
 # --- corrections ---
@@ -181,18 +181,18 @@ def test_corrected_predictions_are_those_of_the_same_network(monkeypatch: pytest
     monkeypatch.setattr(execute, "_MEMORY", execute._Memory())
     monkeypatch.setattr(execute, "_trained", counted)
     specs = [replace(SPEC, recipe=replace(RECIPE, correction=how)) for how in ("", "known", "em", "bbse")]
-    in_a_row = [numbers(execute.carry_out(spec)) for spec in specs]
+    in_a_row = [numbers(execute.execute_run(spec)) for spec in specs]
     assert made == specs[:1]
-    execute.carry_out(replace(SPEC, seed=1))
+    execute.execute_run(replace(SPEC, seed=1))
     assert made == [*specs[:1], replace(SPEC, seed=1)], "another seed, another network"
-    assert numbers(execute.carry_out(specs[3])) == in_a_row[3]
+    assert numbers(execute.execute_run(specs[3])) == in_a_row[3]
     assert made[2:] == specs[3:], "only the last network is remembered"
 
 
 @pytest.mark.parametrize("how", ["known", "em", "bbse"])
 def test_corrections_are_of_the_place_of_use_alone(how: str) -> None:
-    plain = execute.carry_out(SPEC)
-    found = execute.carry_out(replace(SPEC, recipe=replace(RECIPE, correction=how)))
+    plain = execute.execute_run(SPEC)
+    found = execute.execute_run(replace(SPEC, recipe=replace(RECIPE, correction=how)))
     assert found.conditions["clean"] == plain.conditions["clean"]
     there = task()
     before, use = (0.8, 0.2), log_probs(there.use)
@@ -277,12 +277,12 @@ def test_answers_are_never_certain_and_never_empty() -> None:
     torch.testing.assert_close(probs[1], torch.full((3,), 1 / 3))
 
 
-# --- what is told of the place of use ---
+# --- what is stated about the target domain ---
 
 
 def test_settings_are_chosen_by_predictions_as_they_are_reported() -> None:
-    plain = execute.carry_out(SPEC)
-    known = execute.carry_out(replace(SPEC, recipe=replace(RECIPE, correction="known")))
+    plain = execute.execute_run(SPEC)
+    known = execute.execute_run(replace(SPEC, recipe=replace(RECIPE, correction="known")))
     assert plain.val.metrics == known.val.metrics, "of the place that labels come from"
     there = task()
     corrected = correct_prior(log_probs(there.val), (0.8, 0.2), DATA.use_fractions)
@@ -293,7 +293,7 @@ def test_settings_are_chosen_by_predictions_as_they_are_reported() -> None:
 
 
 def test_em_after_a_bias_correction_needs_no_other_temperature() -> None:
-    found = execute.carry_out(replace(SPEC, recipe=replace(RECIPE, correction="em-bcts"))).conditions["use"]
+    found = execute.execute_run(replace(SPEC, recipe=replace(RECIPE, correction="em-bcts"))).conditions["use"]
     there = task()
     assert there.use is not None
     calibrated = bias_corrected_temperature(log_probs(there.val), there.val.labels)
@@ -310,7 +310,7 @@ def test_a_wrong_statement_reaches_all_who_are_told(monkeypatch: pytest.MonkeyPa
     stated = (DATA.use_fractions[0] + 0.1, DATA.use_fractions[1] - 0.1)
     assert build.told_of(wrong, 2).fractions == pytest.approx(stated)
     known = replace(SPEC, recipe=replace(RECIPE, correction="known"))
-    found = execute.carry_out(replace(known, data=wrong)).conditions["use"]
+    found = execute.execute_run(replace(known, data=wrong)).conditions["use"]
     assert found.fractions == pytest.approx(stated)
     assert replace(known, data=wrong).training == known.training, "the network is not told"
     shift = replace(SPEC, recipe=replace(RECIPE, label_shift=True))
@@ -318,6 +318,6 @@ def test_a_wrong_statement_reaches_all_who_are_told(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_likelihood_of_every_test_example_is_kept_on_request() -> None:
-    found = execute.carry_out(replace(SPEC, evaluation=replace(SPEC.evaluation, items=True))).conditions["use"]
+    found = execute.execute_run(replace(SPEC, evaluation=replace(SPEC.evaluation, items=True))).conditions["use"]
     assert sum(found.items) / len(found.items) == pytest.approx(found.metrics["nll"], abs=1e-4)
-    assert execute.carry_out(SPEC).conditions["use"].items is None
+    assert execute.execute_run(SPEC).conditions["use"].items is None

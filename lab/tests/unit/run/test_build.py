@@ -41,25 +41,25 @@ MLP = ModelSpec("mlp", hidden=(5,))
     ],
 )
 def test_partitions(name: str, classes: int, kind: type, regions: int) -> None:
-    found = build.partition_of(name, classes)
+    found = build.parse_partition(name, classes)
     assert isinstance(found, kind)
     assert found.num_regions == regions
 
 
 def test_published_bins_are_closed_and_steep() -> None:
-    steep = build.partition_of("equal-published", 2)
+    steep = build.parse_partition("equal-published", 2)
     assert isinstance(steep, ClosedScoreBins)
     for name in ("equal-published", "equal-steep", "unequal-steep", "shells-published"):
-        edges = build.partition_of(name, 2).edges
+        edges = build.parse_partition(name, 2).edges
         assert (edges.slope_factor.item(), edges.space) == (500.0, "probability")
         assert edges.widths.eq(1).all()
-    assert not isinstance(build.partition_of("equal", 2), ClosedScoreBins)
+    assert not isinstance(build.parse_partition("equal", 2), ClosedScoreBins)
 
 
 @pytest.mark.parametrize("name", ["", "even", "equal-paper"])
 def test_unknown_partitions_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="`partition"):
-        build.partition_of(name, 2)
+        build.parse_partition(name, 2)
 
 
 def test_beliefs() -> None:
@@ -67,9 +67,9 @@ def test_beliefs() -> None:
     beta = build.parse_belief("beta(0.5, 2)", 2)
     assert isinstance(beta, Beta)
     assert (beta.a, beta.b) == (0.5, 2.0)
-    bins = build.partition_of("equal", 2)
+    bins = build.parse_partition("equal", 2)
     torch.testing.assert_close(build.parse_belief("expect(0.9)", 2).masses(bins), expect(0.9).masses(bins))
-    shells = build.parse_belief("shells(0.01, 0.09, 0.9)", 10).masses(build.partition_of("shells", 10))
+    shells = build.parse_belief("shells(0.01, 0.09, 0.9)", 10).masses(build.parse_partition("shells", 10))
     torch.testing.assert_close(shells[[0, 9, 10, 19, 20]], torch.tensor([0.001, 0.001, 0.009, 0.009, 0.9]).double())
 
 
@@ -101,7 +101,7 @@ CASE = DataSpec("sst", labels=9, label_fractions=(0.9, 0.1), use_fractions=(0.6,
     ],
 )
 def test_beliefs_about_the_place_of_use(text: str, accuracy: float, fractions: list[float]) -> None:
-    bins = build.partition_of("corners", 2)
+    bins = build.parse_partition("corners", 2)
     found = build.parse_belief(text, 2, data=CASE).masses(bins)
     torch.testing.assert_close(found, expect(accuracy, fractions).masses(bins), rtol=1e-6, atol=1e-9)
 
@@ -268,7 +268,7 @@ def test_steep_bins_have_the_papers_slope_and_open_ends() -> None:
     scores = torch.tensor([0.0, 0.05, 0.101, 1.0], dtype=torch.float64)
     log_probs = torch.stack([1 - scores, scores], -1).log().clamp(min=-40)
     steep, published = (
-        build.partition_of(name, 2).memberships(log_probs) for name in ("equal-steep", "equal-published")
+        build.parse_partition(name, 2).memberships(log_probs) for name in ("equal-steep", "equal-published")
     )
     torch.testing.assert_close(steep[1:3], published[1:3], rtol=0, atol=1e-6)
     assert steep[0, 0] == pytest.approx(1)

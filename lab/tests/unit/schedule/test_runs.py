@@ -45,7 +45,7 @@ def without_times(result: Run) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def result() -> Run:
-    return execute.carry_out(SPEC)
+    return execute.execute_run(SPEC)
 
 
 def test_a_result_says_everything_and_is_json(result: Run) -> None:
@@ -81,17 +81,17 @@ def test_the_numbers_are_those_of_the_network(result: Run) -> None:
 
 
 def test_the_same_run_has_the_same_result(result: Run) -> None:
-    assert without_times(execute.carry_out(SPEC)) == without_times(result)
+    assert without_times(execute.execute_run(SPEC)) == without_times(result)
 
 
 def test_a_tuning_run_looks_at_no_test_data() -> None:
-    found = execute.carry_out(replace(SPEC, evaluation=EvaluationSpec(draws=3, test=False)))
+    found = execute.execute_run(replace(SPEC, evaluation=EvaluationSpec(draws=3, test=False)))
     assert found.val.metrics["nll"] > 0
     assert not {"conditions", "ood", "histogram"} & set(found.to_dict())
 
 
 def test_a_run_that_diverges_is_a_result() -> None:
-    found = execute.carry_out(replace(SPEC, recipe=replace(RECIPE, learning_rate=1e30, steps=20)))
+    found = execute.execute_run(replace(SPEC, recipe=replace(RECIPE, learning_rate=1e30, steps=20)))
     assert found.status == "diverged"
     assert "not finite" in found.error or "not numbers" in found.error
     assert "conditions" not in found.to_dict()
@@ -113,7 +113,7 @@ def test_foreign_inputs_have_as_many_draws_as_clean_ones(monkeypatch: pytest.Mon
         return real(self, inputs, draws)
 
     monkeypatch.setattr(evaluate.Evaluation, "predict_inputs", spy)
-    found = execute.carry_out(replace(SPEC, evaluation=replace(EVALUATION, draws=5, corrupted_draws=2)))
+    found = execute.execute_run(replace(SPEC, evaluation=replace(EVALUATION, draws=5, corrupted_draws=2)))
     assert seen == {"noise": {2}, "others": {5}}
     assert found.ood["fashion"].num_samples == {"in": 5, "out": 5}
 
@@ -126,21 +126,21 @@ def test_a_run_may_average_both_columns_of_two_classes(monkeypatch: pytest.Monke
         return 0.25
 
     monkeypatch.setattr(evaluate, "auroc_of_both_columns", spy)
-    found = execute.carry_out(replace(SPEC, evaluation=replace(EVALUATION, both_columns=True)))
+    found = execute.execute_run(replace(SPEC, evaluation=replace(EVALUATION, both_columns=True)))
     for condition in (found.val, *found.conditions.values()):
         assert condition.metrics["auroc"] == condition.scaled["auroc"] == 0.25
     asked.clear()
-    execute.carry_out(SPEC)
+    execute.execute_run(SPEC)
     assert not asked
 
 
 @pytest.mark.parametrize("official", [False, True])
 def test_pixels_that_are_not_normalised(official: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     images = tasks.generated("mnist35", "test", seed=0)
-    usual = replace(images, normalisation=mnist.NORMALISATION)
+    usual = replace(images, normalisation=mnist.MNIST_NORMALISATION)
     monkeypatch.setattr(tasks.mnist, "mnist35", lambda *_, **__: usual)
     monkeypatch.setattr(tasks.mnist, "mnist35_c", lambda *_, **__: usual)
-    monkeypatch.setattr(tasks.catalogue, "load", lambda *_, **__: usual)
+    monkeypatch.setattr(tasks.catalogue, "load_set", lambda *_, **__: usual)
     monkeypatch.setattr(tasks.store, "present", lambda *_: official)
     monkeypatch.setattr(tasks, "kept", lambda *_: images.inputs)
     asked = EvaluationSpec(suite="mnist-c", corruptions=("fog",), ood=("fashion",))
@@ -156,10 +156,10 @@ def test_pixels_that_are_not_normalised(official: bool, monkeypatch: pytest.Monk
 
 
 def test_pixels_that_are_not_normalised_at_a_place_of_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = replace(tasks.generated("mnist35", "train", seed=0), normalisation=mnist.NORMALISATION)
+    usual = replace(tasks.generated("mnist35", "train", seed=0), normalisation=mnist.MNIST_NORMALISATION)
     monkeypatch.setattr(tasks, "_read_part", lambda *_: usual)
     data = DataSpec("mnist35", generated=True, labels=17, unlabelled=16, use_corruption="fog")
-    for normalised, expected in ((True, mnist.NORMALISATION), (False, None)):
+    for normalised, expected in ((True, mnist.MNIST_NORMALISATION), (False, None)):
         task = tasks.task_of(replace(data, normalised=normalised), EvaluationSpec(), seed=91)
         sets = [each for each in vars(task).values() if isinstance(each, LabelledData)]
         assert len(sets) == 5
@@ -169,7 +169,7 @@ def test_pixels_that_are_not_normalised_at_a_place_of_use(monkeypatch: pytest.Mo
 
 
 def test_a_map_of_the_test_set() -> None:
-    found = execute.carry_out(replace(SPEC, evaluation=replace(EVALUATION, suite="", scores=True)))
+    found = execute.execute_run(replace(SPEC, evaluation=replace(EVALUATION, suite="", scores=True)))
     assert len(found.map.places) == len(found.map.scores) == tasks.SMOKE_TEST
     assert all(0 <= score <= 1 for score in found.map.scores)
 
@@ -181,7 +181,7 @@ SUMMARY = Recipe(
 
 def test_an_empirical_belief_is_that_of_a_plain_network_of_the_same_seed(result: Run) -> None:
     recipe = replace(SUMMARY, belief="empirical")
-    found = execute.carry_out(replace(SPEC, recipe=recipe))
+    found = execute.execute_run(replace(SPEC, recipe=recipe))
     task = tasks.task_of(DATA, EVALUATION, seed=0)
     plain = execute._trained(SPEC, task, device="cpu", member=0)
     log_probs = (plain.network(task.val.network_inputs()) / result.temperature).log_softmax(-1)
@@ -198,7 +198,8 @@ def test_a_summary_may_speak_of_the_validation_inputs(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(execute, "fit", spy)
     on_train, on_val = (
-        execute.carry_out(replace(SPEC, recipe=replace(SUMMARY, summary_inputs=inputs))) for inputs in ("train", "val")
+        execute.execute_run(replace(SPEC, recipe=replace(SUMMARY, summary_inputs=inputs)))
+        for inputs in ("train", "val")
     )
     assert seen[0] is None
     torch.testing.assert_close(seen[1], tasks.task_of(DATA, EVALUATION, seed=0).val.network_inputs())
@@ -216,7 +217,7 @@ def test_a_recipe_may_say_how_often_to_validate(
         return fit(*args, validation=validation, **kwargs)
 
     monkeypatch.setattr(execute, "fit", spy)
-    execute.carry_out(replace(SPEC, recipe=replace(RECIPE, select="best", eval_every=given)))
+    execute.execute_run(replace(SPEC, recipe=replace(RECIPE, select="best", eval_every=given)))
     assert seen == [passed]
 
 
@@ -224,7 +225,7 @@ def test_a_summary_keeps_its_belief() -> None:
     recipe = Recipe(
         "summary_elbo", steps=3, batch_size=16, bayesian=True, partition="unequal", belief="uniform", concentration=10.0
     )
-    found = execute.carry_out(replace(SPEC, recipe=recipe))
+    found = execute.execute_run(replace(SPEC, recipe=recipe))
     assert found.histogram.belief.concentration == 10.0
     assert len(found.histogram.belief.s0) == len(found.histogram.masses) == 7
 
@@ -239,7 +240,7 @@ def test_a_belief_may_be_counted_in_the_training_labels(monkeypatch: pytest.Monk
     monkeypatch.setattr(execute, "task_of", lambda *_, **__: few)
     counts = few.train.class_counts
     assert counts[0] > 3 * counts[1] > 0
-    found = execute.carry_out(replace(SPEC, recipe=recipe))
+    found = execute.execute_run(replace(SPEC, recipe=recipe))
     assert found.histogram.belief.s0 == pytest.approx([count / sum(counts) for count in counts])
 
 
@@ -251,7 +252,7 @@ def test_an_ensemble_is_the_mean_of_its_members() -> None:
     probs = torch.stack([each.network(inputs).softmax(-1) for each in members])
     assert not torch.allclose(probs[0], probs[1])
     expected = torch.nn.functional.nll_loss(probs.mean(0).log(), task.test.labels).item()
-    assert execute.carry_out(spec).conditions["clean"].metrics["nll"] == pytest.approx(expected, rel=1e-5)
+    assert execute.execute_run(spec).conditions["clean"].metrics["nll"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_disagreement_of_members_is_doubt(seed: int) -> None:
@@ -291,7 +292,7 @@ def test_corrupted_sets_come_one_at_a_time(name: str, suite: str, count: int) ->
     asked = EvaluationSpec(suite=suite, levels=(0.2, 0.4) if suite == "noise" else ())
     test = tasks.task_of(data, asked, seed=0).test
     few = test.rows(range(4))
-    found = list(tasks.corrupted_sets(data, asked, few))
+    found = list(tasks.corrupted_test_sets(data, asked, few))
     assert len(found) == len({each.name for each in found}) == count
     assert all(torch.equal(each.data.labels, few.labels) for each in found)
 
@@ -455,7 +456,7 @@ def test_a_run_that_is_killed_goes_on(
 ) -> None:
     """Killed in the last of its trainings, it has the result of an undisturbed run, and leaves no checkpoint."""
     spec, store = replace(LONG, recipe=recipe), Store(tmp_path)
-    undisturbed = execute.carry_out(spec)
+    undisturbed = execute.execute_run(spec)
     monkeypatch.setattr(execute, "CHECKPOINT_EVERY_S", 0.0)
     trained = []
 
@@ -475,7 +476,7 @@ def test_a_run_that_is_killed_goes_on(
     assert not store.has(spec)
     checkpoints = list(store.unfinished(spec, "cpu").iterdir())
     assert {path.name for path in checkpoints} == set(names)
-    earlier = sum(checkpoint.read(path)[1]["seconds"] for path in checkpoints)
+    earlier = sum(checkpoint.read_checkpoint(path)[1]["seconds"] for path in checkpoints)
 
     assert executors.do(executors.Work(spec, str(tmp_path), "cpu")).status == "finished"
     result = store.read(spec)
@@ -491,7 +492,7 @@ def test_a_run_that_is_killed_goes_on(
 
 def test_a_short_run_writes_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = []
-    monkeypatch.setattr(checkpoint, "write", lambda path, *_, **__: written.append(path))
+    monkeypatch.setattr(checkpoint, "write_checkpoint", lambda path, *_, **__: written.append(path))
     assert executors.do(executors.Work(SPEC, str(tmp_path), "cpu")).status == "finished"
     assert not written
     assert "resumed_from" not in json.loads(Store(tmp_path).path(SPEC.id).read_text())
@@ -657,13 +658,13 @@ def test_a_study_asks_for_the_sets_of_runs_that_are_missing(tmp_path: Path, monk
 
     monkeypatch.setattr(runner, "make_missing", instead)
     monkeypatch.setattr(runner, "generated_sets", lambda data, evaluation: [(data.name, evaluation.suite)])
-    heard: list[runner.Progress] = []
+    heard: list[runner.StudyProgress] = []
     study = runner.study_of("cifar10", trial=True)
-    carrying = runner._Carrying(Store(tmp_path), None, 1, "cpu", heard.append)
+    carrying = runner._StudyRunner(Store(tmp_path), None, 1, "cpu", heard.append)
     specs = [job.spec for job in plan.final_jobs(study, ["selbo"], range(2), {})]
     carrying.sets(specs, 3)
     assert asked == [([("cifar10", "cifar10-c")], 3)]
-    assert heard == [runner.Progress(2, 3, 0, 6, "", "corrupted sets")]
+    assert heard == [runner.StudyProgress(2, 3, 0, 6, "", "corrupted sets")]
     monkeypatch.setattr(Store, "has", lambda *_: True)
     carrying.sets(specs, 3)
     assert asked[1] == ([], 3)
@@ -674,10 +675,10 @@ def test_a_study_asks_for_the_sets_of_runs_that_are_missing(tmp_path: Path, monk
 
 def test_a_study_without_its_data_stops_before_its_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SELBO_DATA", str(tmp_path / "store"))
-    heard: list[runner.Progress] = []
+    heard: list[runner.StudyProgress] = []
     study = runner.study_of("cifar10")
     with pytest.raises(MissingData, match=r"cifar10 is not in .*: 'selbo data get cifar10' downloads it"):
-        runner.reproduce(study, tmp_path / "out", tracks=["selbo"], listener=heard.append)
+        runner.run_study(study, tmp_path / "out", tracks=["selbo"], listener=heard.append)
     assert not heard
     assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
 
@@ -687,7 +688,7 @@ def test_data_that_are_needed_later_are_asked_for_at_once(tmp_path: Path, monkey
     monkeypatch.setattr(tasks.store, "present", lambda source: source.name != "fashion")
     monkeypatch.setattr(tasks.store, "missing", lambda source: tuple(raw.name for raw in source.files))
     study = runner.study_of("cifar10")
-    carrying = runner._Carrying(Store(tmp_path), executors.here, 1, "cpu", lambda _: None)
+    carrying = runner._StudyRunner(Store(tmp_path), executors.here, 1, "cpu", lambda _: None)
     tuning = [job.spec for job in plan.tuning_jobs(study, ["selbo"])]
     final = [job.spec for job in plan.final_jobs(study, ["selbo"], range(2), {})]
     carrying.need(tuning)
@@ -702,13 +703,13 @@ def test_data_that_are_needed_later_are_asked_for_at_once(tmp_path: Path, monkey
 def test_what_a_run_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SELBO_DATA", str(tmp_path))
     tasks._part.cache_clear()
-    tasks.require(DATA, EVALUATION)  # generated
-    tasks.require(DataSpec("digits"), EvaluationSpec())  # comes with scikit-learn
+    tasks.require_files(DATA, EVALUATION)  # generated
+    tasks.require_files(DataSpec("digits"), EvaluationSpec())  # comes with scikit-learn
     with pytest.raises(MissingData, match="there are no embeddings of sst"):
-        tasks.require(DataSpec("sst"), EvaluationSpec())
+        tasks.require_files(DataSpec("sst"), EvaluationSpec())
     with pytest.raises(MissingData, match="mnist is not in"):
-        tasks.require(DataSpec("mnist35"), EvaluationSpec())
-    runner._Carrying(Store(tmp_path), executors.ray, 1, "cpu", lambda _: None).need(
+        tasks.require_files(DataSpec("mnist35"), EvaluationSpec())
+    runner._StudyRunner(Store(tmp_path), executors.ray, 1, "cpu", lambda _: None).need(
         [replace(SPEC, data=DataSpec("sst"))]
     )
 
@@ -739,7 +740,7 @@ def test_runs_that_share_networks_go_to_the_process_that_has_them(tmp_path: Path
         taken.extend(work.spec for work in works)
 
     specs = [replace(SPEC, seed=seed, recipe=replace(RECIPE, correction=how)) for how in ("", "em") for seed in (0, 1)]
-    runner._Carrying(Store(tmp_path), executor, 1, "cpu", lambda _: None).all(specs, also=0)
+    runner._StudyRunner(Store(tmp_path), executor, 1, "cpu", lambda _: None).all(specs, also=0)
     assert taken == [specs[0], specs[2], specs[1], specs[3]]
 
 
@@ -747,14 +748,16 @@ def test_runs_that_share_networks_go_to_the_process_that_has_them(tmp_path: Path
 def test_numbers_that_are_given_to_a_compiled_step_leave_it_alone(field: str, value: float) -> None:
     changed = replace(SPEC, recipe=replace(RECIPE, **{field: value}))  # type: ignore[arg-type]
     assert changed != SPEC
-    assert executors.code_of(changed) == executors.code_of(SPEC)
-    assert executors.code_of(replace(SPEC, data=replace(SPEC.data, train_size=11))) != executors.code_of(SPEC)
+    assert executors.compiled_settings(changed) == executors.compiled_settings(SPEC)
+    assert executors.compiled_settings(
+        replace(SPEC, data=replace(SPEC.data, train_size=11))
+    ) != executors.compiled_settings(SPEC)
 
 
 @pytest.mark.parametrize("field", ["summary_warmup", "unlabelled_inputs", "unlabelled_weight"])
 def test_numbers_that_a_compiled_step_holds_are_part_of_it(field: str) -> None:
     changed = replace(SPEC, recipe=replace(RECIPE, **{field: 7}))  # type: ignore[arg-type]
-    assert executors.code_of(changed) != executors.code_of(SPEC)
+    assert executors.compiled_settings(changed) != executors.compiled_settings(SPEC)
 
 
 def test_long_runs_start_first(tmp_path: Path) -> None:
@@ -766,7 +769,7 @@ def test_long_runs_start_first(tmp_path: Path) -> None:
         taken.extend(work.spec for work in works)
 
     specs = [replace(SPEC, recipe=recipe) for recipe in recipes]
-    runner._Carrying(Store(tmp_path), executor, 1, "cpu", lambda _: None).all(specs, also=0)
+    runner._StudyRunner(Store(tmp_path), executor, 1, "cpu", lambda _: None).all(specs, also=0)
     assert [recipes.index(spec.recipe) for spec in taken] == [1, 4, 3, 0, 2]  # draws are those of Bayesian networks
 
 
@@ -815,4 +818,4 @@ def test_parts_that_no_seed_decides_are_read_once(monkeypatch: pytest.MonkeyPatc
 def test_a_belief_that_the_objective_ignores_is_not_kept() -> None:
     recipe = replace(SUMMARY, objective="elbo")
     assert not recipe.believes
-    assert execute.carry_out(replace(SPEC, recipe=recipe)).histogram.belief is None
+    assert execute.execute_run(replace(SPEC, recipe=recipe)).histogram.belief is None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from selbo_lab.report import studies
-from selbo_lab.report.columns import Column
+from selbo_lab.report.columns import MetricColumn
 from selbo_lab.studies import reader
 from selbo_lab.studies.paper import PaperMethod
 
@@ -44,7 +44,7 @@ def test_every_column_is_one_that_runs_have() -> None:
     for study, _, _, row in rows():
         evaluation = reader.load_study(study).track("published").evaluation
         for name, numbers in row.values.items():
-            column = Column.parse(name)
+            column = MetricColumn.parse(name)
             assert str(column) == name
             if column.ood:
                 assert column.place in (*evaluation.ood, *evaluation.ood_if_present)
@@ -104,14 +104,14 @@ def test_differences_of_entropies_are_those_of_the_printed_entropies() -> None:
 def test_values_are_those_that_are_printed(
     study: str, variant: str, method: str, column: str, printed: tuple[float, float]
 ) -> None:
-    assert studies.published(reader.paper_values(study, variant), method)[Column.parse(column)] == printed
+    assert studies.published(reader.paper_values(study, variant), method)[MetricColumn.parse(column)] == printed
 
 
 def test_rows_that_measure_something_else_say_so() -> None:
     for study, variant, method, _ in rows():
         paper = reader.paper_values(study, variant)
         barred = {
-            part: studies.not_comparable(paper, method, Column(part, "nll", ood=part == "ood")) is not None
+            part: studies.not_comparable(paper, method, MetricColumn(part, "nll", ood=part == "ood")) is not None
             for part in ("clean", "corrupted", "ood")
         }
         smoothing, rare = method == "label-smoothing", study == "cifar10-im"

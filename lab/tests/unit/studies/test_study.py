@@ -465,7 +465,7 @@ def test_runs_and_results_have_the_seeds_of_the_study(tmp_path: Path, monkeypatc
     content["variants"], content["tracks"]["selbo"]["methods"] = content["variants"][:1], METHODS_TO_RUN
     study = smoke(reader.from_toml(content))
     monkeypatch.setattr(runner, "study_of", lambda name, trial: study)
-    results = runner.reproduce(study, tmp_path, seeds=2, executor="here")
+    results = runner.run_study(study, tmp_path, seeds=2, executor="here")
     assert list(results.seeds) == [4, 5]
     (method,) = results.comparisons[0].methods
     assert [run.spec.seed for run in method.runs] == [4, 5]

@@ -46,7 +46,7 @@ function read(hash) {
     pasted: "",
     accuracy: number("accuracy", 0.9),
     labels: number("labels", null),
-    concentration: number("trust", null), // by the number of labels if null
+    concentration: number("concentration", null), // by the number of labels if null
     source: given.get("from") ?? "expect",
     drawn: {}, // heights, by layout
     counted: {}, // answers to an upload, by layout
@@ -129,7 +129,7 @@ function address() {
   said.set("regions", entered.regions);
   if (entered.regions === "equal") said.set("bins", entered.bins);
   if (edges.length) said.set("edges", edges.join(","));
-  if (entered.concentration !== null) said.set("trust", entered.concentration);
+  if (entered.concentration !== null) said.set("concentration", entered.concentration);
   if (entered.seed) said.set("seed", entered.seed);
   return `#${said}`.replaceAll("%2C", ",");
 }

@@ -19,8 +19,8 @@ SEVERITIES: Final = (1, 2, 3, 4, 5)
 
 SHAPE: Final = (3, 32, 32)
 
-CHUNK: Final = 250
-"""Images worked on at once. It is part of the definition: the random numbers are drawn chunk by chunk."""
+CIFAR_CHUNK: Final = 250
+"""Images per chunk. It is part of the definition: random numbers are drawn chunk by chunk."""
 
 Random = Callable[[Tensor, int, Generator], Tensor]
 Fixed = Callable[[Tensor, int], Tensor]
@@ -52,7 +52,7 @@ FIXED: Final[dict[str, Fixed]] = {
 }
 """Corruptions that draw none."""
 
-CORRUPTIONS: Final[tuple[str, ...]] = (
+CIFAR_CORRUPTIONS: Final[tuple[str, ...]] = (
     "gaussian_noise",
     "shot_noise",
     "impulse_noise",
@@ -76,7 +76,7 @@ CORRUPTIONS: Final[tuple[str, ...]] = (
 """All names, as the published files have them."""
 
 
-def corrupt(images: Tensor, name: str, severity: int, *, seed: int) -> Tensor:
+def corrupt_cifar(images: Tensor, name: str, severity: int, *, seed: int) -> Tensor:
     """Images under one corruption.
 
     The random numbers depend on seed, name, severity and the place of an image among the others. The first images come
@@ -84,23 +84,23 @@ def corrupt(images: Tensor, name: str, severity: int, *, seed: int) -> Tensor:
 
     Args:
         images: Bytes, shape (N, 3, 32, 32).
-        name: One of `CORRUPTIONS`.
+        name: One of `CIFAR_CORRUPTIONS`.
         severity: From 1 to 5.
         seed: Of the random numbers.
 
     Returns:
         Bytes of the same shape on the same device.
     """
-    checks.one_of("name", name, CORRUPTIONS)
+    checks.one_of("name", name, CIFAR_CORRUPTIONS)
     if severity not in SEVERITIES or isinstance(severity, bool):
         raise ValueError(f"`severity` must be a whole number from 1 to 5, but got {severity!r}")
     if not isinstance(images, Tensor) or images.dtype != torch.uint8 or images.shape[1:] != SHAPE:
         came = f"{images.dtype} of shape {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
         raise ValueError(f"`images` must be bytes (torch.uint8) of shape (N, 3, 32, 32), but got {came}")
     result = torch.empty_like(images)
-    for index, start in enumerate(range(0, len(images), CHUNK)):
-        chunk = images[start : start + CHUNK]
-        result[start : start + CHUNK] = _corrupt_chunk(chunk, name, severity, index, seed)
+    for index, start in enumerate(range(0, len(images), CIFAR_CHUNK)):
+        chunk = images[start : start + CIFAR_CHUNK]
+        result[start : start + CIFAR_CHUNK] = _corrupt_chunk(chunk, name, severity, index, seed)
     return result
 
 
@@ -111,6 +111,6 @@ def _corrupt_chunk(chunk: Tensor, name: str, severity: int, index: int, seed: in
     else:
         generator = generator_for(seed, "cifar-c", name, severity, index, device=chunk.device)
         # Always a full chunk, because what a generator draws for an image may depend on how many there are.
-        pixels = F.pad(pixels, (0, 0, 0, 0, 0, 0, 0, CHUNK - len(pixels)))
+        pixels = F.pad(pixels, (0, 0, 0, 0, 0, 0, 0, CIFAR_CHUNK - len(pixels)))
         pixels = RANDOM[name](pixels, severity, generator)[: len(chunk)]
     return (filters.whole_levels(pixels.clamp(0, 1)) * 255).round().to(torch.uint8)

@@ -18,7 +18,7 @@ MOTION_ANGLES: Final = (-45.0, 45.0)
 ZOOM_COUNT: Final = (7, 12, 16, 21, 26)
 """How many zoom factors 1, 1.01, 1.02, ... are averaged: to 1.06, 1.11, 1.15, 1.20 and 1.25."""
 ZOOM_STEP: Final = 0.01
-GAUSSIAN_STD: Final = (0.4, 0.6, 0.7, 0.8, 1.0)
+BLUR_STD: Final = (0.4, 0.6, 0.7, 0.8, 1.0)
 
 
 def defocus_blur(images: Tensor, severity: int) -> Tensor:
@@ -33,16 +33,16 @@ def glass_blur(images: Tensor, severity: int, generator: Generator) -> Tensor:
     of the two instead, so in the published files pixels are copied; here too. Swapping is much harder on a classifier.
     """
     sigma, distance, iterations = GLASS[severity - 1]
-    blurred = filters.whole_levels(filters.gaussian_blur(images, sigma))
+    blurred = filters.whole_levels(filters.gaussian_filter(images, sigma))
     moved = filters.glass_shuffle(blurred, distance, iterations, generator, swap=False)
-    return filters.gaussian_blur(moved, sigma)
+    return filters.gaussian_filter(moved, sigma)
 
 
 def motion_blur(images: Tensor, severity: int, generator: Generator) -> Tensor:
     """A camera that moves, at an angle of its own for each image; rounded to whole grey levels."""
     radius, sigma = MOTION[severity - 1]
     angles = uniform(len(images), MOTION_ANGLES, generator, images.device)
-    return (filters.motion_blur(images, radius, sigma, angles) * 255).round() / 255
+    return (filters.motion_filter(images, radius, sigma, angles) * 255).round() / 255
 
 
 def zoom_blur(images: Tensor, severity: int) -> Tensor:
@@ -63,7 +63,7 @@ def _zoom_operator(size: int, count: int) -> Tensor:
 
 def gaussian_blur(images: Tensor, severity: int) -> Tensor:
     """A Gaussian blur."""
-    return filters.gaussian_blur(images, GAUSSIAN_STD[severity - 1])
+    return filters.gaussian_filter(images, BLUR_STD[severity - 1])
 
 
 def uniform(count: int, bounds: tuple[float, float], generator: Generator, device: torch.device) -> Tensor:

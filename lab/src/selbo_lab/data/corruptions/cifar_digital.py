@@ -35,7 +35,7 @@ def elastic_transform(images: Tensor, severity: int, generator: Generator) -> Te
     images = _affine(images, reach, generator)
     shape = (len(images), 2, size, size)
     moves = 2 * torch.rand(shape, generator=generator, device=images.device) - 1
-    moves = scale * filters.gaussian_blur(moves, sigma, truncate=ELASTIC_TRUNCATE, padding="reflect")
+    moves = scale * filters.gaussian_filter(moves, sigma, truncate=ELASTIC_TRUNCATE, padding="reflect")
     place = torch.arange(size, dtype=images.dtype, device=images.device)
     return filters.warp(images, place[:, None] + moves[:, 0], place + moves[:, 1])
 

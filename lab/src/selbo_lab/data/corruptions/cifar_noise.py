@@ -5,7 +5,7 @@ from typing import Final
 import torch
 from torch import Generator, Tensor
 
-GAUSSIAN_STD: Final = (0.04, 0.06, 0.08, 0.09, 0.10)
+NOISE_STD: Final = (0.04, 0.06, 0.08, 0.09, 0.10)
 PHOTONS: Final = (500.0, 250.0, 100.0, 75.0, 50.0)
 """Expected count of a white pixel; the fewer, the more noise."""
 IMPULSE_SHARE: Final = (0.01, 0.02, 0.03, 0.05, 0.07)
@@ -15,7 +15,7 @@ SPECKLE_STD: Final = (0.06, 0.10, 0.12, 0.16, 0.20)
 
 def gaussian_noise(images: Tensor, severity: int, generator: Generator) -> Tensor:
     """Normal noise, each channel of each pixel by itself."""
-    return images + GAUSSIAN_STD[severity - 1] * _normal(images, generator)
+    return images + NOISE_STD[severity - 1] * _normal(images, generator)
 
 
 def shot_noise(images: Tensor, severity: int, generator: Generator) -> Tensor:

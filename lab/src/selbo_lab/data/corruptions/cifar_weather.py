@@ -93,7 +93,7 @@ def snow(images: Tensor, severity: int, generator: Generator) -> Tensor:
     layer = filters.clipped_zoom(layer, c.zoom)
     layer = filters.whole_levels(torch.where(layer < c.threshold, 0.0, layer).clamp(0, 1))
     angles = uniform(len(images), SNOW_ANGLES, generator, images.device)
-    layer = (filters.motion_blur(layer, c.radius, c.sigma, angles) * 255).round() / 255
+    layer = (filters.motion_filter(layer, c.radius, c.sigma, angles) * 255).round() / 255
     weights = torch.tensor(LUMA, device=images.device, dtype=images.dtype).reshape(1, 3, 1, 1)
     grey = (images * weights).sum(1, keepdim=True)
     pale = torch.maximum(images, 1.5 * grey + 0.5)
@@ -126,10 +126,10 @@ def spatter(images: Tensor, severity: int, generator: Generator) -> Tensor:
     """Drops of water with light on them, or flecks of mud."""
     c = SPATTER[severity - 1]
     layer = c.mean + c.std * _normal_layer(images, generator)
-    layer = filters.gaussian_blur(layer, c.sigma)
+    layer = filters.gaussian_filter(layer, c.sigma)
     layer = torch.where(layer < c.threshold, 0.0, layer)
     if c.mud:
-        cover = filters.gaussian_blur((layer > c.threshold).to(images.dtype), c.strength)
+        cover = filters.gaussian_filter((layer > c.threshold).to(images.dtype), c.strength)
         cover = torch.where(cover < MUD_THRESHOLD, 0.0, cover)
         return images * (1 - cover) + cover * _colour(MUD_BROWN, images)
     return images + c.strength * _water((layer[:, 0] * 255).floor())[:, None] * _colour(PALE_TURQUOISE, images)

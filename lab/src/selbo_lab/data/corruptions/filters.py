@@ -31,7 +31,7 @@ def whole_levels(images: Tensor) -> Tensor:
 # --- blur ---
 
 
-def gaussian_blur(images: Tensor, sigma: float, *, truncate: float = 4.0, padding: Padding = "nearest") -> Tensor:
+def gaussian_filter(images: Tensor, sigma: float, *, truncate: float = 4.0, padding: Padding = "nearest") -> Tensor:
     """Each channel blurred with a Gaussian.
 
     Args:
@@ -84,7 +84,7 @@ def disk_kernel(radius: float, alias_blur: float) -> Tensor:
 
 
 def filter_each(images: Tensor, kernels: Tensor, *, padding: Padding = "mirror") -> Tensor:
-    """Every channel correlated with a kernel, the same for all images or one an image.
+    """Every channel correlated with a kernel, the same for all images or one per image.
 
     Args:
         images: Shape (B, C, H, W).
@@ -141,8 +141,8 @@ def motion_kernels(radius: float, sigma: float, angles: Tensor) -> Tensor:
     return kernels
 
 
-def motion_blur(images: Tensor, radius: float, sigma: float, angles: Tensor) -> Tensor:
-    """Images (B, C, H, W) under the kernels of `motion_kernels`, one an image; quicker than `filter_each`."""
+def motion_filter(images: Tensor, radius: float, sigma: float, angles: Tensor) -> Tensor:
+    """Images (B, C, H, W) under the kernels of `motion_kernels`, one per image; quicker than `filter_each`."""
     batch, channels, height, width = images.shape
     pixels = images.reshape(batch, channels, height * width)
     result = torch.zeros_like(pixels)

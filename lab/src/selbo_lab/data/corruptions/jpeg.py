@@ -36,7 +36,7 @@ CHROMINANCE: Final = (
 FIRST_PASS: Final = 4 * math.sqrt(8)
 """The library transforms along one axis, rounds to multiples of one over this, and goes on along the other."""
 
-TIE: Final = 1e-4
+HALF_TIE: Final = 1e-4
 """Added before rounding, so that what is a half in whole numbers goes up in floating point too."""
 
 
@@ -71,7 +71,7 @@ def compressed(images: Tensor, quality: int) -> Tensor:
 
 
 def _round_up(values: Tensor) -> Tensor:
-    return (values + 0.5 + TIE).floor()
+    return (values + 0.5 + HALF_TIE).floor()
 
 
 def _round_down(values: Tensor) -> Tensor:

@@ -13,17 +13,17 @@ from torch.nn import functional as F
 
 from selbo.random import generator_for
 from selbo_lab import checks
-from selbo_lab.data.corruptions.filters import gaussian_blur, motion_blur, plasma_fractal
+from selbo_lab.data.corruptions.filters import gaussian_filter, motion_filter, plasma_fractal
 from selbo_lab.data.corruptions.mnist_edges import edges
 from selbo_lab.data.corruptions.mnist_lines import dotted_lines, zigzags
 
-SIZE: Final = 28
+IMAGE_SIZE: Final = 28
 """Height and width of an image."""
 
-CHUNK: Final = 500
+MNIST_CHUNK: Final = 500
 """Images at a time. The random numbers of a chunk depend on its index, so another size gives other pixels."""
 
-CENTRE: Final = (SIZE - 1) / 2
+CENTRE: Final = (IMAGE_SIZE - 1) / 2
 """What affine maps keep in place, in pixels."""
 
 FOG_SIZE: Final = 256
@@ -38,14 +38,14 @@ MUD_COVERAGE: Final = 0.8
 MOTION_ANGLE: Final = 45.0
 """Motion is up to this many degrees from the horizontal."""
 
-ROUNDING: Final = 1e-3
+BYTE_ROUNDING: Final = 1e-3
 """Added before pixels are cut to whole bytes, so that those that are whole up to rounding stay what they are."""
 
 STRIPE: Final = (7, 21)
 """Columns that the stripe leaves alone; those to the left and to the right are inverted."""
 
 
-def corrupt(images: Tensor, name: str, *, seed: int, severity: int | None = None) -> Tensor:
+def corrupt_mnist(images: Tensor, name: str, *, seed: int, severity: int | None = None) -> Tensor:
     """Corrupted copies of images, each corrupted by itself.
 
     The result depends on the images, the name, the severity, the seed and the kind of device: random numbers of a CPU
@@ -53,26 +53,27 @@ def corrupt(images: Tensor, name: str, *, seed: int, severity: int | None = None
 
     Args:
         images: Bytes, shape (N, 1, 28, 28), white on black.
-        name: One of `CORRUPTIONS`.
-        seed: Of the noise.
+        name: One of `MNIST_CORRUPTIONS`.
+        seed: Seed for the noise.
         severity: From 1 to 5, where the corruption has severities; None takes the one of MNIST-C.
 
     Returns:
         Bytes, of the same shape, on the same device.
     """
-    checks.one_of("name", name, CORRUPTIONS)
-    if images.dtype != torch.uint8 or images.ndim != 4 or tuple(images.shape[1:]) != (1, SIZE, SIZE):
+    checks.one_of("name", name, MNIST_CORRUPTIONS)
+    if images.dtype != torch.uint8 or images.ndim != 4 or tuple(images.shape[1:]) != (1, IMAGE_SIZE, IMAGE_SIZE):
         raise ValueError(
-            f"`images` must be bytes of shape (N, 1, {SIZE}, {SIZE}), but got {tuple(images.shape)}, {images.dtype}"
+            f"`images` must be bytes of shape (N, 1, {IMAGE_SIZE}, {IMAGE_SIZE}), "
+            f"but got {tuple(images.shape)}, {images.dtype}"
         )
     corruption = _TABLE[name]
     level = _level(name, corruption, severity)
     corrupted = torch.empty_like(images)
-    for index, start in enumerate(range(0, len(images), CHUNK)):
-        pixels = images[start : start + CHUNK, 0].float() / 255
+    for index, start in enumerate(range(0, len(images), MNIST_CHUNK)):
+        pixels = images[start : start + MNIST_CHUNK, 0].float() / 255
         generator = generator_for(seed, "mnist-c", name, index, device=images.device)
         changed = corruption.apply(pixels, level, generator)
-        corrupted[start : start + CHUNK, 0] = (changed * 255).round().clamp(0, 255).byte()
+        corrupted[start : start + MNIST_CHUNK, 0] = (changed * 255).round().clamp(0, 255).byte()
     return corrupted
 
 
@@ -89,12 +90,12 @@ def _impulse_noise(pixels: Tensor, share: float, generator: Generator) -> Tensor
 def _glass_blur(pixels: Tensor, level: tuple[float, int, int], generator: Generator) -> Tensor:
     """Blur, swap pixels with near ones, blur; the blur is of columns only, as in the published program."""
     sigma, distance, iterations = level
-    blurred = (_blurred_columns(pixels, sigma) * 255 + ROUNDING).floor() / 255
+    blurred = (_blurred_columns(pixels, sigma) * 255 + BYTE_ROUNDING).floor() / 255
     return _blurred_columns(_swap_pixels(blurred, distance, iterations, generator), sigma)
 
 
 def _blurred_columns(pixels: Tensor, sigma: float) -> Tensor:
-    return gaussian_blur(pixels.mT[..., None], sigma)[..., 0].mT
+    return gaussian_filter(pixels.mT[..., None], sigma)[..., 0].mT
 
 
 def _swap_pixels(pixels: Tensor, distance: int, iterations: int, generator: Generator) -> Tensor:
@@ -104,14 +105,14 @@ def _swap_pixels(pixels: Tensor, distance: int, iterations: int, generator: Gene
     swapped is a matter of chance, unlike in `selbo_lab.data.corruptions.filters.glass_shuffle`.
     """
     count, device = len(pixels), pixels.device
-    line = torch.arange(SIZE - distance, distance, -1, device=device)
-    places = (line[:, None] * SIZE + line).flatten()
+    line = torch.arange(IMAGE_SIZE - distance, distance, -1, device=device)
+    places = (line[:, None] * IMAGE_SIZE + line).flatten()
     flat = pixels.flatten(1).T.contiguous()  # (pixels, images): one place of all images at a time
     for _ in range(iterations):
         shape = (2, len(places), count)
         down, right = torch.randint(-distance, distance, shape, generator=generator, device=device)
         swapped = torch.randint(2, shape[1:], generator=generator, device=device)
-        partners = places[:, None] + swapped * (down * SIZE + right)
+        partners = places[:, None] + swapped * (down * IMAGE_SIZE + right)
         for place, partner in zip(places.tolist(), partners.split(1), strict=True):
             here, there = flat[place : place + 1].clone(), flat.gather(0, partner)
             flat.scatter_(0, partner, here)
@@ -123,7 +124,7 @@ def _motion_blur(pixels: Tensor, level: tuple[int, float], generator: Generator)
     """Mean of the pixels ahead in the direction of a random angle, with weights of half a Gaussian."""
     radius, sigma = level
     turns = torch.rand(len(pixels), generator=generator, device=pixels.device) * 2 - 1
-    return motion_blur(pixels[:, None], radius, sigma, turns * MOTION_ANGLE)[:, 0]
+    return motion_filter(pixels[:, None], radius, sigma, turns * MOTION_ANGLE)[:, 0]
 
 
 def _signs(count: int, generator: Generator) -> Tensor:
@@ -132,7 +133,7 @@ def _signs(count: int, generator: Generator) -> Tensor:
 
 def _affine(pixels: Tensor, maps: tuple[tuple[Tensor | float, ...], ...]) -> Tensor:
     """Images whose pixel (x, y) is pixel (a x + b y + c, d x + e y + f) of the old ones, from the centre; 0 outside."""
-    line = torch.linspace(-1, 1, SIZE, device=pixels.device)
+    line = torch.linspace(-1, 1, IMAGE_SIZE, device=pixels.device)
     ones = pixels.new_ones(len(pixels), 1, 1)
     grids = []
     for row in maps:
@@ -175,7 +176,7 @@ def _stripe(pixels: Tensor, _: None, __: Generator) -> Tensor:
 
 def _fog(pixels: Tensor, level: tuple[float, float], generator: Generator) -> Tensor:
     amount, decay = level
-    clouds = plasma_fractal(len(pixels), FOG_SIZE, decay, generator, pixels.device)[..., :SIZE, :SIZE]
+    clouds = plasma_fractal(len(pixels), FOG_SIZE, decay, generator, pixels.device)[..., :IMAGE_SIZE, :IMAGE_SIZE]
     brightest = pixels.amax((1, 2), keepdim=True)
     return (pixels + amount * clouds) * brightest / (brightest + amount)
 
@@ -183,18 +184,18 @@ def _fog(pixels: Tensor, level: tuple[float, float], generator: Generator) -> Te
 def _spatter(pixels: Tensor, level: tuple[float, float, float, float, float], generator: Generator) -> Tensor:
     mean, std, sigma, threshold, outline_sigma = level
     noise = torch.randn(pixels.shape, generator=generator, device=pixels.device)
-    liquid = gaussian_blur(mean + std * noise, sigma)
-    mud = gaussian_blur((liquid > threshold).to(pixels.dtype), outline_sigma)
+    liquid = gaussian_filter(mean + std * noise, sigma)
+    mud = gaussian_filter((liquid > threshold).to(pixels.dtype), outline_sigma)
     mud = mud.masked_fill(mud < MUD_COVERAGE, 0)
     return pixels * (1 - mud) + MUD * mud
 
 
 def _dotted_line(pixels: Tensor, _: None, generator: Generator) -> Tensor:
-    return pixels + dotted_lines(len(pixels), SIZE, generator)
+    return pixels + dotted_lines(len(pixels), IMAGE_SIZE, generator)
 
 
 def _zigzag(pixels: Tensor, _: None, generator: Generator) -> Tensor:
-    return pixels + zigzags(len(pixels), SIZE, generator)
+    return pixels + zigzags(len(pixels), IMAGE_SIZE, generator)
 
 
 def _canny_edges(pixels: Tensor, _: None, __: Generator) -> Tensor:
@@ -246,7 +247,7 @@ _TABLE: Final = {
     "canny_edges": _Corruption(_canny_edges),
 }
 
-CORRUPTIONS: Final[tuple[str, ...]] = tuple(_TABLE)
+MNIST_CORRUPTIONS: Final[tuple[str, ...]] = tuple(_TABLE)
 """Their names, as the folders of MNIST-C have them and in its order; the folder ``identity`` is the test set itself."""
 
 DEFAULT_SEVERITIES: Final[dict[str, int | None]] = {name: entry.severity for name, entry in _TABLE.items()}

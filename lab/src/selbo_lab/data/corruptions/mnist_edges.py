@@ -15,10 +15,10 @@ EDGE_SIGMA: Final = 1.0
 WEAK: Final = 0.1
 """Least slope of an edge, by Sobel's operator with weights that sum to 8, on pixels between 0 and 1."""
 
-STRONG: Final = 0.2
+STRONG_EDGE: Final = 0.2
 """A connected edge counts if its slope reaches this somewhere."""
 
-TIE: Final = 1e-9
+SLOPE_TIE: Final = 1e-9
 """Slopes that differ by less, relatively, count as equal, and both stay: rounding does not decide, nor the device."""
 
 
@@ -36,7 +36,7 @@ def edges(pixels: Tensor) -> Tensor:
     down, right = _slopes(rows @ pixels @ columns.T)
     slopes = torch.hypot(down, right)
     ridges = _maxima_along_slope(slopes, down, right)
-    weak, strong = ridges & (slopes >= WEAK), ridges & (slopes >= STRONG)
+    weak, strong = ridges & (slopes >= WEAK), ridges & (slopes >= STRONG_EDGE)
     return _connected(strong, within=weak)
 
 
@@ -74,7 +74,7 @@ def _maxima_along_slope(slopes: Tensor, down: Tensor, right: Tensor) -> Tensor:
         falls = neighbour(way, way)
         rises = torch.where(steep, neighbour(way, -way), neighbour(-way, way))
         oblique = torch.where(falling, falls, rises)
-        maxima &= oblique * lean + straight * (1 - lean) <= slopes * (1 + TIE)
+        maxima &= oblique * lean + straight * (1 - lean) <= slopes * (1 + SLOPE_TIE)
     inside = torch.zeros_like(maxima)
     inside[:, 1:-1, 1:-1] = True
     return maxima & inside

@@ -12,10 +12,10 @@ from torch import Tensor
 from unit.data.conftest import RealData
 
 from selbo.random import generator_for
-from selbo_lab.data import load
+from selbo_lab.data import load_set
 from selbo_lab.data.cifar_files import CIFAR10
 from selbo_lab.data.corruptions import cifar, cifar_blur, cifar_digital, cifar_noise, cifar_weather, frost, jpeg
-from selbo_lab.data.corruptions.filters import clipped_zoom, gaussian_blur, plasma_fractal
+from selbo_lab.data.corruptions.filters import clipped_zoom, gaussian_filter, plasma_fractal
 
 COUNT = 120
 """Images of a test: less than a chunk, so that the rest of it is padding."""
@@ -55,7 +55,7 @@ def psnr(clean: Tensor, corrupted: Tensor) -> float:
 
 
 def check_distortion_grows(images: Tensor, name: str, seed: int) -> None:
-    values = [psnr(images, cifar.corrupt(images, name, severity, seed=seed)) for severity in cifar.SEVERITIES]
+    values = [psnr(images, cifar.corrupt_cifar(images, name, severity, seed=seed)) for severity in cifar.SEVERITIES]
     for low, high in zip(cifar.SEVERITIES, cifar.SEVERITIES[1:], strict=False):
         step = values[low - 1] - values[high - 1]
         if (low, high) in SAME.get(name, ()):
@@ -74,44 +74,44 @@ def grey(level: int, count: int = COUNT) -> Tensor:
 
 
 def test_the_names_are_those_of_the_published_files() -> None:
-    assert len(set(cifar.CORRUPTIONS)) == 19
-    assert set(cifar.CORRUPTIONS) == {*cifar.RANDOM, *cifar.FIXED}
+    assert len(set(cifar.CIFAR_CORRUPTIONS)) == 19
+    assert set(cifar.CIFAR_CORRUPTIONS) == {*cifar.RANDOM, *cifar.FIXED}
 
 
-@pytest.mark.parametrize("name", cifar.CORRUPTIONS)
+@pytest.mark.parametrize("name", cifar.CIFAR_CORRUPTIONS)
 def test_psnr_falls_with_severity(name: str, seed: int) -> None:
     check_distortion_grows(natural(COUNT, seed), name, seed)
 
 
-@pytest.mark.parametrize("name", cifar.CORRUPTIONS)
+@pytest.mark.parametrize("name", cifar.CIFAR_CORRUPTIONS)
 def test_psnr_falls_with_severity_on_the_test_images(name: str, real_data: RealData) -> None:
     real_data.needs(CIFAR10)
-    check_distortion_grows(load("cifar10", "test").inputs[:250], name, 0)
+    check_distortion_grows(load_set("cifar10", "test").inputs[:250], name, 0)
 
 
-@pytest.mark.parametrize("name", cifar.CORRUPTIONS)
+@pytest.mark.parametrize("name", cifar.CIFAR_CORRUPTIONS)
 def test_the_seed_decides_and_later_images_do_not(name: str) -> None:
     images = natural(40)
     before = images.clone()
-    found = cifar.corrupt(images, name, 3, seed=7)
+    found = cifar.corrupt_cifar(images, name, 3, seed=7)
     assert torch.equal(images, before)
     assert found.dtype == torch.uint8
     assert found.shape == images.shape
-    assert torch.equal(cifar.corrupt(images[:13], name, 3, seed=7), found[:13])
-    assert torch.equal(cifar.corrupt(images, name, 3, seed=8), found) == (name in cifar.FIXED)
+    assert torch.equal(cifar.corrupt_cifar(images[:13], name, 3, seed=7), found[:13])
+    assert torch.equal(cifar.corrupt_cifar(images, name, 3, seed=8), found) == (name in cifar.FIXED)
 
 
 @pytest.mark.parametrize("name", sorted(cifar.RANDOM))
 def test_chunks_and_images_have_noise_of_their_own(name: str) -> None:
-    same = natural(1).repeat(cifar.CHUNK + 2, 1, 1, 1)
-    found = cifar.corrupt(same, name, 3, seed=0)
-    assert len(found) == cifar.CHUNK + 2
+    same = natural(1).repeat(cifar.CIFAR_CHUNK + 2, 1, 1, 1)
+    found = cifar.corrupt_cifar(same, name, 3, seed=0)
+    assert len(found) == cifar.CIFAR_CHUNK + 2
     assert not torch.equal(found[0], found[1])
-    assert not torch.equal(found[0], found[cifar.CHUNK])
+    assert not torch.equal(found[0], found[cifar.CIFAR_CHUNK])
 
 
 def test_no_images_stay_none() -> None:
-    assert cifar.corrupt(grey(0, 0), "fog", 1, seed=0).shape == (0, 3, 32, 32)
+    assert cifar.corrupt_cifar(grey(0, 0), "fog", 1, seed=0).shape == (0, 3, 32, 32)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_no_images_stay_none() -> None:
 )
 def test_bad_input_is_refused(images: Tensor, name: str, severity: int, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        cifar.corrupt(images, name, severity, seed=0)
+        cifar.corrupt_cifar(images, name, severity, seed=0)
 
 
 # --- noise ---
@@ -143,7 +143,7 @@ def floats(name: str, images: Tensor, severity: int, seed: int) -> Tensor:
 def test_noise_has_the_stated_spread(severity: int, seed: int) -> None:
     level = 102 / 255
     expected = {
-        "gaussian_noise": cifar_noise.GAUSSIAN_STD[severity - 1],
+        "gaussian_noise": cifar_noise.NOISE_STD[severity - 1],
         "speckle_noise": cifar_noise.SPECKLE_STD[severity - 1] * level,
         "shot_noise": (level / cifar_noise.PHOTONS[severity - 1]) ** 0.5,
     }
@@ -168,9 +168,9 @@ def test_impulses_are_black_or_white_and_as_many_as_stated(severity: int, seed: 
 
 @pytest.mark.parametrize("name", ["defocus_blur", "motion_blur", "zoom_blur", "gaussian_blur", "glass_blur"])
 def test_blur_keeps_flat_images_and_the_mean(name: str) -> None:
-    assert torch.equal(cifar.corrupt(grey(77, 3), name, 5, seed=0), grey(77, 3))
+    assert torch.equal(cifar.corrupt_cifar(grey(77, 3), name, 5, seed=0), grey(77, 3))
     images = natural(COUNT)
-    found = cifar.corrupt(images, name, 5, seed=0)
+    found = cifar.corrupt_cifar(images, name, 5, seed=0)
     assert found.float().mean().item() == pytest.approx(images.float().mean().item(), abs=3)
 
 
@@ -180,9 +180,9 @@ def test_blur_takes_fine_detail_away(name: str) -> None:
 
     def detail(pixels: Tensor) -> float:
         values = pixels.float()
-        return (values - gaussian_blur(values, 1.0)).square().mean().item()
+        return (values - gaussian_filter(values, 1.0)).square().mean().item()
 
-    assert detail(cifar.corrupt(images, name, 5, seed=0)) < 0.6 * detail(images)
+    assert detail(cifar.corrupt_cifar(images, name, 5, seed=0)) < 0.6 * detail(images)
 
 
 def test_zoom_blur_is_a_mean_over_factors() -> None:
@@ -204,7 +204,7 @@ def test_glass_takes_pixels_from_above_and_from_the_left() -> None:
 
 def test_snow_is_white_and_falls() -> None:
     images = grey(60)
-    found = cifar.corrupt(images, "snow", 3, seed=0).float()
+    found = cifar.corrupt_cifar(images, "snow", 3, seed=0).float()
     assert (found >= 60).all()
     layer = found - found.amin((1, 2, 3), keepdim=True)
     down, across = ((layer.diff(dim=axis)).square().mean() for axis in (2, 3))
@@ -258,7 +258,7 @@ def test_water_brightens_and_mud_is_brown() -> None:
     wet = (water > 1e-6).float().mean().item()
     assert 0.02 < wet < 0.2
     assert water.amax((1, 2, 3)).tolist() == pytest.approx([0.5 * 238 / 255] * COUNT, abs=1e-4)
-    mud = cifar.corrupt(grey(255), "spatter", 5, seed=0)
+    mud = cifar.corrupt_cifar(grey(255), "spatter", 5, seed=0)
     covered = (mud < 255).any(1)
     assert 0.02 < covered.float().mean().item() < 0.2
     red, green, blue = mud.float().permute(1, 0, 2, 3)[:, covered].mean(1).tolist()
@@ -296,7 +296,7 @@ def test_pixelate_is_pillows_box() -> None:
     image_module = pytest.importorskip("PIL.Image")
     images = natural(8)
     for severity, share in enumerate(cifar_digital.PIXELATE, 1):
-        found = cifar.corrupt(images, "pixelate", severity, seed=0)
+        found = cifar.corrupt_cifar(images, "pixelate", severity, seed=0)
         small = int(32 * share)
         for image, corrupted in zip(images, found, strict=True):
             picture = image_module.fromarray(image.permute(1, 2, 0).numpy())
@@ -314,7 +314,7 @@ def test_jpeg_is_pillows_but_for_few_pixels(seed: int) -> None:
             file = io.BytesIO()
             image_module.fromarray(image.permute(1, 2, 0).numpy()).save(file, "JPEG", quality=quality)
             expected.append(torch.from_numpy(np.array(image_module.open(file))).permute(2, 0, 1))
-        found = cifar.corrupt(images, "jpeg_compression", severity, seed=0)
+        found = cifar.corrupt_cifar(images, "jpeg_compression", severity, seed=0)
         difference = (found.int() - torch.stack(expected).int()).abs().float()
         assert (difference > 0).float().mean().item() < 0.06
         assert difference.mean().item() < 0.1

@@ -21,13 +21,13 @@ def noise(*shape: int, seed: int = 0) -> Tensor:
 def test_gaussian_blur_is_scipys(sigma: float, truncate: float, padding: filters.Padding) -> None:
     images = noise(2, 3, 12, 9)
     expected = ndimage.gaussian_filter(images.double().numpy(), (0, 0, sigma, sigma), mode=padding, truncate=truncate)
-    found = filters.gaussian_blur(images, sigma, truncate=truncate, padding=padding)
+    found = filters.gaussian_filter(images, sigma, truncate=truncate, padding=padding)
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
 
 
 def test_a_blur_of_no_width_changes_nothing() -> None:
     images = noise(1, 1, 5, 7)
-    assert torch.equal(filters.gaussian_blur(images, 0.0), images)
+    assert torch.equal(filters.gaussian_filter(images, 0.0), images)
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.01, 1.02, 1.05, 1.25, 1.75, 2.25])
@@ -95,7 +95,7 @@ def test_motion_blur_is_the_filter_with_motion_kernels(seed: int) -> None:
     images = noise(4, 3, 10, 14, seed=seed)
     angles = 360 * noise(4, seed=seed + 1)
     expected = filters.filter_each(images, filters.motion_kernels(4, 1.5, angles), padding="nearest")
-    assert torch.allclose(filters.motion_blur(images, 4, 1.5, angles), expected, atol=1e-6)
+    assert torch.allclose(filters.motion_filter(images, 4, 1.5, angles), expected, atol=1e-6)
 
 
 def shuffled_pixel_by_pixel(image: Tensor, distance: int, iterations: int, generator: Generator, swap: bool) -> Tensor:

@@ -7,7 +7,13 @@ import math
 import pytest
 import torch
 
-from selbo_lab.data.corruptions.mnist import CHUNK, CORRUPTIONS, DEFAULT_SEVERITIES, _swap_pixels, corrupt
+from selbo_lab.data.corruptions.mnist import (
+    DEFAULT_SEVERITIES,
+    MNIST_CHUNK,
+    MNIST_CORRUPTIONS,
+    _swap_pixels,
+    corrupt_mnist,
+)
 
 PUBLISHED = {
     "shot_noise": 5,
@@ -71,7 +77,7 @@ def middle_of_rows(images: torch.Tensor) -> torch.Tensor:
 
 
 def test_names_and_severities_are_the_published_ones() -> None:
-    assert list(CORRUPTIONS) == list(PUBLISHED)
+    assert list(MNIST_CORRUPTIONS) == list(PUBLISHED)
     assert DEFAULT_SEVERITIES == PUBLISHED
 
 
@@ -79,19 +85,21 @@ def test_names_and_severities_are_the_published_ones() -> None:
 def test_a_seed_decides_every_pixel(name: str, seed: int) -> None:
     images = strokes(32)  # rotations, say, are one of two: a few images may agree by chance
     before = images.clone()
-    corrupted = corrupt(images, name, seed=seed)
+    corrupted = corrupt_mnist(images, name, seed=seed)
     assert torch.equal(images, before), "the images given are left alone"
     assert (corrupted.shape, corrupted.dtype) == (images.shape, torch.uint8)
     assert not torch.equal(corrupted, images)
-    assert torch.equal(corrupted, corrupt(images, name, seed=seed))
-    assert torch.equal(corrupted, corrupt(images, name, seed=seed + 1)) == (name in WITHOUT_CHANCE)
-    assert torch.equal(corrupted, corrupt(images, name, seed=seed, severity=PUBLISHED[name])), "the default severity"
+    assert torch.equal(corrupted, corrupt_mnist(images, name, seed=seed))
+    assert torch.equal(corrupted, corrupt_mnist(images, name, seed=seed + 1)) == (name in WITHOUT_CHANCE)
+    assert torch.equal(corrupted, corrupt_mnist(images, name, seed=seed, severity=PUBLISHED[name])), (
+        "the default severity"
+    )
 
 
 @pytest.mark.parametrize("name", GRADED)
 def test_distortion_grows_with_severity(name: str, seed: int) -> None:
     images = strokes()
-    values = [psnr(images, corrupt(images, name, seed=seed, severity=severity)) for severity in range(1, 6)]
+    values = [psnr(images, corrupt_mnist(images, name, seed=seed, severity=severity)) for severity in range(1, 6)]
     steps = {severity: values[severity - 1] - values[severity - 2] for severity in range(2, 6)}
     worse = {severity: step for severity, step in steps.items() if (name, severity) not in NOT_WORSE}
     assert max(worse.values()) < 0, values
@@ -99,30 +107,30 @@ def test_distortion_grows_with_severity(name: str, seed: int) -> None:
 
 
 def test_chunks_differ_and_do_not_depend_on_what_follows(seed: int) -> None:
-    images = plain(128, CHUNK + 3)
-    corrupted = corrupt(images, "impulse_noise", seed=seed)
-    assert torch.equal(corrupted[:CHUNK], corrupt(images[:CHUNK], "impulse_noise", seed=seed))
-    assert not torch.equal(corrupted[CHUNK:], corrupted[:3])
-    assert (corrupted[CHUNK:] != 128).any()
+    images = plain(128, MNIST_CHUNK + 3)
+    corrupted = corrupt_mnist(images, "impulse_noise", seed=seed)
+    assert torch.equal(corrupted[:MNIST_CHUNK], corrupt_mnist(images[:MNIST_CHUNK], "impulse_noise", seed=seed))
+    assert not torch.equal(corrupted[MNIST_CHUNK:], corrupted[:3])
+    assert (corrupted[MNIST_CHUNK:] != 128).any()
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_no_images_give_no_images(name: str) -> None:
-    assert corrupt(plain(0, 0), name, seed=0).shape == (0, 1, 28, 28)
+    assert corrupt_mnist(plain(0, 0), name, seed=0).shape == (0, 1, 28, 28)
 
 
 def test_shot_noise_has_the_mean_and_variance_of_photon_counts(seed: int) -> None:
     photons, value = 12, 51  # severity 3; a fifth of white, so that hardly a count is cut off
-    noise = corrupt(plain(value, 100), "shot_noise", seed=seed, severity=3).double() / 255
+    noise = corrupt_mnist(plain(value, 100), "shot_noise", seed=seed, severity=3).double() / 255
     count, rate = noise.numel(), photons * value / 255
     assert abs(noise.mean().item() - value / 255) < 5 * math.sqrt(rate / count) / photons
     variance_error = math.sqrt((2 * rate**2 + rate) / count)  # fourth central moment: 3 rate² + rate
     assert abs(noise.var().item() * photons**2 - rate) < 5 * variance_error
-    assert corrupt(plain(0), "shot_noise", seed=seed).max() == 0
+    assert corrupt_mnist(plain(0), "shot_noise", seed=seed).max() == 0
 
 
 def test_impulse_noise_changes_its_share_of_pixels_half_to_white(seed: int) -> None:
-    noisy = corrupt(plain(128, 100), "impulse_noise", seed=seed)
+    noisy = corrupt_mnist(plain(128, 100), "impulse_noise", seed=seed)
     count = noisy.numel()
     for value in (0, 255):
         share = (noisy == value).double().mean().item()
@@ -131,13 +139,13 @@ def test_impulse_noise_changes_its_share_of_pixels_half_to_white(seed: int) -> N
 
 
 def test_glass_blurs_columns_and_leaves_plain_images_alone(seed: int) -> None:
-    assert corrupt(plain(200), "glass_blur", seed=seed).unique().tolist() == [200]
+    assert corrupt_mnist(plain(200), "glass_blur", seed=seed).unique().tolist() == [200]
     edge = plain(0)
     edge[..., :1] = 255  # the first column is out of reach of the swaps, and not blurred sideways
-    assert torch.equal(corrupt(edge, "glass_blur", seed=seed), edge)
+    assert torch.equal(corrupt_mnist(edge, "glass_blur", seed=seed), edge)
     lid = plain(0)
     lid[..., :1, :] = 255
-    assert 0 < corrupt(lid, "glass_blur", seed=seed)[0, 0, 1, 0] < 255  # but downwards
+    assert 0 < corrupt_mnist(lid, "glass_blur", seed=seed)[0, 0, 1, 0] < 255  # but downwards
 
 
 @pytest.mark.parametrize(("distance", "iterations"), [(1, 2), (3, 1)])
@@ -164,7 +172,7 @@ def test_pixels_are_swapped_in_turn(distance: int, iterations: int, seed: int) -
 def test_motion_smears_to_the_left_within_45_degrees(seed: int) -> None:
     dot = plain(0, 200)
     dot[:, :, 14, 24] = 255
-    smeared = corrupt(dot, "motion_blur", seed=seed)[:, 0].double()
+    smeared = corrupt_mnist(dot, "motion_blur", seed=seed)[:, 0].double()
     assert smeared[:, :, 25:].max() == 0
     rows, columns = torch.meshgrid(torch.arange(28) - 14.0, 24.0 - torch.arange(28), indexing="ij")
     assert smeared[:, rows.abs() > columns + 0.5].max() == 0
@@ -178,7 +186,7 @@ def test_motion_smears_to_the_left_within_45_degrees(seed: int) -> None:
 
 @pytest.mark.parametrize(("name", "slope"), [("shear", math.sin(0.4)), ("rotate", math.tan(0.4))])
 def test_an_upright_bar_leans_by_the_angle_to_either_side(name: str, slope: float, seed: int) -> None:
-    leaning = corrupt(upright_bar(64), name, seed=seed)
+    leaning = corrupt_mnist(upright_bar(64), name, seed=seed)
     middle = middle_of_rows(leaning)[:, 8:20]
     slopes = (middle[:, -1] - middle[:, 0]) / 11
     torch.testing.assert_close(slopes.abs(), torch.full((64,), slope).double(), atol=0.02, rtol=0)
@@ -192,7 +200,7 @@ def test_an_upright_bar_leans_by_the_angle_to_either_side(name: str, slope: floa
 def test_scale_shrinks_towards_the_centre(severity: int, size: float) -> None:
     square = plain(0)
     square[..., 4:24, 4:24] = 255
-    small = corrupt(square, "scale", seed=0, severity=severity)
+    small = corrupt_mnist(square, "scale", seed=0, severity=severity)
     assert small.double().sum().item() == pytest.approx(255 * (20 * size) ** 2, rel=0.03)
     assert torch.equal(small, small.flip(-1))
     assert torch.equal(small, small.flip(-2))
@@ -201,7 +209,7 @@ def test_scale_shrinks_towards_the_centre(severity: int, size: float) -> None:
 
 def test_translate_moves_whole_pixels_along_both_axes(seed: int) -> None:
     image = torch.randint(256, (1, 1, 28, 28), generator=torch.Generator().manual_seed(seed)).byte()
-    moved = corrupt(image.repeat(64, 1, 1, 1), "translate", seed=seed)
+    moved = corrupt_mnist(image.repeat(64, 1, 1, 1), "translate", seed=seed)
     framed = torch.nn.functional.pad(image, (3, 3, 3, 3))
     expected = {(i, j): framed[0, 0, i : i + 28, j : j + 28] for i in (0, 6) for j in (0, 6)}
     found = [way for result in moved[:, 0] for way, picture in expected.items() if torch.equal(result, picture)]
@@ -211,9 +219,11 @@ def test_translate_moves_whole_pixels_along_both_axes(seed: int) -> None:
 
 def test_brightness_adds_and_stripe_inverts_both_sides() -> None:
     images = torch.arange(256).byte().repeat(4)[:784].reshape(1, 1, 28, 28)
-    assert torch.equal(corrupt(images, "brightness", seed=0, severity=2).long(), (images.long() + 51).clamp(max=255))
-    assert corrupt(plain(0), "brightness", seed=0).float().mean() == pytest.approx(127.5, abs=0.5)
-    striped = corrupt(images, "stripe", seed=0)
+    assert torch.equal(
+        corrupt_mnist(images, "brightness", seed=0, severity=2).long(), (images.long() + 51).clamp(max=255)
+    )
+    assert corrupt_mnist(plain(0), "brightness", seed=0).float().mean() == pytest.approx(127.5, abs=0.5)
+    striped = corrupt_mnist(images, "stripe", seed=0)
     assert torch.equal(striped[..., 7:21], images[..., 7:21])
     assert torch.equal(striped[..., :7], 255 - images[..., :7])
     assert torch.equal(striped[..., 21:], 255 - images[..., 21:])
@@ -224,19 +234,19 @@ def test_fog_is_added_and_the_whole_made_as_bright_as_before(seed: int) -> None:
     corner[..., 0, 0] = 255
     digit = corner.clone()
     digit[..., 10:20, 10:20] = 255
-    fog, foggy = (corrupt(images, "fog", seed=seed).long() for images in (corner, digit))
+    fog, foggy = (corrupt_mnist(images, "fog", seed=seed).long() for images in (corner, digit))
     rise = foggy - fog
     assert set(rise[..., 10:20, 10:20].unique().tolist()) <= {63, 64}, "a quarter: fog of amount 3 beside white of 1"
     assert rise.sum() == rise[..., 10:20, 10:20].sum()
     assert fog.flatten(1)[:, 1:].max() <= 192, "three quarters where there is only fog"
     assert len(fog[..., 5, 5].unique()) > 1, "each image has fog of its own"
-    dark = corrupt(corner // 2, "fog", seed=seed)
+    dark = corrupt_mnist(corner // 2, "fog", seed=seed)
     assert dark.max() <= 128, "fog over a dark image is dark"
-    assert corrupt(plain(0), "fog", seed=seed).max() == 0
+    assert corrupt_mnist(plain(0), "fog", seed=seed).max() == 0
 
 
 def test_spatter_is_grey_and_opaque(seed: int) -> None:
-    on_black, on_white = (corrupt(plain(value, 20), "spatter", seed=seed).long() for value in (0, 255))
+    on_black, on_white = (corrupt_mnist(plain(value, 20), "spatter", seed=seed).long() for value in (0, 255))
     mud = on_black > 0
     assert 0.05 < mud.double().mean() < 0.45
     assert on_black[mud].min() >= 50  # 0.8 x 63
@@ -249,7 +259,10 @@ def test_spatter_is_grey_and_opaque(seed: int) -> None:
 @pytest.mark.parametrize("name", ["dotted_line", "zigzag"])
 def test_lines_only_add_light(name: str, seed: int) -> None:
     images = strokes()
-    drawn, alone = corrupt(images, name, seed=seed).long(), corrupt(torch.zeros_like(images), name, seed=seed).long()
+    drawn, alone = (
+        corrupt_mnist(images, name, seed=seed).long(),
+        corrupt_mnist(torch.zeros_like(images), name, seed=seed).long(),
+    )
     assert torch.equal(drawn, (images.long() + alone).clamp(max=255))
 
 
@@ -267,4 +280,4 @@ def test_lines_only_add_light(name: str, seed: int) -> None:
 )
 def test_bad_input_is_refused(images: torch.Tensor, name: str, severity: int | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        corrupt(images, name, seed=0, severity=severity)
+        corrupt_mnist(images, name, seed=0, severity=severity)
