@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import FrozenInstanceError, dataclass, field
+from dataclasses import FrozenInstanceError, dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from selbo.results import (
     Measurement,
     Outcome,
     Record,
+    RegionScale,
     ReliabilityBins,
     StatedBelief,
 )
@@ -112,6 +113,12 @@ def test_checks_hold_for_records_that_are_made_in_python() -> None:
         EntropyHistogram(edges=(0.0, 1.0), inside=(3,), outside=(0,))
     with pytest.raises(ValueError, match=r"^`s0` must lie on the simplex"):
         StatedBelief(words="w", partition="p", regions=("a", "b"), s0=(0.5, 0.6), concentration=1.0)
+    belief = StatedBelief(words="w", partition="p", regions=("a", "b", "c"), s0=(0.5, 0.3, 0.2), concentration=1.0)
+    with pytest.raises(ValueError, match=r"^`scale.ends` must hold 4 labels, but got 2"):
+        replace(belief, scale=RegionScale(title="t", ends=("0", "1")))
+    for shells in ((), ("> .9", ".8–.9", ".7–.8")):
+        with pytest.raises(ValueError, match=r"^`shells` must divide the 2 regions before the centre, but got \("):
+            replace(belief, shells=shells)
     with pytest.raises(ValueError, match=r"^`seconds` must be a finite number of at least 0"):
         Outcome(method="a", seed=0, conditions={}, seconds=-1.0)
 

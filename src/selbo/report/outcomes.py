@@ -22,6 +22,7 @@ from selbo.results import (
     EntropyHistogram,
     Measurement,
     Provenance,
+    RegionScale,
     ReliabilityBins,
     StatedBelief,
 )
@@ -129,12 +130,15 @@ def ood_of(inside: Prediction, outside: Prediction) -> dict[str, float]:
 
 def describe_belief(summary: SummaryLikelihood, words: str, class_names: Sequence[str] | None = None) -> StatedBelief:
     """Describe a belief for a report."""
+    scale = summary.partition.scale(class_names)
     return StatedBelief(
         words=words,
         partition=type(summary.partition).__name__,
         regions=tuple(summary.partition.region_labels(class_names)),
         s0=tuple(summary.s0.tolist()),
         concentration=float(summary.concentration),
+        scale=None if scale is None else RegionScale(title=scale.title, ends=scale.ends),
+        shells=tuple(summary.partition.shells()) or None,
     )
 
 

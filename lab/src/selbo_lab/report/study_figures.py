@@ -44,6 +44,7 @@ from selbo_lab.report.study_curves import (
 )
 from selbo_lab.report.study_data import labels_of, ood_sets
 from selbo_lab.report.study_scores import AGAINST, EFFECT, has_scores, independent_figure, scores_figure
+from selbo_lab.run.build import partition_of
 from selbo_lab.run.records import CLEAN, Run, StudyComparison, StudyResults
 
 if TYPE_CHECKING:
@@ -112,7 +113,8 @@ def belief_figure(comparison: StudyComparison) -> "Figure":
             assert belief is not None
             s0 = np.asarray(belief.s0, dtype=np.float64)
             masses = [np.asarray(run.histogram.masses, dtype=np.float64) for run in runs if run.histogram]
-            axis, ends = axis_of(belief.regions, [f"class {k}" for k in range(classes)])
+            regions = partition_of(runs[0].spec.recipe.partition, classes)
+            axis, ends = axis_of(belief.regions, scale=regions.scale(), shells=regions.shells())
             shown, colours = {"predictions": np.asarray(np.mean(masses, axis=0))}, [looks[name].colour]
             compare_histograms(axes, s0, shown, colours=colours, axis=axis, width=grid.panel)
             for end in ends:
