@@ -99,6 +99,14 @@ def test_records_are_frozen() -> None:
         Comparison.from_dict(plain()).title = "other"  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("value", [10**400, -(10**400), float("nan"), float("inf"), True, "1"])
+def test_only_finite_numbers_are_read(value: object) -> None:
+    content = plain()
+    content["runs"][0]["seconds"] = value
+    with pytest.raises(ValueError, match=r"^`runs\[0\].seconds` must be a finite number, but got"):
+        Comparison.from_dict(content)
+
+
 def test_the_runs_of_a_method_are_in_the_order_of_the_seeds() -> None:
     content = plain()
     content["seeds"] = [5, 3]

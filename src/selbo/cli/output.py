@@ -5,7 +5,7 @@ import io
 import os
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -94,7 +94,9 @@ def console() -> "Console":
     return Plain(highlight=False, markup=False, emoji=False)
 
 
-def metrics_table(metrics: dict[str, Any], calibrated: dict[str, Any] | None, temperature: float | None) -> "Table":
+def metrics_table(
+    metrics: Mapping[str, Any], calibrated: Mapping[str, Any] | None, temperature: float | None
+) -> "Table":
     """A table of metrics without and, if there is a temperature, with temperature scaling."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
