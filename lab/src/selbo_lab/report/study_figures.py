@@ -62,7 +62,7 @@ OWN_AXIS: Final = 0.3
 
 def calibration_figure(comparison: StudyComparison) -> "Figure":
     """Reliability diagrams, pooled over the seeds, one per method; see `selbo.report.curves.reliability_diagrams`."""
-    labels, ece = labels_of(comparison), Column(CLEAN, "ece")
+    labels, ece = labels_of(comparison), Column(comparison.place, "ece")
     looks, panels = method_styles(labels), {}
     for method in comparison.methods:
         if bins := [run.reliability for run in method.tested if run.reliability]:

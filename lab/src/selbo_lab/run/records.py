@@ -325,6 +325,11 @@ class StudyComparison(Record):
         return bool(self.data.labels)
 
     @property
+    def place(self) -> str:
+        """Condition without corruption that the comparison is about: that of the target domain if there is one."""
+        return USE if self.has_target_domain else CLEAN
+
+    @property
     def one_domain(self) -> bool:
         """Whether source and target domain are the same, and only labels are scarce."""
         data = self.data
