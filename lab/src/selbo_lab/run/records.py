@@ -312,12 +312,12 @@ class StudyComparison(Record):
     @property
     def there(self) -> list[Run]:
         """Runs that are there."""
-        return [run for run in self.runs if run is not None]
+        return [run for method in self.methods for run in method.there]
 
     @property
     def tested(self) -> list[Run]:
         """Runs that were trained and tested."""
-        return [run for run in self.there if run.tested]
+        return [run for method in self.methods for run in method.tested]
 
     @property
     def has_target_domain(self) -> bool:
