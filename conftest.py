@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -101,3 +102,6 @@ class GlobalStateGuard:
 def pytest_configure(config: pytest.Config) -> None:
     chosen_seeds()  # a mistake in the variable stops the run here, in one sentence
     config.pluginmanager.register(GlobalStateGuard(), "global-state-guard")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # a shell's background jobs ignore it, and so would the commands that tests start and interrupt
+        signal.signal(signal.SIGINT, signal.default_int_handler)

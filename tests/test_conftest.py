@@ -1,8 +1,12 @@
-"""`--only-stochastic` leaves out the tests of a folder that draw no random numbers, and no others."""
+"""`--only-stochastic` leaves out the right tests, and tests can interrupt commands wherever they run."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -17,14 +21,19 @@ class Item:
         return marker == "stochastic" and self.name.endswith("[seed0]")
 
 
-def test_only_the_stochastic_tests_of_a_folder_stay(
-    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (plugin,) = (
+@pytest.fixture
+def plugin(pytestconfig: pytest.Config) -> ModuleType:
+    (found,) = (
         each
         for each in pytestconfig.pluginmanager.get_plugins()
         if getattr(each, "__file__", None) == str(ROOT / "conftest.py")
     )
+    return found
+
+
+def test_only_the_stochastic_tests_of_a_folder_stay(
+    plugin: ModuleType, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = [
         "tests/unit/a.py::one",
         "tests/unit/a.py::two[seed0]",
@@ -39,3 +48,14 @@ def test_only_the_stochastic_tests_of_a_folder_stay(
     plugin.pytest_collection_modifyitems(pytestconfig, items)
     assert [each.name for each in items] == [names[1], names[3], names[4]]
     assert [each.name for each in gone] == [names[0], names[2], names[5]]
+
+
+def test_commands_can_be_interrupted_where_pytest_is_a_background_job(plugin: ModuleType) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts such a job
+    try:
+        plugin.pytest_configure(SimpleNamespace(pluginmanager=SimpleNamespace(register=lambda *_: None)))
+        asked = "import signal; print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"
+        found = subprocess.run([sys.executable, "-S", "-c", asked], capture_output=True, text=True, check=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert found.stdout == "False\n"

@@ -28,8 +28,8 @@ MADE = {
 EQUAL = {
     "words": "beta(5, 5) over equal",
     "partition": "ScoreBins",
-    "regions": ["0–.2", ".2–.6", ".6–1"],
-    "s0": [0.1, 0.6, 0.3],
+    "regions": ["0–.1", ".1–.2", ".2–.3", ".3–.4", ".4–.5", ".5–.6", ".6–.7", ".7–.8", ".8–.9", ".9–1"],
+    "s0": [0.1, 0.3, 0.2, 0.1, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05],
     "concentration": 100.0,
 }
 UNEQUAL = EQUAL | {
@@ -39,7 +39,7 @@ UNEQUAL = EQUAL | {
 SHELLS = {
     "words": "expect(0.9) over shells",
     "partition": "CornerShells",
-    "regions": ["class 0 > .9", "class 1 > .9", "class 0 .5–.9", "class 1 .5–.9", "centre"],
+    "regions": ["class 0 > .95", "class 1 > .95", "class 0 .85–.95", "class 1 .85–.95", "centre"],
     "s0": [0.3, 0.3, 0.1, 0.1, 0.2],
     "concentration": 10.0,
 }
@@ -127,7 +127,9 @@ def method(
     recipe: Results | None = None,
     **more: Any,
 ) -> Results:
-    told = {"belief": "expect(0.9)", "partition": "equal"} if belief else {"belief": "", "partition": ""}
+    told = {"belief": "", "partition": ""}
+    if belief:
+        told = {"belief": "expect(0.9)", "partition": "shells" if belief is SHELLS else "equal"}
     objective = "summary_elbo" if belief else "elbo"
     settings = {"objective": objective, "prior_std": 0.5, "concentration": 100.0, "per_example": False, "steps": 3000}
     return {

@@ -5,7 +5,7 @@ data. Unknown keys are ignored; the key of an optional field may be missing.
 """
 
 import json
-import math
+import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -30,6 +30,7 @@ __all__ = [
     "Outcome",
     "Provenance",
     "Record",
+    "RegionScale",
     "ReliabilityBins",
     "StatedBelief",
 ]
@@ -180,7 +181,7 @@ def _mapping_reader(read: Reader) -> Reader:
 
 
 def _float(data: Any) -> float:
-    if isinstance(data, bool) or not isinstance(data, int | float) or not math.isfinite(data):
+    if isinstance(data, bool) or not isinstance(data, int | float) or not abs(data) <= sys.float_info.max:
         raise ValueError(f"`` must be a finite number, but got {data!r}")
     return data
 
@@ -363,6 +364,14 @@ class ClassificationTask(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RegionScale(Record):
+    """The quantity whose consecutive intervals are the regions: title of its axis, and labels of the R + 1 ends."""
+
+    title: Text
+    ends: tuple[Text, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class StatedBelief(Record):
     """A belief as it was stated.
 
@@ -372,6 +381,8 @@ class StatedBelief(Record):
         regions: One label per region.
         s0: Mass of each region.
         concentration: Strength of the belief, in pseudo-observations.
+        scale: The quantity whose intervals are the regions, if there is one.
+        shells: Labels of the shells, if the regions are K per shell followed by a centre.
     """
 
     words: Text
@@ -379,9 +390,16 @@ class StatedBelief(Record):
     regions: tuple[Text, ...]
     s0: tuple[float, ...]
     concentration: float
+    scale: RegionScale | None = None
+    shells: tuple[Text, ...] | None = None
 
     def __post_init__(self) -> None:
-        _check_masses("s0", self.s0, regions=len(self.regions))
+        count = len(self.regions)
+        _check_masses("s0", self.s0, regions=count)
+        if self.scale is not None and len(self.scale.ends) != count + 1:
+            raise ValueError(f"`scale.ends` must hold {count + 1} labels, but got {len(self.scale.ends)}")
+        if self.shells is not None and (not self.shells or (count - 1) % len(self.shells)):
+            raise ValueError(f"`shells` must divide the {count - 1} regions before the centre, but got {self.shells}")
         _checks.positive("concentration", self.concentration)
 
 

@@ -122,8 +122,8 @@ def test_command(case, tmp_path, monkeypatch):
         folder = tmp_path / f"{seed}"
         folder.mkdir()
         found = workflow.train_model(workflow.prepare(job), job, folder, identity=job.identity(), progress=False)
-        assert found["warnings"] == []
-        right[seed] = found["metrics"]["accuracy"]
+        assert found.warnings == ()
+        right[seed] = found.metrics["accuracy"]
     majority = max(CASES[case])
     assert np.mean([*right.values()]) > majority + (0.01 if case == "90:10" else 0.2)
     assert min(right.values()) >= majority - 0.1, right  # 20 test rows each

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import FrozenInstanceError, dataclass, field
+from dataclasses import FrozenInstanceError, dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from selbo.results import (
     Measurement,
     Outcome,
     Record,
+    RegionScale,
     ReliabilityBins,
     StatedBelief,
 )
@@ -98,6 +99,14 @@ def test_records_are_frozen() -> None:
         Comparison.from_dict(plain()).title = "other"  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("value", [10**400, -(10**400), float("nan"), float("inf"), True, "1"])
+def test_only_finite_numbers_are_read(value: object) -> None:
+    content = plain()
+    content["runs"][0]["seconds"] = value
+    with pytest.raises(ValueError, match=r"^`runs\[0\].seconds` must be a finite number, but got"):
+        Comparison.from_dict(content)
+
+
 def test_the_runs_of_a_method_are_in_the_order_of_the_seeds() -> None:
     content = plain()
     content["seeds"] = [5, 3]
@@ -112,6 +121,12 @@ def test_checks_hold_for_records_that_are_made_in_python() -> None:
         EntropyHistogram(edges=(0.0, 1.0), inside=(3,), outside=(0,))
     with pytest.raises(ValueError, match=r"^`s0` must lie on the simplex"):
         StatedBelief(words="w", partition="p", regions=("a", "b"), s0=(0.5, 0.6), concentration=1.0)
+    belief = StatedBelief(words="w", partition="p", regions=("a", "b", "c"), s0=(0.5, 0.3, 0.2), concentration=1.0)
+    with pytest.raises(ValueError, match=r"^`scale.ends` must hold 4 labels, but got 2"):
+        replace(belief, scale=RegionScale(title="t", ends=("0", "1")))
+    for shells in ((), ("> .9", ".8–.9", ".7–.8")):
+        with pytest.raises(ValueError, match=r"^`shells` must divide the 2 regions before the centre, but got \("):
+            replace(belief, shells=shells)
     with pytest.raises(ValueError, match=r"^`seconds` must be a finite number of at least 0"):
         Outcome(method="a", seed=0, conditions={}, seconds=-1.0)
 

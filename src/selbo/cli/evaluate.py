@@ -32,10 +32,9 @@ def evaluate(
     for text in notes:
         note(text)
     if as_json:
-        typer.echo(json.dumps(result, indent=1))
+        typer.echo(json.dumps(result.to_dict(), indent=1))
         return
     screen = console()
-    screen.print(
-        f"{result['metrics']['num_examples']} rows of {visible(data.name)}, {len(result['classes'])} classes\n"
-    )
-    screen.print(metrics_table(result["metrics"], result["calibrated"], result["temperature"]))
+    rows = result.metrics["num_examples"]
+    screen.print(f"{rows} rows of {visible(data.name)}, {len(result.classes)} classes\n")
+    screen.print(metrics_table(result.metrics, result.calibrated, result.temperature))

@@ -5,7 +5,7 @@ import io
 import os
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 METRIC_TITLES: Final = {
-    "nll": "NLL, nats",
-    "accuracy": "accuracy, %",
-    "ece": "ECE, %",
-    "adaptive_ece": "adaptive ECE, %",
-    "classwise_ece": "class-wise ECE, %",
-    "brier": "Brier score",
-    "auroc": "AUROC, %",
-    "f1_macro": "F1, macro, %",
+    "nll": ("NLL, nats", 1),
+    "accuracy": ("accuracy, %", 100),
+    "ece": ("ECE, %", 100),
+    "adaptive_ece": ("adaptive ECE, %", 100),
+    "classwise_ece": ("class-wise ECE, %", 100),
+    "brier": ("Brier score", 1),
+    "auroc": ("AUROC, %", 100),
+    "f1_macro": ("F1, macro, %", 100),
 }
-"""Metrics in a table, with their labels."""
+"""Metrics in a table, with their labels and the factors that convert to the shown unit."""
 
 TABLE_FILES: Final = (".csv", ".parquet")
 
@@ -94,7 +94,9 @@ def console() -> "Console":
     return Plain(highlight=False, markup=False, emoji=False)
 
 
-def metrics_table(metrics: dict[str, Any], calibrated: dict[str, Any] | None, temperature: float | None) -> "Table":
+def metrics_table(
+    metrics: Mapping[str, Any], calibrated: Mapping[str, Any] | None, temperature: float | None
+) -> "Table":
     """A table of metrics without and, if there is a temperature, with temperature scaling."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -104,16 +106,14 @@ def metrics_table(metrics: dict[str, Any], calibrated: dict[str, Any] | None, te
     table.add_column("as predicted", justify="right")
     if calibrated is not None:
         table.add_column(f"with temperature {temperature:.3g}", justify="right")
-    for key, label in METRIC_TITLES.items():
+    for key, (label, factor) in METRIC_TITLES.items():
         values = [found[key] for found in (metrics, calibrated) if found is not None]
-        table.add_row(label, *(_shown(value, percent=label.endswith("%")) for value in values))
+        table.add_row(label, *(_shown(value, factor) for value in values))
     return table
 
 
-def _shown(value: float | None, *, percent: bool) -> str:
-    if value is None:
-        return "-"
-    return f"{100 * value:.1f}" if percent else f"{value:.3f}"
+def _shown(value: float | None, factor: int) -> str:
+    return "-" if value is None else f"{factor * value:.{3 if factor == 1 else 1}f}"
 
 
 def note(text: str) -> None:

@@ -41,10 +41,10 @@ def predict(
     for text in notes:
         note(text)
     prediction = found.predict(inputs, num_samples=num_samples, seed=seed)
-    if calibrated and found.temperature is None:
+    if calibrated and found.manifest.temperature is None:
         note("no temperature was fitted in training, so none is applied")
-    elif calibrated and found.temperature is not None:
-        prediction = at_temperature(prediction, found.temperature)
+    elif calibrated and found.manifest.temperature is not None:
+        prediction = at_temperature(prediction, found.manifest.temperature)
     classes = found.preprocessing.classes
     write_table(saved_model.as_columns(prediction, classes), target)
     if (target is None or target.suffix.lower() == ".csv") and (risky := formula_like(classes)):

@@ -1,7 +1,7 @@
 """`selbo train`: train a classifier on a table, with a belief about the task, into a folder."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +21,7 @@ from selbo.cli.options import (
 from selbo.cli.output import console, metrics_table, note, visible, writable_folder
 
 if TYPE_CHECKING:
+    from selbo.tabular.metrics import TrainingMetrics
     from selbo.tabular.workflow import Job
 
 KNOWLEDGE = "What you know"
@@ -172,8 +173,8 @@ def train(
         print_result(train_into(job, out, overwrite=overwrite), job, out)
 
 
-def train_into(job: "Job", out: Path, *, overwrite: bool) -> dict[str, Any]:
-    """Train into a folder, or read a finished run; returns the content of ``metrics.json``."""
+def train_into(job: "Job", out: Path, *, overwrite: bool) -> "TrainingMetrics":
+    """Train into a folder, or read the metrics of a finished run."""
     from selbo.estimator.settings import check_settings
     from selbo.tabular import saved_model, workflow
 
@@ -195,27 +196,27 @@ def train_into(job: "Job", out: Path, *, overwrite: bool) -> dict[str, Any]:
         return workflow.train_model(task, job, out, identity=identity, replace=state == "replace")
 
 
-def print_result(found: dict[str, Any], job: "Job", folder: Path) -> None:
+def print_result(found: "TrainingMetrics", job: "Job", folder: Path) -> None:
     """Print a short summary of the trained model and its metrics."""
     from rich.table import Table
 
     from selbo.tabular import saved_model
 
-    rows, screen = found["rows"], console()
-    classes = ", ".join(map(visible, found["classes"][:8])) + (", ..." if len(found["classes"]) > 8 else "")
+    rows, screen = found.rows, console()
+    classes = ", ".join(map(visible, found.classes[:8])) + (", ..." if len(found.classes) > 8 else "")
     facts = Table.grid(padding=(0, 2))
-    more = f"; {rows['unlabelled']} without labels" if "unlabelled" in rows else ""
-    facts.add_row("Rows", f"{rows['train']} to train, {rows['val']} to validate, {rows['test']} to test on{more}")
-    facts.add_row("Inputs", f"{found['features']} numbers a row")
-    facts.add_row("Classes", f"{len(found['classes'])}: {classes}")
+    more = "" if rows.unlabelled is None else f"; {rows.unlabelled} without labels"
+    facts.add_row("Rows", f"{rows.train} to train, {rows.val} to validate, {rows.test} to test on{more}")
+    facts.add_row("Inputs", f"{found.features} numbers a row")
+    facts.add_row("Classes", f"{len(found.classes)}: {classes}")
     facts.add_row("Method", job.method.title)
-    facts.add_row("Belief", visible(found["belief"]))
+    facts.add_row("Belief", visible(found.belief))
     screen.print(facts)
-    screen.print(metrics_table(found["metrics"], found["calibrated"], found["temperature"]))
-    for text in found.get("warnings", ()):
+    screen.print(metrics_table(found.metrics, found.calibrated, found.temperature))
+    for text in found.warnings:
         note(f"warning: {text}")
-    for text in found.get("contradictions", ()):
+    for text in found.contradictions:
         note(f"the held-out rows contradict the stated belief, if it was about such rows: {text}")
-    if found.get("shortfall") is not None:
-        note(found["shortfall"])
+    if found.shortfall is not None:
+        note(found.shortfall)
     screen.print(f"Report: {visible(str(folder / saved_model.REPORT))}", soft_wrap=True)

@@ -1,12 +1,13 @@
 """Shared parts of the figures of a comparison: equal panels, names at line ends, the axis of regions."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from selbo.plots.histograms import CHARACTER, POINTS_AN_INCH
-from selbo.plots.labels import CONFIDENCE_TITLE, RegionAxis, score_title
+from selbo.plots.labels import RegionAxis
 from selbo.plots.style import INK, SMALL_SIZE, TEXT_SIZE, checked_width, new_figure
+from selbo.results import RegionScale
+from selbo.summary.partitions import Scale
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -213,38 +214,27 @@ def names_at_ends(axes: "Axes", ends: Mapping[str, LineEnd], *, size: tuple[floa
         )
 
 
-def axis_of(regions: Sequence[str], class_names: Sequence[str]) -> tuple[RegionAxis, list[float]]:
-    """Ticks from the labels of regions, and the ends of groups of regions.
+def axis_of(
+    regions: Sequence[str], *, scale: Scale | RegionScale | None = None, shells: Sequence[str] = ()
+) -> tuple[RegionAxis, list[float]]:
+    """Ticks of the axis of regions, and the ends of groups of regions.
 
-    Labels as `region_labels` writes them are understood: intervals get ticks at their edges, shells one tick each.
+    Args:
+        regions: One label per region.
+        scale: The quantity whose intervals are the regions, if there is one; ticks are then at their ends.
+        shells: Labels of the shells, if the regions are K per shell followed by a centre; each shell gets one tick.
 
     Example:
-        >>> axis_of(["≤ .5", ".5–.9", "> .9"], ["a", "b"])[0].labels
-        ['', '.5', '.9', '1']
-        >>> axis_of(["a > .9", "b > .9", "centre"], ["a", "b"])
+        >>> axis_of(["a > .9", "b > .9", "centre"], shells=["> .9"])
         (RegionAxis(positions=[1.0, 2.5], labels=['> .9', 'centre'], title='class probability',
                     ordered=True), [2.0])
     """
-    count, classes = len(regions), len(class_names)
-    if edges := _edges(regions):
-        title = CONFIDENCE_TITLE  # no largest probability is near 0, and the lowest edge is not told
-        if edges[0] == "0":
-            title = score_title(class_names[1]) if classes == 2 else score_title()
-        return RegionAxis([float(r) for r in range(count + 1)], edges, title, ordered=True), []
-    shells = [label.removeprefix(f"{class_names[0]} ") for label in regions[:-1:classes]]
-    if list(regions[:-1]) == [f"{name} {shell}" for shell in shells for name in class_names]:
-        ends = [float(classes * (s + 1)) for s in range(len(shells))]
-        title = "class probability"
+    count = len(regions)
+    if scale is not None:
+        return RegionAxis([float(r) for r in range(count + 1)], list(scale.ends), scale.title, ordered=True), []
+    if shells:
+        classes = (count - 1) // len(shells)
         middles = [classes * (s + 0.5) for s in range(len(shells))]
-        return RegionAxis([*middles, ends[-1] + 0.5], [*shells, regions[-1]], title, ordered=True), ends
+        axis = RegionAxis([*middles, count - 0.5], [*shells, regions[-1]], "class probability", ordered=True)
+        return axis, [float(classes * (s + 1)) for s in range(len(shells))]
     return RegionAxis([r + 0.5 for r in range(count)], list(regions), "", ordered=False), []
-
-
-def _edges(regions: Sequence[str]) -> list[str]:
-    """Edges of regions that are intervals one after the other; empty if they are not."""
-    ends = [label.replace("≤ ", "–").split("–") for label in regions]
-    if regions[-1].startswith("> "):
-        ends[-1] = [regions[-1].removeprefix("> "), "1"]
-    if any(len(pair) != 2 for pair in ends) or any(a[1] != b[0] for a, b in pairwise(ends)):
-        return []
-    return [ends[0][0], *(high for _, high in ends)]

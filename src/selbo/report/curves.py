@@ -24,6 +24,7 @@ from selbo.plots.methods import MethodStyle, method_styles
 from selbo.plots.panels import FOOT, GUIDE, SIDE_BY_SIDE, Grid, LineEnd, axis_of, filled, names_at_ends, plus_minus
 from selbo.plots.style import INK, PALE, SMALL_SIZE, TWO_COLUMNS, checked_width, figure_style, new_figure, tidy
 from selbo.report.comparison import Row, Value, mean_and_error, metric_names, noise_levels, summarise, summarise_ood
+from selbo.report.tables import is_percent, metric_label
 from selbo.results import Comparison, EntropyHistogram, Outcome, ReliabilityBins, StatedBelief
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ FEW_PREDICTIONS: Final = 30
 CURVES: Final = ("accuracy", "ece", "nll")
 """Panels of the corruption curves. NLL, with the largest differences, is last, next to the names."""
 
-TITLES: Final = {"accuracy": "accuracy, %", "ece": "ECE, %", "nll": "NLL, nats"}
+TITLES: Final = {"nll": "NLL, nats"}
+"""Titles of panels that differ from the labels in tables."""
 
 NARROW: Final = 1.6
 """Inches; in a narrower panel the label of the last, narrow group stands a line lower than the others."""
@@ -75,7 +77,7 @@ def belief_histograms(results: Comparison, *, width: float = TWO_COLUMNS) -> "Fi
     """
     belief, methods, away = require_stated_belief(results), _histograms(results), distances(results)
     s0, looks = np.asarray(belief.s0, dtype=np.float64), method_styles(results.methods)
-    axis, ends = axis_of(belief.regions, results.task.class_names)
+    axis, ends = axis_of(belief.regions, scale=belief.scale, shells=belief.shells or ())
     with figure_style():
         count, height = len(methods), 1.6 if len(methods) == 1 else 1.2
         grid = Grid(count, width=width, height=height, full=True)
@@ -267,7 +269,7 @@ def corruption_curves(results: Comparison, *, metrics: Sequence[str] = CURVES, w
             low = height - title - high - (0.0 if wide else i * (title + high + foot))
             axes = figure.add_axes((left / width, low / height, across / width, high / height))
             ends = _curves(axes, metric, [level for _, level in levels], rows, method_styles(results.methods))
-            axes.set_title(TITLES.get(metric, metric), fontweight="bold", color=INK)
+            axes.set_title(TITLES.get(metric, metric_label(metric)), fontweight="bold", color=INK)
             axes.set_xlabel(results.corruption or "", parse_math=False)
             if not wide or i + 1 == len(metrics):
                 names_at_ends(axes, ends, size=(across, high), room=names)
@@ -281,7 +283,7 @@ def _curves(
     rows: Sequence[Sequence[Row]],
     looks: Mapping[str, MethodStyle],
 ) -> dict[str, LineEnd]:
-    scale = 100 if TITLES.get(metric, "").endswith("%") else 1
+    scale = 100 if is_percent(metric) else 1
     ends: dict[str, LineEnd] = {}
     for m, (method, (colour, marker, line)) in enumerate(looks.items()):
         cells = [row[m].values[metric] for row in rows]

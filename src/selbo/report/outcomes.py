@@ -22,6 +22,7 @@ from selbo.results import (
     EntropyHistogram,
     Measurement,
     Provenance,
+    RegionScale,
     ReliabilityBins,
     StatedBelief,
 )
@@ -64,17 +65,17 @@ def by_class(prediction: Prediction, labels: Tensor, classes: Sequence[str]) -> 
     )
 
 
-def takeaway_of(found: ClassResults, *, most_frequent: str, confidence: float) -> str:
+def takeaway_of(found: Sequence[ClassResult], *, most_frequent: str, confidence: float) -> str:
     """Summarise the test rows: accuracy against a constant prediction, and against the confidence.
 
     Args:
-        found: Return value of `by_class`.
+        found: Results of each class.
         most_frequent: Most frequent class in the training rows.
         confidence: Mean probability of the predicted classes.
     """
-    rows, correct = sum(each.rows for each in found.per_class), sum(each.correct for each in found.per_class)
+    rows, correct = sum(each.rows for each in found), sum(each.correct for each in found)
     low, high = wilson_interval(correct, rows)
-    guessing = sum(each.rows for each in found.per_class if each.name == most_frequent) / rows
+    guessing = sum(each.rows for each in found if each.name == most_frequent) / rows
     against = "no clear difference from"
     if not low <= guessing <= high:
         against = "better than" if low > guessing else "worse than"
@@ -82,7 +83,7 @@ def takeaway_of(found: ClassResults, *, most_frequent: str, confidence: float) -
     if not low <= confidence <= high:
         word = "too high: it is overconfident" if confidence > high else "too low: it is underconfident"
         sure = f"Its mean confidence, {_percent(confidence)}, is {word}."
-    worst = min((each for each in found.per_class if each.rows), key=lambda each: each.recall or 0.0)
+    worst = min((each for each in found if each.rows), key=lambda each: each.recall or 0.0)
     return (
         f"Right on {_percent(correct / rows)} of the {rows} test rows (95 % interval {100 * low:.1f} to "
         f"{_percent(high)}), {against} always answering “{most_frequent}”, which is right on {_percent(guessing)}. "
@@ -129,12 +130,15 @@ def ood_of(inside: Prediction, outside: Prediction) -> dict[str, float]:
 
 def describe_belief(summary: SummaryLikelihood, words: str, class_names: Sequence[str] | None = None) -> StatedBelief:
     """Describe a belief for a report."""
+    scale = summary.partition.scale(class_names)
     return StatedBelief(
         words=words,
         partition=type(summary.partition).__name__,
         regions=tuple(summary.partition.region_labels(class_names)),
         s0=tuple(summary.s0.tolist()),
         concentration=float(summary.concentration),
+        scale=None if scale is None else RegionScale(title=scale.title, ends=scale.ends),
+        shells=tuple(summary.partition.shells()) or None,
     )
 
 

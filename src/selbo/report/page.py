@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from selbo._files import replacing
 from selbo.plots.labels import duration, number
 from selbo.plots.methods import METHOD_COLOURS
-from selbo.plots.panels import GUIDE, axis_of
+from selbo.plots.panels import GUIDE
 from selbo.plots.style import INK, ONE_COLUMN, PALE, TWO_COLUMNS, figure_style
 from selbo.report.class_tables import MOST_IN_MATRIX, class_table, confusion_table
 from selbo.report.comparison import (
@@ -280,12 +280,11 @@ def _belief_words(results: Comparison) -> Words:
         "The distance above a panel is the total variation distance: the share of the predictions that would have to "
         "move to another region to match the belief exactly. 0 is a perfect match, 1 is no overlap.",
     ]
-    axis, ends = axis_of(require_stated_belief(results).regions, results.task.class_names)
-    if ends:
-        shells = ", ".join(axis.labels[:-1])
+    belief = require_stated_belief(results)
+    if belief.shells:
         reading.append(
-            f"Each group ({shells}) has one bar per class, for predictions that give this class a probability in that "
-            f"range; “{axis.labels[-1]}” holds all other predictions."
+            f"Each group ({', '.join(belief.shells)}) has one bar per class, for predictions that give this class a "
+            f"probability in that range; “{belief.regions[-1]}” holds all other predictions."
         )
     spoken = ", ".join(f"{name} {mean:.3f}" for name, (mean, _) in distances(results).items())
     return Words(

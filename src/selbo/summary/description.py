@@ -109,7 +109,8 @@ def claims_of(
     parameters = belief.dirichlet(partition.num_classes)
     known = None if parameters is None else largest_entry(parameters)
     bands = _bands(partition, masses)
-    ranges = [_range(mass, concentration, num_inputs, level) for mass in masses]
+    pairs = [(mass, np.delete(masses, r).sum()) for r, mass in enumerate(masses)]  # 1 - mass may round to 0
+    ranges = [_range(*each, concentration, num_inputs, level) for each in pairs]
     accuracy = None
     if bands:
         accuracy = accuracy_range(partition, masses) if known is None else (known.expected, known.expected)
@@ -125,7 +126,7 @@ def claims_of(
         masses=tuple(masses.tolist()),
         low=tuple(low for low, _ in ranges),
         high=tuple(high for _, high in ranges),
-        distance=float(sum(_mean_deviation(mass, concentration, num_inputs) for mass in masses) / 2),
+        distance=float(sum(_mean_deviation(*each, concentration, num_inputs) for each in pairs) / 2),
         accuracy=accuracy,
         fractions=fractions,
         label_fractions=None if fractions is None else _label_fractions(belief, partition, masses, means),
@@ -144,11 +145,11 @@ def _label_fractions(
     return None if bounds is None else tuple((low, high) for low, high in bounds.tolist())
 
 
-def _range(mass: float, concentration: float, num_inputs: int | None, level: float) -> Range:
-    """Central range of a beta or, for B inputs, a beta-binomial variable divided by B."""
+def _range(mass: float, rest: float, concentration: float, num_inputs: int | None, level: float) -> Range:
+    """Central range of a beta or, for B inputs, a beta-binomial variable divided by B; ``rest`` is 1 - mass."""
     from scipy.special import betaincinv
 
-    a, b, ends = concentration * mass, concentration * (1 - mass), ((1 - level) / 2, (1 + level) / 2)
+    a, b, ends = concentration * mass, concentration * rest, ((1 - level) / 2, (1 + level) / 2)
     if num_inputs is None:
         return float(betaincinv(a, b, ends[0])), float(betaincinv(a, b, ends[1]))
     below = _beta_binomial(a, b, num_inputs).cumsum()
@@ -156,13 +157,14 @@ def _range(mass: float, concentration: float, num_inputs: int | None, level: flo
     return low / num_inputs, high / num_inputs
 
 
-def _mean_deviation(mass: float, concentration: float, num_inputs: int | None) -> float:
+def _mean_deviation(mass: float, rest: float, concentration: float, num_inputs: int | None) -> float:
     """Mean absolute deviation of this variable from its mean."""
     from scipy.special import betaln
 
-    a, b = concentration * mass, concentration * (1 - mass)
+    mass, rest = min(mass, rest), max(mass, rest)  # that of 1 less the variable is the same
+    a, b = concentration * mass, concentration * rest
     if num_inputs is None:  # of a beta variable: 2 m^a (1 - m)^b / ((a + b) B(a, b)), m its mean
-        return float(2 * np.exp(a * np.log(mass) + b * np.log1p(-mass) - betaln(a, b)) / concentration)
+        return float(2 * np.exp(a * np.log(mass) + b * np.log(rest) - betaln(a, b)) / concentration)
     shares = np.arange(num_inputs + 1) / num_inputs
     return float(_beta_binomial(a, b, num_inputs) @ np.abs(shares - mass))
 

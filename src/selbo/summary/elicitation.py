@@ -36,6 +36,10 @@ NEWTON_ERROR: Final = 1e-11
 DIFFERENCE: Final = 1e-3
 """Newton's method: limits on steps, halvings and step length, tolerance, and finite difference of a log-parameter."""
 
+LARGEST_PARAMETER: Final = 2.5e7
+"""Dirichlet parameters above this are not found: rounding errors of the accuracy exceed its distance from 1/K times
+`RESIDUAL`. Accuracies down to 1/3 + 6e-5 for three classes and 1/10 + 3e-5 for ten."""
+
 LOG_TOTAL_RANGE: Final = (math.log(1e-9), math.log(1e12))
 """Search range of the log sum of the parameters for a Beta; accuracies from 1/2 + 1e-6 to 1 - 1e-9."""
 
@@ -138,6 +142,8 @@ def _solve_dirichlet(accuracy: float, fractions: FloatArray) -> FloatArray:
     parameters become proportional to the fractions. The path starts near there and lowers the accuracy in steps of its
     log-odds.
     """
+    if _least_parameter(accuracy, len(fractions)) > LARGEST_PARAMETER:
+        _accept(accuracy, math.inf)
     goal = _coordinate(accuracy, len(fractions))
     position = max(goal, START)
     # for small parameters 1 - E max p = A log 2 P(two sampled classes differ), A their sum
@@ -158,6 +164,18 @@ def _solve_dirichlet(accuracy: float, fractions: FloatArray) -> FloatArray:
     entry = largest_entry(a)
     _accept(accuracy, float(max(abs(entry.expected - accuracy), np.abs(entry.probabilities - fractions).max())))
     return a
+
+
+def _least_parameter(accuracy: float, num_classes: int) -> float:
+    """Mean of the parameters that an accuracy near 1/K needs at least, which it does with equal fractions.
+
+    K large and equal parameters a give E max p = 1/K + e / (K sqrt(a)), with e the expected largest of K standard
+    normal variables, here by Blom's approximation.
+    """
+    from scipy.special import ndtri
+
+    largest = ndtri((num_classes - 0.375) / (num_classes + 0.25))
+    return float((largest / (num_classes * max(accuracy - 1 / num_classes, 1e-150))) ** 2)
 
 
 def _coordinate(accuracy: float, num_classes: int) -> float:

@@ -18,6 +18,8 @@ from selbo import _checks
 from selbo._files import replacing
 from selbo.estimator import SummaryClassifier, storage
 from selbo.evaluation.predict import Prediction
+from selbo.results import Record
+from selbo.tabular.metrics import TrainingMetrics
 from selbo.tabular.preprocessing import PREPROCESSING_FORMAT, Preprocessing
 from selbo.tabular.table import Numbers, listed
 from selbo.training import checkpoint
@@ -175,11 +177,13 @@ def is_complete(folder: Path) -> bool:
         return False
 
 
-def finished(folder: Path) -> dict[str, Any]:
+def finished(folder: Path) -> TrainingMetrics:
     """Read ``metrics.json`` of a complete run; removes a leftover checkpoint."""
     (folder / CHECKPOINT).unlink(missing_ok=True)
     remove_unfinished(folder)
-    return read_json(folder / METRICS, kind=METRICS_FORMAT)
+    content = read_json(folder / METRICS, kind=METRICS_FORMAT)
+    with _naming(folder / METRICS):
+        return TrainingMetrics.from_dict(content)
 
 
 @contextmanager
@@ -235,6 +239,57 @@ def remove_unfinished(folder: Path) -> None:
 # --- loaded models ---
 
 
+@dataclass(frozen=True, kw_only=True)
+class DataFile(Record):
+    """A table: its name, its checksum and, if it is one of unlabelled rows, their number."""
+
+    name: str
+    sha256: str
+    rows: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest(Record):
+    """Content of ``model.json``.
+
+    Attributes:
+        selbo: Version of selbo.
+        target: The column with the labels.
+        classes: Names of the classes.
+        belief: Description of the belief.
+        temperature: Temperature fitted on the validation rows, or None; applied only on request.
+        data: The table.
+        unlabelled: The table of the unlabelled rows, if there is one.
+        classifier: Description of the classifier, see `selbo.estimator.storage.save`.
+        sha256: Checksums of the other files.
+    """
+
+    selbo: str
+    target: str
+    classes: tuple[str, ...]
+    belief: str
+    temperature: float | None
+    data: DataFile
+    unlabelled: DataFile | None
+    classifier: dict[str, Any]
+    sha256: dict[str, str]
+
+    def __post_init__(self) -> None:
+        if self.temperature is not None:
+            _checks.positive("temperature", self.temperature)
+        if not isinstance(self.sha256, dict) or sorted(self.sha256) != sorted(SUMMED):
+            raise ValueError(f"`sha256` must hold the checksums of {' and '.join(SUMMED)}")
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name the file in an error about its content."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{os.fspath(path)!r} is damaged: {error}") from error
+
+
 @dataclass(frozen=True)
 class Trained:
     """A trained model, ready to predict.
@@ -247,13 +302,7 @@ class Trained:
 
     classifier: SummaryClassifier
     preprocessing: Preprocessing
-    manifest: dict[str, Any]
-
-    @property
-    def temperature(self) -> float | None:
-        """Temperature fitted on the validation rows, or None; applied only on request."""
-        found = self.manifest["temperature"]
-        return None if found is None else float(found)
+    manifest: Manifest
 
     def predict(self, inputs: Numbers, *, num_samples: int, seed: int | None = None) -> Prediction:
         """Predict transformed rows, for the target domain if one was stated.
@@ -297,12 +346,10 @@ def load_model(folder: Path, *, device: str = "cpu") -> Trained:
             else f"is not one, as it has no {MANIFEST}: train with selbo train DATA --target COLUMN --out DIR first"
         )
         raise ValueError(f"the model must be a folder made by selbo train, but {os.fspath(folder)!r} {todo}")
-    manifest = read_json(folder / MANIFEST, kind=FORMAT)
-    try:
-        check_manifest(manifest)
-    except ValueError as error:
-        raise ValueError(f"{os.fspath(folder / MANIFEST)!r} is damaged: {error}") from error
-    for name, expected in manifest["sha256"].items():
+    content = read_json(folder / MANIFEST, kind=FORMAT)
+    with _naming(folder / MANIFEST):
+        manifest = Manifest.from_dict(content)
+    for name, expected in manifest.sha256.items():
         file = folder / name
         if not file.is_file() or digest(file) != expected:
             what = "was changed or belongs to another model" if file.exists() else "is not there"
@@ -310,32 +357,14 @@ def load_model(folder: Path, *, device: str = "cpu") -> Trained:
                 f"{os.fspath(file)!r} {what}: the files of a model must stay together, as selbo train wrote them"
             )
     content = read_json(folder / PREPROCESSING, kind=PREPROCESSING_FORMAT)
-    try:
+    with _naming(folder / PREPROCESSING):
         preprocessing = Preprocessing.from_json(content)
-    except ValueError as error:
-        raise ValueError(f"{os.fspath(folder / PREPROCESSING)!r} is damaged: {error}") from error
-    if manifest["classes"] != list(preprocessing.classes):
+    if manifest.classes != preprocessing.classes:
         raise ValueError(f"{os.fspath(folder)!r} holds a {MANIFEST} and a {PREPROCESSING} of different models")
-    try:
-        classifier = storage.restore(manifest["classifier"], preprocessing.class_labels, preprocessing.features)
-    except ValueError as error:
-        raise ValueError(f"{os.fspath(folder / MANIFEST)!r} is damaged: {error}") from error
+    with _naming(folder / MANIFEST):
+        classifier = storage.restore(manifest.classifier, preprocessing.class_labels, preprocessing.features)
     storage.load_network(classifier, folder / WEIGHTS, device=device)
     return Trained(classifier, preprocessing, manifest)
-
-
-def check_manifest(manifest: dict[str, Any]) -> None:
-    """Reject a manifest with missing or invalid entries.
-
-    Raises:
-        ValueError: With the name of the first such entry.
-    """
-    storage.require_entries(manifest, ("classifier", "classes", "temperature", "data", "sha256"))
-    storage.require_entries(manifest["data"], ("sha256",), inside="data")
-    if manifest["temperature"] is not None:
-        _checks.positive("temperature", manifest["temperature"])
-    if not isinstance(manifest["sha256"], dict) or sorted(manifest["sha256"]) != sorted(SUMMED):
-        raise ValueError(f"`sha256` must hold the checksums of {' and '.join(SUMMED)}")
 
 
 def write_model(
@@ -343,9 +372,10 @@ def write_model(
     *,
     classifier: SummaryClassifier,
     preprocessing: Preprocessing,
-    metrics: dict[str, Any],
+    metrics: TrainingMetrics,
     write_report: Callable[[Path], object],
-    facts: dict[str, Any],
+    data: DataFile,
+    unlabelled: DataFile | None,
 ) -> None:
     """Write all files of a finished run, the manifest last, and remove the checkpoint.
 
@@ -353,18 +383,26 @@ def write_model(
         folder: Output folder.
         classifier: The trained classifier.
         preprocessing: Encodes rows as features.
-        metrics: Content of ``metrics.json``.
+        metrics: Results on the test rows.
         write_report: Called with the path of the report.
-        facts: Additional entries of the manifest.
+        data: The table.
+        unlabelled: The table of the unlabelled rows, if there is one.
     """
     description = storage.save_classifier(classifier, folder / WEIGHTS)
     write_json(folder / PREPROCESSING, preprocessing.to_json())
-    write_json(folder / METRICS, metrics)
+    write_json(folder / METRICS, {"format": METRICS_FORMAT, **metrics.to_dict()})
     write_report(folder / REPORT)
-    checksums = {name: digest(folder / name) for name in SUMMED}
-    write_json(
-        folder / MANIFEST,
-        {"format": FORMAT, "selbo": __version__, **facts, "classifier": description, "sha256": checksums},
+    manifest = Manifest(
+        selbo=__version__,
+        target=preprocessing.target,
+        classes=preprocessing.classes,
+        belief=metrics.belief,
+        temperature=metrics.temperature,
+        data=data,
+        unlabelled=unlabelled,
+        classifier=description,
+        sha256={name: digest(folder / name) for name in SUMMED},
     )
+    write_json(folder / MANIFEST, {"format": FORMAT, **manifest.to_dict()})
     (folder / CHECKPOINT).unlink(missing_ok=True)
     remove_unfinished(folder)

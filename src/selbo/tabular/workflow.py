@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from selbo.report import outcomes
 from selbo.results import ClassificationTask, Comparison, Measurement, Outcome
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.tabular import saved_model
+from selbo.tabular.metrics import Evaluation, RowCounts, TrainingMetrics, ValidationMetrics
 from selbo.tabular.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names
 from selbo.tabular.splits import split
 from selbo.tabular.table import Numbers, read_table
@@ -182,6 +183,14 @@ def _fractions_in_words(names: Sequence[str], fractions: Sequence[float]) -> str
 # --- training ---
 
 
+class Predicted(NamedTuple):
+    """Predictions for the parts of a task."""
+
+    val: Prediction
+    test: Prediction
+    unlabelled: Prediction | None = None
+
+
 def train_model(
     task: Task,
     job: Job,
@@ -190,7 +199,7 @@ def train_model(
     identity: dict[str, Any],
     replace: bool = False,
     progress: bool | None = None,
-) -> dict[str, Any]:
+) -> TrainingMetrics:
     """Train, test, and write the folder. A killed run resumes from its checkpoint.
 
     Args:
@@ -223,26 +232,33 @@ def train_model(
             progress=progress,
         )
     begin = time.perf_counter()
-    predicted = {  # labelled rows are evaluated in the source domain, without correction
-        part: classifier.posterior_predictive(inputs, target_domain=part == "unlabelled")
-        for part, inputs in (("val", task.val[0]), ("test", task.test[0]), ("unlabelled", task.unlabelled))
-        if inputs is not None
-    }
-    elsewhere = {} if task.unlabelled is None else {"unlabelled": len(task.unlabelled)}
-    temperature = fitted_temperature(predicted["val"], task.val[1])
-    metrics = {
-        "format": saved_model.METRICS_FORMAT,
-        **scores(predicted["test"], task.test[1], temperature),
-        **outcomes.by_class(predicted["test"], task.test[1], task.preprocessing.classes).to_dict(),
-        "rows": {"train": len(task.train[1]), "val": len(task.val[1]), "test": len(task.test[1]), **elsewhere},
-        "features": len(task.preprocessing.features),
-        "classes": list(task.preprocessing.classes),
-        "method": classifier.method,
-        "belief": task.words,
-        "warnings": [text for each in said if (text := str(each.message)) not in task.notes],
-        **belief_checks(task, job, predicted),
-        "validation": validation_facts(task, predicted["val"]),
-    }
+    predicted = Predicted(  # labelled rows are evaluated in the source domain, without correction
+        val=classifier.posterior_predictive(task.val[0], target_domain=False),
+        test=classifier.posterior_predictive(task.test[0], target_domain=False),
+        unlabelled=None if task.unlabelled is None else classifier.posterior_predictive(task.unlabelled),
+    )
+    unlabelled = None
+    if task.unlabelled is not None:
+        name, checksum = task.place or "", identity["unlabelled_sha256"]
+        unlabelled = saved_model.DataFile(name=name, sha256=checksum, rows=len(task.unlabelled))
+    checks = belief_checks(task, job, predicted)
+    temperature = fitted_temperature(predicted.val, task.val[1])
+    metrics = TrainingMetrics(
+        **vars(evaluation_of(predicted.test, task.test[1], temperature, task.preprocessing.classes)),
+        rows=RowCounts(
+            train=len(task.train[1]),
+            val=len(task.val[1]),
+            test=len(task.test[1]),
+            unlabelled=None if unlabelled is None else unlabelled.rows,
+        ),
+        features=len(task.preprocessing.features),
+        method=classifier.method,
+        belief=task.words,
+        warnings=tuple(text for each in said if (text := str(each.message)) not in task.notes),
+        contradictions=checks.contradictions,
+        shortfall=checks.shortfall,
+        validation=validation_metrics(task, predicted.val),
+    )
 
     def report(path: Path) -> None:
         from selbo.report.page import write_page
@@ -256,16 +272,8 @@ def train_model(
         preprocessing=task.preprocessing,
         metrics=metrics,
         write_report=report,
-        facts={
-            "target": job.target,
-            "classes": list(task.preprocessing.classes),
-            "belief": task.words,
-            "temperature": temperature,
-            "data": {"name": task.name, "sha256": identity["data_sha256"]},
-            "unlabelled": None
-            if task.unlabelled is None
-            else {"name": task.place, "sha256": identity["unlabelled_sha256"], "rows": len(task.unlabelled)},
-        },
+        data=saved_model.DataFile(name=task.name, sha256=identity["data_sha256"]),
+        unlabelled=unlabelled,
     )
     return metrics
 
@@ -273,36 +281,39 @@ def train_model(
 # --- results ---
 
 
-def belief_checks(task: Task, job: Job, predicted: dict[str, Prediction]) -> dict[str, Any]:
+class BeliefChecks(NamedTuple):
+    """Result of `belief_checks`; see `TrainingMetrics`."""
+
+    contradictions: tuple[str, ...] = ()
+    shortfall: str | None = None
+
+
+def belief_checks(task: Task, job: Job, predicted: Predicted) -> BeliefChecks:
     """Check the belief against the validation and test rows, which were not used for training.
 
-    Returns:
-        ``contradictions``, one sentence each, and ``shortfall``: a sentence if the accuracy is clearly below the stated
-        one, for which the network may be the cause, or None. A belief about unlabelled rows is not checked.
+    A belief about unlabelled rows is not checked.
     """
     if not job.method.believes or task.unlabelled is not None:
-        return {"contradictions": [], "shortfall": None}
+        return BeliefChecks()
     labels = torch.cat([task.val[1], task.test[1]])
-    log_probs = torch.cat([predicted[part].log_probs for part in ("val", "test")])
+    log_probs = torch.cat([predicted.val.log_probs, predicted.test.log_probs])
     results = check_belief(task.summaries[0], labels, log_probs=log_probs, seed=job.seed)
     missed = [shortfall(each, labels) for each in results]
-    return {
-        "contradictions": [
-            str(each) for each, text in zip(results, missed, strict=True) if each.contradicted and text is None
-        ],
-        "shortfall": next((text for text in missed if text is not None), None),
-    }
+    return BeliefChecks(
+        tuple(str(each) for each, text in zip(results, missed, strict=True) if each.contradicted and text is None),
+        next((text for text in missed if text is not None), None),
+    )
 
 
-def validation_facts(task: Task, prediction: Prediction) -> dict[str, float]:
-    """Metrics of the validation rows: NLL, NLL of a constant prediction, accuracy, and best temperature."""
+def validation_metrics(task: Task, prediction: Prediction) -> ValidationMetrics:
+    """Metrics of the validation rows."""
     labels, counts = task.val[1], torch.bincount(task.train[1], minlength=task.num_classes).clamp(min=1).double()
-    return {
-        "nll": F.nll_loss(prediction.log_probs.double(), labels).item(),
-        "constant_nll": -(counts / counts.sum()).log()[labels].mean().item(),
-        "accuracy": (prediction.classes == labels).double().mean().item(),
-        "best_temperature": calibrate.temperature(prediction.log_probs, labels, prior_strength=0),
-    }
+    return ValidationMetrics(
+        nll=F.nll_loss(prediction.log_probs.double(), labels).item(),
+        constant_nll=-(counts / counts.sum()).log()[labels].mean().item(),
+        accuracy=(prediction.classes == labels).double().mean().item(),
+        best_temperature=calibrate.temperature(prediction.log_probs, labels, prior_strength=0),
+    )
 
 
 def fitted_temperature(prediction: Prediction, labels: Tensor) -> float:
@@ -310,39 +321,40 @@ def fitted_temperature(prediction: Prediction, labels: Tensor) -> float:
     return calibrate.temperature(prediction.log_probs, labels)
 
 
-def scores(prediction: Prediction, labels: Tensor, temperature: float | None) -> dict[str, Any]:
-    """Metrics before and after temperature scaling, and the temperature; None where it is not known."""
-    return {
-        "metrics": outcomes.metrics_of(prediction, labels),
-        "temperature": temperature,
-        "calibrated": None
-        if temperature is None
-        else outcomes.metrics_of(at_temperature(prediction, temperature), labels),
-    }
+def evaluation_of(
+    prediction: Prediction, labels: Tensor, temperature: float | None, classes: Sequence[str]
+) -> Evaluation:
+    """Results before and, if the temperature is known, after temperature scaling."""
+    found = outcomes.by_class(prediction, labels, classes)
+    scaled = None if temperature is None else at_temperature(prediction, temperature)
+    return Evaluation(
+        metrics=outcomes.metrics_of(prediction, labels),
+        temperature=temperature,
+        calibrated=None if scaled is None else outcomes.metrics_of(scaled, labels),
+        per_class=found.per_class,
+        confusion=found.confusion,
+        classes=tuple(classes),
+    )
 
 
 def evaluate_file(
     model: saved_model.Trained, data: Path, *, num_samples: int, seed: int | None
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[Evaluation, list[str]]:
     """Metrics of a model on a labelled table, and notes for the user."""
     table = read_table(data, columns=(*model.preprocessing.columns, model.preprocessing.target))
     labels = torch.from_numpy(model.preprocessing.labels(table))
     inputs, notes = model.preprocessing.transform(table)
-    if saved_model.digest(data) == model.manifest["data"]["sha256"]:
+    if saved_model.digest(data) == model.manifest.data.sha256:
         notes.append("evaluated on the training file; metrics are optimistic")
     prediction = model.predict(inputs, num_samples=num_samples, seed=seed)
-    classes = list(model.preprocessing.classes)
-    by_class = outcomes.by_class(prediction, labels, classes).to_dict()
-    return {**scores(prediction, labels, model.temperature), **by_class, "classes": classes}, notes
+    return evaluation_of(prediction, labels, model.manifest.temperature, model.preprocessing.classes), notes
 
 
-def results_of(
-    task: Task, job: Job, predicted: dict[str, Prediction], metrics: dict[str, Any], *, seconds: float
-) -> Comparison:
+def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetrics, *, seconds: float) -> Comparison:
     """The results that the report shows: one method, one seed."""
     classes, counts = task.preprocessing.classes, task.train[1].bincount(minlength=task.num_classes)
-    summary, prediction, hidden = task.summaries[0], predicted["test"], job.classifier.hidden
-    believed, found = predicted.get("unlabelled", prediction), outcomes.by_class(prediction, task.test[1], classes)
+    summary, prediction, hidden = task.summaries[0], predicted.test, job.classifier.hidden
+    believed = prediction if predicted.unlabelled is None else predicted.unlabelled
     but = ""
     if task.unlabelled is not None:
         but = f"; the belief, however, is about the {len(task.unlabelled)} rows of {task.place}, and compared with them"
@@ -355,7 +367,7 @@ def results_of(
             f"the test rows, which it did not see{but}."
         ),
         takeaway=outcomes.takeaway_of(
-            found,
+            metrics.per_class,
             most_frequent=classes[int(counts.argmax())],
             confidence=prediction.probs.amax(-1).double().mean().item(),
         ),
@@ -375,11 +387,11 @@ def results_of(
                 method=job.method.title,
                 seed=job.seed,
                 conditions={
-                    TEST_CONDITION: Measurement(level=None, metrics={name: metrics["metrics"][name] for name in SHOWN})
+                    TEST_CONDITION: Measurement(level=None, metrics={name: metrics.metrics[name] for name in SHOWN})
                 },
                 histogram=outcomes.region_masses(believed, summary.partition),
-                per_class=found.per_class,
-                confusion=found.confusion,
+                per_class=metrics.per_class,
+                confusion=metrics.confusion,
                 reliability=outcomes.reliability_of(prediction, task.test[1]),
                 entropy=outcomes.entropies(prediction, None),
                 seconds=seconds,
@@ -390,34 +402,34 @@ def results_of(
     )
 
 
-def in_words(metrics: dict[str, Any]) -> str:
+def in_words(found: TrainingMetrics) -> str:
     """Warnings if held-out rows contradict the belief, and the effect of temperature scaling."""
-    said = "".join(f"Warning: {text}. " for text in metrics["warnings"])
-    if against := "; ".join(metrics["contradictions"]):
+    said = "".join(f"Warning: {text}. " for text in found.warnings)
+    if against := "; ".join(found.contradictions):
         said += f"Warning: the held-out rows contradict the stated belief, if it was about such rows: {against}. "
-    if metrics["shortfall"] is not None:
-        said += f"Warning: {metrics['shortfall']}. "
-    return said + _scaling_in_words(metrics)
+    if found.shortfall is not None:
+        said += f"Warning: {found.shortfall}. "
+    return said + _scaling_in_words(found)
 
 
-def _scaling_in_words(metrics: dict[str, Any]) -> str:
+def _scaling_in_words(found: TrainingMetrics) -> str:
     """Problems in the predictions of the validation rows, and the effect of temperature scaling."""
-    rows, before, after, seen = metrics["rows"]["val"], metrics["metrics"], metrics["calibrated"], metrics["validation"]
+    rows, before, after, val = found.rows.val, found.metrics, found.calibrated or {}, found.validation
     said, hottest = "", calibrate.TEMPERATURE_BOUNDS[1]
-    if seen["nll"] > seen["constant_nll"]:
+    if val.nll > val.constant_nll:
         said = (
             f"On the {rows} validation rows the predictions are worse than a constant prediction: their NLL is "
-            f"{seen['nll']:.3f}, that of the class frequencies of the training rows {seen['constant_nll']:.3f}. "
+            f"{val.nll:.3f}, that of the class frequencies of the training rows {val.constant_nll:.3f}. "
         )
-        if seen["best_temperature"] >= hottest:
+        if val.best_temperature >= hottest:
             said += f"No temperature corrects that: the best one is its upper bound, {hottest:g}. "
-    elif seen["accuracy"] == 1:
+    elif val.accuracy == 1:
         said = (
             f"All {rows} validation rows are classified correctly: they do not show how much confidence is too much, "
             "and only its prior bounds the temperature from below. "
         )
     return said + (
-        f"Temperature scaling on the {rows} validation rows (T = {metrics['temperature']:.3g}) would change the NLL "
+        f"Temperature scaling on the {rows} validation rows (T = {found.temperature:.3g}) would change the NLL "
         f"from {before['nll']:.3f} to {after['nll']:.3f} and the ECE from {100 * before['ece']:.1f} % to "
         f"{100 * after['ece']:.1f} %; it is not applied unless asked for."
     )

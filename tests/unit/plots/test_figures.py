@@ -100,7 +100,7 @@ import selbo.plots.figures as figures, selbo.plots.style as style
 assert not any(name.startswith("matplotlib") for name in sys.modules)
 import selbo
 figure = figures.summary_against_histogram(selbo.ScoreBins([0.5]), [0.3, 0.7], [0.6, 0.4])
-style.save(figure, tempfile.mkdtemp(), "figure", formats=["png"])
+style.save_figure(figure, tempfile.mkdtemp(), "figure", formats=["png"])
 assert "matplotlib.figure" in sys.modules and "matplotlib.pyplot" not in sys.modules
 """
     run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)

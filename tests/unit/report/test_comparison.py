@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import json
 import math
 import sys
 from typing import Any
 
 import pytest
 
+import selbo
 from selbo.plots import panels
 from selbo.report import comparison, tables
 from selbo.report.comparison import Value
-from selbo.results import Comparison
+from selbo.report.outcomes import describe_belief
+from selbo.results import Comparison, StatedBelief
 
 with contextlib.suppress(ModuleNotFoundError):
     import rich.console  # here, because importing rich draws from the global `random`, which is watched around tests
@@ -296,28 +299,36 @@ def test_names_are_moved_apart_no_further_than_needed(positions: list[float], ex
     assert panels.spread(positions, gap=1.0) == pytest.approx(expected)
 
 
+NAMES = ["no", "yes"]
+
+
 @pytest.mark.parametrize(
-    ("regions", "labels", "ends"),
+    ("partition", "labels", "title", "ends"),
     [
-        (["0–.25", ".25–.5", ".5–1"], ["0", ".25", ".5", "1"], []),
-        (["≤ .5", "> .5"], ["", ".5", "1"], []),
-        (["no > .9", "yes > .9", "no .8–.9", "yes .8–.9", "centre"], ["> .9", ".8–.9", "centre"], [2.0, 4.0]),
-        (["no", "yes"], ["no", "yes"], []),
-        (["0–.25", ".5–1"], ["0–.25", ".5–1"], []),
+        (selbo.ScoreBins([0.25, 0.5]), ["0", ".25", ".5", "1"], "probability of class yes", []),
+        (selbo.ConfidenceBins([0.7], num_classes=2), ["1/2", ".7", "1"], "largest predicted probability", []),
+        (
+            selbo.CornerShells(2, thresholds=(0.8, 0.9)),
+            ["> .9", ".8–.9", "centre"],
+            "class probability",
+            [2.0, 4.0],
+        ),
+        (selbo.ClassRegions(2), NAMES, "", []),
     ],
 )
-def test_axis_from_labels(regions: list[str], labels: list[str], ends: list[float]) -> None:
-    axis, groups = panels.axis_of(regions, ["no", "yes"])
-    assert (axis.labels, groups) == (labels, ends)
+def test_axis_of_a_stated_belief(partition: selbo.Partition, labels: list[str], title: str, ends: list[float]) -> None:
+    summary = selbo.SummaryLikelihood(partition, selbo.Uniform(), concentration=9.0)
+    stated = describe_belief(summary, "words", NAMES)
+    belief = StatedBelief.from_dict(json.loads(json.dumps(stated.to_dict())))
+    assert belief == stated
+    axis, groups = panels.axis_of(belief.regions, scale=belief.scale, shells=belief.shells or ())
+    assert (axis.labels, axis.title, groups) == (labels, title, ends)
     assert len(axis.positions) == len(labels)
 
 
-def test_an_axis_of_scores_says_which_class_they_are_of() -> None:
-    score, confidence = ["0–.5", ".5–1"], ["≤ .5", "> .5"]
-    assert panels.axis_of(score, ["no", "yes"])[0].title == "probability of class yes"
-    assert panels.axis_of(score, ["class 0", "class 1"])[0].title == "probability of class 1"
-    assert panels.axis_of(score, [""])[0].title == "probability of class 1"  # the names are not known
-    assert panels.axis_of(confidence, ["no", "yes"])[0].title == "largest predicted probability"
+def test_labels_that_look_like_intervals_are_labels() -> None:
+    axis, groups = panels.axis_of(["0–.5", ".5–1"])  # of a user's partition, or a file without a scale
+    assert (axis.labels, axis.title, groups) == (["0–.5", ".5–1"], "", [])
 
 
 # --- the console ---

@@ -124,6 +124,6 @@ def test_the_takeaway_says_how_good_it_is_whichever_way(
     right: tuple[int, int], confidence: float, said: list[str]
 ) -> None:
     found = by_class(("no", 100, right[0]), ("yes", 100, right[1]), ("never", 0, 0))
-    text = outcomes.takeaway_of(found, most_frequent="no", confidence=confidence)
+    text = outcomes.takeaway_of(found.per_class, most_frequent="no", confidence=confidence)
     for part in said:
         assert part in text

@@ -35,6 +35,13 @@ CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 LEVELS = [0.0, 0.1, 0.25, 0.6]
 SHELLS = [*(f"{name} {shell}" for shell in ("> .95", ".85–.95") for name in CLASSES), "centre"]
 BINS = ["≤ .3", ".3–.5", ".5–.8", ".8–.95", "> .95"]
+ABOUT: dict[int, Results] = {
+    len(SHELLS): {"shells": ["> .95", ".85–.95"]},
+    len(BINS): {
+        "scale": {"title": "largest predicted probability", "ends": ["1/10", ".3", ".5", ".8", ".95", "1"]},
+    },
+}
+"""What a partition says about its regions, by their number."""
 LIMIT = 1_500_000
 WIDTHS = pytest.mark.parametrize("width", [style.ONE_COLUMN, style.TWO_COLUMNS])
 
@@ -100,6 +107,7 @@ def fake(methods: list[str] = METHODS, seeds: tuple[int, ...] = (0, 1, 2), regio
             "regions": regions,
             "s0": s0.tolist(),
             "concentration": 1000.0,
+            **ABOUT.get(len(regions), {}),
         },
         "methods": methods,
         "seeds": list(seeds),

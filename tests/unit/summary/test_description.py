@@ -167,6 +167,18 @@ def test_mean_probabilities_are_said_where_they_are_not_the_shares():
     )
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("num_inputs", [None, 50])
+@pytest.mark.parametrize("small", [1e-12, 1e-17, 1e-40])
+def test_a_mass_that_rounds_to_one(num_inputs, small):
+    """Almost always all predictions are in the first region; a rare one elsewhere counts for both regions."""
+    summary = selbo.SummaryLikelihood(selbo.ScoreBins([0.5]), selbo.Masses([1.0, small]), concentration=10.0)
+    found = summary.describe(num_inputs=num_inputs)
+    assert found.low == found.high == pytest.approx((1.0, 0.0))
+    assert found.distance == pytest.approx(2 * small, rel=1e-4)
+    assert "nan" not in str(found)
+
+
 def test_the_distance_stays_below_one():
     assert describe(selbo.ScoreBins.equal(10), selbo.Uniform(), num_inputs=1).distance == pytest.approx(0.9)
 

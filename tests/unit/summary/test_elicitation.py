@@ -377,16 +377,33 @@ def test_the_number_of_classes_must_be_a_whole_number(num_classes: int) -> None:
         expect(0.9, num_classes=num_classes)
 
 
+TOO_CLOSE = r"^`accuracy` of .* is so close to the end of its range that no belief could be found .*: move it inwards$"
+
+
 @pytest.mark.parametrize(
     ("accuracy", "fractions"),
     [(0.5 + 1e-8, (0.5, 0.5)), (0.5 + 1e-8, (0.3, 0.7)), (1 / 3 + 1e-9, (0.2, 0.3, 0.5)), (1 - 1e-13, (0.2, 0.3, 0.5))],
 )
-def test_accuracies_too_close_to_the_ends_are_refused(
-    accuracy: float, fractions: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(elicitation, "SMALLEST_STEP", 0.3)  # it gives up sooner; with 1e-3 that takes seconds
-    message = (
-        r"^`accuracy` of .* is so close to the end of its range that no belief could be found .*: move it inwards$"
-    )
-    with pytest.raises(ValueError, match=message):
+def test_accuracies_too_close_to_the_ends_are_refused(accuracy: float, fractions: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match=TOO_CLOSE):
         expect(accuracy, fractions)
+
+
+@pytest.mark.parametrize("excess", [1e-15, 1e-9, 1e-5])
+@pytest.mark.parametrize("fractions", [(1 / 3, 1 / 3, 1 / 3), (0.8, 0.15, 0.05), (0.1,) * 10])
+def test_accuracies_too_close_to_guessing_are_refused_without_a_search(
+    excess: float, fractions: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(elicitation, "_newton", lambda *_: pytest.fail("a search was started"))
+    with pytest.raises(ValueError, match=TOO_CLOSE):
+        expect(1 / len(fractions) + excess, fractions)
+
+
+@pytest.mark.parametrize("fractions", [(1 / 3, 1 / 3, 1 / 3), (0.5, 0.3, 0.2), (0.1,) * 10])
+def test_the_parameters_that_an_accuracy_needs_at_least(fractions: tuple[float, ...]) -> None:
+    """Equal fractions need these, up to Blom's approximation, and others need larger ones."""
+    accuracy = 1 / len(fractions) + 1e-3
+    found = expect(accuracy, fractions).concentration
+    ratio = math.fsum(found) / len(found) / elicitation._least_parameter(accuracy, len(found))
+    assert 0.94 < ratio < (1.06 if len(set(fractions)) == 1 else 2)
+    assert ratio > 1.06 or len(set(fractions)) == 1

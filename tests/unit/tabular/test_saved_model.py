@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from selbo.estimator import SummaryClassifier, storage
 from selbo.tabular import saved_model
+from selbo.tabular.metrics import RowCounts, TrainingMetrics, ValidationMetrics
 from selbo.tabular.preprocessing import CategoryInput, NumberInput, Preprocessing
 
 KINDS = [True, False]
@@ -28,6 +29,22 @@ PREPROCESSING = Preprocessing(
     numeric_target=False,
     inputs=(NumberInput("age"), CategoryInput("site", ("east", "north"))),
     left_out=("unit",),
+)
+METRICS = TrainingMetrics(
+    metrics={"nll": 0.5, "recall": [0.5, None, 1.0], "num_examples": 6},
+    temperature=1.5,
+    calibrated={"nll": 0.4},
+    per_class=(),
+    confusion=(),
+    classes=PREPROCESSING.classes,
+    rows=RowCounts(train=21, val=3, test=6),
+    features=3,
+    method="summary_elbo",
+    belief="as stated",
+    warnings=(),
+    contradictions=("class fractions: contradicted",),
+    shortfall=None,
+    validation=ValidationMetrics(nll=0.6, constant_nll=1.1, accuracy=1.0, best_temperature=1.4),
 )
 
 
@@ -49,16 +66,10 @@ def write(folder: Path, *, bayesian: bool) -> Path:
         folder,
         classifier=classifier,
         preprocessing=PREPROCESSING,
-        metrics={"format": saved_model.METRICS_FORMAT},
+        metrics=METRICS,
         write_report=lambda path: path.write_text("report", encoding="utf-8"),
-        facts={
-            "target": "ill",
-            "classes": list(PREPROCESSING.classes),
-            "belief": "as stated",
-            "temperature": 1.5,
-            "data": {"name": "patients.csv", "sha256": "0" * 64},
-            "unlabelled": None,
-        },
+        data=saved_model.DataFile(name="patients.csv", sha256="0" * 64),
+        unlabelled=None,
     )
     return folder
 
@@ -93,7 +104,7 @@ def agree(folder: Path) -> None:
 def use(folder: Path) -> None:
     """Load a model and predict two rows."""
     model = saved_model.load_model(folder)
-    _ = model.temperature, model.manifest["data"]["sha256"]
+    _ = model.manifest.temperature, model.manifest.data.sha256
     prediction = model.predict(np.zeros((2, 3)), num_samples=2, seed=0)
     columns = saved_model.as_columns(prediction, model.preprocessing.classes)
     assert len(columns["predicted_class"]) == 2
@@ -229,6 +240,24 @@ def test_predictions_are_for_the_target_domain(folder: Path) -> None:
 def test_values_too_far_from_those_in_training_are_named(folder: Path) -> None:
     with pytest.raises(ValueError, match=r"^feature 'site' has values too far from those in training"):
         saved_model.load_model(folder).predict(np.array([[0.0, 1.0, 1e200]]), num_samples=2)
+
+
+# --- the metrics ---
+
+
+def test_metrics_come_back_as_they_were(folder: Path) -> None:
+    assert saved_model.finished(folder) == METRICS
+    written = content(folder, saved_model.METRICS)
+    assert written["shortfall"] is None
+    assert "unlabelled" not in written["rows"]
+
+
+@pytest.mark.parametrize("key", ["metrics", "rows", "validation.nll", "shortfall"])
+def test_damaged_metrics_are_refused(folder: Path, key: str) -> None:
+    found = content(folder, saved_model.METRICS)
+    store(folder, saved_model.METRICS, changed(found, tuple(key.split(".")), GONE))
+    with pytest.raises(ValueError, match=rf"{saved_model.METRICS}' is damaged: `{key}` must be given"):
+        saved_model.finished(folder)
 
 
 # --- the weights ---

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from selbo.evaluation.check_belief import SIGNIFICANCE, check_accuracy, check_li
 from selbo.evaluation.predict import Prediction, at_temperature
 from selbo.report import outcomes
 from selbo.tabular import workflow
+from selbo.tabular.metrics import RowCounts, TrainingMetrics
 from selbo.tabular.preprocessing import Preprocessing
 
 PREPROCESSING = Preprocessing(target="ill", classes=("no", "yes"), numeric_target=False, inputs=())
@@ -57,7 +59,7 @@ def answers(generator, count, reached):
 def checked(generator, *, stated, reached, sizes=(40, 80), **others):
     (val, seen_val), (test, seen_test) = (answers(generator, size, reached) for size in sizes)
     task = task_of(val, test, accuracy=stated, **others)
-    return workflow.belief_checks(task, JOB, {"val": seen_val, "test": seen_test})
+    return workflow.belief_checks(task, JOB, workflow.Predicted(seen_val, seen_test))
 
 
 # --- a belief that is too bold ---
@@ -66,13 +68,13 @@ def checked(generator, *, stated, reached, sizes=(40, 80), **others):
 def test_a_bold_statement_is_noted(seed):
     generator = np.random.default_rng(seed)
     found = checked(generator, stated=0.98, reached=0.8)
-    assert found["contradictions"] == []
-    assert "of 120 held-out rows are classified correctly (95 % interval " in found["shortfall"]
+    assert found.contradictions == ()
+    assert "of 120 held-out rows are classified correctly (95 % interval " in found.shortfall
     assert (
         "clearly below the stated 98 %: either the statement is too bold or the network falls short of it; in both "
-        in (found["shortfall"])
+        in (found.shortfall)
     )
-    assert json.loads(json.dumps(found)) == found
+    assert json.loads(json.dumps(found)) == [[], found.shortfall]
 
 
 def test_the_note_names_what_was_reached():
@@ -110,18 +112,18 @@ def test_a_true_statement_is_seldom_noted(seed):
     """Both checks together, at most at their level."""
     generator, stated = np.random.default_rng(seed), [0.75, 0.9, 0.97] * 60
     found = [checked(generator, stated=each, reached=each) for each in stated]
-    noted = sum(bool(each["shortfall"] or each["contradictions"]) for each in found)
+    noted = sum(bool(each.shortfall or each.contradictions) for each in found)
     assert noted <= stats.binom.ppf(1 - 1e-7, len(stated), SIGNIFICANCE)
 
 
 def test_other_contradictions_stay_what_they_were(seed):
     generator = np.random.default_rng(seed)
     found = checked(generator, stated=0.6, reached=1.0)
-    assert found["shortfall"] is None
-    (told,) = found["contradictions"]
+    assert found.shortfall is None
+    (told,) = found.contradictions
     assert told.startswith("accuracy: contradicted by 120 labels (claimed .600, found 1.000")
     elsewhere = checked(generator, stated=0.98, reached=0.7, unlabelled=np.zeros((3, 1)))
-    assert elsewhere == {"contradictions": [], "shortfall": None}  # these rows are not what was spoken of
+    assert elsewhere == ((), None)  # these rows are not what was spoken of
 
 
 # --- what is stated, in words ---
@@ -166,20 +168,23 @@ def test_many_classes_are_not_all_named():
 
 def metrics_of(task, val, test):
     temperature = workflow.fitted_temperature(val, task.val[1])
-    return {
-        "rows": {"val": len(task.val[1])},
-        "warnings": [],
-        **workflow.scores(test, task.test[1], temperature),
-        **workflow.belief_checks(task, JOB, {"val": val, "test": test}),
-        "validation": workflow.validation_facts(task, val),
-    }
+    return TrainingMetrics(
+        **vars(workflow.evaluation_of(test, task.test[1], temperature, PREPROCESSING.classes)),
+        rows=RowCounts(train=len(task.train[1]), val=len(task.val[1]), test=len(task.test[1])),
+        features=1,
+        method="summary_elbo",
+        belief=task.words,
+        warnings=(),
+        **workflow.belief_checks(task, JOB, workflow.Predicted(val, test))._asdict(),
+        validation=workflow.validation_metrics(task, val),
+    )
 
 
 def told(labels, probs, *, train=(50, 50)):
     task = task_of(labels, labels, fractions=(2 / 3, 1 / 3), train=train)
     found = metrics_of(task, prediction_of(probs), prediction_of(probs))
-    assert found["calibrated"]["nll"] == pytest.approx(
-        outcomes.metrics_of(at_temperature(prediction_of(probs), found["temperature"]), task.test[1])["nll"]
+    assert found.calibrated["nll"] == pytest.approx(
+        outcomes.metrics_of(at_temperature(prediction_of(probs), found.temperature), task.test[1])["nll"]
     )
     return found, workflow.in_words(found).split(" Temperature scaling on")[0]
 
@@ -191,15 +196,15 @@ CONSTANT = -(2 / 3 * math.log(2 / 3) + 1 / 3 * math.log(1 / 3))  # NLL of saying
 def test_worse_than_a_constant_answer_comes_first():
     """Swapped classes: no temperature helps, and nobody is told that all rows are classified correctly."""
     found, words = told(LABELS, np.where(LABELS == 1, 0.1, 0.9), train=(80, 40))
-    assert found["validation"]["constant_nll"] == pytest.approx(CONSTANT)
-    assert found["validation"]["nll"] == pytest.approx(-math.log(0.1))
-    assert found["validation"]["best_temperature"] == 100
+    assert found.validation.constant_nll == pytest.approx(CONSTANT)
+    assert found.validation.nll == pytest.approx(-math.log(0.1))
+    assert found.validation.best_temperature == 100
     assert words.endswith(
         "On the 60 validation rows the predictions are worse than a constant prediction: their NLL is 2.303, that of "
         "the class frequencies of the training rows 0.637. No temperature corrects that: the best one is its upper "
         "bound, 100."
     )
-    assert 1 < found["temperature"] < 100
+    assert 1 < found.temperature < 100
 
 
 def test_overconfident_predictions_can_be_mended():
@@ -208,7 +213,7 @@ def test_overconfident_predictions_can_be_mended():
     found, words = told(LABELS, np.where(answer == 1, 0.9999, 0.0001), train=(80, 40))
     assert "worse than a constant prediction: their NLL is 2.303" in words
     assert "No temperature" not in words
-    assert found["calibrated"]["nll"] < found["metrics"]["nll"]
+    assert found.calibrated["nll"] < found.metrics["nll"]
 
 
 def test_rows_that_are_all_classified_correctly_say_so():
@@ -217,7 +222,7 @@ def test_rows_that_are_all_classified_correctly_say_so():
         "All 60 validation rows are classified correctly: they do not show how much confidence is too much, and only "
         "its prior bounds the temperature from below."
     )
-    assert 0.3 < found["temperature"] < 1
+    assert 0.3 < found.temperature < 1
 
 
 def test_nothing_odd_is_not_spoken_of():
@@ -229,8 +234,8 @@ def test_nothing_odd_is_not_spoken_of():
 
 def test_warnings_come_before_all_that():
     found, _ = told(LABELS, np.where(np.arange(60) % 3 == 0, 1 - LABELS, LABELS) * 0.6 + 0.2)
-    found["contradictions"] = ["class fractions: contradicted"]
-    words = workflow.in_words({**found, "shortfall": "too few"})
+    said = {"contradictions": ("class fractions: contradicted",), "shortfall": "too few"}
+    words = workflow.in_words(replace(found, **said))
     assert words.startswith(
         "Warning: the held-out rows contradict the stated belief, if it was about such rows: class fractions: "
         "contradicted. Warning: too few. "

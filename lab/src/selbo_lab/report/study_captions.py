@@ -14,7 +14,7 @@ from selbo_lab.report.study_data import (
     sweep_of,
     titles_of,
 )
-from selbo_lab.run.records import CLEAN, USE, MethodRuns, StudyComparison
+from selbo_lab.run.records import CLEAN, MethodRuns, StudyComparison
 
 TRACK_WORDS: Final = {
     "published": (
@@ -184,9 +184,7 @@ def _calibration(comparison: StudyComparison) -> Words:
             "than 30 predictions per run, and says little.",
         ],
         "Reliability diagrams, one per method. "
-        + _numbers(
-            comparison, "ece", lambda method: point(method, "ece", [USE if comparison.has_target_domain else CLEAN])
-        ),
+        + _numbers(comparison, "ece", lambda method: point(method, "ece", [comparison.place])),
     )
 
 

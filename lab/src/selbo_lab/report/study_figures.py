@@ -44,6 +44,7 @@ from selbo_lab.report.study_curves import (
 )
 from selbo_lab.report.study_data import figure_labels, ood_sets
 from selbo_lab.report.study_scores import AGAINST, EFFECT, has_scores, independent_figure, scores_figure
+from selbo_lab.run.build import parse_partition
 from selbo_lab.run.records import CLEAN, Run, StudyComparison, StudyResults
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ OWN_AXIS: Final = 0.3
 
 def calibration_figure(comparison: StudyComparison) -> "Figure":
     """Reliability diagrams, pooled over the seeds, one per method; see `selbo.report.curves.reliability_diagrams`."""
-    labels, ece = figure_labels(comparison), MetricColumn(CLEAN, "ece")
+    labels, ece = figure_labels(comparison), MetricColumn(comparison.place, "ece")
     looks, panels = method_styles(labels), {}
     for method in comparison.methods:
         if bins := [run.reliability for run in method.tested if run.reliability]:
@@ -112,7 +113,8 @@ def belief_figure(comparison: StudyComparison) -> "Figure":
             assert belief is not None
             s0 = np.asarray(belief.s0, dtype=np.float64)
             masses = [np.asarray(run.histogram.masses, dtype=np.float64) for run in runs if run.histogram]
-            axis, ends = axis_of(belief.regions, [f"class {k}" for k in range(classes)])
+            regions = parse_partition(runs[0].spec.recipe.partition, classes)
+            axis, ends = axis_of(belief.regions, scale=regions.scale(), shells=regions.shells())
             shown, colours = {"predictions": np.asarray(np.mean(masses, axis=0))}, [looks[name].colour]
             compare_histograms(axes, s0, shown, colours=colours, axis=axis, width=grid.panel)
             for end in ends:

@@ -241,7 +241,9 @@ class Evaluation:
             earlier=self.earlier,
         )
         belief = outcomes.describe_belief(summary, f"{recipe.belief} over {recipe.partition}")
-        belief = replace(belief, partition=belief.partition.removeprefix("Closed"))
+        belief = replace(  # the settings of the run describe its regions
+            belief, partition=belief.partition.removeprefix("Closed"), scale=None, shells=None
+        )
         return RunHistogram(belief=belief, masses=outcomes.region_masses(clean, summary.partition))
 
 

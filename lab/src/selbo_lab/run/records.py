@@ -312,17 +312,22 @@ class StudyComparison(Record):
     @property
     def there(self) -> list[Run]:
         """Runs that are there."""
-        return [run for run in self.runs if run is not None]
+        return [run for method in self.methods for run in method.there]
 
     @property
     def tested(self) -> list[Run]:
         """Runs that were trained and tested."""
-        return [run for run in self.there if run.tested]
+        return [run for method in self.methods for run in method.tested]
 
     @property
     def has_target_domain(self) -> bool:
         """Whether there is a target domain besides the source domain that labels come from."""
         return bool(self.data.labels)
+
+    @property
+    def place(self) -> str:
+        """Condition without corruption that the comparison is about: that of the target domain if there is one."""
+        return USE if self.has_target_domain else CLEAN
 
     @property
     def one_domain(self) -> bool:

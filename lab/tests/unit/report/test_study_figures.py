@@ -387,8 +387,10 @@ def test_every_belief_has_its_own_regions() -> None:
     assert inside(figure)
     bins, shells = figure.axes
     heights = [[bar.get_height() for bar in c] for c in bins.containers if isinstance(c, BarContainer)]
-    assert heights == [[1, 0, 0], pytest.approx([0.1, 0.6, 0.3])]
-    assert [text.get_text() for text in shells.get_xticklabels()] == ["> .9", ".5–.9", "centre"]
+    assert heights == [[1, *[0] * 9], pytest.approx(fakes.EQUAL["s0"])]
+    assert [text.get_text() for text in bins.get_xticklabels()] == ["0", *(f".{i}" for i in range(1, 10)), "1"]
+    assert bins.get_xlabel() == "probability of class 1"
+    assert [text.get_text() for text in shells.get_xticklabels()] == ["> .95", ".85–.95", "centre"]
     assert any(text.get_text().startswith("distance 0.9") for text in bins.texts)
     colours = {bar.get_facecolor() for bar in bins.containers[0]} & {
         bar.get_facecolor() for bar in shells.containers[0]
