@@ -299,6 +299,11 @@ def count(other: str, scores: str = "metrics", *, after_holm: bool = False, word
     return words.format(*ahead_and_behind(other, scaled=scores == "scaled", after_holm=after_holm))
 
 
+def at_use(where: str, method: str) -> str:
+    """Mean NLL of a method in the target domain."""
+    return f"{fmean(nll(run, [USE]) for run in runs_of(where, method)):.3f}".removeprefix("0")
+
+
 def counts() -> str:
     """Class fractions as a belief against all other methods, over all cases of label shift and few labels."""
     case = gathered(LABEL_SHIFT[0]).comparisons[0]
@@ -499,7 +504,7 @@ CALLS = {
     function.__name__: function
     for function in (
         *(table, over_cases, counts, overlaps, repeats, times, settings_tried, difference, under, corruptions_lower),
-        *(corruptions_by_interval, without_noise, overlap, summary_run_twice, outcome, wrong, count),
+        *(corruptions_by_interval, without_noise, overlap, summary_run_twice, outcome, wrong, count, at_use),
     )
 }
 

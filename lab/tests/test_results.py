@@ -44,13 +44,13 @@ def test_every_stored_run_is_one_of_the_study_as_it_stands(name: str) -> None:
     assert store.packed.stat().st_size < 2**20
 
 
-@pytest.mark.parametrize("name", ["scores", "sst", "deployment-cifar10", "shift-mnist35"])
+@pytest.mark.parametrize("name", ["scores", "sst", "shift-cifar10", "shift-mnist35"])
 def test_ids_are_those_of_the_settings(name: str) -> None:
     for run in Store(results.RESULTS / name).all():
         assert run.spec.id == run.id
 
 
-@pytest.mark.parametrize("name", ["scores", "sst", "deployment-cifar10", "cifar10-da"])
+@pytest.mark.parametrize("name", ["scores", "sst", "shift-cifar10", "cifar10-da"])
 def test_a_stored_run_is_written_as_it_was_read(name: str) -> None:
     """But for settings that came later, which a run of then has at their defaults."""
     with lzma.open(results.RESULTS / f"{name}.jsonl.xz", "rt", encoding="utf-8") as file:
