@@ -131,7 +131,7 @@ def test_concentration_is_by_the_number_of_labels():
 def test_in_words():
     text = str(describe(selbo.ScoreBins.equal(10), selbo.expect(accuracy=0.88), 300.0, num_inputs=256))
     for part in (
-        "trusted like 300 observations",
+        "with the weight of 300 observations",
         "class 0 50 %, class 1 50 %",
         "right, if calibrated: 88 % of the time",
         "confidence from 0.9 to 1: ",

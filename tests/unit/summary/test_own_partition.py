@@ -161,7 +161,7 @@ def test_every_belief(partition: selbo.Partition, belief: selbo.Belief) -> None:
     assert log_probs.grad.isfinite().all()
     assert log_probs.grad.abs().max() > 0
     said = str(summary.describe(num_inputs=100))
-    assert said.startswith(f"{belief!r}, trusted like 50 observations")
+    assert said.startswith(f"{belief!r}, with the weight of 50 observations")
     assert len(said.splitlines()) > 1
     json.dumps([partition.to_dict(), belief.to_dict()])
 
