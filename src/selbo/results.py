@@ -180,6 +180,8 @@ def _mapping_reader(read: Reader) -> Reader:
 
 
 def _float(data: Any) -> float:
+    if type(data) is float and math.isfinite(data):  # most of what a file of results holds
+        return data
     if isinstance(data, bool) or not isinstance(data, int | float) or not math.isfinite(data):
         raise ValueError(f"`` must be a finite number, but got {data!r}")
     return data
