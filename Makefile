@@ -7,7 +7,9 @@ PYTEST_ARGS ?=
 PARALLEL    ?= -n auto --dist loadfile --no-loadscope-reorder
 VENV        := .venv
 BIN         := $(VENV)/bin
-PIP         := $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt
+# Python compiles modules when they are first imported, which is a small part of what the packages hold, and keeps them.
+export PYTHONDONTWRITEBYTECODE :=
+PIP         := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
 # Silences a banner of mkdocs-material about its own future; it says nothing about this build.
 export NO_MKDOCS_2_WARNING := 1
 # Runs a command and shows what it prints only if it fails, then all of it. mkdocs needs this: with --quiet it also ignores
@@ -31,7 +33,7 @@ LAB_integrations := yes
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo data test test-lab coverage check docs bench integrations format clean
+.PHONY: help demo data test test-lab coverage check check-code check-docs docs bench integrations format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,9 +68,14 @@ coverage: $(VENV)/.installed-coverage  ## run all tests and say which lines of t
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term $(PYTEST_ARGS)
 
 check: $(VENV)/.installed-check  ## check format, lint, types, and that the documentation builds without a warning
+	@$(MAKE) --no-print-directory --jobs=2 check-code check-docs
+
+check-code: $(VENV)/.installed-check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+check-docs: $(VENV)/.installed-check
 	@echo "$(BIN)/mkdocs build --strict"
 	$(call quietly,$(BIN)/mkdocs build --strict)
 
@@ -106,6 +113,12 @@ $(VENV)/.build-tools: $(VENV)/.created pyproject.toml lab/pyproject.toml constra
 $(VENV)/.installed-format: $(VENV)/.created constraints.txt
 	$(call quietly,$(PIP) ruff)
 	@touch $@
+
+# `make check` installs everything that these need, so after it there is nothing left to install.
+ifneq ($(wildcard $(VENV)/.installed-check),)
+$(foreach name,test coverage docs demo bench,$(VENV)/.installed-$(name)): $(VENV)/.installed-check
+	@touch $@
+endif
 
 $(VENV)/.installed-%: $(VENV)/.build-tools
 	@echo "Installing selbo$(EXTRAS_$*) into $(VENV), once; the first time takes a few minutes ..."

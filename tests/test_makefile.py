@@ -63,6 +63,31 @@ def test_tests_need_the_laboratory_too(checkout: Path) -> None:
     assert [each.split()[-1] for each in asked[:3]] == ["editables", ".[test]", "./lab"]  # which needs the library
 
 
+def test_what_was_installed_to_check_is_not_installed_again_to_test(checkout: Path) -> None:
+    script(checkout / ".venv/bin/python", 'echo "$*" >> asked')
+    for tool in ("coverage", "mkdocs"):
+        script(checkout / ".venv/bin" / tool, "true")
+    for target in ("check", "test", "docs"):
+        done = make(checkout, target)
+        assert done.returncode == 0, done.stderr
+    asked = (checkout / "asked").read_text(encoding="utf-8").splitlines()
+    assert [each.split()[-1] for each in asked if " pip " in each] == ["editables", ".[dev]", "./lab"]
+    newer = (checkout / ".venv/.installed-check").stat().st_mtime + 60
+    os.utime(checkout / "constraints.txt", (newer, newer))
+    assert make(checkout, "test").returncode == 0
+    asked = (checkout / "asked").read_text(encoding="utf-8").splitlines()
+    assert sum(each.endswith(".[dev]") for each in asked) == 2  # for other versions
+
+
+@pytest.mark.parametrize("failing", ["ruff", "mypy", "mkdocs"])
+def test_each_check_fails_by_itself(checkout: Path, failing: str) -> None:
+    for tool in ("python", "ruff", "mypy", "mkdocs"):
+        script(checkout / ".venv/bin" / tool, f"exit {3 * (tool == failing)}")
+    done = make(checkout, "check")
+    assert done.returncode != 0
+    assert "Error 3" in done.stderr
+
+
 @pytest.mark.parametrize(("failing", "stamps"), [("editables", set()), (".[cli]", {".build-tools"})])
 def test_pip_is_shown_whole_if_it_fails(checkout: Path, failing: str, stamps: set[str]) -> None:
     fault = f'case "$*" in *"{failing}") echo "ERROR: no such  package"; exit 3;; esac'

@@ -5,6 +5,7 @@ data. Unknown keys are ignored; the key of an optional field may be missing.
 """
 
 import json
+import math
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -181,6 +182,8 @@ def _mapping_reader(read: Reader) -> Reader:
 
 
 def _float(data: Any) -> float:
+    if type(data) is float and math.isfinite(data):  # most of what a file of results holds
+        return data
     if isinstance(data, bool) or not isinstance(data, int | float) or not abs(data) <= sys.float_info.max:
         raise ValueError(f"`` must be a finite number, but got {data!r}")
     return data

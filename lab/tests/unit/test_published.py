@@ -151,9 +151,9 @@ class TestPublishedSummary:
         torch.testing.assert_close(summary(log_probs), expected, rtol=1e-8, atol=1e-8)
 
     @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile's own doing
-    def test_compiles_into_one_graph(self):
+    @pytest.mark.parametrize("partition", [ClosedScoreBins([0.1, 0.9]), selbo.CornerShells(4)], ids=["bins", "shells"])
+    def test_compiles_into_one_graph(self, partition):
         torch.compiler.reset()
-        partition = ClosedScoreBins([0.1, 0.9])
         quirks = {"pool_draws": True, "pseudo_count": PSEUDO_COUNT, "histogram_floor": HISTOGRAM_FLOOR}
         eager = PublishedSummary(partition, selbo.Uniform(), 50.0, **quirks)
         compiled = torch.compile(eager, fullgraph=True, backend="aot_eager")

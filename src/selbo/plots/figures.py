@@ -112,8 +112,7 @@ def belief_on_simplex(
         below = LINE * (1 + max(num_notes(panel.partition) for panel in shown)) + 0.08
         above = LINE * (1 + max(title.count("\n") + 1 for title in titles)) + 0.15
         down = above + side * HEIGHT + below
-        figure = new_figure(width=width, height=rows * down)
-        figure.set_layout_engine("none")
+        figure = new_figure(width=width, height=rows * down, layout=False)
 
         def place(left: float, bottom: float, wide: float, high: float) -> "Axes":
             return figure.add_axes((left / width, bottom / (rows * down), wide / width, high / (rows * down)))

@@ -70,8 +70,7 @@ class Grid:
         self.plot = self.panel if height is None else height
         self.foot, self.step = foot, TITLE + self.plot + BETWEEN
         self.height = LEGEND * legend + self.rows * self.step - BETWEEN + foot
-        self.figure = new_figure(width=self.width, height=self.height)
-        self.figure.set_layout_engine("none")
+        self.figure = new_figure(width=self.width, height=self.height, layout=False)
 
     def place(self, i: int, *, low: float = 0.0, high: float = 1.0) -> "Axes":
         """Panel i, or the part of its height between two fractions."""

@@ -95,6 +95,16 @@ def figure_style() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def saving_style() -> Iterator[None]:
+    """`figure_style` for saving: a figure without a layout engine gets none afterwards, whatever the style says."""
+    with figure_style():
+        from matplotlib import rc_context
+
+        with rc_context({"figure.constrained_layout.use": False}):
+            yield
+
+
 def checked_width(width: float) -> float:
     """Validate a width in inches: it must leave room for the text."""
     if not _checks.positive("width", width) >= SMALLEST_WIDTH:
@@ -104,11 +114,19 @@ def checked_width(width: float) -> float:
     return float(width)
 
 
-def new_figure(*, width: float, height: float) -> "Figure":
-    """An empty figure of the given size in inches; call it inside `figure_style`."""
+def new_figure(*, width: float, height: float, layout: bool = True) -> "Figure":
+    """An empty figure of the given size in inches; call it inside `figure_style`.
+
+    Args:
+        width: Width.
+        height: Height.
+        layout: Arrange the axes automatically. Axes that are placed by hand need no layout, and without one a figure is
+            drawn once when it is saved instead of twice.
+    """
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(checked_width(width), height))
+    engine: Any = None if layout else "none"  # which the annotations of Matplotlib lack
+    return Figure(figsize=(checked_width(width), height), layout=engine)
 
 
 def tidy(axes: "Axes") -> None:
@@ -144,7 +162,7 @@ def save_figure(
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target, prefix=f".{name}-") as unfinished:
         files = [Path(unfinished) / f"{name}.{each}" for each in wanted]
-        with figure_style():
+        with saving_style():
             for file, each in zip(files, wanted, strict=True):
                 with naming(target / file.name, written_as=file):
                     figure.savefig(file, format=each, dpi=PIXELS_AN_INCH, metadata=UNDATED[each])

@@ -262,8 +262,7 @@ def corruption_curves(results: Comparison, *, metrics: Sequence[str] = CURVES, w
     across = (width - names - columns * margin - (columns - 1) * 0.12) / columns
     height = (title + high + foot) * (1 if wide else len(metrics))
     with figure_style():
-        figure = new_figure(width=width, height=height)
-        figure.set_layout_engine("none")
+        figure = new_figure(width=width, height=height, layout=False)
         for i, metric in enumerate(metrics):
             left = margin + (i * (across + margin + 0.12) if wide else 0.0)
             low = height - title - high - (0.0 if wide else i * (title + high + foot))

@@ -14,7 +14,7 @@ from selbo._files import replacing
 from selbo.plots.labels import duration, number
 from selbo.plots.methods import METHOD_COLOURS
 from selbo.plots.panels import GUIDE
-from selbo.plots.style import INK, ONE_COLUMN, PALE, TWO_COLUMNS, figure_style
+from selbo.plots.style import INK, ONE_COLUMN, PALE, TWO_COLUMNS, saving_style
 from selbo.report.class_tables import MOST_IN_MATRIX, class_table, confusion_table
 from selbo.report.comparison import (
     Value,
@@ -238,7 +238,7 @@ def inline_svg(figure: "Figure", *, name: str, label: str) -> "Markup":
     buffer = io.StringIO()
     with (
         warnings.catch_warnings(),
-        figure_style(),
+        saving_style(),
         matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}),
     ):
         # the browser renders the text, with fonts that may have glyphs missing in matplotlib's

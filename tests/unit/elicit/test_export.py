@@ -199,12 +199,7 @@ NAMES = [
     ("state", "names"),
     [
         *((state, ()) for state in TWO_NUMBERS),
-        *(
-            (state, names)
-            for state in TWO_NUMBERS
-            if state["classes"] == 2 and state["regions"] in {"equal", "classes"}
-            for names in NAMES
-        ),
+        *((state, names) for state in TWO_NUMBERS if state["classes"] == 2 for names in NAMES),
     ],
     ids=lambda value: name_of(value) if isinstance(value, dict) else " and ".join(value),
 )

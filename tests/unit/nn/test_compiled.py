@@ -61,7 +61,8 @@ def noise() -> torch.Generator:
     return torch.Generator().manual_seed(5)
 
 
-@pytest.mark.parametrize(("bayesian", "batch_size"), [(False, 4), (True, 4), (True, 11), (True, 16)])
+@pytest.mark.parametrize("bayesian", [False, True])
+@pytest.mark.parametrize("batch_size", [4, 11, 16])
 def test_the_numbers_are_those_of_eager_predictions(
     bayesian: bool, batch_size: int, compiles: list[tuple[int, ...]]
 ) -> None:

@@ -162,6 +162,23 @@ def test_saving_writes_both_formats_of_the_stated_size(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in paths]
 
 
+@pytest.mark.parametrize("layout", [False, True])
+def test_a_figure_without_a_layout_is_drawn_once_per_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: bool
+) -> None:
+    with style.figure_style():
+        figure = style.new_figure(width=3.0, height=2.0, layout=layout)
+    figure.add_subplot()
+    engine, drawn, draw = figure.get_layout_engine(), [], Figure.draw
+    assert (engine is not None) == layout
+    monkeypatch.setattr(Figure, "draw", lambda self, renderer: (drawn.append(1), draw(self, renderer)))
+    first = style.save(figure, tmp_path, "first", formats=["png", "svg"])
+    assert len(drawn) == (4 if layout else 2)
+    assert figure.get_layout_engine() is engine
+    again = style.save(figure, tmp_path, "again", formats=["png"])
+    assert again[0].read_bytes() == first[0].read_bytes()
+
+
 def test_saving_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figure = figures.summary_against_histogram(ScoreBins([0.5]), [0.3, 0.7], [0.6, 0.4])
     style.save_figure(figure, tmp_path, "name")

@@ -55,8 +55,7 @@ def cases_figure(results: StudyResults, track: str) -> "Figure":
         low, high = TEXT_LINE * (len(cases) + 0.5), ROW * len(rows)
         width, height = TWO_COLUMNS, HEADS + high + low
         names = LETTER * max(len(method.title) for method in methods)
-        figure = new_figure(width=width, height=height)
-        figure.set_layout_engine("none")
+        figure = new_figure(width=width, height=height, layout=False)
         axes = figure.add_axes((names / width, low / height, 1 - names / width, high / height))
         for i, row in enumerate(rows):
             for j, found in enumerate(row):

@@ -177,8 +177,7 @@ def _by_level(comparison: StudyComparison, metrics: Sequence[str], found: Corrup
     with figure_style():
         legend = _Legend(list(labels.values()), width=TWO_COLUMNS)
         height = legend.height + _TITLE + CURVE + _FOOT
-        figure = new_figure(width=TWO_COLUMNS, height=height)
-        figure.set_layout_engine("none")
+        figure = new_figure(width=TWO_COLUMNS, height=height, layout=False)
         for axes, metric in zip(_columns(figure, len(metrics), low=_FOOT, high=CURVE), metrics, strict=True):
             _lines(axes, comparison, metric, {level: [name] for level, name in found.levels.items()})
             axes.set_xticks(list(found.levels), [number(level) for level in found.levels])
@@ -236,8 +235,7 @@ def _by_kind(comparison: StudyComparison, metrics: Sequence[str], found: Corrupt
     body, severity = one * len(rows), (CURVE - 0.3 + _TITLE + _FOOT if found.severities else 0.0)
     with figure_style():
         legend = _Legend(list(labels.values()), width=TWO_COLUMNS)
-        figure = new_figure(width=TWO_COLUMNS, height=legend.height + _TITLE + body + _FOOT + severity)
-        figure.set_layout_engine("none")
+        figure = new_figure(width=TWO_COLUMNS, height=legend.height + _TITLE + body + _FOOT + severity, layout=False)
         panels = _columns(figure, len(metrics), low=severity + _FOOT, high=body, left=margin, gap=ROW_GAP)
         for i, (axes, metric) in enumerate(zip(panels, metrics, strict=True)):
             _dots(axes, comparison, metric, list(rows.values()))
@@ -308,8 +306,7 @@ def recall_figure(comparison: StudyComparison) -> "Figure":
     foot = _FOOT + max(map(len, names)) * CHARACTER / POINTS_AN_INCH
     with figure_style():
         legend = _Legend(list(labels.values()), width=TWO_COLUMNS)
-        figure = new_figure(width=TWO_COLUMNS, height=legend.height + _TITLE + CURVE + foot)
-        figure.set_layout_engine("none")
+        figure = new_figure(width=TWO_COLUMNS, height=legend.height + _TITLE + CURVE + foot, layout=False)
         for axes, (place, conditions) in zip(
             _columns(figure, len(places), low=foot, high=CURVE), places.items(), strict=True
         ):
@@ -354,8 +351,7 @@ def sweep_figure(comparison: StudyComparison, *metrics: str) -> "Figure":
     labels = titles_of(comparison)
     with figure_style():
         height = LEGEND + 0.06 + _TITLE + CURVE + _FOOT
-        figure = new_figure(width=TWO_COLUMNS, height=height)
-        figure.set_layout_engine("none")
+        figure = new_figure(width=TWO_COLUMNS, height=height, layout=False)
         entries: dict[str, Any] = {}
         family = SWEPT.get(sweep.methods[0][1].recipe.objective, sweep.label)
         looks = method_styles([family, *(method.name for method in sweep.without)])

@@ -97,8 +97,7 @@ def _scores(comparison: StudyComparison, names: Sequence[str]) -> "Figure":
     height = LEGEND + _TITLE + BARS + _BETWEEN + side + _FOOT
     looks = method_styles(labels)
     with figure_style():
-        figure = new_figure(width=width, height=height)
-        figure.set_layout_engine("none")
+        figure = new_figure(width=width, height=height, layout=False)
         figure.set_dpi(200)  # of what is an image inside a drawing
         image: Any = None
         for i, (name, run) in enumerate(runs.items()):

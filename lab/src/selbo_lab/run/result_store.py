@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from selbo.files import replacing
 from selbo_lab.run.provenance import code_version
 from selbo_lab.run.records import STUDY_FORMAT, Manifest, Run
@@ -21,6 +23,13 @@ PACKED: Final = ".jsonl.xz"
 """End of the name of a packed study: the manifest in its first line, then one run per line, sorted by id."""
 UNFINISHED: Final = "unfinished"
 """Folder of checkpoints, with a subfolder per run that is removed when its result is written."""
+
+
+class _Head(msgspec.Struct):
+    """What identifies a run; the rest of its line is checked to be JSON and passed over."""
+
+    format: str
+    id: str
 
 
 class Store:
@@ -92,7 +101,7 @@ class Store:
             found = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             line = self._lines.get(run_id)
-            return None if line is None else json.loads(line)
+            return None if line is None else msgspec.json.decode(line)
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"{os.fspath(path)!r} cannot be read: {error}; remove it, and the run is done again"
@@ -178,14 +187,12 @@ class Store:
     def _lines(self) -> dict[str, str]:
         """Lines of the packed file, by run id."""
         try:
-            runs = [(line, json.loads(line)) for line in self._packed_text[1:]]
-            strange = [content for _, content in runs if content["format"] != RUN_FORMAT]
-            found = {content["id"]: line for line, content in runs}
-        except (ValueError, TypeError, KeyError) as error:
+            runs = [(line, msgspec.json.decode(line, type=_Head)) for line in self._packed_text[1:]]
+        except msgspec.MsgspecError as error:
             raise ValueError(f"{os.fspath(self.packed)!r} is damaged: {error}") from error
-        if strange:
+        if strange := [head for _, head in runs if head.format != RUN_FORMAT]:
             raise ValueError(f"{os.fspath(self.packed)!r} is damaged: {len(strange)} lines are not runs")
-        return found
+        return {head.id: line for line, head in runs}
 
 
 def studies_in(folder: Path) -> list[Path]:

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from unit.report.test_page import fake as fake_comparison
 
 import study_fakes as fakes
 from selbo.demo import comparison
 from selbo.plots import summary_against_histogram
 from selbo.plots.methods import KNOWN, METHOD_COLOURS, METHOD_MARKERS, method_styles
 from selbo.presets import METHODS
-from selbo.report import tables
+from selbo.report import curves, tables
+from selbo.results import Comparison
 from selbo.summary.partitions import ScoreBins
 from selbo_lab.report import study_curves, study_figures, study_page
 from selbo_lab.studies import reader
@@ -124,10 +126,12 @@ def test_two_studies_draw_a_method_with_the_same_colour_and_marker() -> None:
     assert len(set(two.values())) == 3
 
 
-def test_figures_and_tables_of_a_study_agree_with_those_of_a_belief() -> None:
+def test_figures_and_tables_of_a_study_and_of_a_comparison_agree() -> None:
     study = study_of("elbo", "summary")
     look = method_styles(["Summary ELBO"])["Summary ELBO"]
     assert drawn_lines(study_curves.corruption_figure(fakes.typed(study)))["summary"] == look[:2]
+    compared = Comparison.from_dict(fake_comparison(["elbo", "summary"]))
+    assert drawn_lines(curves.corruption_curves(compared))["summary"] == look[:2]
     diagram = study_figures.calibration_figure(fakes.typed(study)).axes[2]  # the second method, above its counts
     assert look[:2] in {(line.get_markeredgecolor(), line.get_marker()) for line in diagram.lines}
     bars = summary_against_histogram(ScoreBins([0.5]), [0.5, 0.5], {"Summary ELBO": [0.4, 0.6]}).axes[0].containers[0]
