@@ -32,7 +32,8 @@ class _Block:
         momentum: Moving average of the gradient.
         precision: Curvature plus precision of the prior, per training example.
         sample: The last sample of a training step.
-        scratch: Memory for intermediate results: new memory in every step would cost more than the arithmetic.
+        scratch: Memory for intermediate results on a CPU, where new memory in every step costs more than the
+            arithmetic; None on other devices, where memory of the backward pass is reused.
         has_sample: Whether ``sample`` belongs to the gradients, which have come from one sample.
         product: Sum over several samples of gradient times noise.
         norms: Norms of the gradients when the product was formed, to detect later scaling.
@@ -45,7 +46,7 @@ class _Block:
     momentum: Tensor
     precision: Tensor
     sample: Tensor
-    scratch: Tensor
+    scratch: Tensor | None
     has_sample: bool = False
     product: Tensor | None = None
     norms: list[Tensor] | None = None
@@ -106,7 +107,7 @@ class NaturalGradient(torch.optim.Optimizer):
     r"""Variational online Newton: an optimiser whose result is a posterior $N(m, \sigma^2)$ over all weights.
 
     The method is IVON (Shen et al., ICML 2024, https://arxiv.org/abs/2402.17641). A step costs about as much as one of
-    Adam, and needs one more copy of the weights. The weights of the network are the means. Inside `sampled` they are
+    Adam, and needs two more copies of the weights. The weights of the network are the means. Inside `sampled` they are
     one sample, the same for the whole batch, and the gradient computed there also estimates the curvature:
 
     $$\hat h = g \, \frac{\theta - m}{\sigma^2}, \qquad \sigma^2 = \frac{T}{N (h + \delta)}, \qquad
@@ -275,10 +276,15 @@ class NaturalGradient(torch.optim.Optimizer):
 
     def std(self, parameter: nn.Parameter) -> Tensor:
         """Posterior standard deviations of one parameter, with the shape of the parameter."""
+        precision = self.precision(parameter)
+        return (precision * _scale(next(group for each, group in self._trained() if each is parameter))).rsqrt()
+
+    def precision(self, parameter: nn.Parameter) -> Tensor:
+        """Curvature plus precision of the prior, per training example, of one parameter; not copied."""
         for each, group in self._trained():
             if each is parameter:
                 precision: Tensor = self._state(each, group)["precision"]
-                return (precision * _scale(group)).rsqrt()
+                return precision
         raise ValueError("`parameter` must be one that this optimiser trains")
 
     @torch.no_grad()
@@ -345,7 +351,7 @@ class NaturalGradient(torch.optim.Optimizer):
     @torch.no_grad()
     def _draw(self, blocks: list[_Block], generator: torch.Generator | None, *, keep: bool) -> list[list[Tensor]]:
         """Sample all weights; a sample that is not for training has memory of its own."""
-        sources: dict[torch.device, _Normal] = {}
+        sources: dict[torch.device, NormalNoise] = {}
         drawn = []
         for block in blocks:
             group, device = block.group, block.mean.device
@@ -355,10 +361,10 @@ class NaturalGradient(torch.optim.Optimizer):
             else:
                 if device not in sources:
                     if generator is not None or group["capturable"]:
-                        sources[device] = _Normal(device, generator)
+                        sources[device] = NormalNoise(device, generator)
                     else:
                         seed = derive(group["seed"], "natural gradient", int(block.step), self._samples)
-                        sources[device] = _Normal(device, seed)
+                        sources[device] = NormalNoise(device, seed)
                 sources[device].fill(sample)
                 sample.div_(torch.sqrt(block.precision, out=block.scratch))
                 torch.add(block.mean, sample, alpha=_scale(group) ** -0.5, out=sample)
@@ -412,7 +418,8 @@ def _pack(params: list[nn.Parameter], group: dict[str, Any], state: Mapping[Any,
             for values in (params, *([state[each][name] for each in params] for name in ("momentum", "precision")))
         )
     step = state[params[0]]["step"]
-    block = _Block(group, params, step, mean, momentum, precision, torch.empty_like(mean), torch.empty_like(mean))
+    scratch = torch.empty_like(mean) if mean.device.type == "cpu" else None
+    block = _Block(group, params, step, mean, momentum, precision, torch.empty_like(mean), scratch)
     block.point_to(block.means)
     for each, average, found in zip(params, block.momenta, block.precisions, strict=True):
         state[each].update(step=step, momentum=average, precision=found)
@@ -454,7 +461,7 @@ def _in_memory_order(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
     return tensor.as_strided((tensor.numel(),), (1,))
 
 
-class _Normal:
+class NormalNoise:
     """Source of standard normal noise; on a CPU numpy's, which takes 40 % of the time of torch's.
 
     Args:
