@@ -773,17 +773,18 @@ def compare_optimizers(task: Task, repeats: int, clock: Clock, share: float) -> 
             row |= {"peak_mib": each.peak_mib, "first_step_s": each.first_step_s, "build_s": each.build_s}
             rows.append(row)
     print(f"\n{task.model}, batch {task.batch_size}, {CLASSES[task.model]} classes\n")
-    print("| optimiser | loss | engine | median ms | quartiles | × Adam | peak MiB | × Adam | first step s | built s |")
+    on_cuda = task.device.type == "cuda"
+    last = "peak MiB | × Adam" if on_cuda else "processor ms | × Adam, processor"
+    print(f"| optimiser | loss | engine | median ms | quartiles | × Adam | {last} | first step s | built s |")
     print("|---|---|---|---|---|---|---|---|---|---|")
     for row in rows:
         base = rows[0]
-        memory = "- | -"
-        if row["peak_mib"] is not None:
-            memory = f"{row['peak_mib']:.0f} | {row['peak_mib'] / base['peak_mib']:.2f}"
+        name, digits = ("peak_mib", 0) if on_cuda else ("median_processor_ms", 2)
+        more = f"{row[name]:.{digits}f} | {row[name] / base[name]:.2f}"
         print(
             f"| {row['optimizer']} | {row['objective']} | {row['engine']} | {row['median_ms']:.3f} "
             f"| {row['lower_quartile_ms']:.3f} to {row['upper_quartile_ms']:.3f} "
-            f"| {row['median_ms'] / base['median_ms']:.2f} | {memory} | {row['first_step_s']:.1f} "
+            f"| {row['median_ms'] / base['median_ms']:.2f} | {more} | {row['first_step_s']:.1f} "
             f"| {row['build_s']:.1f} |"
         )
     print(flush=True)
