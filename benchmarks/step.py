@@ -8,6 +8,10 @@ its error, and the others go on.
     python benchmarks/step.py --models mlp lenet --threads 1 --peers-path DIR --json step.json
     python benchmarks/step.py --models lenet --threads 1 --no-mkldnn
     python benchmarks/step.py --device cuda --models vgg11 --predict --seconds 500 --peers-path DIR --json step.json
+    python benchmarks/step.py --optimizers --device cuda --models vgg11 --json optimizers.json
+
+`--optimizers` compares optimisers instead: deterministic networks trained by Adam and by SGD with the posterior trained
+by `selbo.NaturalGradient`, without and with a summary; with peak memory and the time to the first step.
 
 DIR holds the peers: pip install --no-deps --target DIR bayesian-torch==0.5.0 torch_blue
 """
@@ -87,6 +91,9 @@ class Contender:
     warm_up: tuple[float, float] | None = None
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
+    first_step_s: float | None = None
+    build_s: float | None = None
+    peak_mib: float | None = None
 
 
 @dataclass
@@ -670,6 +677,120 @@ def our_prediction(task: Task, images: Tensor, draws: int) -> Contender:
     return Contender("selbo", run, "prediction", draws, f"bf16, {how}, CUDA graph", (bnn, batch, total, kept))
 
 
+# --- optimisers: deterministic networks and the posterior trained by natural gradient --------------------------------
+
+OPTIMIZERS: Final = ("Adam", "SGD", "natural gradient")
+
+
+def make_optimizer(kind: str, network: nn.Module, *, captured: bool, compiled: bool) -> torch.optim.Optimizer:
+    parameters = list(network.parameters())
+    rate = {"Adam": 1e-3, "SGD": 0.05, "natural gradient": 0.1}[kind]
+    lr = torch.tensor(rate, device=parameters[0].device) if captured else rate
+    if kind == "Adam":
+        return torch.optim.Adam(parameters, lr=lr, fused=True, capturable=captured)
+    if kind == "SGD":
+        return torch.optim.SGD(parameters, lr=lr, momentum=0.9, nesterov=True, weight_decay=5e-4, fused=True)
+    return selbo.NaturalGradient(parameters, lr=lr, num_data=N, capturable=captured, compiled=compiled)
+
+
+def optimizer_contender(task: Task, kind: str, objective: str) -> Contender:
+    """A step of one optimiser: eager on a CPU; on CUDA in bf16, compiled, as one CUDA graph."""
+    on_cuda = task.device.type == "cuda"
+    inputs = channels_last(task.inputs) if on_cuda else task.inputs
+    before = torch.cuda.memory_allocated() if on_cuda else 0
+    if on_cuda:
+        torch.cuda.reset_peak_memory_stats()
+    start = time.perf_counter()
+    first: list[float] = []
+
+    def build(compiled: bool) -> tuple[Step, tuple[Any, ...]]:
+        network = task.network()
+        if on_cuda and inputs.ndim == 4:
+            network = network.to(memory_format=torch.channels_last)
+        criterion = selbo.CrossEntropy(N, task.summary if objective == "NLL + summary" else None)
+        optimizer = make_optimizer(kind, network, captured=on_cuda, compiled=compiled)
+
+        def loss() -> Tensor:
+            with torch.autocast("cuda", torch.bfloat16, cache_enabled=False, enabled=on_cuda):
+                return criterion(network, inputs, task.labels).loss
+
+        evaluate = torch.compile(loss, dynamic=False) if compiled else loss
+
+        def step() -> Tensor:
+            with optimizer.sampled() if isinstance(optimizer, selbo.NaturalGradient) else contextlib.nullcontext():
+                value = evaluate()
+                value.backward()
+            optimizer.step()
+            if not first:
+                synchronize(task.device)
+                first.append(time.perf_counter() - start)
+            return value.detach()
+
+        def prepare() -> None:
+            optimizer.zero_grad(set_to_none=True)
+
+        if on_cuda:
+            replay, kept = capture(step, prepare)
+            return replay, (network, optimizer, evaluate, *kept)
+
+        def eager() -> None:
+            prepare()
+            step()
+
+        eager()
+        return eager, (network, optimizer)
+
+    if on_cuda:
+        (run, kept), how = compiled_or_not(f"{kind}, {objective}", build)
+        engine = f"bf16, {how}, CUDA graph"
+    else:
+        (run, kept), engine = build(False), "eager float32"
+    contender = Contender(kind, run, objective, 1, engine, kept)
+    contender.first_step_s, contender.build_s = first[0], time.perf_counter() - start
+    if on_cuda:
+        contender.peak_mib = (torch.cuda.max_memory_allocated() - before) / 2**20
+    return contender
+
+
+def compare_optimizers(task: Task, repeats: int, clock: Clock, share: float) -> list[dict[str, Any]]:
+    """Time, memory and start of each optimiser; ratios are to the deterministic network under Adam."""
+    settings = [(kind, "NLL") for kind in OPTIMIZERS] + [("natural gradient", "NLL + summary")]
+    contenders = []
+    for kind, objective in settings:
+        clean_up()
+        what = f"{kind}, {objective}"
+        found = built(what, lambda: optimizer_contender(task, kind, objective), task.device)  # noqa: B023
+        if found is not None:
+            contenders.append(found)
+    measure(contenders, task.device, repeats, clock, share)
+    rows: list[dict[str, Any]] = []
+    for each in contenders:
+        if each.wall:
+            low, median, high = quantiles(each.wall)
+            row: dict[str, Any] = {"model": task.model, "optimizer": each.name, "objective": each.objective}
+            row |= {"engine": each.engine, "median_ms": median, "lower_quartile_ms": low, "upper_quartile_ms": high}
+            row |= {"median_processor_ms": quantiles(each.cpu)[1], "rounds": len(each.wall)}
+            row |= {"peak_mib": each.peak_mib, "first_step_s": each.first_step_s, "build_s": each.build_s}
+            rows.append(row)
+    print(f"\n{task.model}, batch {task.batch_size}, {CLASSES[task.model]} classes\n")
+    on_cuda = task.device.type == "cuda"
+    last = "peak MiB | × Adam" if on_cuda else "processor ms | × Adam, processor"
+    print(f"| optimiser | loss | engine | median ms | quartiles | × Adam | {last} | first step s | built s |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for row in rows:
+        base = rows[0]
+        name, digits = ("peak_mib", 0) if on_cuda else ("median_processor_ms", 2)
+        more = f"{row[name]:.{digits}f} | {row[name] / base[name]:.2f}"
+        print(
+            f"| {row['optimizer']} | {row['objective']} | {row['engine']} | {row['median_ms']:.3f} "
+            f"| {row['lower_quartile_ms']:.3f} to {row['upper_quartile_ms']:.3f} "
+            f"| {row['median_ms'] / base['median_ms']:.2f} | {more} | {row['first_step_s']:.1f} "
+            f"| {row['build_s']:.1f} |"
+        )
+    print(flush=True)
+    return rows
+
+
 # --- one command -----------------------------------------------------------------------------------------------------
 
 
@@ -728,6 +849,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--peers-path", type=Path, help="folder with bayesian_torch and torch_blue")
     parser.add_argument("--predict", action="store_true", help="prediction of VGG11 too")
+    parser.add_argument("--optimizers", action="store_true", help="compare optimisers: Adam, SGD, natural gradient")
     parser.add_argument("--no-mkldnn", action="store_true", help="convolutions of a CPU without oneDNN")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
@@ -768,6 +890,10 @@ def run(options: argparse.Namespace) -> None:
         print(f"\n{model}", flush=True)
         begin, end = index / parts, (index + 1) / parts  # each network has an equal share of the time
         task = make_task(model, device, options.batch_size)
+        if options.optimizers:
+            results["steps"] += compare_optimizers(task, options.repeats, clock, end)
+            write_json(options.json, results)
+            continue
         operations = flops(task)
         contenders = build_all(task, options.peers, clock, begin + BUILD_SHARE * (end - begin))
         measure(contenders, device, options.repeats, clock, end)

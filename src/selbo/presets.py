@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from torch import nn
+
 from selbo import _checks
 from selbo.objectives import ELBO, CrossEntropy, Evidential, LabelShift, LabelSmoothing, Objective, SummaryELBO
 from selbo.objectives.factories import Summaries
+from selbo.posteriors import NaturalGradientPosterior
 from selbo.summary.beliefs import Belief, Masses
 from selbo.summary.description import is_by_class
 from selbo.summary.elicitation import expect
@@ -16,6 +19,18 @@ from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells,
 SMOOTHING: Final = 0.1
 INIT_STD: Final = 0.03
 """Initial standard deviation of posteriors."""
+
+MEAN_FIELD: Final = "mean_field"
+NATURAL_GRADIENT: Final = "natural_gradient"
+POSTERIORS: Final = (MEAN_FIELD, NATURAL_GRADIENT)
+"""Ways to train the posterior of a Bayesian method."""
+
+TABULAR_RATE: Final = 0.1
+"""Learning rate of a natural gradient for tables; docs/sklearn.md has the values that were tried."""
+
+NATURAL_BETAS: Final = (0.9, 0.999)
+"""Decays of its averages: tables are trained for some thousand steps, in which the curvature must be found."""
+
 
 NUM_BINS: Final = 10
 MOST_CORNERS: Final = 20
@@ -87,6 +102,30 @@ def objective_for(
     if method == "plain_summary":
         return CrossEntropy(num_data, summary, summary_weight=summary_weight, label_shift=label_shift)
     return CrossEntropy(num_data)
+
+
+def natural_gradient_for(
+    network: nn.Module, *, num_data: int, kl_weight: float, prior_std: float
+) -> NaturalGradientPosterior:
+    """A posterior that a natural gradient trains by the objective of the mean-field posterior, for tables.
+
+    The mean field minimises N times the loss plus ``kl_weight`` times the KL. This is the objective of a natural
+    gradient at the temperature ``kl_weight``, for a prior that is wider by its root.
+
+    Args:
+        network: The network; not copied.
+        num_data: N, the number of training examples.
+        kl_weight: Factor of the KL divergence; positive.
+        prior_std: Standard deviation of the prior.
+    """
+    return NaturalGradientPosterior(
+        network,
+        num_data=num_data,
+        prior_std=prior_std / kl_weight**0.5,
+        initial_curvature=kl_weight / (num_data * INIT_STD**2),
+        betas=NATURAL_BETAS,
+        temperature=kl_weight,
+    )
 
 
 def partition_for(num_classes: int) -> Partition:

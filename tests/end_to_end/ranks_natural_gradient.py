@@ -1,4 +1,4 @@
-"""Run by two processes: a network wrapped in DistributedDataParallel, each process with half of the batch."""
+"""Run by two processes: a network in DistributedDataParallel, and `selbo.fit`; each process has half of the batch."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,8 @@ import torch.distributed as dist
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from selbo.posteriors import NaturalGradient
+import selbo
+from selbo.posteriors import NaturalGradient, NaturalGradientPosterior
 
 
 def problem() -> tuple[nn.Linear, Tensor, Tensor]:
@@ -31,6 +32,16 @@ def train(network: nn.Module, optimizer: NaturalGradient, inputs: Tensor, labels
         optimizer.step()
 
 
+def fitted() -> dict[str, Tensor]:
+    """Means and precisions after five steps of `selbo.fit`, with two samples each and a summary."""
+    network, inputs, labels = problem()
+    posterior = NaturalGradientPosterior(network, num_data=20, prior_std=1.0, betas=(0.9, 0.9))
+    summary = selbo.SummaryLikelihood(selbo.CornerShells(3), selbo.expect(0.8, num_classes=3), 10.0)
+    objective = selbo.CrossEntropy(20, summary, summary_warmup=0)
+    result = selbo.fit(posterior, objective, (inputs, labels), steps=5, batch_size=10, num_samples=2)
+    return {**posterior.state_dict(), "curve": result.curve}
+
+
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     rank = dist.get_rank()
@@ -38,5 +49,6 @@ if __name__ == "__main__":
     optimizer = NaturalGradient(network.parameters(), num_data=20, prior_std=1.0)
     train(nn.parallel.DistributedDataParallel(network), optimizer, inputs[rank::2], labels[rank::2])
     found = {"weight": network.weight.detach(), "std": optimizer.std(network.weight)}
+    found |= {f"fit.{name}": value.contiguous() for name, value in fitted().items()}
     save_file(found, Path(sys.argv[1]) / f"{rank}.safetensors")
     dist.destroy_process_group()

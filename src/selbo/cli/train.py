@@ -100,6 +100,14 @@ def train(
             rich_help_panel=NETWORK,
         ),
     ] = "summary_elbo",
+    posterior: Annotated[
+        str,
+        typer.Option(
+            "--posterior",
+            help="How summary_elbo and elbo train the posterior over weights: mean_field or natural_gradient.",
+            rich_help_panel=NETWORK,
+        ),
+    ] = "mean_field",
     hidden: Annotated[
         str, typer.Option("--hidden", help="Widths of the hidden layers, such as 128,64.", rich_help_panel=NETWORK)
     ] = "128",
@@ -108,8 +116,13 @@ def train(
         int, typer.Option("--batch-size", help="Rows per step.", min=1, rich_help_panel=NETWORK)
     ] = 256,
     learning_rate: Annotated[
-        float, typer.Option("--learning-rate", help="Learning rate of Adam.", rich_help_panel=NETWORK)
-    ] = 1e-3,
+        float | None,
+        typer.Option(
+            "--learning-rate",
+            help="Learning rate; if not given, 0.001, or 0.1 for a natural gradient.",
+            rich_help_panel=NETWORK,
+        ),
+    ] = None,
     kl_weight: Annotated[
         float, typer.Option("--kl-weight", help="Weight of the KL divergence.", rich_help_panel=NETWORK)
     ] = 0.1,
@@ -155,6 +168,7 @@ def train(
         class_fractions=stated,
         concentration=concentration,
         method=method,
+        posterior=posterior,
         hidden=layers,
         steps=steps,
         batch_size=batch_size,

@@ -20,11 +20,15 @@ from selbo.evaluation.predict import predict as posterior_predict
 from selbo.models import MLP
 from selbo.nn import to_bayesian
 from selbo.objectives import LabelShift, Objective
+from selbo.posteriors import NaturalGradientPosterior
 from selbo.presets import (
     INIT_STD,
     METHODS,
     MOST_CONCENTRATION,
+    NATURAL_GRADIENT,
+    TABULAR_RATE,
     default_concentration,
+    natural_gradient_for,
     objective_for,
     summaries_for,
     uncertainty_for,
@@ -140,11 +144,14 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             fractions are stated), and `ClassRegions` if the belief is only about class fractions.
         method: ``"summary_elbo"``; or, as a baseline, ``"elbo"``, ``"plain"``, ``"plain_summary"``,
             ``"label_smoothing"`` or ``"evidential"``. Methods without a summary ignore the belief.
+        posterior: How ``"summary_elbo"`` and ``"elbo"`` train the posterior over the weights: ``"mean_field"`` by
+            backpropagation, or ``"natural_gradient"`` (`selbo.NaturalGradient`). Both maximise the same objective.
         hidden: Widths of the hidden layers; () for a linear classifier.
         steps: Number of training steps.
         batch_size: Rows per step. If there are no more rows than that, every step uses all of them, and a row with
             weight 2 is the same as the row twice.
-        learning_rate: Learning rate of Adam.
+        learning_rate: Learning rate. If not given, .001 for Adam, and .1 for a natural gradient, where it decreases to
+            zero (a cosine).
         kl_weight: Weight of the KL divergence; below one the posterior is tempered.
         prior_std: Standard deviation of the prior over weights.
         num_samples: Weight samples per prediction; always the same ones, so that predictions do not vary between calls.
@@ -201,10 +208,11 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         belief: Belief | None = None,
         partition: Partition | None = None,
         method: str = "summary_elbo",
+        posterior: str = "mean_field",
         hidden: Sequence[int] = (128,),
         steps: int = 2000,
         batch_size: int = 256,
-        learning_rate: float = 1e-3,
+        learning_rate: float | None = None,
         kl_weight: float = 0.1,
         prior_std: float = 0.2,
         num_samples: int = 128,
@@ -222,6 +230,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.belief = belief
         self.partition = partition
         self.method = method
+        self.posterior = posterior
         self.hidden = hidden
         self.steps = steps
         self.batch_size = batch_size
@@ -402,34 +411,44 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _train(self, rows: Rows, val: Rows | None, stated: Statement, running: _Running) -> _Trained:
         """One training run: the only place that builds an objective and calls `selbo.fit`."""
-        network = self.make_network(rows.inputs.shape[1])
+        natural = self.posterior == NATURAL_GRADIENT
         summaries = stated.summaries if METHODS[self.method].believes else []
         shift = None
         if summaries and rows.unlabelled is not None and self.class_fractions is not None:
             shift = LabelShift.from_labels(rows.labels, stated.class_fractions, weights=rows.weights)
         per_row = len(rows.labels) / rows.total  # scales the terms that are not sums over rows
+        num_data, num_features = len(rows.labels), rows.inputs.shape[1]
         objective = objective_for(
             self.method,
-            num_data=len(rows.labels),
+            num_data=num_data,
             steps=self.steps,
             summary=summaries[0] if len(summaries) == 1 else summaries or None,
-            kl_weight=self.kl_weight * per_row,
+            kl_weight=1.0 if natural else self.kl_weight * per_row,  # the optimiser weighs the KL
             summary_weight=per_row,
             label_shift=shift,
         )
+        model: nn.Module | NaturalGradientPosterior
+        if natural:
+            network = self._deterministic_network(num_features).double()
+            model = natural_gradient_for(
+                network, num_data=num_data, kl_weight=self.kl_weight * per_row, prior_std=self.prior_std
+            )
+        else:
+            model = network = self.make_network(num_features)
         with warnings.catch_warnings():
             warnings.filterwarnings(
                 "ignore", message="the network is correct on"
             )  # issued for the selected network only
             result = fit(
-                network,
+                model,
                 objective,
                 rows.as_data(),
                 None if val is None else val.as_data(),
                 unlabelled=rows.unlabelled if summaries else None,
                 steps=self.steps,
                 batch_size=self.batch_size,
-                learning_rate=self.learning_rate,
+                learning_rate=TABULAR_RATE if natural and self.learning_rate is None else self.learning_rate,
+                schedule="cosine" if natural else "constant",
                 validation=Validation(
                     every=None if self.early_stopping or running.logs else self.steps,
                     num_samples=VALIDATION_SAMPLES,
@@ -441,15 +460,20 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 callbacks=running.callbacks,
             )
         concentration = float(summaries[0].concentration) if summaries else None
+        if isinstance(model, NaturalGradientPosterior):
+            network = model.bayesian_network()  # all weights are in linear layers, so nothing is lost
         return _Trained(network.eval(), objective, result, summaries, concentration, shift)
 
     def make_network(self, num_features: int) -> nn.Module:
         """An untrained network for the known classes."""
-        widths = (num_features, *self.hidden, len(self.classes_))
-        network: nn.Module = MLP(widths, generator=generator_for(self.seed_, "weights"))
+        network = self._deterministic_network(num_features)
         if METHODS[self.method].bayesian:
             network = to_bayesian(network, prior_std=self.prior_std, init_std=INIT_STD)
         return network.double()
+
+    def _deterministic_network(self, num_features: int) -> nn.Module:
+        widths = (num_features, *self.hidden, len(self.classes_))
+        return MLP(widths, generator=generator_for(self.seed_, "weights"))
 
     def _draw_seed(self) -> int:
         if self.random_state is None:

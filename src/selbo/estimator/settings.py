@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from selbo import _checks
 from selbo.estimator.rows import Rows
-from selbo.presets import METHODS, below_guessing
+from selbo.presets import METHODS, NATURAL_GRADIENT, POSTERIORS, below_guessing
 from selbo.summary.partitions import require_partition
 
 SHARE_ROUNDING: Final = 0.005
@@ -19,6 +19,14 @@ SHARE_ROUNDING: Final = 0.005
 def check_settings(told: Any) -> None:
     """Reject parameters of a `SummaryClassifier` that are invalid for any data."""
     _checks.one_of("method", told.method, METHODS)
+    _checks.one_of("posterior", told.posterior, POSTERIORS)
+    if told.posterior == NATURAL_GRADIENT:
+        if not METHODS[told.method].bayesian:
+            raise ValueError(
+                f"`posterior` can be {NATURAL_GRADIENT!r} only for the methods 'summary_elbo' and 'elbo', but `method` "
+                f"is {told.method!r}"
+            )
+        _checks.positive("kl_weight", told.kl_weight)
     if isinstance(told.concentration, str):
         _checks.one_of("concentration", told.concentration, ("auto",))
     elif told.concentration is not None:
@@ -34,8 +42,9 @@ def check_settings(told: Any) -> None:
         _checks.whole("hidden", width, at_least=1)
     for name in ("steps", "batch_size", "num_samples"):
         _checks.whole(name, getattr(told, name), at_least=1)
-    for name in ("learning_rate", "prior_std"):
-        _checks.positive(name, getattr(told, name))
+    _checks.positive("prior_std", told.prior_std)
+    if told.learning_rate is not None:
+        _checks.positive("learning_rate", told.learning_rate)
     _checks.non_negative("kl_weight", told.kl_weight)
     _checks.fraction("validation_fraction", told.validation_fraction, low=0, high=1)
     for name in ("early_stopping", "overrule_labels"):

@@ -31,12 +31,17 @@ def save(bnn: nn.Module, path: str | os.PathLike[str]) -> Path:
 
 def write_network(network: nn.Module, path: str | os.PathLike[str], structure: dict[str, Any]) -> Path:
     """Write the tensors of a network and its structure to one file, atomically."""
+    return write_tensors(unique_tensors(network), path, structure)
+
+
+def write_tensors(tensors: dict[str, Tensor], path: str | os.PathLike[str], structure: dict[str, Any]) -> Path:
+    """Write tensors and the structure that they belong to, atomically."""
     safetensors = _safetensors()
     target = Path(path)
-    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in _unique(network).items()}
+    content = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
     target.parent.mkdir(parents=True, exist_ok=True)
     with replacing(target) as unfinished:
-        unfinished.write_bytes(safetensors.save(tensors, metadata={HEADER: json.dumps(structure)}))
+        unfinished.write_bytes(safetensors.save(content, metadata={HEADER: json.dumps(structure)}))
     return target
 
 
@@ -56,6 +61,11 @@ def load(bnn: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
 
 def read_network(network: nn.Module, path: str | os.PathLike[str], expected: dict[str, Any]) -> None:
     """Read the tensors of a saved network into one of the same structure, in place."""
+    network.load_state_dict(read_tensors(path, expected)[0], strict=False)  # shared tensors are stored under one name
+
+
+def read_tensors(path: str | os.PathLike[str], expected: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and structure in a file; an error if the structure is not the expected one."""
     safetensors = _safetensors()
     metadata, shapes = read_header(path)
     try:
@@ -69,7 +79,8 @@ def read_network(network: nn.Module, path: str | os.PathLike[str], expected: dic
         difference = "the tensors in the file are not those that its header describes"
     if difference:
         raise ValueError(f"`bnn` is not the network that was saved in {os.fspath(path)!r}: {difference}")
-    network.load_state_dict(safetensors.load_file(path), strict=False)  # shared tensors are stored under one name
+    tensors: dict[str, Tensor] = safetensors.load_file(path)
+    return tensors, found
 
 
 def read_header(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, list[int]]]:
@@ -99,11 +110,11 @@ def describe_structure(bnn: nn.Module) -> dict[str, Any]:
 
 def describe_tensors(network: nn.Module, *, format_name: str) -> dict[str, Any]:
     """Structure that identifies any network: type and shape of every tensor."""
-    tensors = {name: [str(value.dtype), list(value.shape)] for name, value in _unique(network).items()}
+    tensors = {name: [str(value.dtype), list(value.shape)] for name, value in unique_tensors(network).items()}
     return {"format": format_name, "layers": {}, "tensors": tensors}
 
 
-def _unique(bnn: nn.Module) -> dict[str, Tensor]:
+def unique_tensors(bnn: nn.Module) -> dict[str, Tensor]:
     """The tensors of a network, each under the first of its names."""
     seen: dict[int, str] = {}
     values = bnn.state_dict(keep_vars=True)

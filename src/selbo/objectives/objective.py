@@ -394,6 +394,8 @@ class Objective(nn.Module):
 
     def _check_model(self, posterior: Posterior) -> None:
         name, bayesian = type(self).__name__, posterior.is_bayesian
+        if posterior.is_sample:
+            return
         if bayesian and not self.for_bayesian:
             raise ValueError(
                 f"`{name}` is for deterministic networks, but `model` is Bayesian: use selbo.ELBO or SummaryELBO"

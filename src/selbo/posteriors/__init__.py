@@ -3,13 +3,16 @@
 from selbo.posteriors.handle import as_posterior, forward_samples, kl_divergence
 from selbo.posteriors.mean_field import MeanField
 from selbo.posteriors.natural_gradient import NaturalGradient
-from selbo.posteriors.posterior import Deterministic, Posterior
+from selbo.posteriors.natural_gradient_posterior import NaturalGradientPosterior
+from selbo.posteriors.posterior import Deterministic, Posterior, WeightSample
 
 __all__ = [
     "Deterministic",
     "MeanField",
     "NaturalGradient",
+    "NaturalGradientPosterior",
     "Posterior",
+    "WeightSample",
     "as_posterior",
     "forward_samples",
     "kl_divergence",

@@ -1,39 +1,113 @@
 """A Gaussian posterior over the weights of any network, trained by natural gradient as a torch optimiser."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from selbo import _checks
+from selbo.nn import compiled
 from selbo.nn.convert import Patterns, to_bayesian, variational_layers
 from selbo.nn.gaussian import GaussianParameter, softplus_inverse
-from selbo.random import generator_for
+from selbo.random import derive
 
 
-@dataclass
-class _Pending:
-    """State of one parameter between a backward pass and the step.
+@dataclass(eq=False)
+class _Block:
+    """Parameters of one group with the same device, type and step, stored in flat vectors of length P.
+
+    The parameters are views of ``mean``; inside `NaturalGradient.sampled` they are views of ``sample``. A step is then
+    a dozen operations, or two compiled kernels, for any number of parameters.
 
     Attributes:
-        noise: Sample minus mean, if there has been one sample; None after several.
+        group: Settings.
+        params: Parameters.
+        step: Number of updates so far, shape ().
+        mean: Means of the weights.
+        momentum: Moving average of the gradient.
+        precision: Curvature plus precision of the prior, per training example.
+        sample: The last sample of a training step.
+        scratch: Memory for intermediate results on a CPU, where new memory in every step costs more than the
+            arithmetic; None on other devices, where memory of the backward pass is reused.
+        has_sample: Whether ``sample`` belongs to the gradients, which have come from one sample.
         product: Sum over several samples of gradient times noise.
-        norm: Norm of the gradient when the product was formed, to detect later scaling.
+        norms: Norms of the gradients when the product was formed, to detect later scaling.
     """
 
-    noise: Tensor | None
+    group: dict[str, Any]
+    params: list[nn.Parameter]
+    step: Tensor
+    mean: Tensor
+    momentum: Tensor
+    precision: Tensor
+    sample: Tensor
+    scratch: Tensor | None
+    has_sample: bool = False
     product: Tensor | None = None
-    norm: Tensor | None = None
+    norms: list[Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        self.means, self.momenta, self.precisions, self.samples = (
+            _views(flat, self.params) for flat in (self.mean, self.momentum, self.precision, self.sample)
+        )
+
+    def serves(self, state: Mapping[Any, dict[str, Any]]) -> bool:
+        """Whether the parameters and their state are still views of the vectors."""
+        return all(
+            each.data_ptr() == mean.data_ptr()
+            and each.stride() == mean.stride()
+            and (found := state[each]).get("step") is self.step
+            and found["momentum"] is momentum
+            and found["precision"] is precision
+            for each, mean, momentum, precision in zip(
+                self.params, self.means, self.momenta, self.precisions, strict=True
+            )
+        )
+
+    def point_to(self, views: list[Tensor]) -> None:
+        """Make the parameters views of another vector; no values are copied."""
+        for each, view in zip(self.params, views, strict=True):
+            each.data = view
+
+    def gradient(self) -> Tensor:
+        """Gradients of all parameters, in the order of the vectors; zero where the loss does not use a parameter."""
+        return torch.cat(
+            [
+                mean.new_zeros(mean.numel()) if each.grad is None else _in_memory_order(each.grad, mean.stride())
+                for each, mean in zip(self.params, self.means, strict=True)
+            ],
+            out=self.scratch,
+        )
+
+    def has_gradient(self) -> bool:
+        """Whether there is a gradient from inside `NaturalGradient.sampled`."""
+        return (self.has_sample or self.product is not None) and any(each.grad is not None for each in self.params)
+
+    def form_product(self, gradient: Tensor | None = None) -> Tensor:
+        """Gradient times noise; several samples have been added up, and gradients may have been scaled since."""
+        if self.product is None:
+            return self.sample.sub_(self.mean).mul_(self.gradient() if gradient is None else gradient)
+        assert self.norms is not None
+        for each, part, norm in zip(self.params, _views(self.product, self.params), self.norms, strict=True):
+            if each.grad is not None:
+                part.mul_(torch.where(norm > 0, torch.linalg.vector_norm(each.grad) / norm, 1.0))
+        return self.product
+
+    def forget(self) -> None:
+        """Discard what came from samples since the last step."""
+        self.has_sample, self.product, self.norms = False, None, None
 
 
 class NaturalGradient(torch.optim.Optimizer):
     r"""Variational online Newton: an optimiser whose result is a posterior $N(m, \sigma^2)$ over all weights.
 
     The method is IVON (Shen et al., ICML 2024, https://arxiv.org/abs/2402.17641). A step costs about as much as one of
-    Adam, and needs one more copy of the weights. The weights of the network are the means. Inside `sampled` they are
+    Adam, and needs two more copies of the weights. The weights of the network are the means. Inside `sampled` they are
     one sample, the same for the whole batch, and the gradient computed there also estimates the curvature:
 
     $$\hat h = g \, \frac{\theta - m}{\sigma^2}, \qquad \sigma^2 = \frac{T}{N (h + \delta)}, \qquad
@@ -59,6 +133,8 @@ class NaturalGradient(torch.optim.Optimizer):
         seed: Seed for the samples. They depend only on the seed, the step and the index of the sample.
         capturable: Whether steps are captured in a CUDA graph. Steps then do not depend on the host, and `sampled` uses
             torch's default generator.
+        compiled: Compile the sampling and the update into one kernel each, which is fastest on CUDA. It needs
+            ``capturable`` and a tensor as learning rate.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)
@@ -93,8 +169,14 @@ class NaturalGradient(torch.optim.Optimizer):
         temperature: float = 1.0,
         seed: int = 0,
         capturable: bool = False,
+        compiled: bool = False,
     ) -> None:
-        self._pending: dict[nn.Parameter, _Pending] = {}
+        if compiled and not (capturable and isinstance(lr, Tensor)):
+            raise ValueError(
+                "`compiled` needs capturable=True and a tensor as `lr`, so that one kernel serves all steps"
+            )
+        self.compiled = compiled
+        self._blocks: list[_Block] = []
         self._samples, self._inside = 0, False  # samples since the last step
         super().__init__(
             params,
@@ -112,7 +194,8 @@ class NaturalGradient(torch.optim.Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._pending, self._samples, self._inside = {}, 0, False
+        self._blocks, self._samples, self._inside = [], 0, False
+        self.compiled = state.get("compiled", False)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with their own settings, and check the settings."""
@@ -135,38 +218,39 @@ class NaturalGradient(torch.optim.Optimizer):
         """
         if self._inside:
             raise RuntimeError("`sampled` must not be entered again inside itself: the weights are already a sample")
-        keep, parameters = torch.is_grad_enabled(), list(self._trained())
-        if not parameters:
+        keep = torch.is_grad_enabled()
+        blocks = self._packed()
+        if not blocks:
             raise ValueError("`params` must hold at least one parameter that requires a gradient, but all are frozen")
-        means = self._draw(parameters, generator)
-        earlier = [each.grad for each, _ in parameters]
+        earlier = [[each.grad for each in block.params] for block in blocks]
         if keep:
-            for each, _ in parameters:
-                each.grad = None
+            self._set_aside(blocks)
+        samples = self._draw(blocks, generator, keep=keep)
         self._inside, finished = True, False
         try:
+            for block, sample in zip(blocks, samples, strict=True):
+                block.point_to(sample)
             yield
             finished = True
         finally:
             self._inside = False
-            with torch.no_grad():
-                for (each, _), mean, gradient in zip(parameters, means, earlier, strict=True):
-                    noise = each - mean
-                    each.copy_(mean)
-                    if keep and finished:
-                        self._collect(each, noise, gradient)
-                    elif keep:
+            for block, gradients in zip(blocks, earlier, strict=True):
+                block.point_to(block.means)
+                if keep and finished:
+                    _collect(block, gradients)
+                elif keep:
+                    for each, gradient in zip(block.params, gradients, strict=True):
                         each.grad = gradient
         self._samples += keep
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Discard the gradients and the estimates of the curvature since the last step."""
         super().zero_grad(set_to_none)
-        self._pending, self._samples = {}, 0
+        self._forget()
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update the posterior.
+        """Update the posterior. A parameter that the loss does not use has a gradient of zero.
 
         Args:
             closure: Function that computes the loss and its gradient. It is called once, inside `sampled`.
@@ -181,22 +265,26 @@ class NaturalGradient(torch.optim.Optimizer):
                 loss = closure()
         if self._inside:
             raise RuntimeError("`step` must be called after `with optimizer.sampled()`, not inside it")
-        if not self._pending:
+        blocks = self._packed()
+        if not any(block.has_gradient() for block in blocks):
             raise RuntimeError("`step` needs a gradient: call loss.backward() inside `with optimizer.sampled()`")
-        for each, group in self._trained():
-            pending = self._pending.get(each)
-            if pending is not None and each.grad is not None:
-                state = self._state(each, group)
-                state["step"] += 1
-                _update(each, each.grad, _product(pending, each.grad), state, group)
-        self._pending, self._samples = {}, 0
+        for block in blocks:
+            block.step += 1
+            _update(block, compiled_kernel=self.compiled)
+        self._forget()
         return loss
 
     def std(self, parameter: nn.Parameter) -> Tensor:
         """Posterior standard deviations of one parameter, with the shape of the parameter."""
+        precision = self.precision(parameter)
+        return (precision * _scale(next(group for each, group in self._trained() if each is parameter))).rsqrt()
+
+    def precision(self, parameter: nn.Parameter) -> Tensor:
+        """Curvature plus precision of the prior, per training example, of one parameter; not copied."""
         for each, group in self._trained():
             if each is parameter:
-                return _std(self._state(each, group), group)
+                precision: Tensor = self._state(each, group)["precision"]
+                return precision
         raise ValueError("`parameter` must be one that this optimiser trains")
 
     @torch.no_grad()
@@ -243,65 +331,237 @@ class NaturalGradient(torch.optim.Optimizer):
             )
         return state
 
-    @torch.no_grad()
-    def _draw(
-        self, parameters: list[tuple[nn.Parameter, dict[str, Any]]], generator: torch.Generator | None
-    ) -> list[Tensor]:
-        """Replace the means by a sample, and return the means."""
-        generators: dict[torch.device, torch.Generator | None] = {}
-        means = []
+    def _packed(self) -> list[_Block]:
+        """The blocks of all parameters that are not frozen; built anew if a parameter or its state was replaced."""
+        parameters = list(self._trained())
+        known = {id(each) for block in self._blocks for each in block.params}
+        if known == {id(each) for each, _ in parameters} and all(block.serves(self.state) for block in self._blocks):
+            return self._blocks
+        blocks: dict[Any, list[nn.Parameter]] = {}
+        groups = {}
         for each, group in parameters:
             state = self._state(each, group)
-            if each.device not in generators:
-                generators[each.device] = generator
-                if generator is None and not group["capturable"]:
-                    generators[each.device] = generator_for(
-                        group["seed"], "natural gradient", int(state["step"]), self._samples, device=each.device
-                    )
-            noise = torch.randn(each.shape, generator=generators[each.device], dtype=each.dtype, device=each.device)
-            means.append(each.detach().clone())
-            each.addcmul_(noise, _std(state, group))
-        return means
+            key = (id(group), each.device, each.dtype, float(state["step"]))
+            blocks.setdefault(key, []).append(each)
+            groups[key] = group
+        self._forget()
+        self._blocks = [_pack(params, groups[key], self.state) for key, params in blocks.items()]
+        return self._blocks
 
-    def _collect(self, parameter: nn.Parameter, noise: Tensor, earlier: Tensor | None) -> None:
-        """Store the terms of the curvature estimate, and add the gradient of this sample to an earlier one."""
-        gradient, before = parameter.grad, self._pending.get(parameter)
-        if earlier is None and before is None:
-            if gradient is not None:
-                self._pending[parameter] = _Pending(noise)
-            return
-        product = torch.zeros_like(noise) if gradient is None else noise * gradient
-        if earlier is not None:
-            if before is not None:
-                product += _product(before, earlier)
-            parameter.grad = earlier if gradient is None else earlier + gradient
-        assert parameter.grad is not None
-        self._pending[parameter] = _Pending(None, product, torch.linalg.vector_norm(parameter.grad))
+    @torch.no_grad()
+    def _draw(self, blocks: list[_Block], generator: torch.Generator | None, *, keep: bool) -> list[list[Tensor]]:
+        """Sample all weights; a sample that is not for training has memory of its own."""
+        sources: dict[torch.device, NormalNoise] = {}
+        drawn = []
+        for block in blocks:
+            group, device = block.group, block.mean.device
+            sample = block.sample if keep else torch.empty_like(block.sample)
+            if self.compiled and generator is None:
+                _kernel(_sample_posterior, compiled.BACKEND)(block.mean, block.precision, _scale(group), sample)
+            else:
+                if device not in sources:
+                    if generator is not None or group["capturable"]:
+                        sources[device] = NormalNoise(device, generator)
+                    else:
+                        seed = derive(group["seed"], "natural gradient", int(block.step), self._samples)
+                        sources[device] = NormalNoise(device, seed)
+                sources[device].fill(sample)
+                sample.div_(torch.sqrt(block.precision, out=block.scratch))
+                torch.add(block.mean, sample, alpha=_scale(group) ** -0.5, out=sample)
+            drawn.append(block.samples if keep else _views(sample, block.params))
+        return drawn
+
+    @torch.no_grad()
+    def _set_aside(self, blocks: list[_Block]) -> None:
+        """Before another sample, form the product of the gradients so far, and empty the gradients for the new ones."""
+        for block in blocks:
+            if block.has_sample:
+                product = block.form_product().clone() if block.has_gradient() else None
+                block.forget()
+                block.product = product
+            elif block.product is not None:
+                block.form_product()
+            for each in block.params:
+                each.grad = None
+
+    def _forget(self) -> None:
+        self._samples = 0
+        for block in self._blocks:
+            block.forget()
 
 
-def _product(pending: _Pending, gradient: Tensor) -> Tensor:
-    """Sum over samples of gradient times noise; the gradient may have been clipped, unscaled or averaged since."""
-    if pending.noise is not None:
-        return pending.noise * gradient
-    assert pending.product is not None
-    assert pending.norm is not None
-    now = torch.linalg.vector_norm(gradient)
-    return pending.product * torch.where(pending.norm > 0, now / pending.norm, 1.0)
+@torch.no_grad()
+def _collect(block: _Block, earlier: list[Tensor | None]) -> None:
+    """Keep the terms of the curvature estimate, and add the gradients of this sample to earlier ones."""
+    if block.product is None and all(each is None for each in earlier):
+        block.has_sample = True
+        return
+    product = block.sample.sub_(block.mean).mul_(block.gradient())
+    block.product = product.clone() if block.product is None else block.product.add_(product)
+    for each, before in zip(block.params, earlier, strict=True):
+        if before is not None:
+            each.grad = before if each.grad is None else before + each.grad
+    zero = block.mean.new_zeros(())
+    block.norms = [zero if each.grad is None else torch.linalg.vector_norm(each.grad) for each in block.params]
 
 
-def _update(mean: Tensor, gradient: Tensor, product: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-    """One step for one parameter, in place."""
-    momentum, precision = state["momentum"], state["precision"]
-    beta1, beta2 = group["betas"]
-    delta = _delta(group)
+def _pack(params: list[nn.Parameter], group: dict[str, Any], state: Mapping[Any, dict[str, Any]]) -> _Block:
+    """Move parameters and their state into flat vectors, of which they become views."""
+    with torch.no_grad():
+        mean, momentum, precision = (
+            torch.cat(
+                [
+                    _in_memory_order(value.to(each), _dense_strides(each))
+                    for each, value in zip(params, values, strict=True)
+                ]
+            )
+            for values in (params, *([state[each][name] for each in params] for name in ("momentum", "precision")))
+        )
+    step = state[params[0]]["step"]
+    scratch = torch.empty_like(mean) if mean.device.type == "cpu" else None
+    block = _Block(group, params, step, mean, momentum, precision, torch.empty_like(mean), scratch)
+    block.point_to(block.means)
+    for each, average, found in zip(params, block.momenta, block.precisions, strict=True):
+        state[each].update(step=step, momentum=average, precision=found)
+    return block
+
+
+def _views(flat: Tensor, params: Sequence[Tensor]) -> list[Tensor]:
+    """Views of a flat vector with the shapes and memory formats of parameters, one after the other.
+
+    For torch each has a storage of its own, which is a part of the memory of the vector: safetensors refuses to save
+    tensors that share a larger storage.
+    """
+    views, first, memory = [], flat.storage_offset() * flat.itemsize, flat.untyped_storage()
+    for each in params:
+        last = first + each.numel() * flat.itemsize
+        own = cast(torch.UntypedStorage, memory[first:last])
+        views.append(
+            torch.empty(0, dtype=flat.dtype, device=flat.device).set_(own, 0, each.shape, _dense_strides(each))
+        )
+        first = last
+    return views
+
+
+def _dense_strides(tensor: Tensor) -> tuple[int, ...]:
+    """Strides of a tensor if its values fill an interval of memory, else those of a contiguous one."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size != 1:
+            if stride != expected:
+                return torch.empty(tensor.shape, device="meta").stride()
+            expected *= size
+    return tensor.stride()
+
+
+def _in_memory_order(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """The values of a tensor as a vector, in the order that they have in memory with these strides."""
+    if tensor.stride() != strides:
+        tensor = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+    return tensor.as_strided((tensor.numel(),), (1,))
+
+
+class NormalNoise:
+    """Source of standard normal noise; on a CPU numpy's, which takes 40 % of the time of torch's.
+
+    Args:
+        device: Device of the tensors to fill.
+        source: A seed, or a torch generator; torch's default one if None.
+    """
+
+    def __init__(self, device: torch.device, source: int | torch.Generator | None) -> None:
+        self.numpy: np.random.Generator | None = None
+        self.torch: torch.Generator | None = None
+        if device.type == "cpu":
+            seed = source if isinstance(source, int) else int(torch.randint(1 << 62, (), generator=source))
+            self.numpy = np.random.Generator(np.random.SFC64(seed))
+        else:
+            self.torch = torch.Generator(device).manual_seed(source) if isinstance(source, int) else source
+
+    def fill(self, tensor: Tensor) -> None:
+        """Replace the values of a contiguous tensor of type float32 or float64."""
+        if self.numpy is None:
+            tensor.normal_(generator=self.torch)
+        else:
+            values = tensor.numpy()
+            self.numpy.standard_normal(out=values, dtype=values.dtype.type)
+
+
+def _update(block: _Block, *, compiled_kernel: bool) -> None:
+    """One step for all parameters of a block, in place."""
+    group = block.group
+    lr, (beta1, beta2) = group["lr"], group["betas"]
+    step: float | Tensor = block.step
+    if not group["capturable"]:
+        lr, step = float(lr), float(block.step)
+    rate = lr / (1 - beta1**step)
+    settings = (rate, lr * _delta(group), beta1, beta2, _delta(group), _scale(group))
+    gradient = block.gradient()
+    state = (block.mean, gradient, block.momentum, block.precision)
+    if compiled_kernel and block.product is None:
+        _kernel(_update_from_sample, compiled.BACKEND)(block.sample, *state, *settings)
+    else:
+        _update_from_product(block.form_product(gradient), *state, *settings)
+
+
+# Both functions below are the update of the paper. With h = precision - delta and the estimate of the curvature
+# c = product * scale * precision, its h + (1 - beta2) (c - h) + (1 - beta2)^2 (c - h)^2 / (2 precision) adds
+# x + x^2 / 2 times the precision, with x = (1 - beta2) (c - h) / precision. This is at least -1/2, so the precision
+# stays positive.
+
+
+def _update_from_product(  # noqa: PLR0917  (as the other one)
+    product: Tensor,
+    mean: Tensor,
+    gradient: Tensor,
+    momentum: Tensor,
+    precision: Tensor,
+    rate: float | Tensor,
+    decay: float | Tensor,
+    beta1: float,
+    beta2: float,
+    delta: float,
+    scale: float,
+) -> None:
+    """The update in few passes over memory and without new memory; overwrites ``product`` and ``gradient``."""
     momentum.lerp_(gradient, 1 - beta1)
-    # With h = precision - delta and the estimate c = product * scale * precision, the update of the paper,
-    # h + (1 - beta2) (c - h) + (1 - beta2)^2 (c - h)^2 / (2 precision), is one factor of the precision:
-    # 1 - x + x^2 / 2 with x = (1 - beta2) (h - c) / precision. It is at least 1/2, so the precision stays positive.
-    x = (1 - delta / precision - product * _scale(group)).mul_(1 - beta2)
-    precision.mul_(x.square().mul_(0.5).sub_(x).add_(1))
-    correction = 1 - beta1 ** state["step"]
-    mean.sub_((momentum / correction).add_(mean, alpha=delta).div_(precision).mul_(group["lr"]))
+    x = torch.reciprocal(precision, out=gradient).mul_((1 - beta2) * delta).sub_(1 - beta2)
+    x.add_(product, alpha=(1 - beta2) * scale)
+    precision.addcmul_(precision, x.addcmul_(x, x, value=0.5))
+    change = torch.mul(mean, decay, out=product)
+    change = change.addcmul_(momentum, rate) if isinstance(rate, Tensor) else change.add_(momentum, alpha=rate)
+    mean.addcdiv_(change, precision, value=-1)
+
+
+def _update_from_sample(  # noqa: PLR0917  (torch.compile takes tensors by position)
+    sample: Tensor,
+    mean: Tensor,
+    gradient: Tensor,
+    momentum: Tensor,
+    precision: Tensor,
+    rate: Tensor,
+    decay: Tensor,
+    beta1: float,
+    beta2: float,
+    delta: float,
+    scale: float,
+) -> None:
+    """The update as one kernel, if compiled."""
+    x = (1 - beta2) * (delta / precision - 1 + (sample - mean) * gradient * scale)
+    momentum.lerp_(gradient, 1 - beta1)
+    precision.add_(precision * (x + 0.5 * x * x))
+    mean.sub_((rate * momentum + decay * mean) / precision)
+
+
+def _sample_posterior(mean: Tensor, precision: Tensor, scale: float, sample: Tensor) -> None:
+    """Fill ``sample`` with weights from the posterior; one kernel, if compiled."""
+    sample.copy_(mean + torch.randn_like(mean) * (precision * scale).rsqrt())
+
+
+@cache
+def _kernel(function: Callable[..., None], backend: str | Callable[..., object]) -> Callable[..., None]:
+    """A function compiled on first use, because importing the compiler is slow."""
+    return compiled.compile_function(function, backend=backend)
 
 
 def _delta(group: dict[str, Any]) -> float:
@@ -312,11 +572,6 @@ def _delta(group: dict[str, Any]) -> float:
 def _scale(group: dict[str, Any]) -> float:
     """N / T, the effective number of examples of the posterior."""
     return float(group["num_data"] / group["temperature"])
-
-
-def _std(state: dict[str, Any], group: dict[str, Any]) -> Tensor:
-    precision: Tensor = state["precision"]
-    return (precision * _scale(group)).rsqrt()
 
 
 def _check_group(group: dict[str, Any]) -> None:

@@ -48,6 +48,9 @@ class Posterior(ABC):
     is_bayesian: ClassVar[bool] = True
     """Whether samples differ."""
 
+    is_sample: ClassVar[bool] = False
+    """Whether the weights are one sample during training, so that a loss for Bayesian networks applies without KL."""
+
     num_weights: int = 0
     """Number of random numbers per sample, which limits the number of samples per pass."""
 
@@ -260,6 +263,12 @@ class Deterministic(Posterior):
     ) -> Tensor:
         """Outputs of the network, as one sample: (1, B, K)."""
         return tensor_answer(self.network(inputs)).unsqueeze(0)
+
+
+class WeightSample(Deterministic):
+    """A network whose weights are one sample from a posterior at the moment; its optimiser takes care of the KL."""
+
+    is_sample = True
 
 
 def tensor_answer(answer: object) -> Tensor:

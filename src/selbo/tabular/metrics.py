@@ -8,7 +8,7 @@ from selbo.results import ClassResult, ConfusionCount, Record
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation(Record):
+class TableMetrics(Record):
     """Results on labelled rows.
 
     Attributes:
@@ -49,7 +49,7 @@ class ValidationMetrics(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingMetrics(Evaluation):
+class TrainingMetrics(TableMetrics):
     """Content of ``metrics.json``: results on the test rows.
 
     Attributes:

@@ -240,7 +240,7 @@ def remove_unfinished(folder: Path) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataFile(Record):
+class TableFile(Record):
     """A table: its name, its checksum and, if it is one of unlabelled rows, their number."""
 
     name: str
@@ -249,7 +249,7 @@ class DataFile(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manifest(Record):
+class ModelManifest(Record):
     """Content of ``model.json``.
 
     Attributes:
@@ -269,8 +269,8 @@ class Manifest(Record):
     classes: tuple[str, ...]
     belief: str
     temperature: float | None
-    data: DataFile
-    unlabelled: DataFile | None
+    data: TableFile
+    unlabelled: TableFile | None
     classifier: dict[str, Any]
     sha256: dict[str, str]
 
@@ -302,7 +302,7 @@ class Trained:
 
     classifier: SummaryClassifier
     preprocessing: Preprocessing
-    manifest: Manifest
+    manifest: ModelManifest
 
     def predict(self, inputs: Numbers, *, num_samples: int, seed: int | None = None) -> Prediction:
         """Predict transformed rows, for the target domain if one was stated.
@@ -348,7 +348,7 @@ def load_model(folder: Path, *, device: str = "cpu") -> Trained:
         raise ValueError(f"the model must be a folder made by selbo train, but {os.fspath(folder)!r} {todo}")
     content = read_json(folder / MANIFEST, kind=FORMAT)
     with _naming(folder / MANIFEST):
-        manifest = Manifest.from_dict(content)
+        manifest = ModelManifest.from_dict(content)
     for name, expected in manifest.sha256.items():
         file = folder / name
         if not file.is_file() or digest(file) != expected:
@@ -374,8 +374,8 @@ def write_model(
     preprocessing: Preprocessing,
     metrics: TrainingMetrics,
     write_report: Callable[[Path], object],
-    data: DataFile,
-    unlabelled: DataFile | None,
+    data: TableFile,
+    unlabelled: TableFile | None,
 ) -> None:
     """Write all files of a finished run, the manifest last, and remove the checkpoint.
 
@@ -392,7 +392,7 @@ def write_model(
     write_json(folder / PREPROCESSING, preprocessing.to_json())
     write_json(folder / METRICS, {"format": METRICS_FORMAT, **metrics.to_dict()})
     write_report(folder / REPORT)
-    manifest = Manifest(
+    manifest = ModelManifest(
         selbo=__version__,
         target=preprocessing.target,
         classes=preprocessing.classes,

@@ -20,7 +20,7 @@ from selbo.report import outcomes
 from selbo.results import ClassificationTask, Comparison, Measurement, Outcome
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.tabular import saved_model
-from selbo.tabular.metrics import Evaluation, RowCounts, TrainingMetrics, ValidationMetrics
+from selbo.tabular.metrics import RowCounts, TableMetrics, TrainingMetrics, ValidationMetrics
 from selbo.tabular.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names
 from selbo.tabular.splits import split
 from selbo.tabular.table import Numbers, read_table
@@ -240,7 +240,7 @@ def train_model(
     unlabelled = None
     if task.unlabelled is not None:
         name, checksum = task.place or "", identity["unlabelled_sha256"]
-        unlabelled = saved_model.DataFile(name=name, sha256=checksum, rows=len(task.unlabelled))
+        unlabelled = saved_model.TableFile(name=name, sha256=checksum, rows=len(task.unlabelled))
     checks = belief_checks(task, job, predicted)
     temperature = fitted_temperature(predicted.val, task.val[1])
     metrics = TrainingMetrics(
@@ -272,7 +272,7 @@ def train_model(
         preprocessing=task.preprocessing,
         metrics=metrics,
         write_report=report,
-        data=saved_model.DataFile(name=task.name, sha256=identity["data_sha256"]),
+        data=saved_model.TableFile(name=task.name, sha256=identity["data_sha256"]),
         unlabelled=unlabelled,
     )
     return metrics
@@ -323,11 +323,11 @@ def fitted_temperature(prediction: Prediction, labels: Tensor) -> float:
 
 def evaluation_of(
     prediction: Prediction, labels: Tensor, temperature: float | None, classes: Sequence[str]
-) -> Evaluation:
+) -> TableMetrics:
     """Results before and, if the temperature is known, after temperature scaling."""
     found = outcomes.by_class(prediction, labels, classes)
     scaled = None if temperature is None else at_temperature(prediction, temperature)
-    return Evaluation(
+    return TableMetrics(
         metrics=outcomes.metrics_of(prediction, labels),
         temperature=temperature,
         calibrated=None if scaled is None else outcomes.metrics_of(scaled, labels),
@@ -339,7 +339,7 @@ def evaluation_of(
 
 def evaluate_file(
     model: saved_model.Trained, data: Path, *, num_samples: int, seed: int | None
-) -> tuple[Evaluation, list[str]]:
+) -> tuple[TableMetrics, list[str]]:
     """Metrics of a model on a labelled table, and notes for the user."""
     table = read_table(data, columns=(*model.preprocessing.columns, model.preprocessing.target))
     labels = torch.from_numpy(model.preprocessing.labels(table))

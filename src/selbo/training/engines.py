@@ -16,7 +16,7 @@ from selbo._compile import is_compiler_error
 from selbo.nn.compiled import channels_last, compile_function
 from selbo.objectives import Objective
 from selbo.objectives.unlabelled import Assigned
-from selbo.posteriors import Posterior
+from selbo.posteriors import NaturalGradient, NaturalGradientPosterior, Posterior, WeightSample
 from selbo.random import derive
 from selbo.training.augment import crop_and_flip
 from selbo.training.batches import LoaderBatches, TensorBatches, UnlabelledBatches
@@ -51,6 +51,20 @@ class Plan:
     rank: int = 0
     world: int = 1
     parameters: list[nn.Parameter] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        by_sample = isinstance(self.posterior, NaturalGradientPosterior)
+        self.model: Posterior = WeightSample(self.posterior.network) if by_sample else self.posterior
+        """Network or posterior of the loss. For a natural gradient, the weights of the network are one sample."""
+        self.passes, self.samples_per_pass = (self.num_samples, 1) if by_sample else (1, self.num_samples)
+
+    def weights(self) -> AbstractContextManager[Any]:
+        """Context of a forward and a backward pass, in which a natural gradient samples the weights."""
+        return self.optimizer.sampled() if isinstance(self.optimizer, NaturalGradient) else nullcontext()
+
+    def share(self, loss: Tensor) -> Tensor:
+        """Part of one pass in the loss of a step, which is the mean over passes."""
+        return loss if self.passes == 1 else loss / self.passes
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Autocast context of the forward pass."""
@@ -103,6 +117,11 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"] = rate
 
 
+def mean_of(rows: list[Tensor]) -> Tensor:
+    """Mean of the terms over the passes of a step."""
+    return rows[0] if len(rows) == 1 else torch.stack(rows).mean(0)
+
+
 class EagerEngine:
     """Runs steps eagerly, on any device."""
 
@@ -142,22 +161,26 @@ class EagerEngine:
             self.pixels.manual_seed(derive(plan.seed, "augment", plan.rank, step))
             inputs = crop_and_flip(inputs, generator=self.pixels)
         plan.optimizer.zero_grad(set_to_none=True)
-        with plan.autocast():
-            terms = plan.objective(
-                plan.posterior,
-                inputs,
-                labels,
-                plan.num_samples,
-                unlabelled=unlabelled,
-                weights=weights[0] if weights else None,
-                generator=self.noise,
-                step=step,
-                steps=plan.steps,
-            )
-        terms.loss.backward()
-        average_gradients(plan.parameters, plan.world)
+        rows = []
+        for _ in range(plan.passes):
+            with plan.weights():
+                with plan.autocast():
+                    terms = plan.objective(
+                        plan.model,
+                        inputs,
+                        labels,
+                        plan.samples_per_pass,
+                        unlabelled=unlabelled,
+                        weights=weights[0] if weights else None,
+                        generator=self.noise,
+                        step=step,
+                        steps=plan.steps,
+                    )
+                plan.share(terms.loss).backward()
+                average_gradients(plan.parameters, plan.world)  # for each sample, because the curvature needs it
+            rows.append(torch.stack([value.double() for value in terms.named().values()]))
         plan.optimizer.step()
-        return torch.stack([value.double() for value in terms.named().values()])
+        return mean_of(rows)
 
 
 class CaptureFailed(RuntimeError):  # noqa: N818  (reads as a sentence)
@@ -266,10 +289,15 @@ class GraphEngine:
         if self.plan.augment is not None:
             inputs = crop_and_flip(inputs)
         when = self.counters[0], self.steps
-        loss, row = self.evaluate(channels_last(inputs), labels, unlabelled, weights, when)
-        loss.backward()
+        inputs = channels_last(inputs)
+        by_pass = []
+        for _ in range(self.plan.passes):
+            with self.plan.weights():
+                loss, row = self.evaluate(inputs, labels, unlabelled, weights, when)
+                self.plan.share(loss).backward()
+            by_pass.append(row)
         self.plan.optimizer.step()
-        self.rows.index_copy_(0, self.counters[2:3], row.unsqueeze(0))
+        self.rows.index_copy_(0, self.counters[2:3], mean_of(by_pass).unsqueeze(0))
         self.counters += 1
 
     def _evaluate(
@@ -284,10 +312,10 @@ class GraphEngine:
         assigned = None if self.unlabelled is None else Assigned(tuple(unlabelled), self.unlabelled.which)
         with plan.autocast():
             terms = plan.objective(
-                plan.posterior,
+                plan.model,
                 inputs,
                 labels,
-                plan.num_samples,
+                plan.samples_per_pass,
                 unlabelled=assigned,
                 weights=weights,
                 step=when[0],
@@ -354,6 +382,8 @@ class Engine:
                 stacklevel=2,
             )
             self.plan.optimizer.zero_grad(set_to_none=True)
+            if isinstance(self.plan.optimizer, NaturalGradient):
+                self.plan.optimizer.compiled = False
             self.engine = EagerEngine(self.plan, self.batches, self.unlabelled, start=start + done)
             rows = engine.rows[:done].cpu()
             if start + done < stop:

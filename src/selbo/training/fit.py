@@ -13,7 +13,7 @@ from selbo import _checks
 from selbo.objectives import Objective
 from selbo.objectives.label_priority import limited_to_labels
 from selbo.objectives.unlabelled import Unlabelled
-from selbo.posteriors import Posterior, as_posterior
+from selbo.posteriors import NaturalGradientPosterior, Posterior, as_posterior
 from selbo.random import derive
 from selbo.training import distributed
 from selbo.training.batches import Data, LoaderBatches, TensorBatches, UnlabelledBatches, make_batches, whole_set
@@ -25,6 +25,9 @@ from selbo.training.trainer import FitResult, Trainer
 from selbo.training.validation import Validation, Validator
 
 ENGINES: Final = ("auto", "eager", "cudagraph", "compile+cudagraph")
+NATURAL: Final = "natural_gradient"
+ADAM_RATE: Final = 1e-3
+NATURAL_RATE: Final = 0.1
 VALIDATIONS: Final = 50
 """Default upper limit on the number of validations in a run, approximately."""
 
@@ -41,9 +44,11 @@ def fit(
     epochs: int | None = None,
     batch_size: int = 256,
     num_samples: int = 1,
-    optimizer: str | Optimizer = "adam",
-    learning_rate: float = 1e-3,
+    posterior: str | None = None,
+    optimizer: str | Optimizer | None = None,
+    learning_rate: float | None = None,
     schedule: str = "constant",
+    warmup_steps: int = 0,
     augment: str | None = None,
     validation: Validation | None = None,
     seed: int = 0,
@@ -82,11 +87,17 @@ def fit(
         steps: Number of steps (5000 if neither this nor ``epochs`` is given).
         epochs: Number of passes over the data, instead of ``steps``.
         batch_size: B, over all processes; ignored for a DataLoader, which has its own.
-        num_samples: Weight samples per step.
-        optimizer: ``"adam"``, ``"sgd"`` (Nesterov momentum), or an `Optimizer` with momentum and weight decay.
-        learning_rate: Initial learning rate.
+        num_samples: Weight samples per step. Trained by natural gradient, each is a pass of its own, and BatchNorm
+            updates its running statistics in each.
+        posterior: ``"natural_gradient"`` to train a `NaturalGradientPosterior` of a deterministic network; it is the
+            ``posterior`` of the result. To choose its prior and other settings, pass one as ``model`` instead. The
+            update contains the KL, so `CrossEntropy` and `ELBO`, or `SummaryELBO`, give the same run.
+        optimizer: ``"adam"`` (if not given), ``"sgd"`` (Nesterov momentum), or an `Optimizer` with momentum and weight
+            decay. Not for a natural gradient, which is an optimiser itself.
+        learning_rate: Initial learning rate; .001 if not given, and .1 for a natural gradient.
         schedule: ``"constant"``, ``"cosine"`` (towards zero) or ``"plateau"`` (halved after more than ten consecutive
             validations without improvement).
+        warmup_steps: Number of steps over which the learning rate grows linearly at the beginning.
         augment: ``"crop_and_flip"`` for images, on the device; or None.
         validation: A `Validation`: how often to validate, with how many samples, and which weights to select.
         seed: Seed for all randomness.
@@ -124,11 +135,12 @@ def fit(
         >>> bool(result.curve[-1, 0] < result.curve[0, 0])
         True
     """
-    posterior = as_posterior(model)
-    network = posterior.network
+    network = as_posterior(model).network
     parameters = _trainable(network, objective)
+    trained = _posterior(model, posterior, objective)
     where = parameters[0].device if device is None else _device(device)
-    chosen = _optimizer(optimizer, posterior)
+    natural = isinstance(trained, NaturalGradientPosterior)
+    chosen = _optimizer(optimizer, trained)
     listeners = as_callbacks(callbacks)
     how = _validation(validation, has_data=val is not None, schedule=schedule, listeners=listeners)
     kept = checkpoint if checkpoint is None or isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
@@ -166,11 +178,11 @@ def fit(
         on_graph = wants_graph(engine, where, batches, world)
         if on_graph:
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        rate = _checks.positive("learning_rate", learning_rate)
+        rate = _rate(learning_rate, natural=natural)
         plan = Plan(
-            posterior=posterior,
+            posterior=trained,
             objective=objective,
-            optimizer=chosen.build(parameters, rate=rate, on_graph=on_graph),
+            optimizer=_build(chosen, trained, parameters, rate=rate, seed=seed, on_graph=on_graph, engine=engine),
             num_samples=num_samples,
             precision=precision,
             augment=augment,
@@ -187,11 +199,11 @@ def fit(
             batches,
             _unlabelled_batches(unlabelled, unlabelled_batch_size or _size(batches, batch_size), plan),
             validator=Validator(plan, held_out, how, every=how.every or max(batches.per_epoch, total // VALIDATIONS)),
-            schedule=Schedule(schedule, rate=rate, steps=total),
+            schedule=Schedule(schedule, rate=rate, steps=total, warmup=warmup_steps),
             checkpoint=kept,
             callbacks=listeners,
             log_every=log_every,
-            settings={"optimizer": asdict(chosen)},
+            settings={"optimizer": {"kind": NATURAL} if chosen is None else asdict(chosen)},
         )
         trainer.resume()
         with _training_mode(network, objective):
@@ -212,8 +224,66 @@ def _training_mode(*roots: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def _optimizer(given: str | Optimizer, posterior: Posterior) -> Optimizer:
-    chosen = given if isinstance(given, Optimizer) else Optimizer(given)
+def _posterior(model: nn.Module | Posterior, name: str | None, objective: Objective) -> Posterior:
+    """The posterior to train; for a natural gradient, checks that the objective leaves the KL to it."""
+    found = as_posterior(model)
+    if name is not None:
+        _checks.one_of("posterior", name, (NATURAL,))
+        if not isinstance(found, NaturalGradientPosterior):
+            if found.is_bayesian:
+                raise ValueError(f"`model` must be a deterministic network for posterior={name!r}, but is Bayesian")
+            found = NaturalGradientPosterior(found.network, num_data=objective.num_data)
+    if not isinstance(found, NaturalGradientPosterior):
+        return found
+    kl, kind = objective.kl, type(objective).__name__
+    if objective.for_bayesian and (kl.weight != 1 or kl.warmup):
+        raise ValueError(
+            f"`{kind}` must have a KL of weight 1 without warm-up for a natural gradient, whose update contains it, "
+            f"but its weight is {kl.weight:g} and its warm-up {kl.warmup}: set the temperature of the posterior instead"
+        )
+    if objective.estimator != "shared":
+        raise ValueError(
+            f"`estimator` must be 'shared' for a natural gradient, which samples the weights of the whole network, but "
+            f"`{kind}` has {objective.estimator!r}"
+        )
+    if found.num_data != objective.num_data:
+        raise ValueError(
+            f"`num_data` must be the same for posterior and objective, but it is {found.num_data} and "
+            f"{objective.num_data}"
+        )
+    return found
+
+
+def _rate(given: float | None, *, natural: bool) -> float:
+    if given is None:
+        return NATURAL_RATE if natural else ADAM_RATE
+    return _checks.positive("learning_rate", given)
+
+
+def _build(
+    chosen: Optimizer | None,
+    posterior: Posterior,
+    parameters: list[nn.Parameter],
+    *,
+    rate: float,
+    seed: int,
+    on_graph: bool,
+    engine: str,
+) -> torch.optim.Optimizer:
+    if chosen is not None:
+        return chosen.build(parameters, rate=rate, on_graph=on_graph)
+    assert isinstance(posterior, NaturalGradientPosterior)
+    lr = torch.tensor(rate, device=parameters[0].device) if on_graph else rate
+    return posterior.train_by(lr=lr, seed=seed, capturable=on_graph, compiled=on_graph and engine != "cudagraph")
+
+
+def _optimizer(given: str | Optimizer | None, posterior: Posterior) -> Optimizer | None:
+    """The optimiser settings; None for a natural gradient."""
+    if isinstance(posterior, NaturalGradientPosterior):
+        if given is not None:
+            raise ValueError("`optimizer` must not be given for a natural gradient, which is an optimiser itself")
+        return None
+    chosen = given if isinstance(given, Optimizer) else Optimizer(given or "adam")
     if chosen.weight_decay > 0 and posterior.is_bayesian:
         raise ValueError(
             f"`weight_decay` is for deterministic networks, but got {chosen.weight_decay:g} for a Bayesian one, which "

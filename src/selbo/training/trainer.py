@@ -12,6 +12,7 @@ from torch import Tensor
 
 from selbo.objectives.label_priority import LabelCheck, check_labels
 from selbo.objectives.objective import TERMS
+from selbo.posteriors import Posterior
 from selbo.summary.moving_average import HistogramAverage
 from selbo.training import checkpoint as files
 from selbo.training import distributed
@@ -58,6 +59,8 @@ class FitResult:
         earlier_seconds: Part of ``seconds`` spent in earlier sessions.
         label_check: Accuracy on labelled training examples compared with that of a constant classifier, if there is a
             summary and the run has at least 50 steps.
+        posterior: The trained posterior, for `selbo.predict` and the like. Predict with the network instead if the
+            posterior is that of the network itself: made by `to_bayesian`, or deterministic.
     """
 
     steps: int
@@ -73,6 +76,7 @@ class FitResult:
     terms: tuple[str, ...] = TERMS
     earlier_seconds: float = 0.0
     label_check: LabelCheck | None = None
+    posterior: Posterior | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass
@@ -118,6 +122,8 @@ class Trainer:
             "callbacks": [each.settings() for each in self._stateful()],
             **self.validator.settings(),
         }
+        if self.schedule.warmup:
+            self.settings["warmup_steps"] = self.schedule.warmup
 
     # --- from the start, or from a checkpoint ---
 
@@ -268,6 +274,7 @@ class Trainer:
             terms=state.terms,
             earlier_seconds=state.earlier_seconds,
             label_check=check,
+            posterior=self.plan.posterior,
         )
 
     def _check_labels(self) -> LabelCheck | None:

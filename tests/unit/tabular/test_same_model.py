@@ -67,6 +67,11 @@ STATEMENTS = [
     ({"accuracy": 0.9, "class_fractions": [0.3, 0.7]}, ["--accuracy", "0.9", "--class-fractions", "0.3,0.7"], True),
     ({}, [], False),
     ({"method": "evidential"}, ["--method", "evidential"], False),
+    (
+        {"accuracy": 0.9, "posterior": "natural_gradient"},
+        ["--accuracy", "0.9", "--posterior", "natural_gradient"],
+        False,
+    ),
 ]
 
 
@@ -96,7 +101,7 @@ def test_the_defaults_of_the_command_are_those_of_the_estimator() -> None:
     options = {name: each.default for name, each in inspect.signature(train).parameters.items()}
     settings = selbo.SummaryClassifier().get_params()
     shared = {name for name in settings if name in options}
-    assert len(shared) == 14
+    assert len(shared) == 15
     assert {name: options[name] for name in shared - {"hidden"}} == {
         name: settings[name] for name in shared - {"hidden"}
     }

@@ -69,3 +69,11 @@ def test_bad_rates(rate):
 def test_unknown():
     with pytest.raises(ValueError, match=r"`schedule` must be one of .*'cosine'.*, but got 'step'"):
         Schedule("step", rate=1.0, steps=1)
+
+
+def test_warm_up_is_torchs():
+    schedule = Schedule("constant", rate=0.1, steps=9, warmup=4)
+    expected = torchs_own(lambda each: torch.optim.lr_scheduler.LinearLR(each, 0.25, 1.0, 3), [()] * 9)
+    assert [schedule.rate_at(step) for step in range(9)] == pytest.approx(expected, rel=1e-9)
+    with pytest.raises(ValueError, match="`warmup_steps` must be"):
+        Schedule("constant", rate=0.1, steps=9, warmup=-1)
