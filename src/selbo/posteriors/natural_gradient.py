@@ -366,8 +366,8 @@ class NaturalGradient(torch.optim.Optimizer):
                         seed = derive(group["seed"], "natural gradient", int(block.step), self._samples)
                         sources[device] = NormalNoise(device, seed)
                 sources[device].fill(sample)
-                sample.div_(torch.sqrt(block.precision, out=block.scratch))
-                torch.add(block.mean, sample, alpha=_scale(group) ** -0.5, out=sample)
+                root = torch.sqrt(block.precision, out=block.scratch)
+                torch.addcdiv(block.mean, sample, root, value=_scale(group) ** -0.5, out=sample)
             drawn.append(block.samples if keep else _views(sample, block.params))
         return drawn
 

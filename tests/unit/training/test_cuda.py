@@ -72,6 +72,30 @@ def test_every_step_has_a_batch_and_noise_of_its_own() -> None:
     assert len(losses.unique()) == len(losses)
 
 
+@pytest.mark.parametrize("num_samples", [1, 2])
+@pytest.mark.parametrize("engine", ["graph", "captured", "eager"])
+def test_a_natural_gradient_learns_in_every_engine(engine: str, num_samples: int) -> None:
+    network = mlp()
+    result = train(
+        network,
+        CrossEntropy(300, summary()),
+        posterior="natural_gradient",
+        engine=engine,
+        steps=300,
+        num_samples=num_samples,
+        precision="bf16",
+    )
+    assert ("CUDA graph" in result.engine) == (engine != "eager")
+    inputs, labels = data()
+    generator = torch.Generator("cuda").manual_seed(0)
+    prediction = predict(result.posterior, inputs, 16, generator=generator)
+    assert (prediction.classes.cpu() == labels).double().mean() > 0.8
+    assert len(result.curve[5:, 1].unique()) == 295, "every step has noise of its own"
+    precisions = torch.cat([each.reshape(-1) for each in result.posterior.precisions().values()])
+    assert precisions.isfinite().all()
+    assert len(precisions.unique()) > 1
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_convolutional_network_resumes(tmp_path: Path, precision: str) -> None:
     images = torch.randn(200, 1, 28, 28, generator=torch.Generator().manual_seed(1))
