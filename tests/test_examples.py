@@ -25,6 +25,8 @@ from typing import NamedTuple
 
 import pytest
 
+from forked_python import run_forked
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -125,17 +127,21 @@ def _close(said: str, found: str) -> bool:
     return abs(float(said) - float(found)) <= max(RELATIVE * abs(float(said)), (LAST_DIGITS + 0.5) * last)
 
 
-def run_python(script: Path, *arguments: str, folder: Path, warnings: str = "error") -> str:
-    run = subprocess.run(
-        [sys.executable, "-W", warnings, str(script), *arguments],
-        cwd=folder,
-        env={**os.environ, "MPLBACKEND": "Agg"},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert run.returncode == 0, f"{script.name} failed:\n{run.stdout}\n{run.stderr}"
+def run_python(script: Path, *arguments: str, folder: Path) -> str:
+    """What a script prints, with warnings as errors unless it needs packages of `NOT_BY_MAKE`."""
+    if imports(script.read_text(encoding="utf-8")) & NOT_BY_MAKE:
+        run = subprocess.run(
+            [sys.executable, "-W", "default", str(script), *arguments],
+            cwd=folder,
+            env={**os.environ, "MPLBACKEND": "Agg"},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+        )
+    else:
+        run = run_forked(script, *arguments, folder=folder, timeout=TIMEOUT_SECONDS)
+    assert run.returncode == 0, f"{script.name} failed with status {run.returncode}:\n{run.stdout}\n{run.stderr}"
     return run.stdout
 
 
@@ -146,7 +152,7 @@ def test_the_blocks_of_a_page_run(page: Path, tmp_path: Path) -> None:
     if code.strip():  # a page without blocks has nothing to run
         script = tmp_path / f"{page.stem}.md.py"
         script.write_text(code, encoding="utf-8")
-        output = run_python(script, folder=tmp_path, warnings="default" if imports(code) & NOT_BY_MAKE else "error")
+        output = run_python(script, folder=tmp_path)
         said, found, machine = shown(text), printed(output), platform.machine()
         other = [n for n in said if n in found and not said[n].agrees(found[n], machine=machine)]
         assert not other, "\n".join(f"{page.name}:{n} shows\n{said[n].text}\nbut prints\n{found[n]}" for n in other)
@@ -166,8 +172,32 @@ def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     special = imports(example.read_text(encoding="utf-8")) & NOT_BY_MAKE
     if missing := sorted(each for each in special if is_missing(each)):
         pytest.skip(f"{' and '.join(missing)} not installed")
-    arguments = ("--smoke", "--out", str(tmp_path / "out"))
-    run_python(example, *arguments, folder=tmp_path, warnings="default" if special else "error")
+    run_python(example, "--smoke", "--out", str(tmp_path / "out"), folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("import warnings\nwarnings.warn('careful')", "UserWarning: careful"),
+        ("raise SystemExit('stop')", "stop"),
+        ("torch.ones(2)", "name 'torch' is not defined"),
+        ("import os\nos.kill(os.getpid(), 9)", "status -9"),
+    ],
+)
+def test_a_program_that_fails_is_shown(code: str, error: str, tmp_path: Path) -> None:
+    script = tmp_path / "page.md.py"
+    script.write_text(f"print('before', flush=True)\n{code}", encoding="utf-8")
+    with pytest.raises(AssertionError, match=r"page\.md\.py failed") as failure:
+        run_python(script, folder=tmp_path)
+    assert "before" in str(failure.value)
+    assert error in str(failure.value)
+
+
+def test_a_program_has_its_arguments_folder_and_environment(tmp_path: Path) -> None:
+    script = tmp_path / "page.md.py"
+    code = "import os, sys\nprint(__name__, sys.argv[1:], os.getcwd(), os.environ.get('PYTHONWARNINGS'))"
+    script.write_text(code, encoding="utf-8")
+    assert run_python(script, "--smoke", folder=tmp_path) == f"__main__ ['--smoke'] {tmp_path} None\n"
 
 
 # --- the extraction itself ---

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 import rich.console  # noqa: F401  (importing it draws from `random`: before the guard looks)
 from typer.testing import CliRunner
 
+from forked_python import run_forked
 from selbo.cli.app import app
 from selbo.demo import comparison
 from selbo.report.takeaway import takeaway
@@ -69,21 +68,9 @@ def test_a_folder_with_something_else_is_refused(results: str | None, tmp_path: 
 
 
 def test_several_processes_find_the_same(folder: Path, tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "selbo",
-        "demo",
-        "--out",
-        str(tmp_path),
-        "--steps",
-        "3",
-        "--seeds",
-        "1",
-        "--jobs",
-        "2",
-    ]
-    subprocess.run(command, check=True, capture_output=True)
+    chosen = ("--steps", "3", "--seeds", "1", "--jobs", "2")
+    run = run_forked("selbo", "demo", "--out", str(tmp_path), *chosen)
+    assert run.returncode == 0, run.stderr
     ours, theirs = (
         [run for run in json.loads((each / "results.json").read_text(encoding="utf-8"))["runs"] if run["seed"] == 0]
         for each in (tmp_path, folder)

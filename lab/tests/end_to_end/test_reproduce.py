@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from forked_python import run_forked
 from selbo.cli.main import main
 from selbo_lab.data import MissingData
 from selbo_lab.schedule import runner
@@ -27,11 +28,8 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "selbo", *arguments]
 
 
-def selbo(*arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "COLUMNS": "80", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        command(*arguments), capture_output=True, text=True, timeout=timeout, check=False, env=environment
-    )
+def selbo(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return run_forked("selbo", *arguments, COLUMNS="80")
 
 
 def selbo_in_a_terminal(*arguments: str) -> tuple[str, str]:

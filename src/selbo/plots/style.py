@@ -123,10 +123,11 @@ def new_figure(*, width: float, height: float, layout: bool = True) -> "Figure":
         layout: Arrange the axes automatically. Axes that are placed by hand need no layout, and without one a figure is
             drawn once when it is saved instead of twice.
     """
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    engine: Any = None if layout else "none"  # which the annotations of Matplotlib lack
-    return Figure(figsize=(checked_width(width), height), layout=engine)
+    with rc_context({} if layout else {"figure.constrained_layout.use": False}):
+        return Figure(figsize=(checked_width(width), height))
 
 
 def tidy(axes: "Axes") -> None:

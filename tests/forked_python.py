@@ -1,0 +1,56 @@
+"""Python programs in processes of their own, forked from one that has imported what takes seconds to import."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from unittest.mock import patch
+
+SETTINGS = {"PYTHONWARNINGS": "error", "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""Environment of the process that is forked; it must not have threads."""
+
+PRELOADED = ("torch", "torch._dynamo", "sklearn.utils.validation", "matplotlib.figure")
+"""No part of selbo. A program that leaves out one of these imports fails all the same: its namespace is its own."""
+
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload([*PRELOADED])
+
+
+def run_forked(
+    program: Path | str, *arguments: str, folder: Path | None = None, timeout: float = 300, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a script, or a module with that name, like `python -W error`. Killed if it takes longer than `timeout`."""
+    with tempfile.TemporaryDirectory() as kept:
+        said = [Path(kept, stream) for stream in ("stdout", "stderr")]
+        with patch.dict(os.environ, SETTINGS):  # the first call starts the process that is forked
+            process = _forks.Process(target=_run, args=(program, arguments, folder or Path.cwd(), said, environment))
+            process.start()
+        process.join(timeout)
+        if process.is_alive():
+            process.kill()
+            process.join()
+        assert process.exitcode is not None
+        return subprocess.CompletedProcess(
+            [str(program), *arguments], process.exitcode, *(each.read_text(encoding="utf-8") for each in said)
+        )
+
+
+def _run(
+    program: Path | str, arguments: tuple[str, ...], folder: Path, said: list[Path], environment: dict[str, str]
+) -> None:
+    for stream, file in enumerate(said, 1):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), stream)
+    os.environ.pop("PYTHONWARNINGS")  # for this program, not for those that it starts
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.argv = [str(program), *arguments]
+    if isinstance(program, Path):
+        sys.path.insert(0, str(program.parent))
+        runpy.run_path(str(program), run_name="__main__")
+    else:
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
