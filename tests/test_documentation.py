@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "lab" / "docs").glob("*.md"))]
 SOURCES = sorted((ROOT / "src" / "selbo").rglob("*.py"))
 
 WIDEST = 90

@@ -28,7 +28,12 @@ import pytest
 from forked_python import run_forked
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "lab" / "docs").glob("*.md")),
+]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 MAX_EXAMPLE_LINES = 80
 TIMEOUT_SECONDS = 300

@@ -16,7 +16,7 @@ import pytest
 from study_fakes import comparison, method, study, typed
 
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "docs"))
+sys.path.insert(0, str(ROOT / "lab" / "docs"))
 
 import results  # noqa: E402
 
@@ -108,12 +108,14 @@ def test_clean_rows_are_exchanged_and_others_stay() -> None:
 def test_a_readme_has_what_its_calls_give(page: Path, calls: int) -> None:
     text = page.read_text(encoding="utf-8")
     assert text.count("<!-- = ") == len(results.KEPT.findall(text)) == text.count("<!-- / -->") == calls
-    assert results.refreshed(text) == text, "run `python docs/results.py`"
+    assert results.refreshed(text) == text, "run `python lab/docs/results.py`"
 
 
-@pytest.mark.parametrize("page", ["results", "comparison", "claims", "deployment", "designs"])
+@pytest.mark.parametrize(
+    "page", ["lab/docs/results", "docs/comparison", "lab/docs/claims", "docs/deployment", "lab/docs/designs"]
+)
 def test_pages_have_calls_and_no_tables_of_their_own(page: str) -> None:
-    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    text = (ROOT / f"{page}.md").read_text(encoding="utf-8")
     assert text.count("{{ ") == len(results.CALL.findall(text)) > 0
     assert "<!-- table" not in text
     assert "Seeds " not in text  # below a table that was put in

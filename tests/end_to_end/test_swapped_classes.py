@@ -136,7 +136,8 @@ def test_command(case, tmp_path, monkeypatch):
     assert_no_swap(learned, case)
     majority = max(CASES[case])
     assert np.mean([*right.values()]) > majority + (0.01 if case == "90:10" else 0.2)
-    assert min(right[seed] for seed in SEEDS[:8]) >= majority - 0.1, right  # 20 test rows each
+    assert min(right[seed] for seed in SEEDS[:8]) >= majority - 0.1, right
+    assert min(right.values()) >= majority - 0.3, right  # 20 test rows each: by chance one of 20 seeds has 15 at 90:10
 
 
 def test_a_swapped_network_is_said():

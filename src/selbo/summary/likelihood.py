@@ -29,7 +29,7 @@ DEFAULT_CONCENTRATION: Final = 1000.0
 
 DEFAULT_CONCENTRATION_PER_LABEL: Final = 0.3
 """Default concentration per label for beliefs about unlabelled target data. At this value a wrong statement does little
-harm (docs/results.md, class fractions stated wrongly)."""
+harm (lab/docs/results.md, class fractions stated wrongly)."""
 
 
 def soft_counts(memberships: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -202,7 +202,7 @@ def test_every_study_is_sound(name: str) -> None:
 
 
 WIDE_GRIDS = ("shift-sst", "shift-mnist35", "shift-tables")
-"""Studies whose grids reach as far as a setting makes sense (docs/designs.md); two settings have more values."""
+"""Studies whose grids reach as far as a setting makes sense (lab/docs/designs.md); two settings have more values."""
 
 
 @pytest.mark.parametrize("name", WIDE_GRIDS)

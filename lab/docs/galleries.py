@@ -1,4 +1,4 @@
-"""Regenerate the galleries of corruptions in the documentation: `.venv/bin/python docs/galleries.py`.
+"""Regenerate the galleries of corruptions in the documentation: `.venv/bin/python lab/docs/galleries.py`.
 
 They need CIFAR-10 and MNIST in the store (`selbo data get cifar10 mnist35`); `--out` writes elsewhere.
 """
@@ -20,7 +20,7 @@ from selbo_lab.data.corruptions import cifar, mnist
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-IMAGES = Path(__file__).parent / "images"
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
 SEED = 0
 PHOTOGRAPHS = (29, 13)  # a frog, and a horse
 DIGITS = 6

@@ -1,4 +1,4 @@
-"""Fill pages with what `lab/results` says: a hook of MkDocs, and `python docs/results.py` for the READMEs.
+"""Fill pages with what `lab/results` says: a hook of MkDocs, and `python lab/docs/results.py` for the READMEs.
 
 A page of the documentation has calls such as `{{ table("cifar10 vgg11 selbo", "scores") }}` or
 `{{ difference("cifar10 vgg11 selbo summary elbo", "clean.nll") }}`, which are replaced by a table or a number when the
@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
 
-ROOT = Path(__file__).parent.parent
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
 RESULTS = ROOT / "lab" / "results"
 READMES = (ROOT / "README.md", RESULTS / "README.md")
 CACHE = ROOT / ".cache" / "figures"
@@ -57,6 +58,8 @@ PICTURES = ("scores", "independent", "sweep", "corruption", "recall")
 """Figures that stand in the pages; the HTML report of a study has all of them."""
 
 CALL = re.compile(r"\{\{ (\w+\(.*?\)) \}\}", re.DOTALL)
+BETWEEN = re.compile(r"\]\((\.\./lab/docs/|\.\./\.\./docs/)")
+"""A link from a page of the library to one of the laboratory, or back, as GitHub needs it."""
 KEPT = re.compile(r"(<!-- = (\w+\(.*?\)) -->\n?).*?(\n?<!-- / -->)", re.DOTALL)
 
 EXCHANGED = {"lenet-1000": "lenet-8000", "lenet-8000": "lenet-1000"}
@@ -76,10 +79,12 @@ WITHOUT_SUMMARY = ("elbo", "label_smoothing", "evidential")
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Called by MkDocs: add the page of each study, and its figures."""
+    """Called by MkDocs: add the pages of this folder, the page of each study, and its figures."""
     from mkdocs.structure.files import File
 
     draw_all()
+    for page in sorted(HERE.glob("*.md")):
+        files.append(File.generated(config, page.name, abs_src_path=str(page)))
     for study in studies():
         files.append(File.generated(config, f"results/{study}.md", content=full_page(study)))
         for path in draw(study):
@@ -88,8 +93,8 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(text: str, **_: object) -> str:
-    """Called by MkDocs: fill the calls of a page."""
-    return CALL.sub(lambda match: evaluate(match[1]), text)
+    """Called by MkDocs: fill the calls of a page, and link between the two folders of pages as if they were one."""
+    return CALL.sub(lambda match: evaluate(match[1]), BETWEEN.sub("](", text))
 
 
 def refreshed(text: str) -> str:
