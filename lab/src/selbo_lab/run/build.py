@@ -32,6 +32,7 @@ from selbo import (
 from selbo.models import MLP, VGG11, ConvNet, LeNet
 from selbo.nn import Relative, gaussians
 from selbo.objectives import EntropyMinimisation, ExpectationRegularisation, Objective
+from selbo.posteriors import NaturalGradientPosterior, Posterior, as_posterior
 from selbo.random import generator_for
 from selbo_lab import checks, published
 from selbo_lab.data.cifar import IMBALANCE
@@ -98,7 +99,7 @@ def _shifted(fractions: tuple[float, ...], by: float) -> tuple[float, ...]:
 
 
 def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes: int, seed: int) -> nn.Module:
-    """A network with the initial weights of its seed, Bayesian if the recipe says so."""
+    """A network with the initial weights of its seed, with a mean-field posterior if the recipe says so."""
     generator = generator_for(seed, "weights")
     network: nn.Module
     if model.name == "mlp":
@@ -112,7 +113,7 @@ def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes
             "convnet-published": ConvNet,
         }
         network = small[checks.one_of("model", model.name, small)](num_classes, generator=generator)
-    if not recipe.bayesian:
+    if not recipe.bayesian or recipe.posterior:
         return network
     relative = Relative(recipe.init_std, floor=SMALLEST_RELATIVE_STD)
     init_std = relative if recipe.start == "relative" else recipe.init_std
@@ -123,6 +124,19 @@ def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes
                 each.mean.normal_(0.0, PUBLISHED_MEAN_STD, generator=generator)
                 each.rho.normal_(*PUBLISHED_RHO, generator=generator)
     return bayesian
+
+
+def posterior_of(network: nn.Module, recipe: Recipe, *, num_data: int) -> Posterior:
+    """What is trained and predicts: the network, or its posterior by natural gradient."""
+    if not recipe.posterior:
+        return as_posterior(network)
+    return NaturalGradientPosterior(
+        network,
+        num_data=num_data,
+        prior_std=recipe.prior_std,
+        initial_curvature=recipe.initial_curvature,
+        betas=(0.9, recipe.curvature_decay),
+    )
 
 
 def parse_partition(name: str, num_classes: int) -> Partition:

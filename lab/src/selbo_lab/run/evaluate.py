@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from selbo import ConfidenceBins, Partition, Prediction, ScoreBins, calibrate, evaluate_ood, predict
 from selbo.evaluation import at_temperature, mixture
 from selbo.objectives import Objective, log_prob_of_labels
+from selbo.posteriors import Posterior
 from selbo.random import generator_for
 from selbo.report import outcomes
 from selbo.results import Metrics, ReliabilityBins
@@ -35,9 +36,9 @@ COMPILED_MODELS: Final = ("vgg11",)
 
 
 class Member(NamedTuple):
-    """A trained network and its training objective."""
+    """A trained network, or its posterior, and the training objective."""
 
-    network: nn.Module
+    network: nn.Module | Posterior
     objective: Objective
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from selbo import fit
 from selbo.evaluation import at_temperature
@@ -123,6 +123,7 @@ def _members(spec: RunSpec, task: RunTask, saved: _Checkpoints, *, device: str, 
     if spec.recipe.adaptation:
         inputs = _pool(spec, task).to(device).network_inputs()
         for i, (network, objective) in enumerate(members):
+            assert isinstance(network, nn.Module)  # adaptation is for deterministic networks
             order = generator_for(spec.seed, "adaptation", i)
             adaptation.adapt(network, inputs, spec.recipe, objective=objective, generator=order)
     if task.use is not None:
@@ -204,6 +205,7 @@ def _fitted(
         earlier=earlier,
         shift=build.label_shift_of(recipe, labels, num_classes=num_classes, data=spec.data),
     )
+    posterior = build.posterior_of(network, recipe, num_data=len(labels))
     selects = recipe.select != "last" or recipe.schedule == "plateau"
     there = None
     if recipe.summary_inputs == "val":
@@ -223,7 +225,7 @@ def _fitted(
         stage = f"{name}-stage-{number}"
         path = saved.path(stage)
         done = fit(
-            network,
+            posterior,
             maximised,
             (inputs, labels),
             task.val.tensors() if selects else None,
@@ -231,9 +233,10 @@ def _fitted(
             steps=steps,
             batch_size=recipe.batch_size,
             num_samples=recipe.draws if recipe.bayesian else 1,
-            optimizer=Optimizer(recipe.optimizer, weight_decay=recipe.weight_decay),
+            optimizer=None if recipe.posterior else Optimizer(recipe.optimizer, weight_decay=recipe.weight_decay),
             learning_rate=recipe.learning_rate,
             schedule=recipe.schedule,
+            warmup_steps=recipe.rate_warmup,
             augment=recipe.augment or None,
             validation=Validation(
                 every=recipe.eval_every or None,
@@ -247,4 +250,4 @@ def _fitted(
             callbacks=(),
         )
         saved.note(stage, done)
-    return Member(network, objective)
+    return Member(posterior if recipe.posterior else network, objective)

@@ -63,6 +63,10 @@ ADDED_LATER: Final = {
         "adaptation",
         "adaptation_rate",
         "adaptation_epochs",
+        "posterior",
+        "initial_curvature",
+        "curvature_decay",
+        "rate_warmup",
     ),
     "evaluation": ("both_columns", "items"),
 }
@@ -72,6 +76,7 @@ earlier hashes stay valid."""
 SUMMARY_INPUTS: Final = ("train", "val", "use")
 CORRECTIONS: Final = ("", "known", "em", "em-bcts", "bbse")
 ADAPTATIONS: Final = ("", "batchnorm", "tent")
+TRAINED_POSTERIORS: Final = ("", "natural_gradient")
 
 
 @dataclass(frozen=True)
@@ -209,6 +214,11 @@ class Recipe:
             domain.
         adaptation_rate: Learning rate of ``tent``.
         adaptation_epochs: Passes of ``tent`` over the unlabelled inputs.
+        posterior: How the posterior of a Bayesian network is trained: ``natural_gradient``
+            (`selbo.NaturalGradientPosterior`), or the mean field by backpropagation if empty.
+        initial_curvature: Initial curvature of a natural gradient, per example.
+        curvature_decay: Decay of the moving average of its curvature.
+        rate_warmup: Steps over which the learning rate grows at the beginning.
     """
 
     objective: str
@@ -257,6 +267,10 @@ class Recipe:
     adaptation: str = ""
     adaptation_rate: float = 1e-3
     adaptation_epochs: int = 1
+    posterior: str = ""
+    initial_curvature: float = 0.5
+    curvature_decay: float = 0.99999
+    rate_warmup: int = 0
 
     def __post_init__(self) -> None:
         checks.one_of("objective", self.objective, OBJECTIVES)
@@ -266,6 +280,11 @@ class Recipe:
         checks.whole("adaptation_epochs", self.adaptation_epochs, at_least=1)
         checks.one_of("summary_inputs", self.summary_inputs, SUMMARY_INPUTS)
         checks.one_of("start", self.start, STARTS)
+        checks.one_of("posterior", self.posterior, TRAINED_POSTERIORS)
+        if self.posterior and (not self.bayesian or self.kl_weight != 1):
+            raise ValueError(
+                f"`posterior` {self.posterior!r} needs `bayesian` and a `kl_weight` of 1, as its update contains the KL"
+            )
         if self.objective in {"elbo", "summary_elbo", "independent_summary"} and not self.bayesian:
             raise ValueError(f"`bayesian` must be true for the objective {self.objective!r}, but is not")
         if self.adaptation and self.bayesian:

@@ -17,12 +17,13 @@ import torch
 from selbo.evaluation.predict import Prediction, mixture, predict
 from selbo.models import MLP
 from selbo.nn import to_bayesian
+from selbo.posteriors import NaturalGradientPosterior
 from selbo.summary.beliefs import Empirical
 from selbo.summary.partitions import ScoreBins
 from selbo.training import checkpoint, fit, processes
 from selbo_lab.data import MissingData, mnist, sst
 from selbo_lab.data.dataset import LabelledData
-from selbo_lab.run import corrupted_cache, evaluate, execute, provenance, tasks
+from selbo_lab.run import build, corrupted_cache, evaluate, execute, provenance, tasks
 from selbo_lab.run.records import Manifest, Run
 from selbo_lab.run.result_store import Store, studies_in
 from selbo_lab.schedule import executors, runner
@@ -187,6 +188,40 @@ def test_an_empirical_belief_is_that_of_a_plain_network_of_the_same_seed(result:
     log_probs = (plain.network(task.val.network_inputs()) / result.temperature).log_softmax(-1)
     expected = Empirical(log_probs).masses(ScoreBins.equal(10))
     assert found.histogram.belief.s0 == pytest.approx(expected.tolist(), abs=1e-6)
+
+
+NATURAL = replace(SUMMARY, posterior="natural_gradient", learning_rate=0.1, prior_std=0.2)
+
+
+def test_a_posterior_is_trained_by_natural_gradient() -> None:
+    """As `fit` does it for a posterior with the settings of the recipe, and a run repeats its numbers."""
+    recipe = replace(NATURAL, initial_curvature=0.05, curvature_decay=0.9, rate_warmup=2, schedule="cosine")
+    spec = replace(SPEC, recipe=recipe)
+    task = tasks.task_of(DATA, EVALUATION, seed=0)
+    trained = execute._trained(spec, task, device="cpu", member=0)
+    inputs, labels = task.train.tensors()
+    network = build.network_of(spec.model, recipe, input_size=inputs.shape[1], num_classes=2, seed=0)
+    posterior = NaturalGradientPosterior(
+        network, num_data=len(labels), prior_std=0.2, initial_curvature=0.05, betas=(0.9, 0.9)
+    )
+    objective = build.objective_of(recipe, num_data=len(labels), num_classes=2, data=DATA)
+    settings = {"steps": 5, "batch_size": 16, "learning_rate": 0.1, "schedule": "cosine", "warmup_steps": 2}
+    fit(posterior, objective, (inputs, labels), seed=0, callbacks=(), **settings)
+    assert isinstance(trained.network, NaturalGradientPosterior)
+    found, expected = trained.network.state_dict(), posterior.state_dict()
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=0)
+    once, again = (execute.execute_run(spec) for _ in range(2))
+    assert without_times(once) == without_times(again)
+    other = execute.execute_run(replace(spec, recipe=replace(recipe, initial_curvature=0.5)))
+    assert other.conditions["clean"].metrics["nll"] != once.conditions["clean"].metrics["nll"]
+
+
+@pytest.mark.parametrize("change", [{"kl_weight": 0.1}, {"bayesian": False, "objective": "cross_entropy"}])
+def test_a_natural_gradient_needs_a_bayesian_recipe_with_the_whole_kl(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="needs `bayesian` and a `kl_weight` of 1"):
+        replace(NATURAL, **change)
 
 
 def test_a_summary_may_speak_of_the_validation_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
