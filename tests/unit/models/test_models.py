@@ -1,4 +1,4 @@
-"""The four networks: shapes, sizes counted by hand, initial weights from the generator alone, errors, compilation."""
+"""The networks: shapes, sizes counted by hand, initial weights from the generator alone, errors, compilation."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from selbo.models import MLP, VGG11, ConvNet, LeNet
+from selbo.models import MLP, VGG11, ConvNet, FilterResponseNorm, LeNet, ResNet20
 
 SMALL = {
     "mlp": (lambda **kwargs: MLP((12, 7, 5, 3), **kwargs), (12,), 3),
@@ -17,9 +17,13 @@ SMALL = {
     "lenet, 5 classes": (lambda **kwargs: LeNet(5, **kwargs), (1, 28, 28), 5),
     "convnet": (ConvNet, (1, 28, 28), 2),
     "convnet, 5 classes": (lambda **kwargs: ConvNet(5, **kwargs), (1, 28, 28), 5),
+    "resnet20": (lambda **kwargs: ResNet20(width=0.25, **kwargs), (3, 32, 32), 10),
     "convnet, padded": (lambda **kwargs: ConvNet(padded=True, **kwargs), (1, 28, 28), 2),
 }
-ALL = {**SMALL, "vgg11": (lambda **kwargs: VGG11(width=0.25, **kwargs), (3, 32, 32), 10)}
+ALL = {
+    **SMALL,
+    "vgg11": (lambda **kwargs: VGG11(width=0.25, **kwargs), (3, 32, 32), 10),
+}
 """The whole of VGG11 has 28 million weights: tests of its sizes and of its first weights build that one."""
 
 
@@ -88,8 +92,9 @@ def test_logits_have_shape_batch_by_classes_in_training_and_evaluation(case):
         (ConvNet, 234_034),  # 160 + 2_320 + 9_280 + 2*36_928, 448 of BatchNorm, 131_200 + 16_512 + 258
         (lambda: ConvNet(5), 234_421),
         (VGG11, 28_149_514),  # 9_220_480, 5_504 of BatchNorm, 2_101_248 + 16_781_312 + 40_970
+        (ResNet20, 273_066),  # 448 + 13_920 + 50_880 + 544 + 203_136 + 2_112, 1_376 of normalisation, 650
     ],
-    ids=["sst", "mlp", "lenet", "lenet, 10", "convnet", "convnet, 5", "vgg11"],
+    ids=["sst", "mlp", "lenet", "lenet, 10", "convnet", "convnet, 5", "vgg11", "resnet20"],
 )
 def test_the_number_of_parameters_is_the_one_counted_by_hand(net, count):
     with torch.device("meta"):  # nothing is drawn, nothing is stored
@@ -105,6 +110,10 @@ def test_the_counts_follow_from_the_layers():
     without_norm = kernels(3, 3, *vgg11) + weights(512, 4096, 4096, 10)
     assert without_norm == 28_144_010  # the 28.14 million weights of the paper's network
     assert without_norm + 2 * sum(vgg11) == 28_149_514
+    stages = [16] * 6, [16] + [32] * 6, [32] + [64] * 6
+    convolutions = kernels(3, 3, 16) + sum(kernels(3, *stage) for stage in ([16, *stages[0]], *stages[1:]))
+    assert convolutions + kernels(1, 16, 32) + kernels(1, 32, 64) == 271_040
+    assert 271_040 + 2 * (16 + 6 * (16 + 32 + 64)) + weights(64, 10) == 273_066
 
 
 def test_convolutions_of_the_image_networks(vgg):
@@ -187,6 +196,32 @@ def test_mlp_is_the_formula():
     a, b, c, d = net.parameters()
     expected = (inputs.reshape(5, 6) @ a.T + b).clamp(min=0) @ c.T + d
     torch.testing.assert_close(net(inputs), expected)
+
+
+def test_filter_response_norm_is_the_formula(seed):
+    layer, inputs = FilterResponseNorm(3, epsilon=0.1), images(2, (3, 4, 5), seed)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([1.0, -2.0, 0.5]))
+        layer.bias.copy_(torch.tensor([0.0, 1.0, 3.0]))
+    found = layer(inputs)
+    for image, channel in itertools.product(range(2), range(3)):
+        pixels = inputs[image, channel].flatten().tolist()
+        root = math.sqrt(sum(pixel**2 for pixel in pixels) / 20 + 0.1)
+        expected = [layer.weight[channel].item() * pixel / root + layer.bias[channel].item() for pixel in pixels]
+        torch.testing.assert_close(found[image, channel].flatten(), torch.tensor(expected))
+    assert layer(inputs.bfloat16()).dtype == torch.bfloat16
+
+
+def test_residual_blocks_add_their_input():
+    """With the last normalisation of every block at zero, blocks are shortcuts and SiLU alone."""
+    net, inputs = ResNet20(width=0.25, generator=generator()).eval(), images(2, (3, 32, 32))
+    with torch.no_grad():
+        expected = nn.functional.silu(net.norm(net.first(inputs)))
+        for block in net.blocks:
+            block.norm_second.weight.zero_()
+            expected = nn.functional.silu(block.shortcut(expected))
+        assert expected.shape == (2, 16, 8, 8)
+        torch.testing.assert_close(net(inputs), net.head(expected.mean((2, 3))))
 
 
 def test_an_input_does_not_depend_on_its_batch_in_evaluation(small):
@@ -290,7 +325,7 @@ def test_weights_travel_as_a_state_dict(small):
         assert torch.equal(target.eval()(inputs), source.eval()(inputs))
 
 
-@pytest.mark.parametrize("name", ["mlp, dropout", "lenet", "convnet"])
+@pytest.mark.parametrize("name", ["mlp, dropout", "lenet", "convnet", "resnet20"])
 def test_compiles_as_one_graph(name):
     build, shape, _ = SMALL[name]
     net = build(generator=generator()).eval()
@@ -310,7 +345,7 @@ def test_double_precision(small):
 
 def test_default_device_is_respected():
     with torch.device("meta"):
-        nets = [MLP((3, 2)), LeNet(), ConvNet(), VGG11()]
+        nets = [MLP((3, 2)), LeNet(), ConvNet(), VGG11(), ResNet20()]
     assert all(tensor.is_meta for net in nets for tensor in net.state_dict().values())
 
 
@@ -328,9 +363,10 @@ def test_grey_images_of_the_wrong_shape_are_refused(build, shape):
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (2, 1, 32, 32), (2, 3, 28, 28), (2, 32, 32, 3), (2, 3, 32, 32, 1)])
 def test_colour_images_of_the_wrong_shape_are_refused(vgg, shape):
-    with pytest.raises(ValueError, match=r"`inputs` must have shape \(batch, 3, 32, 32\), but got \(") as error:
-        vgg(torch.zeros(shape))
-    assert str(shape) in str(error.value)
+    for net in (vgg, ResNet20(width=0.1, generator=generator())):
+        with pytest.raises(ValueError, match=r"`inputs` must have shape \(batch, 3, 32, 32\), but got \(") as error:
+            net(torch.zeros(shape))
+        assert str(shape) in str(error.value)
 
 
 @pytest.mark.parametrize("shape", [(6,), (2, 5), (2, 7), (6, 2), (2, 2, 2), ()])
@@ -341,7 +377,7 @@ def test_vectors_of_the_wrong_shape_are_refused(shape, width):
         net(torch.zeros(shape))
 
 
-@pytest.mark.parametrize("build", [LeNet, ConvNet, VGG11])
+@pytest.mark.parametrize("build", [LeNet, ConvNet, VGG11, ResNet20])
 @pytest.mark.parametrize("num_classes", [1, 0, -2, 2.0, True, "2", None])
 def test_bad_numbers_of_classes_are_refused(build, num_classes):
     with pytest.raises(ValueError, match=r"`num_classes` must be a whole number of at least 2, but got"):

@@ -29,7 +29,7 @@ from selbo import (
     expect,
     to_bayesian,
 )
-from selbo.models import MLP, VGG11, ConvNet, LeNet
+from selbo.models import MLP, VGG11, ConvNet, LeNet, ResNet20
 from selbo.nn import Relative, gaussians
 from selbo.objectives import EntropyMinimisation, ExpectationRegularisation, Objective
 from selbo.posteriors import NaturalGradientPosterior, Posterior, as_posterior
@@ -43,6 +43,9 @@ from selbo_lab.studies.run_spec import DataSpec, ModelSpec, Recipe
 EQUAL_EDGES: Final = tuple(i / 10 for i in range(1, 10))
 PAPER_EDGES: Final = (0.01, 0.05, 0.10, 0.90, 0.95, 0.99)
 """The two bin layouts of the paper's binary experiments."""
+
+LARGE_NETWORKS: Final[dict[str, Callable[..., nn.Module]]] = {"vgg11": VGG11, "resnet20": ResNet20}
+"""Networks for colour images, which have a width."""
 
 STUDY_CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.85, 0.95)
 
@@ -104,8 +107,8 @@ def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes
     network: nn.Module
     if model.name == "mlp":
         network = MLP((input_size, *model.hidden, num_classes), generator=generator)
-    elif model.name == "vgg11":
-        network = VGG11(num_classes, width=model.width, generator=generator)
+    elif model.name in LARGE_NETWORKS:
+        network = LARGE_NETWORKS[model.name](num_classes, width=model.width, generator=generator)
     else:
         small: dict[str, Callable[..., nn.Module]] = {
             "lenet": LeNet,

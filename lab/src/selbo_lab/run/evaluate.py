@@ -31,7 +31,7 @@ VECTORS_AT_A_TIME: Final = 1 << 15
 COMPILED_AT_A_TIME: Final = 5000
 """The same for compiled networks, which need a fixed size: it divides CIFAR-10's validation and test sets."""
 
-COMPILED_MODELS: Final = ("vgg11",)
+COMPILED_MODELS: Final = tuple(build.LARGE_NETWORKS)
 """Networks that are worth compiling."""
 
 

@@ -139,10 +139,10 @@ class ModelSpec:
     """The network of a run.
 
     Attributes:
-        name: ``mlp``, ``lenet``, ``vgg11``, ``convnet-published``, the authors' ConvNet, or ``convnet``, the same with
-            padding in all convolutions.
+        name: ``mlp``, ``lenet``, ``vgg11``, ``resnet20``, ``convnet-published``, the authors' ConvNet, or
+            ``convnet``, the same with padding in all convolutions.
         hidden: Hidden units of an MLP.
-        width: Factor for the number of channels of VGG11.
+        width: Factor for the number of channels of VGG11 and ResNet-20.
     """
 
     name: str
