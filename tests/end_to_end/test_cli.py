@@ -264,7 +264,7 @@ def test_a_finished_folder_is_left_as_it_is(
     selbo: Run, table: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {name: (model / name).stat().st_mtime_ns for name in listing(model)}
-    for work in ("prepare", "train"):
+    for work in ("prepare", "train_model"):
         monkeypatch.setattr(workflow, work, lambda *_, **__: pytest.fail("it does the work again"))
     shown = selbo(*quick(table, model))
     assert shown.code == 0
