@@ -337,12 +337,13 @@ class Objective(nn.Module):
         check_batch(inputs, labels)
         check_weights(weights, labels)
         assigned = self.assign(unlabelled)
-        logits, kl = self._sample(model, join(inputs, assigned.tensors), num_samples, generator)
+        posterior = as_posterior(model)
+        logits, kl = self._sample(posterior, join(inputs, assigned.tensors), num_samples, generator)
         labelled, *others = logits.split([len(inputs), *map(len, assigned.tensors)], 1)
         divergence = self.likelihood.divergence(labelled, labels)
         if divergence is not None:
             kl = kl + self._over_data(divergence, weights)
-        views = self._views(labelled, weights, others, assigned.which)
+        views = self._views(posterior, labelled, weights, others, assigned.which)
         values = [
             self.num_data * term(view) if term.per_example else term(view)
             for term, view in zip(self.terms, views, strict=True)
@@ -362,10 +363,9 @@ class Objective(nn.Module):
         return self.likelihood.log_probs(logits)
 
     def _sample(
-        self, model: nn.Module | Posterior, inputs: Tensor, num_samples: int, generator: torch.Generator | None
+        self, posterior: Posterior, inputs: Tensor, num_samples: int, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor]:
         """Logits (S, B, K) of weight samples and the KL divergence of the posterior; all Bayesian code is here."""
-        posterior = as_posterior(model)
         self._check_model(posterior)
         with posterior.once():
             logits = posterior.logits(inputs, num_samples, estimator=self.estimator, generator=generator)
@@ -373,13 +373,18 @@ class Objective(nn.Module):
         return logits, logits.new_zeros(()) if kl is None else kl
 
     def _views(
-        self, labelled: Tensor, weights: Tensor | None, others: Sequence[Tensor], which: Sequence[int | None]
+        self,
+        posterior: Posterior,
+        labelled: Tensor,
+        weights: Tensor | None,
+        others: Sequence[Tensor],
+        which: Sequence[int | None],
     ) -> list[View]:
         """The view of each term, computed once for terms that share inputs."""
         found: dict[int | None, View] = {}
         for each in which:
             if each not in found:
-                log_probs = self.log_probs(labelled if each is None else others[each])
+                log_probs = posterior.summarised(self.log_probs(labelled if each is None else others[each]))
                 if each is not None and self.label_ratios is not None:
                     log_probs = shifted(log_probs, self.label_ratios)  # labels come from another domain
                 found[each] = View(log_probs, weights if each is None else None)

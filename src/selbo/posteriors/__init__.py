@@ -1,5 +1,6 @@
 """Posteriors over the weights of a network: one interface to sample, predict, compute the KL, save and load."""
 
+from selbo.posteriors.ensemble import Ensemble
 from selbo.posteriors.handle import as_posterior, forward_samples, kl_divergence
 from selbo.posteriors.mean_field import MeanField
 from selbo.posteriors.natural_gradient import NaturalGradient
@@ -8,6 +9,7 @@ from selbo.posteriors.posterior import Deterministic, Posterior, WeightSample
 
 __all__ = [
     "Deterministic",
+    "Ensemble",
     "MeanField",
     "NaturalGradient",
     "NaturalGradientPosterior",

@@ -51,6 +51,10 @@ class Posterior(ABC):
     is_sample: ClassVar[bool] = False
     """Whether the weights are one sample during training, so that a loss for Bayesian networks applies without KL."""
 
+    num_members: int = 1
+    """Number of networks trained side by side. `selbo.fit` minimises the sum of their losses, so that each is trained
+    as on its own."""
+
     num_weights: int = 0
     """Number of random numbers per sample, which limits the number of samples per pass."""
 
@@ -85,6 +89,14 @@ class Posterior(ABC):
     def kl_divergence(self) -> Tensor | None:
         """KL divergence from the prior, for the loss, in nats, shape (); None if the loss has no KL term."""
         return None
+
+    def summarised(self, log_probs: Tensor) -> Tensor:
+        """Log-probabilities that a summary is about: (S, B, K) -> (S or 1, B, K)."""
+        return log_probs
+
+    def use_channels_last(self) -> None:
+        """Store the weights of convolutions in the memory format that is fastest on a GPU."""
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def once(self) -> AbstractContextManager[object]:
         """Context that caches values shared by samples and KL; for one step, with one backward pass."""

@@ -63,7 +63,9 @@ class Plan:
         return self.optimizer.sampled() if isinstance(self.optimizer, NaturalGradient) else nullcontext()
 
     def share(self, loss: Tensor) -> Tensor:
-        """Part of one pass in the loss of a step, which is the mean over passes."""
+        """Part of one pass in the loss of a step: the mean over passes, and the sum over networks side by side."""
+        members = self.posterior.num_members
+        loss = loss if members == 1 else loss * members
         return loss if self.passes == 1 else loss / self.passes
 
     def autocast(self) -> AbstractContextManager[Any]:

@@ -13,7 +13,7 @@ from selbo import _checks
 from selbo.objectives import Objective
 from selbo.objectives.label_priority import limited_to_labels
 from selbo.objectives.unlabelled import Unlabelled
-from selbo.posteriors import NaturalGradientPosterior, Posterior, as_posterior
+from selbo.posteriors import Deterministic, NaturalGradientPosterior, Posterior, as_posterior
 from selbo.random import derive
 from selbo.training import distributed
 from selbo.training.batches import Data, LoaderBatches, TensorBatches, UnlabelledBatches, make_batches, whole_set
@@ -177,7 +177,7 @@ def fit(
         total = _number_of_steps(steps, epochs, batches)
         on_graph = wants_graph(engine, where, batches, world)
         if on_graph:
-            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            trained.use_channels_last()
         rate = _rate(learning_rate, natural=natural)
         plan = Plan(
             posterior=trained,
@@ -230,8 +230,9 @@ def _posterior(model: nn.Module | Posterior, name: str | None, objective: Object
     if name is not None:
         _checks.one_of("posterior", name, (NATURAL,))
         if not isinstance(found, NaturalGradientPosterior):
-            if found.is_bayesian:
-                raise ValueError(f"`model` must be a deterministic network for posterior={name!r}, but is Bayesian")
+            if not isinstance(found, Deterministic):
+                kind = type(found).__name__
+                raise ValueError(f"`model` must be a deterministic network for posterior={name!r}, but is {kind}")
             found = NaturalGradientPosterior(found.network, num_data=objective.num_data)
     if not isinstance(found, NaturalGradientPosterior):
         return found
