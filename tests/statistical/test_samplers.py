@@ -136,13 +136,13 @@ def test_a_summary_shifts_samples_as_the_exact_posterior(kind: str, seed: int) -
             lambda x: both(x) - 0.5 * (x / PRIOR_STD).square().sum(-1),
             torch.zeros(chains, 2, dtype=F64),
             num_samples=1,
-            burn_in=15,
+            burn_in=20,
             step_size=0.15,
-            leapfrog_steps=8,
+            leapfrog_steps=4,
             generator=torch.Generator().manual_seed(seed),
         ).samples[0]
     else:
-        steps, lr = (250, 0.04) if kind == "SGHMC" else (350, 0.1)
+        steps, lr = (250, 0.04) if kind == "SGHMC" else (450, 0.1)
         found = sampled(kind, both, seed, chains=chains, steps=steps, lr=lr, prior_std=PRIOR_STD)
     z = chains**0.5 * (moments(found).mean(0) - mean) / std
     assert z.abs().max() < Z
