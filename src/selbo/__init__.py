@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         SummaryELBO,
         labels_first,
     )
-    from selbo.posteriors import NaturalGradient, forward_samples, kl_divergence
+    from selbo.posteriors import SGHMC, SGLD, NaturalGradient, SampleSet, forward_samples, hmc, kl_divergence
     from selbo.summary.beliefs import Belief, Beta, Dirichlet, Empirical, Masses, Uniform
     from selbo.summary.elicitation import expect
     from selbo.summary.likelihood import SummaryLikelihood, dirichlet_process_log_prob
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ELBO",
+    "SGHMC",
+    "SGLD",
     "Belief",
     "Beta",
     "ClassRegions",
@@ -47,6 +49,7 @@ __all__ = [
     "NaturalGradient",
     "Partition",
     "Prediction",
+    "SampleSet",
     "ScoreBins",
     "SummaryELBO",
     "SummaryLikelihood",
@@ -60,6 +63,7 @@ __all__ = [
     "expect",
     "fit",
     "forward_samples",
+    "hmc",
     "kl_divergence",
     "labels_first",
     "mean_network",
@@ -86,7 +90,7 @@ _HOMES = {
         "SummaryELBO",
         "labels_first",
     ),
-    "selbo.posteriors": ("NaturalGradient", "forward_samples", "kl_divergence"),
+    "selbo.posteriors": ("SGHMC", "SGLD", "NaturalGradient", "SampleSet", "forward_samples", "hmc", "kl_divergence"),
     "selbo.summary.beliefs": ("Belief", "Beta", "Dirichlet", "Empirical", "Masses", "Uniform"),
     "selbo.summary.elicitation": ("expect",),
     "selbo.summary.likelihood": ("SummaryLikelihood", "dirichlet_process_log_prob"),

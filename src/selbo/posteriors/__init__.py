@@ -6,16 +6,23 @@ from selbo.posteriors.mean_field import MeanField
 from selbo.posteriors.natural_gradient import NaturalGradient
 from selbo.posteriors.natural_gradient_posterior import NaturalGradientPosterior
 from selbo.posteriors.posterior import Deterministic, Posterior, WeightSample
+from selbo.posteriors.samplers import SGHMC, SGLD, HMCSamples, SampleSet, hmc, network_log_posterior
 
 __all__ = [
+    "SGHMC",
+    "SGLD",
     "Deterministic",
     "Ensemble",
+    "HMCSamples",
     "MeanField",
     "NaturalGradient",
     "NaturalGradientPosterior",
     "Posterior",
+    "SampleSet",
     "WeightSample",
     "as_posterior",
     "forward_samples",
+    "hmc",
     "kl_divergence",
+    "network_log_posterior",
 ]
