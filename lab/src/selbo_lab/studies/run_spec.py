@@ -137,7 +137,7 @@ class ModelSpec:
         name: ``mlp``, ``lenet``, ``vgg11``, ``convnet-published``, the authors' ConvNet, or ``convnet``, the same with
             padding in all convolutions.
         hidden: Hidden units of an MLP.
-        width: Factor for the number of channels of VGG11.
+        width: Factor for the number of channels of VGG11 and ConvNet.
     """
 
     name: str
