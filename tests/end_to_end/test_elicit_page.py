@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 import torch
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Request, WebError
 
 from chromium import find_chromium, launch_chromium, open_window
 from selbo.elicit.server import Server
@@ -50,45 +50,78 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
+def windows() -> Iterator[Windows]:
     assert PROGRAM is not None
     with launch_chromium(PROGRAM) as found:
-        yield found
+        yield Windows(found)
 
 
 @pytest.fixture
-def page(server: Server, chromium: Browser) -> Iterator[Page]:
-    found = Page(chromium, server.url)
+def page(server: Server, windows: Windows) -> Iterator[Page]:
+    found = Page(windows, server.url)
     yield found
-    found.window.close()
+    found.leave()
     assert [text for text in found.complaints if not any(known in text for known in EXPECTED)] == []
     assert {url for url in found.requests if not url.startswith((server.url, "about:"))} == set()
 
 
-class Page:
-    """The page, as a user sees it."""
+class Windows:
+    """A window of each size, opened once: the browser draws itself in each, which takes longer than most tests."""
 
-    def __init__(self, browser: Browser, url: str) -> None:
-        self.browser, self.url = browser, url
+    def __init__(self, browser: Browser) -> None:
+        self.browser = browser
+        self.opened: dict[tuple[int, int, bool], BrowserContext] = {}
+
+    def of(self, width: int, height: int, *, dark: bool = False) -> BrowserContext:
+        key = width, height, dark
+        if key not in self.opened:
+            self.opened[key] = open_window(self.browser, width, height, dark=dark)
+            self.opened[key].new_page()  # a window closes with its last tab
+        return self.opened[key]
+
+
+class Page:
+    """The page, as a user sees it, in a tab of its own: what the page keeps, it keeps for a tab."""
+
+    def __init__(self, windows: Windows, url: str) -> None:
+        self.windows, self.url = windows, url
         self.complaints: list[str] = []
         self.requests: list[str] = []
-        self.window = open_window(browser, 1366, 900)
-        self.show()
+        self.show(windows.of(1366, 900))
 
     def look(self, width: int, height: int, *, dark: bool = False) -> None:
         """In another window."""
-        self.window.close()
-        self.window = open_window(self.browser, width, height, dark=dark)
-        self.show()
+        self.leave()
+        self.show(self.windows.of(width, height, dark=dark))
 
-    def show(self) -> None:
+    def show(self, window: BrowserContext) -> None:
+        self.window = window
         self.window.set_default_timeout(1000 * PATIENCE)
-        self.window.on("console", lambda said: self.complain(said.type, said.text))
-        self.window.on("weberror", lambda thrown: self.complain("error", str(thrown.error)))
-        self.window.on("request", lambda request: self.requests.append(request.url))
+        self.window.on("console", self.hear)
+        self.window.on("weberror", self.catch)
+        self.window.on("request", self.see)
         self.tab = self.window.new_page()
         self.js, self.press, self.write = self.tab.evaluate, self.tab.keyboard.press, self.tab.keyboard.insert_text
         self.open()
+
+    def leave(self) -> None:
+        """Close the tab, and leave nothing of it in its window."""
+        self.tab.close()
+        self.window.clear_permissions()
+        self.window.remove_listener("console", self.hear)
+        self.window.remove_listener("weberror", self.catch)
+        self.window.remove_listener("request", self.see)
+        assert len(self.window.pages) == 1
+        assert self.window.storage_state() == {"cookies": [], "origins": []}
+
+    def hear(self, said: ConsoleMessage) -> None:
+        self.complain(said.type, said.text)
+
+    def catch(self, thrown: WebError) -> None:
+        self.complain("error", str(thrown.error))
+
+    def see(self, request: Request) -> None:
+        self.requests.append(request.url)
 
     def complain(self, kind: str, text: str) -> None:
         if kind in {"error", "warning"}:

@@ -20,6 +20,8 @@ class ConvNet(nn.Module):
         num_classes: K, at least 2.
         padded: Pad all convolutions by 1 and pool, rounded up, after the second, fourth and fifth: 28, 14, 7 and 4.
             This is not the authors' network, although all weights have the same shapes.
+        width: Factor on the number of channels and hidden units, rounded down to at least one; below 1 for a quick
+            trial.
         generator: Source of the initial weights; without one, torch's global state.
 
     Example:
@@ -28,13 +30,22 @@ class ConvNet(nn.Module):
         torch.Size([3, 2])
     """
 
-    def __init__(self, num_classes: int = 2, *, padded: bool = False, generator: torch.Generator | None = None) -> None:
+    def __init__(
+        self,
+        num_classes: int = 2,
+        *,
+        padded: bool = False,
+        width: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
         super().__init__()
         self.num_classes = _checks.whole("num_classes", num_classes, at_least=2)
+        factor = _checks.positive("width", width)
         layers: list[nn.Module] = []
         in_channels = 1
         pooled = (2, 4, 5) if padded else (2, 5)
-        for number, out_channels in enumerate((16, 16, 64, 64, 64), start=1):
+        for number, channels in enumerate((16, 16, 64, 64, 64), start=1):
+            out_channels = max(1, int(factor * channels))
             padding = 1 if padded or number == 5 else 0
             layers += [
                 build_convolution(in_channels, out_channels, 3, padding=padding, generator=generator),
@@ -45,7 +56,8 @@ class ConvNet(nn.Module):
                 layers.append(nn.MaxPool2d(2, ceil_mode=True))
             in_channels = out_channels
         self.features = nn.Sequential(*layers)
-        self.head = MLP((64 * 4 * 4, 128, 128, self.num_classes), generator=generator)
+        units = max(1, int(factor * 128))
+        self.head = MLP((in_channels * 4 * 4, units, units, self.num_classes), generator=generator)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits: (B, 1, 28, 28) -> (B, K)."""

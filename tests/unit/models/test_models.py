@@ -19,6 +19,7 @@ SMALL = {
     "convnet, 5 classes": (lambda **kwargs: ConvNet(5, **kwargs), (1, 28, 28), 5),
     "resnet20": (lambda **kwargs: ResNet20(width=0.25, **kwargs), (3, 32, 32), 10),
     "convnet, padded": (lambda **kwargs: ConvNet(padded=True, **kwargs), (1, 28, 28), 2),
+    "convnet, narrow": (lambda **kwargs: ConvNet(width=1 / 32, **kwargs), (1, 28, 28), 2),
 }
 ALL = {
     **SMALL,
@@ -91,10 +92,11 @@ def test_logits_have_shape_batch_by_classes_in_training_and_evaluation(case):
         (lambda: LeNet(10), 44_426),  # 850 in the last layer
         (ConvNet, 234_034),  # 160 + 2_320 + 9_280 + 2*36_928, 448 of BatchNorm, 131_200 + 16_512 + 258
         (lambda: ConvNet(5), 234_421),
+        (lambda: ConvNet(width=1 / 32), 294),  # channels 1, 1, 2, 2, 2: 116, 16 of BatchNorm, 132 + 20 + 10
         (VGG11, 28_149_514),  # 9_220_480, 5_504 of BatchNorm, 2_101_248 + 16_781_312 + 40_970
         (ResNet20, 273_066),  # 448 + 13_920 + 50_880 + 544 + 203_136 + 2_112, 1_376 of normalisation, 650
     ],
-    ids=["sst", "mlp", "lenet", "lenet, 10", "convnet", "convnet, 5", "vgg11", "resnet20"],
+    ids=["sst", "mlp", "lenet", "lenet, 10", "convnet", "convnet, 5", "convnet, narrow", "vgg11", "resnet20"],
 )
 def test_the_number_of_parameters_is_the_one_counted_by_hand(net, count):
     with torch.device("meta"):  # nothing is drawn, nothing is stored

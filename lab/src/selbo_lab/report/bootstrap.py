@@ -1,6 +1,6 @@
 """Bootstrap intervals over seeds and test examples, and correction for multiple tests."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,9 +35,6 @@ def bootstrap_difference(
 ) -> BootstrapDifference:
     """Difference between two methods in a score of every test example, paired by seed and example.
 
-    Each bootstrap sample resamples seeds and, independently, test examples, with replacement. Several cases are
-    resampled independently and averaged.
-
     Args:
         ours: Scores for each case, shape (seeds, examples).
         theirs: Scores of the other method, on the same seeds and examples.
@@ -50,27 +47,59 @@ def bootstrap_difference(
         >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
         (-0.1, -0.1, -0.1)
     """
+    return bootstrap_differences(ours, {"": theirs}, samples=samples, seed=seed)[""]
+
+
+def bootstrap_differences(
+    ours: Sequence[np.ndarray],
+    others: Mapping[str, Sequence[np.ndarray]],
+    *,
+    samples: int = SAMPLES,
+    seed: int = 0,
+) -> dict[str, BootstrapDifference]:
+    """`bootstrap_difference` to each of several methods, by name, all with the same bootstrap samples.
+
+    Each bootstrap sample resamples seeds and, independently, test examples, with replacement. Several cases are
+    resampled independently and averaged.
+
+    Args:
+        ours: Scores for each case, shape (seeds, examples).
+        others: Scores of each other method, on the same seeds and examples.
+        samples: Number of bootstrap samples.
+        seed: Seed for the bootstrap.
+    """
     checks.whole("samples", samples, at_least=1)
+    generator = np.random.default_rng(seed)
+    differences = {name: _by_case(ours, theirs) for name, theirs in others.items()}
+    drawn = {name: np.zeros(samples) for name in others}
+    for case, scores in enumerate(ours):
+        seeds, examples = scores.shape
+        for begin in range(0, samples, AT_A_TIME):
+            count = min(AT_A_TIME, samples - begin)
+            of_seeds = generator.multinomial(seeds, np.full(seeds, 1 / seeds), count) / seeds
+            of_examples = generator.multinomial(examples, np.full(examples, 1 / examples), count) / examples
+            for name, each in differences.items():
+                means = ((of_seeds @ each[case]) * of_examples).sum(1)
+                drawn[name][begin : begin + count] += means / len(ours)
+    return {name: _summarised(differences[name], drawn[name]) for name in others}
+
+
+def _by_case(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> list[np.ndarray]:
     if not ours or len(ours) != len(theirs):
         raise ValueError(f"`ours` and `theirs` must have the same cases, but have {len(ours)} and {len(theirs)}")
-    generator = np.random.default_rng(seed)
-    total, drawn = 0.0, np.zeros(samples)
     for first, second in zip(ours, theirs, strict=True):
         if first.ndim != 2 or first.shape != second.shape or not first.size:
             raise ValueError(
                 f"scores of a case must have shape (seeds, examples) in both, but have {first.shape} and {second.shape}"
             )
-        difference = np.asarray(first, dtype=float) - second
-        seeds, examples = difference.shape
-        total += difference.mean() / len(ours)
-        for begin in range(0, samples, AT_A_TIME):
-            count = min(AT_A_TIME, samples - begin)
-            of_seeds = generator.multinomial(seeds, np.full(seeds, 1 / seeds), count) / seeds
-            of_examples = generator.multinomial(examples, np.full(examples, 1 / examples), count) / examples
-            drawn[begin : begin + count] += ((of_seeds @ difference) * of_examples).sum(1) / len(ours)
+    return [np.asarray(first, dtype=float) - second for first, second in zip(ours, theirs, strict=True)]
+
+
+def _summarised(differences: Sequence[np.ndarray], drawn: np.ndarray) -> BootstrapDifference:
+    mean = sum(float(each.mean()) / len(differences) for each in differences)
     low, high = np.quantile(drawn, [0.025, 0.975])
     beyond = min((drawn <= 0).sum(), (drawn >= 0).sum())
-    return BootstrapDifference(float(total), float(low), float(high), min(1.0, 2 * (float(beyond) + 1) / (samples + 1)))
+    return BootstrapDifference(mean, float(low), float(high), min(1.0, 2 * (float(beyond) + 1) / (len(drawn) + 1)))
 
 
 def holm(p_values: Sequence[float], level: float = 0.05) -> list[bool]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from selbo.report import Difference, difference_of, signed
 from selbo_lab.report import studies
-from selbo_lab.report.bootstrap import SAMPLES, bootstrap_difference, holm
+from selbo_lab.report.bootstrap import SAMPLES, bootstrap_differences, holm
 from selbo_lab.report.columns import MetricColumn
 from selbo_lab.report.study_tables import TRACK_TITLES, Entry, Head, StudyTable, below
 from selbo_lab.run.records import USE, StudyComparison, StudyResults
@@ -38,7 +38,7 @@ def primary_outcome(results: StudyResults, track: str) -> StudyTable | None:
     if any(found is None for every in scores.values() for found in every):
         return None
     others = [name for name in titles if name != focus]
-    found = {name: bootstrap_difference(scores[focus], scores[name]) for name in others}  # type: ignore[arg-type]
+    found = bootstrap_differences(scores[focus], {name: scores[name] for name in others})  # type: ignore[arg-type,misc]
     clear = dict(zip(others, holm([found[name].p_value for name in others]), strict=True))
     rows, raw = [], []
     for name, title in titles.items():

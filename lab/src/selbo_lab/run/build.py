@@ -112,8 +112,8 @@ def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes
     else:
         small: dict[str, Callable[..., nn.Module]] = {
             "lenet": LeNet,
-            "convnet": partial(ConvNet, padded=True),
-            "convnet-published": ConvNet,
+            "convnet": partial(ConvNet, padded=True, width=model.width),
+            "convnet-published": partial(ConvNet, width=model.width),
         }
         network = small[checks.one_of("model", model.name, small)](num_classes, generator=generator)
     if not recipe.bayesian or recipe.posterior:

@@ -142,7 +142,7 @@ class ModelSpec:
         name: ``mlp``, ``lenet``, ``vgg11``, ``resnet20``, ``convnet-published``, the authors' ConvNet, or
             ``convnet``, the same with padding in all convolutions.
         hidden: Hidden units of an MLP.
-        width: Factor for the number of channels of VGG11 and ResNet-20.
+        width: Factor for the number of channels of VGG11, ResNet-20 and ConvNet.
     """
 
     name: str
@@ -363,19 +363,21 @@ class RunSpec:
     @cached_property
     def id(self) -> str:
         """Hash of the whole configuration."""
-        parts = {
+        texts = {
             name: _hashed_settings(name, getattr(self, name)) for name in ("data", "model", "recipe", "evaluation")
         }
-        text = json.dumps({"format": RUN_FORMAT, **parts, "seed": self.seed}, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:20]
+        texts |= {"format": json.dumps(RUN_FORMAT), "seed": json.dumps(self.seed)}
+        text = ", ".join(f'"{name}": {texts[name]}' for name in sorted(texts))
+        return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()[:20]
 
 
 @cache
-def _hashed_settings(part: str, values: DataSpec | ModelSpec | Recipe | EvaluationSpec) -> dict[str, object]:
-    """Settings that enter the hash of a run; many runs share them."""
+def _hashed_settings(part: str, values: DataSpec | ModelSpec | Recipe | EvaluationSpec) -> str:
+    """Settings that enter the hash of a run, as JSON; many runs share them."""
     later = ADDED_LATER.get(part, ())
-    return {
+    kept = {
         each.name: getattr(values, each.name)
         for each in fields(values)
         if not (each.name in later and getattr(values, each.name) == each.default)
     }
+    return json.dumps(kept, sort_keys=True)

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from selbo_lab.report.bootstrap import bootstrap_difference, holm
+from selbo_lab.report.bootstrap import bootstrap_difference, bootstrap_differences, holm
 
 
 def scores(
@@ -44,6 +44,16 @@ def test_a_clear_difference_has_a_small_p_value_and_none_has_a_large_one() -> No
     assert bootstrap_difference([ours], [theirs], samples=1000).p_value < 0.01
     assert bootstrap_difference([theirs], [ours], samples=1000).p_value < 0.01
     assert bootstrap_difference([theirs], [theirs], samples=1000).p_value == 1.0
+
+
+def test_several_methods_have_the_intervals_that_each_has_by_itself() -> None:
+    generator = np.random.default_rng(3)
+    cases = [scores(generator, seeds=seeds, examples=40, effect=0.2) for seeds in (3, 5)]
+    ours = [each[0] for each in cases]
+    others = {"near": [each[1] for each in cases], "far": [each[1] + 1 for each in cases]}
+    found = bootstrap_differences(ours, others, samples=700, seed=4)
+    assert found == {name: bootstrap_difference(ours, each, samples=700, seed=4) for name, each in others.items()}
+    assert found["near"] != found["far"]
 
 
 def test_scores_that_do_not_fit_are_refused() -> None:

@@ -240,6 +240,16 @@ def test_the_two_convnets(name: str, paddings: list[int]) -> None:
     assert [each.padding[0] for each in net.modules() if isinstance(each, torch.nn.Conv2d)] == paddings
 
 
+@pytest.mark.parametrize("name", ["convnet", "convnet-published"])
+def test_a_trial_has_a_narrow_network(name: str) -> None:
+    def channels(model: ModelSpec) -> list[int]:
+        net = build.network_of(model, Recipe("cross_entropy"), input_size=784, num_classes=2, seed=0)
+        return [each.out_channels for each in net.modules() if isinstance(each, torch.nn.Conv2d)]
+
+    whole, narrow = channels(ModelSpec(name)), channels(ModelSpec(name, width=1 / 32))
+    assert narrow == [max(1, count // 32) for count in whole]
+
+
 def test_published_start(seed: int) -> None:
     recipe = Recipe("elbo", bayesian=True, start="published", prior_std=2.0)
     net = build.network_of(ModelSpec("mlp", hidden=(400,)), recipe, input_size=50, num_classes=2, seed=seed)
