@@ -172,10 +172,10 @@ def test_a_figure_without_a_layout_is_drawn_once_per_file(
     engine, drawn, draw = figure.get_layout_engine(), [], Figure.draw
     assert (engine is not None) == layout
     monkeypatch.setattr(Figure, "draw", lambda self, renderer: (drawn.append(1), draw(self, renderer)))
-    first = style.save(figure, tmp_path, "first", formats=["png", "svg"])
+    first = style.save_figure(figure, tmp_path, "first", formats=["png", "svg"])
     assert len(drawn) == (4 if layout else 2)
     assert figure.get_layout_engine() is engine
-    again = style.save(figure, tmp_path, "again", formats=["png"])
+    again = style.save_figure(figure, tmp_path, "again", formats=["png"])
     assert again[0].read_bytes() == first[0].read_bytes()
 
 

@@ -68,7 +68,7 @@ def write(folder: Path, *, bayesian: bool) -> Path:
         preprocessing=PREPROCESSING,
         metrics=METRICS,
         write_report=lambda path: path.write_text("report", encoding="utf-8"),
-        data=saved_model.DataFile(name="patients.csv", sha256="0" * 64),
+        data=saved_model.TableFile(name="patients.csv", sha256="0" * 64),
         unlabelled=None,
     )
     return folder
