@@ -2,20 +2,17 @@
 
 import copy
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from selbo.nn import storage
 from selbo.nn.convert import Patterns
 from selbo.nn.gaussian import gaussians
 from selbo.posteriors.natural_gradient import NaturalGradient, NormalNoise
-from selbo.posteriors.posterior import Posterior, tensor_answer
+from selbo.posteriors.posterior import Posterior, forward_with
 
 NATURAL_GRADIENT_FORMAT: Final = "selbo-natural-gradient-1"
 PRECISION: Final = "precision/"
@@ -137,7 +134,7 @@ class NaturalGradientPosterior(Posterior):
                 name: torch.addcmul(each.detach(), stds[name], part[number].view(each.shape).to(each.dtype))
                 for (name, each), part in zip(named, parts, strict=True)
             }
-            outputs.append(tensor_answer(self._forward(weights, inputs)))
+            outputs.append(forward_with(self.network, dict(named), weights, inputs))
         return torch.stack(outputs)
 
     def settings(self) -> dict[str, Any]:
@@ -190,21 +187,3 @@ class NaturalGradientPosterior(Posterior):
         if not parameters:
             raise ValueError("`network` must have at least one parameter that requires a gradient, but has none")
         return NaturalGradient(parameters, **self._settings, **settings)
-
-    def _forward(self, weights: dict[str, Tensor], inputs: Tensor) -> object:
-        if torch.compiler.is_compiling():
-            return functional_call(self.network, weights, (inputs,))
-        with self._at(weights):  # quicker, and also right for layers that keep their own list of weights, such as LSTM
-            return self.network(inputs)
-
-    @contextmanager
-    def _at(self, weights: dict[str, Tensor]) -> Iterator[None]:
-        """Let the parameters point to other values within a block; the means stay where they are."""
-        means = [(each, each.data) for _, each in self._trained()]
-        try:
-            for (each, _), value in zip(means, weights.values(), strict=True):
-                each.data = value
-            yield
-        finally:
-            for each, mean in means:
-                each.data = mean

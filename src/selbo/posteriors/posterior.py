@@ -7,7 +7,7 @@ samples, predictions by blocks, compiled predictions, saving and loading are bui
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,7 @@ from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from selbo import _checks
 from selbo._compile import in_backward, is_compiler_error
@@ -281,6 +282,27 @@ class WeightSample(Deterministic):
     """A network whose weights are one sample from a posterior at the moment; its optimiser takes care of the KL."""
 
     is_sample = True
+
+
+def forward_with(network: nn.Module, own: Mapping[str, Tensor], values: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+    """Output of a network whose tensors have other values during the call; their own values are not overwritten.
+
+    Args:
+        network: The network.
+        own: Tensors of the network to exchange, by name.
+        values: Their values, by the same names.
+        inputs: Inputs of the network.
+    """
+    if torch.compiler.is_compiling():
+        return tensor_answer(functional_call(network, dict(values), (inputs,)))
+    before = [(name, each, each.data) for name, each in own.items()]
+    try:  # quicker than functional_call, and also right for layers that keep their own list of weights, such as LSTM
+        for name, each, _ in before:
+            each.data = values[name]
+        return tensor_answer(network(inputs))
+    finally:
+        for _, each, value in before:
+            each.data = value
 
 
 def tensor_answer(answer: object) -> Tensor:

@@ -8,8 +8,7 @@ resumed run is the same run, and cycles are part of them. They need no package b
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +21,7 @@ from selbo import _checks
 from selbo.nn import storage
 from selbo.nn.gaussian import gaussians
 from selbo.posteriors.natural_gradient import NormalNoise
-from selbo.posteriors.posterior import Posterior, as_logits, tensor_answer
+from selbo.posteriors.posterior import Posterior, as_logits, forward_with
 from selbo.random import derive
 
 SAMPLE_SET_FORMAT: Final = "selbo-samples-1"
@@ -381,7 +380,8 @@ class SampleSet(Posterior):
             raise ValueError(f"`estimator` must be 'shared' for {type(self).__name__}, but got {estimator!r}")
         if not self._samples:
             raise ValueError("the sample set is empty: call `add` or `collect` first")
-        return torch.stack([tensor_answer(self._forward(sample, inputs)) for sample in self._samples])
+        own = storage.unique_tensors(self.network)
+        return torch.stack([forward_with(self.network, own, sample, inputs) for sample in self._samples])
 
     def state_dict(self) -> dict[str, Tensor]:
         """Tensors of all samples; their names start with the number of the sample."""
@@ -416,24 +416,6 @@ class SampleSet(Posterior):
         found = storage.describe_tensors(self.network, format_name=SAMPLE_SET_FORMAT)
         tensors = {f"{number}/{name}": each for number in range(count) for name, each in found["tensors"].items()}
         return {**found, "tensors": tensors}
-
-    def _forward(self, sample: dict[str, Tensor], inputs: Tensor) -> object:
-        if torch.compiler.is_compiling():
-            return functional_call(self.network, sample, (inputs,))
-        with self._at(sample):  # also right for layers that keep their own list of weights, such as LSTM
-            return self.network(inputs)
-
-    @contextmanager
-    def _at(self, sample: dict[str, Tensor]) -> Iterator[None]:
-        """Let the tensors of the network point to a sample within a block; their own values stay where they are."""
-        own = [(each, each.data, sample[name]) for name, each in storage.unique_tensors(self.network).items()]
-        try:
-            for each, _, value in own:
-                each.data = value
-            yield
-        finally:
-            for each, before, _ in own:
-                each.data = before
 
 
 @dataclass(frozen=True)
