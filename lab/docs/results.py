@@ -310,9 +310,14 @@ def count(other: str, scores: str = "metrics", *, after_holm: bool = False, word
     return words.format(*ahead_and_behind(other, scaled=scores == "scaled", after_holm=after_holm))
 
 
-def at_use(where: str, method: str) -> str:
-    """Mean NLL of a method in the target domain."""
-    return f"{fmean(nll(run, [USE]) for run in runs_of(where, method)):.3f}".removeprefix("0")
+def at_use(where: str, method: str, *, scaled: bool = False) -> str:
+    """Mean NLL of a method in the target domain, as predicted or after temperature scaling."""
+    return f"{fmean(nll(run, [USE], scaled=scaled) for run in runs_of(where, method)):.3f}".removeprefix("0")
+
+
+def right_at_use(where: str, method: str) -> str:
+    """Mean accuracy of a method in the target domain, in percent."""
+    return f"{100 * fmean(run.conditions[USE].metrics['accuracy'] for run in runs_of(where, method)):.1f}"
 
 
 def counts() -> str:
@@ -516,6 +521,7 @@ CALLS = {
     for function in (
         *(table, over_cases, counts, overlaps, repeats, times, settings_tried, difference, under, corruptions_lower),
         *(corruptions_by_interval, without_noise, overlap, summary_run_twice, outcome, wrong, count, at_use),
+        right_at_use,
     )
 }
 
