@@ -1,6 +1,12 @@
 """Predictions of a trained network, and their evaluation."""
 
 from selbo.evaluation import calibrate, label_shift
+from selbo.evaluation.belief_calibration import (
+    BeliefCalibration,
+    GroupedCalibration,
+    calibrate_groups,
+    calibrate_to_belief,
+)
 from selbo.evaluation.calibrate import bias_corrected_temperature
 from selbo.evaluation.check_belief import CheckResult, check_belief
 from selbo.evaluation.evaluate import evaluate, evaluate_ood
@@ -8,11 +14,15 @@ from selbo.evaluation.label_shift import correct_prior, estimate_by_confusion, e
 from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
 
 __all__ = [
+    "BeliefCalibration",
     "CheckResult",
+    "GroupedCalibration",
     "Prediction",
     "at_temperature",
     "bias_corrected_temperature",
     "calibrate",
+    "calibrate_groups",
+    "calibrate_to_belief",
     "check_belief",
     "correct_prior",
     "estimate_by_confusion",
