@@ -56,6 +56,8 @@ class NaturalGradientPosterior(Posterior):
         True
     """
 
+    can_scale = True
+
     def __init__(
         self,
         network: nn.Module,
@@ -127,6 +129,8 @@ class NaturalGradientPosterior(Posterior):
         if estimator != "shared":
             raise ValueError(f"`estimator` must be 'shared' for {type(self).__name__}, but got {estimator!r}")
         named, stds = self._trained(), self.stds()
+        if self.scale != 1:
+            stds = {name: std * self.scale for name, std in stds.items()}
         parts = [part.detach() for part in noise.split([each.numel() for _, each in named], 1)]
         outputs = []
         for number in range(len(noise)):
@@ -168,12 +172,13 @@ class NaturalGradientPosterior(Posterior):
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the posterior to one safetensors file, atomically."""
         precisions = {PRECISION + name: each for name, each in self.precisions().items()}
-        return storage.write_tensors({**storage.unique_tensors(self.network), **precisions}, path, self.structure())
+        return storage.write_tensors({**storage.unique_tensors(self.network), **precisions}, path, self._header())
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Read a file that `save` wrote for a network of the same structure; settings are those of the file."""
         tensors, found = storage.read_tensors(path, self.structure())
         self._settings = {**found["settings"], "betas": tuple(found["settings"]["betas"])}
+        self._scale = found.get("scale", 1.0)
         self.optimizer = self._new_optimizer(lr=0.0)
         for name, each in self.precisions().items():
             each.copy_(tensors.pop(PRECISION + name))
