@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from selbo.estimator import SummaryClassifier as SummaryClassifier
     from selbo.evaluation import calibrate
     from selbo.evaluation.check_belief import check_belief
+    from selbo.evaluation.choose import choose_by_belief, choose_scale
     from selbo.evaluation.combine import belief_weights
     from selbo.evaluation.evaluate import evaluate, evaluate_ood
     from selbo.evaluation.predict import Prediction, predict
@@ -57,6 +58,8 @@ __all__ = [
     "belief_weights",
     "calibrate",
     "check_belief",
+    "choose_by_belief",
+    "choose_scale",
     "dirichlet_process_log_prob",
     "evaluate",
     "evaluate_ood",
@@ -77,6 +80,7 @@ _HOMES = {
     "selbo.estimator": ("SummaryClassifier",),  # needs scikit-learn, and is not in `__all__`
     "selbo.evaluation": ("calibrate",),
     "selbo.evaluation.check_belief": ("check_belief",),
+    "selbo.evaluation.choose": ("choose_by_belief", "choose_scale"),
     "selbo.evaluation.combine": ("belief_weights",),
     "selbo.evaluation.evaluate": ("evaluate", "evaluate_ood"),
     "selbo.evaluation.predict": ("Prediction", "predict"),
