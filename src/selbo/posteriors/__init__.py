@@ -1,5 +1,6 @@
 """Posteriors over the weights of a network: one interface to sample, predict, compute the KL, save and load."""
 
+from selbo.posteriors.bayesian_ensemble import MeanFieldEnsemble, NaturalGradientEnsemble
 from selbo.posteriors.dropout import MCDropout
 from selbo.posteriors.ensemble import Ensemble
 from selbo.posteriors.handle import as_posterior, forward_samples, kl_divergence
@@ -21,7 +22,9 @@ __all__ = [
     "LastLayerLaplace",
     "MCDropout",
     "MeanField",
+    "MeanFieldEnsemble",
     "NaturalGradient",
+    "NaturalGradientEnsemble",
     "NaturalGradientPosterior",
     "Posterior",
     "SampleSet",

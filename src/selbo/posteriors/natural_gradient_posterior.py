@@ -2,6 +2,7 @@
 
 import copy
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from selbo.nn import storage
 from selbo.nn.convert import Patterns
 from selbo.nn.gaussian import gaussians
 from selbo.posteriors.natural_gradient import NaturalGradient, NormalNoise
-from selbo.posteriors.posterior import Posterior, forward_with
+from selbo.posteriors.posterior import Posterior, WeightSample, forward_with
 
 NATURAL_GRADIENT_FORMAT: Final = "selbo-natural-gradient-1"
 PRECISION: Final = "precision/"
@@ -138,8 +139,16 @@ class NaturalGradientPosterior(Posterior):
                 name: torch.addcmul(each.detach(), stds[name], part[number].view(each.shape).to(each.dtype))
                 for (name, each), part in zip(named, parts, strict=True)
             }
-            outputs.append(forward_with(self.network, dict(named), weights, inputs))
-        return torch.stack(outputs)
+            outputs.append(self._forward_with(dict(named), weights, inputs))
+        return torch.cat(outputs)
+
+    def _forward_with(self, own: Mapping[str, Tensor], weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+        """Outputs for one sample of the weights, (1, B, K)."""
+        return forward_with(self.network, own, weights, inputs).unsqueeze(0)
+
+    def weight_sample(self) -> Posterior:
+        """The network for the loss of a training step, in which its weights are one sample."""
+        return WeightSample(self.network)
 
     def settings(self) -> dict[str, Any]:
         """Size of the data set, prior, initial curvature, betas and temperature."""
@@ -177,7 +186,8 @@ class NaturalGradientPosterior(Posterior):
     def load(self, path: str | os.PathLike[str]) -> None:
         """Read a file that `save` wrote for a network of the same structure; settings are those of the file."""
         tensors, found = storage.read_tensors(path, self.structure())
-        self._settings = {**found["settings"], "betas": tuple(found["settings"]["betas"])}
+        saved = {**found["settings"], "betas": tuple(found["settings"]["betas"])}
+        self._settings = {name: saved[name] for name in self._settings}
         self._scale = found.get("scale", 1.0)
         self.optimizer = self._new_optimizer(lr=0.0)
         for name, each in self.precisions().items():
