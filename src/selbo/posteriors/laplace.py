@@ -192,6 +192,18 @@ class LastLayerLaplace(Posterior):
             row.normal_(generator=generator)
         return noise
 
+    def forward_samples(
+        self,
+        inputs: Tensor,
+        num_samples: int,
+        *,
+        generator: torch.Generator | None = None,
+        chunk_size: int | None = None,
+        estimator: str = "shared",
+    ) -> Tensor:
+        """Logits for S samples, (S, B, K); ``chunk_size`` is not used, as the network runs once for all of them."""
+        return super().forward_samples(inputs, num_samples, generator=generator, estimator=estimator)
+
     def forward_noise(
         self,
         inputs: Tensor,
