@@ -242,7 +242,7 @@ def _fitted(
     }
     if not recipe.posterior:
         settings["optimizer"] = Optimizer(recipe.optimizer, recipe.momentum, recipe.weight_decay)
-    afterwards = posthoc.prepare(network, recipe, inputs)
+    afterwards = posthoc.prepare_posthoc(network, recipe, inputs)
     # if more is trained afterwards, the final state is checkpointed too
     more = (
         recipe.members > 1 or recipe.rounds > 0 or len(stages) > 1 or recipe.swag_steps > 0 or name.startswith(EARLIER)
@@ -282,7 +282,7 @@ def _fitted(
             **{**settings, "seed": derive(seed, "swag") % (1 << 31)},
         )
     if afterwards is not None:
-        posthoc.complete(afterwards, recipe, inputs)
+        posthoc.complete_posthoc(afterwards, recipe, inputs)
         posterior = afterwards
     posthoc.set_scale(
         posterior,

@@ -18,7 +18,7 @@ CHOOSING_SAMPLES: Final = 32
 """Weight samples per prediction where a scale is chosen."""
 
 
-def prepare(network: nn.Module, recipe: Recipe, inputs: Tensor) -> Posterior | None:
+def prepare_posthoc(network: nn.Module, recipe: Recipe, inputs: Tensor) -> Posterior | None:
     """The posterior that a recipe has after training, if any; raises errors before the training.
 
     Args:
@@ -35,7 +35,7 @@ def prepare(network: nn.Module, recipe: Recipe, inputs: Tensor) -> Posterior | N
     return None
 
 
-def complete(posterior: Posterior, recipe: Recipe, inputs: Tensor) -> None:
+def complete_posthoc(posterior: Posterior, recipe: Recipe, inputs: Tensor) -> None:
     """Finish a posterior after training: curvature and prior precision of Laplace."""
     if isinstance(posterior, LastLayerLaplace):
         posterior.observe(inputs)
