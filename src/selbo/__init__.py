@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from selbo.evaluation import calibrate
     from selbo.evaluation.belief_calibration import calibrate_groups, calibrate_to_belief
     from selbo.evaluation.check_belief import check_belief
+    from selbo.evaluation.choose import choose_by_belief, choose_scale
     from selbo.evaluation.combine import belief_weights
     from selbo.evaluation.evaluate import evaluate, evaluate_ood
     from selbo.evaluation.predict import Prediction, predict
@@ -61,6 +62,8 @@ __all__ = [
     "calibrate_groups",
     "calibrate_to_belief",
     "check_belief",
+    "choose_by_belief",
+    "choose_scale",
     "dirichlet_process_log_prob",
     "evaluate",
     "evaluate_ood",
@@ -82,6 +85,7 @@ _HOMES = {
     "selbo.evaluation": ("calibrate",),
     "selbo.evaluation.belief_calibration": ("calibrate_groups", "calibrate_to_belief"),
     "selbo.evaluation.check_belief": ("check_belief",),
+    "selbo.evaluation.choose": ("choose_by_belief", "choose_scale"),
     "selbo.evaluation.combine": ("belief_weights",),
     "selbo.evaluation.evaluate": ("evaluate", "evaluate_ood"),
     "selbo.evaluation.predict": ("Prediction", "predict"),

@@ -13,8 +13,9 @@ from selbo import _checks
 from selbo.evaluation.calibrate import scale
 from selbo.metrics.uncertainty import entropy
 from selbo.objectives import Categorical, Objective
-from selbo.objectives.predictive import evaluation_mode, log_probs_of, mean_over_draws
+from selbo.objectives.predictive import log_probs_of, mean_over_draws
 from selbo.posteriors import Posterior, as_posterior
+from selbo.posteriors.posterior import evaluation_mode
 
 
 @dataclass(frozen=True)
