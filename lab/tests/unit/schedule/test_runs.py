@@ -719,7 +719,7 @@ def test_a_study_without_its_data_stops_before_its_first_run(tmp_path: Path, mon
 
 
 def test_data_that_are_needed_later_are_asked_for_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings are chosen without inputs from elsewhere; a study that would lack these in the end does not begin."""
+    """Settings are chosen without OOD inputs; a study that would lack these in the end does not begin."""
     monkeypatch.setattr(tasks.store, "present", lambda source: source.name != "fashion")
     monkeypatch.setattr(tasks.store, "missing", lambda source: tuple(raw.name for raw in source.files))
     study = runner.study_of("cifar10")
