@@ -463,7 +463,7 @@ def hmc(
         >>> found = hmc(
         ...     lambda x: -0.5 * ((x - 3) / 0.1).square().sum(-1),
         ...     torch.full((2,), 3.0),
-        ...     num_samples=500,
+        ...     num_samples=100,
         ...     step_size=0.05,
         ...     generator=torch.Generator().manual_seed(0),
         ... )
