@@ -24,12 +24,6 @@ ACCURACY = {"balanced": 0.92, "90:10": 0.96, "three classes": 0.9}
 TIMES = (1, 10)
 """Concentrations, for each label."""
 LABELS = 100
-TRAINING = {
-    "balanced": {"steps": 50, "learning_rate": 0.03},
-    "90:10": {"steps": 100, "learning_rate": 0.016},  # half as long would leave the rare class unlearned
-    "three classes": {"steps": 50, "learning_rate": 0.03},
-}
-"""Settings of the estimator and of the command."""
 
 
 @pytest.fixture(autouse=True)
@@ -109,8 +103,8 @@ def test_estimator(case):
     for seed in SEEDS:
         X, y = (each.numpy() for each in clouds(case, seed))
         classifier = selbo.SummaryClassifier(
-            ACCURACY[case], list(CASES[case]), TIMES[-1] * LABELS, overrule_labels=True, hidden=(16,), num_samples=16,
-            random_state=seed, **TRAINING[case],
+            ACCURACY[case], list(CASES[case]), TIMES[-1] * LABELS, overrule_labels=True, hidden=(16,), steps=100,
+            learning_rate=0.016, num_samples=16, random_state=seed,
         )  # fmt: skip
         right[seed] = classifier.fit(X, y).score(X, y)
     assert_no_swap(right, case)
@@ -127,8 +121,8 @@ def test_command(case, tmp_path, monkeypatch):
         with file.open("w", newline="", encoding="utf-8") as lines:
             csv.writer(lines).writerows([["a", "b", "c", "label"], *([*x, f"c{y}"] for x, y in zip(inputs.tolist(), labels.tolist(), strict=True))])  # fmt: skip  # noqa: E501
         classifier = selbo.SummaryClassifier(
-            ACCURACY[case], list(CASES[case]), TIMES[-1] * LABELS, overrule_labels=True, hidden=(16,), num_samples=16,
-            random_state=seed, **TRAINING[case],
+            ACCURACY[case], list(CASES[case]), TIMES[-1] * LABELS, overrule_labels=True, hidden=(16,), steps=100,
+            learning_rate=0.016, num_samples=16, random_state=seed,
         )  # fmt: skip
         job = workflow.Job(file, "label", classifier)
         folder = tmp_path / f"{seed}"
