@@ -15,6 +15,7 @@ from selbo.objectives.likelihoods import Categorical, DirichletEvidence, Smoothe
 from selbo.objectives.objective import KL, Objective, Term, Terms, View
 from selbo.objectives.predictive import evaluation_mode
 from selbo.objectives.regularisers import ClassFractions, negative_entropy
+from selbo.objectives.unlabelled import Grouped
 
 __all__ = [
     "ELBO",
@@ -26,6 +27,7 @@ __all__ = [
     "EntropyMinimisation",
     "Evidential",
     "ExpectationRegularisation",
+    "Grouped",
     "LabelCheck",
     "LabelShift",
     "LabelSmoothing",

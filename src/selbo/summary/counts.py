@@ -9,10 +9,10 @@ from torch.nn import functional as F
 
 from selbo._numerics import HALF_LOG_2PI, MULTINOMIAL_FLOOR
 
-IMPOSSIBLE: Final = -1e6
+LOG_ZERO: Final = -1e6
 """Log-probability that stands for zero. A finite number keeps gradients finite."""
 
-ROUNDING: Final = 1.0 / 12.0
+COUNT_VARIANCE: Final = 1.0 / 12.0
 """Variance of a uniform distribution of width one: a count is a whole number, a Gaussian variable is not."""
 
 
@@ -37,7 +37,7 @@ def log_poisson_binomial(log_probs: Tensor) -> Tensor:
     count = log_probs.shape[-2]
     places = 1 << max(0, count - 1).bit_length()
     if places > count:
-        none = log_probs.new_tensor([0.0, IMPOSSIBLE]).expand(*log_probs.shape[:-2], places - count, 2)
+        none = log_probs.new_tensor([0.0, LOG_ZERO]).expand(*log_probs.shape[:-2], places - count, 2)
         log_probs = torch.cat([log_probs, none], -2)
     while log_probs.shape[-2] > 1:
         log_probs = _log_products(log_probs[..., 0::2, :], log_probs[..., 1::2, :])
@@ -50,7 +50,7 @@ def _log_products(one: Tensor, other: Tensor) -> Tensor:
     width = 2 * length - 1
     terms = one.unsqueeze(-1) + other.unsqueeze(-2)
     # one more place per row shifts row i by i places, so that equal powers stand in one column
-    shifted = F.pad(terms, (0, length), value=2 * IMPOSSIBLE).flatten(-2)[..., : length * width]
+    shifted = F.pad(terms, (0, length), value=2 * LOG_ZERO).flatten(-2)[..., : length * width]
     by_power: Tensor = shifted.unflatten(-1, (length, width)).logsumexp(-2)
     return by_power
 
@@ -133,10 +133,10 @@ def gaussian_count_log_prob(
     variance = size * size / (concentration + 1) + part
     residual = size.unsqueeze(-1) * fractions - mean
     if regions == 2:
-        spread = covariance[..., 1, 1] + variance * stated[..., 1, 1] + ROUNDING
+        spread = covariance[..., 1, 1] + variance * stated[..., 1, 1] + COUNT_VARIANCE
         return -0.5 * (residual[..., 1].square() / spread + spread.log()) - HALF_LOG_2PI
     identity, level = torch.eye(regions).to(mean), 1.0 / regions
-    rounding = ROUNDING * regions / (regions - 1) * (identity - level)  # 1/12 per count, and no change of the sum
+    rounding = COUNT_VARIANCE * regions / (regions - 1) * (identity - level)  # 1/12 per count, and no change of the sum
     # the sum of all counts has no variance; one is given to it, which changes neither determinant nor residual
     whole = covariance + variance[..., None, None] * stated + rounding + level
     factor, _ = torch.linalg.cholesky_ex(whole)

@@ -12,7 +12,7 @@ from selbo import _checks
 from selbo._numerics import MULTINOMIAL_FLOOR, FloatArray, result_dtype, values_can_be_read, working_dtype
 from selbo.summary.beliefs import Belief, checked_masses
 from selbo.summary.counts import (
-    IMPOSSIBLE,
+    LOG_ZERO,
     exact_count_log_prob,
     gaussian_count_log_prob,
     log_poisson_binomial,
@@ -174,6 +174,14 @@ class GroupedSummary(Summary):
     def num_groups(self) -> int:
         """G."""
         return len(self.s0)
+
+    def set_sizes(self, groups: Tensor, weights: Tensor | None = None) -> None:
+        """Set ``sizes`` from the groups of all rows of a data set, shape (N,), and their weights, if they have any."""
+        self._check_range(groups)
+        rows = torch.ones(len(groups), dtype=torch.float64) if weights is None else weights.detach().double().cpu()
+        known = groups.detach().long().cpu()
+        counted = torch.bincount(known[known >= 0], rows[known >= 0], minlength=self.num_groups)
+        self.sizes = counted.to(self.s0.device)
 
     def index(self, names: Sequence[Any]) -> Tensor:
         """Groups by name, as the second argument of `forward`: names of length B -> (B,) long.
@@ -349,7 +357,7 @@ class GroupedSummary(Summary):
         position = torch.arange(len(rows), device=rows.device) - (number.cumsum(0) - number).index_select(0, ordered)
         place = torch.where(position < places, ordered * places + position, slots * places)
         log_probs = sums.memberships.clamp(min=TINY).log().index_select(-2, order)
-        empty = log_probs.new_tensor([0.0, IMPOSSIBLE]).expand(*log_probs.shape[:-2], slots * places + 1, 2)
+        empty = log_probs.new_tensor([0.0, LOG_ZERO]).expand(*log_probs.shape[:-2], slots * places + 1, 2)
         trials = empty.index_copy(-2, place, log_probs)[..., :-1, :].unflatten(-2, (slots, places))
         here, size = sums.sizes > 0, sums.sizes
         values = exact_count_log_prob(
@@ -373,12 +381,15 @@ class GroupedSummary(Summary):
                 f"{tuple(groups.shape)}"
             )
         if groups.device.type == "cpu" and values_can_be_read(groups):  # on a GPU this would synchronise
-            low, high = int(groups.min()), int(groups.max())
-            if low < NO_GROUP or high >= self.num_groups:
-                raise ValueError(
-                    f"`groups` must be from 0 to {self.num_groups - 1}, or -1 for none, but got "
-                    f"{low if low < NO_GROUP else high}"
-                )
+            self._check_range(groups)
+
+    def _check_range(self, groups: Tensor) -> None:
+        low, high = int(groups.min()), int(groups.max())
+        if low < NO_GROUP or high >= self.num_groups:
+            raise ValueError(
+                f"`groups` must be from 0 to {self.num_groups - 1}, or -1 for none, but got "
+                f"{low if low < NO_GROUP else high}"
+            )
 
     def _called(self, group: int) -> Any:
         return group if self.group_names is None else self.group_names[group]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from selbo.summary.counts import IMPOSSIBLE, exact_count_log_prob, gaussian_count_log_prob, log_poisson_binomial
+from selbo.summary.counts import LOG_ZERO, exact_count_log_prob, gaussian_count_log_prob, log_poisson_binomial
 
 F64 = torch.float64
 
@@ -45,7 +45,7 @@ class TestPoissonBinomial:
 
     def test_places_without_a_trial_change_nothing(self):
         p = probabilities(5, 2, seed=3).log()
-        empty = torch.tensor([0.0, IMPOSSIBLE], dtype=F64).expand(4, 2)
+        empty = torch.tensor([0.0, LOG_ZERO], dtype=F64).expand(4, 2)
         mixed = torch.cat([p[:2], empty, p[2:]])
         torch.testing.assert_close(log_poisson_binomial(mixed)[:6], log_poisson_binomial(p), rtol=1e-13, atol=0)
 
@@ -85,7 +85,7 @@ class TestExact:
     def test_larger_tables_change_nothing(self):
         p = probabilities(3, 2, seed=1)
         log_pmf = log_poisson_binomial(p.log())
-        padded = torch.cat([log_pmf, torch.full((4,), IMPOSSIBLE, dtype=F64)])
+        padded = torch.cat([log_pmf, torch.full((4,), LOG_ZERO, dtype=F64)])
         numbers = {"fraction": torch.tensor(0.4, dtype=F64), "concentration": torch.tensor(5.0, dtype=F64)}
         numbers["size"] = torch.tensor(3.0, dtype=F64)
         torch.testing.assert_close(

@@ -500,7 +500,7 @@ def test_compiles_into_one_graph(form, classes, count):
 
 
 @needs_compiler
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*TensorFloat32:UserWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore:.*TensorFloat32:UserWarning")
 @pytest.mark.parametrize(("form", "decay"), [("dirichlet", 0.5), ("counts", None)])
 def test_machine_code(form, decay):
     """The compiler computes the average again for the backward pass: not from the buffer that has changed since."""
