@@ -9,53 +9,47 @@ from torch.nn import functional as F
 
 from selbo._numerics import HALF_LOG_2PI, MULTINOMIAL_FLOOR
 
-LOG_ZERO: Final = -1e6
-"""Log-probability that stands for zero. A finite number keeps gradients finite."""
+UNDERFLOW: Final = 1e-290
+"""Smallest probability of a count that is told from zero."""
 
 COUNT_VARIANCE: Final = 1.0 / 12.0
 """Variance of a uniform distribution of width one: a count is a whole number, a Gaussian variable is not."""
 
 
-def log_poisson_binomial(log_probs: Tensor) -> Tensor:
-    """Log-probability of each number of successes in n independent trials: (..., n, 2) -> (..., n + 1), exact.
+def poisson_binomial(probs: Tensor) -> Tensor:
+    """Probability of each number of successes in n independent trials: (..., n, 2) -> (..., n + 1), exact.
 
-    The generating polynomials of the trials, p_0 + p_1 z, are multiplied in pairs, in pairs of pairs and so on, in the
-    log domain. All terms are positive, so the relative error stays near that of float64 for any probability.
+    The generating polynomials of the trials, p_0 + p_1 z, are multiplied in pairs, in pairs of pairs and so on. All
+    terms are positive, so the relative error stays near that of the type, down to where it underflows.
 
     Args:
-        log_probs: Log-probabilities of failure and success in each trial. Use log-probabilities (0, -1e6) for a place
-            without a trial.
+        probs: Probabilities of failure and success in each trial; (1, 0) for a place without a trial.
 
     Returns:
-        Log-probabilities of 0 to n successes.
+        Probabilities of 0 to n successes.
 
     Example:
-        >>> trials = torch.tensor([[0.5, 0.5], [0.9, 0.1]]).log()
-        >>> log_poisson_binomial(trials).exp()
+        >>> poisson_binomial(torch.tensor([[0.5, 0.5], [0.9, 0.1]]))
         tensor([0.4500, 0.5000, 0.0500])
     """
-    count = log_probs.shape[-2]
+    count = probs.shape[-2]
     places = 1 << max(0, count - 1).bit_length()
     if places > count:
-        none = log_probs.new_tensor([0.0, LOG_ZERO]).expand(*log_probs.shape[:-2], places - count, 2)
-        log_probs = torch.cat([log_probs, none], -2)
-    while log_probs.shape[-2] > 1:
-        log_probs = _log_products(log_probs[..., 0::2, :], log_probs[..., 1::2, :])
-    return log_probs.squeeze(-2)[..., : count + 1]
+        none = probs.new_tensor([1.0, 0.0]).expand(*probs.shape[:-2], places - count, 2)
+        probs = torch.cat([probs, none], -2)
+    while probs.shape[-2] > 1:
+        probs = _products(probs[..., 0::2, :], probs[..., 1::2, :])
+    return probs.squeeze(-2)[..., : count + 1]
 
 
-def _log_products(one: Tensor, other: Tensor) -> Tensor:
-    """Log-coefficients of products of polynomials: (..., L), (..., L) -> (..., 2L - 1)."""
+def _products(one: Tensor, other: Tensor) -> Tensor:
+    """Coefficients of products of polynomials: (..., L), (..., L) -> (..., 2L - 1)."""
     length = one.shape[-1]
-    width = 2 * length - 1
-    terms = one.unsqueeze(-1) + other.unsqueeze(-2)
-    # one more place per row shifts row i by i places, so that equal powers stand in one column
-    shifted = F.pad(terms, (0, length), value=2 * LOG_ZERO).flatten(-2)[..., : length * width]
-    by_power: Tensor = shifted.unflatten(-1, (length, width)).logsumexp(-2)
-    return by_power
+    shifted = [F.pad(one[..., i : i + 1] * other, (i, length - 1 - i)) for i in range(length)]
+    return sum(shifted[1:], shifted[0])
 
 
-def exact_count_log_prob(log_pmf: Tensor, *, fraction: Tensor, concentration: Tensor, size: Tensor) -> Tensor:
+def exact_count_log_prob(pmf: Tensor, *, fraction: Tensor, concentration: Tensor, size: Tensor) -> Tensor:
     r"""Log-likelihood of a stated fraction of class 1, given the exact distribution of its count.
 
     With the probability $P(c)$ of count $c$, the stated fraction $f$, the concentration $\alpha$ and the size $n$ of
@@ -67,28 +61,28 @@ def exact_count_log_prob(log_pmf: Tensor, *, fraction: Tensor, concentration: Te
     with a large concentration stands for one count, and the result is the probability of that count.
 
     Args:
-        log_pmf: Log-probabilities of the counts from 0 to m, shape (..., m + 1), with m at least ``size``.
+        pmf: Probabilities of the counts from 0 to m, shape (..., m + 1), with m at least ``size``.
         fraction: Stated fraction of class 1, shape (...).
         concentration: Strength of the statement, shape (...).
         size: Number of members, shape (...), at least 1.
 
     Returns:
-        Log-likelihood in nats, shape (...).
+        Log-likelihood in nats, shape (...). A likelihood below `UNDERFLOW` is replaced by it, without gradient.
 
     Example:
         >>> pmf = torch.tensor([0.45, 0.5, 0.05], dtype=torch.float64)
         >>> certain = torch.tensor(1e9, dtype=torch.float64)
         >>> half, two = (torch.tensor(each, dtype=torch.float64) for each in (0.5, 2.0))
-        >>> exact_count_log_prob(pmf.log(), fraction=half, concentration=certain, size=two).exp()
+        >>> exact_count_log_prob(pmf, fraction=half, concentration=certain, size=two).exp()
         tensor(0.5000, dtype=torch.float64)
     """
-    counts = torch.arange(log_pmf.shape[-1], device=log_pmf.device, dtype=log_pmf.dtype)
+    counts = torch.arange(pmf.shape[-1], device=pmf.device, dtype=pmf.dtype)
     size = size.unsqueeze(-1)
     share = (counts / size).clamp(MULTINOMIAL_FLOOR, 1.0)
     f = fraction.unsqueeze(-1)
     kernel = f * share.log() + (1 - f) * (1 - share).clamp(min=MULTINOMIAL_FLOOR).log()
     kernel = torch.where(counts <= size, concentration.unsqueeze(-1) * kernel, -torch.inf)
-    return (kernel.log_softmax(-1) + log_pmf).logsumexp(-1)
+    return (kernel.softmax(-1) * pmf).sum(-1).clamp(min=UNDERFLOW).log()
 
 
 def gaussian_count_log_prob(

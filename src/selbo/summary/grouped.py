@@ -1,5 +1,6 @@
 """Beliefs about groups: the class fractions of many groups, as one likelihood of predictions and their groups."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -11,12 +12,7 @@ from torch.nn import functional as F
 from selbo import _checks
 from selbo._numerics import MULTINOMIAL_FLOOR, FloatArray, result_dtype, values_can_be_read, working_dtype
 from selbo.summary.beliefs import Belief, checked_masses
-from selbo.summary.counts import (
-    LOG_ZERO,
-    exact_count_log_prob,
-    gaussian_count_log_prob,
-    log_poisson_binomial,
-)
+from selbo.summary.counts import UNDERFLOW, exact_count_log_prob, gaussian_count_log_prob, poisson_binomial
 from selbo.summary.likelihood import Summary, log_dirichlet, nearest_masses
 from selbo.summary.moving_average import GroupAverage
 from selbo.summary.partitions import Partition
@@ -27,7 +23,7 @@ NO_GROUP: Final = -1
 """Group of a prediction that belongs to none."""
 
 TINY: Final = torch.finfo(torch.float32).tiny
-"""Smallest probability whose logarithm is taken, and smallest divisor."""
+"""Smallest divisor."""
 
 EXACT_UP_TO: Final = 16
 """Default size of the largest group whose counts are evaluated exactly; a Gaussian distribution is close beyond."""
@@ -356,17 +352,17 @@ class GroupedSummary(Summary):
         number = torch.zeros_like(sums.slots.groups).index_add(0, rows, torch.ones_like(rows))
         position = torch.arange(len(rows), device=rows.device) - (number.cumsum(0) - number).index_select(0, ordered)
         place = torch.where(position < places, ordered * places + position, slots * places)
-        log_probs = sums.memberships.clamp(min=TINY).log().index_select(-2, order)
-        empty = log_probs.new_tensor([0.0, LOG_ZERO]).expand(*log_probs.shape[:-2], slots * places + 1, 2)
-        trials = empty.index_copy(-2, place, log_probs)[..., :-1, :].unflatten(-2, (slots, places))
+        probs = sums.memberships.index_select(-2, order)
+        empty = probs.new_tensor([1.0, 0.0]).expand(*probs.shape[:-2], slots * places + 1, 2)
+        trials = empty.index_copy(-2, place, probs)[..., :-1, :].unflatten(-2, (slots, places))
         here, size = sums.sizes > 0, sums.sizes
         values = exact_count_log_prob(
-            log_poisson_binomial(trials),
+            poisson_binomial(trials),
             fraction=s0[..., 1],
             concentration=strength,
             size=torch.where(here, size, 1.0),
         )
-        applies = here & (size <= places)
+        applies = here & (size <= places) & (values > math.log(2 * UNDERFLOW))  # below, there is no gradient
         if self.sizes is not None:
             applies = applies & (self.sizes.to(size.device).index_select(0, sums.slots.groups).to(size) <= size)
         return values, applies

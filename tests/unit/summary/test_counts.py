@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from selbo.summary.counts import LOG_ZERO, exact_count_log_prob, gaussian_count_log_prob, log_poisson_binomial
+from selbo.summary.counts import UNDERFLOW, exact_count_log_prob, gaussian_count_log_prob, poisson_binomial
 
 F64 = torch.float64
 
@@ -31,33 +31,33 @@ class TestPoissonBinomial:
     def test_it_is_that_of_all_labels_tried(self, count):
         p = probabilities(count, 2, seed=count)
         expected = enumerated(p)
-        log_pmf = log_poisson_binomial(p.log())
-        assert log_pmf.shape == (count + 1,)
+        pmf = poisson_binomial(p)
+        assert pmf.shape == (count + 1,)
         for successes in range(count + 1):
-            wanted = math.log(expected[count - successes, successes])
-            assert log_pmf[successes].item() == pytest.approx(wanted, rel=1e-12)
+            assert pmf[successes].item() == pytest.approx(expected[count - successes, successes], rel=1e-12)
 
     def test_equal_trials_are_a_binomial_distribution_far_into_its_tails(self):
-        """2e-320 is no float64."""
-        p = torch.tensor([1 - 1e-5, 1e-5], dtype=F64).expand(64, 2)
-        expected = torch.tensor(stats.binom.logpmf(range(65), 64, 1e-5))
-        torch.testing.assert_close(log_poisson_binomial(p.log()), expected, rtol=1e-12, atol=1e-12)
+        p = torch.tensor([1 - 1e-5, 1e-5], dtype=F64).expand(50, 2)
+        expected = torch.tensor(stats.binom.logpmf(range(51), 50, 1e-5))
+        torch.testing.assert_close(poisson_binomial(p).log(), expected, rtol=1e-11, atol=0)
+        assert expected[-1] < -575
 
     def test_places_without_a_trial_change_nothing(self):
-        p = probabilities(5, 2, seed=3).log()
-        empty = torch.tensor([0.0, LOG_ZERO], dtype=F64).expand(4, 2)
+        p = probabilities(5, 2, seed=3)
+        empty = torch.tensor([1.0, 0.0], dtype=F64).expand(4, 2)
         mixed = torch.cat([p[:2], empty, p[2:]])
-        torch.testing.assert_close(log_poisson_binomial(mixed)[:6], log_poisson_binomial(p), rtol=1e-13, atol=0)
+        torch.testing.assert_close(poisson_binomial(mixed)[:6], poisson_binomial(p), rtol=1e-13, atol=0)
+        assert not poisson_binomial(mixed)[6:].any()
 
     def test_gradients(self):
         logits = torch.randn(2, 5, 2, generator=torch.Generator().manual_seed(0), dtype=F64, requires_grad=True)
-        assert torch.autograd.gradcheck(lambda x: log_poisson_binomial(x.log_softmax(-1)), logits)
+        assert torch.autograd.gradcheck(lambda x: poisson_binomial(x.softmax(-1)), logits)
 
 
 def exact(p, fraction, concentration):
     numbers = [torch.tensor(float(each), dtype=F64) for each in (fraction, concentration, len(p))]
     return exact_count_log_prob(
-        log_poisson_binomial(p.log()), fraction=numbers[0], concentration=numbers[1], size=numbers[2]
+        poisson_binomial(p), fraction=numbers[0], concentration=numbers[1], size=numbers[2]
     ).item()
 
 
@@ -82,14 +82,18 @@ class TestExact:
         expected = sum(w * pmf[n - c, c] for c, w in enumerate(weights)) / sum(weights)
         assert exact(p, 0.25, 12.0) == pytest.approx(math.log(expected), rel=1e-12)
 
+    def test_what_underflows_is_finite(self):
+        p = torch.tensor([[1.0, 1e-30]] * 16, dtype=F64)
+        assert exact(p, 1.0, 1e9) == pytest.approx(math.log(UNDERFLOW))
+
     def test_larger_tables_change_nothing(self):
         p = probabilities(3, 2, seed=1)
-        log_pmf = log_poisson_binomial(p.log())
-        padded = torch.cat([log_pmf, torch.full((4,), LOG_ZERO, dtype=F64)])
+        pmf = poisson_binomial(p)
+        padded = torch.cat([pmf, torch.zeros(4, dtype=F64)])
         numbers = {"fraction": torch.tensor(0.4, dtype=F64), "concentration": torch.tensor(5.0, dtype=F64)}
         numbers["size"] = torch.tensor(3.0, dtype=F64)
         torch.testing.assert_close(
-            exact_count_log_prob(padded, **numbers), exact_count_log_prob(log_pmf, **numbers), rtol=1e-13, atol=0
+            exact_count_log_prob(padded, **numbers), exact_count_log_prob(pmf, **numbers), rtol=1e-13, atol=0
         )
 
 

@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 
 import selbo
-from selbo.summary.counts import exact_count_log_prob, gaussian_count_log_prob, log_poisson_binomial
+from selbo.summary.counts import exact_count_log_prob, gaussian_count_log_prob, poisson_binomial
 from selbo.summary.grouped import GROUP_FORMS
 from selbo.summary.likelihood import dirichlet_process_log_prob, multinomial_log_prob
 
@@ -74,7 +74,7 @@ def one_by_one(summary, log_probs, groups, weights=None):
         elif summary.form == "multinomial":
             values.append(multinomial_log_prob(h, s0=s0, concentration=alpha))
         elif summary.partition.num_regions == 2 and len(w) <= summary.exact_up_to and weights is None:
-            pmf, size = log_poisson_binomial(p.log()), torch.tensor(float(len(w)), dtype=F64)
+            pmf, size = poisson_binomial(p), torch.tensor(float(len(w)), dtype=F64)
             values.append(exact_count_log_prob(pmf, fraction=s0[1], concentration=alpha, size=size))
         else:
             spread = (torch.diag_embed(p) - p.unsqueeze(-1) * p.unsqueeze(-2)) * w[:, None, None]
@@ -223,6 +223,15 @@ class TestAbsentGroups:
             assert value.isfinite()
             assert value.dtype == (F64 if dtype == F64 else torch.float32)
             assert log_probs.grad.isfinite().all()
+
+
+def test_certain_and_wrong_groups_learn_from_the_gaussian_form():
+    """Their exact likelihood, 1e-480, is no float64: it would have no gradient."""
+    log_probs = torch.tensor([[0.0, -69.0]] * 16, dtype=F64).log_softmax(-1).detach().requires_grad_()
+    groups = torch.zeros(16, dtype=torch.long)
+    value = selbo.GroupedSummary(selbo.ClassRegions(2), [[0.0, 1.0]], 1e6, form="counts")(log_probs, groups)
+    expected = selbo.GroupedSummary(selbo.ClassRegions(2), [[0.0, 1.0]], 1e6, form="counts", exact_up_to=0)
+    assert value.item() == expected(log_probs, groups).item() < -1000
 
 
 class TestPartsOfGroups:
