@@ -35,11 +35,16 @@ def poisson_binomial(probs: Tensor) -> Tensor:
     count = probs.shape[-2]
     places = 1 << max(0, count - 1).bit_length()
     if places > count:
-        none = probs.new_tensor([1.0, 0.0]).expand(*probs.shape[:-2], places - count, 2)
-        probs = torch.cat([probs, none], -2)
+        probs = torch.cat([probs, no_trials(probs, places - count)], -2)
     while probs.shape[-2] > 1:
         probs = _products(probs[..., 0::2, :], probs[..., 1::2, :])
     return probs.squeeze(-2)[..., : count + 1]
+
+
+def no_trials(like: Tensor, count: int) -> Tensor:
+    """Places without a trial, probabilities (1, 0): (..., n, 2) -> (..., count, 2), made on the device."""
+    failure = like.new_ones(*like.shape[:-2], count, 1)
+    return torch.cat([failure, torch.zeros_like(failure)], -1)
 
 
 def _products(one: Tensor, other: Tensor) -> Tensor:
@@ -129,7 +134,7 @@ def gaussian_count_log_prob(
     if regions == 2:
         spread = covariance[..., 1, 1] + variance * stated[..., 1, 1] + COUNT_VARIANCE
         return -0.5 * (residual[..., 1].square() / spread + spread.log()) - HALF_LOG_2PI
-    identity, level = torch.eye(regions).to(mean), 1.0 / regions
+    identity, level = torch.eye(regions, dtype=mean.dtype, device=mean.device), 1.0 / regions
     rounding = COUNT_VARIANCE * regions / (regions - 1) * (identity - level)  # 1/12 per count, and no change of the sum
     # the sum of all counts has no variance; one is given to it, which changes neither determinant nor residual
     whole = covariance + variance[..., None, None] * stated + rounding + level

@@ -477,6 +477,24 @@ def test_autocast_changes_nothing():
         assert torch.equal(inside, summary(log_probs, GROUPS))
 
 
+@pytest.mark.parametrize("form", GROUP_FORMS)
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("count", [6, 40])
+def test_the_training_path_never_looks_at_a_value(form, classes, count):
+    """Fake tensors have shapes but no values: any Python decision on a value would raise, as in a CUDA graph."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    options = {"form": form, "sizes": [4] * count, "validate": False}
+    for decay in (None, 0.9):
+        partition = selbo.ClassRegions(classes)
+        summary = selbo.GroupedSummary(partition, fractions(count, classes), 20.0, ema_decay=decay, **options)
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            log_probs = mode.from_tensor(predictions(2, 13, classes).requires_grad_())
+            groups = mode.from_tensor(GROUPS)
+            summary._check_range = lambda groups: None  # reads values on a CPU, where that is no harm
+            summary(log_probs, groups).sum().backward()
+
+
 def check_compiled(eager, backend):
     """Values, gradients and moving averages, in one graph for all batches of a shape."""
     torch.compiler.reset()
