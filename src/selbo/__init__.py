@@ -7,9 +7,12 @@ from selbo.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from selbo import metrics, models
+    from selbo.estimator import BeliefCalibrator as BeliefCalibrator
     from selbo.estimator import SummaryClassifier as SummaryClassifier
     from selbo.evaluation import calibrate
+    from selbo.evaluation.belief_calibration import calibrate_groups, calibrate_to_belief
     from selbo.evaluation.check_belief import check_belief
+    from selbo.evaluation.choose import choose_by_belief, choose_scale
     from selbo.evaluation.combine import belief_weights
     from selbo.evaluation.evaluate import evaluate, evaluate_ood
     from selbo.evaluation.predict import Prediction, predict
@@ -58,7 +61,11 @@ __all__ = [
     "Uniform",
     "belief_weights",
     "calibrate",
+    "calibrate_groups",
+    "calibrate_to_belief",
     "check_belief",
+    "choose_by_belief",
+    "choose_scale",
     "dirichlet_process_log_prob",
     "elicit_concentration",
     "evaluate",
@@ -77,9 +84,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "selbo.estimator": ("SummaryClassifier",),  # needs scikit-learn, and is not in `__all__`
+    "selbo.estimator": ("BeliefCalibrator", "SummaryClassifier"),  # need scikit-learn, and are not in `__all__`
     "selbo.evaluation": ("calibrate",),
+    "selbo.evaluation.belief_calibration": ("calibrate_groups", "calibrate_to_belief"),
     "selbo.evaluation.check_belief": ("check_belief",),
+    "selbo.evaluation.choose": ("choose_by_belief", "choose_scale"),
     "selbo.evaluation.combine": ("belief_weights",),
     "selbo.evaluation.evaluate": ("evaluate", "evaluate_ood"),
     "selbo.evaluation.predict": ("Prediction", "predict"),

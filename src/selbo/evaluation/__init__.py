@@ -1,19 +1,33 @@
 """Predictions of a trained network, and their evaluation."""
 
 from selbo.evaluation import calibrate, label_shift
+from selbo.evaluation.belief_calibration import (
+    BeliefCalibration,
+    GroupedCalibration,
+    calibrate_groups,
+    calibrate_to_belief,
+)
 from selbo.evaluation.calibrate import bias_corrected_temperature
 from selbo.evaluation.check_belief import CheckResult, check_belief
+from selbo.evaluation.choose import BeliefChoice, choose_by_belief, choose_scale
 from selbo.evaluation.evaluate import evaluate, evaluate_ood
 from selbo.evaluation.label_shift import correct_prior, estimate_by_confusion, estimate_by_em
 from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
 
 __all__ = [
+    "BeliefCalibration",
+    "BeliefChoice",
     "CheckResult",
+    "GroupedCalibration",
     "Prediction",
     "at_temperature",
     "bias_corrected_temperature",
     "calibrate",
+    "calibrate_groups",
+    "calibrate_to_belief",
     "check_belief",
+    "choose_by_belief",
+    "choose_scale",
     "correct_prior",
     "estimate_by_confusion",
     "estimate_by_em",

@@ -11,10 +11,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from selbo import _checks
 from selbo.evaluation.calibrate import scale
-from selbo.metrics.uncertainty import dirichlet_expected_entropy, entropy, expected_entropy
-from selbo.objectives import DirichletEvidence, Objective
-from selbo.objectives.predictive import evaluation_mode, log_probs_of, mean_over_draws
+from selbo.metrics.uncertainty import entropy
+from selbo.objectives import Categorical, Objective
+from selbo.objectives.predictive import log_probs_of, mean_over_draws
 from selbo.posteriors import Posterior, as_posterior
+from selbo.posteriors.posterior import evaluation_mode
 
 
 @dataclass(frozen=True)
@@ -149,14 +150,10 @@ def mixture(predictions: Sequence[Prediction]) -> Prediction:
 
 
 def _describe(logits: Tensor, objective: Objective | None) -> Prediction:
-    by_draw = log_probs_of(logits, objective)
-    log_probs = mean_over_draws(by_draw)
+    likelihood = Categorical() if objective is None else objective.likelihood
+    log_probs = mean_over_draws(log_probs_of(logits, objective))
     total = entropy(log_probs=log_probs, validate=False)
-    if objective is not None and isinstance(objective.likelihood, DirichletEvidence):
-        within = dirichlet_expected_entropy(objective.likelihood.alpha(logits)).mean(0)
-    else:
-        within = expected_entropy(log_probs=by_draw, validate=False)
-    within = torch.minimum(within, total)  # rounding
+    within = torch.minimum(likelihood.expected_entropy(logits), total)  # rounding
     return Prediction(log_probs.exp(), log_probs, total, within, total - within)
 
 

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from selbo import _checks
 from selbo._numerics import result_dtype, working_dtype
+from selbo.metrics.uncertainty import dirichlet_expected_entropy, expected_entropy
 
 LOSSES: Final = ("mean_square", "cross_entropy", "log_marginal")
 ACTIVATIONS: Final = ("softplus", "relu", "exp")
@@ -29,6 +30,10 @@ class Categorical(nn.Module):
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Log-likelihood of each label: (S, B, K), (B,) -> (S, B)."""
         return log_prob_of_labels(logits.log_softmax(-1), labels)
+
+    def expected_entropy(self, logits: Tensor) -> Tensor:
+        """Entropy that remains when the weights are known, mean over samples: (S, B, K) -> (B,)."""
+        return expected_entropy(log_probs=self.log_probs(logits), validate=False)
 
     def divergence(self, logits: Tensor, labels: Tensor) -> Tensor | None:
         """Divergence of each predicted distribution from no evidence, (S, B), added to the KL; None without one."""
@@ -91,6 +96,10 @@ class DirichletEvidence(Categorical):
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Negative expected loss of each label: (S, B, K), (B,) -> (S, B)."""
         return -expected_loss(self.alpha(logits), labels, loss=self.loss)
+
+    def expected_entropy(self, logits: Tensor) -> Tensor:
+        """Expected entropy under the Dirichlet distributions, mean over samples: (S, B, K) -> (B,)."""
+        return dirichlet_expected_entropy(self.alpha(logits)).mean(0)
 
     def divergence(self, logits: Tensor, labels: Tensor) -> Tensor:
         """KL of the misleading evidence of each example: (S, B, K), (B,) -> (S, B)."""

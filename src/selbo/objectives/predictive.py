@@ -8,22 +8,7 @@ from torch import Tensor, nn
 from selbo import _checks
 from selbo.objectives.objective import Objective
 from selbo.posteriors.handle import as_posterior
-from selbo.posteriors.posterior import Posterior
-
-
-class evaluation_mode:  # noqa: N801  (reads as a statement)
-    """Put a network in evaluation mode within a block; afterwards each module returns to its previous mode."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
-
-    def __enter__(self) -> None:
-        self.modes = [(module, module.training) for module in self.model.modules()]
-        self.model.eval()
-
-    def __exit__(self, *_: object) -> None:
-        for module, training in self.modes:
-            module.training = training
+from selbo.posteriors.posterior import Posterior, evaluation_mode
 
 
 def predictive_log_probs(

@@ -362,7 +362,7 @@ def entropy_panels(
         _cut(places, shares, bins=edges)
         _same_height(places, "share of inputs")
         line = Line2D([], [], color=INK, linewidth=1.1)
-        grid.legend({"test set": filled(), ood_name or "inputs from elsewhere": line})
+        grid.legend({"test set": filled(), ood_name or "OOD inputs": line})
     return grid.figure
 
 

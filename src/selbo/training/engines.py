@@ -16,7 +16,7 @@ from selbo._compile import is_compiler_error
 from selbo.nn.compiled import channels_last, compile_function
 from selbo.objectives import Objective
 from selbo.objectives.unlabelled import Assigned, UnlabelledSet
-from selbo.posteriors import NaturalGradient, NaturalGradientPosterior, Posterior, WeightSample
+from selbo.posteriors import NaturalGradient, NaturalGradientPosterior, Posterior
 from selbo.random import derive
 from selbo.training.augment import crop_and_flip
 from selbo.training.batches import Batch, LoaderBatches, TensorBatches, UnlabelledBatches, as_set
@@ -53,10 +53,12 @@ class Plan:
     parameters: list[nn.Parameter] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        by_sample = isinstance(self.posterior, NaturalGradientPosterior)
-        self.model: Posterior = WeightSample(self.posterior.network) if by_sample else self.posterior
+        self.model = self.posterior
         """Network or posterior of the loss. For a natural gradient, the weights of the network are one sample."""
-        self.passes, self.samples_per_pass = (self.num_samples, 1) if by_sample else (1, self.num_samples)
+        self.passes, self.samples_per_pass = 1, self.num_samples
+        if isinstance(self.posterior, NaturalGradientPosterior):
+            self.model = self.posterior.weight_sample()
+            self.passes, self.samples_per_pass = self.num_samples, 1
 
     def weights(self) -> AbstractContextManager[Any]:
         """Context of a forward and a backward pass, in which a natural gradient samples the weights."""

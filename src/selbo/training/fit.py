@@ -289,6 +289,10 @@ def _training_mode(*roots: nn.Module) -> Iterator[None]:
 def _posterior(model: nn.Module | Posterior, name: str | None, objective: Objective) -> Posterior:
     """The posterior to train; for a natural gradient, checks that the objective leaves the KL to it."""
     found = as_posterior(model)
+    if found.scale != 1:
+        raise ValueError(
+            f"`scale` of the posterior must be 1 in training, but is {found.scale:g}: change it afterwards"
+        )
     if name is not None:
         _checks.one_of("posterior", name, (NATURAL,))
         if not isinstance(found, NaturalGradientPosterior):

@@ -110,7 +110,7 @@ def test_every_step_has_a_batch_and_noise_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("num_samples", [1, 2])
-@pytest.mark.parametrize("engine", ["graph", "captured", "eager"])
+@pytest.mark.parametrize("engine", ["compile+cudagraph", "cudagraph", "eager"])
 def test_a_natural_gradient_learns_in_every_engine(engine: str, num_samples: int) -> None:
     network = mlp()
     result = train(

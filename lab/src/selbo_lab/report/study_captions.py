@@ -191,7 +191,7 @@ def _calibration(comparison: StudyComparison) -> Words:
 def _ood(comparison: StudyComparison) -> Words:
     return Words(
         "Does it notice inputs that belong to no class?",
-        "Entropy of the predictions for the test set (filled) and for inputs from elsewhere (line), as shares of each.",
+        "Entropy of the predictions for the test set (filled) and for OOD inputs (line), as shares of each.",
         [
             "The inputs of the line belong to none of the classes: their entropy should be high, and that of the test "
             "set low. AUROC is the chance that an input of the line has the higher entropy of a pair, one from each. A "

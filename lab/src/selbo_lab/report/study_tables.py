@@ -136,7 +136,7 @@ def _scores(results: StudyResults, comparison: StudyComparison, scaled: bool) ->
     remarks = [f"{method.title}: {method.note}" for method in methods if method.note]
     for name, title, foreign, notes in (
         ("scores", _places(comparison), False, [*_conditions(comparison), *remarks]),
-        ("ood", "inputs from elsewhere", True, _foreign_names(comparison)),
+        ("ood", "OOD inputs", True, _foreign_names(comparison)),
     ):
         columns = [column for column in studies.columns_of(comparison) if column.ood == foreign]
         entries = [_entries(c.metric, list(studies.cells(comparison, c, scaled).values())) for c in columns]

@@ -1,0 +1,503 @@
+r"""Calibration of frozen predictions to a belief, without labels: a temperature, one offset per class, or both.
+
+Somebody who knows how often a classifier is right and how frequent the classes are knows two means of its calibrated
+predictions. If $q_{ik}$ is the corrected probability of class $k$ for input $i$, and $\hat y_i$ is the answer of the
+frozen classifier, then $\frac1n \sum_i q_{i \hat y_i}$ is its accuracy and $\frac1n \sum_i q_{ik}$ is the fraction of
+class $k$. Corrections $q \propto p^{1/T} e^{b}$ are fitted so that these means have the stated values.
+
+Each statement is a summary on regions in which a prediction lies with its own probability: *right* and *wrong*, or the
+classes. The belief enters by the multinomial form of its likelihood, $-\alpha\, \mathrm{KL}(s_0 \,\|\, s_\theta)$,
+whose maximum is where the two agree.
+"""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor
+
+from selbo import _checks
+from selbo.metrics.inputs import Array, on_host, table
+from selbo.summary._dirichlet import largest_entry
+from selbo.summary.beliefs import Belief
+from selbo.summary.likelihood import DEFAULT_CONCENTRATION, SummaryLikelihood
+
+UNLABELLED: Final = -1
+"""Label of an input without one, as in scikit-learn."""
+
+LARGEST_FLOOR: Final = 1e-3
+"""Probabilities of zero, which no temperature changes, become half of the smallest positive one, and at most this."""
+
+TEMPERATURE_PRIOR: Final = 1.0
+"""Weight of the prior of the temperature, in observations. It decides only where the statement does not: if all answers
+are right, no temperature is too low."""
+
+CONTRADICTION: Final = 3.0
+"""A statement is refused if the closest correction is more than this many of its standard deviations away."""
+
+ROWS_OF_FIRST_FIT: Final = 5000
+"""Number of rows for the first approximation."""
+
+START_RANGE: Final = (-12.0, 7.0)
+"""Range of -log T in which the first approximation of the temperature is sought."""
+
+MOST_CHANGES: Final = 100
+MOST_SHORTER_CHANGES: Final = 12
+LARGEST_CHANGE: Final = 2.0
+CONVERGED: Final = 1e-13
+FLAT: Final = 1e-10
+"""Newton's method: limits on steps, on halvings and on the change of a parameter; the expected gain, per unit of
+concentration, at which it ends; and the relative curvature below which a direction counts as flat."""
+
+
+@dataclass(frozen=True)
+class BeliefCalibration:
+    """A correction of predictions, softmax(log p / T + b). Call it with log-probabilities.
+
+    Attributes:
+        temperature: T; 1 if it was not fitted.
+        offsets: b, one per class, summing to 0; all 0 if they were not fitted.
+        floor: Probability that replaces zeros before the correction.
+        accuracy: Share of right answers that the corrected predictions claim for the answers of the classifier.
+        class_fractions: Mean corrected probability of each class.
+        accuracy_before: The same share, claimed by the predictions as they were.
+        class_fractions_before: Their mean probability of each class.
+        log_temperature_error: Standard error of log T, from the concentration of the statement, the number of inputs
+            and the labels; 0 if T was not fitted.
+        offset_errors: Standard error of each offset.
+        num_inputs: Number of inputs it was fitted on.
+    """
+
+    temperature: float
+    offsets: tuple[float, ...]
+    floor: float
+    accuracy: float
+    class_fractions: tuple[float, ...]
+    accuracy_before: float
+    class_fractions_before: tuple[float, ...]
+    log_temperature_error: float
+    offset_errors: tuple[float, ...]
+    num_inputs: int
+
+    def __call__(self, log_probs: Array) -> Tensor:
+        """Corrected log-probabilities, of the same shape.
+
+        Args:
+            log_probs: Log-probabilities or logits, shape (..., K); both give the same result.
+        """
+        given = log_probs if isinstance(log_probs, Tensor) else on_host("log_probs", log_probs)
+        _checks.floating("log_probs", given)
+        if given.shape[-1:] != (len(self.offsets),):
+            raise ValueError(
+                f"`log_probs` must have shape (..., {len(self.offsets)}), one column for each class that the "
+                f"calibration was fitted to, but got {tuple(given.shape)}"
+            )
+        rows = _raised(given.double(), self.floor)
+        offsets = torch.tensor(self.offsets, dtype=torch.float64, device=rows.device)
+        return (rows / self.temperature + offsets).log_softmax(-1).to(given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The correction as JSON values, for `from_dict`."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "BeliefCalibration":
+        """The correction that `to_dict` described."""
+        values: dict[str, Any] = {name: tuple(each) if isinstance(each, list) else each for name, each in data.items()}
+        return cls(**values)
+
+
+def calibrate_to_belief(
+    log_probs: Array,
+    belief: Belief | SummaryLikelihood | None = None,
+    *,
+    accuracy: float | None = None,
+    class_fractions: Sequence[float] | None = None,
+    concentration: float = DEFAULT_CONCENTRATION,
+    labels: Array | None = None,
+    offsets: bool | None = None,
+    prior_strength: float = TEMPERATURE_PRIOR,
+) -> BeliefCalibration:
+    r"""Calibrate the predictions of any classifier to what is known about it. No label is needed.
+
+    An accuracy fits the temperature, class fractions fit the offsets, and both fit both. With $\alpha$ the
+    concentration, $n$ the number of inputs, $a$ the stated accuracy and $\pi$ the stated fractions,
+
+    $$\alpha' \mathrm{KL}\big((a, 1-a) \,\|\, (\bar q_{\hat y}, 1 - \bar q_{\hat y})\big)
+    + \alpha' \mathrm{KL}(\pi \,\|\, \bar q) + c\,(1/T - 1 + \log T), \qquad \alpha' = \frac{\alpha n}{\alpha + n}$$
+
+    is minimised, plus the negative log-likelihood of labels if there are any. Both statements hold in a population, of
+    which the inputs are a sample, so they are worth at most $n$ observations.
+
+    Args:
+        log_probs: Log-probabilities or logits of unlabelled inputs, shape (n, K), as they come from the classifier.
+        belief: A belief such as `selbo.expect` returns, for both statements at once; or a `SummaryLikelihood` of any
+            partition and belief, which is maximised by the temperature (and by the offsets, with ``offsets=True``).
+        accuracy: Share of these answers (the class with the largest probability) that are right.
+        class_fractions: Fraction of each class among the inputs, positive, summing to one.
+        concentration: Number of observations that the statements are worth. A standard deviation s of the accuracy a
+            is a concentration of a (1 - a) / s².
+        labels: Classes of the inputs, shape (n,), -1 where there is none: they enter as likelihood.
+        offsets: Whether offsets are fitted; if not given, where class fractions are stated.
+        prior_strength: c, the weight of the prior of the temperature, whose mode is 1; 0 for none.
+
+    Returns:
+        The correction; call it with log-probabilities of the same classifier.
+
+    Raises:
+        ValueError: If nothing is stated, or no correction makes the predictions agree with the statements.
+
+    Example:
+        >>> log_probs = torch.tensor([[0.99, 0.01], [0.02, 0.98], [0.97, 0.03]]).log()
+        >>> calibration = calibrate_to_belief(log_probs, accuracy=0.8, prior_strength=0)
+        >>> calibration.temperature, calibration.accuracy
+        (2.8604, 0.8000)
+        >>> calibration(log_probs).exp()
+        tensor([[0.8329, 0.1671],
+                [0.2041, 0.7959],
+                [0.7712, 0.2288]])
+    """
+    given = table("log_probs", log_probs)
+    if bool(given.isnan().any()) or bool((given == torch.inf).any()):
+        raise ValueError("`log_probs` must be numbers below infinity, but some are NaN or inf")
+    count = given.shape[1]
+    strength = _checks.non_negative("prior_strength", prior_strength)
+    summary = belief if isinstance(belief, SummaryLikelihood) else None
+    if belief is not None and (accuracy is not None or class_fractions is not None):
+        raise ValueError("either `belief` or `accuracy` and `class_fractions` must be given, but got both")
+    if isinstance(belief, Belief):
+        accuracy, class_fractions = _statements(belief, count)
+    known = None if labels is None else _labels(labels, given)
+    if summary is None and accuracy is None and class_fractions is None and known is None:
+        raise ValueError("`accuracy`, `class_fractions`, `belief` or `labels` must be given: nothing is stated")
+    if accuracy is not None:
+        reason = f", which is what answers among {count} classes can reach (1/K by guessing, 1 without any error)"
+        accuracy = _checks.fraction("accuracy", accuracy, low=1 / count, high=1.0, reason=reason)
+    if class_fractions is not None:
+        class_fractions = _checks.simplex("class_fractions", class_fractions)
+        if len(class_fractions) != count:
+            raise ValueError(
+                f"`class_fractions` must hold {count} numbers, one for each column of `log_probs`, but got "
+                f"{len(class_fractions)}"
+            )
+    floor = _floor(given)
+    rows = _raised(given.double(), floor)
+    alpha = _checks.positive("concentration", concentration)
+    alpha = alpha * len(rows) / (alpha + len(rows))
+    statement = _Statement(accuracy, class_fractions, alpha, summary, strength)
+    with_offsets = class_fractions is not None if offsets is None else offsets
+    with_temperature = accuracy is not None or summary is not None or known is not None
+    free = torch.tensor([with_temperature, *[with_offsets] * count])
+    _require_possible(statement, rows.argmax(-1))
+    solution, errors = _minimise(statement, rows, known, free)
+    before, after = _means(rows, torch.zeros_like(solution)), _means(rows, solution)
+    if known is None:  # labels may contradict a statement: the result is a compromise then
+        _require_agreement(statement, after)
+    return BeliefCalibration(
+        temperature=math.exp(-float(solution[0])),
+        offsets=tuple(solution[1:].tolist()),
+        floor=floor,
+        accuracy=float(after[0]),
+        class_fractions=tuple(after[1:].tolist()),
+        accuracy_before=float(before[0]),
+        class_fractions_before=tuple(before[1:].tolist()),
+        log_temperature_error=float(errors[0]),
+        offset_errors=tuple(errors[1:].tolist()),
+        num_inputs=len(rows),
+    )
+
+
+@dataclass(frozen=True)
+class GroupedCalibration:
+    """One correction per group. Call it with log-probabilities and the group of each row.
+
+    Attributes:
+        by_group: The correction of each group.
+    """
+
+    by_group: Mapping[Hashable, BeliefCalibration]
+
+    def __call__(self, log_probs: Array, groups: Sequence[Hashable] | Array) -> Tensor:
+        """Corrected log-probabilities, shape (B, K).
+
+        Args:
+            log_probs: Log-probabilities or logits, shape (B, K).
+            groups: Group of each row, B of them, each one that the calibration was fitted to.
+        """
+        given = log_probs if isinstance(log_probs, Tensor) else on_host("log_probs", log_probs)
+        corrected = torch.empty_like(given)
+        for group, rows in _rows_by_group(groups, len(given)).items():
+            if group not in self.by_group:
+                raise ValueError(f"`groups` must be among those that were calibrated, but got {group!r}")
+            corrected[rows] = self.by_group[group](given[rows])
+        return corrected
+
+
+def calibrate_groups(
+    log_probs: Array,
+    groups: Sequence[Hashable] | Array,
+    *,
+    accuracy: Mapping[Any, float] | float | None = None,
+    class_fractions: Mapping[Any, Sequence[float]] | Sequence[float] | None = None,
+    concentration: Mapping[Any, float] | float = DEFAULT_CONCENTRATION,
+) -> GroupedCalibration:
+    """Calibrate the predictions of each group to what is known about that group, by `calibrate_to_belief`.
+
+    Args:
+        log_probs: Log-probabilities or logits of unlabelled inputs, shape (n, K).
+        groups: Group of each row, such as a hospital or a state.
+        accuracy: Accuracy of the answers, one for all groups or one for each.
+        class_fractions: Class fractions, for all groups or for each.
+        concentration: Number of observations that the statements are worth, for all groups or for each.
+
+    Example:
+        >>> log_probs = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.9, 0.1], [0.6, 0.4]]).log()
+        >>> half, few = [0.5, 0.5], [0.9, 0.1]
+        >>> by_site = calibrate_groups(
+        ...     log_probs, ["A", "A", "B", "B"], class_fractions={"A": half, "B": few}
+        ... )
+        >>> by_site(log_probs, ["A", "A", "B", "B"]).exp()[:, 1]
+        tensor([0.2899, 0.7101, 0.0325, 0.1675])
+    """
+    given = table("log_probs", log_probs)
+    there = _rows_by_group(groups, len(given))
+
+    def of(name: str, stated: Any, group: Hashable) -> Any:
+        if not isinstance(stated, Mapping):
+            return stated
+        if group not in stated:
+            raise ValueError(f"`{name}` must have a value for every group, but has none for {group!r}")
+        return stated[group]
+
+    def fitted(group: Hashable, rows: Tensor) -> BeliefCalibration:
+        stated = {"accuracy": accuracy, "class_fractions": class_fractions, "concentration": concentration}
+        try:
+            return calibrate_to_belief(given[rows], **{name: of(name, each, group) for name, each in stated.items()})
+        except ValueError as error:
+            raise ValueError(f"group {group!r}: {error}") from None
+
+    return GroupedCalibration({group: fitted(group, rows) for group, rows in there.items()})
+
+
+def _rows_by_group(groups: Sequence[Hashable] | Array, count: int) -> dict[Hashable, Tensor]:
+    """Rows of each group, in the order of their first rows."""
+    names = groups.tolist() if hasattr(groups, "tolist") else list(groups)
+    if len(names) != count:
+        raise ValueError(f"`groups` must hold one group per row, {count} in all, but got {len(names)}")
+    rows: dict[Hashable, list[int]] = {}
+    for place, name in enumerate(names):
+        rows.setdefault(name, []).append(place)
+    return {name: torch.tensor(places) for name, places in rows.items()}
+
+
+class _Local(NamedTuple):
+    """A function of (-log T, offsets) at a point: value, gradient, and curvature."""
+
+    value: float
+    gradient: Tensor
+    hessian: Tensor
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """What is known, and how much it weighs."""
+
+    accuracy: float | None
+    class_fractions: Sequence[float] | None
+    alpha: float
+    summary: SummaryLikelihood | None
+    prior_strength: float
+
+    def margin(self, stated: float) -> float:
+        """Difference from a stated share that contradicts it."""
+        return CONTRADICTION * math.sqrt(stated * (1 - stated) / self.alpha)
+
+    def loss(self, at: Tensor, rows: Tensor, labels: Tensor | None) -> _Local:
+        """Negative log posterior, up to a constant. The curvature is exact where the statements are met."""
+        inverse, size = at[0].exp(), len(at)
+        value: float = self.prior_strength * float(inverse - 1 - at[0])
+        gradient, hessian = torch.zeros(size, dtype=torch.float64), torch.zeros(size, size, dtype=torch.float64)
+        gradient[0], hessian[0, 0] = self.prior_strength * (inverse - 1), self.prior_strength * inverse
+        scores = rows * inverse
+        log_probs = (scores + at[1:]).log_softmax(-1)
+        probs = log_probs.exp()
+        answers = rows.argmax(-1, keepdim=True)
+        around = scores - (probs * scores).sum(-1, keepdim=True)  # derivative of log_probs by -log T
+        if self.accuracy is not None:
+            right = probs.gather(1, answers)
+            found = min(max(float(right.mean()), 1e-12), 1 - 1e-12)
+            by_class = torch.zeros(size - 1, dtype=torch.float64).index_add_(0, answers[:, 0], right[:, 0])
+            slope = torch.cat([(right * around.gather(1, answers)).sum(0), by_class - right[:, 0] @ probs]) / len(rows)
+            value += self.alpha * _kl((self.accuracy, 1 - self.accuracy), (found, 1 - found))
+            gradient += self.alpha * (found - self.accuracy) / (found * (1 - found)) * slope
+            bend = self.accuracy / found**2 + (1 - self.accuracy) / (1 - found) ** 2
+            hessian += self.alpha * bend * torch.outer(slope, slope)
+        if self.class_fractions is not None:
+            stated, mean = torch.tensor(self.class_fractions, dtype=torch.float64), probs.mean(0)
+            by_offset = mean.diag() - probs.T @ probs / len(rows)
+            slopes = torch.cat([(probs * around).mean(0)[:, None], by_offset], 1)
+            value += self.alpha * _kl(self.class_fractions, mean.tolist())
+            gradient -= self.alpha * slopes.T @ (stated / mean)
+            hessian += self.alpha * slopes.T @ ((stated / mean**2)[:, None] * slopes)
+        if labels is not None:
+            there = labels != UNLABELLED
+            p, z, of_label = probs[there], around[there], labels[there, None]
+            value -= float(log_probs[there].gather(1, of_label).sum())
+            rest = p.sum(0) - torch.bincount(of_label[:, 0], minlength=size - 1)
+            gradient += torch.cat([-z.gather(1, of_label).sum(0), rest])
+            cross = (p * z).sum(0)
+            fisher = torch.cat([cross[:, None], p.sum(0).diag() - p.T @ p], 1)
+            hessian += torch.cat([torch.cat([(p * z**2).sum()[None], cross])[None], fisher])
+        if self.summary is not None:
+            part = self._of_summary(at, rows)
+            value, gradient, hessian = value + part.value, gradient + part.gradient, hessian + part.hessian
+        return _Local(value, gradient, hessian)
+
+    def _of_summary(self, at: Tensor, rows: Tensor) -> _Local:
+        """The part of any other summary, by automatic differentiation."""
+        summary = self.summary
+        assert summary is not None
+
+        def negative(point: Tensor) -> Tensor:
+            found: Tensor = summary((rows * point[0].exp() + point[1:]).log_softmax(-1))
+            return -found
+
+        point = at.clone().requires_grad_()
+        loss = negative(point)
+        (gradient,) = torch.autograd.grad(loss, point)
+        return _Local(float(loss.detach()), gradient, torch.autograd.functional.hessian(negative, at))
+
+
+def _kl(stated: Sequence[float], found: Sequence[float]) -> float:
+    return math.fsum(p * math.log(p / max(q, 1e-300)) for p, q in zip(stated, found, strict=True))
+
+
+def _minimise(statement: _Statement, rows: Tensor, labels: Tensor | None, free: Tensor) -> tuple[Tensor, Tensor]:
+    """Parameters (-log T, offsets) of least loss, first on some of the rows, then on all; and their standard errors."""
+    every = max(len(rows) // ROWS_OF_FIRST_FIT, 1)
+    some, known = rows[::every], None if labels is None else labels[::every]
+    found = torch.zeros(len(free), dtype=torch.float64)
+    if statement.accuracy is not None:
+        found[0] = _inverse_for(statement.accuracy, some)
+    if every > 1:
+        found, _ = _descend(statement, some, known, free, found)
+    found, hessian = _descend(statement, rows, labels, free, found)
+    errors = torch.zeros(len(free), dtype=torch.float64)
+    # offsets that are all moved by one number change nothing, so the matrix has no inverse
+    errors[free] = torch.linalg.pinv(hessian, hermitian=True, rtol=FLAT).diagonal().clamp(min=0).sqrt()
+    return found, errors
+
+
+def _inverse_for(accuracy: float, rows: Tensor) -> float:
+    """-log T for an accuracy alone: a start from which no prediction is so certain that nothing moves it."""
+    from scipy.optimize import brentq
+
+    def excess(log_inverse: float) -> float:
+        return (
+            float(_means(rows, torch.tensor([log_inverse, *[0.0] * rows.shape[1]], dtype=torch.float64))[0]) - accuracy
+        )
+
+    low, high = START_RANGE
+    if excess(low) >= 0 or excess(high) <= 0:
+        return 0.0
+    return float(brentq(excess, low, high, xtol=1e-3))
+
+
+def _descend(
+    statement: _Statement, rows: Tensor, labels: Tensor | None, free: Tensor, start: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Newton's method with halved steps where one does not lower the loss; returns the curvature there too."""
+    at, local = start, statement.loss(start, rows, labels)
+    for _ in range(MOST_CHANGES):
+        values, vectors = torch.linalg.eigh(local.hessian[free][:, free])
+        curved = values.abs() > FLAT * values.abs().max()
+        step = -(vectors[:, curved] / values[curved].abs()) @ (vectors[:, curved].T @ local.gradient[free])
+        step *= min(1.0, LARGEST_CHANGE / max(float(step.abs().max()), 1e-300))
+        if -float(step @ local.gradient[free]) < CONVERGED * statement.alpha:
+            break
+        for _ in range(MOST_SHORTER_CHANGES):
+            ahead = at.clone()
+            ahead[free] += step
+            there = statement.loss(ahead, rows, labels)
+            if there.value < local.value:
+                break
+            step /= 2
+        else:
+            break
+        at, local = ahead, there
+    at = torch.cat([at[:1], at[1:] - at[1:].mean()])
+    return at, local.hessian[free][:, free]
+
+
+def _means(rows: Tensor, parameters: Tensor) -> Tensor:
+    """Mean probability of the answers, then of each class."""
+    probs = (rows * parameters[0].exp() + parameters[1:]).softmax(-1)
+    return torch.cat([probs.gather(1, rows.argmax(-1, keepdim=True)).mean(0), probs.mean(0)])
+
+
+def _require_agreement(statement: _Statement, after: Tensor) -> None:
+    """Raise an error if the predictions cannot be made to agree with what is stated."""
+    for k, stated in enumerate(statement.class_fractions or ()):
+        if abs(stated - float(after[1 + k])) > statement.margin(stated):
+            raise ValueError(
+                f"`class_fractions` cannot be reached: class {k} is stated to be {stated:.3g} of the inputs, and the "
+                f"closest correction gives it a mean probability of {after[1 + k]:.3g}"
+            )
+    if statement.accuracy is not None and abs(statement.accuracy - float(after[0])) > statement.margin(
+        statement.accuracy
+    ):
+        raise ValueError(
+            f"`accuracy` of {statement.accuracy:g} cannot be reached: the closest correction claims {after[0]:.3g}"
+        )
+
+
+def _require_possible(statement: _Statement, answers: Tensor) -> None:
+    """Raise an error if class fractions and accuracy contradict each other, whatever the correction."""
+    if statement.accuracy is None or statement.class_fractions is None:
+        return
+    shares = torch.bincount(answers, minlength=len(statement.class_fractions)).double() / len(answers)
+    most = float(torch.minimum(shares, torch.tensor(statement.class_fractions, dtype=torch.float64)).sum())
+    if statement.accuracy > most + statement.margin(statement.accuracy):
+        raise ValueError(
+            f"`accuracy` of {statement.accuracy:g} cannot be reached: with these class fractions at most {most:.3g} of "
+            "the answers can be right, given how often each class is the answer"
+        )
+
+
+def _statements(belief: Belief, num_classes: int) -> tuple[float, tuple[float, ...] | None]:
+    """Accuracy and class fractions that a belief states."""
+    parameters = belief.dirichlet(num_classes)
+    if parameters is None:
+        raise ValueError(
+            "`belief` must have a density, as that of `selbo.expect` has; pass a `SummaryLikelihood` for others, "
+            f"but got {belief!r}"
+        )
+    return largest_entry(parameters).expected, belief.class_fractions or belief.mean_probabilities(num_classes)
+
+
+def _labels(labels: Array, rows: Tensor) -> Tensor | None:
+    """Checked labels; None if there is not one."""
+    classes = on_host("labels", labels)
+    if classes.shape != rows.shape[:1] or classes.is_floating_point():
+        raise ValueError(
+            f"`labels` must be whole numbers of shape ({len(rows)},), one per row, but got {classes.dtype} of shape "
+            f"{tuple(classes.shape)}"
+        )
+    if bool((classes < UNLABELLED).any()) or bool((classes >= rows.shape[1]).any()):
+        raise ValueError(f"`labels` must be from 0 to {rows.shape[1] - 1}, or -1 for none, but some are not")
+    return None if bool((classes == UNLABELLED).all()) else classes.long()
+
+
+def _floor(given: Tensor) -> float:
+    """Probability that replaces zeros."""
+    log_probs = given.double().log_softmax(-1)
+    smallest = log_probs.masked_fill(log_probs == -torch.inf, 0.0).min()
+    return min(LARGEST_FLOOR, math.exp(max(float(smallest), -700.0)) / 2)
+
+
+def _raised(log_probs: Tensor, floor: float) -> Tensor:
+    """Log-probabilities with zeros raised to the floor."""
+    rows = log_probs.log_softmax(-1)
+    return torch.where(rows == -torch.inf, math.log(floor), rows)

@@ -1,0 +1,97 @@
+"""`BeliefCalibrator`: the scikit-learn face of `calibrate_to_belief`."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from selbo import BeliefCalibrator, calibrate_to_belief
+
+X, Y = load_digits(return_X_y=True)
+NAMES = np.array([f"digit {k}" for k in range(10)])
+TRAIN, POOL, TEST = slice(0, 400), slice(400, 1100), slice(1100, None)
+
+
+@pytest.fixture(scope="module", params=["bayes", "forest", "pipeline"])
+def model(request: pytest.FixtureRequest) -> object:
+    kinds = {
+        "bayes": GaussianNB(),
+        "forest": RandomForestClassifier(20, random_state=0),
+        "pipeline": make_pipeline(StandardScaler(), LogisticRegression(C=100)),
+    }
+    return kinds[request.param].fit(X[TRAIN], NAMES[Y[TRAIN]])
+
+
+def test_a_true_accuracy_lowers_the_log_loss(model: GaussianNB) -> None:
+    right = model.score(X[POOL], NAMES[Y[POOL]])
+    calibrated = BeliefCalibrator(model, accuracy=right).fit(X[POOL])
+    before, after = (each.predict_proba(X[TEST]).clip(1e-15, 1) for each in (model, calibrated))
+    labels = NAMES[Y[TEST]]
+    assert log_loss(labels, after, labels=model.classes_) < log_loss(labels, before, labels=model.classes_) - 0.01
+    np.testing.assert_array_equal(calibrated.predict(X[TEST]), model.predict(X[TEST]))
+    np.testing.assert_allclose(calibrated.predict_proba(X[TEST]).sum(1), 1)
+    assert calibrated.score(X[TEST], labels) == model.score(X[TEST], labels)
+
+
+def test_it_does_what_the_function_does(model: GaussianNB) -> None:
+    fractions = {name: (2 if k < 5 else 1) / 15 for k, name in enumerate(NAMES)}
+    calibrated = BeliefCalibrator(model, accuracy=0.7, class_fractions=fractions, concentration=200).fit(X[POOL])
+    with np.errstate(divide="ignore"):
+        log_probs = torch.from_numpy(np.log(model.predict_proba(X[POOL])))
+    in_order = [fractions[name] for name in model.classes_]
+    expected = calibrate_to_belief(log_probs, accuracy=0.7, class_fractions=in_order, concentration=200)
+    assert calibrated.calibration_ == expected
+    np.testing.assert_allclose(calibrated.predict_proba(X[POOL]), expected(log_probs).exp().numpy(), atol=1e-12)
+
+
+def test_without_an_estimator_inputs_are_probabilities(model: GaussianNB) -> None:
+    probs = model.predict_proba(X[POOL])
+    alone = BeliefCalibrator(accuracy=0.8).fit(probs)
+    np.testing.assert_allclose(
+        alone.predict_proba(probs), BeliefCalibrator(model, accuracy=0.8).fit(X[POOL]).predict_proba(X[POOL])
+    )
+    assert alone.classes_.tolist() == list(range(10))
+    with pytest.raises(ValueError, match="`X` must hold probabilities"):
+        BeliefCalibrator(accuracy=0.8).fit(np.log(probs + 1e-9))
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), -1])
+def test_labels_may_be_missing(missing: object) -> None:
+    model = GaussianNB().fit(X[TRAIN], Y[TRAIN])
+    some = np.array([*Y[POOL][:100], *[missing] * 600], dtype=object)
+    with_labels = BeliefCalibrator(model, accuracy=0.7).fit(X[POOL], some)
+    number = np.where(np.arange(700) < 100, Y[POOL], -1)
+    with np.errstate(divide="ignore"):
+        log_probs = np.log(model.predict_proba(X[POOL]))
+    assert with_labels.calibration_ == calibrate_to_belief(log_probs, accuracy=0.7, labels=number)
+    assert with_labels.calibration_ != BeliefCalibrator(model, accuracy=0.7).fit(X[POOL]).calibration_
+    with pytest.raises(ValueError, match="but got 11"):
+        BeliefCalibrator(model, accuracy=0.7).fit(X[POOL], [11] * 700)
+
+
+def test_conventions_of_scikit_learn(model: GaussianNB) -> None:
+    calibrator = BeliefCalibrator(model, accuracy=0.8)
+    with pytest.raises(NotFittedError):
+        calibrator.predict_proba(X[TEST])
+    with pytest.raises(NotFittedError):
+        BeliefCalibrator(GaussianNB(), accuracy=0.8).fit(X[POOL])
+    copy = clone(calibrator.fit(X[POOL]))
+    assert copy.estimator is model  # a fitted classifier stays fitted
+    assert not hasattr(copy, "calibration_")
+    assert copy.get_params()["accuracy"] == 0.8
+    again = pickle.loads(pickle.dumps(calibrator))
+    np.testing.assert_array_equal(again.predict_proba(X[TEST]), calibrator.predict_proba(X[TEST]))
+    with pytest.raises(ValueError, match="must have the classes"):
+        BeliefCalibrator(model, class_fractions={"yes": 0.5, "no": 0.5}).fit(X[POOL])
+    with pytest.raises(ValueError, match="nothing is stated"):
+        BeliefCalibrator(model).fit(X[POOL])

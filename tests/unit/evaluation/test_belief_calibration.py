@@ -1,0 +1,284 @@
+"""Calibration of frozen predictions to a belief, against means, derivatives and corrections computed another way."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import brentq, minimize
+from torch import Tensor
+
+from selbo import ConfidenceBins, Masses, SummaryLikelihood, calibrate_groups, calibrate_to_belief, expect
+from selbo.evaluation import BeliefCalibration, correct_prior
+from selbo.evaluation.belief_calibration import _Statement
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+def sharpened(seed: int, *, rows: int = 2000, classes: int = 4, factor: float = 2.5) -> tuple[Tensor, Tensor, Tensor]:
+    """Over-confident log-probabilities, labels, and the calibrated log-probabilities."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 2 * torch.randn(rows, classes, generator=generator, dtype=torch.float64)
+    labels = torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]
+    return (factor * logits).log_softmax(-1), labels, logits.log_softmax(-1)
+
+
+def answered(log_probs: Tensor, corrected: Tensor) -> float:
+    return corrected.exp().gather(1, log_probs.argmax(-1, keepdim=True)).mean().item()
+
+
+def nll(log_probs: Tensor, labels: Tensor) -> float:
+    return -log_probs.gather(1, labels[:, None]).mean().item()
+
+
+# --- what is stated is met ---
+
+
+def test_an_accuracy_is_met_by_the_temperature_that_a_root_search_finds() -> None:
+    log_probs, *_ = sharpened(0)
+
+    def excess(log_temperature: float) -> float:
+        return answered(log_probs, (log_probs / math.exp(log_temperature)).log_softmax(-1)) - 0.7
+
+    found = calibrate_to_belief(log_probs, accuracy=0.7, prior_strength=0)
+    assert found.temperature == pytest.approx(math.exp(brentq(excess, -3, 3, xtol=1e-12)), rel=1e-6)
+    assert found.accuracy == pytest.approx(0.7, abs=1e-7) == answered(log_probs, found(log_probs))
+    assert found.accuracy_before == pytest.approx(answered(log_probs, log_probs))
+    assert found.offsets == (0, 0, 0, 0)
+    assert torch.equal(found(log_probs).argmax(-1), log_probs.argmax(-1))
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_class_fractions_are_met_by_offsets(classes: int) -> None:
+    log_probs, *_ = sharpened(1, classes=classes)
+    stated = torch.arange(1.0, classes + 1).double()
+    stated /= stated.sum()
+    found = calibrate_to_belief(log_probs, class_fractions=stated.tolist())
+    assert found.temperature == 1
+    assert sum(found.offsets) == pytest.approx(0, abs=1e-9)
+    torch.testing.assert_close(found(log_probs).exp().mean(0), stated, rtol=0, atol=1e-6)
+    assert found.class_fractions == pytest.approx(stated.tolist(), abs=1e-6)
+
+
+def test_both_are_met_together() -> None:
+    log_probs, *_ = sharpened(2)
+    stated = [0.2, 0.2, 0.25, 0.35]
+    found = calibrate_to_belief(log_probs, accuracy=0.75, class_fractions=stated, prior_strength=0)
+    assert answered(log_probs, found(log_probs)) == pytest.approx(0.75, abs=1e-6)
+    assert found.class_fractions == pytest.approx(stated, abs=1e-6)
+
+
+def test_a_belief_states_both() -> None:
+    log_probs, *_ = sharpened(3)
+    fractions = [0.2, 0.3, 0.25, 0.25]
+    by_belief = calibrate_to_belief(log_probs, expect(0.7, fractions))
+    by_hand = calibrate_to_belief(log_probs, accuracy=0.7, class_fractions=fractions)
+    assert by_belief.temperature == pytest.approx(by_hand.temperature, rel=1e-6)
+    assert by_belief.offsets == pytest.approx(by_hand.offsets, abs=1e-6)
+
+
+def test_true_statements_recover_the_truth(seed: int) -> None:
+    log_probs, labels, truth = sharpened(seed, rows=20_000)
+    right = (log_probs.argmax(-1) == labels).double().mean().item()
+    fractions = (torch.bincount(labels, minlength=4).double() / len(labels)).tolist()
+    for stated in ({"accuracy": right}, {"accuracy": right, "class_fractions": fractions}):
+        found = calibrate_to_belief(log_probs, **stated)
+        assert found.temperature == pytest.approx(2.5, rel=0.05)
+        assert nll(found(log_probs), labels) < nll(truth, labels) + 0.002
+        assert nll(found(log_probs), labels) < nll(log_probs, labels) - 0.05
+
+
+# --- special cases ---
+
+
+def test_known_fractions_give_the_prior_correction_of_calibrated_predictions() -> None:
+    """A whole population, in which inputs of a class have the same distribution in both domains."""
+    of_class = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3], [0.2, 0.2, 0.6]]).double()  # P(input | class)
+    before, after = torch.tensor([0.6, 0.3, 0.1]).double(), torch.tensor([0.2, 0.3, 0.5]).double()
+    posterior = (of_class * before[:, None] / (before @ of_class)).T.log()  # of each of the three inputs
+    counts = ((after @ of_class) * 10_000).round().long()
+    log_probs = posterior.repeat_interleave(counts, 0)
+    found = calibrate_to_belief(log_probs, class_fractions=after.tolist())
+    expected = correct_prior(posterior, before.tolist(), after.tolist())
+    torch.testing.assert_close(found(posterior), expected, rtol=0, atol=1e-5)
+
+
+def test_uniform_fractions_are_where_batch_calibration_ends_when_repeated() -> None:
+    log_probs, *_ = sharpened(4, classes=3)
+    biased = (log_probs + torch.tensor([1.0, 0.0, -1.0])).log_softmax(-1)
+    repeated = biased
+    for _ in range(500):
+        repeated = (repeated - repeated.exp().mean(0).log()).log_softmax(-1)
+    found = calibrate_to_belief(biased, class_fractions=[1 / 3] * 3)
+    torch.testing.assert_close(found(biased), repeated, rtol=0, atol=1e-5)
+
+
+def test_any_summary_can_be_maximised_by_the_temperature() -> None:
+    log_probs, *_ = sharpened(5)
+    summary = SummaryLikelihood(ConfidenceBins((0.5, 0.8), num_classes=4), Masses((0.4, 0.4, 0.2)), concentration=200)
+    found = calibrate_to_belief(log_probs, summary, prior_strength=0)
+    values = [summary((log_probs / t).log_softmax(-1)).item() for t in np.linspace(0.5, 8, 400)]
+    assert summary(found(log_probs)).item() >= max(values) - 1e-6
+    assert found.offsets == (0, 0, 0, 0)
+    both = calibrate_to_belief(log_probs, summary, offsets=True)
+    assert summary(both(log_probs)).item() > summary(found(log_probs)).item() - 1e-3
+    assert both.offsets != (0, 0, 0, 0)
+
+
+# --- labels, uncertainty ---
+
+
+def test_labels_enter_as_likelihood() -> None:
+    log_probs, labels, _ = sharpened(6, rows=400)
+    some = labels.clone()
+    some[100:] = -1
+
+    def loss(log_temperature: float) -> float:
+        corrected = (log_probs / math.exp(log_temperature)).log_softmax(-1)
+        right, alpha = answered(log_probs, corrected), 1000 * 400 / 1400
+        kl = 0.9 * math.log(0.9 / right) + 0.1 * math.log(0.1 / (1 - right))
+        return 100 * nll(corrected[:100], labels[:100]) + alpha * kl + math.exp(-log_temperature) - 1 + log_temperature
+
+    expected = minimize(lambda point: loss(point[0]), [0.5], method="Nelder-Mead", options={"xatol": 1e-9}).x[0]
+    found = calibrate_to_belief(log_probs, accuracy=0.9, labels=some)
+    assert math.log(found.temperature) == pytest.approx(expected, abs=1e-5)
+    alone = calibrate_to_belief(log_probs, accuracy=0.9)
+    assert abs(found.temperature - 2.5) < abs(alone.temperature - 2.5)  # the statement is wrong, the labels are not
+    nothing = calibrate_to_belief(log_probs, accuracy=0.9, labels=torch.full((400,), -1))
+    assert nothing == alone
+
+
+@pytest.mark.parametrize("accuracy", [0.7, None])
+@pytest.mark.parametrize("fractions", [[0.3, 0.3, 0.4], None])
+@pytest.mark.parametrize("labelled", [0, 50])
+def test_the_gradient_is_that_of_the_loss(accuracy: float | None, fractions: list[float] | None, labelled: int) -> None:
+    log_probs, labels, _ = sharpened(7, rows=200, classes=3)
+    labels[labelled:] = -1
+    statement = _Statement(accuracy, fractions, 300.0, None, 1.0)
+
+    def loss(point: Tensor) -> float:
+        return statement.loss(point, log_probs, labels if labelled else None).value
+
+    at = torch.tensor([-0.4, 0.2, 0.1, -0.3]).double()
+    numeric = [(loss(at + step) - loss(at - step)) / 2e-5 for step in 1e-5 * torch.eye(4).double()]
+    found = statement.loss(at, log_probs, labels if labelled else None).gradient
+    torch.testing.assert_close(found, torch.tensor(numeric).double(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("stated", [{"accuracy": 0.7}, {"class_fractions": [0.3, 0.3, 0.4]}])
+def test_the_curvature_is_exact_where_a_statement_is_met(stated: dict[str, Any]) -> None:
+    log_probs, *_ = sharpened(7, rows=200, classes=3)
+    met = calibrate_to_belief(log_probs, **stated, prior_strength=0)
+    at = torch.tensor([-math.log(met.temperature), *met.offsets]).double()
+    statement = _Statement(stated.get("accuracy"), stated.get("class_fractions"), 300.0, None, 0.0)
+
+    def gradient(point: Tensor) -> Tensor:
+        return statement.loss(point, log_probs, None).gradient
+
+    numeric = [(gradient(at + step) - gradient(at - step)) / 2e-5 for step in 1e-5 * torch.eye(4).double()]
+    found = statement.loss(at, log_probs, None).hessian
+    torch.testing.assert_close(found, torch.stack(numeric), rtol=1e-3, atol=1e-3)
+
+
+def test_standard_errors_are_those_of_statements_that_vary(seed: int) -> None:
+    """Statements drawn around the truth move the temperature by as much as its standard error says."""
+    log_probs, *_ = sharpened(seed, rows=4000)
+    alpha = 400 * 4000 / 4400
+    generator = np.random.default_rng(seed)
+    drawn = generator.beta(0.7 * alpha, 0.3 * alpha, size=200)
+    found = [math.log(calibrate_to_belief(log_probs, accuracy=each, concentration=400).temperature) for each in drawn]
+    stated = calibrate_to_belief(log_probs, accuracy=0.7, concentration=400)
+    assert stated.log_temperature_error == pytest.approx(np.std(found), rel=0.25)
+    assert stated.offset_errors == (0, 0, 0, 0)
+    wider = calibrate_to_belief(log_probs, accuracy=0.7, concentration=100)
+    assert wider.log_temperature_error > 1.5 * stated.log_temperature_error
+
+
+# --- zeros, groups, files ---
+
+
+def test_zeros_are_raised_and_hard_answers_get_the_stated_accuracy() -> None:
+    answers = torch.eye(3)[torch.tensor([0, 1, 2, 0, 1, 2])].log()
+    found = calibrate_to_belief(answers, accuracy=0.8, prior_strength=0)
+    torch.testing.assert_close(found(answers).exp().amax(-1), torch.full((6,), 0.8))
+    forest = torch.tensor([[0.75, 0.25, 0.0], [0.0, 0.5, 0.5], [1.0, 0.0, 0.0]]).log()
+    assert bool(calibrate_to_belief(forest, accuracy=0.6)(forest).isfinite().all())
+
+
+def test_each_group_meets_its_own_statement() -> None:
+    log_probs, *_ = sharpened(8)
+    groups = np.array(["north", "south"])[np.arange(len(log_probs)) % 2]
+    accuracy = {"north": 0.75, "south": 0.65}
+    found = calibrate_groups(log_probs, groups, accuracy=accuracy)
+    corrected = found(log_probs, groups)
+    for name, stated in accuracy.items():
+        rows = torch.from_numpy(groups == name)
+        assert answered(log_probs[rows], corrected[rows]) == pytest.approx(stated, abs=0.003)
+        alone = calibrate_to_belief(log_probs[rows], accuracy=stated)
+        torch.testing.assert_close(corrected[rows], alone(log_probs[rows]))
+    with pytest.raises(ValueError, match="for every group, but has none for 'south'"):
+        calibrate_groups(log_probs, groups, accuracy={"north": 0.7})
+    with pytest.raises(ValueError, match="among those that were calibrated, but got 'west'"):
+        found(log_probs[:1], ["west"])
+    with pytest.raises(ValueError, match="one group per row, 2000 in all, but got 3"):
+        calibrate_groups(log_probs, ["a", "b", "c"], accuracy=0.7)
+    with pytest.raises(ValueError, match="group 'north': `accuracy` must lie"):
+        calibrate_groups(log_probs, groups, accuracy=1.5)
+
+
+def test_a_calibration_survives_json() -> None:
+    log_probs, *_ = sharpened(9)
+    found = calibrate_to_belief(log_probs, accuracy=0.7, class_fractions=[0.25] * 4)
+    assert BeliefCalibration.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+def test_logits_arrays_and_types() -> None:
+    log_probs, *_ = sharpened(10, rows=200)
+    found = calibrate_to_belief(log_probs, accuracy=0.7)
+    shifted = calibrate_to_belief(log_probs + torch.arange(200.0)[:, None], accuracy=0.7)
+    assert shifted.temperature == pytest.approx(found.temperature)
+    assert calibrate_to_belief(log_probs.numpy(), accuracy=0.7) == found
+    assert found(log_probs.float()).dtype == torch.float32
+    assert found(log_probs[0]).shape == (4,)
+
+
+# --- refusals ---
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        ({}, "nothing is stated"),
+        ({"accuracy": 0.2}, "`accuracy` must lie strictly between 0.25 and 1"),
+        ({"accuracy": 1.0}, "`accuracy` must lie"),
+        ({"class_fractions": [0.5, 0.5]}, "`class_fractions` must hold 4 numbers, one for each column"),
+        ({"class_fractions": [0.5, 0.5, 0.2, 0.2]}, "`class_fractions` must"),
+        (
+            {"accuracy": 0.99, "class_fractions": [0.85, 0.05, 0.05, 0.05]},
+            "at most 0.4[0-9]* of the answers can be right",
+        ),
+        ({"accuracy": 0.7, "belief": expect(0.7, num_classes=4)}, "either `belief` or"),
+        ({"belief": Masses([0.25] * 4)}, "`belief` must have a density"),
+        (
+            {"accuracy": 0.7, "labels": torch.zeros(3, dtype=torch.long)},
+            r"`labels` must be whole numbers of shape \(300,",
+        ),
+        ({"accuracy": 0.7, "labels": torch.full((300,), 4)}, "`labels` must be from 0 to 3, or -1"),
+        ({"accuracy": 0.7, "concentration": 0.0}, "`concentration` must be"),
+    ],
+)
+def test_what_cannot_be_is_refused(stated: dict[str, object], message: str) -> None:
+    log_probs, *_ = sharpened(11, rows=300)
+    with pytest.raises(ValueError, match=message):
+        calibrate_to_belief(log_probs, **stated)
+
+
+def test_predictions_must_be_numbers_with_the_classes_of_the_fit() -> None:
+    log_probs, *_ = sharpened(12, rows=50)
+    with pytest.raises(ValueError, match="below infinity, but some are NaN"):
+        calibrate_to_belief(log_probs.index_fill(0, torch.tensor([3]), math.nan), accuracy=0.7)
+    found = calibrate_to_belief(log_probs, accuracy=0.7)
+    with pytest.raises(ValueError, match=r"shape \(..., 4\), one column for each class"):
+        found(log_probs[:, :3])
