@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     )
     from selbo.posteriors import SGHMC, SGLD, NaturalGradient, SampleSet, forward_samples, hmc, kl_divergence
     from selbo.summary.beliefs import Belief, Beta, Dirichlet, Empirical, Masses, Uniform
-    from selbo.summary.elicitation import expect
+    from selbo.summary.elicitation import elicit_concentration, expect
+    from selbo.summary.grouped import GroupedSummary
     from selbo.summary.likelihood import SummaryLikelihood, dirichlet_process_log_prob
     from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
     from selbo.training.fit import fit
@@ -46,6 +47,7 @@ __all__ = [
     "Dirichlet",
     "Empirical",
     "Evidential",
+    "GroupedSummary",
     "LabelShift",
     "LabelSmoothing",
     "Masses",
@@ -65,6 +67,7 @@ __all__ = [
     "choose_by_belief",
     "choose_scale",
     "dirichlet_process_log_prob",
+    "elicit_concentration",
     "evaluate",
     "evaluate_ood",
     "expect",
@@ -101,7 +104,8 @@ _HOMES = {
     ),
     "selbo.posteriors": ("SGHMC", "SGLD", "NaturalGradient", "SampleSet", "forward_samples", "hmc", "kl_divergence"),
     "selbo.summary.beliefs": ("Belief", "Beta", "Dirichlet", "Empirical", "Masses", "Uniform"),
-    "selbo.summary.elicitation": ("expect",),
+    "selbo.summary.elicitation": ("elicit_concentration", "expect"),
+    "selbo.summary.grouped": ("GroupedSummary",),
     "selbo.summary.likelihood": ("SummaryLikelihood", "dirichlet_process_log_prob"),
     "selbo.summary.partitions": ("ClassRegions", "ConfidenceBins", "CornerShells", "Partition", "ScoreBins"),
     "selbo.training.fit": ("fit",),
