@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from selbo import metrics, models
     from selbo.estimator import BeliefCalibrator as BeliefCalibrator
     from selbo.estimator import SummaryClassifier as SummaryClassifier
-    from selbo.evaluation import calibrate
+    from selbo.evaluation import calibrate, decide
     from selbo.evaluation.belief_calibration import calibrate_groups, calibrate_to_belief
     from selbo.evaluation.check_belief import check_belief
     from selbo.evaluation.choose import choose_by_belief, choose_scale
@@ -66,6 +66,7 @@ __all__ = [
     "check_belief",
     "choose_by_belief",
     "choose_scale",
+    "decide",
     "dirichlet_process_log_prob",
     "elicit_concentration",
     "evaluate",
@@ -85,7 +86,7 @@ __all__ = [
 
 _HOMES = {
     "selbo.estimator": ("BeliefCalibrator", "SummaryClassifier"),  # need scikit-learn, and are not in `__all__`
-    "selbo.evaluation": ("calibrate",),
+    "selbo.evaluation": ("calibrate", "decide"),
     "selbo.evaluation.belief_calibration": ("calibrate_groups", "calibrate_to_belief"),
     "selbo.evaluation.check_belief": ("check_belief",),
     "selbo.evaluation.choose": ("choose_by_belief", "choose_scale"),

@@ -1,6 +1,6 @@
 """Predictions of a trained network, and their evaluation."""
 
-from selbo.evaluation import calibrate, label_shift
+from selbo.evaluation import calibrate, decide, label_shift
 from selbo.evaluation.belief_calibration import (
     BeliefCalibration,
     GroupedCalibration,
@@ -29,6 +29,7 @@ __all__ = [
     "choose_by_belief",
     "choose_scale",
     "correct_prior",
+    "decide",
     "estimate_by_confusion",
     "estimate_by_em",
     "evaluate",

@@ -14,6 +14,7 @@ from selbo.metrics.scores import (
     nll_from_log_probs,
     recall,
 )
+from selbo.metrics.selective import aurc, risk_coverage
 from selbo.metrics.uncertainty import (
     dirichlet_expected_entropy,
     dirichlet_mutual_information,
@@ -28,6 +29,7 @@ __all__ = [
     "accuracy",
     "adaptive_ece",
     "aupr",
+    "aurc",
     "auroc",
     "brier",
     "classwise_ece",
@@ -49,5 +51,6 @@ __all__ = [
     "per_class",
     "recall",
     "reliability",
+    "risk_coverage",
     "wilson_interval",
 ]
