@@ -1,5 +1,7 @@
 """`selbo calibrate`: calibrate predictions of any classifier to what is known about it, without labels."""
 
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +98,7 @@ def calibrate(
     load: Annotated[
         Path | None, typer.Option("--load", help="Apply the correction of this file instead of fitting one.")
     ] = None,
+    report: Annotated[str | None, typer.Option("--report", help="Also write a report to this .html file.")] = None,
     debug: Debug = False,
 ) -> None:
     """Calibrate the predictions of any classifier to what you know about it.
@@ -116,6 +119,7 @@ def calibrate(
     target = table_target(out, source=predictions, endings=tuple(dict.fromkeys((".csv", suffix))))
     others = {"the input table": predictions, **({} if target is None else {"`--out`": target})}
     saved_to = None if save is None else file_target(save, "--save", (".json",), others)
+    page = None if report is None else file_target(report, "--report", (".html",), others)
     fractions = stated_fractions(class_fractions, class_fraction)
 
     from selbo.tabular import predictions as files
@@ -140,13 +144,15 @@ def calibrate(
             known = None if labels is None else files.parse_labels(file.table[labels], chosen.classes)
             saved = _fit(log_probs, chosen.classes, accuracy, fractions, concentration, known)
     effect = measure_effect(saved, chosen.classes, log_probs)
+    if page is not None:  # first, as it needs packages that may be missing
+        _report(saved, effect, predictions.name, page, fitted=load is None)
     _write(file, chosen, effect.probs, target)
     if saved_to is not None:
         save_calibration(saved, saved_to)
     screen = console(stderr=target is None)
     screen.print(_facts(saved, effect, found, fitted=load is None))
     screen.print(effect_table(saved, effect))
-    for path, what in ((target, f"{len(log_probs)} predictions"), (saved_to, "the correction")):
+    for path, what in ((target, f"{len(log_probs)} predictions"), (saved_to, "the correction"), (page, "a report")):
         if path is not None:
             note(f"wrote {what} to {path}")
 
@@ -204,12 +210,14 @@ class Effect:
         accuracy: Share of right answers that is claimed for the answers of the classifier, before and after.
         class_fractions: Mean probability of each class, before and after.
         num_changed: Number of predictions whose answer is another one.
+        confidence_before: Largest probability of each prediction before.
     """
 
     probs: "NDArray[np.float64]"
     accuracy: tuple[float, float]
     class_fractions: tuple[list[float], list[float]]
     num_changed: int
+    confidence_before: "NDArray[np.float64]"
 
 
 def measure_effect(saved: "SavedCalibration", classes: Sequence[str], log_probs: "NDArray[np.float64]") -> Effect:
@@ -235,6 +243,7 @@ def measure_effect(saved: "SavedCalibration", classes: Sequence[str], log_probs:
         (float(before[rows, answers].mean()), float(after[rows, answers].mean())),
         (before.mean(0).tolist(), after.mean(0).tolist()),
         int((after.argmax(1) != answers).sum()),
+        before.max(1),
     )
 
 
@@ -328,25 +337,52 @@ def effect_table(saved: "SavedCalibration", effect: Effect) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    calibration = saved.calibration
-    with_offsets = any(error > 0 for error in calibration.offset_errors)
+    with_offsets = any(error > 0 for error in saved.calibration.offset_errors)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("predictions claim", no_wrap=True, overflow="ellipsis", max_width=24)
     for title in ("before", "after", "stated", *(["offset, 95 %"] if with_offsets else [])):
         table.add_column(title, justify="right", no_wrap=True)
-    accuracy = (*effect.accuracy, saved.accuracy)
-    table.add_row("accuracy, %", *map(_percent, accuracy), *([""] if with_offsets else []))
-    stated = saved.class_fractions or (None,) * len(saved.classes)
     before, after = effect.class_fractions
-    order = sorted(range(len(saved.classes)), key=lambda k: -abs(after[k] - before[k]))[:CLASSES_SHOWN]
-    for k in sorted(order):
-        offset = f"{calibration.offsets[k]:.2f} ± {NORMAL_95 * calibration.offset_errors[k]:.2f}"
-        shown = [visible(f"{saved.classes[k]}, %"), *map(_percent, (before[k], after[k], stated[k]))]
-        table.add_row(*shown, *([offset] if with_offsets else []))
-    if len(order) < len(saved.classes):
-        table.add_row(f"{len(saved.classes) - len(order)} more classes")
+    accuracy, *classes = claims(saved, effect)
+    order = sorted(range(len(classes)), key=lambda k: -abs(after[k] - before[k]))[:CLASSES_SHOWN]
+    for row in (accuracy, *(classes[k] for k in sorted(order))):
+        table.add_row(*map(visible, row if with_offsets else row[:-1]))
+    if len(order) < len(classes):
+        table.add_row(f"{len(classes) - len(order)} more classes")
     return table
+
+
+def claims(saved: "SavedCalibration", effect: Effect) -> list[tuple[str, ...]]:
+    """Name, value before, after and as stated, and offset, of the accuracy and of each class, as text."""
+    stated = saved.class_fractions or (None,) * len(saved.classes)
+    rows = [("accuracy, %", *map(_percent, (*effect.accuracy, saved.accuracy)), "")]
+    for k, name in enumerate(saved.classes):
+        values = (effect.class_fractions[0][k], effect.class_fractions[1][k], stated[k])
+        offset, error = saved.calibration.offsets[k], NORMAL_95 * saved.calibration.offset_errors[k]
+        rows.append((f"{name}, %", *map(_percent, values), f"{offset:.2f} ± {error:.2f}" if error else ""))
+    return rows
 
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
+
+
+def _report(saved: "SavedCalibration", effect: Effect, name: str, path: Path, *, fitted: bool) -> None:
+    from selbo.report.calibration import CalibrationResults, write_calibration_page
+
+    facts = [
+        (str(len(effect.probs)), "predictions"),
+        (str(len(saved.classes)), "classes"),
+        (_temperature(saved), "temperature"),
+        (str(effect.num_changed), "answers change"),
+    ]
+    results = CalibrationResults(
+        title=f"Calibration of {name}",
+        doubt=doubt(saved, effect, fitted=fitted),
+        facts=facts,
+        rows=claims(saved, effect),
+        confidence_before=effect.confidence_before,
+        confidence_after=effect.probs.max(1),
+        command=shlex.join(["selbo", *sys.argv[1:]]),
+    )
+    write_calibration_page(results, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import sys
@@ -279,7 +280,7 @@ def saved_with(*, accuracy: float | None, class_fractions: tuple[float, ...] | N
 
 def effect_with(accuracy: tuple[float, float], spam: tuple[float, float], *, changed: int, rows: int) -> Effect:
     fractions = ([1 - spam[0], spam[0]], [1 - spam[1], spam[1]])
-    return Effect(np.full((rows, 2), 0.5), accuracy, fractions, changed)
+    return Effect(np.full((rows, 2), 0.5), accuracy, fractions, changed, np.full(rows, 0.5))
 
 
 @pytest.mark.parametrize(
@@ -330,6 +331,20 @@ def test_many_and_long_classes_fit_the_table(
     assert max(map(len, lines)) <= 80
     assert any("20 more classes" in line for line in lines)
     assert "\x1b" not in "".join(lines)
+
+
+def test_the_report(selbo: Run, table: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    shown = selbo(table, *STATED, "--out", tmp_path / "out.csv", "--report", page)
+    assert shown.code == 0, shown.err
+    assert f"wrote a report to {page}" in shown.err
+    text = page.read_text(encoding="utf-8")
+    assert "<title>Calibration of predictions.csv</title>" in text
+    said = " ".join(shown.out.split())
+    assert said[said.index("Doubt ") + 6 : said.index(" predictions claim")] in html.unescape(text)
+    shown = selbo(table, *STATED, "--out", tmp_path / "out2.csv", "--report", tmp_path / "none" / "r.html")
+    assert "`--report` must be in a folder that exists" in shown.err
+    assert not (tmp_path / "out2.csv").exists()
 
 
 def test_half_a_surrogate_pair_survives(selbo: Run, tmp_path: Path) -> None:
