@@ -25,6 +25,9 @@ CLASSES_SHOWN: Final = 20
 FAR: Final = 0.1
 """Difference between what is stated and what predictions claim that is worth a check."""
 
+MISSED: Final = 0.03
+"""Difference between the stated accuracy and that after the correction which is worth a word."""
+
 FEW_ROWS: Final = 100
 """Number of rows below which their means are rough."""
 
@@ -307,29 +310,36 @@ def doubt(saved: "SavedCalibration", effect: Effect, *, fitted: bool) -> str:
 
 
 def _reason(saved: "SavedCalibration", effect: Effect, *, fitted: bool) -> str:
+    """The most important reason to doubt."""
     stated, fractions = saved.accuracy, saved.class_fractions
-    side = 0 if fitted else 1
-    off = 0.0 if stated is None else abs(stated - effect.accuracy[side])
+    who, side = ("uncorrected", 0) if fitted else ("corrected", 1)
+    claimed, reached = effect.accuracy[side], effect.accuracy[1]
+    off = 0.0 if stated is None else abs(stated - claimed)
     shift = 0.0
     if fractions is not None:
-        pairs = zip(fractions, effect.class_fractions[side], strict=True)
-        shift = sum(abs(one - other) for one, other in pairs) / 2
-    if stated is not None and fractions is not None and stated <= max(fractions):
-        name = saved.classes[fractions.index(max(fractions))]
-        return f"always answering {name!r} would be right as often as stated, so check both statements"
-    if off > FAR and off >= shift:
-        claimed = f"{100 * effect.accuracy[side]:.1f} % where {100 * (stated or 0):.1f} % was stated"
-        todo = "check the statement on a few labels" if fitted else "these rows may be of another kind"
-        return f"{'' if fitted else 'corrected, '}they claim an accuracy of {claimed}, so {todo}"
-    if shift > FAR:
-        what = "the class fractions that they claim differ from those stated by"
-        todo = "check that the statement is about these rows" if fitted else "these rows may be of another kind"
-        return f"{'' if fitted else 'corrected, '}{what} {100 * shift:.0f} points, so {todo}"
-    if saved.calibration.log_temperature_error == 0:
-        return "no accuracy was stated, so overconfidence is not corrected"
-    if fitted and len(effect.probs) < FEW_ROWS:
-        return f"{len(effect.probs)} rows are few, so their mean may be off by chance"
-    return "the result is as good as the statement, which was not tested here"
+        shift = sum(abs(one - other) for one, other in zip(fractions, effect.class_fractions[side], strict=True)) / 2
+    most = max(fractions or (1.0,))
+    frequent = saved.classes[(fractions or (1.0,)).index(most)]
+    shown = "" if stated is None else f"{100 * stated:.1f} %"
+    reasons = {
+        f"always answering {frequent!r} would be right as often as stated, so check both statements": (
+            stated is not None and fractions is not None and stated <= most
+        ),
+        f"corrected, they claim an accuracy of {100 * reached:.1f} % and not {shown}, as the rows are few or labels "
+        "say otherwise": fitted and stated is not None and abs(stated - reached) > MISSED,
+        f"{who}, they claim an accuracy of {100 * claimed:.1f} % where {shown} was stated, so "
+        f"{'check the statement on a few labels' if fitted else 'these rows may be of another kind'}": (
+            off > FAR and off >= shift
+        ),
+        f"{who}, they claim class fractions that differ from those stated by {100 * shift:.0f} points, so "
+        f"{'check that it is about these rows' if fitted else 'these rows may be of another kind'}": shift > FAR,
+        "no accuracy was stated, so overconfidence is not corrected": saved.calibration.log_temperature_error == 0,
+        f"{len(effect.probs)} rows are few, so their mean may be off by chance": fitted
+        and len(effect.probs) < FEW_ROWS,
+        "the result is as good as the labels, which were not tested here": stated is None and fractions is None,
+    }
+    otherwise = "the result is as good as the statement, which was not tested here"
+    return next((text for text, holds in reasons.items() if holds), otherwise)
 
 
 def effect_table(saved: "SavedCalibration", effect: Effect) -> "Table":

@@ -84,7 +84,10 @@ def confidence_histograms(results: CalibrationResults, *, width: float = TWO_COL
         looks = (("before", results.confidence_before, INK, False), ("after", results.confidence_after, None, True))
         for name, values, line, fill in looks:
             shares = np.histogram(np.clip(values, 0, 1), edges)[0] / len(values)
-            axes.stairs(shares, edges, fill=fill, color=line or METHOD_COLOURS[0], linewidth=1.0, label=name)
+            order = 2 if fill else 3  # the line in front
+            axes.stairs(
+                shares, edges, fill=fill, color=line or METHOD_COLOURS[0], linewidth=1.0, label=name, zorder=order
+            )
         tidy(axes)
         axes.set_xlim(0, 1)
         axes.set_xlabel("largest probability")

@@ -176,7 +176,7 @@ def find_class_columns(
 
     Returns:
         Stated columns; else those of known classes; else those that `selbo predict` writes; else all columns of
-        numbers, apart from whole numbers such as ids where other columns have fractions.
+        numbers, apart from whole numbers such as ids, unless they are zeros and ones that complete probabilities.
 
     Raises:
         ValueError: If there are fewer than two, or one does not hold numbers.
@@ -203,7 +203,7 @@ def find_class_columns(
         if table[name].numbers is None:
             raise ValueError(f"`columns` must hold numbers, but {name!r} in {table.name} holds {table[name].kind}")
     if len(found) < 2:
-        there = f"the only one of numbers is {found[0]!r}" if found else "none holds numbers"
+        there = f"only {found[0]!r} is one" if found else "none holds numbers with fractions"
         raise ValueError(f"`columns` must be two or more, one per class, but in {table.name} {there}")
     return ClassColumns(tuple(found), classes_of(found, classes), tuple(name for name in numeric if name not in found))
 
@@ -221,7 +221,7 @@ def classes_of(columns: Sequence[str], classes: Sequence[str] | None = None) -> 
         (('ham', 'spam'), ('p_ham', 'spam'))
     """
     shortened = all(name.startswith(PREFIX) and len(name) > len(PREFIX) for name in columns)
-    found = tuple(name[len(PREFIX) :] if shortened else name for name in columns)
+    found = tuple((name[len(PREFIX) :] if shortened else name).strip() for name in columns)
     if classes is not None and sorted(found) != sorted(classes):
         raise ValueError(
             f"`columns` must be those of the classes that the calibration was fitted to, {listed(classes)}, but are "
@@ -250,7 +250,7 @@ def _scores(table: Table, numeric: Sequence[str]) -> list[str]:
     for names in (certain, fractions):
         if len(names) > 1 and _are_probabilities(columns_as_array(table, names)):
             return names
-    return fractions if len(fractions) > 1 else list(numeric)
+    return fractions
 
 
 def _is_indicator(column: TableColumn) -> bool:

@@ -286,10 +286,17 @@ def effect_with(accuracy: tuple[float, float], spam: tuple[float, float], *, cha
 @pytest.mark.parametrize(
     ("stated", "claims", "fitted", "sentence"),
     [
-        ((0.8, None), ((0.99, 0.8), (0.5, 0.5)), True, "they claim an accuracy of 99.0 % where 80.0 % was stated"),
+        (
+            (0.8, None),
+            ((0.99, 0.8), (0.5, 0.5)),
+            True,
+            "uncorrected, they claim an accuracy of 99.0 % where 80.0 % was stated",
+        ),
         ((0.8, None), ((0.99, 0.8), (0.5, 0.5)), False, "the result is as good as the statement"),
         ((0.8, None), ((0.9, 0.6), (0.5, 0.5)), False, "corrected, they claim an accuracy of 60.0 % where 80.0 %"),
-        ((0.8, (0.5, 0.5)), ((0.85, 0.8), (0.1, 0.5)), True, "differ from those stated by 40 points, so check"),
+        ((0.8, (0.5, 0.5)), ((0.85, 0.8), (0.1, 0.5)), True, "differ from those stated by 40 points, so check that"),
+        ((0.8, None), ((0.85, 0.75), (0.5, 0.5)), True, "corrected, they claim an accuracy of 75.0 % and not 80.0 %"),
+        ((None, None), ((0.85, 0.8), (0.5, 0.5)), True, "the result is as good as the labels"),
         ((0.8, (0.1, 0.9)), ((0.85, 0.8), (0.9, 0.9)), True, "always answering 'spam' would be right as often"),
         ((None, (0.5, 0.5)), ((0.85, 0.8), (0.5, 0.5)), True, "no accuracy was stated, so overconfidence is not"),
         ((0.8, None), ((0.85, 0.8), (0.5, 0.5)), True, "the result is as good as the statement"),
@@ -301,7 +308,7 @@ def test_what_to_doubt(
     fitted: bool,
     sentence: str,
 ) -> None:
-    saved = saved_with(accuracy=stated[0], class_fractions=stated[1], error=0.1 if stated[0] else 0.0)
+    saved = saved_with(accuracy=stated[0], class_fractions=stated[1], error=0.0 if stated[1] and not stated[0] else 0.1)
     text = doubt(saved, effect_with(*claims, changed=0, rows=500), fitted=fitted)
     assert sentence in text
     assert text.startswith("No prediction changes its answer; ")

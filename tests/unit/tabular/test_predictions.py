@@ -65,8 +65,18 @@ def test_a_class_that_is_never_probable_is_still_a_class(tmp_path: Path) -> None
     assert find_class_columns(file.table).columns == ("a", "b", "never")
 
 
-def test_whole_logits_are_taken_where_nothing_else_is(tmp_path: Path) -> None:
-    file = as_file(tmp_path, "csv", a=[3, -1, 2], b=[0, 4, 5], empty=[None, None, None])
+def test_whole_numbers_are_taken_only_if_stated(tmp_path: Path) -> None:
+    file = as_file(tmp_path, "csv", id=[1, 2, 3], a=[3, -1, 2], b=[0, 4, 5], empty=[None, None, None])
+    assert find_class_columns(file.table, columns=["a", "b"]).classes == ("a", "b")
+    with pytest.raises(ValueError, match=r"`columns` must be two or more, .* none holds numbers with fractions"):
+        find_class_columns(file.table)
+    score = as_file(tmp_path, "csv", id=[1, 2], score=[0.9, 0.3])
+    with pytest.raises(ValueError, match=r"`columns` must be two or more, .* in table\.csv only 'score' is one"):
+        find_class_columns(score.table)
+
+
+def test_certain_predictions_are_probabilities(tmp_path: Path) -> None:
+    file = as_file(tmp_path, "csv", id=[4, 5, 6], a=[1, 0, 1], b=[0, 1, 0])
     assert find_class_columns(file.table).columns == ("a", "b")
 
 
@@ -85,11 +95,11 @@ def test_columns_of_known_classes(tmp_path: Path) -> None:
     ("columns", "labels", "message"),
     [
         (["a", "a"], None, "`columns` must name every column once"),
-        (["a"], None, "two or more, one per class, but in table.csv the only one of numbers is 'a'"),
+        (["a"], None, "two or more, one per class, but in table.csv only 'a' is one"),
         (["a", "text"], None, "`columns` must hold numbers, but 'text' in table.csv holds text"),
         (["a", "B"], None, "there is no column 'B' in table.csv: did you mean 'b'?"),
         (["a", "b"], "b", "`labels` must be a column of its own, but 'b' is one of the columns"),
-        (None, "b", "the only one of numbers is 'a'"),
+        (None, "b", "in table.csv only 'a' is one"),
     ],
 )
 def test_wrong_columns(columns: list[str] | None, labels: str | None, message: str, tmp_path: Path) -> None:
