@@ -12,12 +12,10 @@ import random
 import re
 import signal
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import pytest
-import sklearn.manifold  # noqa: F401  (its import draws random numbers, which the guard would hold against a test)
-import torch
 
 SEEDS_VARIABLE = "SELBO_TEST_SEEDS"
 
@@ -73,26 +71,35 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("seed", values, ids=lambda seed: f"seed{seed}")
 
 
-def _numpy_state() -> object:
-    name, keys, *rest = np.random.get_state()  # noqa: NPY002  (the global state is what is guarded)
-    return name, keys.tobytes(), *rest
+def global_states() -> dict[str, Callable[[], object]]:
+    """How to look at the global random states. Imports packages here: a process that runs no tests needs none."""
+    import numpy as np
+    import sklearn.manifold  # noqa: F401  (its import draws random numbers, which the guard would hold against a test)
+    import torch
 
+    def numpy_state() -> object:
+        name, keys, *rest = np.random.get_state()  # noqa: NPY002  (the global state is what is guarded)
+        return name, keys.tobytes(), *rest
 
-GLOBAL_STATES: dict[str, Callable[[], object]] = {
-    "torch": lambda: torch.get_rng_state().numpy().tobytes(),
-    "numpy": _numpy_state,
-    "random": random.getstate,
-}
+    return {
+        "torch": lambda: torch.get_rng_state().numpy().tobytes(),
+        "numpy": numpy_state,
+        "random": random.getstate,
+    }
 
 
 class GlobalStateGuard:
     """A plugin, not a plain fixture, so that it also stands around the doctests in `src`."""
 
+    @cached_property
+    def states(self) -> dict[str, Callable[[], object]]:
+        return global_states()
+
     @pytest.fixture(autouse=True)
     def _global_random_state_is_untouched(self) -> Iterator[None]:
-        before = {name: state() for name, state in GLOBAL_STATES.items()}
+        before = {name: state() for name, state in self.states.items()}
         yield
-        touched = [name for name, state in GLOBAL_STATES.items() if state() != before[name]]
+        touched = [name for name, state in self.states.items() if state() != before[name]]
         assert not touched, (
             f"the global random state of {' and '.join(touched)} was touched: "
             "draw from a generator that is passed as an argument, and do not seed the global one"

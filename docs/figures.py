@@ -125,7 +125,7 @@ def concentration() -> Figure:
     """What histograms a belief still allows, at three concentrations."""
     belief = selbo.expect(accuracy=0.8, class_fractions=[0.6, 0.4])
     assert isinstance(belief, selbo.Beta)
-    return figures.dirichlet_process_draws(
+    return figures.dirichlet_process_samples(
         generator=torch.Generator().manual_seed(1), base=belief, concentrations=(10.0, 50.0, 500.0), num_bins=10
     )
 
@@ -134,8 +134,8 @@ def belief_on_simplex() -> Figure:
     return figures.belief_on_simplex()
 
 
-def dirichlet_process_draws() -> Figure:
-    return figures.dirichlet_process_draws(generator=torch.Generator().manual_seed(1))
+def dirichlet_process_samples() -> Figure:
+    return figures.dirichlet_process_samples(generator=torch.Generator().manual_seed(1))
 
 
 def summary_against_histogram() -> Figure:
@@ -226,7 +226,7 @@ def log_probs(logits: torch.Tensor) -> torch.Tensor:
 
 DRAWN: dict[str, Callable[[], Figure]] = {
     "belief_on_simplex": belief_on_simplex,
-    "dirichlet_process_draws": dirichlet_process_draws,
+    "dirichlet_process_samples": dirichlet_process_samples,
     "cameras": cameras,
     "effect": effect,
     "effect_narrow": effect_narrow,

@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,14 @@ REQUIRED = {"torch", "numpy", "scipy"}
 # --- the checker ---
 
 
+def parse(path: Path) -> ast.Module:
+    """The syntax tree of a file, to be looked at and not changed: several tests share it."""
+    return parse_text(path.read_text(encoding="utf-8"))
+
+
+parse_text = cache(ast.parse)
+
+
 def imported_names(tree: ast.AST, package: list[str]) -> list[tuple[int, str]]:
     """Line and absolute dotted name of everything a module imports, wherever in the file; `package` is its parent."""
     names = []
@@ -85,7 +94,7 @@ def violations(root: Path, *, name: str = "selbo", layers: Layers = LAYERS) -> l
             found.append(f"{relative}: '{part}' has no layer; give it one in tests/test_architecture.py")
             continue
         package = [name, *relative.parent.parts]
-        for line, imported in imported_names(ast.parse(path.read_text(encoding="utf-8")), package):
+        for line, imported in imported_names(parse(path), package):
             head, _, rest = f"{imported}.".partition(".")
             target = rest.split(".")[0]
             if head != name or target == part:
@@ -177,7 +186,7 @@ def published(library: Path, module: str) -> set[str]:
     path = inside / "__init__.py" if inside.is_dir() else inside.with_suffix(".py")
     if not path.is_file():
         return set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in parse(path).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             return set(ast.literal_eval(node.value))
     return set()
@@ -191,7 +200,7 @@ def intrusions(laboratory: Path, library: Path) -> list[str]:
     """
     found = []
     for path in sorted(laboratory.rglob("*.py")):
-        tree, taken = ast.parse(path.read_text(encoding="utf-8")), set[str]()
+        tree, taken = parse(path), set[str]()
         for node in ast.walk(tree):
             where = f"{path.relative_to(laboratory)}:{getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.Import):
@@ -219,7 +228,7 @@ def test_the_library_does_not_know_the_laboratory() -> None:
     found = []
     for path in PACKAGE.rglob("*.py"):
         package = ["selbo", *path.relative_to(PACKAGE).parent.parts]
-        names = imported_names(ast.parse(path.read_text(encoding="utf-8")), package)
+        names = imported_names(parse(path), package)
         found += [f"{path}:{line}: {name}" for line, name in names if name.partition(".")[0] == "selbo_lab"]
     assert found == []
 
@@ -284,7 +293,7 @@ def definitions(root: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for path in sorted(root.rglob("*.py")):
         names = set[str]()
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parse(path).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 names.add(node.name)
             elif isinstance(node, ast.Assign | ast.AnnAssign):
@@ -335,7 +344,7 @@ def imported_modules(root: Path) -> set[str]:
     names = set()
     for path in root.rglob("*.py"):
         package = [root.name, *path.relative_to(root).parent.parts]
-        names |= {name for _, name in imported_names(ast.parse(path.read_text(encoding="utf-8")), package)}
+        names |= {name for _, name in imported_names(parse(path), package)}
     return {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {root.name, "tomllib"}
 
 
@@ -396,7 +405,7 @@ def test_private_names_of_torch_are_in_one_file() -> None:
     found = {
         str(path.relative_to(PACKAGE)): names
         for path in sorted(PACKAGE.rglob("*.py"))
-        if (names := private_torch_names(ast.parse(path.read_text(encoding="utf-8"))))
+        if (names := private_torch_names(parse(path)))
     }
     assert set(found) == {PRIVATE_TORCH}, found
 

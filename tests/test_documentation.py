@@ -124,7 +124,7 @@ def test_the_home_page_says_how_to_install() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["belief_on_simplex", "dirichlet_process_draws", "summary_against_histogram", "toy_repair"]
+    "name", ["belief_on_simplex", "dirichlet_process_samples", "summary_against_histogram", "toy_repair"]
 )
 def test_images_of_figures_are_small(name: str) -> None:
     assert (ROOT / "docs" / "images" / f"{name}.png").stat().st_size < 300_000

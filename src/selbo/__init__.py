@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from selbo.evaluation import calibrate
     from selbo.evaluation.belief_calibration import calibrate_groups, calibrate_to_belief
     from selbo.evaluation.check_belief import check_belief
+    from selbo.evaluation.choose import choose_by_belief, choose_scale
     from selbo.evaluation.combine import belief_weights
     from selbo.evaluation.evaluate import evaluate, evaluate_ood
     from selbo.evaluation.predict import Prediction, predict
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     )
     from selbo.posteriors import SGHMC, SGLD, NaturalGradient, SampleSet, forward_samples, hmc, kl_divergence
     from selbo.summary.beliefs import Belief, Beta, Dirichlet, Empirical, Masses, Uniform
-    from selbo.summary.elicitation import expect
+    from selbo.summary.elicitation import elicit_concentration, expect
+    from selbo.summary.grouped import GroupedSummary
     from selbo.summary.likelihood import SummaryLikelihood, dirichlet_process_log_prob
     from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
     from selbo.training.fit import fit
@@ -45,6 +47,7 @@ __all__ = [
     "Dirichlet",
     "Empirical",
     "Evidential",
+    "GroupedSummary",
     "LabelShift",
     "LabelSmoothing",
     "Masses",
@@ -61,7 +64,10 @@ __all__ = [
     "calibrate_groups",
     "calibrate_to_belief",
     "check_belief",
+    "choose_by_belief",
+    "choose_scale",
     "dirichlet_process_log_prob",
+    "elicit_concentration",
     "evaluate",
     "evaluate_ood",
     "expect",
@@ -82,6 +88,7 @@ _HOMES = {
     "selbo.evaluation": ("calibrate",),
     "selbo.evaluation.belief_calibration": ("calibrate_groups", "calibrate_to_belief"),
     "selbo.evaluation.check_belief": ("check_belief",),
+    "selbo.evaluation.choose": ("choose_by_belief", "choose_scale"),
     "selbo.evaluation.combine": ("belief_weights",),
     "selbo.evaluation.evaluate": ("evaluate", "evaluate_ood"),
     "selbo.evaluation.predict": ("Prediction", "predict"),
@@ -97,7 +104,8 @@ _HOMES = {
     ),
     "selbo.posteriors": ("SGHMC", "SGLD", "NaturalGradient", "SampleSet", "forward_samples", "hmc", "kl_divergence"),
     "selbo.summary.beliefs": ("Belief", "Beta", "Dirichlet", "Empirical", "Masses", "Uniform"),
-    "selbo.summary.elicitation": ("expect",),
+    "selbo.summary.elicitation": ("elicit_concentration", "expect"),
+    "selbo.summary.grouped": ("GroupedSummary",),
     "selbo.summary.likelihood": ("SummaryLikelihood", "dirichlet_process_log_prob"),
     "selbo.summary.partitions": ("ClassRegions", "ConfidenceBins", "CornerShells", "Partition", "ScoreBins"),
     "selbo.training.fit": ("fit",),

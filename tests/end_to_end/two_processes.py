@@ -20,7 +20,7 @@ from torch import nn
 from unit.training.toys import FEATURES, blobs, network, summary
 
 import selbo
-from selbo.objectives import Objective
+from selbo.objectives import Grouped, Objective
 from selbo.training import Callback, Checkpoint, JsonLines, Optimizer, Validation
 
 N, BATCH = 40, 16
@@ -44,12 +44,37 @@ def several() -> Objective:
     return selbo.SummaryELBO([here, summary(), there], N)
 
 
+def states(**options: Any) -> selbo.GroupedSummary:
+    """Beliefs about five groups, which both processes have members of."""
+    fractions = torch.tensor([[1, 2, 3], [3, 2, 1], [1, 1, 1], [4, 1, 1], [1, 1, 4]], dtype=torch.float64)
+    fractions = fractions / fractions.sum(-1, keepdim=True)
+    return selbo.GroupedSummary(selbo.ClassRegions(3), fractions, 20.0, name="states", **options)
+
+
+GROUPS = torch.arange(N) ** 2 % 7 - 1  # four of the five groups, and none
+
+
 GRADIENTS: dict[str, tuple[bool, Callable[[], Objective], dict[str, Any]]] = {
     "Summary ELBO": (True, lambda: selbo.SummaryELBO(summary(), N), {"num_samples": 3}),
     "Summary ELBO, moving average": (True, lambda: selbo.SummaryELBO(summary(ema_decay=0.9), N), {}),
     "Summary ELBO, unlabelled": (True, lambda: selbo.SummaryELBO(summary(), N), {"unlabelled": blobs(21, seed=4)[0]}),
     "Summary ELBO, several": (True, several, {"num_samples": 2, "unlabelled": SITES, "unlabelled_batch_size": 10}),
     "cross-entropy + summary": (False, lambda: selbo.CrossEntropy(N, summary()), {}),
+    "groups without labels": (
+        False,
+        lambda: selbo.CrossEntropy(N, states()),
+        {"train": blobs(N)[0], "groups": GROUPS, "rows_per_group": 3},
+    ),
+    "groups, averages, few labels": (
+        True,
+        lambda: selbo.SummaryELBO([states(ema_decay=0.9), summary()], N),
+        {"train": (blobs(N)[0], torch.where(torch.arange(N) < 9, blobs(N)[1], -1)), "groups": GROUPS},
+    ),
+    "counts of unlabelled groups": (
+        False,
+        lambda: selbo.CrossEntropy(N, states(form="counts")),
+        {"unlabelled": Grouped(blobs(21, seed=4)[0], torch.arange(21) % 5), "unlabelled_batch_size": 10},
+    ),
     "cross-entropy": (False, lambda: selbo.CrossEntropy(N), {}),
     "ELBO": (True, lambda: selbo.ELBO(N), {}),
 }
@@ -67,7 +92,7 @@ def one_step(name: str) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         "learning_rate": 1.0,
         **settings,
     }
-    result = selbo.fit(net, objective(), blobs(N), seed=5, **settings)
+    result = selbo.fit(net, objective(), settings.pop("train", blobs(N)), seed=5, **settings)
     return {key: before[key] - value.detach() for key, value in net.named_parameters()}, result.curve
 
 

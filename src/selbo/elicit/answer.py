@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from selbo.elicit.captions import claim_sentences
-from selbo.elicit.charts import draws_of, intervals_of, picture_of
+from selbo.elicit.charts import intervals_of, picture_of, samples_of
 from selbo.elicit.consistency import warnings_of
 from selbo.elicit.export import copies_of
 from selbo.elicit.refused import RefusedError
@@ -65,7 +65,7 @@ def shown(state: State, *, partition: Partition | None = None, belief: Belief | 
         "labels": read_aloud(state, regions),
         "strength": state.strength,
         "axis": _axis(regions, state.labels),
-        "draws": draws_of(s0, state.strength, state.seed),
+        "draws": samples_of(s0, state.strength, state.seed),
         "heights": [round(HIGHEST_BAR * float(mass / s0.max()), 2) for mass in s0],
         "belief": _named(believed, state.classes),
         "shares": list(state.shares),

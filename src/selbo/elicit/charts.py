@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from selbo._numerics import FloatArray
-from selbo.plots.draws import dirichlet_draws
+from selbo.plots.dirichlet import dirichlet_samples
 from selbo.plots.simplex import (
     DENSITY_LIMITS,
     HEIGHT,
@@ -108,10 +108,10 @@ def confidence_masses(parameters: FloatArray, edges: Sequence[float]) -> FloatAr
     return np.clip(max_tails(parameters, np.array(edges)).masses(), 0.0, 1.0)
 
 
-def draws_of(s0: FloatArray, concentration: float, seed: int) -> list[list[float]]:
+def samples_of(s0: FloatArray, concentration: float, seed: int) -> list[list[float]]:
     """Histograms sampled from the Dirichlet process around s0."""
     generator = generator_for(seed, "elicit")
-    drawn: list[list[float]] = dirichlet_draws(concentration * s0, NUM_DRAWS, generator=generator).tolist()
+    drawn: list[list[float]] = dirichlet_samples(concentration * s0, NUM_DRAWS, generator=generator).tolist()
     return drawn
 
 

@@ -193,7 +193,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> from sklearn.datasets import load_iris
         >>> X, y = load_iris(return_X_y=True)
         >>> classifier = SummaryClassifier(
-        ...     accuracy=0.95, concentration=150.0, steps=400, random_state=0
+        ...     accuracy=0.95, concentration=150.0, steps=100, learning_rate=0.01, random_state=0
         ... ).fit(X, y)
         >>> classifier.predict_proba(X).shape, bool(classifier.score(X, y) > 0.9)
         ((150, 3), True)

@@ -9,12 +9,14 @@ from selbo.evaluation.belief_calibration import (
 )
 from selbo.evaluation.calibrate import bias_corrected_temperature
 from selbo.evaluation.check_belief import CheckResult, check_belief
+from selbo.evaluation.choose import BeliefChoice, choose_by_belief, choose_scale
 from selbo.evaluation.evaluate import evaluate, evaluate_ood
 from selbo.evaluation.label_shift import correct_prior, estimate_by_confusion, estimate_by_em
 from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
 
 __all__ = [
     "BeliefCalibration",
+    "BeliefChoice",
     "CheckResult",
     "GroupedCalibration",
     "Prediction",
@@ -24,6 +26,8 @@ __all__ = [
     "calibrate_groups",
     "calibrate_to_belief",
     "check_belief",
+    "choose_by_belief",
+    "choose_scale",
     "correct_prior",
     "estimate_by_confusion",
     "estimate_by_em",

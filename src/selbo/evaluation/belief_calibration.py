@@ -186,12 +186,12 @@ def calibrate_to_belief(
     rows = _raised(given.double(), floor)
     alpha = _checks.positive("concentration", concentration)
     alpha = alpha * len(rows) / (alpha + len(rows))
-    statement = _Statement(accuracy, class_fractions, alpha, summary, strength)
     with_offsets = class_fractions is not None if offsets is None else offsets
     with_temperature = accuracy is not None or summary is not None or known is not None
     free = torch.tensor([with_temperature, *[with_offsets] * count])
+    statement = _Statement(accuracy, class_fractions, alpha, summary, strength, free)
     _require_possible(statement, rows.argmax(-1))
-    solution, errors = _minimise(statement, rows, known, free)
+    solution, errors = _minimise(statement, rows, known)
     before, after = _means(rows, torch.zeros_like(solution)), _means(rows, solution)
     if known is None:  # labels may contradict a statement: the result is a compromise then
         _require_agreement(statement, after)
@@ -309,6 +309,7 @@ class _Statement:
     alpha: float
     summary: SummaryLikelihood | None
     prior_strength: float
+    free: Tensor
 
     def margin(self, stated: float) -> float:
         """Difference from a stated share that contradicts it."""
@@ -356,34 +357,40 @@ class _Statement:
         return _Local(value, gradient, hessian)
 
     def _of_summary(self, at: Tensor, rows: Tensor) -> _Local:
-        """The part of any other summary, by automatic differentiation."""
-        summary = self.summary
+        """The part of any other summary, by automatic differentiation; only of what is fitted."""
+        summary, free = self.summary, self.free
         assert summary is not None
 
-        def negative(point: Tensor) -> Tensor:
+        def negative(values: Tensor) -> Tensor:
+            point = at.masked_scatter(free, values)
             found: Tensor = summary((rows * point[0].exp() + point[1:]).log_softmax(-1))
             return -found
 
-        point = at.clone().requires_grad_()
-        loss = negative(point)
-        (gradient,) = torch.autograd.grad(loss, point)
-        return _Local(float(loss.detach()), gradient, torch.autograd.functional.hessian(negative, at))
+        values = at[free].requires_grad_()
+        loss = negative(values)
+        gradient, hessian = (
+            torch.zeros(len(at), dtype=torch.float64),
+            torch.zeros(len(at), len(at), dtype=torch.float64),
+        )
+        gradient[free] = torch.autograd.grad(loss, values)[0]
+        hessian[free.outer(free)] = torch.autograd.functional.hessian(negative, at[free]).flatten()
+        return _Local(float(loss.detach()), gradient, hessian)
 
 
 def _kl(stated: Sequence[float], found: Sequence[float]) -> float:
     return math.fsum(p * math.log(p / max(q, 1e-300)) for p, q in zip(stated, found, strict=True))
 
 
-def _minimise(statement: _Statement, rows: Tensor, labels: Tensor | None, free: Tensor) -> tuple[Tensor, Tensor]:
+def _minimise(statement: _Statement, rows: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor]:
     """Parameters (-log T, offsets) of least loss, first on some of the rows, then on all; and their standard errors."""
-    every = max(len(rows) // ROWS_OF_FIRST_FIT, 1)
+    free, every = statement.free, max(len(rows) // ROWS_OF_FIRST_FIT, 1)
     some, known = rows[::every], None if labels is None else labels[::every]
     found = torch.zeros(len(free), dtype=torch.float64)
     if statement.accuracy is not None:
         found[0] = _inverse_for(statement.accuracy, some)
     if every > 1:
-        found, _ = _descend(statement, some, known, free, found)
-    found, hessian = _descend(statement, rows, labels, free, found)
+        found, _ = _descend(statement, some, known, found)
+    found, hessian = _descend(statement, rows, labels, found)
     errors = torch.zeros(len(free), dtype=torch.float64)
     # offsets that are all moved by one number change nothing, so the matrix has no inverse
     errors[free] = torch.linalg.pinv(hessian, hermitian=True, rtol=FLAT).diagonal().clamp(min=0).sqrt()
@@ -405,11 +412,9 @@ def _inverse_for(accuracy: float, rows: Tensor) -> float:
     return float(brentq(excess, low, high, xtol=1e-3))
 
 
-def _descend(
-    statement: _Statement, rows: Tensor, labels: Tensor | None, free: Tensor, start: Tensor
-) -> tuple[Tensor, Tensor]:
+def _descend(statement: _Statement, rows: Tensor, labels: Tensor | None, start: Tensor) -> tuple[Tensor, Tensor]:
     """Newton's method with halved steps where one does not lower the loss; returns the curvature there too."""
-    at, local = start, statement.loss(start, rows, labels)
+    free, at, local = statement.free, start, statement.loss(start, rows, labels)
     for _ in range(MOST_CHANGES):
         values, vectors = torch.linalg.eigh(local.hessian[free][:, free])
         curved = values.abs() > FLAT * values.abs().max()

@@ -13,8 +13,9 @@ from selbo import _checks
 from selbo.evaluation.calibrate import scale
 from selbo.metrics.uncertainty import entropy
 from selbo.objectives import Categorical, Objective
-from selbo.objectives.predictive import evaluation_mode, log_probs_of, mean_over_draws
+from selbo.objectives.predictive import log_probs_of, mean_over_samples
 from selbo.posteriors import Posterior, as_posterior
+from selbo.posteriors.posterior import evaluation_mode
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def mixture(predictions: Sequence[Prediction]) -> Prediction:
     """
     if not predictions:
         raise ValueError("`predictions` must hold at least one prediction, but there are none")
-    log_probs = mean_over_draws(torch.stack([each.log_probs for each in predictions]))
+    log_probs = mean_over_samples(torch.stack([each.log_probs for each in predictions]))
     total = entropy(log_probs=log_probs, validate=False)
     within = torch.stack([each.expected_entropy for each in predictions]).mean(0)
     within = torch.minimum(within, total)  # rounding
@@ -150,7 +151,7 @@ def mixture(predictions: Sequence[Prediction]) -> Prediction:
 
 def _describe(logits: Tensor, objective: Objective | None) -> Prediction:
     likelihood = Categorical() if objective is None else objective.likelihood
-    log_probs = mean_over_draws(log_probs_of(logits, objective))
+    log_probs = mean_over_samples(log_probs_of(logits, objective))
     total = entropy(log_probs=log_probs, validate=False)
     within = torch.minimum(likelihood.expected_entropy(logits), total)  # rounding
     return Prediction(log_probs.exp(), log_probs, total, within, total - within)

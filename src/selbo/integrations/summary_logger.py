@@ -9,8 +9,9 @@ from selbo import _checks
 from selbo.integrations.loggers import Draw, Logger, log_snapshot
 from selbo.integrations.monitor import Snapshot
 from selbo.objectives import Objective
-from selbo.objectives.predictive import evaluation_mode, log_probs_of
+from selbo.objectives.predictive import log_probs_of
 from selbo.posteriors import as_posterior
+from selbo.posteriors.posterior import evaluation_mode
 from selbo.random import generator_for
 from selbo.summary.likelihood import SummaryLikelihood, normalise_counts, soft_counts
 

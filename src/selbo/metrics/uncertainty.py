@@ -32,7 +32,7 @@ def entropy(probs: Tensor | None = None, *, log_probs: Tensor | None = None, val
         >>> entropy(torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]]))
         tensor([0.6931, 0.0000])
     """
-    given, is_log = _one_of(probs, log_probs, validate, draws=False)
+    given, is_log = _one_of(probs, log_probs, validate, samples=False)
     return _entropy(given, is_log).to(_result_dtype(probs, log_probs))
 
 
@@ -52,7 +52,7 @@ def expected_entropy(probs: Tensor | None = None, *, log_probs: Tensor | None = 
         >>> expected_entropy(torch.tensor([[[0.5, 0.5]], [[1.0, 0.0]]]))
         tensor([0.3466])
     """
-    given, is_log = _one_of(probs, log_probs, validate, draws=True)
+    given, is_log = _one_of(probs, log_probs, validate, samples=True)
     return _entropy(given, is_log).mean(-2).to(_result_dtype(probs, log_probs))
 
 
@@ -75,7 +75,7 @@ def mutual_information(
         >>> mutual_information(torch.tensor([[[0.0, 1.0], [0.5, 0.5]], [[1.0, 0.0], [0.5, 0.5]]]))
         tensor([0.6931, 0.0000])
     """
-    given, is_log = _one_of(probs, log_probs, validate, draws=True)
+    given, is_log = _one_of(probs, log_probs, validate, samples=True)
     if is_log:
         mean = torch.logsumexp(given, -3) - torch.tensor(given.shape[-3], dtype=given.dtype, device=given.device).log()
     else:
@@ -146,7 +146,7 @@ def _concentrations(alpha: Tensor, validate: bool) -> Tensor:
     return widen(alpha, working_dtype(alpha))
 
 
-def _one_of(probs: Tensor | None, log_probs: Tensor | None, validate: bool, *, draws: bool) -> tuple[Tensor, bool]:
+def _one_of(probs: Tensor | None, log_probs: Tensor | None, validate: bool, *, samples: bool) -> tuple[Tensor, bool]:
     """The given argument in the working type, and whether it holds logarithms."""
     if (probs is None) == (log_probs is None):
         came = "neither" if probs is None else "both"
@@ -154,10 +154,10 @@ def _one_of(probs: Tensor | None, log_probs: Tensor | None, validate: bool, *, d
     name, given = ("probs", probs) if log_probs is None else ("log_probs", log_probs)
     assert given is not None
     _checks.floating(name, given)
-    wanted = "(..., samples, examples, classes)" if draws else "(..., classes)"
-    if given.ndim < (3 if draws else 1) or given.shape[-1] < 2:
+    wanted = "(..., samples, examples, classes)" if samples else "(..., classes)"
+    if given.ndim < (3 if samples else 1) or given.shape[-1] < 2:
         raise ValueError(f"`{name}` must have shape {wanted}, 2 or more classes, but got {tuple(given.shape)}")
-    if draws and given.shape[-3] == 0:
+    if samples and given.shape[-3] == 0:
         raise ValueError(f"`{name}` must hold at least one sample, but got shape {tuple(given.shape)}")
     if validate and given.numel() > 0:
         if log_probs is None:

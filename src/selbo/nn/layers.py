@@ -110,7 +110,7 @@ class VariationalLayer(nn.Module):
         rows, weights, _ = sampled
         if rows.estimator != "shared" and self._is_simple(nn.Linear, *CONVOLUTIONS):
             return self._local(sampled, args[0]) if rows.estimator == "local" else self._flipout(sampled, args[0])
-        return self._with_draws(rows, weights, *args, **kwargs)
+        return self._with_samples(rows, weights, *args, **kwargs)
 
     def mean(self, name: str) -> Tensor:
         """Posterior mean of a parameter."""
@@ -124,33 +124,33 @@ class VariationalLayer(nn.Module):
     def _means(self) -> dict[str, Tensor]:
         return {name: self.mean(name) for name in self.names}
 
-    def _with_draws(self, rows: BatchRows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
+    def _with_samples(self, rows: BatchRows, samples: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         """Apply the wrapped layer with a different weight sample for each block of rows."""
         plain = self.plain
         if not args and "input" in kwargs:
             args = (kwargs.pop("input"),)
         if rows.num_samples == 1:
-            return self._one_draw({name: value[0] for name, value in draws.items()}, *args, **kwargs)
+            return self._one_sample({name: value[0] for name, value in samples.items()}, *args, **kwargs)
         if isinstance(plain, nn.MultiheadAttention):
-            return self._attention(rows, draws, *args, **kwargs)
+            return self._attention(rows, samples, *args, **kwargs)
         inputs = args[0]
         self._check_rows(rows, inputs)
         shared = rows.are_shared(inputs)
         if self._is_simple(nn.Linear):
-            return linear(rows.inputs if shared else inputs, draws, rows.num_samples, shared=shared)
+            return linear(rows.inputs if shared else inputs, samples, rows.num_samples, shared=shared)
         if self._is_simple(*CONVOLUTIONS) and plain.padding_mode == "zeros":
             shared = shared and bool(plain.groups == 1)
-            return convolution(plain, rows.inputs if shared else inputs, draws, rows.num_samples, shared=shared)
+            return convolution(plain, rows.inputs if shared else inputs, samples, rows.num_samples, shared=shared)
         if self._is_simple(nn.Embedding) and isinstance(plain, nn.Embedding) and only_looks_up(plain):
-            return embedding(plain, inputs, draws, rows.num_samples)
-        return self._one_by_one(rows, draws, *args, **kwargs)
+            return embedding(plain, inputs, samples, rows.num_samples)
+        return self._one_by_one(rows, samples, *args, **kwargs)
 
     def _is_simple(self, *kinds: type[nn.Module]) -> bool:
         """Whether the layer is exactly of one of these types, fully Bayesian, and has no forward hooks."""
         plain = self.plain
         return type(plain) in kinds and self.is_whole and not has_forward_hooks(plain)
 
-    def _one_draw(self, weights: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
+    def _one_sample(self, weights: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         if self._is_simple(*CONVOLUTIONS) and self.plain.padding_mode == "zeros":
             return convolve(self.plain, args[0], weights["weight"], weights.get("bias"))
         if self._is_simple(nn.Linear):  # faster than functional_call, whose overhead equals a small layer
@@ -176,10 +176,10 @@ class VariationalLayer(nn.Module):
                 "batch throughout the network; if it is, change the number of inputs or `chunk_size`"
             )
 
-    def _one_by_one(self, rows: BatchRows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Tensor:
+    def _one_by_one(self, rows: BatchRows, samples: dict[str, Tensor], *args: Any, **kwargs: Any) -> Tensor:
         inputs, *others = args
         blocks = [
-            functional_call(self.plain, {name: value[s] for name, value in draws.items()}, (block, *others), kwargs)
+            functional_call(self.plain, {name: value[s] for name, value in samples.items()}, (block, *others), kwargs)
             for s, block in enumerate(inputs.chunk(rows.num_samples))
         ]
         return torch.cat(blocks)
@@ -206,14 +206,14 @@ class VariationalLayer(nn.Module):
         channels = -1 if isinstance(self.plain, nn.Linear) else 1
         mean: Tensor = functional_call(self.plain, self._means(), (inputs,))
         flipped = inputs * _signs(inputs, channels, rows.generator)
-        deviation: Tensor = self._with_draws(rows, deviations, flipped)
+        deviation: Tensor = self._with_samples(rows, deviations, flipped)
         outputs = mean + deviation * _signs(deviation, channels, rows.generator)
         if bias is None:
             return outputs
         by_row = bias.repeat_interleave(outputs.shape[0] // rows.num_samples, 0)  # (rows, out)
         return outputs + by_row.reshape(by_row.shape[0], *[1] * (outputs.ndim - 2), -1).movedim(-1, channels)
 
-    def _attention(self, rows: BatchRows, draws: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
+    def _attention(self, rows: BatchRows, samples: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         plain, count = self.plain, rows.num_samples
         assert isinstance(plain, nn.MultiheadAttention)
         batch_dim, query = 0 if plain.batch_first else 1, args[0] if args else kwargs["query"]
@@ -238,7 +238,7 @@ class VariationalLayer(nn.Module):
         for sample in range(count):
             given = [part(name, value, sample) for name, value in zip(ATTENTION, args, strict=False)]
             named = {name: part(name, value, sample) for name, value in kwargs.items()}
-            own = {name: value[sample] for name, value in draws.items()}
+            own = {name: value[sample] for name, value in samples.items()}
             results.append(functional_call(plain, own, (*given, *args[len(given) :]), named))
         outputs, weights = zip(*results, strict=True)
         return torch.cat(outputs, batch_dim), None if weights[0] is None else torch.cat(weights)

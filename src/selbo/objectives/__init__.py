@@ -13,8 +13,9 @@ from selbo.objectives.label_priority import LabelCheck, labels_first
 from selbo.objectives.label_shift import LabelShift
 from selbo.objectives.likelihoods import Categorical, DirichletEvidence, SmoothedCategorical, log_prob_of_labels
 from selbo.objectives.objective import KL, Objective, Term, Terms, View
-from selbo.objectives.predictive import evaluation_mode
 from selbo.objectives.regularisers import ClassFractions, negative_entropy
+from selbo.objectives.unlabelled import Grouped
+from selbo.posteriors.posterior import evaluation_mode
 
 __all__ = [
     "ELBO",
@@ -26,6 +27,7 @@ __all__ = [
     "EntropyMinimisation",
     "Evidential",
     "ExpectationRegularisation",
+    "Grouped",
     "LabelCheck",
     "LabelShift",
     "LabelSmoothing",

@@ -1,8 +1,9 @@
 r"""Common objectives: each translates its arguments into a likelihood, a `KL` and `Term`\ s of an `Objective`.
 
-They share these arguments: ``num_data`` is N, the number of training examples. ``kl_weight`` and ``kl_warmup`` are
-passed to `KL`, ``summary_weight`` and ``summary_warmup`` to the `Term` of each summary. Other settings (``estimator``,
-``accept_approximation``, ``label_shift``) are passed to `Objective`.
+They share these arguments: ``num_data`` is N, the number of training examples, with and without label. ``kl_weight``
+and ``kl_warmup`` are passed to `KL`, ``summary_weight`` and ``summary_warmup`` to the `Term` of each summary, a
+`SummaryLikelihood` or a `GroupedSummary`. Other settings (``estimator``, ``accept_approximation``, ``label_shift``) are
+passed to `Objective`.
 """
 
 from collections.abc import Sequence
@@ -12,10 +13,10 @@ from selbo import _checks
 from selbo.objectives.likelihoods import DirichletEvidence, SmoothedCategorical
 from selbo.objectives.objective import KL, Objective, Term
 from selbo.objectives.regularisers import ClassFractions, negative_entropy
-from selbo.summary.likelihood import SummaryLikelihood
+from selbo.summary.likelihood import Summary
 
-Summaries: TypeAlias = SummaryLikelihood | Sequence[SummaryLikelihood]
-"""One summary, or a sequence of several."""
+Summaries: TypeAlias = Summary | Sequence[Summary]
+"""One `SummaryLikelihood` or `GroupedSummary`, or a sequence of several."""
 
 
 class ELBO(Objective):
@@ -207,8 +208,8 @@ def _kl(weight: float, warmup: int = 0, every: int | None = None) -> KL:
 
 def _terms(summary: Summaries, weight: float, warmup: int | None) -> list[Term]:
     """Build the terms of one or several summaries; errors name the arguments as the caller knows them."""
-    given = [summary] if isinstance(summary, SummaryLikelihood) else summary
-    wrong = [summary] if not isinstance(given, Sequence) else [e for e in given if not isinstance(e, SummaryLikelihood)]
+    given = [summary] if isinstance(summary, Summary) else summary
+    wrong = [summary] if not isinstance(given, Sequence) else [e for e in given if not isinstance(e, Summary)]
     if wrong:
         raise ValueError(
             f"`summary` must be a selbo.SummaryLikelihood, or several in a list, but got {type(wrong[0]).__name__}"

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from selbo import _checks
+from selbo.summary.grouped import GroupedSummary
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION, SummaryLikelihood
 
 LABELS_ALONE: Final = 0.25
@@ -66,12 +67,18 @@ def limited_to_labels(objective: nn.Module, num_data: int) -> Iterator[None]:
     """Limit the concentration of each summary to the number of labels, unless it has ``overrule_labels``.
 
     The limit applies within the block. Lowering a concentration that differs from the default issues a warning.
+    Beliefs about groups count as their concentrations' worth of labels; without labels and groups there is no limit.
 
     Args:
         objective: Objective that contains the summaries.
         num_data: N, the number of labelled examples.
     """
     before: list[tuple[Tensor, float]] = []
+    grouped = [each for each in objective.modules() if isinstance(each, GroupedSummary)]
+    num_data += math.floor(sum(each.concentration.sum().item() for each in grouped))
+    if num_data == 0:
+        yield
+        return
     for summary in objective.modules():
         if not isinstance(summary, SummaryLikelihood) or summary.overrule_labels:
             continue

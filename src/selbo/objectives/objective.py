@@ -12,12 +12,15 @@ from selbo._numerics import result_dtype
 from selbo.objectives.label_priority import labels_first
 from selbo.objectives.label_shift import LabelShift, shifted
 from selbo.objectives.likelihoods import Categorical
-from selbo.objectives.unlabelled import LABELLED, Assigned, Unlabelled, assign, join
+from selbo.objectives.unlabelled import LABELLED, Assigned, Unlabelled, assign, check_groups, join
 from selbo.posteriors.handle import as_posterior
 from selbo.posteriors.posterior import ESTIMATORS, Posterior
-from selbo.summary.likelihood import SummaryLikelihood
+from selbo.summary.likelihood import Summary, SummaryLikelihood
 
 LOG_SUMMARY: Final = "log_summary"
+
+MISSING_LABEL: Final = -1
+"""Label of an example whose class is not known."""
 
 TERMS: Final = ("loss", "log_likelihood", "kl", LOG_SUMMARY)
 """Names that every objective reports."""
@@ -33,7 +36,7 @@ class Terms:
     Attributes:
         log_likelihood: Log-likelihood of the labels, mean over samples. Larger is better.
         kl: Divergence of the posterior from the prior (or of misleading evidence), at least 0; zero if there is none.
-        num_data: N, the number of training examples.
+        num_data: N, the number of training examples, with and without label.
         kl_weight: Weight of ``kl`` at this step.
         by_name: Value of each further term, mean over samples. A single summary is called ``log_summary``, several are
             called ``log_summary/NAME``.
@@ -77,10 +80,12 @@ class View(NamedTuple):
     Attributes:
         log_probs: Log-probabilities, shape (S, B, K).
         weights: Weight per input, shape (B,); None for equal weights.
+        groups: Group of each input, shape (B,), -1 for none; None if there are no groups.
     """
 
     log_probs: Tensor
     weights: Tensor | None
+    groups: Tensor | None = None
 
 
 class Weighted(nn.Module):
@@ -154,14 +159,17 @@ class KL(Weighted):
 
 
 class Term(Weighted):
-    """A further term of an objective: a `SummaryLikelihood`, or any function of the predictions.
+    """A further term of an objective: a `SummaryLikelihood`, a `GroupedSummary`, or any function of the predictions.
 
     Args:
         summary: Called with log-probabilities (S, B, K) and the weights of the inputs, (B,) or None. Returns one value
-            per sample, (S,); larger is better. Values per input, (S, B), are averaged. A module may have state.
+            per sample, (S,); larger is better. Values per input, (S, B), are averaged. A module may have state. If it
+            has an attribute ``takes_groups`` that is true, the groups of the inputs, (B,), are passed before the
+            weights.
         weight: Factor in the total. To weigh a summary in a Bayesian way, set its concentration instead.
         warmup: Number of steps over which the weight grows; 0 for none. If None, the term waits for the labels: see
-            `labels_first`.
+            `labels_first`. A `GroupedSummary` does not wait, because fractions that differ between groups tell which
+            class is which; other terms wait for it as for labels.
         inputs: ``"labelled"`` for the training inputs, or the name of the unlabelled set to use. If None, the term uses
             the unlabelled inputs passed under its name, or the only ones passed; without any, the training inputs.
         name: Name in logs; by default that of the summary, function or class.
@@ -193,7 +201,9 @@ class Term(Weighted):
             if value is not None and (not isinstance(value, str) or not value):
                 raise ValueError(f"`{argument}` must be a non-empty string, but got {value!r}")
         self.summary, self.inputs, self.per_example = summary, inputs, per_example
-        self.is_summary = isinstance(summary, SummaryLikelihood)  # a part of ``log_summary``
+        self.is_summary = isinstance(summary, Summary)  # a part of ``log_summary``
+        self.takes_groups = bool(getattr(summary, "takes_groups", False))
+        self.waits = bool(getattr(summary, "waits_for_labels", True))
         self.name: str | None = name or getattr(summary, "name", None)
         if not self.is_summary:
             self.name = str(self.name or getattr(summary, "__name__", type(summary).__name__))
@@ -203,8 +213,14 @@ class Term(Weighted):
     def forward(self, view: View) -> Tensor:
         """Value of the term for the predictions of a view, mean over samples."""
         # the objective computed these log-probabilities itself; they are NaN only if the network's outputs are
-        options = {"validate": bool(self.summary.validate)} if isinstance(self.summary, SummaryLikelihood) else {}
-        value = self.summary(view.log_probs, view.weights, **options)
+        options = {"validate": bool(self.summary.validate)} if isinstance(self.summary, Summary) else {}
+        if self.takes_groups and view.groups is None:
+            raise ValueError(
+                f"the term {self.name or LOG_SUMMARY!r} needs the group of each input: pass `groups`, or "
+                "selbo.objectives.Grouped(inputs, groups) as unlabelled inputs"
+            )
+        groups = (view.groups,) if self.takes_groups else ()
+        value = self.summary(view.log_probs, *groups, view.weights, **options)
         samples, rows, _ = view.log_probs.shape
         if not isinstance(value, Tensor) or value.shape not in ((), (samples,), (samples, rows)):
             came = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
@@ -213,6 +229,10 @@ class Term(Weighted):
             )
         return value.mean()
 
+    def growth(self, step: int | Tensor | None, steps: int | Tensor | None) -> float | Tensor:
+        """Fraction of the weight at a step, from 0 to 1."""
+        return 1.0 if self.warmup is None and not self.waits else super().growth(step, steps)
+
 
 class Objective(nn.Module):
     """A criterion for a Bayesian or deterministic classifier: log-likelihood - weight * KL + sum of weight * term.
@@ -220,7 +240,8 @@ class Objective(nn.Module):
     It samples weights, scales batches up to the data set, and applies weights and warm-up.
 
     Args:
-        num_data: N, the number of training examples; sums over a batch of B are multiplied by N/B.
+        num_data: N, the number of training examples, with and without label; sums over the labelled ones among a batch
+            of B are multiplied by N/B.
         likelihood: Likelihood of the labels; `Categorical` if not given.
         kl: Weight and warm-up of the KL divergence of a Bayesian network; full weight if not given.
         terms: Further terms, such as a summary of the predictions. They are treated as independent statements: each
@@ -270,7 +291,7 @@ class Objective(nn.Module):
 
     @property
     def summaries(self) -> tuple[SummaryLikelihood, ...]:
-        """The summaries among the terms, in their order."""
+        """The summaries of all predictions among the terms, in their order, without those of groups."""
         return tuple(each.summary for each in self.terms if isinstance(each.summary, SummaryLikelihood))
 
     @property
@@ -285,7 +306,7 @@ class Objective(nn.Module):
 
     def _labels(self) -> list[str]:
         """Name of each further term in a log."""
-        prefix = f"{LOG_SUMMARY}/" if len(self.summaries) > 1 else ""
+        prefix = f"{LOG_SUMMARY}/" if sum(term.is_summary for term in self.terms) > 1 else ""
         named = zip(self.terms, self.names, strict=True)
         return [(prefix + name if prefix else LOG_SUMMARY) if term.is_summary else name for term, name in named]
 
@@ -303,11 +324,12 @@ class Objective(nn.Module):
         self,
         model: nn.Module | Posterior,
         inputs: Tensor,
-        labels: Tensor,
+        labels: Tensor | None,
         num_samples: int = 1,
         *,
         unlabelled: Unlabelled | Assigned | None = None,
         weights: Tensor | None = None,
+        groups: Tensor | None = None,
         generator: torch.Generator | None = None,
         step: int | Tensor | None = None,
         steps: int | Tensor | None = None,
@@ -318,14 +340,17 @@ class Objective(nn.Module):
             model: A network made by `to_bayesian`, or a deterministic one that returns logits; or its posterior, which
                 a training loop creates once (`selbo.posteriors.as_posterior`).
             inputs: Shape (B, ...).
-            labels: Classes, shape (B,), whole numbers from 0.
+            labels: Classes, shape (B,), whole numbers from 0. With further terms, -1 where the class is not known: the
+                likelihood counts the labelled examples only. None if there are no labels at all: then there is no
+                likelihood, and terms that would wait for labels start at once, unless there are groups to wait for.
             num_samples: Number of weight samples. A deterministic network has one set of weights and needs one pass.
             unlabelled: Inputs of the further terms, shape (U, ...), instead of the training inputs. They go through the
                 network in the same pass, with the same weights. Pass one tensor for all terms, or one per term, in a
                 list or by name, with None for the training inputs. A tensor shared by several terms goes through the
-                network once.
+                network once. Pass a `Grouped` for inputs with groups.
             weights: Weight per example, shape (B,), with a mean of one over the data set; equal weights if not given.
                 They apply to the likelihood and to terms on the training inputs.
+            groups: Group of each example, shape (B,), -1 for none, for terms with beliefs about groups.
             generator: Source of the noise of the weights; torch's default generator if not given.
             step: Number of steps taken so far, from 0, for warm-up; if not given, all weights are at their full value.
                 Pass it in every training loop with a summary: a term at full weight from the start can swap classes.
@@ -334,23 +359,30 @@ class Objective(nn.Module):
         Returns:
             Named terms; minimise ``terms.loss``.
         """
-        check_batch(inputs, labels)
-        check_weights(weights, labels)
+        if labels is None:
+            check_inputs(inputs)
+        else:
+            check_batch(inputs, labels)
+        check_weights(weights, inputs)
+        check_groups(groups, inputs)
         assigned = self.assign(unlabelled)
         posterior = as_posterior(model)
-        logits, kl = self._sample(posterior, join(inputs, assigned.tensors), num_samples, generator)
-        labelled, *others = logits.split([len(inputs), *map(len, assigned.tensors)], 1)
-        divergence = self.likelihood.divergence(labelled, labels)
+        unseen = assigned.inputs()
+        logits, kl = self._sample(posterior, join(inputs, unseen), num_samples, generator)
+        labelled, *others = logits.split([len(inputs), *map(len, unseen)], 1)
+        log_likelihood, divergence = self._label_terms(labelled, labels, weights)
         if divergence is not None:
-            kl = kl + self._over_data(divergence, weights)
-        views = self._views(posterior, labelled, weights, others, assigned.which)
+            kl = kl + divergence
+        views = self._views(posterior, View(labelled, weights, groups), others, assigned)
         values = [
             self.num_data * term(view) if term.per_example else term(view)
             for term, view in zip(self.terms, views, strict=True)
         ]
         names = self._labels()
+        if labels is None and not any(term.takes_groups for term in self.terms):
+            steps = 0  # nothing to wait for
         return Terms(
-            log_likelihood=self._over_data(self.likelihood(labelled, labels), weights),
+            log_likelihood=log_likelihood,
             kl=kl,
             num_data=self.num_data,
             kl_weight=self.kl.weight_at(step, steps),
@@ -375,20 +407,41 @@ class Objective(nn.Module):
     def _views(
         self,
         posterior: Posterior,
-        labelled: Tensor,
-        weights: Tensor | None,
+        training: View,
         others: Sequence[Tensor],
-        which: Sequence[int | None],
+        assigned: Assigned,
     ) -> list[View]:
-        """The view of each term, computed once for terms that share inputs."""
+        """The view of each term, computed once for terms that share inputs; logits of the training and other inputs."""
         found: dict[int | None, View] = {}
-        for each in which:
+        of_others = assigned.groups()
+        for each in assigned.which:
             if each not in found:
-                log_probs = posterior.summarised(self.log_probs(labelled if each is None else others[each]))
+                logits, weights, groups = training if each is None else View(others[each], None, of_others[each])
+                log_probs = posterior.summarised(self.log_probs(logits))
                 if each is not None and self.label_ratios is not None:
                     log_probs = shifted(log_probs, self.label_ratios)  # labels come from another domain
-                found[each] = View(log_probs, weights if each is None else None)
-        return [found[each] for each in which]
+                found[each] = View(log_probs, weights, groups)
+        return [found[each] for each in assigned.which]
+
+    def _label_terms(
+        self, logits: Tensor, labels: Tensor | None, weights: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Log-likelihood and divergence of the labelled examples of a batch, as sums over the data set."""
+        if labels is None:
+            if not self.terms:
+                raise ValueError(f"`labels` must be given, because {type(self).__name__} has no further term here")
+            return logits.new_zeros(()), None
+        known = None
+        if self.terms:  # from which a network can learn without labels
+            if labels.device.type == "cpu" and not torch.compiler.is_compiling() and int(labels.min()) < MISSING_LABEL:
+                raise ValueError(f"`labels` must be classes from 0, or -1 for none, but got {int(labels.min())}")
+            known, labels = labels != MISSING_LABEL, labels.clamp(min=0)
+        log_likelihood, divergence = (
+            None if each is None else self._over_data(each if known is None else torch.where(known, each, 0.0), weights)
+            for each in (self.likelihood(logits, labels), self.likelihood.divergence(logits, labels))
+        )
+        assert log_likelihood is not None
+        return log_likelihood, divergence
 
     def _over_data(self, values: Tensor, weights: Tensor | None) -> Tensor:
         """Sum over the data set, mean over samples, of the values of a batch: (S, B), (B,) -> ().
@@ -427,7 +480,7 @@ def _checked_names(terms: Sequence[Term]) -> tuple[str, ...]:
         raise ValueError("each summary must be used once, but one of them is used twice")
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"terms must have different names, but two are called {twice[0]!r}")
-    classes = {each.summary.partition.num_classes for each in terms if isinstance(each.summary, SummaryLikelihood)}
+    classes = {each.summary.partition.num_classes for each in terms if isinstance(each.summary, Summary)}
     if len(classes) > 1:
         raise ValueError(f"summaries must have the same number of classes, but got {sorted(classes)}")
     return tuple(names)
@@ -453,9 +506,17 @@ def check_batch(inputs: Tensor, labels: Tensor) -> None:
         )
 
 
-def check_weights(weights: Tensor | None, labels: Tensor) -> None:
+def check_inputs(inputs: Tensor) -> None:
+    """Validate a batch without labels."""
+    if not isinstance(inputs, Tensor) or inputs.ndim < 1 or len(inputs) == 0:
+        came = f"shape {tuple(inputs.shape)}" if isinstance(inputs, Tensor) else type(inputs).__name__
+        raise ValueError(f"`inputs` must be a tensor of shape (B, ...) with B at least 1, but got {came}")
+
+
+def check_weights(weights: Tensor | None, inputs: Tensor) -> None:
     """Validate shape and type of the weights of a batch, if there are any."""
-    if weights is not None and _checks.floating("weights", weights).shape != labels.shape:
+    if weights is not None and _checks.floating("weights", weights).shape != inputs.shape[:1]:
         raise ValueError(
-            f"`weights` must have shape {tuple(labels.shape)}, one weight per example, but got {tuple(weights.shape)}"
+            f"`weights` must have shape {tuple(inputs.shape[:1])}, one weight per example, but got "
+            f"{tuple(weights.shape)}"
         )

@@ -8,22 +8,7 @@ from torch import Tensor, nn
 from selbo import _checks
 from selbo.objectives.objective import Objective
 from selbo.posteriors.handle import as_posterior
-from selbo.posteriors.posterior import Posterior
-
-
-class evaluation_mode:  # noqa: N801  (reads as a statement)
-    """Put a network in evaluation mode within a block; afterwards each module returns to its previous mode."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
-
-    def __enter__(self) -> None:
-        self.modes = [(module, module.training) for module in self.model.modules()]
-        self.model.eval()
-
-    def __exit__(self, *_: object) -> None:
-        for module, training in self.modes:
-            module.training = training
+from selbo.posteriors.posterior import Posterior, evaluation_mode
 
 
 def predictive_log_probs(
@@ -51,7 +36,7 @@ def predictive_log_probs(
     posterior = as_posterior(model)
     with torch.no_grad(), evaluation_mode(posterior.network):
         by_block = posterior.logits_by_block(blocks, num_samples, generator=generator)
-        return torch.cat([mean_over_draws(log_probs_of(logits, objective)) for logits in by_block])
+        return torch.cat([mean_over_samples(log_probs_of(logits, objective)) for logits in by_block])
 
 
 def log_probs_of(logits: Tensor, objective: Objective | None) -> Tensor:
@@ -59,6 +44,6 @@ def log_probs_of(logits: Tensor, objective: Objective | None) -> Tensor:
     return logits.log_softmax(-1) if objective is None else objective.log_probs(logits)
 
 
-def mean_over_draws(log_probs: Tensor) -> Tensor:
+def mean_over_samples(log_probs: Tensor) -> Tensor:
     """Log of the mean probability over samples, Eq. (2): (S, B, K) -> (B, K)."""
     return log_probs.logsumexp(0) - math.log(len(log_probs))

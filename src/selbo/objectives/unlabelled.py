@@ -6,23 +6,46 @@ from typing import Final, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-Unlabelled: TypeAlias = Tensor | Mapping[str, Tensor | None] | Sequence[Tensor | None]
-"""One tensor for all terms; or one per term, by name or in order, with None for the training inputs."""
-
 LABELLED: Final = "labelled"
 """Name of the training inputs."""
+
+
+class Grouped(NamedTuple):
+    """Unlabelled inputs whose groups are known, for beliefs about groups; use it instead of a tensor of inputs.
+
+    Attributes:
+        inputs: Shape (U, ...).
+        groups: Group of each input, from 0, shape (U,); -1 for none.
+    """
+
+    inputs: Tensor
+    groups: Tensor
+
+
+UnlabelledSet: TypeAlias = Tensor | Grouped
+
+Unlabelled: TypeAlias = UnlabelledSet | Mapping[str, UnlabelledSet | None] | Sequence[UnlabelledSet | None]
+"""One tensor for all terms; or one per term, by name or in order, with None for the training inputs."""
 
 
 class Assigned(NamedTuple):
     """Unlabelled inputs without duplicates, and which of them each term uses.
 
     Attributes:
-        tensors: Distinct tensors, shapes (U, ...).
+        tensors: Distinct sets, tensors of shapes (U, ...) or `Grouped` ones.
         which: For each term, the index of its inputs in ``tensors``; None for the training inputs.
     """
 
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[UnlabelledSet, ...]
     which: tuple[int | None, ...]
+
+    def inputs(self) -> list[Tensor]:
+        """The inputs of each set, shapes (U, ...)."""
+        return [each.inputs if isinstance(each, Grouped) else each for each in self.tensors]
+
+    def groups(self) -> list[Tensor | None]:
+        """The groups of the inputs of each set, shapes (U,), or None."""
+        return [each.groups if isinstance(each, Grouped) else None for each in self.tensors]
 
 
 def assign(unlabelled: Unlabelled | Assigned | None, names: Sequence[str | None]) -> Assigned:
@@ -39,18 +62,21 @@ def assign(unlabelled: Unlabelled | Assigned | None, names: Sequence[str | None]
     """
     if isinstance(unlabelled, Assigned):
         return unlabelled
-    tensors: list[Tensor] = []
+    tensors: list[UnlabelledSet] = []
     which: list[int | None] = []
     for each in _one_each(unlabelled, names):
         if each is None:
             which.append(None)
             continue
-        if not isinstance(each, Tensor) or each.ndim < 1 or len(each) == 0:
-            came = f"shape {tuple(each.shape)}" if isinstance(each, Tensor) else type(each).__name__
+        inputs = each.inputs if isinstance(each, Grouped) else each
+        if not isinstance(inputs, Tensor) or inputs.ndim < 1 or len(inputs) == 0:
+            came = f"shape {tuple(inputs.shape)}" if isinstance(inputs, Tensor) else type(inputs).__name__
             raise ValueError(
                 f"`unlabelled` must be a tensor of inputs, shape (U, ...) with U at least 1, or one per term, "
                 f"but got {came}"
             )
+        if isinstance(each, Grouped):
+            check_groups(each.groups, inputs)
         known = [index for index, other in enumerate(tensors) if other is each]
         which.append(known[0] if known else len(tensors))
         if not known:
@@ -58,8 +84,21 @@ def assign(unlabelled: Unlabelled | Assigned | None, names: Sequence[str | None]
     return Assigned(tuple(tensors), tuple(which))
 
 
-def _one_each(unlabelled: Unlabelled | None, names: Sequence[str | None]) -> Sequence[Tensor | None]:
-    if unlabelled is None or isinstance(unlabelled, Tensor):
+def check_groups(groups: Tensor | None, inputs: Tensor) -> None:
+    """Validate shape and type of the groups of a batch, if there are any."""
+    if groups is None:
+        return
+    if not isinstance(groups, Tensor) or groups.is_floating_point() or groups.dtype == torch.bool:
+        came = groups.dtype if isinstance(groups, Tensor) else type(groups).__name__
+        raise ValueError(f"`groups` must hold groups as whole numbers, but got {came}")
+    if groups.shape != inputs.shape[:1]:
+        raise ValueError(
+            f"`groups` must have shape {tuple(inputs.shape[:1])}, one group per input, but got {tuple(groups.shape)}"
+        )
+
+
+def _one_each(unlabelled: Unlabelled | None, names: Sequence[str | None]) -> Sequence[UnlabelledSet | None]:
+    if unlabelled is None or isinstance(unlabelled, (Tensor, Grouped)):
         return [None if name is None else unlabelled for name in names]
     if isinstance(unlabelled, Mapping):
         known = [name for name in names if name is not None]

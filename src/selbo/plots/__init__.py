@@ -4,7 +4,7 @@ from selbo.plots.figures import (
     FIGURES,
     SimplexPanel,
     belief_on_simplex,
-    dirichlet_process_draws,
+    dirichlet_process_samples,
     summary_against_histogram,
 )
 from selbo.plots.histograms import (
@@ -60,7 +60,7 @@ __all__ = [
     "axis_of",
     "belief_on_simplex",
     "compare_histograms",
-    "dirichlet_process_draws",
+    "dirichlet_process_samples",
     "duration",
     "figure_style",
     "filled",

@@ -8,7 +8,7 @@ import torch
 
 from selbo import _checks
 from selbo._numerics import FloatArray
-from selbo.plots.draws import dirichlet_draws
+from selbo.plots.dirichlet import dirichlet_samples
 from selbo.plots.histograms import (
     POINTS_AN_INCH,
     Histogram,
@@ -139,12 +139,12 @@ def _colour_bar(figure: "Figure", image: "AxesImage", axes: "Axes", *, limits: t
     axes.yaxis.set_major_formatter(tick_label)
 
 
-def dirichlet_process_draws(
+def dirichlet_process_samples(
     *,
     generator: torch.Generator,
     base: Belief | None = None,
     concentrations: Sequence[float] = (1.0, 100.0),
-    num_draws: int = 4,
+    num_samples: int = 4,
     num_bins: int = 40,
     width: float = TWO_COLUMNS,
 ) -> "Figure":
@@ -154,7 +154,7 @@ def dirichlet_process_draws(
         generator: Source of the random numbers.
         base: The base measure, with a density; Beta(5, 5), as in the paper, if not given.
         concentrations: Values of alpha.
-        num_draws: Histograms per row.
+        num_samples: Histograms per row.
         num_bins: Number of equal bins of the scores.
         width: Width in inches.
 
@@ -167,13 +167,13 @@ def dirichlet_process_draws(
     alphas = [_checks.positive("concentrations", alpha) for alpha in concentrations]
     if not alphas:
         raise ValueError("`concentrations` must hold at least one number, but got none")
-    _checks.whole("num_draws", num_draws, at_least=1)
+    _checks.whole("num_samples", num_samples, at_least=1)
     base_masses = measure.masses(ScoreBins.equal(num_bins)).numpy()
-    draws = [dirichlet_draws(alpha * base_masses, num_draws, generator=generator) for alpha in alphas]
+    samples = [dirichlet_samples(alpha * base_masses, num_samples, generator=generator) for alpha in alphas]
     with figure_style():
         figure = new_figure(width=width, height=0.2 + 1.25 * len(alphas))
-        grid = figure.subplots(len(alphas), num_draws, sharex=True, sharey="row", squeeze=False)
-        for row, alpha, drawn in zip(grid, alphas, draws, strict=True):
+        grid = figure.subplots(len(alphas), num_samples, sharex=True, sharey="row", squeeze=False)
+        for row, alpha, drawn in zip(grid, alphas, samples, strict=True):
             for axes, values in zip(row, drawn, strict=True):
                 _draw_of_process(axes, values, measure, base_masses)
             row[0].set_title(f"α = {number(alpha)}")
@@ -189,7 +189,7 @@ def dirichlet_process_draws(
 def _draw_of_process(axes: "Axes", values: FloatArray, base: Belief, base_masses: FloatArray) -> None:
     bins = len(values)
     centres = (np.arange(bins) + 0.5) / bins
-    axes.bar(centres, values, width=1 / bins, color=PALETTE[3], linewidth=0, label="a draw")
+    axes.bar(centres, values, width=1 / bins, color=PALETTE[3], linewidth=0, label="a sample")
     scores = np.linspace(0, 1, 401)[1:-1]
     axes.plot(scores, _beta_density(base, scores) / bins, color=INK, linewidth=1.0, label=f"base, {base.label()}")
     tidy(axes)
@@ -312,6 +312,6 @@ def _legend(figure: "Figure", *, width: float) -> None:
 
 FIGURES: Final[dict[str, Callable[[torch.Generator], "Figure"]]] = {
     "belief_on_simplex": lambda generator: belief_on_simplex(),
-    "dirichlet_process_draws": lambda generator: dirichlet_process_draws(generator=generator),
+    "dirichlet_process_samples": lambda generator: dirichlet_process_samples(generator=generator),
 }
 """Figures that need no results, by name; each takes a random generator."""

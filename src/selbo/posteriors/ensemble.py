@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor, nn
@@ -85,6 +85,8 @@ class Ensemble(Posterior):
     """
 
     is_bayesian = False
+    of_bayesian: ClassVar[bool] = False
+    """Whether members are networks made by `to_bayesian`."""
 
     def __init__(
         self, make_network: Callable[[], nn.Module], num_members: int, *, seed: int = 0, summary_of: str = "members"
@@ -96,7 +98,7 @@ class Ensemble(Posterior):
         self.num_members = _checks.whole("num_members", num_members, at_least=1)
         self.seed = _checks.whole("seed", seed, at_least=0)
         self.summary_of = _checks.one_of("summary_of", summary_of, SUMMARY_OF)
-        super().__init__(_stack([_make(make_network, derive(seed, "member", j)) for j in range(self.num_members)]))
+        super().__init__(_stack([self._make(make_network, derive(seed, "member", j)) for j in range(self.num_members)]))
         # owners instead of tensors: moving a module to another device replaces its buffers
         self._owners = [
             (f"{path}.{name}" if path else name, module, name)
@@ -104,6 +106,14 @@ class Ensemble(Posterior):
             for named in (module.named_parameters, module.named_buffers)
             for name, _ in named(recurse=False, remove_duplicate=False)
         ]
+
+    def _make(self, make_network: Callable[[], nn.Module], seed: int) -> nn.Module:
+        network = _make(make_network, seed)
+        if bool(gaussians(network)) != self.of_bayesian:
+            wanted = "a network made by selbo.to_bayesian" if self.of_bayesian else "a deterministic network"
+            came = "is deterministic" if self.of_bayesian else "was made by selbo.to_bayesian"
+            raise ValueError(f"`make_network` must return {wanted}, but it {came}")
+        return network
 
     def member(self, number: int) -> nn.Module:
         """A copy of one member, from 0, as a network of its own."""
@@ -154,8 +164,6 @@ def _make(make_network: Callable[[], nn.Module], seed: int) -> nn.Module:
         network = make_network()
     if not isinstance(network, nn.Module):
         raise ValueError(f"`make_network` must return a torch module, but returned {type(network).__name__}")
-    if gaussians(network):
-        raise ValueError("`make_network` must return a deterministic network, but it was made by selbo.to_bayesian")
     return network
 
 

@@ -35,6 +35,8 @@ class MeanField(Posterior):
         >>> (logits.square().mean() + kl).backward()
     """
 
+    can_scale = True
+
     def __init__(self, network: nn.Module) -> None:
         super().__init__(network)
         self.gaussians = require_gaussians(network)
@@ -67,7 +69,7 @@ class MeanField(Posterior):
         folded = inputs if count == 1 else inputs.repeat(count, *[1] * (inputs.ndim - 1))
         # compiled code cannot check whether the network writes into its inputs, so it does not use the shortcut
         rows = BatchRows(count, batch_size, inputs, folded, estimator, generator, tensor_version(folded))
-        stds = self.stds()
+        stds = self.stds() if self.scale == 1 else [std * self.scale for std in self.stds()]
         parts = split_noise(noise, self.gaussians)
         weights = [each.reparameterise(part, std) for each, part, std in zip(self.gaussians, parts, stds, strict=True)]
         try:

@@ -2,6 +2,7 @@
 
 import copy
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from selbo.nn import storage
 from selbo.nn.convert import Patterns
 from selbo.nn.gaussian import gaussians
 from selbo.posteriors.natural_gradient import NaturalGradient, NormalNoise
-from selbo.posteriors.posterior import Posterior, forward_with
+from selbo.posteriors.posterior import Posterior, WeightSample, forward_with
 
 NATURAL_GRADIENT_FORMAT: Final = "selbo-natural-gradient-1"
 PRECISION: Final = "precision/"
@@ -55,6 +56,8 @@ class NaturalGradientPosterior(Posterior):
         >>> bool((prediction.classes == labels).double().mean() > 0.8)
         True
     """
+
+    can_scale = True
 
     def __init__(
         self,
@@ -127,6 +130,8 @@ class NaturalGradientPosterior(Posterior):
         if estimator != "shared":
             raise ValueError(f"`estimator` must be 'shared' for {type(self).__name__}, but got {estimator!r}")
         named, stds = self._trained(), self.stds()
+        if self.scale != 1:
+            stds = {name: std * self.scale for name, std in stds.items()}
         parts = [part.detach() for part in noise.split([each.numel() for _, each in named], 1)]
         outputs = []
         for number in range(len(noise)):
@@ -134,8 +139,16 @@ class NaturalGradientPosterior(Posterior):
                 name: torch.addcmul(each.detach(), stds[name], part[number].view(each.shape).to(each.dtype))
                 for (name, each), part in zip(named, parts, strict=True)
             }
-            outputs.append(forward_with(self.network, dict(named), weights, inputs))
-        return torch.stack(outputs)
+            outputs.append(self._forward_with(dict(named), weights, inputs))
+        return torch.cat(outputs)
+
+    def _forward_with(self, own: Mapping[str, Tensor], weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+        """Outputs for one sample of the weights, (1, B, K)."""
+        return forward_with(self.network, own, weights, inputs).unsqueeze(0)
+
+    def weight_sample(self) -> Posterior:
+        """The network for the loss of a training step, in which its weights are one sample."""
+        return WeightSample(self.network)
 
     def settings(self) -> dict[str, Any]:
         """Size of the data set, prior, initial curvature, betas and temperature."""
@@ -168,12 +181,14 @@ class NaturalGradientPosterior(Posterior):
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the posterior to one safetensors file, atomically."""
         precisions = {PRECISION + name: each for name, each in self.precisions().items()}
-        return storage.write_tensors({**storage.unique_tensors(self.network), **precisions}, path, self.structure())
+        return storage.write_tensors({**storage.unique_tensors(self.network), **precisions}, path, self._header())
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Read a file that `save` wrote for a network of the same structure; settings are those of the file."""
         tensors, found = storage.read_tensors(path, self.structure())
-        self._settings = {**found["settings"], "betas": tuple(found["settings"]["betas"])}
+        saved = {**found["settings"], "betas": tuple(found["settings"]["betas"])}
+        self._settings = {name: saved[name] for name in self._settings}
+        self._scale = found.get("scale", 1.0)
         self.optimizer = self._new_optimizer(lr=0.0)
         for name, each in self.precisions().items():
             each.copy_(tensors.pop(PRECISION + name))

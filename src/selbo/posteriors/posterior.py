@@ -8,7 +8,7 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -49,6 +49,12 @@ class Posterior(ABC):
     is_bayesian: ClassVar[bool] = True
     """Whether samples differ."""
 
+    can_scale: ClassVar[bool] = False
+    """Whether `scale` can be changed."""
+
+    can_compile: ClassVar[bool] = True
+    """Whether predictions can be compiled; if not, they run eagerly."""
+
     is_sample: ClassVar[bool] = False
     """Whether the weights are one sample during training, so that a loss for Bayesian networks applies without KL."""
 
@@ -62,11 +68,26 @@ class Posterior(ABC):
     def __init__(self, network: nn.Module) -> None:
         self.network = network
         self._first = next(iter(network.parameters()), None)
+        self._scale = 1.0
 
     @property
     def device(self) -> torch.device:
         """Device of the network."""
         return torch.device("cpu") if self._first is None else self._first.device
+
+    @property
+    def scale(self) -> float:
+        """Factor on the standard deviations of the weights in predictions; 1 for the posterior as it was trained.
+
+        The posterior temperature is its square. `selbo.choose_scale` chooses it by a belief.
+        """
+        return self._scale
+
+    @scale.setter
+    def scale(self, value: float) -> None:
+        if not self.can_scale:
+            raise ValueError(f"`scale` must be 1 for {type(self).__name__}, which has no standard deviations")
+        self._scale = _checks.positive("scale", value)
 
     # --- methods that a subclass must define ---
 
@@ -127,11 +148,40 @@ class Posterior(ABC):
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the posterior to one safetensors file, atomically."""
-        return storage.write_network(self.network, path, self.structure())
+        return storage.write_network(self.network, path, self._header())
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Read a file that `save` wrote for a posterior of the same structure."""
-        storage.read_network(self.network, path, self.structure())
+        tensors, found = storage.read_tensors(path, self.structure())
+        self.network.load_state_dict(tensors, strict=False)  # shared tensors are stored under one name
+        self._scale = found.get("scale", 1.0)
+
+    def _header(self) -> dict[str, Any]:
+        """The structure, and the scale if it was changed, for a file."""
+        return self.structure() if self._scale == 1 else {**self.structure(), "scale": self._scale}
+
+    def log_probs(
+        self,
+        inputs: Tensor,
+        num_samples: int = 32,
+        *,
+        generator: torch.Generator | None = None,
+        batch_size: int = 1024,
+    ) -> Tensor:
+        """Log-probabilities under each sample, without gradients and in evaluation mode: (S, B, K).
+
+        Pass those for inputs that a belief is about to `selbo.belief_weights`.
+
+        Args:
+            inputs: Shape (B, ...), on the device of the network.
+            num_samples: S, the number of samples.
+            generator: Source of the noise, on that device; one seeded by torch's global state if not given.
+            batch_size: Number of inputs per pass.
+        """
+        blocks = inputs.split(_checks.whole("batch_size", batch_size, at_least=1))
+        with torch.no_grad(), evaluation_mode(self.network):
+            parts = list(self.logits_by_block(blocks, num_samples, generator=generator))
+        return torch.cat(parts, 1).log_softmax(-1)
 
     def forward_samples(
         self,
@@ -220,7 +270,7 @@ class Posterior(ABC):
             size = bounded if chunk_size is None else chunk_size
             rows = len(block) if rows is None else rows
             logits, failure = None, ""
-            if engine == "compiled" and self.network not in _NOT_COMPILED:
+            if engine == "compiled" and self.can_compile and self.network not in _NOT_COMPILED:
                 try:
                     logits = as_logits(self._compiled_logits(block, num_samples, rows, generator), block)
                 except Exception as error:
@@ -256,6 +306,12 @@ class Posterior(ABC):
             if noise is None:
                 break
         return torch.cat(samples)
+
+
+def draw_seeds(num_samples: int, device: torch.device, generator: torch.Generator | None) -> Tensor:
+    """One seed per sample, (S, 1), for posteriors that draw their noise later; the same for any size of chunks."""
+    one = [torch.randint(1 << 62, (1,), generator=generator, device=device) for _ in range(num_samples)]
+    return torch.stack(one)
 
 
 class Deterministic(Posterior):
@@ -295,14 +351,37 @@ def forward_with(network: nn.Module, own: Mapping[str, Tensor], values: Mapping[
     """
     if torch.compiler.is_compiling():
         return tensor_answer(functional_call(network, dict(values), (inputs,)))
-    before = [(name, each, each.data) for name, each in own.items()]
-    try:  # quicker than functional_call, and also right for layers that keep their own list of weights, such as LSTM
-        for name, each, _ in before:
-            each.data = values[name]
+    # quicker than functional_call, and also right for layers that keep their own list of weights, such as LSTM
+    with exchanged(own, values):
         return tensor_answer(network(inputs))
+
+
+@contextmanager
+def exchanged(own: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> Iterator[None]:
+    """A context in which tensors have other values, by the same names; their own values are not overwritten."""
+    before = [(each, each.data) for each in own.values()]
+    try:
+        for name, each in own.items():
+            each.data = values[name]
+        yield
     finally:
-        for _, each, value in before:
+        for each, value in before:
             each.data = value
+
+
+class evaluation_mode:  # noqa: N801  (reads as a statement)
+    """Put a network in evaluation mode within a block; afterwards each module returns to its previous mode."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+
+    def __enter__(self) -> None:
+        self.modes = [(module, module.training) for module in self.model.modules()]
+        self.model.eval()
+
+    def __exit__(self, *_: object) -> None:
+        for module, training in self.modes:
+            module.training = training
 
 
 def tensor_answer(answer: object) -> Tensor:

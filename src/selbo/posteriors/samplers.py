@@ -21,7 +21,7 @@ from selbo import _checks
 from selbo.nn import storage
 from selbo.nn.gaussian import gaussians
 from selbo.posteriors.natural_gradient import NormalNoise
-from selbo.posteriors.posterior import Posterior, as_logits, forward_with
+from selbo.posteriors.posterior import Posterior, as_logits, evaluation_mode, forward_with
 from selbo.random import derive
 
 SAMPLE_SET_FORMAT: Final = "selbo-samples-1"
@@ -323,23 +323,27 @@ class SampleSet(Posterior):
             self.add()
         return found
 
-    def log_probs(self, inputs: Tensor, *, batch_size: int = 1024) -> Tensor:
+    def log_probs(
+        self,
+        inputs: Tensor,
+        num_samples: int = 1,
+        *,
+        generator: torch.Generator | None = None,
+        batch_size: int = 1024,
+    ) -> Tensor:
         """Log-probabilities under each sample, in evaluation mode: (S, B, K).
 
         Pass those for inputs that a belief is about to `selbo.belief_weights`.
 
         Args:
             inputs: Shape (B, ...), on the device of the network.
+            num_samples: Not used: there is one result per sample of the set.
+            generator: Not used.
             batch_size: Number of inputs per pass.
         """
         _checks.whole("batch_size", batch_size, at_least=1)
-        modes = [(module, module.training) for module in self.network.modules()]
-        self.network.eval()
-        try:
+        with evaluation_mode(self.network):
             parts = [as_logits(self.forward_noise(part, None), part) for part in inputs.split(batch_size)]
-        finally:
-            for module, training in modes:
-                module.training = training
         return torch.cat(parts, 1).log_softmax(-1)
 
     def mixture(self, inputs: Tensor, *, weights: Tensor | None = None, batch_size: int = 1024) -> Tensor:
@@ -459,7 +463,7 @@ def hmc(
         >>> found = hmc(
         ...     lambda x: -0.5 * ((x - 3) / 0.1).square().sum(-1),
         ...     torch.full((2,), 3.0),
-        ...     num_samples=500,
+        ...     num_samples=100,
         ...     step_size=0.05,
         ...     generator=torch.Generator().manual_seed(0),
         ... )

@@ -9,7 +9,8 @@ it occurs, and a belief with the stated frequency of predictions gives that clas
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Final
+from statistics import NormalDist
+from typing import Final, overload
 
 import numpy as np
 
@@ -74,6 +75,74 @@ def expect(
     if len(fractions) == 2:
         return Beta(*_solve_beta(accuracy, *fractions), class_fractions=fractions)
     return Dirichlet(_solve_dirichlet(accuracy, np.array(fractions)).tolist(), class_fractions=fractions)
+
+
+@overload
+def elicit_concentration(
+    margin: float | None = None, *, count: float | None = None, fraction: float = 0.5, level: float = 0.95
+) -> float: ...
+
+
+@overload
+def elicit_concentration(
+    margin: Sequence[float] | FloatArray | None = None,
+    *,
+    count: Sequence[float] | FloatArray | None = None,
+    fraction: float | Sequence[float] | FloatArray = 0.5,
+    level: float = 0.95,
+) -> FloatArray: ...
+
+
+def elicit_concentration(
+    margin: float | Sequence[float] | FloatArray | None = None,
+    *,
+    count: float | Sequence[float] | FloatArray | None = None,
+    fraction: float | Sequence[float] | FloatArray = 0.5,
+    level: float = 0.95,
+) -> float | FloatArray:
+    r"""Concentration of a stated fraction, from its margin of error or from the number of cases behind it.
+
+    A fraction $f$ with concentration $\alpha$ has a standard deviation of $\sqrt{f (1 - f) / (\alpha + 1)}$. "52 %,
+    plus or minus 3 points" states 1.96 of them, and stands for a concentration of about 1060. Include everything that
+    may be wrong with a number: official results that differ from the vote of the people at hand by 6.7 points (one
+    standard deviation) are worth a concentration of about 50, however many people voted.
+
+    Args:
+        margin: Half the width of the interval that holds the fraction with probability ``level``: .03 for 3 points.
+        count: Number of cases in which the fraction was counted, instead of a margin, if these cases are a random
+            sample. The concentration equals it.
+        fraction: The stated fraction, strictly between 0 and 1; one half if not given, for which polls usually state
+            their margin.
+        level: Probability of the interval.
+
+    Returns:
+        The concentration; an array if an argument is one, with one entry per group.
+
+    Example:
+        >>> round(elicit_concentration(0.03, fraction=0.52))
+        1064
+        >>> elicit_concentration([0.03, 0.1], fraction=[0.52, 0.4]).round()
+        array([1064.,   91.])
+        >>> elicit_concentration(count=800)
+        800.0
+    """
+    if (margin is None) == (count is None):
+        raise ValueError("`margin` or `count` must be given, and not both")
+    if count is not None:
+        found = np.asarray(count, dtype=np.float64)
+        for each in found.ravel():
+            _checks.positive("count", float(each))
+        return found if found.ndim else float(found)
+    width, stated = np.broadcast_arrays(np.asarray(margin, dtype=np.float64), np.asarray(fraction, dtype=np.float64))
+    for one, other in zip(width.ravel(), stated.ravel(), strict=True):
+        _checks.positive("margin", float(one))
+        _checks.fraction("fraction", float(other), low=0.0, high=1.0)
+    z = NormalDist().inv_cdf((1 + _checks.fraction("level", level, low=0.0, high=1.0)) / 2)
+    strength = stated * (1 - stated) * (z / width) ** 2 - 1
+    if bool((strength <= 0).any()):
+        widest = float(np.asarray(width)[strength <= 0].max())
+        raise ValueError(f"`margin` must be smaller to say anything about the fraction, but got {widest:g}")
+    return strength if strength.ndim else float(strength)
 
 
 def _fractions(class_fractions: Sequence[float] | None, num_classes: int | None) -> tuple[float, ...]:

@@ -1,7 +1,7 @@
 """Likelihood of a summary given predictions: their soft histogram, and log DP(s0 | s_theta, alpha)."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor
@@ -127,7 +127,7 @@ def multinomial_log_prob(
     return (alpha * (s * h.clamp(min=MULTINOMIAL_FLOOR).log()).sum(-1)).to(result_dtype(histogram))
 
 
-def nearest_masses(histogram: Tensor, s0: Tensor, uncertainty: float) -> Tensor:
+def nearest_masses(histogram: Tensor, s0: Tensor, uncertainty: float | Tensor) -> Tensor:
     """Region masses close to a histogram, within an uncertainty of s0; the histogram itself if it is within.
 
     Each mass is clamped to its range. The difference of the sum from one is then distributed in proportion to the room
@@ -135,8 +135,8 @@ def nearest_masses(histogram: Tensor, s0: Tensor, uncertainty: float) -> Tensor:
 
     Args:
         histogram: Shape (..., R), on the simplex.
-        s0: Shape (R,), on the simplex.
-        uncertainty: Largest difference of each mass from that in s0.
+        s0: Shape (R,) or that of ``histogram``, on the simplex.
+        uncertainty: Largest difference of each mass from that in s0; a tensor must broadcast with both.
 
     Example:
         >>> half = torch.tensor([0.5, 0.5])
@@ -172,7 +172,54 @@ def _prepare(
     return widen(histogram, dtype), s0.to(device=histogram.device, dtype=dtype), alpha
 
 
-class SummaryLikelihood(PreciseModule):
+class Summary(PreciseModule):
+    """What summaries have in common; base class of `SummaryLikelihood` and `selbo.GroupedSummary`.
+
+    Args:
+        partition: The regions.
+        reductions: Functions applied in order to soft counts before they are normalised.
+        validate: When to also validate the values of the log-probabilities.
+        name: Name in logs.
+    """
+
+    takes_groups: ClassVar[bool] = False
+    """Whether it is called with the group of each prediction, after the log-probabilities."""
+
+    waits_for_labels: ClassVar[bool] = True
+    """Whether its term in an objective waits until labels, or beliefs about groups, have been fitted."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        *,
+        reductions: Sequence[Callable[[Tensor], Tensor]] = (),
+        validate: bool | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        if name is not None and (not isinstance(name, str) or not name):
+            raise ValueError(f"`name` must be a non-empty string, but got {name!r}")
+        self.name = name
+        self.partition = require_partition(partition)
+        self.reductions = list(reductions)
+        self.validate = validate
+        self._validated = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a checkpoint must match, besides numbers and tensors, as plain data."""
+        return {"regions": self.partition.to_dict()}
+
+    def _memberships(self, log_probs: Tensor, validate: bool | None) -> Tensor:
+        """Soft memberships of a batch: (..., B, K) -> (..., B, R)."""
+        validate = self.validate if validate is None else validate
+        if validate is None:
+            validate = not self._validated and values_can_be_read(log_probs)
+        memberships: Tensor = self.partition(log_probs, validate=validate)
+        self._validated = self._validated or validate
+        return memberships
+
+
+class SummaryLikelihood(Summary):
     r"""Log-likelihood of a belief, given the predictions of a network: log DP(s0 | s_theta, alpha), Eq. (5).
 
     It computes a soft histogram of the predictions of a batch over the regions of a partition and compares it with the
@@ -222,16 +269,9 @@ class SummaryLikelihood(PreciseModule):
         name: str | None = None,
         overrule_labels: bool = False,
     ) -> None:
-        super().__init__()
-        if name is not None and (not isinstance(name, str) or not name):
-            raise ValueError(f"`name` must be a non-empty string, but got {name!r}")
-        self.name = name
-        self.partition = require_partition(partition)
+        super().__init__(partition, reductions=reductions, validate=validate, name=name)
         self.form = _checks.one_of("form", form, FORMS)
-        self.reductions = list(reductions)
-        self.validate = validate
         self.overrule_labels = overrule_labels
-        self._validated = False
         self.belief = require_belief(belief)
         s0 = checked_masses(belief, partition)
         self.register_buffer("s0", s0)
@@ -319,11 +359,7 @@ class SummaryLikelihood(PreciseModule):
         return self._log_prob(histogram).to(result_dtype(log_probs))
 
     def _histogram(self, log_probs: Tensor, weights: Tensor | None, validate: bool | None = None) -> Tensor:
-        validate = self.validate if validate is None else validate
-        if validate is None:
-            validate = not self._validated and values_can_be_read(log_probs)
-        counts = soft_counts(self.partition(log_probs, validate=validate), weights)
-        self._validated = self._validated or validate
+        counts = soft_counts(self._memberships(log_probs, validate), weights)
         for reduce in self.reductions:
             counts = reduce(counts)
         return self._normalise(counts)
@@ -346,6 +382,10 @@ class SummaryLikelihood(PreciseModule):
 
     def _alpha(self, histogram: Tensor) -> Tensor:
         return self.concentration.to(histogram.device)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a checkpoint must match, besides numbers and tensors, as plain data."""
+        return {**super().to_dict(), "belief": self.belief.to_dict()}
 
     def extra_repr(self) -> str:
         """Belief and concentration, for ``print``."""

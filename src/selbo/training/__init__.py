@@ -4,6 +4,7 @@ from selbo.training.callbacks import Callback, EarlyStopping, JsonLines, Progres
 from selbo.training.checkpoint import Checkpoint
 from selbo.training.engines import Optimizer
 from selbo.training.fit import fit
+from selbo.training.groups import GroupBatchSampler, group_order
 from selbo.training.processes import pool_of
 from selbo.training.trainer import Diverged, FitResult
 from selbo.training.validation import Validation
@@ -14,11 +15,13 @@ __all__ = [
     "Diverged",
     "EarlyStopping",
     "FitResult",
+    "GroupBatchSampler",
     "JsonLines",
     "Optimizer",
     "Progress",
     "TensorBoard",
     "Validation",
     "fit",
+    "group_order",
     "pool_of",
 ]

@@ -1,7 +1,7 @@
 """Batches from tensors on the device or from a DataLoader; the batch of a step depends only on seed and step."""
 
 import hashlib
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -9,29 +9,37 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset, TensorDataset
 
 from selbo import _checks
-from selbo.objectives.objective import check_batch, check_weights
-from selbo.objectives.unlabelled import Assigned
+from selbo.objectives.objective import MISSING_LABEL, check_batch, check_inputs, check_weights
+from selbo.objectives.unlabelled import Assigned, Grouped, UnlabelledSet, check_groups
 from selbo.random import derive, generator_for
+from selbo.training.groups import group_order
 
-Data: TypeAlias = tuple[Tensor, Tensor] | tuple[Tensor, Tensor, Tensor] | Dataset[Any] | DataLoader[Any]
+Data: TypeAlias = (
+    Tensor | tuple[Tensor, Tensor | None] | tuple[Tensor, Tensor | None, Tensor] | Dataset[Any] | DataLoader[Any]
+)
 
 CHECKSUM_ENTRIES = 1 << 20
 """Approximate number of evenly spaced input entries in the checksum of a data set."""
 
 
 class Batch(NamedTuple):
-    """Inputs (B, ...) and labels (B,)."""
+    """Examples of a step.
+
+    Attributes:
+        inputs: Shape (B, ...).
+        labels: Classes, shape (B,), -1 where none is known; None if no example of the data set has a label.
+        weights: Weight per example, shape (B,); None for equal weights.
+        groups: Group of each example, shape (B,), -1 for none; None if there are no groups.
+    """
 
     inputs: Tensor
-    labels: Tensor
+    labels: Tensor | None
+    weights: Tensor | None = None
+    groups: Tensor | None = None
 
-
-class WeightedBatch(NamedTuple):
-    """Inputs (B, ...), labels (B,) and weights (B,)."""
-
-    inputs: Tensor
-    labels: Tensor
-    weights: Tensor
+    def map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
+        """A batch of the results of a function of each tensor."""
+        return Batch(*(None if each is None else function(each) for each in self))  # type: ignore[arg-type]
 
 
 class TensorBatches:
@@ -39,59 +47,85 @@ class TensorBatches:
 
     Args:
         inputs: Shape (N, ...).
-        labels: Shape (N,).
+        labels: Shape (N,), -1 where none is known; None without labels.
         batch_size: B over all processes. A smaller data set is one batch, cut to a multiple of the processes.
         seed: Seed for the order.
         shard: Rank and number of processes; each process takes its part of every batch.
         weights: Relative weight per example, shape (N,); divided by their mean.
+        groups: Group of each example, shape (N,); -1 for none.
+        rows_per_group: Number of examples of a group that stay together, see `group_order`; if None, the order ignores
+            groups.
     """
 
     def __init__(
         self,
         inputs: Tensor,
-        labels: Tensor,
+        labels: Tensor | None,
         *,
         batch_size: int,
         seed: int,
         shard: tuple[int, int] = (0, 1),
         weights: Tensor | None = None,
+        groups: Tensor | None = None,
+        rows_per_group: int | None = None,
     ) -> None:
-        check_batch(inputs, labels)
-        self.inputs, self.labels, self.seed = inputs, labels.long(), seed
-        self.weights = None if weights is None else weights / weights.mean()
+        check_examples(inputs, labels)
+        check_groups(groups, inputs)
+        if labels is not None:
+            labels = labels.long()
+            labels = None if bool((labels == MISSING_LABEL).all()) else labels
+        self.data = Batch(
+            inputs,
+            labels,
+            None if weights is None else weights / weights.mean(),
+            None if groups is None else groups.long(),
+        )
+        self.inputs, self.seed, self.rows_per_group = inputs, seed, rows_per_group
+        self._groups_on_cpu = None if groups is None or rows_per_group is None else groups.long().cpu()
         self.rank, self.world = shard
-        count = len(labels)
+        count = len(inputs)
         self.batch_size = batch_size if batch_size <= count else count - count % self.world
         if self.batch_size % self.world or self.batch_size == 0:
             raise ValueError(
                 f"`batch_size` must be a multiple of the number of processes, but got {self.batch_size} "
                 f"for {self.world}"
             )
-        self.per_epoch = len(labels) // self.batch_size
+        self.per_epoch = count // self.batch_size
+
+    @property
+    def num_labels(self) -> int:
+        """Number of examples with a label."""
+        return count_labels(self.data)
 
     def order(self, epoch: int) -> Tensor:
         """Row indices of this process for each batch of an epoch: (batches, B / processes), on the CPU."""
-        rows = torch.randperm(len(self.labels), generator=generator_for(self.seed, "order", epoch))
+        generator = generator_for(self.seed, "order", epoch)
+        if self._groups_on_cpu is None or self.rows_per_group is None:
+            rows = torch.randperm(len(self.inputs), generator=generator)
+        else:
+            rows = group_order(self._groups_on_cpu, self.rows_per_group, generator=generator)
         whole = rows[: self.per_epoch * self.batch_size].reshape(self.per_epoch, self.batch_size)
         return whole.chunk(self.world, 1)[self.rank].contiguous()
 
-    def from_step(self, step: int) -> Iterator[Batch | WeightedBatch]:
+    def from_step(self, step: int) -> Iterator[Batch]:
         """Endless iterator over batches, starting at a step."""
         while True:
             epoch, position = divmod(step, self.per_epoch)
             for rows in self.order(epoch)[position:].to(self.inputs.device):
-                batch = Batch(self.inputs[rows], self.labels[rows])
-                yield batch if self.weights is None else WeightedBatch(*batch, self.weights[rows])
+                yield self.data.map(lambda each, rows=rows: each[rows])  # type: ignore[misc]
                 step += 1
 
-    def sample(self, most: int) -> Batch | WeightedBatch:
-        """A random sample of at most ``most`` examples with positive weight."""
-        rows = torch.randperm(len(self.labels), generator=generator_for(self.seed, "sample")).to(self.labels.device)
-        if self.weights is None:
-            rows = rows[:most]
-            return Batch(self.inputs[rows], self.labels[rows])
-        rows = rows[self.weights[rows] > 0][:most]
-        return WeightedBatch(self.inputs[rows], self.labels[rows], self.weights[rows])
+    def sample(self, most: int) -> Batch:
+        """A random sample of at most ``most`` labelled examples with positive weight."""
+        _, labels, weights, _ = self.data
+        device = self.inputs.device
+        rows = torch.randperm(len(self.inputs), generator=generator_for(self.seed, "sample")).to(device)
+        if labels is not None:
+            rows = rows[labels[rows] != MISSING_LABEL]
+        if weights is not None:
+            rows = rows[weights[rows] > 0]
+        rows = rows[:most]
+        return self.data.map(lambda each: each[rows])
 
     def not_finite(self) -> str:
         """Description of the first inputs that are not finite; empty if all are finite."""
@@ -99,7 +133,7 @@ class TensorBatches:
 
     def checksum(self) -> str:
         """Checksum of the labels and an evenly spaced sample of the inputs, to match a checkpoint with its data."""
-        return checksum(self.inputs, self.labels, self.weights)
+        return checksum(*self.data)
 
 
 class UnlabelledBatches:
@@ -114,20 +148,34 @@ class UnlabelledBatches:
     """
 
     def __init__(
-        self, assigned: Assigned, *, batch_size: int, device: torch.device, seed: int, shard: tuple[int, int] = (0, 1)
+        self,
+        assigned: Assigned,
+        *,
+        batch_size: int,
+        device: torch.device,
+        seed: int,
+        shard: tuple[int, int] = (0, 1),
+        rows_per_group: int | None = None,
     ) -> None:
         self.which, self.sets = assigned.which, []
-        for index, tensor in enumerate(assigned.tensors):
-            there = tensor.to(device)
-            no_labels = torch.zeros(len(there), dtype=torch.long, device=device)
+        for index, (inputs, groups) in enumerate(zip(assigned.inputs(), assigned.groups(), strict=True)):
             purpose = ("unlabelled", index) if index else ("unlabelled",)
-            own = derive(seed, *purpose)
-            self.sets.append(TensorBatches(there, no_labels, batch_size=batch_size, seed=own, shard=shard))
+            self.sets.append(
+                TensorBatches(
+                    inputs.to(device),
+                    None,
+                    batch_size=batch_size,
+                    seed=derive(seed, *purpose),
+                    shard=shard,
+                    groups=None if groups is None else groups.to(device),
+                    rows_per_group=rows_per_group,
+                )
+            )
 
     def from_step(self, step: int) -> Iterator[Assigned]:
         """Endless iterator over batches, starting at a step."""
         for batches in zip(*(each.from_step(step) for each in self.sets), strict=True):
-            yield Assigned(tuple(batch.inputs for batch in batches), self.which)
+            yield Assigned(tuple(as_set(batch.inputs, batch.groups) for batch in batches), self.which)
 
     def not_finite(self) -> str:
         """Description of the first inputs that are not finite; empty if all are finite."""
@@ -138,15 +186,22 @@ class UnlabelledBatches:
         return [[each.batch_size for each in self.sets], list(self.which), [each.checksum() for each in self.sets]]
 
 
+def as_set(inputs: Tensor, groups: Tensor | None) -> UnlabelledSet:
+    """Unlabelled inputs, with their groups if they are known."""
+    return inputs if groups is None else Grouped(inputs, groups)
+
+
 class LoaderBatches:
     """Batches from a DataLoader, seeded at the start of each epoch, so that a run can resume within one.
 
     Args:
-        loader: Loader that yields (inputs, labels).
+        loader: Loader that yields (inputs, labels), or (inputs, labels, groups).
         device: Device that batches are moved to.
         seed: Seed for the order.
         whole_only: Skip a smaller last batch.
     """
+
+    num_labels: int | None = None  # not known without a pass over the data
 
     def __init__(self, loader: "DataLoader[Any]", *, device: torch.device, seed: int, whole_only: bool) -> None:
         self.loader, self.device, self.seed, self.whole_only = loader, device, seed, whole_only
@@ -181,9 +236,12 @@ class LoaderBatches:
         batches: list[Batch] = []
         for item in one_pass(self.loader, seed=self.seed, epoch=0):
             batches.append(_to_batch("train", item, self.device))
-            if sum(len(each.labels) for each in batches) >= most:
+            if sum(count_labels(each) for each in batches) >= most:
                 break
-        return Batch(torch.cat([each.inputs for each in batches]), torch.cat([each.labels for each in batches]))
+        whole = concatenate(batches)
+        assert whole.labels is not None
+        known = whole.labels != MISSING_LABEL
+        return whole if bool(known.all()) else whole.map(lambda each: each[known])
 
     def not_finite(self) -> str:
         """Description of the first inputs of an epoch that are not finite; empty if all are finite."""
@@ -195,7 +253,18 @@ class LoaderBatches:
     def checksum(self) -> str:
         """Number of batches, and checksum of the first one."""
         batch = _to_batch("train", next(one_pass(self.loader, seed=self.seed, epoch=0)), self.device)
-        return f"{self.per_epoch} x {checksum(batch.inputs, batch.labels)}"
+        return f"{self.per_epoch} x {checksum(*batch)}"
+
+
+def concatenate(batches: Sequence[Batch]) -> Batch:
+    """The examples of several batches of one kind."""
+    columns = zip(*batches, strict=True)
+    return Batch(*(None if each[0] is None else torch.cat(each) for each in columns))  # type: ignore[arg-type]
+
+
+def count_labels(batch: Batch) -> int:
+    """Number of examples with a label."""
+    return 0 if batch.labels is None else int((batch.labels != MISSING_LABEL).sum())
 
 
 def rows_not_finite(inputs: Tensor) -> str:
@@ -241,48 +310,80 @@ def one_pass(loader: "DataLoader[Any]", *, seed: int, epoch: int) -> Iterator[An
 
 
 def _to_batch(name: str, item: Any, device: torch.device) -> Batch:
-    if not isinstance(item, Sequence) or len(item) != 2 or not all(isinstance(each, Tensor) for each in item):
+    tensors = isinstance(item, Sequence) and all(isinstance(each, Tensor) for each in item)
+    if not tensors or len(item) not in (2, 3) or (len(item) == 3 and item[2].is_floating_point()):
         found = f"{len(item)} things" if isinstance(item, Sequence) and len(item) != 2 else type(item).__name__
         raise ValueError(
             f"`{name}` must give pairs of tensors, inputs and labels, but gave {found}; to use weights, pass tensors "
-            "instead of a loader"
+            "instead of a loader; a third tensor of whole numbers holds groups"
         )
-    inputs, labels = item
+    inputs, labels, *groups = item
     check_batch(inputs, labels)
-    return Batch(inputs.to(device, non_blocking=True), labels.to(device, non_blocking=True).long())
+    for each in groups:
+        check_groups(each, inputs)
+    batch = Batch(inputs, labels.long(), None, groups[0].long() if groups else None)
+    return batch.map(lambda each: each.to(device, non_blocking=True))
 
 
-def as_tensors(name: str, data: Any) -> Batch | WeightedBatch | None:
-    """Inputs, labels and weights if ``data`` is two or three tensors or a TensorDataset; otherwise None."""
+def check_examples(inputs: Tensor, labels: Tensor | None) -> None:
+    """Validate shapes and types of a data set, with or without labels."""
+    if labels is None:
+        check_inputs(inputs)
+    else:
+        check_batch(inputs, labels)
+
+
+def as_tensors(name: str, data: Any) -> Batch | None:
+    """Inputs, labels and weights if ``data`` is tensors or a TensorDataset; otherwise None."""
     if isinstance(data, TensorDataset):
-        data = data.tensors
+        data = data.tensors if len(data.tensors) > 1 else (*data.tensors, None)
+    if isinstance(data, Tensor):
+        data = (data, None)
     if isinstance(data, (tuple, list)):
-        if len(data) not in (2, 3) or not all(isinstance(each, Tensor) for each in data):
+        tensors = [isinstance(each, Tensor) or (place == 1 and each is None) for place, each in enumerate(data)]
+        if len(data) not in (2, 3) or not all(tensors):
             raise ValueError(
                 f"`{name}` must be a pair of tensors, inputs and labels, or with weights three, but got {len(data)} "
                 "objects"
             )
-        check_batch(data[0], data[1])
+        check_examples(data[0], data[1])
         if len(data) == 3:
-            check_weights(data[2], data[1])
+            check_weights(data[2], data[0])
             if not bool((data[2].isfinite() & (data[2] >= 0)).all()) or not bool((data[2] > 0).any()):
                 raise ValueError(f"the weights of `{name}` must be finite, at least 0 and not all 0")
-            return WeightedBatch(*data)
         return Batch(*data)
     return None
 
 
 def make_batches(
-    data: Data, *, batch_size: int, device: torch.device, seed: int, whole_only: bool, shard: tuple[int, int] = (0, 1)
+    data: Data,
+    *,
+    batch_size: int,
+    device: torch.device,
+    seed: int,
+    whole_only: bool,
+    shard: tuple[int, int] = (0, 1),
+    groups: Tensor | None = None,
+    rows_per_group: int | None = None,
 ) -> TensorBatches | LoaderBatches:
-    """Build batches from the ``train`` argument of `fit`."""
+    """Build batches from the arguments ``train`` and ``groups`` of `fit`."""
     _checks.whole("batch_size", batch_size, at_least=1)
     tensors = as_tensors("train", data)
     if tensors is not None:
-        inputs, labels, *weights = (each.to(device) for each in tensors)
+        check_groups(groups, tensors.inputs)
+        inputs, labels, weights, own = tensors._replace(groups=groups).map(lambda each: each.to(device))
         return TensorBatches(
-            inputs, labels, batch_size=batch_size, seed=seed, shard=shard, weights=weights[0] if weights else None
+            inputs,
+            labels,
+            batch_size=batch_size,
+            seed=seed,
+            shard=shard,
+            weights=weights,
+            groups=own,
+            rows_per_group=rows_per_group,
         )
+    if groups is not None:
+        raise ValueError("`groups` must be given with `train` as tensors; a DataLoader gives (inputs, labels, groups)")
     if shard[1] > 1:
         raise ValueError("`train` must be tensors or a TensorDataset to train with several processes")
     if isinstance(data, DataLoader):
@@ -293,8 +394,8 @@ def make_batches(
     raise ValueError(f"`train` must be (inputs, labels), a Dataset or a DataLoader, but got {type(data).__name__}")
 
 
-def whole_set(name: str, data: Data, *, device: torch.device, seed: int) -> Batch | WeightedBatch:
-    """Load a whole data set as one batch, for validation."""
+def whole_set(name: str, data: Data, *, device: torch.device, seed: int) -> Batch:
+    """Load a whole data set as one batch, for validation; its examples need labels."""
     tensors = as_tensors(name, data)
     if tensors is None:
         if not isinstance(data, (Dataset, DataLoader)):
@@ -305,18 +406,22 @@ def whole_set(name: str, data: Data, *, device: torch.device, seed: int) -> Batc
         batches = [_to_batch(name, item, torch.device("cpu")) for item in one_pass(loader, seed=seed, epoch=0)]
         if not batches:
             raise ValueError(f"`{name}` must hold at least one example, but holds none")
-        tensors = Batch(torch.cat([each.inputs for each in batches]), torch.cat([each.labels for each in batches]))
-    there = Batch(tensors.inputs.to(device), tensors.labels.to(device).long())
-    return WeightedBatch(*there, tensors.weights.to(device)) if isinstance(tensors, WeightedBatch) else there
+        tensors = concatenate(batches)
+    if tensors.labels is None:
+        raise ValueError(f"`{name}` must have labels, but has none")
+    return tensors._replace(labels=tensors.labels.long()).map(lambda each: each.to(device))
 
 
-def checksum(inputs: Tensor, labels: Tensor, weights: Tensor | None = None) -> str:
-    """Checksum of a data set, 16 hexadecimal digits, from labels, weights and an evenly spaced sample of the inputs."""
+def checksum(inputs: Tensor, labels: Tensor | None, weights: Tensor | None = None, groups: Tensor | None = None) -> str:
+    """Checksum of a data set, 16 hexadecimal digits: labels, weights, groups and an evenly spaced sample of inputs."""
     flat = inputs.detach().reshape(-1)
     sample = flat[:: max(1, flat.numel() // CHECKSUM_ENTRIES)]
     digest = hashlib.sha256(repr((tuple(inputs.shape), str(inputs.dtype))).encode())
     digest.update(sample.double().cpu().numpy().tobytes())
-    digest.update(labels.detach().long().cpu().numpy().tobytes())
+    if labels is not None:
+        digest.update(labels.detach().long().cpu().numpy().tobytes())
     if weights is not None:
         digest.update(weights.detach().double().cpu().numpy().tobytes())
+    if groups is not None:
+        digest.update(groups.detach().long().cpu().numpy().tobytes())
     return digest.hexdigest()[:16]

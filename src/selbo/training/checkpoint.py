@@ -1,5 +1,6 @@
 """Checkpoints: one safetensors file, replaced atomically, from which training resumes as if it had never stopped."""
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -14,11 +15,13 @@ from selbo import _checks
 from selbo._files import replacing
 from selbo.nn.storage import HEADER
 from selbo.posteriors import Posterior
-from selbo.summary.likelihood import SummaryLikelihood
-from selbo.summary.moving_average import HistogramAverage
+from selbo.summary.likelihood import Summary
+from selbo.summary.moving_average import MovingAverage
 
 CHECKPOINT_FORMAT: Final = "selbo-checkpoint-2"
 HISTORY: Final = "history"
+MOST_VALUES: Final = 1024
+"""A tensor of the objective with more values is represented by a digest."""
 EVERY_S: Final = 20.0
 """Default number of seconds between two checkpoints."""
 
@@ -138,11 +141,18 @@ def describe_objective(objective: nn.Module) -> dict[str, Any]:
             for key, value in vars(module).items()
             if isinstance(value, (bool, int, float, str)) and key != "training" and not key.startswith("_")
         }
-        if not isinstance(module, HistogramAverage):  # its buffers are state, not constants
-            found |= {prefix + key: value.tolist() for key, value in module.named_buffers(recurse=False)}
-        if isinstance(module, SummaryLikelihood):
-            found |= {prefix + "regions": module.partition.to_dict(), prefix + "belief": module.belief.to_dict()}
+        if not isinstance(module, MovingAverage):  # its buffers are state, not constants
+            found |= {prefix + key: _constant(value) for key, value in module.named_buffers(recurse=False)}
+        if isinstance(module, Summary):
+            found |= {prefix + key: value for key, value in module.to_dict().items()}
     return found
+
+
+def _constant(tensor: Tensor) -> Any:
+    """Values of a tensor, or of a large one a digest, such as the fractions of thousands of groups."""
+    if tensor.numel() <= MOST_VALUES:
+        return tensor.tolist()
+    return hashlib.sha256(tensor.detach().double().cpu().numpy().tobytes()).hexdigest()
 
 
 def with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

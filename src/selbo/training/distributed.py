@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from selbo.objectives import Objective
-from selbo.summary.likelihood import SummaryLikelihood
+from selbo.summary.likelihood import Summary
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def global_histograms(objective: Objective, world: int) -> Iterator[None]:
     if world == 1:
         yield
         return
-    summaries = [each for each in objective.modules() if isinstance(each, SummaryLikelihood)]
+    summaries = [each for each in objective.modules() if isinstance(each, Summary)]
     added = [each for each in summaries if sum_over_processes not in each.reductions]
     for each in added:
         each.reductions.insert(0, sum_over_processes)

@@ -15,11 +15,11 @@ from selbo import _checks
 from selbo._compile import is_compiler_error
 from selbo.nn.compiled import channels_last, compile_function
 from selbo.objectives import Objective
-from selbo.objectives.unlabelled import Assigned
-from selbo.posteriors import NaturalGradient, NaturalGradientPosterior, Posterior, WeightSample
+from selbo.objectives.unlabelled import Assigned, UnlabelledSet
+from selbo.posteriors import NaturalGradient, NaturalGradientPosterior, Posterior
 from selbo.random import derive
 from selbo.training.augment import crop_and_flip
-from selbo.training.batches import LoaderBatches, TensorBatches, UnlabelledBatches
+from selbo.training.batches import Batch, LoaderBatches, TensorBatches, UnlabelledBatches, as_set
 from selbo.training.distributed import average_gradients
 
 OPTIMIZERS: Final = ("adam", "sgd")
@@ -53,10 +53,12 @@ class Plan:
     parameters: list[nn.Parameter] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        by_sample = isinstance(self.posterior, NaturalGradientPosterior)
-        self.model: Posterior = WeightSample(self.posterior.network) if by_sample else self.posterior
+        self.model = self.posterior
         """Network or posterior of the loss. For a natural gradient, the weights of the network are one sample."""
-        self.passes, self.samples_per_pass = (self.num_samples, 1) if by_sample else (1, self.num_samples)
+        self.passes, self.samples_per_pass = 1, self.num_samples
+        if isinstance(self.posterior, NaturalGradientPosterior):
+            self.model = self.posterior.weight_sample()
+            self.passes, self.samples_per_pass = self.num_samples, 1
 
     def weights(self) -> AbstractContextManager[Any]:
         """Context of a forward and a backward pass, in which a natural gradient samples the weights."""
@@ -154,7 +156,7 @@ class EagerEngine:
 
     def _step(self, step: int) -> Tensor:
         plan = self.plan
-        inputs, labels, *weights = next(self.batches)
+        inputs, labels, weights, groups = next(self.batches)
         unlabelled = None if self.unlabelled is None else next(self.unlabelled)
         self.noise.manual_seed(derive(plan.seed, *plan.noise_purpose(), step))
         for generator in self.torchs_own:  # dropout uses the default generators
@@ -173,7 +175,8 @@ class EagerEngine:
                         labels,
                         plan.samples_per_pass,
                         unlabelled=unlabelled,
-                        weights=weights[0] if weights else None,
+                        weights=weights,
+                        groups=groups,
                         generator=self.noise,
                         step=step,
                         steps=plan.steps,
@@ -280,22 +283,22 @@ class GraphEngine:
 
     def _step(self) -> None:
         picked = self.order.index_select(0, self.counters[1:2]).squeeze(0)
-        inputs, labels = self.batches.inputs.index_select(0, picked), self.batches.labels.index_select(0, picked)
-        of_all = self.batches.weights
-        weights = None if of_all is None else of_all.index_select(0, picked)
-        unlabelled = []
+        inputs, labels, weights, groups = self.batches.data.map(lambda each: each.index_select(0, picked))
+        unlabelled: list[UnlabelledSet] = []
         for each, order, at in zip(self.others, self.other_orders, self.other_positions, strict=True):
             rows = order.index_select(0, at).squeeze(0)
-            unlabelled.append(channels_last(each.inputs.index_select(0, rows)))
+            own = each.data.groups
+            there = channels_last(each.inputs.index_select(0, rows))
+            unlabelled.append(as_set(there, None if own is None else own.index_select(0, rows)))
             at += 1
         if self.plan.augment is not None:
             inputs = crop_and_flip(inputs)
         when = self.counters[0], self.steps
-        inputs = channels_last(inputs)
+        batch = Batch(channels_last(inputs), labels, weights, groups)
         by_pass = []
         for _ in range(self.plan.passes):
             with self.plan.weights():
-                loss, row = self.evaluate(inputs, labels, unlabelled, weights, when)
+                loss, row = self.evaluate(batch, unlabelled, when)
                 self.plan.share(loss).backward()
             by_pass.append(row)
         self.plan.optimizer.step()
@@ -304,10 +307,8 @@ class GraphEngine:
 
     def _evaluate(
         self,
-        inputs: Tensor,
-        labels: Tensor,
-        unlabelled: list[Tensor],
-        weights: Tensor | None,
+        batch: Batch,
+        unlabelled: list[UnlabelledSet],
         when: tuple[Tensor, Tensor],
     ) -> tuple[Tensor, Tensor]:
         plan = self.plan
@@ -315,11 +316,12 @@ class GraphEngine:
         with plan.autocast():
             terms = plan.objective(
                 plan.model,
-                inputs,
-                labels,
+                batch.inputs,
+                batch.labels,
                 plan.samples_per_pass,
                 unlabelled=assigned,
-                weights=weights,
+                weights=batch.weights,
+                groups=batch.groups,
                 step=when[0],
                 steps=when[1],
             )

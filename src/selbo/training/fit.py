@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from selbo import _checks
 from selbo.objectives import Objective
@@ -15,11 +15,22 @@ from selbo.objectives.label_priority import limited_to_labels
 from selbo.objectives.unlabelled import Unlabelled
 from selbo.posteriors import Deterministic, NaturalGradientPosterior, Posterior, as_posterior
 from selbo.random import derive
+from selbo.summary.grouped import GroupedSummary
 from selbo.training import distributed
-from selbo.training.batches import Data, LoaderBatches, TensorBatches, UnlabelledBatches, make_batches, whole_set
+from selbo.training.batches import (
+    Data,
+    LoaderBatches,
+    TensorBatches,
+    UnlabelledBatches,
+    as_tensors,
+    count_labels,
+    make_batches,
+    whole_set,
+)
 from selbo.training.callbacks import Callback, EarlyStopping, Listener, as_callbacks
 from selbo.training.checkpoint import Checkpoint
 from selbo.training.engines import AUGMENTATIONS, PRECISIONS, Optimizer, Plan, wants_graph
+from selbo.training.groups import choose_rows_per_group
 from selbo.training.schedules import SCHEDULES, Schedule
 from selbo.training.trainer import FitResult, Trainer
 from selbo.training.validation import Validation, Validator
@@ -40,6 +51,8 @@ def fit(
     *,
     unlabelled: Unlabelled | None = None,
     unlabelled_batch_size: int | None = None,
+    groups: Tensor | None = None,
+    rows_per_group: int | None = None,
     steps: int | None = None,
     epochs: int | None = None,
     batch_size: int = 256,
@@ -71,19 +84,28 @@ def fit(
     ``overrule_labels``. At the end, a warning is issued if the network is worse than a constant classifier on labelled
     data.
 
+    Labels may be missing, in part (-1) or altogether, if the objective has a term to learn from. Beliefs about groups
+    (`GroupedSummary`) have their full weight from the first step; other beliefs wait for them as for labels.
+
     Args:
         model: A network made by `to_bayesian`, or a deterministic one; or its posterior.
         objective: Objective to maximise.
         train: (inputs, labels), a Dataset or a DataLoader. Tensors are moved to the device and shuffled each epoch, and
             an incomplete last batch is dropped. With a Dataset or DataLoader it is dropped if there is a summary term.
             An optional third tensor, shape (N,), holds relative weights of the examples, in the likelihood and in the
-            histogram of the summary; it is divided by its mean.
-        val: Validation data, in the same form.
+            histogram of the summary; it is divided by its mean. The label -1 stands for none. Without labels, pass the
+            inputs alone, or (inputs, None). A DataLoader may give (inputs, labels, groups).
+        val: Validation data, in the same form, all with labels.
         unlabelled: Inputs of the summary instead of the training inputs, shape (U, ...). They are moved to the device
             and never augmented. Pass one tensor for all summaries, or one per summary, in a list or by name, with None
-            for the training inputs. Summaries that share a tensor use the same batches.
+            for the training inputs. Summaries that share a tensor use the same batches. A
+            `selbo.objectives.Grouped` instead of a tensor has groups, too.
         unlabelled_batch_size: Unlabelled inputs per step, per tensor, over all processes. By default the batch size of
             the labelled inputs, even if there are fewer labels than that.
+        groups: Group of each example in ``train``, for a `GroupedSummary`, shape (N,); -1 for none.
+        rows_per_group: Batches are made of groups: up to so many examples of a group stand together in a batch, and
+            larger groups are cut into parts, anew in each epoch. By default a quarter of the batch size; 1 for batches
+            of random examples. See `selbo.training.GroupBatchSampler`.
         steps: Number of steps (5000 if neither this nor ``epochs`` is given).
         epochs: Number of passes over the data, instead of ``steps``.
         batch_size: B, over all processes; ignored for a DataLoader, which has its own.
@@ -162,7 +184,7 @@ def fit(
         torch.cuda.device(where) if on_cuda else nullcontext(),
         torch.random.fork_rng(devices=[where] if on_cuda else []),
         distributed.process_group(where) as (rank, world),
-        limited_to_labels(objective, objective.num_data),
+        limited_to_labels(objective, _number_of_labels(train, objective)),
     ):
         network.to(where)
         objective.to(where)
@@ -173,6 +195,8 @@ def fit(
             seed=seed,
             whole_only=objective.has_summary,
             shard=(rank, world),
+            groups=groups,
+            rows_per_group=None if groups is None else choose_rows_per_group(rows_per_group, batch_size),
         )
         total = _number_of_steps(steps, epochs, batches)
         on_graph = wants_graph(engine, where, batches, world)
@@ -194,21 +218,59 @@ def fit(
             parameters=parameters,
         )
         held_out = None if val is None else whole_set("val", val, device=where, seed=derive(seed, "val"))
-        trainer = Trainer(
-            plan,
-            batches,
-            _unlabelled_batches(unlabelled, unlabelled_batch_size or _size(batches, batch_size), plan),
-            validator=Validator(plan, held_out, how, every=how.every or max(batches.per_epoch, total // VALIDATIONS)),
-            schedule=Schedule(schedule, rate=rate, steps=total, warmup=warmup_steps),
-            checkpoint=kept,
-            callbacks=listeners,
-            log_every=log_every,
-            settings={"optimizer": {"kind": NATURAL} if chosen is None else asdict(chosen)},
+        others = _unlabelled_batches(
+            unlabelled, unlabelled_batch_size or _size(batches, batch_size), plan, rows_per_group
         )
-        trainer.resume()
-        with _training_mode(network, objective):
-            trainer.run(engine)
-        return trainer.result()
+        with _known_sizes(objective, batches, others):
+            trainer = Trainer(
+                plan,
+                batches,
+                others,
+                validator=Validator(
+                    plan, held_out, how, every=how.every or max(batches.per_epoch, total // VALIDATIONS)
+                ),
+                schedule=Schedule(schedule, rate=rate, steps=total, warmup=warmup_steps),
+                checkpoint=kept,
+                callbacks=listeners,
+                log_every=log_every,
+                settings={"optimizer": {"kind": NATURAL} if chosen is None else asdict(chosen)},
+            )
+            trainer.resume()
+            with _training_mode(network, objective):
+                trainer.run(engine)
+            return trainer.result()
+
+
+def _number_of_labels(train: Data, objective: Objective) -> int:
+    """Number of labels that a belief must not outweigh: N, unless some are missing."""
+    tensors = as_tensors("train", train)
+    if tensors is None or not objective.has_summary:
+        return objective.num_data
+    labels = count_labels(tensors)
+    return objective.num_data if labels == len(tensors.inputs) else labels
+
+
+@contextmanager
+def _known_sizes(
+    objective: Objective, batches: TensorBatches | LoaderBatches, others: UnlabelledBatches | None
+) -> Iterator[None]:
+    """Tell beliefs about groups how many examples each group has, within a block, unless a user did."""
+    told: list[GroupedSummary] = []
+    which = [None] * len(objective.terms) if others is None else others.which
+    for term, each in zip(objective.terms, which, strict=True):
+        if not isinstance(term.summary, GroupedSummary) or term.summary.sizes is not None:
+            continue
+        data = batches if each is None or others is None else others.sets[each]
+        if isinstance(data, LoaderBatches):
+            raise ValueError("`sizes` must be given to selbo.GroupedSummary to train with a DataLoader")
+        if data.data.groups is not None:
+            term.summary.set_sizes(data.data.groups, data.data.weights)
+            told.append(term.summary)
+    try:
+        yield
+    finally:
+        for summary in told:
+            summary.sizes = None
 
 
 @contextmanager
@@ -227,6 +289,10 @@ def _training_mode(*roots: nn.Module) -> Iterator[None]:
 def _posterior(model: nn.Module | Posterior, name: str | None, objective: Objective) -> Posterior:
     """The posterior to train; for a natural gradient, checks that the objective leaves the KL to it."""
     found = as_posterior(model)
+    if found.scale != 1:
+        raise ValueError(
+            f"`scale` of the posterior must be 1 in training, but is {found.scale:g}: change it afterwards"
+        )
     if name is not None:
         _checks.one_of("posterior", name, (NATURAL,))
         if not isinstance(found, NaturalGradientPosterior):
@@ -342,10 +408,17 @@ def _size(batches: TensorBatches | LoaderBatches, asked: int) -> int:
     return (batches.batch_size or asked) if isinstance(batches, LoaderBatches) else asked
 
 
-def _unlabelled_batches(unlabelled: Unlabelled | None, size: int, plan: Plan) -> UnlabelledBatches | None:
+def _unlabelled_batches(
+    unlabelled: Unlabelled | None, size: int, plan: Plan, rows_per_group: int | None
+) -> UnlabelledBatches | None:
     assigned = plan.objective.assign(unlabelled)
     if not assigned.tensors:
         return None
     return UnlabelledBatches(
-        assigned, batch_size=size, device=plan.device, seed=plan.seed, shard=(plan.rank, plan.world)
+        assigned,
+        batch_size=size,
+        device=plan.device,
+        seed=plan.seed,
+        shard=(plan.rank, plan.world),
+        rows_per_group=choose_rows_per_group(rows_per_group, size),
     )

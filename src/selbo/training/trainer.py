@@ -13,7 +13,7 @@ from torch import Tensor
 from selbo.objectives.label_priority import LabelCheck, check_labels
 from selbo.objectives.objective import TERMS
 from selbo.posteriors import Posterior
-from selbo.summary.moving_average import HistogramAverage
+from selbo.summary.moving_average import MovingAverage
 from selbo.training import checkpoint as files
 from selbo.training import distributed
 from selbo.training.batches import LoaderBatches, TensorBatches, UnlabelledBatches
@@ -58,7 +58,7 @@ class FitResult:
         terms: Names of the columns of ``curve``.
         earlier_seconds: Part of ``seconds`` spent in earlier sessions.
         label_check: Accuracy on labelled training examples compared with that of a constant classifier, if there is a
-            summary and the run has at least 50 steps.
+            summary, the run has at least 50 steps and there are labels.
         posterior: The trained posterior, for `selbo.predict` and the like. Predict with the network instead if the
             posterior is that of the network itself: made by `to_bayesian`, or deterministic.
     """
@@ -122,6 +122,8 @@ class Trainer:
             "callbacks": [each.settings() for each in self._stateful()],
             **self.validator.settings(),
         }
+        if isinstance(self.batches, TensorBatches) and self.batches.rows_per_group is not None:
+            self.settings["rows_per_group"] = self.batches.rows_per_group
         if self.schedule.warmup:
             self.settings["warmup_steps"] = self.schedule.warmup
 
@@ -131,7 +133,7 @@ class Trainer:
         """Resume the run from the checkpoint, if there is one."""
         plan = self.plan
         for each in plan.objective.modules():
-            if isinstance(each, HistogramAverage):
+            if isinstance(each, MovingAverage):
                 each.reset()  # an average from another run belongs to another network
         if self.checkpoint is not None:
             path = self.checkpoint.path
@@ -281,8 +283,12 @@ class Trainer:
         """Check whether the network fits the labels, which a belief may have overruled; in the first process only."""
         if not self.plan.objective.has_summary or self.plan.rank > 0 or self.state.step < CHECKED_FROM:
             return None
-        inputs, labels, *weights = self.batches.sample(CHECKED_EXAMPLES)
-        return check_labels(self.validator.predict(inputs, "label check"), labels, *weights)
+        if self.batches.num_labels == 0:
+            return None
+        inputs, labels, weights, _ = self.batches.sample(CHECKED_EXAMPLES)
+        if labels is None or len(labels) == 0:
+            return None
+        return check_labels(self.validator.predict(inputs, "label check"), labels, weights)
 
     # --- checkpoints ---
 

@@ -14,7 +14,7 @@ from selbo.objectives.likelihoods import log_prob_of_labels
 from selbo.objectives.predictive import predictive_log_probs
 from selbo.random import derive
 from selbo.training import distributed
-from selbo.training.batches import Batch, WeightedBatch, checksum
+from selbo.training.batches import Batch, checksum
 from selbo.training.engines import Plan
 
 SELECTIONS: Final = ("last", "best")
@@ -63,7 +63,7 @@ class Validator:
         every: Steps between validations.
     """
 
-    def __init__(self, plan: Plan, data: Batch | WeightedBatch | None, how: Validation, *, every: int) -> None:
+    def __init__(self, plan: Plan, data: Batch | None, how: Validation, *, every: int) -> None:
         self.plan, self.data, self.how, self.every = plan, data, how, every
         self.last_nll: float | None = None
         self.best_nll: float | None = None
@@ -87,11 +87,12 @@ class Validator:
         """Validation NLL of the network after a step; updates the best weights if it is finite."""
         assert self.data is not None
         plan, select = self.plan, self.how.select
-        inputs, labels, *weights = self.data
+        inputs, labels, weights, _ = self.data
+        assert labels is not None
         log_probs = self.predict(inputs, "validation", step)
         by_row = log_prob_of_labels(log_probs.unsqueeze(0), labels)
-        if weights:
-            by_row = by_row * (weights[0] / weights[0].mean())
+        if weights is not None:
+            by_row = by_row * (weights / weights.mean())
         nll = -by_row.mean().double()
         self.last_nll = score = distributed.average(
             nll, plan.world

@@ -16,6 +16,8 @@ from selbo.evaluation.belief_calibration import _Statement
 
 pytestmark = pytest.mark.filterwarnings("error")
 
+EVERYTHING = torch.ones(4, dtype=torch.bool)
+
 
 def sharpened(seed: int, *, rows: int = 2000, classes: int = 4, factor: float = 2.5) -> tuple[Tensor, Tensor, Tensor]:
     """Over-confident log-probabilities, labels, and the calibrated log-probabilities."""
@@ -116,10 +118,10 @@ def test_uniform_fractions_are_where_batch_calibration_ends_when_repeated() -> N
 
 
 def test_any_summary_can_be_maximised_by_the_temperature() -> None:
-    log_probs, *_ = sharpened(5)
+    log_probs, *_ = sharpened(5, rows=500)
     summary = SummaryLikelihood(ConfidenceBins((0.5, 0.8), num_classes=4), Masses((0.4, 0.4, 0.2)), concentration=200)
     found = calibrate_to_belief(log_probs, summary, prior_strength=0)
-    values = [summary((log_probs / t).log_softmax(-1)).item() for t in np.linspace(0.5, 8, 400)]
+    values = [summary((log_probs / t).log_softmax(-1)).item() for t in np.linspace(0.5, 8, 200)]
     assert summary(found(log_probs)).item() >= max(values) - 1e-6
     assert found.offsets == (0, 0, 0, 0)
     both = calibrate_to_belief(log_probs, summary, offsets=True)
@@ -156,7 +158,7 @@ def test_labels_enter_as_likelihood() -> None:
 def test_the_gradient_is_that_of_the_loss(accuracy: float | None, fractions: list[float] | None, labelled: int) -> None:
     log_probs, labels, _ = sharpened(7, rows=200, classes=3)
     labels[labelled:] = -1
-    statement = _Statement(accuracy, fractions, 300.0, None, 1.0)
+    statement = _Statement(accuracy, fractions, 300.0, None, 1.0, EVERYTHING)
 
     def loss(point: Tensor) -> float:
         return statement.loss(point, log_probs, labels if labelled else None).value
@@ -172,7 +174,7 @@ def test_the_curvature_is_exact_where_a_statement_is_met(stated: dict[str, Any])
     log_probs, *_ = sharpened(7, rows=200, classes=3)
     met = calibrate_to_belief(log_probs, **stated, prior_strength=0)
     at = torch.tensor([-math.log(met.temperature), *met.offsets]).double()
-    statement = _Statement(stated.get("accuracy"), stated.get("class_fractions"), 300.0, None, 0.0)
+    statement = _Statement(stated.get("accuracy"), stated.get("class_fractions"), 300.0, None, 0.0, EVERYTHING)
 
     def gradient(point: Tensor) -> Tensor:
         return statement.loss(point, log_probs, None).gradient

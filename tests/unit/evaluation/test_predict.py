@@ -15,7 +15,7 @@ from selbo.nn import to_bayesian
 from selbo.nn.gaussian import draw_noise, gaussians
 from selbo.objectives import ELBO, CrossEntropy, Evidential
 from selbo.objectives.likelihoods import ACTIVATIONS
-from selbo.objectives.predictive import mean_over_draws, predictive_log_probs
+from selbo.objectives.predictive import mean_over_samples, predictive_log_probs
 
 EXACT = {"rtol": 1e-11, "atol": 1e-12}
 F64 = torch.float64
@@ -69,7 +69,7 @@ def loop(x: Tensor) -> Tensor:
 # --- values ---
 
 
-def test_the_mean_over_draws() -> None:
+def test_the_mean_over_samples() -> None:
     """Eq. (2): the mean of the softmax, not the softmax of the mean; dropout is off."""
     probs = loop(inputs())
     prediction = predict(bayesian_net(), inputs(), DRAWS, generator=noise())
@@ -97,7 +97,7 @@ def test_predictions_lie_on_the_simplex_and_entropies_add_up() -> None:
 def test_a_mean_whose_logarithm_no_probability_can_hold() -> None:
     log_probs = torch.tensor([[[-2000.0, 0.0]], [[-2001.0, 0.0]]], dtype=F64)
     expected = -2000 + math.log((1 + math.exp(-1)) / 2)
-    assert mean_over_draws(log_probs)[0, 0].item() == pytest.approx(expected, rel=1e-14)
+    assert mean_over_samples(log_probs)[0, 0].item() == pytest.approx(expected, rel=1e-14)
 
 
 def test_a_plain_network_has_no_doubt_about_its_weights() -> None:

@@ -238,8 +238,8 @@ def test_label_smoothing_is_torchs(epsilon: float) -> None:
     close(terms.loss, F.cross_entropy(net(inputs()), labels, label_smoothing=epsilon))
     bnn = to_bayesian(net, init_std=0.3)
     terms = LabelSmoothing(epsilon, NUM_DATA)(bnn, inputs(), labels, DRAWS, generator=noise())
-    by_draw = selbo.forward_samples(bnn, inputs(), DRAWS, generator=noise())
-    losses = [F.cross_entropy(draw, labels, label_smoothing=epsilon) for draw in by_draw]
+    by_sample = selbo.forward_samples(bnn, inputs(), DRAWS, generator=noise())
+    losses = [F.cross_entropy(draw, labels, label_smoothing=epsilon) for draw in by_sample]
     close(terms.log_likelihood, -NUM_DATA * torch.stack(losses).mean())
     close(terms.loss, torch.stack(losses).mean() + selbo.kl_divergence(bnn) / NUM_DATA)
 

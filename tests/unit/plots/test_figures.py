@@ -24,7 +24,7 @@ from scipy import stats
 from scipy.special import betainc
 
 from selbo.plots import figures, labels, simplex, style
-from selbo.plots.draws import dirichlet_draws
+from selbo.plots.dirichlet import dirichlet_samples
 from selbo.plots.histograms import BELIEF, every, total_variation
 from selbo.summary.beliefs import Beta, Dirichlet, Masses, Uniform
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
@@ -123,17 +123,17 @@ def test_a_broken_matplotlib_is_not_called_missing(monkeypatch: pytest.MonkeyPat
 
 def test_the_session_does_not_change_a_figure(tmp_path: Path) -> None:
     plain = style.save_figure(
-        figures.dirichlet_process_draws(generator=generator()), tmp_path, "plain", formats=["png"]
+        figures.dirichlet_process_samples(generator=generator()), tmp_path, "plain", formats=["png"]
     )
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "black", "lines.linewidth": 9, "figure.dpi": 33}):
         styled = style.save_figure(
-            figures.dirichlet_process_draws(generator=generator()), tmp_path, "styled", formats=["png"]
+            figures.dirichlet_process_samples(generator=generator()), tmp_path, "styled", formats=["png"]
         )
     assert plain[0].read_bytes() == styled[0].read_bytes()
 
 
 def test_ticks_made_after_the_style_are_small() -> None:
-    figure = figures.dirichlet_process_draws(generator=generator())
+    figure = figures.dirichlet_process_samples(generator=generator())
     with matplotlib.rc_context({"xtick.labelsize": 30, "ytick.labelsize": 30}):
         assert_readable(figure)
 
@@ -465,7 +465,7 @@ def test_bad_limits(limits: tuple[float, float]) -> None:
 def test_draws_have_the_right_distribution(seed: int) -> None:
     """Each share is a Beta variable, so its distribution function is uniform; by two moments, within 5 errors."""
     a, n = np.array([0.02, 0.7, 3.0, 40.0]), 4000
-    drawn = dirichlet_draws(a, n, generator=generator(seed))
+    drawn = dirichlet_samples(a, n, generator=generator(seed))
     np.testing.assert_allclose(drawn.sum(-1), 1, rtol=1e-12)
     uniform = betainc(a[1:], a.sum() - a[1:], drawn[:, 1:])
     assert (np.abs(uniform.mean(0) - 1 / 2) < 5 * np.sqrt(1 / 12 / n)).all()
@@ -475,20 +475,20 @@ def test_draws_have_the_right_distribution(seed: int) -> None:
 
 
 def test_draws_of_a_fine_partition_are_finite() -> None:
-    drawn = dirichlet_draws(np.full(1000, 1e-9), 3, generator=generator())
+    drawn = dirichlet_samples(np.full(1000, 1e-9), 3, generator=generator())
     np.testing.assert_allclose(drawn.sum(-1), 1, rtol=1e-12)
     np.testing.assert_allclose(drawn.max(-1), 1, rtol=1e-12)  # so small a concentration leaves a single atom
 
 
 @WIDTHS
 def test_dirichlet_process_draws(width: float) -> None:
-    options = {"concentrations": (2.0, 300.0), "num_draws": 3, "num_bins": 25, "base": Beta(2, 4), "width": width}
-    figure = figures.dirichlet_process_draws(generator=generator(5), **options)
+    options = {"concentrations": (2.0, 300.0), "num_samples": 3, "num_bins": 25, "base": Beta(2, 4), "width": width}
+    figure = figures.dirichlet_process_samples(generator=generator(5), **options)
     assert len(figure.axes) == 6
     base = Beta(2, 4).masses(ScoreBins.equal(25)).numpy()
     numbers = generator(5)
-    expected = [dirichlet_draws(alpha * base, 3, generator=numbers) for alpha in (2.0, 300.0)]
-    shown = [bars(axes)["a draw"] for axes in figure.axes]
+    expected = [dirichlet_samples(alpha * base, 3, generator=numbers) for alpha in (2.0, 300.0)]
+    shown = [bars(axes)["a sample"] for axes in figure.axes]
     np.testing.assert_array_equal(np.reshape(shown, (2, 3, 25)), expected)
     for axes in figure.axes:
         (line,) = axes.lines
@@ -501,7 +501,7 @@ def test_dirichlet_process_draws(width: float) -> None:
 
 def test_the_same_generator_gives_the_same_draws() -> None:
     first, again, other = (
-        [bars(axes)["a draw"] for axes in figures.dirichlet_process_draws(generator=generator(seed)).axes]
+        [bars(axes)["a sample"] for axes in figures.dirichlet_process_samples(generator=generator(seed)).axes]
         for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(first, again)
@@ -513,7 +513,7 @@ def test_the_same_generator_gives_the_same_draws() -> None:
     [
         ({"concentrations": []}, "`concentrations` must hold at least one number"),
         ({"concentrations": [0.0]}, "`concentrations` must be a finite number greater than 0"),
-        ({"num_draws": 0}, "`num_draws` must be a whole number of at least 1"),
+        ({"num_samples": 0}, "`num_samples` must be a whole number of at least 1"),
         ({"num_bins": 1}, "`num_bins` must be a whole number of at least 2"),
         ({"base": Masses([0.5, 0.5])}, "`base` must be a belief such as selbo.Beta, whose density"),
         ({"base": 3}, "`base` must be a belief such as selbo.Beta or selbo.Masses, but got 3"),
@@ -523,7 +523,7 @@ def test_the_same_generator_gives_the_same_draws() -> None:
 )
 def test_bad_draws(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}"):
-        figures.dirichlet_process_draws(**{"generator": generator(), **options})
+        figures.dirichlet_process_samples(**{"generator": generator(), **options})
 
 
 # --- s0 against a histogram ---

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 from unit.nn.nets import bayesian
 from unit.nn.test_gaussian import lopsided
 
+from selbo.nn.gaussian import softplus_inverse
 from selbo.nn.layers import VariationalLayer
 from selbo.posteriors import MeanField, Posterior
 
@@ -136,3 +138,26 @@ def test_the_kl_by_tensor_adds_up() -> None:
 def test_a_network_without_gaussians_is_refused() -> None:
     with pytest.raises(ValueError, match="`bnn` must be a network made by"):
         MeanField(nn.Identity())
+
+
+@pytest.mark.parametrize("estimator", ["shared", "local", "flipout"])
+def test_a_scale_multiplies_the_standard_deviations(estimator: str, tmp_path: Path) -> None:
+    _, bnn, inputs = bayesian("mlp")
+    one, other = (MeanField(copy.deepcopy(bnn).eval()) for _ in range(2))
+    one.scale = 1.7
+    with torch.no_grad():
+        for each in other.gaussians:
+            each.rho.copy_(softplus_inverse(1.7 * each.std))
+        found, expected = (
+            posterior.forward_samples(inputs, 3, generator=torch.Generator().manual_seed(1), estimator=estimator)
+            for posterior in (one, other)
+        )
+    torch.testing.assert_close(found, expected)
+    assert one.kl_divergence() != other.kl_divergence(), "the posterior itself is as before"
+    loaded = MeanField(copy.deepcopy(bnn))
+    loaded.load(one.save(tmp_path / "posterior.safetensors"))
+    assert loaded.scale == 1.7
+    loaded.load(other.save(tmp_path / "posterior.safetensors"))
+    assert loaded.scale == 1.0
+    with pytest.raises(ValueError, match="`scale` must be a finite number greater than 0"):
+        one.scale = 0.0

@@ -194,3 +194,21 @@ def test_the_mean_network_is_a_copy() -> None:
     with torch.no_grad():
         mean[0].weight.zero_()
     assert posterior.network[0].weight.abs().sum() > 0
+
+
+def test_a_scale_is_the_root_of_a_temperature(tmp_path: Path) -> None:
+    posterior, hotter = posterior_of(), posterior_of(temperature=4.0)
+    before = snapshot(posterior)
+    posterior.scale = 2.0
+    ours, theirs = (each.log_probs(inputs(), 3, generator=noise()) for each in (posterior, hotter))
+    torch.testing.assert_close(ours, theirs)
+    assert unchanged(posterior, before)
+    other = NaturalGradientPosterior(network(1), num_data=N)
+    other.load(posterior.save(tmp_path / "posterior.safetensors"))
+    assert other.scale == 2.0
+    assert torch.equal(other.log_probs(inputs(), 3, generator=noise()), ours)
+    data = (inputs(N), torch.zeros(N, dtype=torch.long))
+    with pytest.raises(ValueError, match="`scale` of the posterior must be 1 in training, but is 2"):
+        selbo.fit(posterior, selbo.CrossEntropy(N), data, steps=1)
+    posterior.scale = 1
+    selbo.fit(posterior, selbo.CrossEntropy(N), data, steps=1, batch_size=N)

@@ -2,12 +2,12 @@
 
 import copy
 import math
-import shutil
 
 import mpmath
 import pytest
 import torch
 from torch.distributions import Dirichlet, Multinomial
+from unit.summary.cases import PARTITIONS, random_log_probs
 
 import selbo
 from selbo.summary import likelihood
@@ -20,11 +20,6 @@ S0 = torch.tensor([0.2, 0.8], dtype=torch.float64)
 def random_simplex(*shape, seed=0, power=3):
     values = torch.rand(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).pow(power) + 1e-9
     return values / values.sum(-1, keepdim=True)
-
-
-def random_log_probs(*shape, seed=0, scale=2.0):
-    generator = torch.Generator().manual_seed(seed)
-    return (scale * torch.randn(shape, generator=generator, dtype=torch.float64)).log_softmax(-1)
 
 
 def reference(histogram, s0, concentration):
@@ -303,64 +298,12 @@ class TestMovingAverage:
         assert torch.equal(averaged.average.histogram, before)
 
 
-COMPILED = {
-    "bins": lambda: selbo.ScoreBins.equal(6),
-    "shells": lambda: selbo.CornerShells(4),
-    "classes": lambda: selbo.ClassRegions(3),
-    "confidence": lambda: selbo.ConfidenceBins([0.4, 0.8], num_classes=5),
-}
-
-
 class TestMachinery:
-    """torch.compile, vmap, autocast: no Python branch on values, nothing that would wait for a device."""
+    """vmap, autocast, fake tensors: no Python branch on values, nothing that would wait for a device."""
 
-    @pytest.fixture(params=COMPILED.values(), ids=COMPILED.keys())
+    @pytest.fixture(params=PARTITIONS.values(), ids=PARTITIONS.keys())
     def partition(self, request):
-        torch.compiler.reset()
         return request.param()
-
-    @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile's own doing
-    @pytest.mark.parametrize("options", [{}, {"form": "multinomial"}, {"ema_decay": 0.9}])
-    def test_compiles_into_one_graph(self, partition, options):
-        eager = selbo.SummaryLikelihood(partition, selbo.Uniform(), 50.0, **options)
-        compiled = torch.compile(copy.deepcopy(eager), fullgraph=True, backend="aot_eager")
-        for seed in range(2):
-            log_probs = random_log_probs(2, 12, partition.num_classes, seed=seed).requires_grad_()
-            expected, value = eager(log_probs), compiled(log_probs)
-            torch.testing.assert_close(value, expected)
-            torch.testing.assert_close(
-                torch.autograd.grad(value.sum(), log_probs), torch.autograd.grad(expected.sum(), log_probs)
-            )
-        half = log_probs.detach().to(torch.bfloat16)
-        torch.testing.assert_close(compiled(half), eager(half))
-        if "ema_decay" in options:
-            torch.testing.assert_close(compiled.average.state_dict(), eager.average.state_dict())
-
-    @pytest.mark.skipif(shutil.which("c++") is None, reason="torch.compile needs a C++ compiler on a CPU")
-    @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.*TensorFloat32:UserWarning")
-    def test_a_compiled_moving_average_has_the_right_gradient(self):
-        """The compiler computes the average again for the backward pass: not from the buffer that has changed since."""
-        torch.compiler.reset()
-        eager = selbo.SummaryLikelihood(selbo.ScoreBins.equal(4), selbo.Beta(2, 2), 50.0, ema_decay=0.5)
-        compiled = torch.compile(copy.deepcopy(eager))
-        for seed in range(3):
-            log_probs = random_log_probs(16, 2, seed=seed).requires_grad_()
-            (expected,) = torch.autograd.grad(eager(log_probs), log_probs)
-            (found,) = torch.autograd.grad(compiled(log_probs), log_probs)
-            torch.testing.assert_close(found, expected)
-
-    def test_a_compiled_term_sees_annealing(self):
-        torch.compiler.reset()
-        summary = selbo.SummaryLikelihood(selbo.ScoreBins.equal(6), selbo.Uniform(), 50.0)
-        compiled = torch.compile(summary, fullgraph=True, backend="aot_eager")
-        log_probs = random_log_probs(12, 2)
-        values = []
-        for factor, concentration in ((7.0, 50.0), (1.0, 50.0), (1.0, 500.0)):
-            summary.partition.set_slope_factor(factor)
-            summary.concentration.fill_(concentration)
-            torch.testing.assert_close(compiled(log_probs), summary(log_probs))
-            values.append(compiled(log_probs).item())
-        assert len(set(values)) == 3
 
     def test_vmap_over_draws(self, partition):
         summary = selbo.SummaryLikelihood(partition, selbo.Uniform(), 50.0)

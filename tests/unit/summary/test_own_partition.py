@@ -238,6 +238,7 @@ def test_an_unknown_partition_has_numbered_regions() -> None:
     assert NamedMarginBins(EDGES).spoken_labels()[0] == "margin 0 to 0.2"
 
 
+@pytest.mark.no_cover  # measuring would take longer than drawing
 @pytest.mark.parametrize("partition", [MarginBins(EDGES), NamedMarginBins(EDGES)], ids=lambda p: type(p).__name__)
 def test_figures(partition: selbo.Partition) -> None:
     masses = mixture().masses(partition)
@@ -276,6 +277,7 @@ def test_traced_lines_of_three_regions_meet() -> None:
 # --- training ---
 
 
+@pytest.mark.no_cover
 def test_a_run_resumes_from_its_checkpoint(tmp_path: Path) -> None:
     data = blobs(64)
 
@@ -302,6 +304,7 @@ def test_a_run_resumes_from_its_checkpoint(tmp_path: Path) -> None:
         run(belief=selbo.Masses(mixture().masses(MarginBins(EDGES)).tolist()), checkpoint=path)
 
 
+@pytest.mark.no_cover
 def test_the_estimator() -> None:
     pytest.importorskip("sklearn")
     inputs, labels = (each.numpy() for each in blobs(80))

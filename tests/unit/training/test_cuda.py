@@ -16,6 +16,7 @@ from selbo.models import MLP, ConvNet
 from selbo.nn import to_bayesian
 from selbo.objectives import ELBO, CrossEntropy, Evidential, SummaryELBO
 from selbo.summary.beliefs import Masses, Uniform
+from selbo.summary.grouped import GroupedSummary
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import ClassRegions, ConfidenceBins
 from selbo.training import Checkpoint, FitResult, Validation, fit
@@ -62,6 +63,42 @@ def test_captured_steps_are_the_eager_ones() -> None:
     assert two.engine.startswith("eager")
     torch.testing.assert_close(one.curve, two.curve, rtol=1e-3, atol=1e-4)
     for ours, theirs in zip(captured.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", ["dirichlet", "multinomial", "counts"])
+@pytest.mark.parametrize("ema_decay", [None, 0.9])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("engine", ["cudagraph", "compile+cudagraph"])
+def test_captured_steps_without_labels_are_the_eager_ones(
+    form: str, ema_decay: float, classes: int, engine: str
+) -> None:
+    """Beliefs about 100 groups of three, in batches of 20 of them."""
+    inputs, groups = data()[0], torch.arange(300) % 100
+    fractions = torch.rand(100, classes, generator=torch.Generator().manual_seed(0)) + 0.1
+    fractions = fractions / fractions.sum(-1, keepdim=True)
+    networks, curves = [], []
+    for kind in (engine, "eager"):
+        network = MLP((WIDTHS[0], 16, classes), generator=torch.Generator().manual_seed(6))
+        towns = GroupedSummary(ClassRegions(classes), fractions, 20.0, form=form, ema_decay=ema_decay)
+        result = fit(
+            network,
+            CrossEntropy(300, towns),
+            inputs,
+            groups=groups,
+            rows_per_group=3,
+            steps=30,
+            batch_size=60,
+            device="cuda",
+            seed=3,
+            callbacks=(),
+            engine=kind,
+        )
+        assert ("CUDA graph" in result.engine) == (kind != "eager")
+        networks.append(network)
+        curves.append(result.curve)
+    torch.testing.assert_close(*curves, rtol=1e-3, atol=1e-4)
+    for ours, theirs in zip(*(each.parameters() for each in networks), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 

@@ -58,7 +58,7 @@ def test_steps_are_those_of_a_loop_by_hand(num_samples: int, seed: int) -> None:
     for step in range(12):
         rate = 0.025 * (1 + math.cos(math.pi * step / 12)) * min(1, (step + 1) / 4)
         optimizer.param_groups[0]["lr"] = rate
-        inputs, labels = next(batches)
+        inputs, labels, *_ = next(batches)
         optimizer.zero_grad()
         found = []
         for _ in range(num_samples):

@@ -48,7 +48,7 @@ def test_steps_are_those_of_a_loop_by_hand():
     here, there = batches_of(HERE, 30, seed=5), batches_of(THERE, 30, 1, seed=5)
     optimizer, criterion = torch.optim.SGD(by_hand.parameters(), lr=0.1), objective()
     for step in range(7):
-        inputs, labels = next(batches)
+        inputs, labels, *_ = next(batches)
         seen = [next(here).inputs, None, next(there).inputs]
         terms = criterion(by_hand, inputs, labels, unlabelled=seen, step=step)
         optimizer.zero_grad()

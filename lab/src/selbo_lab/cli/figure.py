@@ -25,7 +25,7 @@ OF_THE_PAPER = {
 }
 """Figures drawn from the results of a study: kind of figure and study."""
 
-WITHOUT_RESULTS = ("2", "dp-draws")
+WITHOUT_RESULTS = ("2", "dp-samples")
 FIGURE_SEED = 1
 
 
@@ -45,8 +45,8 @@ def figure(
     """Draw a figure of the paper as PNG and SVG.
 
     1 (effect of s0), 2 (beliefs on the simplex), 3 (independent terms against the Dirichlet process), 5 (SST under
-    noise), 6 and 7 (by corruption), dp-draws, mnist-c, sigma0 and alpha. All but 2 and dp-draws use stored results of a
-    study. Nothing is trained.
+    noise), 6 and 7 (by corruption), dp-samples, mnist-c, sigma0 and alpha. All but 2 and dp-samples use stored
+    results of a study. Nothing is trained.
 
     Example: selbo figure 2 --out figures
     """
@@ -66,12 +66,12 @@ def without_results(name: str) -> "dict[str, Callable[[], Figure]]":
     """Figures of the method itself, which need no results."""
     import torch
 
-    from selbo.plots import belief_on_simplex, dirichlet_process_draws
+    from selbo.plots import belief_on_simplex, dirichlet_process_samples
 
     if name == "2":
         return {"figure-2": belief_on_simplex}
     noise = torch.Generator().manual_seed(FIGURE_SEED)
-    return {"figure-dp-draws": lambda: dirichlet_process_draws(generator=noise)}
+    return {"figure-dp-samples": lambda: dirichlet_process_samples(generator=noise)}
 
 
 def from_results(name: str, results: Path) -> "dict[str, Callable[[], Figure]]":

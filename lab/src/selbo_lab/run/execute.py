@@ -5,18 +5,19 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from torch import Tensor, nn
 
 from selbo import fit
 from selbo.evaluation import at_temperature
+from selbo.posteriors import SWAG, Deterministic, MeanField
 from selbo.random import derive, generator_for
 from selbo.training import Checkpoint, Diverged, FitResult, Optimizer, Validation
 from selbo_lab import checks
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.published import PAPER_SELECTIONS
-from selbo_lab.run import adaptation, baselines, build
+from selbo_lab.run import adaptation, baselines, build, posthoc
 from selbo_lab.run.evaluate import COMPILED_MODELS, Evaluation, Member, temperature_of, unlabelled_of
 from selbo_lab.run.provenance import describe_run
 from selbo_lab.run.records import DIVERGED, FINISHED, Run, RunTimes
@@ -140,7 +141,17 @@ def _pool(spec: RunSpec, task: RunTask) -> LabelledData:
 def _earlier(spec: RunSpec, task: RunTask, saved: _Checkpoints, *, device: str) -> Tensor:
     """Predictions of a deterministic network of the same seed for the validation inputs, at its fitted temperature."""
     plain = replace(
-        spec.recipe, objective="cross_entropy", bayesian=False, partition="", belief="", summary_inputs="train"
+        spec.recipe,
+        objective="cross_entropy",
+        bayesian=False,
+        partition="",
+        belief="",
+        summary_inputs="train",
+        posterior="",
+        posthoc="",
+        swag_steps=0,
+        posterior_scale=1.0,
+        scale_belief="",
     )
     before = replace(spec, recipe=plain)
     network = _trained(before, task, saved, device=device, member=0, name=EARLIER)
@@ -196,8 +207,8 @@ def _fitted(
     if recipe.adaptation:  # raise errors before training
         adaptation.batchnorm_layers(network)
         unlabelled_of(task)
-    objective = build.objective_of(
-        recipe,
+    objective_of = partial(
+        build.objective_of,
         num_data=len(labels),
         num_classes=num_classes,
         data=spec.data,
@@ -205,6 +216,7 @@ def _fitted(
         earlier=earlier,
         shift=build.label_shift_of(recipe, labels, num_classes=num_classes, data=spec.data),
     )
+    objective = objective_of(recipe)
     posterior = build.posterior_of(network, recipe, num_data=len(labels))
     selects = recipe.select != "last" or recipe.schedule == "plateau"
     there = None
@@ -212,15 +224,29 @@ def _fitted(
         there = task.val
     elif recipe.summary_inputs == "use" or recipe.objective in baselines.ON_UNLABELLED:
         there = _pool(spec, task)
-    stages = [(objective, recipe.steps, there)]
+    stages = [(objective, recipe.steps - recipe.swag_steps, there)]
     if recipe.pretraining:
         without = replace(
             recipe, objective="elbo" if recipe.bayesian else "cross_entropy", partition="", belief="", pretraining=0
         )
         before = build.objective_of(without, num_data=len(labels), num_classes=num_classes, data=spec.data)
         stages.insert(0, (before, recipe.pretraining, None))
+    settings: dict[str, Any] = {
+        "batch_size": recipe.batch_size,
+        "num_samples": recipe.draws if recipe.bayesian else 1,
+        "augment": recipe.augment or None,
+        "precision": recipe.precision,
+        "engine": "auto" if spec.model.name in COMPILED_MODELS else "cudagraph",
+        "seed": seed,
+        "device": device,
+    }
+    if not recipe.posterior:
+        settings["optimizer"] = Optimizer(recipe.optimizer, recipe.momentum, recipe.weight_decay)
+    afterwards = posthoc.prepare_posthoc(network, recipe, inputs)
     # if more is trained afterwards, the final state is checkpointed too
-    more = recipe.members > 1 or recipe.rounds > 0 or len(stages) > 1 or name.startswith(EARLIER)
+    more = (
+        recipe.members > 1 or recipe.rounds > 0 or len(stages) > 1 or recipe.swag_steps > 0 or name.startswith(EARLIER)
+    )
     for number, (maximised, steps, unlabelled) in enumerate(stages):
         stage = f"{name}-stage-{number}"
         path = saved.path(stage)
@@ -231,23 +257,40 @@ def _fitted(
             task.val.tensors() if selects else None,
             unlabelled=None if unlabelled is None else unlabelled.to(device).network_inputs(),
             steps=steps,
-            batch_size=recipe.batch_size,
-            num_samples=recipe.draws if recipe.bayesian else 1,
-            optimizer=None if recipe.posterior else Optimizer(recipe.optimizer, weight_decay=recipe.weight_decay),
             learning_rate=recipe.learning_rate,
             schedule=recipe.schedule,
             warmup_steps=recipe.rate_warmup,
-            augment=recipe.augment or None,
             validation=Validation(
                 every=recipe.eval_every or None,
                 select=PAPER_SELECTIONS[checks.one_of("select", recipe.select, PAPER_SELECTIONS)],
             ),
-            precision=recipe.precision,
-            engine="auto" if spec.model.name in COMPILED_MODELS else "cudagraph",
-            seed=seed,
-            device=device,
             checkpoint=None if path is None else Checkpoint(path, every=CHECKPOINT_EVERY_S, at_end=more),
             callbacks=(),
+            **settings,
         )
         saved.note(stage, done)
-    return Member(posterior if recipe.posterior else network, objective)
+    if isinstance(afterwards, SWAG):  # without a checkpoint, which would not hold what was collected
+        fit(
+            posterior,
+            objective_of(replace(recipe, summary_warmup=0)),
+            (inputs, labels),
+            unlabelled=None if there is None else there.to(device).network_inputs(),
+            steps=recipe.swag_steps,
+            learning_rate=recipe.swag_rate,
+            callbacks=[afterwards.collect],
+            log_every=recipe.swag_every or max(1, len(labels) // recipe.batch_size),
+            **{**settings, "seed": derive(seed, "swag") % (1 << 31)},
+        )
+    if afterwards is not None:
+        posthoc.complete_posthoc(afterwards, recipe, inputs)
+        posterior = afterwards
+    posthoc.set_scale(
+        posterior,
+        recipe,
+        task.val.to(device).network_inputs(),
+        num_data=len(labels),
+        num_classes=num_classes,
+        data=spec.data,
+    )
+    as_network = isinstance(posterior, Deterministic) or (isinstance(posterior, MeanField) and posterior.scale == 1)
+    return Member(network if as_network else posterior, objective)

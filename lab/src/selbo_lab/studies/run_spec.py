@@ -67,6 +67,15 @@ ADDED_LATER: Final = {
         "initial_curvature",
         "curvature_decay",
         "rate_warmup",
+        "momentum",
+        "posthoc",
+        "swag_steps",
+        "swag_rate",
+        "swag_every",
+        "swag_rank",
+        "prior_precision",
+        "posterior_scale",
+        "scale_belief",
     ),
     "evaluation": ("both_columns", "items"),
 }
@@ -77,6 +86,7 @@ SUMMARY_INPUTS: Final = ("train", "val", "use")
 CORRECTIONS: Final = ("", "known", "em", "em-bcts", "bbse")
 ADAPTATIONS: Final = ("", "batchnorm", "tent")
 TRAINED_POSTERIORS: Final = ("", "natural_gradient")
+POSTHOC: Final = ("", "mc_dropout", "swag", "laplace")
 
 
 @dataclass(frozen=True)
@@ -219,6 +229,18 @@ class Recipe:
         initial_curvature: Initial curvature of a natural gradient, per example.
         curvature_decay: Decay of the moving average of its curvature.
         rate_warmup: Steps over which the learning rate grows at the beginning.
+        momentum: Momentum of ``sgd``, which is Nesterov's if it is not 0.
+        posthoc: Posterior of a deterministic network that was trained as usual: ``mc_dropout``, ``swag`` or ``laplace``
+            (`selbo.posteriors.MCDropout`, `SWAG`, `LastLayerLaplace`).
+        swag_steps: Last steps of the training, a part of ``steps``, at a constant learning rate, for SWAG.
+        swag_rate: Learning rate of these steps.
+        swag_every: Steps between two sets of weights that SWAG collects; an epoch if 0.
+        swag_rank: Largest number of deviations that SWAG keeps.
+        prior_precision: Prior precision of Laplace; that of the largest marginal likelihood if 0.
+        posterior_scale: Factor on the standard deviations of the weights in predictions.
+        scale_belief: Belief by which the scale, or the prior precision of Laplace, is chosen on the validation inputs
+            without their labels (`selbo.choose_scale`), for the regions ``confidence`` and with ``concentration``; see
+            `selbo_lab.run.build.parse_belief`. Not chosen if empty.
     """
 
     objective: str
@@ -271,6 +293,15 @@ class Recipe:
     initial_curvature: float = 0.5
     curvature_decay: float = 0.99999
     rate_warmup: int = 0
+    momentum: float = 0.9
+    posthoc: str = ""
+    swag_steps: int = 0
+    swag_rate: float = 0.05
+    swag_every: int = 0
+    swag_rank: int = 20
+    prior_precision: float = 0.0
+    posterior_scale: float = 1.0
+    scale_belief: str = ""
 
     def __post_init__(self) -> None:
         checks.one_of("objective", self.objective, OBJECTIVES)
@@ -287,19 +318,36 @@ class Recipe:
             )
         if self.objective in {"elbo", "summary_elbo", "independent_summary"} and not self.bayesian:
             raise ValueError(f"`bayesian` must be true for the objective {self.objective!r}, but is not")
-        if self.adaptation and self.bayesian:
+        if self.adaptation and (self.bayesian or self.posthoc):
             raise ValueError(
                 f"`adaptation` is for deterministic networks, but got {self.adaptation!r} for a Bayesian one"
             )
+        self._check_posthoc()
         if bool(self.partition) != bool(self.belief):
             raise ValueError(f"`partition` and `belief` belong together, but got {self.partition!r}, {self.belief!r}")
         if self.objective in {"summary_elbo", "independent_summary"} and not self.belief:
             raise ValueError(f"`belief` must be given for the objective {self.objective!r}")
 
+    def _check_posthoc(self) -> None:
+        checks.one_of("posthoc", self.posthoc, POSTHOC)
+        if self.posthoc and self.bayesian:
+            raise ValueError(f"`posthoc` is for deterministic networks, but got {self.posthoc!r} for a Bayesian one")
+        if (self.posthoc == "swag") != (self.swag_steps > 0) or not 0 <= self.swag_steps < max(1, self.steps):
+            raise ValueError(
+                f"`swag_steps` must be from 1 to below `steps` for posthoc = 'swag' and 0 otherwise, but is "
+                f"{self.swag_steps}"
+            )
+        checks.positive("swag_rate", self.swag_rate)
+        checks.positive("posterior_scale", self.posterior_scale)
+        has_scale = self.bayesian or self.posthoc in {"swag", "laplace"}
+        if (self.scale_belief or self.posterior_scale != 1) and not has_scale:
+            raise ValueError("`scale_belief` and `posterior_scale` need a posterior with standard deviations")
+
     @property
     def told(self) -> bool:
         """Whether training uses prior knowledge about the target domain."""
-        return bool(self.belief) or self.label_shift or self.objective == "expectation_regularisation"
+        stated = bool(self.belief or self.scale_belief)
+        return stated or self.label_shift or self.objective == "expectation_regularisation"
 
     @property
     def believes(self) -> bool:

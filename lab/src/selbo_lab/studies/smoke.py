@@ -113,6 +113,8 @@ def _smoke_track(track: Track) -> Track:
                 pretraining=min(SMOKE_STEPS, method.recipe.pretraining),
                 rounds=min(1, method.recipe.rounds),
                 neighbours=min(3, method.recipe.neighbours),
+                swag_steps=min(SMOKE_STEPS - 1, method.recipe.swag_steps),
+                swag_every=min(1, method.recipe.swag_steps),
             ),
             grid=tuple((name, values[:2] if i == 0 else values[:1]) for i, (name, values) in enumerate(method.grid)),
         )

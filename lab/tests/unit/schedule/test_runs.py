@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 import torch
 
+from selbo import SummaryLikelihood, choose_scale
 from selbo.evaluation.predict import Prediction, mixture, predict
 from selbo.models import MLP
 from selbo.nn import to_bayesian
-from selbo.posteriors import NaturalGradientPosterior
+from selbo.posteriors import SWAG, LastLayerLaplace, NaturalGradientPosterior, as_posterior
+from selbo.random import derive
 from selbo.summary.beliefs import Empirical
 from selbo.summary.partitions import ScoreBins
-from selbo.training import checkpoint, fit, processes
+from selbo.training import Optimizer, checkpoint, fit, processes
 from selbo_lab.data import MissingData, mnist, sst
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.run import build, corrupted_cache, evaluate, execute, provenance, tasks
@@ -222,6 +224,131 @@ def test_a_posterior_is_trained_by_natural_gradient() -> None:
 def test_a_natural_gradient_needs_a_bayesian_recipe_with_the_whole_kl(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="needs `bayesian` and a `kl_weight` of 1"):
         replace(NATURAL, **change)
+
+
+# --- posteriors of networks that were trained as usual ---
+
+SMALL_VGG = ModelSpec("vgg11", width=1 / 32)
+IMAGES = replace(SPEC, data=DataSpec("cifar10", generated=True), model=SMALL_VGG, evaluation=EvaluationSpec(draws=3))
+SGD = Recipe("cross_entropy", steps=6, batch_size=16, optimizer="sgd", learning_rate=0.05, momentum=0.8)
+POSTHOC = {
+    "dropout": replace(SGD, posthoc="mc_dropout"),
+    "swag": replace(SGD, posthoc="swag", swag_steps=4, swag_every=2, swag_rate=0.02, swag_rank=3),
+    "laplace": replace(SGD, posthoc="laplace"),
+    "laplace, prior precision": replace(SGD, posthoc="laplace", prior_precision=5.0),
+    "laplace, belief": replace(SGD, posthoc="laplace", scale_belief="expect(0.5)"),
+    "swag, belief": replace(SGD, posthoc="swag", swag_steps=4, swag_every=1, scale_belief="expect(0.5)"),
+}
+
+
+@pytest.mark.parametrize("recipe", POSTHOC.values(), ids=POSTHOC.keys())
+def test_a_posterior_after_training_repeats_its_numbers(recipe: Recipe) -> None:
+    spec = replace(IMAGES, recipe=recipe)
+    once, again = (execute.execute_run(spec) for _ in range(2))
+    assert once.status == "finished"
+    assert without_times(once) == without_times(again)
+    plain = execute.execute_run(replace(IMAGES, recipe=SGD))
+    assert once.conditions["clean"].metrics["nll"] != plain.conditions["clean"].metrics["nll"]
+
+
+def test_momentum_is_that_of_the_recipe() -> None:
+    found = [
+        execute.execute_run(replace(SPEC, recipe=replace(SGD, momentum=momentum))).conditions["clean"].metrics["nll"]
+        for momentum in (0.0, 0.9)
+    ]
+    assert found[0] != found[1]
+
+
+def trained_by_hand(recipe: Recipe, steps: int, rate: float, seed: int, network: Any, **settings: Any) -> None:
+    task = tasks.task_of(DATA, EVALUATION, seed=0)
+    inputs, labels = task.train.tensors()
+    objective = build.objective_of(recipe, num_data=len(labels), num_classes=2, data=DATA)
+    optimizer = Optimizer("sgd", momentum=recipe.momentum)
+    settings = {"callbacks": (), **settings}
+    fit(
+        network,
+        objective,
+        (inputs, labels),
+        steps=steps,
+        batch_size=16,
+        optimizer=optimizer,
+        learning_rate=rate,
+        seed=seed,
+        **settings,
+    )
+
+
+def test_swag_collects_at_a_constant_rate_in_the_last_steps() -> None:
+    recipe = replace(POSTHOC["swag"], schedule="cosine")
+    task = tasks.task_of(DATA, EVALUATION, seed=0)
+    trained = execute._trained(replace(SPEC, recipe=recipe), task, device="cpu", member=0).network
+    assert isinstance(trained, SWAG)
+    inputs = task.train.network_inputs()
+    network = build.network_of(SPEC.model, recipe, input_size=inputs.shape[1], num_classes=2, seed=0)
+    swag = SWAG(network, max_rank=3)
+    trained_by_hand(recipe, 2, 0.05, 0, network, schedule="cosine")
+    seed = derive(0, "swag") % (1 << 31)
+    trained_by_hand(recipe, 4, 0.02, seed, network, callbacks=[swag.collect], log_every=2)
+    assert trained.count == swag.count == 2
+    assert torch.equal(trained.mean, swag.mean)
+    assert torch.equal(trained.deviations, swag.deviations)
+
+
+def test_the_scale_of_a_posterior_is_set_or_chosen_without_labels() -> None:
+    task = tasks.task_of(DATA, EVALUATION, seed=0)
+    for recipe in (NATURAL, SUMMARY):
+        members = {
+            name: execute._trained(
+                replace(SPEC, recipe=replace(recipe, **change)), task, device="cpu", member=0
+            ).network
+            for name, change in (
+                ("as trained", {}),
+                ("set", {"posterior_scale": 3.0}),
+                ("chosen", {"scale_belief": "expect(0.6)"}),
+            )
+        }
+        assert members["set"].scale == 3.0
+        posterior = as_posterior(members["as trained"])
+        belief = build.parse_belief("expect(0.6)", 2)
+        summary = SummaryLikelihood(build.parse_partition("confidence", 2), belief, 500.0, overrule_labels=True)
+        expected = choose_scale(posterior, task.val.network_inputs(), summary).value
+        assert members["chosen"].scale == pytest.approx(expected)
+
+
+def test_laplace_has_the_precision_of_the_evidence_or_of_the_recipe() -> None:
+    task = tasks.task_of(DATA, EVALUATION, seed=0)
+    found = [
+        execute._trained(replace(SPEC, recipe=POSTHOC[name]), task, device="cpu", member=0).network
+        for name in ("laplace", "laplace, prior precision")
+    ]
+    assert all(isinstance(each, LastLayerLaplace) and each.count == len(task.train) for each in found)
+    assert found[1].prior_precision == 5.0
+    found[1].maximise_evidence()
+    assert found[0].prior_precision == found[1].prior_precision
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"posthoc": "swag"}, "`swag_steps` must be from 1 to below `steps`"),
+        ({"posthoc": "swag", "swag_steps": 6}, "`swag_steps` must be from 1 to below `steps`"),
+        ({"swag_steps": 2}, "`swag_steps` must be from 1 to below `steps`"),
+        ({"posthoc": "other"}, "`posthoc` must be one of"),
+        ({"posthoc": "laplace", "objective": "elbo", "bayesian": True}, "`posthoc` is for deterministic networks"),
+        ({"posthoc": "mc_dropout", "posterior_scale": 2.0}, "need a posterior with standard deviations"),
+        ({"scale_belief": "uniform"}, "need a posterior with standard deviations"),
+        ({"posthoc": "laplace", "adaptation": "tent"}, "`adaptation` is for deterministic networks"),
+    ],
+)
+def test_settings_of_a_posterior_after_training_belong_together(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(SGD, **change)
+
+
+def test_a_network_without_dropout_is_refused_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute, "fit", lambda *_, **__: pytest.fail("trained"))
+    with pytest.raises(ValueError, match="must have dropout layers"):
+        execute.execute_run(replace(SPEC, recipe=POSTHOC["dropout"]))
 
 
 def test_a_summary_may_speak_of_the_validation_inputs(monkeypatch: pytest.MonkeyPatch) -> None:

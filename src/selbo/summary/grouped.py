@@ -1,0 +1,486 @@
+"""Beliefs about groups: the class fractions of many groups, as one likelihood of predictions and their groups."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from selbo import _checks
+from selbo._numerics import MULTINOMIAL_FLOOR, FloatArray, result_dtype, values_can_be_read, working_dtype
+from selbo.summary.beliefs import Belief, checked_masses
+from selbo.summary.counts import (
+    UNDERFLOW,
+    exact_count_log_prob,
+    gaussian_count_log_prob,
+    no_trials,
+    poisson_binomial,
+)
+from selbo.summary.likelihood import Summary, log_dirichlet, nearest_masses
+from selbo.summary.moving_average import GroupAverage
+from selbo.summary.partitions import Partition
+
+GROUP_FORMS: Final = ("dirichlet", "multinomial", "counts")
+
+NO_GROUP: Final = -1
+"""Group of a prediction that belongs to none."""
+
+TINY: Final = torch.finfo(torch.float32).tiny
+"""Smallest divisor."""
+
+EXACT_UP_TO: Final = 8
+"""Default size of the largest group whose counts are evaluated exactly. In groups of nine the Gaussian form is off by
+.04 nats on average (docs/measurements.md), and exact evaluation of larger groups costs more."""
+
+OneBelief: TypeAlias = Belief | Sequence[float] | Tensor | FloatArray
+"""A belief, or one mass per region."""
+
+Beliefs: TypeAlias = Mapping[Any, OneBelief] | Sequence[OneBelief] | Tensor | FloatArray
+
+
+class Slots(NamedTuple):
+    """Where the sums of the groups of a batch are kept; there are as many slots as groups, or as rows if fewer.
+
+    Attributes:
+        rows: Slot of each row, shape (B,).
+        groups: Group of each slot, shape (T,); 0 where there is none.
+        used: Whether a slot has a group, shape (T,).
+    """
+
+    rows: Tensor
+    groups: Tensor
+    used: Tensor
+
+
+class Sums(NamedTuple):
+    """The groups of a batch.
+
+    Attributes:
+        slots: Where each group is kept.
+        memberships: Memberships of the rows, shape (..., B, R).
+        sizes: Number of rows, or sum of their weights, shape (..., T); 0 for a group that the batch does not hold.
+        means: Mean memberships, and for counts mean products of two of them, shape (..., T, columns).
+    """
+
+    slots: Slots
+    memberships: Tensor
+    sizes: Tensor
+    means: Tensor
+
+
+class GroupedSummary(Summary):
+    r"""Log-likelihood of beliefs about many groups, given the predictions of a network and the group of each.
+
+    Each group has its own belief and its own concentration: the vote of each state, illness per ward, conversions per
+    campaign. The soft histogram of the predictions of each group is compared with its belief, for all groups at once.
+    Groups that a batch does not hold contribute exactly zero. With `ClassRegions`, beliefs are class fractions, and a
+    network learns to classify individuals from them without a label, if fractions differ between groups.
+
+    **Groups larger than a batch.** The histogram of m rows of a group is noisy, and a function of a noisy histogram is
+    biased: the Dirichlet and the multinomial form lose about $\alpha (R - 1) / 2m$ nats and prefer predictions that
+    make the histogram less noisy, which are closer to the fractions of the group. Three remedies: keep the
+    concentration of a group well below m; use ``ema_decay``, a moving average per group; or use ``form="counts"``
+    with ``sizes``, whose likelihood is that of a part of a group.
+
+    Args:
+        partition: The regions. `ClassRegions` for class fractions.
+        beliefs: One belief per group, in the order of the groups: a tensor of masses, shape (G, R), which for
+            `ClassRegions` are class fractions; or a list of beliefs or masses; or a mapping from the names of groups to
+            either, see `index`. Integer names must be the groups 0 to G - 1.
+        concentration: Strength of the beliefs in pseudo-observations: one number, one per group, or a mapping by name.
+            It says how the number came about, not how many people it is about: see `elicit_concentration`.
+        form: ``"dirichlet"``: the paper's likelihood per group, Eq. (5). ``"multinomial"``: concentration times the
+            proportion loss, see `multinomial_log_prob`. ``"counts"``: memberships are probabilities, counts of a group
+            are sums of independent draws from them, and fractions are uncertain: `gaussian_count_log_prob`, exact for
+            small groups (``exact_up_to``). It is meant for `ClassRegions` at temperature 1. It accounts for the size
+            of the group, and rewards confident predictions. Weights of rows are multiplicities.
+        sizes: Number of rows of each group in the whole data set, shape (G,). If given, the value estimates the sum
+            over all groups from those of the batch: m of the n rows of a group count m/n, and the sum is multiplied by
+            the rows of the data set per row of the batch. `selbo.fit` provides them. If not given, the value is the
+            sum over the groups of the batch, each taken as a whole.
+        smoothing: Pseudo-observations per region, added to the ``concentration`` pseudo-observations of a belief.
+            Masses of zero need it with ``form="dirichlet"``; 0.5 is a usual value.
+        ema_decay: Decay of a moving average of the histogram of each group, `GroupAverage`, for groups larger than a
+            batch. In training mode the likelihood is evaluated at the averages, and its gradient is applied to the
+            batch.
+        exact_up_to: Largest group, in rows, whose counts are evaluated exactly. Exact evaluation is for two regions and
+            whole groups; it is not used with weights, moving averages or reductions, such as several processes.
+        reductions: Functions applied in order to sums by group, shape (..., G, columns), such as a sum over processes.
+        validate: When to also validate the values of the log-probabilities: see `SummaryLikelihood`.
+        name: Name in logs.
+
+    Example:
+        >>> from selbo.summary.partitions import ClassRegions
+        >>> votes = {"Ohio": [0.48, 0.52], "Utah": [0.38, 0.62]}
+        >>> states = GroupedSummary(ClassRegions(2), votes, concentration=500.0)
+        >>> states
+        GroupedSummary(
+          groups=2, concentration=500, form='dirichlet'
+          (partition): ClassRegions(num_classes=2, temperature=1)
+        )
+        >>> log_probs = torch.tensor([[0.4, 0.6], [0.5, 0.5], [0.7, 0.3]]).log()
+        >>> group = states.index(["Ohio", "Ohio", "Utah"])
+        >>> states(log_probs, group)
+        tensor(-100.1004)
+        >>> states.by_group(log_probs, group)
+        tensor([   1.9741, -102.0746])
+    """
+
+    takes_groups = True
+    waits_for_labels = False
+    s0: Tensor
+    concentration: Tensor
+    uncertainty: Tensor | None
+    sizes: Tensor | None
+
+    def __init__(
+        self,
+        partition: Partition,
+        beliefs: Beliefs,
+        concentration: float | Sequence[float] | Tensor | FloatArray | Mapping[Any, float],
+        *,
+        form: str = "dirichlet",
+        sizes: Sequence[float] | Tensor | FloatArray | None = None,
+        smoothing: float = 0.0,
+        ema_decay: float | None = None,
+        exact_up_to: int = EXACT_UP_TO,
+        reductions: Sequence[Callable[[Tensor], Tensor]] = (),
+        validate: bool | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(partition, reductions=reductions, validate=validate, name=name)
+        self.form = _checks.one_of("form", form, GROUP_FORMS)
+        self.exact_up_to = _checks.whole("exact_up_to", exact_up_to, at_least=0)
+        self.group_names, stated = _by_name(beliefs)
+        s0, uncertainty = _all_masses(stated, partition, self.group_names)
+        strengths = _per_group("concentration", concentration, self.group_names, len(s0))
+        added = _checks.non_negative("smoothing", smoothing)
+        s0 = (strengths.unsqueeze(-1) * s0 + added) / (strengths.unsqueeze(-1) + added * s0.shape[-1])
+        if form == "dirichlet" and bool((s0 == 0).any()):
+            group = int((s0 == 0).any(-1).nonzero()[0, 0])
+            raise ValueError(
+                f"`beliefs` must be positive for form='dirichlet', but group {self._called(group)!r} has a mass of 0: "
+                "pass smoothing=0.5, or use another form"
+            )
+        self.register_buffer("s0", s0)
+        self.register_buffer("concentration", strengths)
+        self.register_buffer("uncertainty", uncertainty, persistent=False)
+        counted = None if sizes is None else _per_group("sizes", sizes, self.group_names, len(s0), zero=True)
+        self.register_buffer("sizes", counted, persistent=False)
+        columns = partition.num_regions + (partition.num_regions**2 if form == "counts" else 0)
+        self.average = None if ema_decay is None else GroupAverage(len(s0), columns, ema_decay)
+
+    @property
+    def num_groups(self) -> int:
+        """G."""
+        return len(self.s0)
+
+    def set_sizes(self, groups: Tensor, weights: Tensor | None = None) -> None:
+        """Set ``sizes`` from the groups of all rows of a data set, shape (N,), and their weights, if they have any."""
+        self._check_range(groups)
+        rows = torch.ones(len(groups), dtype=torch.float64) if weights is None else weights.detach().double().cpu()
+        known = groups.detach().long().cpu()
+        counted = torch.bincount(known[known >= 0], rows[known >= 0], minlength=self.num_groups)
+        self.sizes = counted.to(self.s0.device)
+
+    def index(self, names: Sequence[Any]) -> Tensor:
+        """Groups by name, as the second argument of `forward`: names of length B -> (B,) long.
+
+        Args:
+            names: Names from the mapping of beliefs. None stands for no group.
+        """
+        if self.group_names is None:
+            raise ValueError("`index` needs beliefs by name, but they were given in order: pass their positions")
+        known = {name: position for position, name in enumerate(self.group_names)} | {None: NO_GROUP}
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise ValueError(f"`names` must be names of groups, but got {unknown[0]!r}")
+        return torch.tensor([known[name] for name in names], dtype=torch.long)
+
+    def histograms(self, log_probs: Tensor, groups: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Soft histogram of each group of a batch: (..., B, K), (B,), (B,) -> (..., G, R), on the simplex.
+
+        The histogram of a group that the batch does not hold is NaN.
+        """
+        sums = self._sum(log_probs, groups, weights)
+        means = sums.means[..., : self.partition.num_regions]
+        found = torch.where((sums.sizes > 0).unsqueeze(-1), means, 0.0)
+        sizes = self._to_groups(sums.sizes, sums.slots).unsqueeze(-1)
+        dense = self._to_groups(found.transpose(-1, -2), sums.slots).transpose(-1, -2)
+        return torch.where(sizes > 0, dense, torch.nan).to(result_dtype(log_probs))
+
+    def by_group(
+        self, log_probs: Tensor, groups: Tensor, weights: Tensor | None = None, *, validate: bool | None = None
+    ) -> Tensor:
+        """Log-likelihood of each belief: (..., B, K), (B,), (B,) -> (..., G); zero for a group that is not there."""
+        sums = self._sum(log_probs, groups, weights, validate)
+        return self._to_groups(self._values(sums, weights), sums.slots).to(result_dtype(log_probs))
+
+    def forward(
+        self, log_probs: Tensor, groups: Tensor, weights: Tensor | None = None, *, validate: bool | None = None
+    ) -> Tensor:
+        """Log-likelihood of all beliefs.
+
+        Args:
+            log_probs: Log-probabilities, shape (..., B, K); leading dimensions are weight samples.
+            groups: Group of each prediction, from 0 to G - 1, shape (B,); -1 for none.
+            weights: Weight of each prediction in the histogram of its group, shape (B,); equal weights if not given.
+            validate: Overrides the setting of the same name.
+
+        Returns:
+            Log-likelihood in nats, shape (...), summed over groups: those of the batch, or with ``sizes`` an estimate
+            for all. Larger is better.
+        """
+        sums = self._sum(log_probs, groups, weights, validate)
+        values = self._values(sums, weights)
+        if self.sizes is not None:
+            values = values * self._factors(sums)
+        return values.sum(-1).to(result_dtype(log_probs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a checkpoint must match, besides numbers and tensors, as plain data."""
+        named = None if self.group_names is None else [str(each) for each in self.group_names]
+        return {**super().to_dict(), "groups": named}
+
+    def extra_repr(self) -> str:
+        """Groups and settings, for ``print``."""
+        low, high = self.concentration.min().item(), self.concentration.max().item()
+        strength = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        options = [] if self.name is None else [f"name={self.name!r}"]
+        options += [f"groups={self.num_groups}", f"concentration={strength}", f"form={self.form!r}"]
+        if self.average is not None:
+            options.append(f"ema_decay={self.average.decay:g}")
+        return ", ".join(options)
+
+    # --- sums by group ---
+
+    def _sum(self, log_probs: Tensor, groups: Tensor, weights: Tensor | None, validate: bool | None = None) -> Sums:
+        self._check_groups(groups, log_probs)
+        memberships = self._memberships(log_probs, validate)
+        wide = memberships.to(working_dtype(memberships))
+        columns = [torch.ones_like(wide[..., :1]), wide]
+        if self.form == "counts":
+            columns.append((wide.unsqueeze(-1) * wide.unsqueeze(-2)).flatten(-2))
+        by_row = torch.cat(columns, -1)
+        if weights is not None:
+            by_row = by_row * weights.to(by_row).unsqueeze(-1)
+        slots = self._slots(groups)
+        sums = by_row.new_zeros(*by_row.shape[:-2], len(slots.groups), by_row.shape[-1])
+        sums = sums.index_add(-2, slots.rows, by_row)
+        for reduce in self.reductions:
+            sums = reduce(sums)
+        sizes = torch.where(slots.used, sums[..., 0], 0.0).detach()
+        means = sums[..., 1:] / torch.where(sizes > 0, sizes, 1.0).unsqueeze(-1)
+        return Sums(slots, wide, sizes, means)
+
+    def _slots(self, groups: Tensor) -> Slots:
+        """A slot per group; or if the batch has fewer rows than there are groups, a slot per group of the batch."""
+        count, rows = self.num_groups, len(groups)
+        groups = groups.long()
+        if count <= rows or self.reductions:  # reductions need the same slots in all processes
+            every = torch.arange(count + 1, device=groups.device)
+            return Slots(torch.where(groups < 0, count, groups), every % count, every < count)
+        ordered, order = groups.sort(stable=True)
+        rank = F.pad((ordered[1:] != ordered[:-1]).long().cumsum(0), (1, 0))
+        own = torch.full_like(groups, NO_GROUP).scatter(0, rank, ordered)
+        return Slots(torch.zeros_like(groups).scatter(0, order, rank), own.clamp(min=0), own >= 0)
+
+    def _to_groups(self, values: Tensor, slots: Slots) -> Tensor:
+        """Values by slot, zero where there is none, as values by group: (..., T) -> (..., G)."""
+        return values.new_zeros(*values.shape[:-1], self.num_groups).index_add(-1, slots.groups, values)
+
+    def _factors(self, sums: Sums) -> Tensor:
+        """Factor of each slot that makes the sum over a batch an estimate of the sum over all groups."""
+        assert self.sizes is not None
+        total = self.sizes.to(sums.sizes)
+        share = sums.sizes / torch.maximum(total.index_select(0, sums.slots.groups), sums.sizes).clamp(min=TINY)
+        rows = sums.sizes.sum(-1, keepdim=True)
+        return share * total.sum() / torch.where(rows > 0, rows, 1.0)
+
+    # --- values by group ---
+
+    def _values(self, sums: Sums, weights: Tensor | None) -> Tensor:
+        """Log-likelihood of the belief of each slot; zero where there is none: (..., T)."""
+        slots, _, sizes, means = sums
+        averaged = self.average is not None and self.training
+        if self.average is not None and averaged:
+            means = self.average(means, slots.groups, sizes.reshape(-1, sizes.shape[-1])[0])
+        s0 = self.s0.to(means.device).index_select(0, slots.groups).to(means)
+        strength = self.concentration.to(means.device).index_select(0, slots.groups).to(means)
+        here = sizes > 0
+        regions = self.partition.num_regions
+        # a constant for slots without a group: their gradient is zero, not NaN
+        histogram = torch.where(here.unsqueeze(-1), means[..., :regions], s0)
+        if self.uncertainty is not None:
+            margin = self.uncertainty.to(means.device).index_select(0, slots.groups).unsqueeze(-1).to(means)
+            s0 = nearest_masses(histogram.detach(), s0, margin)
+        if self.form == "dirichlet":
+            values = log_dirichlet(s0, strength.unsqueeze(-1) * histogram)
+        elif self.form == "multinomial":
+            values = strength * (s0 * histogram.clamp(min=MULTINOMIAL_FLOOR).log()).sum(-1)
+        else:
+            products = means[..., regions:].unflatten(-1, (regions, regions))
+            values = self._counts(sums, histogram, products, s0, strength, whole=averaged)
+            if regions == 2 and self.exact_up_to and not averaged and weights is None and not self.reductions:
+                exact, applies = self._exact(sums, s0, strength)
+                values = torch.where(applies, exact, values)
+        return torch.where(here, values, 0.0)
+
+    def _counts(
+        self, sums: Sums, mean: Tensor, products: Tensor, s0: Tensor, strength: Tensor, *, whole: bool
+    ) -> Tensor:
+        """Likelihood of the counts of each slot; ``whole``: of all members of the group, whose mean is known."""
+        here = sums.sizes > 0
+        size = torch.where(here, sums.sizes, 1.0)
+        total = size
+        if self.sizes is not None:
+            stated = self.sizes.to(size.device).index_select(0, sums.slots.groups).to(size)
+            total = torch.maximum(torch.where(here, stated, 1.0), size)
+            size = total if whole else size
+        covariance = torch.diag_embed(mean) - torch.where(here[..., None, None], products, 0.0)
+        return gaussian_count_log_prob(
+            size.unsqueeze(-1) * mean,
+            size[..., None, None] * covariance,
+            fractions=s0,
+            concentration=strength,
+            size=size,
+            total=total,
+        )
+
+    def _exact(self, sums: Sums, s0: Tensor, strength: Tensor) -> tuple[Tensor, Tensor]:
+        """Exact likelihood of the counts of each slot, and where it applies: small groups that are whole."""
+        rows, slots = sums.slots.rows, len(sums.slots.groups)
+        places = min(self.exact_up_to, len(rows))
+        # the rows of a slot stand side by side; those of a large slot that do not fit go to an extra place
+        ordered, order = rows.sort(stable=True)
+        number = torch.zeros_like(sums.slots.groups).index_add(0, rows, torch.ones_like(rows))
+        position = torch.arange(len(rows), device=rows.device) - (number.cumsum(0) - number).index_select(0, ordered)
+        place = torch.where(position < places, ordered * places + position, slots * places)
+        probs = sums.memberships.index_select(-2, order)
+        empty = no_trials(probs, slots * places + 1)
+        trials = empty.index_copy(-2, place, probs)[..., :-1, :].unflatten(-2, (slots, places))
+        here, size = sums.sizes > 0, sums.sizes
+        values = exact_count_log_prob(
+            poisson_binomial(trials),
+            fraction=s0[..., 1],
+            concentration=strength,
+            size=torch.where(here, size, 1.0),
+        )
+        applies = here & (size <= places) & (values > math.log(2 * UNDERFLOW))  # below, there is no gradient
+        if self.sizes is not None:
+            applies = applies & (self.sizes.to(size.device).index_select(0, sums.slots.groups).to(size) <= size)
+        return values, applies
+
+    def _check_groups(self, groups: Tensor, log_probs: Tensor) -> None:
+        if not isinstance(groups, Tensor) or groups.is_floating_point() or groups.dtype == torch.bool:
+            came = f"dtype {groups.dtype}" if isinstance(groups, Tensor) else type(groups).__name__
+            raise ValueError(f"`groups` must be a tensor of whole numbers, but got {came}")
+        if log_probs.ndim >= 2 and groups.shape != log_probs.shape[-2:-1]:
+            raise ValueError(
+                f"`groups` must have shape {tuple(log_probs.shape[-2:-1])}, one group per prediction, but got "
+                f"{tuple(groups.shape)}"
+            )
+        if groups.device.type == "cpu" and values_can_be_read(groups):  # on a GPU this would synchronise
+            self._check_range(groups)
+
+    def _check_range(self, groups: Tensor) -> None:
+        low, high = int(groups.min()), int(groups.max())
+        if low < NO_GROUP or high >= self.num_groups:
+            raise ValueError(
+                f"`groups` must be from 0 to {self.num_groups - 1}, or -1 for none, but got "
+                f"{low if low < NO_GROUP else high}"
+            )
+
+    def _called(self, group: int) -> Any:
+        return group if self.group_names is None else self.group_names[group]
+
+
+def _by_name(beliefs: Beliefs) -> tuple[tuple[Any, ...] | None, Sequence[OneBelief] | Tensor | FloatArray]:
+    """Names of the groups, if there are any, and their beliefs in order."""
+    if not isinstance(beliefs, Mapping):
+        return None, beliefs
+    whole = [each for each in beliefs if isinstance(each, (int, np.integer)) and not isinstance(each, bool)]
+    if not whole:
+        return tuple(beliefs), list(beliefs.values())
+    if sorted(beliefs, key=repr) != sorted(range(len(beliefs)), key=repr):
+        raise ValueError(
+            f"integer names in `beliefs` must be the groups 0 to {len(beliefs) - 1}, because predictions are assigned "
+            "to groups by these numbers: use strings for other names"
+        )
+    return None, [beliefs[group] for group in range(len(beliefs))]
+
+
+def _all_masses(
+    beliefs: Sequence[OneBelief] | Tensor | FloatArray, partition: Partition, names: tuple[Any, ...] | None
+) -> tuple[Tensor, Tensor | None]:
+    """Masses of all groups, (G, R), and the uncertainties of beliefs that have one, (G,)."""
+    regions = partition.num_regions
+    if isinstance(beliefs, (Tensor, np.ndarray)):
+        return _checked_rows(torch.as_tensor(beliefs), partition), None
+    if isinstance(beliefs, (str, Belief)) or not isinstance(beliefs, Sequence):
+        raise ValueError(
+            f"`beliefs` must be a tensor of shape (G, {regions}), a list or a mapping with one belief per group, but "
+            f"got {type(beliefs).__name__}"
+        )
+    if not beliefs:
+        raise ValueError("`beliefs` must hold at least one group, but holds none")
+    rows = []
+    for position, each in enumerate(beliefs):
+        if isinstance(each, Belief):
+            rows.append(checked_masses(each, partition))
+            continue
+        try:
+            row = torch.as_tensor(each, dtype=torch.float64)
+        except (TypeError, ValueError, RuntimeError):
+            name = position if names is None else names[position]
+            raise ValueError(f"`beliefs` must be beliefs or numbers, but group {name!r} has {each!r}") from None
+        rows.append(_checked_rows(row.reshape(1, -1), partition)[0])
+    margins = torch.tensor([getattr(each, "uncertainty", 0.0) for each in beliefs], dtype=torch.float64)
+    return torch.stack(rows), margins if bool(margins.any()) else None
+
+
+def _checked_rows(rows: Tensor, partition: Partition) -> Tensor:
+    """Masses that a user states, (G, R), normalised exactly; zero is allowed."""
+    regions = partition.num_regions
+    if rows.ndim != 2 or rows.shape[-1] != regions or len(rows) == 0:
+        hint = ""
+        if rows.shape[-1:] == (partition.num_classes,):
+            hint = (
+                f": to state class fractions use selbo.ClassRegions({partition.num_classes}), or selbo.expect per group"
+            )
+        raise ValueError(
+            f"`beliefs` must have shape (G, {regions}), one mass per region of {type(partition).__name__}, but got "
+            f"{tuple(rows.shape)}{hint}"
+        )
+    narrow = rows if rows.is_floating_point() else rows.double()
+    _checks.on_simplex("beliefs", narrow)
+    wide = narrow.detach().double().cpu()
+    return wide / wide.sum(-1, keepdim=True)
+
+
+def _per_group(argument: str, given: Any, names: tuple[Any, ...] | None, count: int, *, zero: bool = False) -> Tensor:
+    """One number per group, (G,), from one for all, a sequence, or a mapping by name."""
+    if isinstance(given, Mapping):
+        expected = range(count) if names is None else names
+        missing = [name for name in expected if name not in given]
+        if missing or len(given) != count:
+            raise ValueError(
+                f"`{argument}` must have the names of `beliefs`, but {missing[:1] or list(given)[-1:]} differs"
+            )
+        given = [given[name] for name in expected]
+    try:
+        values = torch.as_tensor(given, dtype=torch.float64).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"`{argument}` must be a number, or one per group, but got {given!r}") from None
+    if values.shape not in ((), (count,)):
+        raise ValueError(
+            f"`{argument}` must be one number, or {count}, one per group, but has shape {tuple(values.shape)}"
+        )
+    valid = values.isfinite() & ((values >= 0) if zero else (values > 0))
+    if not bool(valid.all()):
+        bound = "at least 0" if zero else "greater than 0"
+        raise ValueError(f"`{argument}` must be finite and {bound}, but got {values[~valid].reshape(-1)[0].item():g}")
+    return values.expand(count).clone()

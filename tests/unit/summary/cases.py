@@ -1,0 +1,20 @@
+"""Partitions of every kind and random predictions, for the tests of summaries."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+import selbo
+
+PARTITIONS = {
+    "bins": lambda: selbo.ScoreBins.equal(6),
+    "shells": lambda: selbo.CornerShells(4),
+    "classes": lambda: selbo.ClassRegions(3),
+    "confidence": lambda: selbo.ConfidenceBins([0.4, 0.8], num_classes=5),
+}
+
+
+def random_log_probs(*shape: int, seed: int = 0, scale: float = 2.0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return (scale * torch.randn(shape, generator=generator, dtype=torch.float64)).log_softmax(-1)
