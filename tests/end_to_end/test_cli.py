@@ -227,6 +227,34 @@ def test_rows_without_labels_are_part_of_what_was_asked_for(
     assert (tmp_path / "again" / same).read_bytes() == (out / same).read_bytes() != (model / same).read_bytes()
 
 
+def test_predictions_are_calibrated_to_what_is_known(selbo: Run, model: Path, clinic: Path, tmp_path: Path) -> None:
+    predicted, saved = tmp_path / "predicted.csv", tmp_path / "correction.json"
+    assert selbo("predict", model, clinic, "--out", predicted).code == 0
+    stated = ["--accuracy", "0.8", "--class-fractions", "no=0.6,yes=0.4"]
+    command = [sys.executable, "-W", "error", "-m", "selbo", "calibrate", predicted.name, *stated, "--save", saved.name]
+    done = subprocess.run(
+        [*command, "--out", "calibrated.csv"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=ONE_THREAD,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    before, after = pl.read_csv(predicted), pl.read_csv(tmp_path / "calibrated.csv")
+    assert after.columns == before.columns
+    probs = after.select("p_no", "p_yes").to_numpy()
+    answers = before.select("p_no", "p_yes").to_numpy().argmax(1)
+    assert probs.mean(0) == pytest.approx([0.6, 0.4], abs=0.02)
+    assert probs[np.arange(len(probs)), answers].mean() == pytest.approx(0.8, abs=0.02)
+    assert after["predicted_class"].to_list() == [["no", "yes"][k] for k in probs.argmax(1)]
+    assert after["mutual_information"].equals(before["mutual_information"])
+    again = selbo("calibrate", predicted, "--load", saved)
+    assert again.code == 0
+    assert again.out == (tmp_path / "calibrated.csv").read_text()
+
+
 def test_the_folder_of_a_model(model: Path) -> None:
     assert listing(model) == FINISHED
     manifest = json.loads((model / "model.json").read_text())

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from selbo.cli.calibrate import calibrate
 from selbo.cli.demo import demo
 from selbo.cli.elicit import elicit
 from selbo.cli.evaluate import evaluate
@@ -21,7 +22,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-OWN = (demo, elicit, train, predict, evaluate)
+OWN = (demo, elicit, train, predict, evaluate, calibrate)
 for command in OWN:
     app.command()(command)
 add_commands(app, taken=frozenset(command.__name__ for command in OWN))

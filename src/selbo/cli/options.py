@@ -11,6 +11,9 @@ import typer
 LARGEST_SEED: Final = 2**32 - 1
 """Largest seed that numpy accepts."""
 
+KNOWLEDGE: Final = "What you know"
+"""Heading of the options that state a belief."""
+
 Seed = Annotated[int, typer.Option("--seed", help="Seed for all randomness.", min=0, max=LARGEST_SEED)]
 PredictionSeed = Annotated[
     int | None, typer.Option("--seed", help="Seed for the weight samples; the training seed if not given.", min=0)
@@ -69,6 +72,19 @@ def fractions(parts: Sequence[str], option: str) -> list[float] | dict[str, floa
     if not all(name for name, _ in found) or len(dict(found)) < len(found):
         raise ValueError(f"`{option}` must name every class once, but got {','.join(parts)!r}")
     return dict(found)
+
+
+def stated_fractions(
+    class_fractions: str | None, class_fraction: Sequence[str] | None
+) -> list[float] | dict[str, float] | None:
+    """Class fractions from `--class-fractions`, separated by commas, or from repeated `--class-fraction`."""
+    if class_fraction and class_fractions is not None:
+        raise ValueError("`--class-fraction` cannot be given together with `--class-fractions`: use one of the two")
+    if class_fraction:
+        return fractions(class_fraction, "--class-fraction")
+    if class_fractions is None:
+        return None
+    return fractions([part.strip() for part in class_fractions.split(",") if part.strip()], "--class-fractions")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import os
 import sys
 import unicodedata
@@ -83,15 +84,15 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def console() -> "Console":
-    """A console on the output stream, without markup or colour and with control characters escaped."""
+def console(*, stderr: bool = False) -> "Console":
+    """A console on the output or the error stream, without markup or colour and with control characters escaped."""
     from rich.console import Console
 
     class Plain(Console):
         def render_str(self, text: str, **how: Any) -> "Text":
             return super().render_str(visible(text, keep="\n"), **how)
 
-    return Plain(highlight=False, markup=False, emoji=False)
+    return Plain(highlight=False, markup=False, emoji=False, stderr=stderr)
 
 
 def metrics_table(
@@ -121,26 +122,42 @@ def note(text: str) -> None:
     sys.stderr.write(f"selbo: note: {one_line(text)}\n")
 
 
-def table_target(name: str, *, source: Path) -> Path | None:
+def table_target(name: str, *, source: Path, endings: Sequence[str] = TABLE_FILES) -> Path | None:
     """Validate the output path of a table before any work is done; None means the output stream.
 
     Args:
         name: Value of the option.
         source: The input table, which is never overwritten.
+        endings: How its name may end.
     """
-    if name == "-":
-        return None
+    return None if name == "-" else file_target(name, "--out", endings, {"the input table": source}, stream=True)
+
+
+def file_target(
+    name: str, option: str, endings: Sequence[str], others: Mapping[str, Path], *, stream: bool = False
+) -> Path:
+    """Validate the path of an output file before any work is done.
+
+    Args:
+        name: Value of the option.
+        option: The option.
+        endings: How the name of the file may end.
+        others: Files that it must not be, by what they are.
+        stream: Whether the option also takes a dash, for the output stream.
+    """
     path = Path(name)
-    if path.suffix.lower() not in TABLE_FILES:
-        raise ValueError(f"`--out` must be - or a file that ends in {' or '.join(TABLE_FILES)}, but got {name!r}")
+    if path.suffix.lower() not in endings:
+        what = f"{'- or ' if stream else ''}a file that ends in {' or '.join(endings)}"
+        raise ValueError(f"`{option}` must be {what}, but got {name!r}")
     if path.is_dir():
-        raise ValueError(f"`--out` must be a file, but {name!r} is a folder")
+        raise ValueError(f"`{option}` must be a file, but {name!r} is a folder")
     if not path.parent.is_dir():
-        raise ValueError(f"`--out` must be in a folder that exists, but {os.fspath(path.parent)!r} does not")
+        raise ValueError(f"`{option}` must be in a folder that exists, but {os.fspath(path.parent)!r} does not")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise ValueError(f"the folder {os.fspath(path.parent)!r} cannot be written to")
-    if path.exists() and source.exists() and path.samefile(source):
-        raise ValueError(f"`--out` must be a different file from the input table, but both are {name!r}")
+    for what, other in others.items():
+        if path.resolve() == other.resolve() or (path.exists() and other.exists() and path.samefile(other)):
+            raise ValueError(f"`{option}` must be a different file from {what}, but both are {name!r}")
     return path
 
 
@@ -167,6 +184,23 @@ def write_table(columns: dict[str, Sequence[Any]], path: Path | None) -> None:
     else:
         with replacing(path) as unfinished:
             unfinished.write_text(text.getvalue(), encoding="utf-8")
+
+
+def write_records(records: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """Write JSON lines atomically, one object per line."""
+    with replacing(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as lines:
+        for record in records:
+            line = json.dumps(record, ensure_ascii=False)
+            # half of a surrogate pair is possible in JSON, not in UTF-8
+            lines.write(f"{line if line.isascii() or _encodable(line) else json.dumps(record)}\n")
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def formula_like(names: Iterable[str]) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from selbo.cli.options import (
+    KNOWLEDGE,
     DataFile,
     Debug,
     Device,
@@ -14,8 +15,8 @@ from selbo.cli.options import (
     Seed,
     as_options,
     device_of,
-    fractions,
     speaking_of_options,
+    stated_fractions,
     widths,
 )
 from selbo.cli.output import console, metrics_table, note, visible, writable_folder
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from selbo.tabular.metrics import TrainingMetrics
     from selbo.tabular.workflow import Job
 
-KNOWLEDGE = "What you know"
 NETWORK = "Network and training"
 
 
@@ -151,13 +151,7 @@ def train(
 
     Example: selbo train patients.csv --target ill --accuracy 0.9 --class-fractions no=0.8,yes=0.2 --out model
     """
-    if class_fraction and class_fractions is not None:
-        raise ValueError("`--class-fraction` cannot be given together with `--class-fractions`: use one of the two")
-    stated = None
-    if class_fraction:
-        stated = fractions(class_fraction, "--class-fraction")
-    elif class_fractions is not None:
-        stated = fractions([part.strip() for part in class_fractions.split(",") if part.strip()], "--class-fractions")
+    stated = stated_fractions(class_fractions, class_fraction)
     layers, where = widths(hidden), device_of(device)
 
     from selbo.estimator import SummaryClassifier

@@ -1,0 +1,398 @@
+"""`selbo calibrate`: calibrate predictions of any classifier to what is known about it, without labels."""
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from selbo.cli.options import KNOWLEDGE, Debug, speaking_of_options, stated_fractions
+from selbo.cli.output import console, file_target, note, table_target, visible, write_records, write_table
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from rich.table import Table
+
+    from selbo.tabular.predictions import ClassColumns, PredictionFile
+    from selbo.tabular.saved_calibration import SavedCalibration
+
+CLASSES_SHOWN: Final = 20
+
+FAR: Final = 0.1
+"""Difference between what is stated and what predictions claim that is worth a check."""
+
+MISSED: Final = 0.03
+"""Difference between the stated accuracy and that after the correction which is worth a word."""
+
+FEW_ROWS: Final = 100
+"""Number of rows below which their means are rough."""
+
+NORMAL_95: Final = 1.96
+"""Half of a 95 % interval, in standard errors."""
+
+
+def calibrate(
+    predictions: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PREDICTIONS",
+            help="Table with one column per class: .csv, .parquet or .jsonl file.",
+            show_default=False,
+        ),
+    ],
+    accuracy: Annotated[
+        float | None,
+        typer.Option("--accuracy", help="Share of the predicted classes that are right.", rich_help_panel=KNOWLEDGE),
+    ] = None,
+    class_fractions: Annotated[
+        str | None,
+        typer.Option(
+            "--class-fractions",
+            help="Class fractions among the rows: 0.7,0.3 in the order of the columns, or ham=0.7,spam=0.3.",
+            rich_help_panel=KNOWLEDGE,
+        ),
+    ] = None,
+    class_fraction: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--class-fraction",
+            metavar="NAME=VALUE",
+            help="Fraction of one class, for names with commas; repeat it for every class.",
+            rich_help_panel=KNOWLEDGE,
+        ),
+    ] = None,
+    concentration: Annotated[
+        float | None,
+        typer.Option(
+            "--concentration",
+            help="Number of observations that the statements are worth; 1000 if not given.",
+            rich_help_panel=KNOWLEDGE,
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            "--labels", metavar="COLUMN", help="Column with known classes, empty for none.", rich_help_panel=KNOWLEDGE
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            help="Columns of the classes, such as ham,spam; if not given, those that selbo predict writes, else all "
+            "columns of numbers.",
+        ),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--input", help="What they hold: probabilities, log-probabilities or logits; recognised if not given."
+        ),
+    ] = None,
+    out: Annotated[
+        str,
+        typer.Option("--out", help="Output file, .csv or of the kind of the input; - for CSV on standard output."),
+    ] = "-",
+    save: Annotated[str | None, typer.Option("--save", help="Also write the correction to this .json file.")] = None,
+    load: Annotated[
+        Path | None, typer.Option("--load", help="Apply the correction of this file instead of fitting one.")
+    ] = None,
+    report: Annotated[str | None, typer.Option("--report", help="Also write a report to this .html file.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Calibrate the predictions of any classifier to what you know about it.
+
+    State how often its answers are right (--accuracy), how frequent the classes are (--class-fractions), or both: no
+    label is needed. Writes the table with calibrated probabilities, in the order of its rows and with all other
+    columns unchanged.
+
+    Example: selbo calibrate predictions.csv --accuracy 0.95 --class-fractions spam=0.12,ham=0.88 --out calibrated.csv
+    """
+    stated = {"--accuracy": accuracy, "--class-fractions": class_fractions, "--class-fraction": class_fraction or None}
+    given = {**stated, "--concentration": concentration, "--labels": labels, "--save": save}
+    if load is not None and (extra := [name for name, value in given.items() if value is not None]):
+        raise ValueError(f"`--load` applies a correction as it is, so `{extra[0]}` cannot be given with it")
+    if load is None and labels is None and all(value is None for value in stated.values()):
+        raise ValueError("`--accuracy` or `--class-fractions` must be given: nothing is stated about the predictions")
+    suffix = predictions.suffix.lower()
+    target = table_target(out, source=predictions, endings=tuple(dict.fromkeys((".csv", suffix))))
+    others = {"the input table": predictions, **({} if target is None else {"`--out`": target})}
+    saved_to = None if save is None else file_target(save, "--save", (".json",), others)
+    page = None if report is None else file_target(report, "--report", (".html",), others)
+    fractions = stated_fractions(class_fractions, class_fraction)
+
+    from selbo.tabular import predictions as files
+    from selbo.tabular.saved_calibration import load_calibration, save_calibration
+
+    with speaking_of_options():
+        saved = None if load is None else load_calibration(load)
+        file = files.read_predictions(predictions)
+        chosen = files.find_class_columns(
+            file.table,
+            columns=None if columns is None else [name.strip() for name in columns.split(",") if name.strip()],
+            classes=None if saved is None else saved.classes,
+            labels=labels,
+        )
+        values = files.columns_as_array(file.table, chosen.columns)
+        log_probs, found, text = files.as_log_probs(values, chosen.columns, kind)
+        if columns is None:
+            note(_which(chosen, found))
+        if text is not None:
+            note(text)
+        if saved is None:
+            known = None if labels is None else files.parse_labels(file.table[labels], chosen.classes)
+            saved = _fit(log_probs, chosen.classes, accuracy, fractions, concentration, known)
+    effect = measure_effect(saved, chosen.classes, log_probs)
+    if page is not None:  # first, as it needs packages that may be missing
+        _report(saved, effect, predictions.name, page, fitted=load is None)
+    _write(file, chosen, effect.probs, target)
+    if saved_to is not None:
+        save_calibration(saved, saved_to)
+    screen = console(stderr=target is None)
+    screen.print(_facts(saved, effect, found, fitted=load is None))
+    screen.print(effect_table(saved, effect))
+    for path, what in ((target, f"{len(log_probs)} predictions"), (saved_to, "the correction"), (page, "a report")):
+        if path is not None:
+            note(f"wrote {what} to {path}")
+
+
+def _which(chosen: "ClassColumns", kind: str) -> str:
+    """Which columns were taken."""
+    from selbo.tabular.table import listed
+
+    rest = f"; columns of numbers that are left alone: {listed(chosen.others)}" if chosen.others else ""
+    return f"{kind} are read from the columns {listed(chosen.columns)}{rest}"
+
+
+def _fit(
+    log_probs: "NDArray[np.float64]",
+    classes: tuple[str, ...],
+    accuracy: float | None,
+    fractions: Sequence[float] | Mapping[str, float] | None,
+    concentration: float | None,
+    labels: "NDArray[np.int64] | None",
+) -> "SavedCalibration":
+    """Fit the correction."""
+    from selbo.evaluation.belief_calibration import UNLABELLED, calibrate_to_belief
+    from selbo.summary.likelihood import DEFAULT_CONCENTRATION
+    from selbo.tabular.saved_calibration import SavedCalibration
+    from selbo.tabular.table import listed
+
+    if isinstance(fractions, Mapping):
+        if set(fractions) != set(classes):
+            raise ValueError(
+                f"`class_fractions` must name the classes {listed(classes)}, but names {listed(list(fractions))}"
+            )
+        fractions = [fractions[name] for name in classes]
+    if fractions is not None and len(fractions) != len(classes):
+        raise ValueError(
+            f"`class_fractions` must hold {len(classes)} numbers, for {listed(classes)}, but holds {len(fractions)}"
+        )
+    if accuracy is None and fractions is None and labels is not None and bool((labels == UNLABELLED).all()):
+        raise ValueError("`labels` must hold some classes if nothing else is stated, but the column is empty")
+    calibration = calibrate_to_belief(
+        log_probs,
+        accuracy=accuracy,
+        class_fractions=fractions,
+        concentration=DEFAULT_CONCENTRATION if concentration is None else concentration,
+        labels=labels,
+    )
+    return SavedCalibration(classes, calibration, accuracy, None if fractions is None else tuple(fractions))
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a correction does to the predictions of a file. Classes are in the order of the correction.
+
+    Attributes:
+        probs: Corrected probabilities, shape (n, K), in the order of the columns of the file.
+        accuracy: Share of right answers that is claimed for the answers of the classifier, before and after.
+        class_fractions: Mean probability of each class, before and after.
+        num_changed: Number of predictions whose answer is another one.
+        confidence_before: Largest probability of each prediction before.
+    """
+
+    probs: "NDArray[np.float64]"
+    accuracy: tuple[float, float]
+    class_fractions: tuple[list[float], list[float]]
+    num_changed: int
+    confidence_before: "NDArray[np.float64]"
+
+
+def measure_effect(saved: "SavedCalibration", classes: Sequence[str], log_probs: "NDArray[np.float64]") -> Effect:
+    """Apply a correction, and compare predictions before and after.
+
+    Args:
+        saved: The correction.
+        classes: Classes of the columns of the file.
+        log_probs: Log-probabilities, shape (n, K).
+    """
+    import numpy as np
+
+    order = [list(classes).index(name) for name in saved.classes]
+    before = np.exp(log_probs[:, order])
+    after = saved.calibration(log_probs[:, order]).exp().numpy()
+    after = after / after.sum(1, keepdims=True)
+    answers = before.argmax(1)
+    rows = np.arange(len(before))
+    probs = np.empty_like(after)
+    probs[:, order] = after
+    return Effect(
+        probs,
+        (float(before[rows, answers].mean()), float(after[rows, answers].mean())),
+        (before.mean(0).tolist(), after.mean(0).tolist()),
+        int((after.argmax(1) != answers).sum()),
+        before.max(1),
+    )
+
+
+def _write(file: "PredictionFile", chosen: "ClassColumns", probs: "NDArray[np.float64]", target: Path | None) -> None:
+    """Write the table with new probabilities; where `selbo predict` wrote it, also the answers and the entropy."""
+    import numpy as np
+
+    from selbo.tabular.predictions import is_from_selbo
+
+    new: dict[str, Sequence[Any]] = {name: probs[:, k].tolist() for k, name in enumerate(chosen.columns)}
+    if is_from_selbo(file.table, chosen):
+        new["predicted_class"] = [chosen.classes[k] for k in probs.argmax(1)]
+        if "entropy" in file.table.columns:
+            new["entropy"] = (-(probs * np.log(np.maximum(probs, np.finfo(float).tiny))).sum(1)).tolist()
+    if target is None or target.suffix.lower() == ".csv":
+        write_table(file.replaced_texts(new), target)
+    elif file.records is not None:
+        write_records(file.replaced_records(new), target)
+    else:
+        write_table(file.replaced(new), target)
+
+
+# --- what is shown ---
+
+
+def _facts(saved: "SavedCalibration", effect: Effect, kind: str, *, fitted: bool) -> "Table":
+    from rich.table import Table
+
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("Rows", f"{len(effect.probs)} with {kind} of {len(saved.classes)} classes")
+    facts.add_row("Temperature", _temperature(saved))
+    facts.add_row("Doubt", visible(doubt(saved, effect, fitted=fitted)))
+    return facts
+
+
+def _temperature(saved: "SavedCalibration") -> str:
+    from math import exp
+
+    found, error = saved.calibration.temperature, saved.calibration.log_temperature_error
+    if error == 0:
+        return f"{found:.3g}, not fitted as no accuracy was stated"
+    low, high = (found * exp(side * NORMAL_95 * error) for side in (-1, 1))
+    return f"{found:.3g} (95 % interval {low:.3g} to {high:.3g})"
+
+
+def doubt(saved: "SavedCalibration", effect: Effect, *, fitted: bool) -> str:
+    """One sentence on what may be wrong with a correction.
+
+    Args:
+        saved: The correction.
+        effect: What it does to the predictions.
+        fitted: Whether it was fitted to these predictions.
+    """
+    rows, changed = len(effect.probs), effect.num_changed
+    answers = f"{changed} of {rows} predictions change their answer"
+    if changed and saved.accuracy is not None:
+        answers += ", and the stated accuracy is that of the answers before"
+    elif not changed:
+        answers = "no prediction changes its answer"
+    return f"{answers[:1].upper()}{answers[1:]}; {_reason(saved, effect, fitted=fitted)}."
+
+
+def _reason(saved: "SavedCalibration", effect: Effect, *, fitted: bool) -> str:
+    """The most important reason to doubt."""
+    stated, fractions = saved.accuracy, saved.class_fractions
+    who, side = ("uncorrected", 0) if fitted else ("corrected", 1)
+    claimed, reached = effect.accuracy[side], effect.accuracy[1]
+    off = 0.0 if stated is None else abs(stated - claimed)
+    shift = 0.0
+    if fractions is not None:
+        shift = sum(abs(one - other) for one, other in zip(fractions, effect.class_fractions[side], strict=True)) / 2
+    most = max(fractions or (1.0,))
+    frequent = saved.classes[(fractions or (1.0,)).index(most)]
+    shown = "" if stated is None else f"{100 * stated:.1f} %"
+    reasons = {
+        f"always answering {frequent!r} would be right as often as stated, so check both statements": (
+            stated is not None and fractions is not None and stated <= most
+        ),
+        f"corrected, they claim an accuracy of {100 * reached:.1f} % and not {shown}, as the rows are few or labels "
+        "say otherwise": fitted and stated is not None and abs(stated - reached) > MISSED,
+        f"{who}, they claim an accuracy of {100 * claimed:.1f} % where {shown} was stated, so "
+        f"{'check the statement on a few labels' if fitted else 'these rows may be of another kind'}": (
+            off > FAR and off >= shift
+        ),
+        f"{who}, they claim class fractions that differ from those stated by {100 * shift:.0f} points, so "
+        f"{'check that it is about these rows' if fitted else 'these rows may be of another kind'}": shift > FAR,
+        "no accuracy was stated, so overconfidence is not corrected": saved.calibration.log_temperature_error == 0,
+        f"{len(effect.probs)} rows are few, so their mean may be off by chance": fitted
+        and len(effect.probs) < FEW_ROWS,
+        "the result is as good as the labels, which were not tested here": stated is None and fractions is None,
+    }
+    otherwise = "the result is as good as the statement, which was not tested here"
+    return next((text for text, holds in reasons.items() if holds), otherwise)
+
+
+def effect_table(saved: "SavedCalibration", effect: Effect) -> "Table":
+    """A table of what the predictions claim before and after, what was stated, and the offsets."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    with_offsets = any(error > 0 for error in saved.calibration.offset_errors)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("predictions claim", no_wrap=True, overflow="ellipsis", max_width=24)
+    for title in ("before", "after", "stated", *(["offset, 95 %"] if with_offsets else [])):
+        table.add_column(title, justify="right", no_wrap=True)
+    before, after = effect.class_fractions
+    accuracy, *classes = claims(saved, effect)
+    order = sorted(range(len(classes)), key=lambda k: -abs(after[k] - before[k]))[:CLASSES_SHOWN]
+    for row in (accuracy, *(classes[k] for k in sorted(order))):
+        table.add_row(*map(visible, row if with_offsets else row[:-1]))
+    if len(order) < len(classes):
+        table.add_row(f"{len(classes) - len(order)} more classes")
+    return table
+
+
+def claims(saved: "SavedCalibration", effect: Effect) -> list[tuple[str, ...]]:
+    """Name, value before, after and as stated, and offset, of the accuracy and of each class, as text."""
+    stated = saved.class_fractions or (None,) * len(saved.classes)
+    rows = [("accuracy, %", *map(_percent, (*effect.accuracy, saved.accuracy)), "")]
+    for k, name in enumerate(saved.classes):
+        values = (effect.class_fractions[0][k], effect.class_fractions[1][k], stated[k])
+        offset, error = saved.calibration.offsets[k], NORMAL_95 * saved.calibration.offset_errors[k]
+        rows.append((f"{name}, %", *map(_percent, values), f"{offset:.2f} ± {error:.2f}" if error else ""))
+    return rows
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def _report(saved: "SavedCalibration", effect: Effect, name: str, path: Path, *, fitted: bool) -> None:
+    from selbo.report.calibration import CalibrationResults, write_calibration_page
+
+    facts = [
+        (str(len(effect.probs)), "predictions"),
+        (str(len(saved.classes)), "classes"),
+        (_temperature(saved), "temperature"),
+        (str(effect.num_changed), "answers change"),
+    ]
+    results = CalibrationResults(
+        title=f"Calibration of {name}",
+        doubt=doubt(saved, effect, fitted=fitted),
+        facts=facts,
+        rows=claims(saved, effect),
+        confidence_before=effect.confidence_before,
+        confidence_after=effect.probs.max(1),
+        command=shlex.join(["selbo", *sys.argv[1:]]),
+    )
+    write_calibration_page(results, path)

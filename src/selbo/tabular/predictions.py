@@ -1,0 +1,378 @@
+"""Files of predictions: one column per class with probabilities, log-probabilities or logits, and any other columns.
+
+What a language model or another program wrote is read as it is. The class columns can be replaced, and everything else
+is written back unchanged.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from selbo.evaluation.belief_calibration import UNLABELLED
+from selbo.tabular.table import Numbers, Table, TableColumn, Texts, listed, nearest, read_table
+
+PREDICTION_FILES: Final = (".csv", ".parquet", ".jsonl")
+
+PREFIX: Final = "p_"
+"""What `selbo predict` writes before the name of a class."""
+
+PREDICTION_KINDS: Final = ("probabilities", "log-probabilities", "logits")
+
+SUM_TOLERANCE: Final = 0.02
+"""Difference from 1 that rounding may give the sum of the probabilities of a row."""
+
+NOT_SCORED: Final = -9999.0
+"""Log-probability at which a class counts as impossible; some services return it for a class that was not scored."""
+
+
+@dataclass(frozen=True)
+class PredictionFile:
+    """The content of a file of predictions.
+
+    Attributes:
+        path: The file.
+        table: Its columns, as numbers and text.
+        values: Every column as it was read: text of a CSV file, polars series of a Parquet file, values of JSON lines.
+        records: The objects of JSON lines; None for other files.
+    """
+
+    path: Path
+    table: Table
+    values: Mapping[str, Any]
+    records: list[dict[str, Any]] | None
+
+    def replaced(self, new: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+        """All columns in their order, with new values for some. In a Parquet file they keep their types."""
+        return {name: new.get(name, values) for name, values in self.values.items()}
+
+    def replaced_records(self, new: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+        """The objects of JSON lines, with new values for some entries."""
+        assert self.records is not None
+        return [
+            {**record, **{name: values[row] for name, values in new.items()}} for row, record in enumerate(self.records)
+        ]
+
+    def replaced_texts(self, new: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+        """All columns for a CSV file: new numbers as they are, everything else as text."""
+        return {name: new[name] if name in new else [_as_text(e) for e in old] for name, old in self.values.items()}
+
+
+def read_predictions(path: Path) -> PredictionFile:
+    """Read a file of predictions.
+
+    Args:
+        path: A file that ends in ``.csv``, ``.parquet`` or ``.jsonl`` (one JSON object per line).
+
+    Raises:
+        ValueError: If it does not exist, is empty, or cannot be read.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in PREDICTION_FILES:
+        raise ValueError(
+            f"predictions must be a file that ends in {' or '.join(PREDICTION_FILES)}, but got {os.fspath(path)!r}"
+        )
+    if suffix == ".jsonl":
+        return _read_lines(path)
+    table = read_table(path)
+    import polars
+
+    if suffix == ".csv":
+        frame = polars.read_csv(path, glob=False, infer_schema=False)
+        return PredictionFile(path, table, {series.name: series.to_list() for series in frame}, None)
+    frame = polars.read_parquet(path, glob=False, use_pyarrow=False)
+    return PredictionFile(path, table, dict(frame.to_dict(as_series=True)), None)
+
+
+def _read_lines(path: Path) -> PredictionFile:
+    if not path.is_file():
+        what = "a folder" if path.is_dir() else "not there"
+        raise ValueError(f"predictions must be a file, but {os.fspath(path)!r} is {what}")
+    records: list[dict[str, Any]] = []
+    try:
+        with path.open(encoding="utf-8-sig") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    records.append(_record(path, number, line))
+    except UnicodeDecodeError:
+        raise ValueError(f"{os.fspath(path)!r} is not text in UTF-8") from None
+    if not records:
+        raise ValueError(f"{os.fspath(path)!r} is empty")
+    names = list(dict.fromkeys(name for record in records for name in record))
+    values = {name: [record.get(name) for record in records] for name in names}
+    columns = {name: _column_of_values(each) for name, each in values.items()}
+    return PredictionFile(path, Table(path.name, columns, len(records)), dict(values), records)
+
+
+def _record(path: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict):
+        raise ValueError(f"every line of {os.fspath(path)!r} must be a JSON object, but line {number} is none")
+    return record
+
+
+def _column_of_values(values: list[Any]) -> TableColumn:
+    """A column of JSON lines: numbers if all values are numbers or missing."""
+    texts: Callable[[], Texts] = lambda: [_as_text(each) or None for each in values]  # noqa: E731  (only if needed)
+    if not all(each is None or (isinstance(each, int | float) and not isinstance(each, bool)) for each in values):
+        return TableColumn("text", None, texts)
+    try:
+        numbers = np.array([np.nan if each is None else float(each) for each in values])
+    except OverflowError:  # a whole number of hundreds of digits is a name
+        return TableColumn("text", None, texts)
+    there = numbers[np.isfinite(numbers)]
+    whole = len(there) == len(numbers) and bool((there == np.floor(there)).all())
+    return TableColumn("integer" if whole else "number", numbers, texts)
+
+
+def _as_text(value: Any) -> str:
+    """A value for a CSV file. A float keeps all its digits."""
+    if value is None:
+        return ""
+    if isinstance(value, bool | list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
+
+
+# --- the columns of the classes ---
+
+
+class ClassColumns(NamedTuple):
+    """Columns with the predictions.
+
+    Attributes:
+        columns: Their names in the file.
+        classes: Names of their classes.
+        others: Columns of numbers that were left alone.
+    """
+
+    columns: tuple[str, ...]
+    classes: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+def find_class_columns(
+    table: Table,
+    *,
+    columns: Sequence[str] | None = None,
+    classes: Sequence[str] | None = None,
+    labels: str | None = None,
+) -> ClassColumns:
+    """Find the columns with the predictions, one per class.
+
+    Args:
+        table: The file.
+        columns: Their names, if they are stated.
+        classes: The classes, if they are known; their columns may have the prefix of `selbo predict`.
+        labels: Column with labels, which is none of them.
+
+    Returns:
+        Stated columns; else those of known classes; else those that `selbo predict` writes; else all columns of
+        numbers, apart from whole numbers such as ids, unless they are zeros and ones that complete probabilities.
+
+    Raises:
+        ValueError: If there are fewer than two, or one does not hold numbers.
+    """
+    numeric = [
+        name
+        for name, each in table.columns.items()
+        if each.numbers is not None and name != labels and not bool(np.isnan(each.numbers).all())
+    ]
+    prefixed = [name for name in numeric if name.startswith(PREFIX) and len(name) > len(PREFIX)]
+    if columns is not None:
+        found = list(columns)
+    elif classes is not None:
+        found = _columns_of_classes(table, classes)
+    elif len(prefixed) > 1:
+        found = prefixed
+    else:
+        found = _scores(table, numeric)
+    if len(set(found)) < len(found):
+        raise ValueError(f"`columns` must name every column once, but got {listed(found)}")
+    if labels in found:
+        raise ValueError(f"`labels` must be a column of its own, but {labels!r} is one of the columns of the classes")
+    for name in found:
+        if table[name].numbers is None:
+            raise ValueError(f"`columns` must hold numbers, but {name!r} in {table.name} holds {table[name].kind}")
+    if len(found) < 2:
+        there = f"only {found[0]!r} is one" if found else "none holds numbers with fractions"
+        raise ValueError(f"`columns` must be two or more, one per class, but in {table.name} {there}")
+    return ClassColumns(tuple(found), classes_of(found, classes), tuple(name for name in numeric if name not in found))
+
+
+def is_from_selbo(table: Table, chosen: ClassColumns) -> bool:
+    """Whether `selbo predict` wrote the columns, so that the predicted class stands beside them."""
+    return "predicted_class" in table.columns and all(name.startswith(PREFIX) for name in chosen.columns)
+
+
+def classes_of(columns: Sequence[str], classes: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Names of the classes of columns, without the prefix of `selbo predict`; checked, if the classes are known.
+
+    Example:
+        >>> classes_of(["p_ham", "p_spam"]), classes_of(["p_ham", "spam"])
+        (('ham', 'spam'), ('p_ham', 'spam'))
+    """
+    shortened = all(name.startswith(PREFIX) and len(name) > len(PREFIX) for name in columns)
+    found = tuple((name[len(PREFIX) :] if shortened else name).strip() for name in columns)
+    if classes is not None and sorted(found) != sorted(classes):
+        raise ValueError(
+            f"`columns` must be those of the classes that the calibration was fitted to, {listed(classes)}, but are "
+            f"{listed(found)}"
+        )
+    return found
+
+
+def _columns_of_classes(table: Table, classes: Sequence[str]) -> list[str]:
+    for prefix in (PREFIX, ""):
+        found = [f"{prefix}{name}" for name in classes]
+        if all(name in table.columns for name in found):
+            return found
+    there = {each for name in table.columns for each in (name, name.removeprefix(PREFIX))}
+    missing = next((name for name in classes if name not in there), classes[0])
+    raise ValueError(
+        f"there is no column for the class {missing!r}, which the calibration was fitted to, in {table.name}: "
+        f"{nearest(missing, table.columns)}"
+    )
+
+
+def _scores(table: Table, numeric: Sequence[str]) -> list[str]:
+    """Columns of numbers without ids and flags. Zeros and ones count where they complete probabilities."""
+    fractions = [name for name in numeric if table[name].kind != "integer"]
+    certain = [name for name in numeric if name in fractions or _is_indicator(table[name])]
+    for names in (certain, fractions):
+        if len(names) > 1 and _are_probabilities(columns_as_array(table, names)):
+            return names
+    return fractions
+
+
+def _is_indicator(column: TableColumn) -> bool:
+    return column.numbers is not None and bool(np.isin(column.numbers, (0.0, 1.0)).all())
+
+
+def columns_as_array(table: Table, names: Sequence[str]) -> Numbers:
+    """Columns of numbers beside each other, shape (n, K)."""
+    found = [table[name].numbers for name in names]
+    return np.stack([each for each in found if each is not None], axis=1)
+
+
+# --- what the columns hold ---
+
+
+def recognise_kind(values: NDArray[np.float64]) -> str:
+    """What predictions are: one of `PREDICTION_KINDS`.
+
+    Args:
+        values: Predictions, shape (n, K).
+
+    Raises:
+        ValueError: If they lie between 0 and 1 without summing to one, which both scores and logits may do.
+
+    Example:
+        >>> probs = np.array([[0.2, 0.8], [0.5, 0.5]])
+        >>> recognise_kind(probs), recognise_kind(np.log(probs)), recognise_kind(10 * probs)
+        ('probabilities', 'log-probabilities', 'logits')
+    """
+    if _are_probabilities(values):
+        return "probabilities"
+    if bool(((values >= 0) & (values <= 1)).all()):
+        sums = values.sum(1)
+        raise ValueError(
+            "`input` must be stated, or `columns`: the predictions are between 0 and 1, but rows sum to "
+            f"{_range(sums)}, so they may be probabilities or logits"
+        )
+    if bool((values <= 0).all()) and bool((np.exp(values).sum(1) <= 1 + SUM_TOLERANCE).all()):
+        return "log-probabilities"
+    return "logits"
+
+
+def _are_probabilities(values: NDArray[np.float64]) -> bool:
+    return bool(((values >= 0) & (values <= 1)).all()) and bool((abs(values.sum(1) - 1) <= SUM_TOLERANCE).all())
+
+
+def as_log_probs(
+    values: NDArray[np.float64], columns: Sequence[str], kind: str | None = None
+) -> tuple[NDArray[np.float64], str, str | None]:
+    """Predictions as normalised log-probabilities.
+
+    Args:
+        values: Predictions, shape (n, K).
+        columns: Names of the columns, for errors.
+        kind: What they are, one of `PREDICTION_KINDS`; recognised if not given.
+
+    Returns:
+        Log-probabilities, shape (n, K); what the predictions are; and a note if they had to be normalised.
+    """
+    _require(~np.isnan(values), values, columns, "have a number in every row")
+    _require(values < np.inf, values, columns, "be below infinity")
+    if kind is not None and kind not in PREDICTION_KINDS:
+        raise ValueError(
+            f"`input` must be {', '.join(PREDICTION_KINDS[:-1])} or {PREDICTION_KINDS[-1]}, but got {kind!r}"
+        )
+    found = recognise_kind(values) if kind is None else kind
+    text = None
+    if found == "probabilities":
+        _require(values >= 0, values, columns, "hold probabilities, at least 0")
+        sums = values.sum(1)
+        with np.errstate(divide="ignore"):
+            values = np.log(values)
+    elif found == "log-probabilities":
+        _require(values <= SUM_TOLERANCE, values, columns, "hold log-probabilities, at most 0")
+        values = np.where(values <= NOT_SCORED, -np.inf, values)
+        sums = np.exp(values).sum(1)
+    else:
+        sums = np.ones(len(values))
+    empty = (values == -np.inf).all(1)
+    if bool(empty.any()):
+        raise ValueError(f"row {int(empty.argmax()) + 1} must give some class a positive probability, but gives none")
+    if bool((abs(sums - 1) > SUM_TOLERANCE).any()):
+        text = (
+            f"as probabilities, rows of {found} sum to {_range(sums)}, so they are normalised: other answers than "
+            "these classes do not count"
+        )
+    from scipy.special import log_softmax
+
+    return np.asarray(log_softmax(values, axis=1)), found, text
+
+
+def _range(values: NDArray[np.float64]) -> str:
+    low, high = (f"{each:.3g}" for each in (values.min(), values.max()))
+    return low if low == high else f"{low} to {high}"
+
+
+def _require(good: NDArray[np.bool_], values: NDArray[np.float64], columns: Sequence[str], what: str) -> None:
+    if bool(good.all()):
+        return
+    row, column = (int(each) for each in np.argwhere(~good)[0])
+    value = values[row, column]
+    shown = "none" if np.isnan(value) else f"{value:g}"
+    raise ValueError(f"the column {columns[column]!r} must {what}, but row {row + 1} has {shown}")
+
+
+def parse_labels(column: TableColumn, classes: Sequence[str]) -> NDArray[np.int64]:
+    """Labels as numbers of classes, -1 where there is none.
+
+    Args:
+        column: The column; an empty value is no label.
+        classes: Names of the classes.
+    """
+    texts = column.texts()
+    place = {name: k for k, name in enumerate(classes)}
+    if column.numbers is not None:  # 1.0 is the class 1, where missing values have made whole numbers fractions
+        texts = [
+            None if np.isnan(number) else f"{number:.0f}" if text not in place and number.is_integer() else text
+            for number, text in zip(column.numbers.tolist(), texts, strict=True)
+        ]
+    unknown = [text for text in texts if text is not None and text not in place]
+    if unknown:
+        raise ValueError(
+            f"`labels` must be classes or empty, but one is {unknown[0]!r}: {nearest(unknown[0], classes)}"
+        )
+    return np.array([UNLABELLED if text is None else place[text] for text in texts], dtype=np.int64)

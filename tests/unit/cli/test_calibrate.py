@@ -1,0 +1,363 @@
+"""`selbo calibrate`: the table that is written, what is shown, and every kind of bad input."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from selbo import calibrate_to_belief
+from selbo.cli import main as entry
+from selbo.cli.app import app
+from selbo.cli.calibrate import Effect, doubt, effect_table, measure_effect
+from selbo.cli.output import console
+from selbo.evaluation.belief_calibration import BeliefCalibration
+from selbo.tabular.saved_calibration import SavedCalibration, load_calibration
+
+ROWS = 200
+
+
+class Shown(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Shown]
+
+
+@pytest.fixture
+def selbo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The command, in this process."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(*arguments: object) -> Shown:
+        monkeypatch.setattr(sys, "argv", ["selbo", "calibrate", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            entry.main()
+        shown = capsys.readouterr()
+        assert "Traceback" not in shown.err
+        return Shown(int(left.value.code or 0), shown.out, shown.err)
+
+    return run
+
+
+def probabilities(count: int = ROWS) -> np.ndarray:
+    """Overconfident probabilities of two classes."""
+    scores = np.random.default_rng(3).normal(-2, 4, count)
+    spam = 1 / (1 + np.exp(-scores))
+    return np.stack([spam, 1 - spam], axis=1)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "predictions.csv"
+    probs = probabilities()
+    label = np.where(np.arange(ROWS) % 4 == 0, np.where(probs[:, 0] > 0.5, "spam", "ham"), "")
+    columns = {"id": np.arange(ROWS), "text": ["a, b"] * ROWS, "spam": probs[:, 0], "ham": probs[:, 1], "truth": label}
+    pl.DataFrame(columns).write_csv(path)
+    return path
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def of_classes(rows: list[dict[str, str]], *names: str) -> np.ndarray:
+    return np.array([[float(row[name]) for name in names] for row in rows])
+
+
+STATED = ("--accuracy", 0.85, "--class-fractions", "ham=0.7,spam=0.3")
+
+
+def test_help_has_an_example_and_fits_a_terminal() -> None:
+    result = CliRunner().invoke(app, ["calibrate", "--help"], env={"COLUMNS": "80", "TERM": "dumb"})
+    assert result.exit_code == 0
+    assert "Example: selbo calibrate " in result.output
+    assert max(map(len, result.output.splitlines())) <= 80
+
+
+def test_the_table_that_is_written(selbo: Run, table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.csv"
+    out.write_text("an earlier result")
+    shown = selbo(table, *STATED, "--out", out)
+    assert shown.code == 0, shown.err
+    before, after = read(table), read(out)
+    assert [list(row) for row in after] == [list(row) for row in before]
+    for name in ("id", "text", "truth"):
+        assert [row[name] for row in after] == [row[name] for row in before]
+    log_probs = torch.from_numpy(of_classes(before, "spam", "ham")).log()
+    same = calibrate_to_belief(log_probs, accuracy=0.85, class_fractions=[0.3, 0.7])
+    assert of_classes(after, "spam", "ham") == pytest.approx(same(log_probs).exp().numpy(), abs=1e-7)
+    assert max(map(len, shown.out.splitlines())) <= 80
+    assert "probabilities are read from the columns 'spam', 'ham'; columns of numbers that are left" in shown.err
+    assert f"wrote 200 predictions to {out}" in shown.err
+    said = " ".join(shown.out.split())
+    error = 1.96 * same.log_temperature_error
+    low, high = same.temperature * np.exp(-error), same.temperature * np.exp(error)
+    assert f"Temperature {same.temperature:.3g} (95 % interval {low:.3g} to {high:.3g})" in said
+    assert f"accuracy, % {100 * same.accuracy_before:.1f} {100 * same.accuracy:.1f} 85.0" in said
+    half = 1.96 * same.offset_errors[0]
+    fractions = f"{100 * same.class_fractions_before[0]:.1f} {100 * same.class_fractions[0]:.1f} 30.0"
+    assert f"spam, % {fractions} {same.offsets[0]:.2f} ± {half:.2f}" in said
+
+
+def test_fractions_in_order_and_one_by_one(selbo: Run, table: Path) -> None:
+    outputs = [
+        selbo(table, *stated).out
+        for stated in (
+            ("--class-fractions", "spam=0.3,ham=0.7"),
+            ("--class-fractions", "0.3,0.7"),
+            ("--class-fraction", "ham=0.7", "--class-fraction", "spam=0.3"),
+        )
+    ]
+    assert outputs[0] == outputs[1] == outputs[2]
+    assert outputs[0].startswith("id,text,spam,ham,truth\n")
+
+
+def test_csv_on_the_output_stream_and_all_else_on_the_other(selbo: Run, table: Path) -> None:
+    shown = selbo(table, "--accuracy", 0.85)
+    found = list(csv.DictReader(io.StringIO(shown.out)))
+    assert len(found) == ROWS
+    assert of_classes(found, "spam", "ham").max(1).mean() == pytest.approx(0.85, abs=0.01)
+    assert "Temperature" in shown.err
+    assert "No prediction changes its answer" in shown.err
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
+@pytest.mark.parametrize("kind", ["probabilities", "log-probabilities", "logits"])
+def test_formats_and_kinds_give_the_same(selbo: Run, table: Path, tmp_path: Path, suffix: str, kind: str) -> None:
+    frame = pl.read_csv(table)
+    probs = probabilities()
+    values = {"probabilities": probs, "log-probabilities": np.log(probs), "logits": np.log(probs) + 5}[kind]
+    frame = frame.with_columns(spam=pl.Series(values[:, 0]), ham=pl.Series(values[:, 1]))
+    path, out = tmp_path / f"table.{suffix}", tmp_path / f"out.{suffix}"
+    (frame.write_parquet if suffix == "parquet" else frame.write_ndjson)(path)
+    shown = selbo(path, *STATED, "--out", out)
+    assert shown.code == 0, shown.err
+    assert f"{kind} are read from the columns 'spam', 'ham'" in shown.err
+    found = pl.read_parquet(out) if suffix == "parquet" else pl.read_ndjson(out)
+    assert found.drop("spam", "ham").equals(frame.drop("spam", "ham"))
+    assert found.columns == frame.columns
+    assert selbo(table, *STATED, "--out", tmp_path / "out.csv").code == 0
+    expected = of_classes(read(tmp_path / "out.csv"), "spam", "ham")
+    assert found.select("spam", "ham").to_numpy() == pytest.approx(expected, abs=1e-6)
+    assert selbo(path, *STATED, "--out", tmp_path / "again.csv").code == 0
+    assert of_classes(read(tmp_path / "again.csv"), "spam", "ham") == pytest.approx(expected, abs=1e-6)
+
+
+def test_log_probabilities_of_some_answers_only(selbo: Run, tmp_path: Path) -> None:
+    path = tmp_path / "table.jsonl"
+    logs = np.log(0.8 * probabilities())
+    path.write_text("".join(f'{{"yes": {a}, "no": {b}}}\n' for a, b in logs.tolist()), encoding="utf-8")
+    shown = selbo(path, "--accuracy", 0.85)
+    assert shown.code == 0
+    assert "rows of log-probabilities sum to 0.8, so they are normalised" in shown.err
+
+
+def test_labels_enter_as_likelihood(selbo: Run, table: Path) -> None:
+    def mean_confidence(*options: object) -> float:
+        shown = selbo(table, *options)
+        assert shown.code == 0, shown.err
+        return float(of_classes(list(csv.DictReader(io.StringIO(shown.out))), "spam", "ham").max(1).mean())
+
+    alone = mean_confidence("--accuracy", 0.8, "--concentration", 20)
+    with_labels = mean_confidence("--accuracy", 0.8, "--concentration", 20, "--labels", "truth")
+    assert with_labels > alone + 0.02  # all labels are the answers
+    assert mean_confidence("--labels", "truth") > with_labels
+
+
+def test_what_selbo_predict_wrote_stays_consistent(selbo: Run, tmp_path: Path) -> None:
+    probs = probabilities()
+    names = np.array(["spam", "ham"])
+    columns = {"predicted_class": names[probs.argmax(1)], "p_spam": probs[:, 0], "p_ham": probs[:, 1]}
+    more = {"entropy": np.zeros(ROWS), "mutual_information": np.full(ROWS, 0.125)}
+    pl.DataFrame({**columns, **more}).write_parquet(tmp_path / "p.parquet")
+    shown = selbo(tmp_path / "p.parquet", "--class-fractions", "spam=0.6,ham=0.4", "--out", tmp_path / "q.parquet")
+    assert shown.code == 0, shown.err
+    found = pl.read_parquet(tmp_path / "q.parquet")
+    after = found.select("p_spam", "p_ham").to_numpy()
+    assert after.mean(0) == pytest.approx([0.6, 0.4], abs=1e-4)
+    assert found["predicted_class"].to_list() == names[after.argmax(1)].tolist()
+    changed = int((after.argmax(1) != probs.argmax(1)).sum())
+    assert changed > 0
+    assert f"{changed} of 200 predictions change their answer" in " ".join(shown.out.split())
+    assert found["entropy"].to_numpy() == pytest.approx(-(after * np.log(after)).sum(1))
+    assert set(found["mutual_information"]) == {0.125}
+
+
+def test_a_saved_correction_is_applied_to_other_rows(selbo: Run, table: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "c.json"
+    assert selbo(table, *STATED, "--out", tmp_path / "out.csv", "--save", saved).code == 0
+    other = tmp_path / "other.csv"  # columns in another order, with the prefix
+    probs = probabilities(300)[200:]
+    pl.DataFrame({"p_ham": probs[:, 1], "p_spam": probs[:, 0]}).write_csv(other)
+    shown = selbo(other, "--load", saved)
+    assert shown.code == 0, shown.err
+    found = of_classes(list(csv.DictReader(io.StringIO(shown.out))), "p_spam", "p_ham")
+    expected = load_calibration(saved).calibration(torch.from_numpy(probs).log()).exp().numpy()
+    assert found == pytest.approx(expected, abs=1e-7)
+    again = selbo(table, "--load", saved, "--out", tmp_path / "again.csv")
+    assert again.code == 0
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "`--accuracy` or `--class-fractions` must be given: nothing is stated"),
+        (("--accuracy", 85), "`--accuracy` must lie strictly between 0.5 and 1"),
+        (("--accuracy", 0.9, "--concentration", 0), "`--concentration` must be a finite number greater than 0"),
+        (("--class-fractions", "0.5,0.6"), "`--class-fractions` must "),
+        (("--class-fractions", "0.2,0.3,0.5"), "`--class-fractions` must hold 2 numbers, for 'spam', 'ham', but holds"),
+        (("--class-fractions", "a=0.5,ham=0.5"), "`--class-fractions` must name the classes 'spam', 'ham', but names"),
+        (("--class-fractions", "x"), "`--class-fractions` must be numbers such as"),
+        (("--accuracy", 0.99, "--class-fractions", "0.99,0.01"), "`--accuracy` of 0.99 cannot be reached"),
+        (("--accuracy", 0.9, "--columns", "spam"), "`--columns` must be two or more"),
+        (("--accuracy", 0.9, "--columns", "spam,text"), "`--columns` must hold numbers, but 'text'"),
+        (
+            ("--accuracy", 0.9, "--columns", "spam,hma"),
+            "there is no column 'hma' in predictions.csv: did you mean 'ham'",
+        ),
+        (("--accuracy", 0.9, "--input", "odds"), "`--input` must be probabilities, log-probabilities or logits"),
+        (("--accuracy", 0.9, "--input", "log-probabilities"), "must hold log-probabilities, at most 0"),
+        (("--accuracy", 0.9, "--labels", "text"), "`--labels` must be classes or empty, but one is 'a, b'"),
+        (("--accuracy", 0.9, "--labels", "none"), "there is no column 'none'"),
+        (("--accuracy", 0.9, "--load", "c.json"), "`--load` applies a correction as it is, so `--accuracy` cannot"),
+        (("--load", "c.json"), "the calibration 'c.json' is not there"),
+        (("--accuracy", 0.9, "--save", "c.csv"), "`--save` must be a file that ends in .json"),
+    ],
+)
+def test_bad_options_are_one_sentence_and_nothing_is_written(
+    selbo: Run, table: Path, tmp_path: Path, options: tuple[object, ...], message: str
+) -> None:
+    before = sorted(tmp_path.iterdir())
+    shown = selbo(table, *options, "--out", tmp_path / "out.csv")
+    assert (shown.code, shown.out) == (2, "")
+    (error,) = (line for line in shown.err.splitlines() if not line.startswith("selbo: note: "))
+    assert error.startswith("selbo: error: ")
+    assert message in error
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_outputs_that_are_refused(selbo: Run, table: Path, tmp_path: Path) -> None:
+    content = table.read_bytes()
+    for out, more, message in (
+        (table, (), "`--out` must be a different file from the input table"),
+        (tmp_path / "o.parquet", (), "`--out` must be - or a file that ends in .csv, but got"),
+        (tmp_path, (), "`--out` must be - or a file"),
+        (tmp_path / "none" / "o.csv", (), "`--out` must be in a folder that exists"),
+        (tmp_path / "o.csv", ("--save", tmp_path / "none" / "c.json"), "`--save` must be in a folder that exists"),
+    ):
+        shown = selbo(table, "--accuracy", 0.9, "--out", out, *more)
+        assert (shown.code, shown.out) == (2, "")
+        assert message in shown.err
+    assert table.read_bytes() == content
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["predictions.csv"]
+
+
+# --- what to doubt ---
+
+
+def saved_with(*, accuracy: float | None, class_fractions: tuple[float, ...] | None, error: float) -> SavedCalibration:
+    two = (0.5, 0.5)
+    fitted = BeliefCalibration(2.0, (0.0, 0.0), 1e-3, 0.8, two, 0.8, two, error, (0.0, 0.0), 500)
+    return SavedCalibration(("ham", "spam"), fitted, accuracy, class_fractions)
+
+
+def effect_with(accuracy: tuple[float, float], spam: tuple[float, float], *, changed: int, rows: int) -> Effect:
+    fractions = ([1 - spam[0], spam[0]], [1 - spam[1], spam[1]])
+    return Effect(np.full((rows, 2), 0.5), accuracy, fractions, changed, np.full(rows, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("stated", "claims", "fitted", "sentence"),
+    [
+        (
+            (0.8, None),
+            ((0.99, 0.8), (0.5, 0.5)),
+            True,
+            "uncorrected, they claim an accuracy of 99.0 % where 80.0 % was stated",
+        ),
+        ((0.8, None), ((0.99, 0.8), (0.5, 0.5)), False, "the result is as good as the statement"),
+        ((0.8, None), ((0.9, 0.6), (0.5, 0.5)), False, "corrected, they claim an accuracy of 60.0 % where 80.0 %"),
+        ((0.8, (0.5, 0.5)), ((0.85, 0.8), (0.1, 0.5)), True, "differ from those stated by 40 points, so check that"),
+        ((0.8, None), ((0.85, 0.75), (0.5, 0.5)), True, "corrected, they claim an accuracy of 75.0 % and not 80.0 %"),
+        ((None, None), ((0.85, 0.8), (0.5, 0.5)), True, "the result is as good as the labels"),
+        ((0.8, (0.1, 0.9)), ((0.85, 0.8), (0.9, 0.9)), True, "always answering 'spam' would be right as often"),
+        ((None, (0.5, 0.5)), ((0.85, 0.8), (0.5, 0.5)), True, "no accuracy was stated, so overconfidence is not"),
+        ((0.8, None), ((0.85, 0.8), (0.5, 0.5)), True, "the result is as good as the statement"),
+    ],
+)
+def test_what_to_doubt(
+    stated: tuple[float | None, tuple[float, ...] | None],
+    claims: tuple[tuple[float, float], tuple[float, float]],
+    fitted: bool,
+    sentence: str,
+) -> None:
+    saved = saved_with(accuracy=stated[0], class_fractions=stated[1], error=0.0 if stated[1] and not stated[0] else 0.1)
+    text = doubt(saved, effect_with(*claims, changed=0, rows=500), fitted=fitted)
+    assert sentence in text
+    assert text.startswith("No prediction changes its answer; ")
+    assert text.count(".") - text.count(".0 %") == 1
+
+
+def test_changed_answers_and_few_rows_are_doubted() -> None:
+    saved = saved_with(accuracy=0.8, class_fractions=None, error=0.1)
+    text = doubt(saved, effect_with((0.8, 0.8), (0.5, 0.5), changed=3, rows=20), fitted=True)
+    assert text.startswith(
+        "3 of 20 predictions change their answer, and the stated accuracy is that of the answers bef"
+    )
+    assert "20 rows are few" in text
+
+
+def test_many_and_long_classes_fit_the_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    classes = tuple(f"class \x1b {k} " + "long " * 20 for k in range(40))
+    log_probs = np.log(np.random.default_rng(0).dirichlet(np.full(40, 0.2), 100) + 1e-9)
+    fitted = calibrate_to_belief(torch.from_numpy(log_probs), accuracy=0.5, class_fractions=[1 / 40] * 40)
+    saved = SavedCalibration(classes, fitted, 0.5, (1 / 40,) * 40)
+    effect = measure_effect(saved, classes, log_probs)
+    console().print(effect_table(saved, effect))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any("20 more classes" in line for line in lines)
+    assert "\x1b" not in "".join(lines)
+
+
+def test_the_report(selbo: Run, table: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    shown = selbo(table, *STATED, "--out", tmp_path / "out.csv", "--report", page)
+    assert shown.code == 0, shown.err
+    assert f"wrote a report to {page}" in shown.err
+    text = page.read_text(encoding="utf-8")
+    assert "<title>Calibration of predictions.csv</title>" in text
+    said = " ".join(shown.out.split())
+    assert said[said.index("Doubt ") + 6 : said.index(" predictions claim")] in html.unescape(text)
+    shown = selbo(table, *STATED, "--out", tmp_path / "out2.csv", "--report", tmp_path / "none" / "r.html")
+    assert "`--report` must be in a folder that exists" in shown.err
+    assert not (tmp_path / "out2.csv").exists()
+
+
+def test_half_a_surrogate_pair_survives(selbo: Run, tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"t": "\\ud800é", "a": 0.9, "b": 0.1}\n{"t": "é", "a": 0.2, "b": 0.8}\n', encoding="utf-8")
+    assert selbo(path, "--accuracy", 0.7, "--out", tmp_path / "o.jsonl").code == 0
+    lines = (tmp_path / "o.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["t"] for line in lines] == ["\ud800é", "é"]
+    assert "é" in lines[1]
