@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from selbo.evaluation.choose import choose_by_belief, choose_scale
     from selbo.evaluation.combine import belief_weights
     from selbo.evaluation.evaluate import evaluate, evaluate_ood
+    from selbo.evaluation.monitor import BeliefMonitor
     from selbo.evaluation.predict import Prediction, predict
     from selbo.nn import mean_network, to_bayesian
     from selbo.objectives import (
@@ -39,6 +40,7 @@ __all__ = [
     "SGHMC",
     "SGLD",
     "Belief",
+    "BeliefMonitor",
     "Beta",
     "ClassRegions",
     "ConfidenceBins",
@@ -92,6 +94,7 @@ _HOMES = {
     "selbo.evaluation.choose": ("choose_by_belief", "choose_scale"),
     "selbo.evaluation.combine": ("belief_weights",),
     "selbo.evaluation.evaluate": ("evaluate", "evaluate_ood"),
+    "selbo.evaluation.monitor": ("BeliefMonitor",),
     "selbo.evaluation.predict": ("Prediction", "predict"),
     "selbo.nn": ("mean_network", "to_bayesian"),
     "selbo.objectives": (

@@ -12,13 +12,16 @@ from selbo.evaluation.check_belief import CheckResult, check_belief
 from selbo.evaluation.choose import BeliefChoice, choose_by_belief, choose_scale
 from selbo.evaluation.evaluate import evaluate, evaluate_ood
 from selbo.evaluation.label_shift import correct_prior, estimate_by_confusion, estimate_by_em
+from selbo.evaluation.monitor import BeliefMonitor, MonitorState
 from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
 
 __all__ = [
     "BeliefCalibration",
     "BeliefChoice",
+    "BeliefMonitor",
     "CheckResult",
     "GroupedCalibration",
+    "MonitorState",
     "Prediction",
     "at_temperature",
     "bias_corrected_temperature",

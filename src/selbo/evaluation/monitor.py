@@ -1,0 +1,191 @@
+r"""Monitoring of a stream of predictions: does it contradict a belief, with false alarms bounded over all time?
+
+A claim says how cases are distributed over a few regions: shells of the simplex, right and wrong answers, classes. If
+the masses $p$ of the regions are distributed as $\mathrm{Dir}(\alpha s_0)$, which is what a belief with a concentration
+states, then counts $n$ of independent cases have the Dirichlet-multinomial probability $P_{\alpha s_0}(n)$. The
+evidence against the claim is the ratio
+
+$$E_t = P_{1/2}(n_t) \,/\, P_{\alpha s_0}(n_t)$$
+
+to the probability under a vague distribution of the masses. As long as the claim holds, $E_t$ is a martingale of mean
+1, and by Ville's inequality it ever exceeds $1/\delta$ with probability at most $\delta$, however long and however
+often one looks. Evidence against several claims is averaged, which keeps the bound.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from selbo import _checks
+from selbo.metrics.inputs import Array, labels_of, log_probs_table
+from selbo.summary.likelihood import DEFAULT_CONCENTRATION, SummaryLikelihood
+
+VAGUE: Final = 0.5
+"""Parameter of the Dirichlet distribution of the alternative, per region."""
+
+
+@dataclass(frozen=True)
+class MonitorState:
+    """What a `BeliefMonitor` has seen.
+
+    Attributes:
+        num_predictions: Number of predictions.
+        num_labels: Number of them with a label.
+        evidence: Evidence against each claim now; 1 means none, 100 that the stream is a hundred times more probable
+            if the claim does not hold.
+        total: Evidence against all claims together, their mean.
+        largest: Largest total so far.
+        alarm: Whether the largest total ever exceeded 1 / delta: the belief is contradicted.
+    """
+
+    num_predictions: int
+    num_labels: int
+    evidence: Mapping[str, float]
+    total: float
+    largest: float
+    alarm: bool
+
+
+class BeliefMonitor:
+    """Feed batches of predictions, and labels when they come; it says when the stream contradicts the belief.
+
+    Args:
+        summary: Belief about the predictions, as a summary with its concentration; needs no labels.
+        accuracy: Share of right answers, to be checked against labels.
+        class_fractions: Class fractions, to be checked against labels.
+        concentration: Number of observations that accuracy and class fractions are worth; infinite for exact ones.
+        delta: Probability of a false alarm over all time.
+
+    Example:
+        >>> monitor = BeliefMonitor(accuracy=0.95, delta=0.01)
+        >>> right, wrong = torch.tensor([[0.9, 0.1]]).log(), torch.tensor([[0.1, 0.9]]).log()
+        >>> for day in range(10):  # eight of ten answers are right
+        ...     state = monitor.update(
+        ...         torch.cat([right] * 8 + [wrong] * 2), torch.zeros(10, dtype=torch.long)
+        ...     )
+        >>> state.num_labels, state.alarm
+        (100, True)
+    """
+
+    def __init__(
+        self,
+        summary: SummaryLikelihood | None = None,
+        *,
+        accuracy: float | None = None,
+        class_fractions: Sequence[float] | None = None,
+        concentration: float = DEFAULT_CONCENTRATION,
+        delta: float = 0.01,
+    ) -> None:
+        if summary is None and accuracy is None and class_fractions is None:
+            raise ValueError("`summary`, `accuracy` or `class_fractions` must be given: there is nothing to monitor")
+        self.delta = _checks.fraction("delta", delta, low=0.0, high=1.0)
+        self.summary = summary
+        if not concentration > 0:
+            raise ValueError(f"`concentration` must be a number greater than 0, but got {concentration!r}")
+        self._claims: dict[str, tuple[Tensor, float]] = {}
+        if summary is not None:
+            self._claims["predictions"] = summary.s0.double().cpu(), float(summary.concentration)
+        if accuracy is not None:
+            right = _checks.fraction("accuracy", accuracy, low=0.0, high=1.0)
+            self._claims["accuracy"] = torch.tensor([right, 1 - right], dtype=torch.float64), concentration
+        if class_fractions is not None:
+            stated = torch.tensor(_checks.simplex("class_fractions", class_fractions), dtype=torch.float64)
+            self._claims["class fractions"] = stated, concentration
+        self._counts = {name: torch.zeros_like(masses) for name, (masses, _) in self._claims.items()}
+        self._num_predictions = self._num_labels = 0
+        self._largest = 0.0
+        self.history: list[MonitorState] = []
+        """The state after each batch."""
+
+    def update(self, log_probs: Array, labels: Array | None = None) -> MonitorState:
+        """Add a batch.
+
+        Args:
+            log_probs: Log-probabilities of the predictions, shape (B, K).
+            labels: Their classes, shape (B,), if they are known.
+        """
+        rows = log_probs_table(log_probs)
+        known = None if labels is None else labels_of(labels, rows)
+        if self.summary is not None:
+            _count(self._counts["predictions"], self.summary.partition.assign(rows.to(self.summary.s0.device)))
+        if known is not None:
+            if "accuracy" in self._counts:
+                _count(self._counts["accuracy"], (rows.argmax(-1) != known).long())
+            if "class fractions" in self._counts:
+                if rows.shape[1] != len(self._counts["class fractions"]):
+                    raise ValueError(
+                        f"`log_probs` must have one column for each of the {len(self._counts['class fractions'])} "
+                        f"`class_fractions`, but got {rows.shape[1]}"
+                    )
+                _count(self._counts["class fractions"], known)
+            self._num_labels += len(known)
+        self._num_predictions += len(rows)
+        self.history.append(self._state())
+        return self.history[-1]
+
+    def _state(self) -> MonitorState:
+        logs = {name: float(log_evidence(self._counts[name], *claim)) for name, claim in self._claims.items()}
+        total = math.fsum(_exp(each) for each in logs.values()) / len(logs)
+        self._largest = max(self._largest, total)
+        return MonitorState(
+            num_predictions=self._num_predictions,
+            num_labels=self._num_labels,
+            evidence={name: _exp(each) for name, each in logs.items()},
+            total=total,
+            largest=self._largest,
+            alarm=self._largest >= 1 / self.delta,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts so far as JSON values, for `restore`."""
+        counts = {name: each.tolist() for name, each in self._counts.items()}
+        seen = {"num_predictions": self._num_predictions, "num_labels": self._num_labels}
+        return {"counts": counts, "largest": self._largest, **seen}
+
+    def restore(self, data: Mapping[str, Any]) -> MonitorState:
+        """Resume from `to_dict` of a monitor with the same claims.
+
+        Raises:
+            ValueError: If its claims are others.
+        """
+        sizes = {name: len(each) for name, each in data["counts"].items()}
+        if sizes != {name: len(each) for name, each in self._counts.items()}:
+            raise ValueError(f"`data` must be of a monitor of the claims {list(self._counts)}, but is of {list(sizes)}")
+        self._counts = {name: torch.tensor(each, dtype=torch.float64) for name, each in data["counts"].items()}
+        self._largest, self._num_predictions = float(data["largest"]), int(data["num_predictions"])
+        self._num_labels = int(data["num_labels"])
+        return self._state()
+
+
+def log_evidence(counts: Tensor, masses: Tensor, concentration: float) -> Tensor:
+    """Log of the evidence against a claim: (..., R), (R,) -> (...).
+
+    Args:
+        counts: Number of cases in each region.
+        masses: Masses that are claimed.
+        concentration: Number of observations that the claim is worth; infinite for an exact one.
+    """
+    vague = torch.full_like(masses, VAGUE)
+    if math.isinf(concentration):
+        exact: Tensor = torch.special.xlogy(counts, masses).sum(-1)
+        return _log_dirichlet_multinomial(counts, vague) - exact
+    return _log_dirichlet_multinomial(counts, vague) - _log_dirichlet_multinomial(counts, concentration * masses)
+
+
+def _log_dirichlet_multinomial(counts: Tensor, parameters: Tensor) -> Tensor:
+    """Log-probability of a sequence of cases with these counts."""
+    inside = (torch.lgamma(parameters + counts) - torch.lgamma(parameters)).sum(-1)
+    total = parameters.sum()
+    return inside + torch.lgamma(total) - torch.lgamma(total + counts.sum(-1))
+
+
+def _count(counts: Tensor, regions: Tensor) -> None:
+    counts += torch.bincount(regions.cpu(), minlength=len(counts)).double()
+
+
+def _exp(value: float) -> float:
+    return math.exp(min(value, 700.0))

@@ -1,0 +1,114 @@
+"""Monitoring of a stream: false alarms over all time by simulation, evidence by sequential prediction."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binom
+
+from selbo import BeliefMonitor, ConfidenceBins, Masses, SummaryLikelihood
+from selbo.evaluation.monitor import log_evidence
+
+STREAMS = 10_000
+
+
+@pytest.mark.parametrize("concentration", [20.0, 500.0, math.inf])
+def test_false_alarms_are_bounded_over_all_time(concentration: float, seed: int) -> None:
+    """10 000 streams of 400 cases, looked at after each case; the masses are those that the belief allows."""
+    generator = np.random.default_rng(seed)
+    masses = torch.tensor([0.7, 0.2, 0.1], dtype=torch.float64)
+    if math.isinf(concentration):
+        truth = np.broadcast_to(masses.numpy(), (STREAMS, 3))
+    else:
+        truth = generator.dirichlet(concentration * masses.numpy(), size=STREAMS)
+    edges, counts = truth.cumsum(1), torch.zeros(STREAMS, 3, dtype=torch.float64)
+    largest, rows = torch.zeros(STREAMS, dtype=torch.float64), torch.arange(STREAMS)
+    for _ in range(400):
+        drawn = (generator.random((STREAMS, 1)) > edges[:, :2]).sum(1)
+        counts[rows, torch.from_numpy(drawn)] += 1
+        largest = torch.maximum(largest, log_evidence(counts, masses, concentration))
+    for delta in (0.01, 0.05):
+        alarms = int((largest >= -math.log(delta)).sum())
+        assert alarms <= binom.ppf(1 - 1e-6, STREAMS, delta)
+    assert alarms > 0.005 * STREAMS  # the bound is not empty
+
+
+def test_the_evidence_is_the_ratio_of_sequential_predictions(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    masses, alpha = np.array([0.5, 0.3, 0.2]), 30.0
+    counts, log_ratio = np.zeros(3), 0.0
+    for region in generator.integers(0, 3, size=50):
+        vague = (counts[region] + 0.5) / (counts.sum() + 1.5)
+        claimed = (counts[region] + alpha * masses[region]) / (counts.sum() + alpha)
+        log_ratio += math.log(vague / claimed)
+        counts[region] += 1
+    found = log_evidence(torch.from_numpy(counts), torch.from_numpy(masses), alpha)
+    assert found.item() == pytest.approx(log_ratio)
+
+
+def stream(seed: int, rows: int, *, right: float) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(2, (rows,), generator=generator)
+    answers = torch.where(torch.rand(rows, generator=generator) < right, labels, 1 - labels)
+    return torch.where(torch.nn.functional.one_hot(answers, 2) > 0, 0.9, 0.1).log(), labels
+
+
+def test_a_false_accuracy_is_found_and_a_true_one_is_not(seed: int) -> None:
+    for right, found in ((0.75, True), (0.95, False)):
+        monitor = BeliefMonitor(accuracy=0.95, concentration=1000, delta=1e-4)
+        for batch in range(40):
+            state = monitor.update(*stream(1000 * seed + batch, 10, right=right))
+        assert state.alarm == found
+        assert state.num_labels == state.num_predictions == 400
+        assert len(monitor.history) == 40
+        assert state.largest == max(each.total for each in monitor.history)
+
+
+def test_predictions_alone_can_contradict_a_summary() -> None:
+    summary = SummaryLikelihood(ConfidenceBins((0.8,), num_classes=2), Masses((0.5, 0.5)), concentration=200)
+    monitor = BeliefMonitor(summary)
+    sure, unsure = torch.tensor([[0.95, 0.05]]).log(), torch.tensor([[0.6, 0.4]]).log()
+    state = monitor.update(torch.cat([sure, unsure]).repeat(100, 1))
+    assert state.evidence["predictions"] < 1
+    assert not state.alarm
+    for _ in range(3):
+        state = monitor.update(sure.repeat(200, 1))
+    assert state.alarm
+    assert state.num_labels == 0
+    calm = monitor.update(unsure.repeat(3000, 1))
+    assert calm.alarm  # an alarm stays
+
+
+def test_several_claims_are_averaged_and_labels_may_come_later() -> None:
+    monitor = BeliefMonitor(accuracy=0.9, class_fractions=[0.5, 0.5])
+    log_probs, labels = stream(0, 60, right=0.9)
+    assert monitor.update(log_probs).evidence == pytest.approx({"accuracy": 1, "class fractions": 1})
+    state = monitor.update(log_probs, labels)
+    assert (state.num_predictions, state.num_labels) == (120, 60)
+    assert state.total == pytest.approx(sum(state.evidence.values()) / 2)
+    wrong = int((log_probs.argmax(-1) != labels).sum())
+    by_hand = log_evidence(torch.tensor([60.0 - wrong, wrong]).double(), torch.tensor([0.9, 0.1]).double(), 1000.0)
+    assert math.log(state.evidence["accuracy"]) == pytest.approx(by_hand.item())
+
+
+def test_a_monitor_resumes() -> None:
+    log_probs, labels = stream(1, 50, right=0.7)
+    one, two = (BeliefMonitor(accuracy=0.9, class_fractions=[0.5, 0.5]) for _ in range(2))
+    one.update(log_probs, labels)
+    two.restore(json.loads(json.dumps(one.to_dict())))
+    assert two.update(log_probs, labels) == one.update(log_probs, labels)
+    with pytest.raises(ValueError, match="of a monitor of the claims"):
+        BeliefMonitor(accuracy=0.9).restore(one.to_dict())
+
+
+def test_what_cannot_be_monitored_is_refused() -> None:
+    with pytest.raises(ValueError, match="there is nothing to monitor"):
+        BeliefMonitor()
+    with pytest.raises(ValueError, match="`accuracy` must lie"):
+        BeliefMonitor(accuracy=1.2)
+    with pytest.raises(ValueError, match="`concentration` must be a number greater than 0"):
+        BeliefMonitor(accuracy=0.9, concentration=0)
+    with pytest.raises(ValueError, match="one column for each of the 3"):
+        BeliefMonitor(class_fractions=[0.2, 0.3, 0.5]).update(*stream(2, 5, right=0.9))
