@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from selbo.estimator.rows import Rows, few_threads
-from selbo.estimator.settings import check_settings, doubts, resolve_class_fractions
+from selbo.estimator.rows import GroupRows, Rows, few_threads, score_by_groups
+from selbo.estimator.settings import check_for_groups, check_settings, doubts, resolve_class_fractions
 from selbo.estimator.splits import stratified_split
 from selbo.evaluation.check_belief import check_accuracy, shortfall
 from selbo.evaluation.predict import Prediction
@@ -35,16 +35,19 @@ from selbo.presets import (
 )
 from selbo.random import derive, generator_for
 from selbo.summary.beliefs import Belief
+from selbo.summary.grouped import GroupedSummary
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import Partition
 from selbo.training import Callback, Checkpoint, FitResult, JsonLines, Progress, Validation, fit
+from selbo.training.validation import Selection
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted, validate_data
 
-    from selbo.estimator.intake import take_in, take_in_val
+    from selbo.estimator.group_intake import GroupStatement
+    from selbo.estimator.intake import take_in, take_in_groups, take_in_val
 except ImportError:
     raise ModuleNotFoundError(
         "SummaryClassifier needs the package scikit-learn: pip install 'selbo[sklearn]'"
@@ -55,6 +58,9 @@ CONCENTRATION_GRID: Final = (0.01, 0.1, 1.0, 10.0)
 
 VALIDATION_SAMPLES: Final = 16
 """Weight samples per validation."""
+
+GROUP_TOLERANCE: Final = 0.02
+"""Warn if predictions miss the fractions of groups by so much more than constant predictions do."""
 
 CHECKPOINT_SECONDS: Final = 5.0
 """Seconds between checkpoints: the most training time lost if a fit is killed."""
@@ -80,12 +86,14 @@ class Statement(NamedTuple):
         class_fractions: Fraction of each class: as stated, or that of the labels.
         fraction_uncertainty: Uncertainty of each fraction.
         summaries: One `SummaryLikelihood`, or two: of confidence and of class fractions. Methods without a summary do
-            not use them in training.
+            not use them in training. Empty if only groups are stated.
+        groups: The `GroupedSummary` of the fractions of groups, or None.
     """
 
     class_fractions: list[float]
     fraction_uncertainty: float
     summaries: list[SummaryLikelihood]
+    groups: GroupedSummary | None = None
 
 
 class _Running(NamedTuple):
@@ -106,6 +114,7 @@ class _Trained:
     label_shift: LabelShift | None = None
     shortfall: str | None = None
     """A warning if the accuracy on held-out rows is clearly below the stated one."""
+    groups: GroupedSummary | None = None
 
 
 class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -118,6 +127,10 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     except those that hold only zeros and ones; encode categories as numbers first. All computations run in double
     precision, and the same ``random_state`` gives the same classifier. The command ``selbo train`` preprocesses a file
     and trains this classifier.
+
+    Labels may be missing altogether if you know the class fractions of groups of rows, such as the vote of each state:
+    pass ``groups`` and ``group_fractions`` to `fit`. The classifier of individuals is then learned from the differences
+    between groups (docs/groups.md).
 
     You can pass unlabelled rows to `fit`, either marked in ``y`` or as ``X_unlabelled``. They may come from another
     domain than the labelled rows. The belief is then about the unlabelled rows, not about the labelled ones. If
@@ -156,7 +169,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         prior_std: Standard deviation of the prior over weights.
         num_samples: Weight samples per prediction; always the same ones, so that predictions do not vary between calls.
         early_stopping: Hold out a ``validation_fraction`` of the labelled rows and keep the weights of the step with
-            the lowest NLL on it. Training still runs for all steps.
+            the lowest NLL on it. Training still runs for all steps. If there are groups and no labels, a share of each
+            group is held out, and the stated fractions select the step.
         validation_fraction: Share of each class to hold out, for ``early_stopping`` and ``concentration="auto"``. A
             warning is issued if the accuracy on these rows is clearly below the stated one.
         unlabelled_label: Value in ``y`` that marks unlabelled rows: -1, as elsewhere in scikit-learn, or a string such
@@ -176,18 +190,21 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes_: Labels, in the order of the columns of `predict_proba`.
         n_features_in_: Number of features.
         feature_names_in_: Names of the features, if all names in the training data are strings.
-        n_unlabelled_: Number of unlabelled rows that the belief is about; 0 if it is about the training rows.
-        concentration_: The concentration that was used; None if the method uses no belief.
+        n_unlabelled_: Number of unlabelled rows that the belief is about; 0 if it is about the training rows. With
+            groups, the number of rows without a label.
+        concentration_: The concentration that was used; None if the method uses no belief, or one about groups only.
         label_shift_: The `selbo.LabelShift` that corrects the predictions, or None.
         n_iter_: Step of the selected weights.
         loss_curve_: Loss of each step.
-        validation_nll_: NLL of the held-out rows, with ``early_stopping`` or ``X_val``; else None.
+        validation_nll_: NLL of the labels of held-out rows, with ``early_stopping`` or ``X_val``; else None.
         seconds_: Training time in seconds; for a resumed fit, the total.
         seed_: Seed drawn from ``random_state``; predictions use it too.
         scale_: Mean and standard deviation used to standardise features.
         network_: The trained network, in double precision, for standardised features.
         summary_: The `selbo.SummaryLikelihood` that was used, or None. With more than 20 classes, an accuracy and class
             fractions, it is the one of the accuracy.
+        groups_: Names of the groups, in the order of ``group_summary_``; None without groups.
+        group_summary_: The `selbo.GroupedSummary` that was used, or None.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -251,17 +268,21 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: Any = None,
         X_unlabelled: Any = None,
         *,
+        groups: Any = None,
+        group_fractions: Any = None,
+        group_concentration: "float | Mapping[Any, float] | None" = None,
+        classes: "Sequence[Any] | None" = None,
         X_val: Any = None,
         y_val: Any = None,
         checkpoint: "str | os.PathLike[str] | None" = None,
         log: "str | os.PathLike[str] | None" = None,
         progress: bool | None = False,
     ) -> "SummaryClassifier":
-        """Train on a table of numbers and its labels.
+        """Train on a table of numbers and its labels, or on the class fractions of groups of its rows.
 
         Unlabelled rows, marked in ``y`` or passed as ``X_unlabelled``, are combined; the belief is then about them.
         Methods without a summary ignore marked rows.
@@ -269,11 +290,21 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: Features, shape (rows, features): an array, or a pandas or polars data frame.
             y: Labels, shape (rows,), of any type; at least two different ones. A row whose label is
-                ``unlabelled_label`` is unlabelled.
+                ``unlabelled_label`` is unlabelled. With ``groups``, all labels may be missing (None), or some of them:
+                None, NaN, or -1 if it is no class.
             sample_weight: Weight of each row, shape (rows,), in the standardisation, the class fractions, the
                 likelihood and the histogram of the summary. Rows with weight 0 are left out; all other unlabelled rows
-                have weight 1.
+                have weight 1. With ``groups`` and some labels, weights are 0 or 1.
             X_unlabelled: Features of additional unlabelled rows, shape (more rows, features).
+            groups: Group of each row, shape (rows,), of any type; None or NaN for none. Fractions are about all rows of
+                a group, with and without label.
+            group_fractions: Class fractions of each group, as a mapping from group to {class: fraction} or to a list of
+                fractions in the order of ``classes``. For a pandas data frame, pass ``to_dict("index")`` of it.
+            group_concentration: How sure the fractions are, in pseudo-observations: one number, or a mapping from
+                group to number, see `selbo.elicit_concentration`. If not given, 100, which stands for about plus or
+                minus 10 points, or the number of rows of a smaller group.
+            classes: Labels of the classes, for ``group_fractions`` given as lists. If not given, 0 to K - 1, or the
+                sorted labels in ``y`` if these are others.
             X_val: Features of the validation rows, instead of a ``validation_fraction`` of the training rows.
             y_val: Labels of the validation rows.
             checkpoint: Checkpoint file, written every few seconds. If it exists, training resumes from it, which
@@ -291,7 +322,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             logs=log is not None,
         )
         try:
-            rows, stated = self._take_in(X, y, sample_weight, X_unlabelled)
+            groups_stated = GroupStatement(groups, group_fractions, group_concentration, classes)
+            rows, stated = self._take_in(X, y, sample_weight, X_unlabelled, groups_stated)
             self.seed_ = self._draw_seed()
             val = take_in_val(self, X_val, y_val, rows)
             trained = self._trained(rows, val, stated, running)
@@ -300,6 +332,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 warnings.warn(str(check), UserWarning, stacklevel=2)
             if trained.shortfall is not None:
                 warnings.warn(f"{trained.shortfall}.", UserWarning, stacklevel=2)
+            if rows.grouped is not None and (doubt := self._doubt_groups(trained, rows.grouped)):
+                warnings.warn(doubt, UserWarning, stacklevel=2)
         except BaseException:  # restore the earlier state, fitted or not
             self.__dict__.clear()
             self.__dict__.update(before)
@@ -308,14 +342,27 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._objective: Objective | None = trained.objective
         self.label_shift_ = trained.label_shift
         self.summary_ = trained.summaries[0] if trained.summaries else None
+        self.group_summary_ = trained.groups
+        self.groups_ = None if rows.grouped is None else rows.grouped.names
         self.concentration_ = trained.concentration
         self.n_iter_ = trained.result.selected_step
         self.loss_curve_ = trained.result.curve[:, 0].numpy()
-        self.validation_nll_ = trained.result.val_nll
+        self.validation_nll_ = trained.result.val_nll if val is not None or len(rows.labels) else None
         self.seconds_ = trained.result.seconds
         return self
 
-    def statement(self, X: Any, y: Any, sample_weight: Any = None, X_unlabelled: Any = None) -> Statement:
+    def statement(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        X_unlabelled: Any = None,
+        *,
+        groups: Any = None,
+        group_fractions: Any = None,
+        group_concentration: "float | Mapping[Any, float] | None" = None,
+        classes: "Sequence[Any] | None" = None,
+    ) -> Statement:
         """The belief about the given data, without training: to inspect it, or to find errors before a long fit.
 
         Takes the same arguments as `fit`, and raises the same errors and warnings as its start.
@@ -328,9 +375,12 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ([0.33, 0.67], 10)
         """
         other = copy.copy(self)
-        return other._take_in(X, y, sample_weight, X_unlabelled)[1]
+        groups_stated = GroupStatement(groups, group_fractions, group_concentration, classes)
+        return other._take_in(X, y, sample_weight, X_unlabelled, groups_stated)[1]
 
-    def _take_in(self, X: Any, y: Any, sample_weight: Any, X_unlabelled: Any) -> tuple[Rows, Statement]:
+    def _take_in(
+        self, X: Any, y: Any, sample_weight: Any, X_unlabelled: Any, groups: GroupStatement
+    ) -> tuple[Rows, Statement]:
         """Validate settings and data before training, and set classes and scale. Called by public methods."""
         check_settings(self)
         believes = METHODS[self.method].believes
@@ -338,10 +388,16 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"`X_unlabelled` is for a method with a summary, which uses it, but the method is {self.method!r}"
             )
-        rows, self.classes_, self.scale_ = take_in(
-            self, X, y, sample_weight, X_unlabelled, marker=self.unlabelled_label, believes=believes
-        )
-        self.n_unlabelled_ = 0 if rows.unlabelled is None else len(rows.unlabelled)
+        if groups.is_given:
+            check_for_groups(self, X_unlabelled)
+            rows, self.classes_, self.scale_ = take_in_groups(
+                self, X, y, sample_weight, groups, marker=self.unlabelled_label
+            )
+        else:
+            rows, self.classes_, self.scale_ = take_in(
+                self, X, y, sample_weight, X_unlabelled, marker=self.unlabelled_label, believes=believes
+            )
+        self.n_unlabelled_ = rows.num_unlabelled
         fractions = resolve_class_fractions(self, self.classes_, rows)
         for doubt in doubts(self, self.classes_, rows, fractions):
             warnings.warn(doubt, UserWarning, stacklevel=3)
@@ -352,6 +408,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if uncertainty is None:
             about_unlabelled = rows.unlabelled is not None and self.class_fractions is not None
             uncertainty = uncertainty_for(fractions) if about_unlabelled else 0.0
+        groups = None if rows.grouped is None else rows.grouped.summary()
+        if groups is not None and not self._states_something:
+            return Statement(fractions, uncertainty, [], groups)
         summaries = summaries_for(
             fractions,
             stated=self.class_fractions is not None,
@@ -361,16 +420,20 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             partition=self.partition,
             fraction_uncertainty=uncertainty,
         )
-        return Statement(fractions, uncertainty, summaries)
+        return Statement(fractions, uncertainty, summaries, groups)
+
+    @property
+    def _states_something(self) -> bool:
+        """Whether there is a belief about all rows, apart from groups."""
+        return any(each is not None for each in (self.accuracy, self.class_fractions, self.belief))
 
     def _concentration_for(self, rows: Rows) -> float:
         """The given concentration, limited to the number of labels, or the default."""
         if self.concentration is None or isinstance(self.concentration, str):
-            stated = self.accuracy, self.class_fractions, self.belief
-            if rows.unlabelled is None and all(each is None for each in stated):
+            if rows.unlabelled is None and not self._states_something:
                 return MOST_CONCENTRATION  # the belief repeats the labels; see docs/measurements.md
-            return default_concentration(rows.total, elsewhere=rows.unlabelled is not None)
-        return float(self.concentration if self.overrule_labels else min(self.concentration, rows.total))
+            return default_concentration(rows.evidence, elsewhere=rows.unlabelled is not None)
+        return float(self.concentration if self.overrule_labels else min(self.concentration, rows.evidence))
 
     def _trained(self, rows: Rows, val: Rows | None, stated: Statement, running: _Running) -> _Trained:
         """Train once, or once per concentration to try; returns the network to keep."""
@@ -379,8 +442,14 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 "`checkpoint` supports a single training run, but concentration='auto' trains several times"
             )
-        train = rows
-        if val is None and (self.early_stopping or choose):
+        train, alone = rows, rows.groups_alone
+        if val is None and choose and alone is not None:
+            raise ValueError("`concentration` must be a number if there are no labels to choose it by, but is 'auto'")
+        if val is None and self.early_stopping and alone is not None:
+            train, val = (
+                replace(rows, grouped=each) for each in alone.split(self.validation_fraction, seed=self.seed_)
+            )
+        elif val is None and (self.early_stopping or choose):
             kept, held_out = stratified_split(rows.labels, self.validation_fraction, seed=self.seed_)
             train, val = rows[kept], rows[held_out]
         with few_threads(rows, self.hidden, self.batch_size):
@@ -402,6 +471,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # weighted rows are not a sample of single cases
         if held_out is None or held_out.unlabelled is not None or held_out.weights is not None or not trained.summaries:
             return trained
+        if len(held_out.labels) == 0:
+            return trained
         claimed = trained.summaries[0].describe().accuracy
         if claimed is None:
             return trained
@@ -409,20 +480,34 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         result = check_accuracy(claimed, seen.classes == held_out.labels)
         return replace(trained, shortfall=shortfall(result, held_out.labels))
 
+    def _doubt_groups(self, trained: _Trained, rows: GroupRows) -> str:
+        """Warning if predictions miss the stated fractions by more than those of all rows do; otherwise empty."""
+        seen = self._predict_rows(trained.network, trained.objective, rows.inputs, VALIDATION_SAMPLES)
+        found, constant = rows.mean_errors(seen.log_probs)
+        if found < constant + GROUP_TOLERANCE:
+            return ""
+        return (
+            f"predictions miss the stated fractions of groups by {100 * found:.3g} points on average, and predicting "
+            f"the same for everyone would by {100 * constant:.3g}: train for longer, or lower the concentration"
+        )
+
     def _train(self, rows: Rows, val: Rows | None, stated: Statement, running: _Running) -> _Trained:
         """One training run: the only place that builds an objective and calls `selbo.fit`."""
         natural = self.posterior == NATURAL_GRADIENT
         summaries = stated.summaries if METHODS[self.method].believes else []
+        terms = summaries if stated.groups is None else [stated.groups, *summaries]
+        alone = rows.groups_alone
         shift = None
         if summaries and rows.unlabelled is not None and self.class_fractions is not None:
             shift = LabelShift.from_labels(rows.labels, stated.class_fractions, weights=rows.weights)
-        per_row = len(rows.labels) / rows.total  # scales the terms that are not sums over rows
-        num_data, num_features = len(rows.labels), rows.inputs.shape[1]
+        # scales the terms that are not sums over rows
+        per_row = len(rows.labels) / rows.total if alone is None else 1.0
+        num_data, num_features = len(rows.labels if alone is None else alone.inputs), rows.inputs.shape[1]
         objective = objective_for(
             self.method,
             num_data=num_data,
             steps=self.steps,
-            summary=summaries[0] if len(summaries) == 1 else summaries or None,
+            summary=terms[0] if len(terms) == 1 else terms or None,
             kl_weight=1.0 if natural else self.kl_weight * per_row,  # the optimiser weighs the KL
             summary_weight=per_row,
             label_shift=shift,
@@ -444,7 +529,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 objective,
                 rows.as_data(),
                 None if val is None else val.as_data(),
-                unlabelled=rows.unlabelled if summaries else None,
+                unlabelled=rows.beside(len(terms)) if terms else None,
+                groups=None if alone is None else alone.groups,
                 steps=self.steps,
                 batch_size=self.batch_size,
                 learning_rate=TABULAR_RATE if natural and self.learning_rate is None else self.learning_rate,
@@ -452,7 +538,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 validation=Validation(
                     every=None if self.early_stopping or running.logs else self.steps,
                     num_samples=VALIDATION_SAMPLES,
-                    select="best" if self.early_stopping and val is not None else "last",
+                    select=self._selection(rows, val),
                 ),
                 seed=derive(self.seed_, "training", self.method),
                 device=self.device,
@@ -462,7 +548,15 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         concentration = float(summaries[0].concentration) if summaries else None
         if isinstance(model, NaturalGradientPosterior):
             network = model.bayesian_network()  # all weights are in linear layers, so nothing is lost
-        return _Trained(network.eval(), objective, result, summaries, concentration, shift)
+        return _Trained(network.eval(), objective, result, summaries, concentration, shift, groups=stated.groups)
+
+    def _selection(self, rows: Rows, val: Rows | None) -> str | Selection:
+        """How to select weights: the last, the best for held-out labels, or without labels for held-out groups."""
+        if not self.early_stopping or val is None:
+            return "last"
+        if val.groups_alone is None or rows.grouped is None:
+            return "best"
+        return score_by_groups(rows.grouped, val.groups_alone)
 
     def make_network(self, num_features: int) -> nn.Module:
         """An untrained network for the known classes."""
@@ -526,8 +620,11 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return found
         return found.with_log_probs(self.label_shift_.to_target(found.log_probs))
 
-    def _predict_rows(self, network: nn.Module, objective: Objective | None, inputs: Tensor) -> Prediction:
+    def _predict_rows(
+        self, network: nn.Module, objective: Objective | None, inputs: Tensor, num_samples: int | None = None
+    ) -> Prediction:
         device = next(network.parameters()).device
         generator = generator_for(self.seed_, "prediction", device=device)
-        found = posterior_predict(network, inputs, self.num_samples, objective=objective, generator=generator)
+        count = num_samples or self.num_samples
+        found = posterior_predict(network, inputs, count, objective=objective, generator=generator)
         return Prediction(*(each.cpu() for each in vars(found).values()))

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Final, NamedTuple
 
@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_feature_names, _check_sample_weight,
 from torch import Tensor
 
 from selbo._numerics import FloatArray, mean_and_std
+from selbo.estimator.group_intake import GroupStatement, group_rows, is_absent, one_per_row, state_classes
 from selbo.estimator.rows import Rows
 
 CONVENTION: Final = -1
@@ -114,6 +115,72 @@ def take_in(
     return Taken(rows, classes, scale)
 
 
+def take_in_groups(estimator: Any, X: Any, y: Any, sample_weight: Any, stated: GroupStatement, *, marker: Any) -> Taken:
+    """Validate the arguments of `fit` for a table with groups, in which labels may be missing.
+
+    Args:
+        estimator: The calling estimator; its feature attributes are set.
+        X: Features.
+        y: Labels, or None. None, NaN, the marker, and -1 if it is no class, stand for no label.
+        sample_weight: Weight of each row, or None.
+        stated: What the user states about groups.
+        marker: Label of unlabelled rows; False for no such label, None for the convention.
+    """
+    X = validate_data(estimator, X, dtype=np.float64)
+    weights = _weights(sample_weight, X)
+    counted = np.ones(len(X), dtype=bool) if weights is None else weights > 0
+    names = np.array([*one_per_row("groups", stated.groups, len(X)), None], dtype=object)[:-1]
+    given = np.array([*([None] * len(X) if y is None else one_per_row("y", y, len(X))), None], dtype=object)[:-1]
+    known = counted & ~np.array([is_absent(each) or _is_marker(each, marker) for each in given], dtype=bool)
+    _comparable(given[known])
+    if marker is None:
+        known &= ~_is_convention(given, known, stated)
+    classes, by_group = state_classes(stated, list(dict.fromkeys(given[known].tolist())))
+    numbers = {label: k for k, label in enumerate(classes.tolist())}
+    if others := [each for each in given[known].tolist() if each not in numbers]:
+        raise ValueError(f"`y` must hold the classes {list(numbers)}, or None, but holds {others[0]!r}")
+    kept = None if weights is None else weights[counted]
+    if kept is not None and known.any() and not (kept == 1).all():
+        raise ValueError(
+            "`sample_weight` must be 0 or 1 for groups with some labels, but holds other weights: leave out the labels "
+            "or the weights"
+        )
+    scale = FeatureScale.of(X[counted], kept, getattr(estimator, "feature_names_in_", None))
+    grouped = group_rows(stated, by_group, names[counted].tolist(), None if known.any() else kept)
+    rows = Rows(
+        scale(X[known]),
+        torch.tensor([numbers[each] for each in given[known].tolist()], dtype=torch.long),
+        None,
+        grouped=replace(grouped, inputs=scale(X[counted])),
+    )
+    return Taken(rows, classes, scale)
+
+
+def _is_marker(label: Any, marker: Any) -> bool:
+    return marker is not None and not isinstance(marker, (bool, np.bool_)) and bool(label == marker)
+
+
+def _is_convention(labels: NDArray[Any], known: NDArray[np.bool_], stated: GroupStatement) -> NDArray[np.bool_]:
+    """Mask of the label -1, if it is not a class.
+
+    Raises:
+        ValueError: If no classes are stated, and -1 could be one of as many as there are fractions.
+    """
+    found: NDArray[np.bool_] = known & np.array(
+        [isinstance(each, Real) and each == CONVENTION for each in labels], dtype=bool
+    )
+    if not found.any():
+        return found
+    others = list(dict.fromkeys(labels[known & ~found].tolist()))
+    classes = state_classes(stated, [])[0].tolist()
+    if not stated.names_classes and others and len(others) + 1 == len(classes):
+        raise ValueError(
+            "`y` must say whether the label -1 is a class, but it may be one or stand for no label: pass `classes`, or "
+            "unlabelled_label=-1 or False"
+        )
+    return found & (CONVENTION not in classes)
+
+
 def take_in_val(estimator: Any, X: Any, y: Any, rows: Rows) -> Rows | None:
     """Validation rows, for an estimator with known classes and scale; None if there are none."""
     if (X is None) != (y is None):
@@ -124,7 +191,7 @@ def take_in_val(estimator: Any, X: Any, y: Any, rows: Rows) -> Rows | None:
     labels, known = np.asarray(y).tolist(), {label: k for k, label in enumerate(estimator.classes_.tolist())}
     if len(labels) != len(inputs) or not set(labels) <= set(known):
         raise ValueError(f"`y_val` must hold one of the labels {list(known)} for each of the {len(inputs)} rows")
-    return Rows(inputs, torch.tensor([known[each] for each in labels]), None, rows.unlabelled)
+    return replace(rows, inputs=inputs, labels=torch.tensor([known[each] for each in labels]), weights=None)
 
 
 def unlabelled_rows(y: NDArray[Any], marker: Any, counted: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -52,6 +52,14 @@ def check_settings(told: Any) -> None:
             raise ValueError(f"`{name}` must be True or False, but got {getattr(told, name)!r}")
 
 
+def check_for_groups(told: Any, X_unlabelled: Any) -> None:
+    """Reject parameters of a `SummaryClassifier` that are invalid together with groups."""
+    if not METHODS[told.method].believes:
+        raise ValueError(f"`groups` is for a method with a summary, which uses them, but the method is {told.method!r}")
+    if X_unlabelled is not None:
+        raise ValueError("`X_unlabelled` cannot be given together with `groups`: append these rows to `X`")
+
+
 def _check_fractions(told: Any) -> None:
     if told.class_fractions is not None and not _is_list(told.class_fractions):
         raise ValueError(
@@ -75,10 +83,12 @@ def _is_list(value: Any) -> bool:
 
 
 def resolve_class_fractions(told: Any, classes: NDArray[Any], rows: Rows) -> list[float]:
-    """Fraction of each class: as stated, or that of the training rows."""
+    """Fraction of each class: as stated, or that of the groups, or that of the training rows."""
     count, names, given = len(classes), classes.tolist(), told.class_fractions
     if told.partition is not None and told.partition.num_classes != count:
         raise ValueError(f"`partition` has {told.partition.num_classes} classes, but `y` holds {count}: {names}")
+    if given is None and rows.grouped is not None:
+        return rows.grouped.class_fractions
     if given is None:
         counts = torch.bincount(rows.labels, rows.weights, minlength=count).double()
         return [float(each) for each in counts / counts.sum()]
@@ -100,7 +110,7 @@ def doubts(told: Any, classes: NDArray[Any], rows: Rows, fractions: Sequence[flo
     found = []
     if told.accuracy is not None and _checks.positive("accuracy", told.accuracy) > 1 / len(classes):  # else an error
         found.append(below_guessing(told.accuracy, fractions, classes.tolist(), tolerance=SHARE_ROUNDING))
-    given, labels = told.concentration, rows.total
+    given, labels = told.concentration, rows.evidence
     if not isinstance(given, str) and given is not None and given > labels and not told.overrule_labels:
         found.append(
             f"the concentration {given:g} exceeds the number of labelled rows, so {labels:g} is used and the belief "

@@ -394,8 +394,8 @@ def make_batches(
     raise ValueError(f"`train` must be (inputs, labels), a Dataset or a DataLoader, but got {type(data).__name__}")
 
 
-def whole_set(name: str, data: Data, *, device: torch.device, seed: int) -> Batch:
-    """Load a whole data set as one batch, for validation; its examples need labels."""
+def whole_set(name: str, data: Data, *, device: torch.device, seed: int, needs_labels: bool = True) -> Batch:
+    """Load a whole data set as one batch, for validation; its examples need labels unless stated otherwise."""
     tensors = as_tensors(name, data)
     if tensors is None:
         if not isinstance(data, (Dataset, DataLoader)):
@@ -407,9 +407,10 @@ def whole_set(name: str, data: Data, *, device: torch.device, seed: int) -> Batc
         if not batches:
             raise ValueError(f"`{name}` must hold at least one example, but holds none")
         tensors = concatenate(batches)
-    if tensors.labels is None:
+    if tensors.labels is None and needs_labels:
         raise ValueError(f"`{name}` must have labels, but has none")
-    return tensors._replace(labels=tensors.labels.long()).map(lambda each: each.to(device))
+    labels = None if tensors.labels is None else tensors.labels.long()
+    return tensors._replace(labels=labels).map(lambda each: each.to(device))
 
 
 def checksum(inputs: Tensor, labels: Tensor | None, weights: Tensor | None = None, groups: Tensor | None = None) -> str:

@@ -95,7 +95,8 @@ def fit(
             An optional third tensor, shape (N,), holds relative weights of the examples, in the likelihood and in the
             histogram of the summary; it is divided by its mean. The label -1 stands for none. Without labels, pass the
             inputs alone, or (inputs, None). A DataLoader may give (inputs, labels, groups).
-        val: Validation data, in the same form, all with labels.
+        val: Validation data, in the same form, all with labels. If ``validation`` selects by a function that needs no
+            labels, pass (inputs, None).
         unlabelled: Inputs of the summary instead of the training inputs, shape (U, ...). They are moved to the device
             and never augmented. Pass one tensor for all summaries, or one per summary, in a list or by name, with None
             for the training inputs. Summaries that share a tensor use the same batches. A
@@ -217,7 +218,10 @@ def fit(
             world=world,
             parameters=parameters,
         )
-        held_out = None if val is None else whole_set("val", val, device=where, seed=derive(seed, "val"))
+        held_out = None
+        if val is not None:
+            by_labels = isinstance(how.select, str)
+            held_out = whole_set("val", val, device=where, seed=derive(seed, "val"), needs_labels=by_labels)
         others = _unlabelled_batches(
             unlabelled, unlabelled_batch_size or _size(batches, batch_size), plan, rows_per_group
         )

@@ -19,8 +19,8 @@ from selbo.training.engines import Plan
 
 SELECTIONS: Final = ("last", "best")
 
-Selection = Callable[[Tensor, Tensor], float | Tensor]
-"""Score of the weights from validation log-probabilities (B, K) and labels (B,); larger is better."""
+Selection = Callable[[Tensor, Any], float | Tensor]
+"""Score of the weights from validation log-probabilities (B, K) and labels (B,), or None; larger is better."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Validation:
         every: Steps between validations; if not given, an epoch, or a fiftieth of the run if that is longer.
         num_samples: Weight samples per validation.
         select: Weights to keep: those of the ``"last"`` step, of the ``"best"`` validation NLL, or of the highest score
-            of a function of the validation log-probabilities (B, K) and labels (B,).
+            of a function of the validation log-probabilities (B, K) and labels (B,). Without labels the function gets
+            None, and the validation NLL is the negative score.
     """
 
     every: int | None = None
@@ -88,18 +89,21 @@ class Validator:
         assert self.data is not None
         plan, select = self.plan, self.how.select
         inputs, labels, weights, _ = self.data
-        assert labels is not None
         log_probs = self.predict(inputs, "validation", step)
-        by_row = log_prob_of_labels(log_probs.unsqueeze(0), labels)
-        if weights is not None:
-            by_row = by_row * (weights / weights.mean())
-        nll = -by_row.mean().double()
+        if labels is None:
+            assert not isinstance(select, str)
+            nll = -torch.as_tensor(select(log_probs, None), dtype=torch.float64, device=log_probs.device)
+        else:
+            by_row = log_prob_of_labels(log_probs.unsqueeze(0), labels)
+            if weights is not None:
+                by_row = by_row * (weights / weights.mean())
+            nll = -by_row.mean().double()
         self.last_nll = score = distributed.average(
             nll, plan.world
         ).item()  # the same number in all processes, because decisions depend on it
         if not math.isfinite(score):
             return score
-        if not isinstance(select, str):
+        if not isinstance(select, str) and labels is not None:
             found = torch.as_tensor(select(log_probs, labels), dtype=torch.float64, device=log_probs.device)
             score = -distributed.average(found, plan.world).item()
         if self.best_score is None or score < self.best_score:

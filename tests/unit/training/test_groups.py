@@ -279,3 +279,26 @@ def test_checksums_tell_groups_apart():
     sums = {checksum(INPUTS, None), checksum(INPUTS, LABELS), checksum(INPUTS, LABELS, None, GROUPS)}
     sums |= {checksum(INPUTS, LABELS, None, GROUPS.roll(1)), checksum(INPUTS, FEW)}
     assert len(sums) == 5
+
+
+def test_a_function_selects_weights_without_labels():
+    found = []
+
+    def scored(log_probs, labels):
+        assert labels is None
+        found.append(-abs(len(found) - 3.0))  # the fourth validation is the best
+        return found[-1]
+
+    result = selbo.fit(
+        network(),
+        selbo.CrossEntropy(N, states()),
+        INPUTS,
+        (INPUTS, None),
+        groups=GROUPS,
+        steps=8,
+        validation=selbo.training.Validation(every=1, select=scored),
+        callbacks=(),
+    )
+    assert len(found) == 8
+    assert result.selected_step == 4
+    assert result.val_nll == 0.0

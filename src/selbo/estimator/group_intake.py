@@ -1,0 +1,246 @@
+"""Validates what a user states about groups: which rows belong to which group, and the class fractions of each."""
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from selbo import _checks
+from selbo._numerics import FloatArray
+from selbo.estimator.rows import GroupRows
+from selbo.summary.grouped import NO_GROUP
+
+MOST_GROUP_CONCENTRATION: Final = 100.0
+"""Largest default concentration of the fractions of a group; a group of fewer rows has its number of rows."""
+
+HARDLY_DIFFERENT: Final = 0.5
+"""Fractions hardly differ if their standard deviation between groups is less than so many of their own. Those of random
+groups whose members were counted have a ratio of one, and teach."""
+
+MISSING_OF_PANDAS: Final = ("NAType", "NaTType")
+"""Types of the missing values of pandas, which is not a dependency."""
+
+NAMED_GROUPS: Final = 3
+"""Number of groups that a message names."""
+
+
+class GroupStatement(NamedTuple):
+    """The arguments of `SummaryClassifier.fit` about groups, as a user gave them."""
+
+    groups: Any = None
+    fractions: Any = None
+    concentration: Any = None
+    classes: Any = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there are groups.
+
+        Raises:
+            ValueError: If an argument is given without those that it is about.
+        """
+        if (self.groups is None) != (self.fractions is None):
+            raise ValueError("`groups` and `group_fractions` must be given together, but one of them is missing")
+        for name, given in (("group_concentration", self.concentration), ("classes", self.classes)):
+            if given is not None and self.groups is None:
+                raise ValueError(f"`{name}` is about `group_fractions`, but none are stated")
+        return self.groups is not None
+
+    @property
+    def names_classes(self) -> bool:
+        """Whether the labels of the classes are stated."""
+        by_class = isinstance(self.fractions, Mapping) and any(isinstance(x, Mapping) for x in self.fractions.values())
+        return self.classes is not None or by_class
+
+
+def is_absent(value: Any) -> bool:
+    """Whether a value of a table stands for none: None, NaN, or a missing value of pandas."""
+    if value is None or type(value).__name__ in MISSING_OF_PANDAS:
+        return True
+    return isinstance(value, (float, np.floating)) and math.isnan(value)
+
+
+def one_per_row(name: str, values: Any, rows: int) -> list[Any]:
+    """A column as a list.
+
+    Raises:
+        ValueError: If it has not one entry per row.
+    """
+    column = np.asarray(values, dtype=object)
+    if column.ndim == 2 and column.shape[1] == 1:
+        column = column[:, 0]
+    if column.shape != (rows,):
+        raise ValueError(f"`{name}` must have one entry per row of `X`, {rows}, but has shape {column.shape}")
+    return list(column.tolist())
+
+
+def state_classes(stated: GroupStatement, labels: Sequence[Any]) -> tuple[NDArray[Any], dict[Any, FloatArray]]:
+    """Classes, sorted, and the fractions of each group in their order.
+
+    Args:
+        stated: What a user states about groups.
+        labels: Different labels in ``y``, without missing ones. If neither ``group_fractions`` nor ``classes`` names
+            the classes, they are 0 to K - 1, or these labels if they are others and K.
+    """
+    by_group = _as_mapping("group_fractions", stated.fractions)
+    if not by_group:
+        raise ValueError("`group_fractions` must hold at least one group, but holds none")
+    named = [isinstance(each, Mapping) for each in by_group.values()]
+    if any(named) != all(named):
+        raise ValueError("`group_fractions` must name the classes in all groups or in none, but does so in some")
+    if all(named):
+        names = list(dict.fromkeys(name for each in by_group.values() for name in each))
+        if stated.classes is not None:
+            given = np.asarray(stated.classes).tolist()
+            if unknown := [each for each in names if each not in given]:
+                raise ValueError(f"`group_fractions` must name the classes {given}, but names {unknown[0]!r}")
+            names = given
+        rows = {group: [each.get(name, 0.0) for name in names] for group, each in by_group.items()}
+    else:
+        rows = {group: _numbers(group, each) for group, each in by_group.items()}
+        names = _classes_of(stated.classes, labels, len(next(iter(rows.values()))))
+    for group, each in rows.items():
+        if len(each) != len(names):
+            raise ValueError(
+                f"`group_fractions` must hold {len(names)} numbers per group, for the classes {names}, but those of "
+                f"{group!r} are {len(each)}"
+            )
+    classes, order = np.unique(np.array(names), return_index=True)
+    if len(classes) != len(names) or len(classes) < 2:
+        raise ValueError(f"`classes` must be at least 2 different ones, but are {names}")
+    return classes, {group: _fractions(group, each)[order] for group, each in rows.items()}
+
+
+def group_rows(
+    stated: GroupStatement,
+    by_group: dict[Any, FloatArray],
+    names: list[Any],
+    weights: FloatArray | None,
+) -> GroupRows:
+    """Groups and their beliefs, without inputs, from the name of the group of each row; warns of doubtful ones.
+
+    Args:
+        stated: What a user states about groups.
+        by_group: Fractions of each group.
+        names: Group of each row; a missing value for none.
+        weights: Weight of each row, or None.
+    """
+    unknown = list(dict.fromkeys(each for each in names if not is_absent(each) and each not in by_group))
+    if unknown:
+        raise ValueError(f"`group_fractions` must state every group in `groups`, but {_named(unknown)} missing")
+    present = {each for each in names if not is_absent(each)}
+    kept = [each for each in by_group if each in present]
+    if not kept:
+        raise ValueError("`groups` must hold a group in some row, but none does")
+    if absent := [each for each in by_group if each not in present]:
+        warnings.warn(
+            f"`group_fractions` states groups that no row has, which are left out: {_named(absent)} absent",
+            UserWarning,
+            stacklevel=5,
+        )
+    positions = {each: position for position, each in enumerate(kept)}
+    index = np.array([NO_GROUP if is_absent(each) else positions[each] for each in names])
+    sizes = np.bincount(index[index >= 0], minlength=len(kept)).astype(np.float64)
+    fractions = np.stack([by_group[each] for each in kept])
+    strength = _strengths(stated.concentration, kept, sizes)
+    found = GroupRows(
+        inputs=torch.empty(len(names), 0),
+        groups=torch.from_numpy(index),
+        weights=None if weights is None else torch.from_numpy(weights),
+        names=tuple(kept),
+        fractions=torch.from_numpy(fractions),
+        concentration=torch.from_numpy(strength),
+    )
+    if doubt := hardly_different(fractions, strength):
+        warnings.warn(doubt, UserWarning, stacklevel=5)
+    return found
+
+
+def hardly_different(fractions: FloatArray, concentration: FloatArray) -> str:
+    """Warning if fractions differ so little between groups that they cannot teach; otherwise an empty string.
+
+    Compares, for the class where it is largest, the standard deviation between groups with that of the stated
+    fractions, which follows from their concentrations.
+
+    Args:
+        fractions: Shape (G, K).
+        concentration: Shape (G,).
+
+    Example:
+        >>> hardly_different(np.array([[0.5, 0.5], [0.51, 0.49]]), np.array([100.0, 100.0]))[:80]
+        'the stated fractions hardly differ between groups, by a standard deviation of 0.'
+        >>> hardly_different(np.array([[0.5, 0.5], [0.8, 0.2]]), np.array([100.0, 100.0]))
+        ''
+    """
+    between = fractions.std(0)
+    own = np.sqrt((fractions * (1 - fractions) / (concentration[:, None] + 1)).mean(0))
+    ratio = np.divide(between, own, out=np.zeros_like(between), where=between > 0)
+    largest = int(ratio.argmax())
+    if ratio[largest] >= HARDLY_DIFFERENT:
+        return ""
+    return (
+        f"the stated fractions hardly differ between groups, by a standard deviation of {100 * between[largest]:.2g} "
+        f"points at a stated precision of {100 * own[largest]:.2g} points, so they cannot teach which individuals "
+        "belong to which class"
+    )
+
+
+def _strengths(given: Any, names: Sequence[Any], sizes: FloatArray) -> FloatArray:
+    """Concentration of each group: as stated, or its number of rows, but at most 100."""
+    if given is None:
+        return np.minimum(sizes, MOST_GROUP_CONCENTRATION)
+    if isinstance(given, Mapping):
+        if missing := [each for each in names if each not in given]:
+            raise ValueError(f"`group_concentration` must state every group in `groups`, but {_named(missing)} missing")
+        return np.array([_checks.positive(f"group_concentration[{each!r}]", given[each]) for each in names])
+    if isinstance(given, (Sequence, np.ndarray)):
+        raise ValueError("`group_concentration` must be one number, or a mapping from group to number, but is a list")
+    return np.full(len(names), _checks.positive("group_concentration", given))
+
+
+def _as_mapping(name: str, given: Any) -> dict[Any, Any]:
+    if not isinstance(given, Mapping):
+        raise ValueError(f"`{name}` must be a mapping from group to its value, but got {type(given).__name__}")
+    return dict(given)
+
+
+def _numbers(group: Any, given: Any) -> list[Any]:
+    if isinstance(given, (str, bytes)) or np.ndim(given) != 1:
+        raise ValueError(
+            f"`group_fractions` must hold one fraction per class for each group, but that of {group!r} is {given!r}"
+        )
+    return list(np.asarray(given).tolist())
+
+
+def _fractions(group: Any, given: Sequence[Any]) -> FloatArray:
+    """Fractions of a group, normalised exactly; zero is allowed."""
+    try:
+        found = torch.tensor([float(each) for each in given], dtype=torch.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"`group_fractions` must hold numbers, but those of {group!r} are {list(given)}") from None
+    _checks.on_simplex(f"group_fractions[{group!r}]", found)
+    return np.asarray((found / found.sum()).numpy())
+
+
+def _classes_of(given: Any, labels: Sequence[Any], count: int) -> list[Any]:
+    """Classes of fractions that come without them, in their order."""
+    if given is not None:
+        return list(np.asarray(given).tolist())
+    if set(labels) <= set(range(count)):
+        return list(range(count))
+    if len(labels) == count:
+        return sorted(labels)
+    raise ValueError(
+        f"`classes` must be given for the {count} fractions per group, because `y` holds {len(labels)} different labels"
+    )
+
+
+def _named(groups: Sequence[Any]) -> str:
+    """Names of groups with a verb: "'a' is", "'a', 'b' are", "'a', 'b', 'c' and 4 more are"."""
+    shown = ", ".join(repr(each) for each in groups[:NAMED_GROUPS])
+    more = f" and {len(groups) - NAMED_GROUPS} more" if len(groups) > NAMED_GROUPS else ""
+    return f"{shown}{more} {'is' if len(groups) == 1 else 'are'}"

@@ -1,0 +1,384 @@
+"""`SummaryClassifier` taught by the class fractions of groups: what it learns, what it accepts, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from sklearn.base import clone
+
+import selbo
+from selbo.estimator import SummaryClassifier
+from selbo.estimator import classifier as module
+from selbo.estimator.group_intake import hardly_different
+from selbo.estimator.rows import GroupRows, score_by_groups
+from selbo.estimator.storage import load_network, restore, save_classifier
+
+QUICK = {"steps": 20, "num_samples": 8, "learning_rate": 0.03, "hidden": (8,), "random_state": 0}
+TOWNS, SIZE = 20, 60
+ROWS = TOWNS * SIZE
+
+
+class NAType:
+    """What pandas puts in place of a missing value: it cannot be compared."""
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("boolean value of NA is ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def quick(**others: Any) -> SummaryClassifier:
+    return SummaryClassifier(**{**QUICK, **others})
+
+
+def people(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, list[float]]]:
+    """Features, labels and towns of 1200 people and 1200 others, and the class fractions of the first by town."""
+    generator = np.random.default_rng(seed)
+    town = np.arange(2 * ROWS) % TOWNS
+    X = generator.normal(size=(TOWNS, 3))[town] + generator.normal(size=(2 * ROWS, 3))
+    y = (generator.random(2 * ROWS) < 1 / (1 + np.exp(-2 * X[:, 0] + 2 * X[:, 1]))).astype(int)
+    yes = [y[:ROWS][town[:ROWS] == each].mean() for each in range(TOWNS)]
+    names = np.array([f"town {each}" for each in range(TOWNS)])
+    return X * [1, 10, 0.1], y, names[town], {f"town {k}": [1 - each, each] for k, each in enumerate(yes)}
+
+
+X, Y, TOWN, FRACTIONS = people()
+STATED = {"groups": TOWN[:ROWS], "group_fractions": FRACTIONS}
+
+
+# --- what is learned ---
+
+
+@pytest.mark.parametrize(
+    ("settings", "steps"),
+    [({}, 400), ({"posterior": "natural_gradient"}, 400), ({"method": "plain_summary"}, 200)],
+)
+def test_fractions_alone_teach_individuals(settings: dict[str, Any], steps: int, seed: int) -> None:
+    X, y, town, fractions = people(seed)
+    rate = None if settings.get("posterior") else 0.01
+    classifier = SummaryClassifier(
+        **settings, hidden=(16,), steps=steps, learning_rate=rate, num_samples=32, random_state=seed
+    ).fit(X[:ROWS], groups=town[:ROWS], group_fractions=fractions)
+    of_town = np.array([fractions[each][1] > 0.5 for each in town[ROWS:]]).astype(int)
+    by_rate = (of_town == y[ROWS:]).mean()
+    assert classifier.score(X[ROWS:], y[ROWS:]) > by_rate + 0.05
+    assert classifier.classes_.tolist() == [0, 1]
+    assert classifier.n_unlabelled_ == ROWS
+    probs = torch.from_numpy(classifier.predict_proba(X[ROWS:]))
+    rates = torch.tensor([fractions[each] for each in town[ROWS:]]) * 0.98 + 0.01
+    nll, nll_of_rates = (selbo.evaluate(each, torch.from_numpy(y[ROWS:]))["nll"] for each in (probs, rates))
+    assert nll < nll_of_rates - 0.05
+
+
+def test_counted_fractions_of_small_groups_do_not_break_a_natural_gradient(seed: int) -> None:
+    """Groups of six, many of which are of one class: certain fractions at any concentration, if taken as they are."""
+    X, y, _, _ = people(seed)
+    group = np.arange(ROWS) // 6
+    fractions = {each: [1 - y[:ROWS][group == each].mean(), y[:ROWS][group == each].mean()] for each in set(group)}
+    classifier = SummaryClassifier(
+        posterior="natural_gradient", hidden=(16,), steps=400, num_samples=32, random_state=seed
+    ).fit(X[:ROWS], groups=group, group_fractions=fractions)
+    scores = selbo.evaluate(torch.from_numpy(classifier.predict_proba(X[ROWS:])), torch.from_numpy(y[ROWS:]))
+    assert scores["accuracy"] > 0.75
+    assert scores["nll"] < 0.6
+
+
+def test_labels_of_some_rows_are_learned_too() -> None:
+    """One group, which teaches nothing about individuals: what is learned comes from the labels."""
+    some = np.full(ROWS, -1)
+    some[:200] = Y[:200]
+    classifier = quick(steps=300)
+    with pytest.warns(UserWarning, match="hardly differ between groups"):
+        classifier.fit(X[:ROWS], some, groups=["all"] * ROWS, group_fractions={"all": [0.5, 0.5]})
+    assert classifier.score(X[ROWS:], Y[ROWS:]) > 0.75
+    assert classifier.n_unlabelled_ == ROWS - 200
+
+
+def test_an_accuracy_beside_the_groups_decides_how_sure_to_be() -> None:
+    means = {}
+    for accuracy in (0.7, 0.9):
+        classifier = quick(accuracy=accuracy, steps=300, hidden=(16,)).fit(X[:ROWS], **STATED, group_concentration=5.0)
+        means[accuracy] = classifier.predict_proba(X[ROWS:]).max(1).mean()
+        assert classifier.concentration_ == 5 * TOWNS  # as much as the groups
+        assert classifier.summary_ is not None
+        assert classifier.score(X[ROWS:], Y[ROWS:]) > 0.7
+    assert means[0.7] + 0.05 < means[0.9]
+
+
+def test_stated_class_fractions_are_about_all_rows() -> None:
+    stated = quick(class_fractions=[0.8, 0.2]).statement(X[:ROWS], **STATED)
+    assert stated.class_fractions == [0.8, 0.2]
+    assert len(stated.summaries) == 1
+    alone = quick().statement(X[:ROWS], **STATED)
+    assert alone.summaries == []
+    assert alone.groups is not None
+    assert alone.class_fractions == pytest.approx([1 - Y[:ROWS].mean(), Y[:ROWS].mean()])
+
+
+# --- how it is stated ---
+
+
+def test_statements_that_say_the_same_give_the_same_classifier() -> None:
+    """Lists, mappings by class, missing labels in every form, rows of weight zero."""
+    names = np.array(["no", "yes"])
+    by_class = {town: {"yes": yes, "no": no} for town, (no, yes) in FRACTIONS.items()}
+    backwards = {town: [yes, no] for town, (no, yes) in FRACTIONS.items()}
+    expected = quick().fit(X[:ROWS], **STATED, classes=["no", "yes"]).predict_proba(X[ROWS:])
+    extra = np.concatenate([X[:ROWS], X[:5] + 100])
+    towns = [*TOWN[:ROWS], *["nowhere"] * 5]
+    for towns_given in (TOWN[:ROWS], pl.Series(TOWN[:ROWS])):
+        found = quick().fit(X[:ROWS], groups=towns_given, group_fractions=by_class)
+        assert found.classes_.tolist() == ["no", "yes"]
+        np.testing.assert_array_equal(found.predict_proba(X[ROWS:]), expected)
+        assert set(found.predict(X[ROWS:])) <= set(names)
+    found = quick().fit(X[:ROWS], groups=TOWN[:ROWS], group_fractions=backwards, classes=["yes", "no"])
+    np.testing.assert_array_equal(found.predict_proba(X[ROWS:]), expected)
+    for missing in ([None] * ROWS, np.full(ROWS, np.nan), np.full(ROWS, -1), [NAType()] * ROWS):
+        found = quick().fit(X[:ROWS], missing, **STATED)
+        np.testing.assert_array_equal(found.predict_proba(X[ROWS:]), expected)
+    weights = np.r_[np.ones(ROWS), np.zeros(5)]
+    found = quick().fit(extra, sample_weight=weights, groups=towns, group_fractions=FRACTIONS)
+    np.testing.assert_allclose(found.predict_proba(X[ROWS:]), expected, rtol=1e-6)
+
+
+def test_missing_labels_in_every_form_are_the_same_rows() -> None:
+    names = np.array(["no", "yes"])
+    known = np.arange(ROWS) < 50
+    by_class = {town: {"no": no, "yes": yes} for town, (no, yes) in FRACTIONS.items()}
+    stated = {"groups": TOWN[:ROWS], "group_fractions": by_class}
+    found = [
+        quick(unlabelled_label=marker).fit(X[:ROWS], y, **stated).predict_proba(X[ROWS:])
+        for marker, y in (
+            (None, np.where(known, names[Y[:ROWS]], None)),
+            (
+                None,
+                np.array(
+                    [name if there else np.nan for name, there in zip(names[Y[:ROWS]], known, strict=True)], object
+                ),
+            ),
+            (
+                None,
+                pl.Series([str(name) if there else None for name, there in zip(names[Y[:ROWS]], known, strict=True)]),
+            ),
+            ("?", np.where(known, names[Y[:ROWS]], "?")),
+        )
+    ]
+    numbers = quick().fit(X[:ROWS], np.where(known, Y[:ROWS], np.nan), **STATED)
+    for each in (*found[1:], numbers.predict_proba(X[ROWS:])):
+        np.testing.assert_array_equal(each, found[0])
+    assert numbers.n_unlabelled_ == ROWS - 50
+    assert numbers.classes_.tolist() == [0, 1]
+
+
+def test_minus_one_is_a_class_where_it_is_stated() -> None:
+    signs = np.where(Y[:ROWS] == 1, 1, -1)
+    by_class = {town: {-1: no, 1: yes} for town, (no, yes) in FRACTIONS.items()}
+    for marker, given, classes in ((None, by_class, None), (None, FRACTIONS, [-1, 1]), (False, FRACTIONS, None)):
+        classifier = quick(unlabelled_label=marker)
+        classifier.fit(X[:ROWS], signs, groups=TOWN[:ROWS], group_fractions=given, classes=classes)
+        assert classifier.classes_.tolist() == [-1, 1]
+        assert classifier.n_unlabelled_ == 0
+    classifier = quick(unlabelled_label=-1).fit(X[:ROWS], signs, **STATED)
+    assert classifier.classes_.tolist() == [0, 1]
+    assert classifier.n_unlabelled_ == (signs == -1).sum()
+
+
+def test_rows_without_a_group_are_scaled_but_not_believed() -> None:
+    towns = TOWN[:ROWS].astype(object)
+    towns[::7] = None
+    summary = quick().fit(X[:ROWS], groups=towns, group_fractions=FRACTIONS)
+    np.testing.assert_allclose(summary.scale_.mean, X[:ROWS].mean(0))
+    numbers = np.array([np.nan if each is None else int(each.split()[1]) for each in towns])
+    by_number = {k: FRACTIONS[f"town {k}"] for k in range(TOWNS)}
+    same = quick().fit(X[:ROWS], groups=numbers, group_fractions=by_number)
+    np.testing.assert_array_equal(same.predict_proba(X[ROWS:]), summary.predict_proba(X[ROWS:]))
+
+
+def test_concentrations_are_as_stated_or_by_default_at_most_a_hundred() -> None:
+    towns = np.array(["large"] * 300 + ["small"] * 30 + ["tiny"] * 3)
+    fractions = {"tiny": [0, 1], "small": [0.5, 0.5], "large": [0.2, 0.8]}
+    for given, expected in (
+        (None, {"tiny": 3, "small": 30, "large": 100}),
+        (7, {"tiny": 7, "small": 7, "large": 7}),
+        ({"tiny": 1, "small": 2, "large": 3.5}, {"tiny": 1, "small": 2, "large": 3.5}),
+    ):
+        stated = quick().statement(X[:333], groups=towns, group_fractions=fractions, group_concentration=given)
+        assert stated.groups is not None
+        assert stated.groups.concentration.tolist() == [expected[each] for each in fractions]
+    classifier = quick().fit(X[:ROWS], **STATED, group_concentration=7)
+    assert classifier.group_summary_ is not None
+    assert classifier.group_summary_.concentration.tolist() == [7] * TOWNS
+    assert classifier.groups_ == tuple(FRACTIONS)
+    assert classifier.concentration_ is None
+    assert classifier.summary_ is None
+
+
+# --- warnings and errors ---
+
+
+def test_fractions_that_hardly_differ_are_doubted_with_a_number() -> None:
+    same = {town: [0.5, 0.5] for town in FRACTIONS} | {"town 0": [0.52, 0.48]}
+    with pytest.warns(UserWarning, match=r"standard deviation of 0\.44 points at a stated precision of 6\.4 points"):
+        quick(steps=2).fit(X[:ROWS], groups=TOWN[:ROWS], group_fractions=same)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quick(steps=2).fit(X[:ROWS], **STATED)
+
+
+def test_random_groups_are_not_doubted() -> None:
+    """Counted fractions of random groups differ as much as their size allows, and teach."""
+    generator = np.random.default_rng(0)
+    yes = generator.binomial(16, 0.3, size=500) / 16
+    assert hardly_different(np.stack([1 - yes, yes], 1), np.full(500, 16.0)) == ""
+    assert hardly_different(np.full((3, 2), 0.5), np.full(3, 1e9)) != ""
+
+
+def test_a_network_that_contradicts_all_groups_is_reported() -> None:
+    """Labels that say the opposite of the fractions, and weigh more."""
+    constant = np.mean([abs(yes - Y[:ROWS].mean()) for _, yes in FRACTIONS.values()])
+    classifier = quick(steps=200, hidden=(16,))
+    with pytest.warns(UserWarning, match=f"the same for everyone would by {100 * constant:.3g}: train"):
+        classifier.fit(X[:ROWS], 1 - Y[:ROWS], **STATED, group_concentration=0.1)
+
+
+def test_absent_groups_are_left_out_with_a_warning() -> None:
+    more = {**FRACTIONS, "Atlantis": [0.5, 0.5]}
+    with pytest.warns(UserWarning, match="no row has, which are left out: 'Atlantis' is absent") as caught:
+        classifier = quick().fit(X[:ROWS], groups=TOWN[:ROWS], group_fractions=more)
+    assert [each.filename for each in caught] == [__file__]
+    assert classifier.groups_ == tuple(FRACTIONS)
+    expected = quick().fit(X[:ROWS], **STATED).predict_proba(X[ROWS:])
+    np.testing.assert_array_equal(classifier.predict_proba(X[ROWS:]), expected)
+
+
+FEW = {"a": [0.2, 0.8], "b": [0.7, 0.3]}
+AB = ["a", "b"] * 5
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"groups": ["a", "b", "c", "d", "e", "f"] + ["a"] * 4}, "but 'c', 'd', 'e' and 1 more are missing"),
+        ({"groups": None}, "`groups` and `group_fractions` must be given together"),
+        ({"group_fractions": None}, "`groups` and `group_fractions` must be given together"),
+        ({"groups": None, "group_fractions": None, "classes": [0, 1]}, "`classes` is about `group_fractions`"),
+        ({"groups": AB[:4]}, r"`groups` must have one entry per row of `X`, 10, but has shape \(4,\)"),
+        ({"groups": [None] * 10}, "`groups` must hold a group in some row"),
+        ({"group_fractions": [[0.2, 0.8]]}, "`group_fractions` must be a mapping from group to its value"),
+        ({"group_fractions": {}}, "at least one group"),
+        ({"group_fractions": {"a": 0.2, "b": 0.3}}, "one fraction per class for each group, but that of 'a' is 0.2"),
+        ({"group_fractions": {"a": [0.2, 0.8], "b": [1.0]}}, "2 numbers per group, for the classes .* 'b' are 1"),
+        ({"group_fractions": {"a": [0.2, 0.7], "b": [0.5, 0.5]}}, r"`group_fractions\['a'\]` must lie on the simplex"),
+        ({"group_fractions": {"a": ["x", 0.7], "b": [0.5, 0.5]}}, "must hold numbers, but those of 'a'"),
+        ({"group_fractions": {"a": {0: 0.2, 1: 0.8}, "b": [0.5, 0.5]}}, "in all groups or in none"),
+        ({"group_fractions": {"a": [1.0], "b": [1.0]}}, "at least 2 different ones"),
+        ({"classes": ["no", "no"]}, "at least 2 different ones"),
+        ({"group_concentration": 0}, "`group_concentration` must be a finite number greater than 0"),
+        ({"group_concentration": {"a": 3}}, "`group_concentration` must state every group in `groups`, but 'b' is"),
+        ({"group_concentration": [1, 2]}, "one number, or a mapping from group to number, but is a list"),
+        ({"y": ["x"] * 5 + ["y"] * 5, "classes": ["x", "z"]}, r"`y` must hold the classes \['x', 'z'\], .* 'y'"),
+        ({"y": ["x"] * 10}, "`classes` must be given for the 2 fractions per group"),
+        ({"y": [1, "x"] * 5}, "labels of one kind"),
+        ({"y": [1, -1] * 5}, "`y` must say whether the label -1 is a class"),
+        ({"y": [1] * 10, "sample_weight": np.arange(10)}, "`sample_weight` must be 0 or 1"),
+        ({"X_unlabelled": X[:3]}, "`X_unlabelled` cannot be given together with `groups`"),
+    ],
+)
+def test_what_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        quick(steps=1).fit(X[:10], **{"groups": AB, "group_fractions": FEW, **given})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"method": "elbo"}, "`groups` is for a method with a summary"),
+        ({"concentration": "auto", "accuracy": 0.9}, "no labels to choose it by"),
+    ],
+)
+def test_settings_that_groups_refuse(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        quick(steps=1, **settings).fit(X[:ROWS], **STATED)
+
+
+def test_without_groups_labels_are_needed() -> None:
+    with pytest.raises(ValueError, match="requires y to be passed"):
+        quick().fit(X[:10])
+
+
+# --- seeds, stopping, saving ---
+
+
+def test_early_stopping_needs_no_labels() -> None:
+    classifier = quick(early_stopping=True, steps=40, learning_rate=0.3).fit(X[:ROWS], **STATED)
+    assert classifier.validation_nll_ is None
+    assert 0 < classifier.n_iter_ <= 40
+    by_labels = quick(early_stopping=True).fit(X[:ROWS], **STATED, X_val=X[ROWS:], y_val=Y[ROWS:])
+    assert by_labels.validation_nll_ is not None
+    some = np.where(np.arange(ROWS) < 50, Y[:ROWS], -1)
+    assert quick(early_stopping=True).fit(X[:ROWS], some, **STATED).validation_nll_ is not None
+
+
+def test_early_stopping_keeps_the_step_that_explains_held_out_groups_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = []
+
+    def spied(*args: Any, **options: Any) -> selbo.training.FitResult:
+        results.append(selbo.fit(*args, **options, log_every=1))
+        return results[-1]
+
+    monkeypatch.setattr(module, "fit", spied)
+    classifier = quick(early_stopping=True, steps=60, learning_rate=1.0).fit(X[:ROWS], **STATED)
+    found = {each["step"]: each["val_nll"] for each in results[0].history if "val_nll" in each}
+    assert len(found) > 5
+    assert classifier.n_iter_ == min(found, key=lambda step: found[step])
+    assert classifier.n_iter_ != 60  # another step than without early stopping
+
+
+def test_the_stated_fraction_has_the_best_score_in_a_held_out_group() -> None:
+    """One group of 40 rows, 10 of them held out: the stated fraction is the best prediction for them."""
+    groups = torch.zeros(40, dtype=torch.long)
+    fractions = torch.tensor([[0.3, 0.7]], dtype=torch.float64)
+    whole = GroupRows(torch.zeros(40, 1), groups, None, ("a",), fractions, torch.tensor([1e9]).double())
+    train, held_out = whole.split(0.25, seed=0)
+    assert (len(train.groups), len(held_out.groups)) == (30, 10)
+    score = score_by_groups(train, held_out)
+    found = [float(score(torch.tensor([[1 - p, p]] * 10).double().log(), None)) for p in (0.5, 0.7, 0.9)]
+    assert found[1] > max(found[0], found[2])
+    unknown = replace(whole, groups=torch.where(torch.arange(40) < 20, groups, -1))
+    train, held_out = unknown.split(0.25, seed=0)
+    assert (train.groups == -1).sum() == 20
+    assert (held_out.groups == 0).all()
+
+
+def test_the_seed_decides_and_the_statement_is_no_parameter() -> None:
+    first, second = (clone(quick()).fit(X[:ROWS], **STATED) for _ in range(2))
+    np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X))
+    assert not any("group" in name for name in first.get_params())
+
+
+def test_what_is_saved_predicts_the_same(tmp_path: Path) -> None:
+    classifier = quick(accuracy=0.8).fit(X[:ROWS], **STATED)
+    same = pickle.loads(pickle.dumps(classifier))
+    np.testing.assert_array_equal(same.predict_proba(X), classifier.predict_proba(X))
+    assert same.groups_ == classifier.groups_
+    described = json.loads(json.dumps(save_classifier(classifier, tmp_path / "weights.safetensors")))
+    loaded = restore(described, classifier.classes_, ["x", "y", "z"])
+    load_network(loaded, tmp_path / "weights.safetensors", device="cpu")
+    np.testing.assert_array_equal(loaded.predict_proba(X), classifier.predict_proba(X))
+
+
+def test_a_failed_fit_leaves_the_classifier_as_it_was() -> None:
+    classifier = quick().fit(X[:ROWS], **STATED)
+    before = classifier.predict_proba(X[:5])
+    with pytest.raises(ValueError, match="missing"):
+        classifier.fit(X[:ROWS], groups=["elsewhere"] * ROWS, group_fractions=FRACTIONS)
+    np.testing.assert_array_equal(classifier.predict_proba(X[:5]), before)
