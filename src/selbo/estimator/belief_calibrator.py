@@ -5,15 +5,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from selbo.evaluation.belief_calibration import UNLABELLED, calibrate_to_belief
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION
-
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, clone
-    from sklearn.utils.validation import check_array, check_is_fitted
-except ImportError:
-    raise ModuleNotFoundError("BeliefCalibrator needs the package scikit-learn: pip install 'selbo[sklearn]'") from None
 
 
 class BeliefCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

@@ -9,8 +9,13 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from selbo.estimator.group_intake import GroupStatement
+from selbo.estimator.intake import take_in, take_in_groups, take_in_val
 from selbo.estimator.rows import GroupRows, Rows, few_threads, score_by_groups
 from selbo.estimator.settings import check_for_groups, check_settings, doubts, resolve_class_fractions
 from selbo.estimator.splits import stratified_split
@@ -40,18 +45,6 @@ from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import Partition
 from selbo.training import Callback, Checkpoint, FitResult, JsonLines, Progress, Validation, fit
 from selbo.training.validation import Selection
-
-try:
-    from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils import check_random_state
-    from sklearn.utils.validation import check_is_fitted, validate_data
-
-    from selbo.estimator.group_intake import GroupStatement
-    from selbo.estimator.intake import take_in, take_in_groups, take_in_val
-except ImportError:
-    raise ModuleNotFoundError(
-        "SummaryClassifier needs the package scikit-learn: pip install 'selbo[sklearn]'"
-    ) from None
 
 CONCENTRATION_GRID: Final = (0.01, 0.1, 1.0, 10.0)
 """Concentrations per training row that ``"auto"`` tries."""

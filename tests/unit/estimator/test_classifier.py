@@ -490,7 +490,7 @@ def test_without_scikit_learn_the_rest_works() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert run.stdout.splitlines() == [
-        "SummaryClassifier needs the package scikit-learn: pip install 'selbo[sklearn]'",
+        "SummaryClassifier and BeliefCalibrator need the package scikit-learn: pip install 'selbo[sklearn]'",
         "module 'selbo' has no attribute 'SummaryClassifer'",
     ], run.stderr
 
