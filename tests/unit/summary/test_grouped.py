@@ -3,12 +3,12 @@
 import copy
 import itertools
 import math
-import shutil
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
+from unit.summary.cases import GROUPS, fractions, predictions
 
 import selbo
 from selbo.summary.counts import exact_count_log_prob, gaussian_count_log_prob, poisson_binomial
@@ -16,20 +16,6 @@ from selbo.summary.grouped import GROUP_FORMS
 from selbo.summary.likelihood import dirichlet_process_log_prob, multinomial_log_prob
 
 F64 = torch.float64
-needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="torch.compile needs a C++ compiler on a CPU")
-
-
-def predictions(*shape, seed=0, scale=1.5):
-    generator = torch.Generator().manual_seed(seed)
-    return (scale * torch.randn(shape, generator=generator, dtype=F64)).log_softmax(-1)
-
-
-def fractions(*shape, seed=0):
-    generator = torch.Generator().manual_seed(seed + 50)
-    return (0.7 * torch.randn(shape, generator=generator, dtype=F64)).softmax(-1)
-
-
-GROUPS = torch.tensor([3, 0, 0, 5, 3, -1, 3, 0, 5, 3, 3, 5, 1])  # unequal, 2 and 4 are not there, one row has none
 
 
 class Margin(selbo.Partition):
@@ -493,46 +479,6 @@ def test_the_training_path_never_looks_at_a_value(form, classes, count):
             groups = mode.from_tensor(GROUPS)
             summary._check_range = lambda groups: None  # reads values on a CPU, where that is no harm
             summary(log_probs, groups).sum().backward()
-
-
-def check_compiled(eager, backend):
-    """Values, gradients and moving averages, in one graph for all batches of a shape."""
-    torch.compiler.reset()
-    compiled = copy.deepcopy(eager)
-    function = torch.compile(compiled, fullgraph=True, dynamic=False, backend=backend)
-    classes = eager.partition.num_classes
-    for step in range(3):
-        groups = GROUPS.roll(step)
-        groups = torch.where(groups == step, -1, groups)  # other groups, and another number of them
-        ours, theirs = (predictions(2, 13, classes, seed=step).requires_grad_() for _ in range(2))
-        value, expected = function(ours, groups), eager(theirs, groups)
-        torch.testing.assert_close(value, expected, rtol=1e-10, atol=1e-10)
-        value.sum().backward()
-        expected.sum().backward()
-        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-9, atol=1e-9)
-    if eager.average is not None:
-        torch.testing.assert_close(compiled.average.state_dict(), eager.average.state_dict())
-
-
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile's own doing
-@pytest.mark.parametrize("form", GROUP_FORMS)
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("count", [6, 40])
-def test_compiles_into_one_graph(form, classes, count):
-    options = {"form": form, "sizes": [4] * count, "exact_up_to": 4}
-    for decay in (None, 0.8):
-        partition = selbo.ClassRegions(classes)
-        summary = selbo.GroupedSummary(partition, fractions(count, classes), 20.0, ema_decay=decay, **options)
-        check_compiled(summary, "aot_eager")
-
-
-@needs_compiler
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore:.*TensorFloat32:UserWarning")
-@pytest.mark.parametrize(("form", "decay"), [("dirichlet", 0.5), ("counts", None)])
-def test_machine_code(form, decay):
-    """The compiler computes the average again for the backward pass: not from the buffer that has changed since."""
-    options = {"form": form, "ema_decay": decay, "exact_up_to": 4}
-    check_compiled(selbo.GroupedSummary(selbo.ClassRegions(2), fractions(40, 2), 20.0, **options), "inductor")
 
 
 class TestElicitConcentration:
