@@ -17,15 +17,20 @@ KNOWN: Final = (
     # blue: the Summary ELBO with a stated belief
     (
         *("summary summary-elbo base", "fractions", "summary-train train", "expect-equal", "expect-unequal"),
-        *("auto-equal fractions-0.3", "auto-unequal fractions-1", "beta-5 uncertain-0.1", "uncertain-0.05"),
+        *(
+            "auto-equal fractions-0.3 natural-summary",
+            "auto-unequal fractions-1 narrow-summary",
+            "beta-5 uncertain-0.1 natural-summary-85",
+            "uncertain-0.05 natural-summary-80",
+        ),
         *("unadjusted-3",),
     ),
     # brown: the ELBO, and standard deviations of the prior
     (
         *(
             "elbo none",
-            "elbo-known",
-            "elbo-em elbo-em-bcts",
+            "elbo-known natural",
+            "elbo-em elbo-em-bcts narrow",
             "elbo-bbse prior-0.02",
             "prior-0.05 prior-0.2",
             "prior-0.1",
@@ -50,16 +55,33 @@ KNOWN: Final = (
     ),
     # purple: the deterministic network; numbers of inputs, weights of the KL divergence
     (
-        *("plain", "plain-known", "plain-em plain-em-bcts", "plain-bbse", "kl-0.01 inputs-100", "kl-0.03 inputs-300"),
+        *(
+            "plain",
+            "plain-known sgd",
+            "plain-em plain-em-bcts adam",
+            "plain-bbse",
+            "kl-0.01 inputs-100",
+            "kl-0.03 inputs-300",
+        ),
         *("kl-0.1 inputs-1000", "kl-0.3", "kl-1.0"),
     ),
     # amber: plain + summary, expectation regularisation; other forms of the summary
     (
-        *("plain-summary", "expectation", "multinomial warm-up expectation-shift", "ema pretrained expectation-bayes"),
+        *(
+            "plain-summary",
+            "expectation sgd-summary",
+            "multinomial warm-up expectation-shift",
+            "ema pretrained expectation-bayes",
+        ),
         *("val-inputs plain-fractions", "independent-5"),
     ),
     # maroon: temperature scaling; vague beliefs; networks adapted by BatchNorm
-    ("plain-temperature", "uniform uniform-equal batchnorm", "uniform-unequal batchnorm-known", "confidence tent"),
+    (
+        "plain-temperature",
+        "uniform uniform-equal batchnorm mc-dropout",
+        "uniform-unequal batchnorm-known swag",
+        "confidence tent laplace",
+    ),
 )
 """Methods of the demo, the commands and the studies: one row per colour, one position per marker.
 
