@@ -16,6 +16,7 @@ from torch import Tensor
 
 from selbo import _checks
 from selbo.metrics.inputs import Array, labels_of, on_host, probs_table
+from selbo.metrics.selective import rank_by_confidence
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,8 @@ def abstain(probs: Array, *, max_risk: float, labels: Array | None = None, delta
     rows = probs_table(probs).double()
     limit = _checks.fraction("max_risk", max_risk, low=0.0, high=1.0)
     level = _checks.fraction("delta", delta, low=0.0, high=1.0)
-    confidence, order = rows.amax(-1).sort(descending=True, stable=True)
+    confidence, order, last = rank_by_confidence(rows)
     counts = torch.arange(1, len(rows) + 1, dtype=torch.float64)
-    last = torch.cat([confidence[1:] != confidence[:-1], torch.tensor([True])])
     if labels is None:
         risks = (1 - confidence).cumsum(0) / counts
         allowed = (risks <= limit) & last

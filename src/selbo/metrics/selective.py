@@ -1,9 +1,31 @@
 """Selective prediction: the error among the most confident answers, as a function of how many are answered."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from selbo.metrics.inputs import Array, labels_of, probs_table
+
+
+class Ranked(NamedTuple):
+    """Examples from the most confident to the least.
+
+    Attributes:
+        confidence: Largest probability of each, float64.
+        order: Their rows.
+        last: Whether an example is the last of those that are equally confident, which are answered together.
+    """
+
+    confidence: Tensor
+    order: Tensor
+    last: Tensor
+
+
+def rank_by_confidence(rows: Tensor) -> Ranked:
+    """Order the rows of a table of probabilities, (B, K), by their largest one."""
+    confidence, order = rows.double().amax(-1).sort(descending=True, stable=True)
+    return Ranked(confidence, order, torch.cat([confidence[1:] != confidence[:-1], torch.tensor([True])]))
 
 
 def risk_coverage(probs: Array, labels: Array, *, validate: bool = True) -> tuple[Tensor, Tensor]:
@@ -27,10 +49,9 @@ def risk_coverage(probs: Array, labels: Array, *, validate: bool = True) -> tupl
     """
     rows = probs_table(probs, validate=validate)
     wrong = (rows.argmax(-1) != labels_of(labels, rows, validate=validate)).double()
-    confidence, order = rows.double().amax(-1).sort(descending=True, stable=True)
-    answered = torch.arange(1, len(rows) + 1, dtype=torch.float64)
-    last = torch.cat([confidence[1:] != confidence[:-1], torch.tensor([True])])  # of equally confident examples
-    return (answered / len(rows))[last], (wrong[order].cumsum(0) / answered)[last]
+    ranked = rank_by_confidence(rows)
+    answered, last = torch.arange(1, len(rows) + 1, dtype=torch.float64), ranked.last
+    return (answered / len(rows))[last], (wrong[ranked.order].cumsum(0) / answered)[last]
 
 
 def aurc(probs: Array, labels: Array, *, validate: bool = True) -> float:

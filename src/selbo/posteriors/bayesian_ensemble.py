@@ -73,8 +73,7 @@ class MeanFieldEnsemble(Ensemble):
     ) -> Tensor:
         """Outputs of each member for each sample, the members of one sample after the other: (S k, B, K)."""
         assert noise is not None
-        if estimator != "shared":
-            raise ValueError(f"`estimator` must be 'shared' for {type(self).__name__}, but got {estimator!r}")
+        self.require_shared(estimator)
         self._sampled.posterior._scale = self.scale
 
         def of_member(tensors: dict[str, Tensor], own: Tensor) -> Tensor:

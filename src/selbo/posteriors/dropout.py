@@ -70,8 +70,7 @@ class MCDropout(Posterior):
     ) -> Tensor:
         """Outputs of the network under the masks of each sample: (S, B, K)."""
         assert noise is not None
-        if estimator != "shared":
-            raise ValueError(f"`estimator` must be 'shared' for {type(self).__name__}, but got {estimator!r}")
+        self.require_shared(estimator)
         outputs = []
         for seed in noise[:, 0].tolist():
             with self._masked(_Masks(torch.Generator(inputs.device).manual_seed(seed))):

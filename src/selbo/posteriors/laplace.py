@@ -214,8 +214,7 @@ class LastLayerLaplace(Posterior):
     ) -> Tensor:
         """Logits (S, B, K) for given noise (S, P) of the weights of the last layer."""
         assert noise is not None
-        if estimator != "shared":
-            raise ValueError(f"`estimator` must be 'shared' for {type(self).__name__}, but got {estimator!r}")
+        self.require_shared(estimator)
         found = self._eigen()
         features, logits = self._features(inputs)
         rows = noise.double() * self._inverse_roots(found.values)

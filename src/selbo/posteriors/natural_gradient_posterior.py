@@ -127,8 +127,7 @@ class NaturalGradientPosterior(Posterior):
     ) -> Tensor:
         """Logits (S, B, K) for given noise (S, P) of the weights."""
         assert noise is not None
-        if estimator != "shared":
-            raise ValueError(f"`estimator` must be 'shared' for {type(self).__name__}, but got {estimator!r}")
+        self.require_shared(estimator)
         named, stds = self._trained(), self.stds()
         if self.scale != 1:
             stds = {name: std * self.scale for name, std in stds.items()}

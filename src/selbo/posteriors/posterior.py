@@ -106,6 +106,11 @@ class Posterior(ABC):
     ) -> Tensor:
         """Outputs of the network for given noise: (B, ...), (S, ...) -> (S, B, K)."""
 
+    def require_shared(self, estimator: str) -> None:
+        """Raise an error unless samples are shared by the batch, for kinds that have no other estimator."""
+        if estimator != "shared":
+            raise ValueError(f"`estimator` must be 'shared' for {type(self).__name__}, but got {estimator!r}")
+
     # --- methods that a subclass may override ---
 
     def kl_divergence(self) -> Tensor | None:

@@ -380,8 +380,7 @@ class SampleSet(Posterior):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Outputs of the network for all samples: (S, B, K)."""
-        if estimator != "shared":
-            raise ValueError(f"`estimator` must be 'shared' for {type(self).__name__}, but got {estimator!r}")
+        self.require_shared(estimator)
         if not self._samples:
             raise ValueError("the sample set is empty: call `add` or `collect` first")
         own = storage.unique_tensors(self.network)

@@ -134,8 +134,7 @@ class SWAG(Posterior):
     ) -> Tensor:
         """Outputs of the network for each sample: (S, B, K)."""
         assert noise is not None
-        if estimator != "shared":
-            raise ValueError(f"`estimator` must be 'shared' for {type(self).__name__}, but got {estimator!r}")
+        self.require_shared(estimator)
         outputs = []
         for seed in noise[:, 0].tolist():
             with self._at(self.sample_weights(seed), (seed, self.scale)):

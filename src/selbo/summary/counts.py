@@ -1,4 +1,4 @@
-"""Likelihood of the class counts of a group: sums of independent draws from the predictions of its members."""
+"""Likelihood of the class counts of a group: sums of labels sampled from the predictions of its members."""
 
 import math
 from typing import Final
@@ -95,7 +95,7 @@ def gaussian_count_log_prob(
 ) -> Tensor:
     r"""Log-likelihood of stated fractions, with a Gaussian distribution of the counts.
 
-    The counts of n members are a sum of independent draws, with the given mean and covariance. Three more sources of
+    The counts of n members are a sum of independent samples, with the given mean and covariance. Three more sources of
     uncertainty are added to the covariance, with $D = \mathrm{diag} f - f f^T$ for the stated fractions $f$: that
     of the statement, $n^2 D / (\alpha + 1)$, the covariance of a Dirichlet distribution with concentration $\alpha$;
     that of a part of n members of a group of N, $n D (N - n) / (N - 1)$, the hypergeometric covariance; and rounding,

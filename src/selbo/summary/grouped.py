@@ -94,7 +94,7 @@ class GroupedSummary(Summary):
             It says how the number came about, not how many people it is about: see `elicit_concentration`.
         form: ``"dirichlet"``: the paper's likelihood per group, Eq. (5). ``"multinomial"``: concentration times the
             proportion loss, see `multinomial_log_prob`. ``"counts"``: memberships are probabilities, counts of a group
-            are sums of independent draws from them, and fractions are uncertain: `gaussian_count_log_prob`, exact for
+            are sums of independent samples from them, and fractions are uncertain: `gaussian_count_log_prob`, exact for
             small groups (``exact_up_to``). It is meant for `ClassRegions` at temperature 1. It accounts for the size
             of the group, and rewards confident predictions. Weights of rows are multiplicities.
         sizes: Number of rows of each group in the whole data set, shape (G,). If given, the value estimates the sum
