@@ -214,6 +214,25 @@ def calibrate_to_belief(
     )
 
 
+class UnreachableFractionError(ValueError):
+    """No correction gives a class its stated fraction.
+
+    Attributes:
+        index: The class, from 0 to K - 1.
+    """
+
+    def __init__(self, index: int, stated: float, closest: float) -> None:
+        self.index, self._stated, self._closest = index, stated, closest
+        super().__init__(self.naming(f"class {index}"))
+
+    def naming(self, name: str) -> str:
+        """The error in words, with the name of the class."""
+        return (
+            f"`class_fractions` cannot be reached: {name} is stated to be {self._stated:.3g} of the inputs, and the "
+            f"closest correction gives it a mean probability of {self._closest:.3g}"
+        )
+
+
 @dataclass(frozen=True)
 class GroupedCalibration:
     """One correction per group. Call it with log-probabilities and the group of each row.
@@ -451,10 +470,7 @@ def _require_agreement(statement: _Statement, after: Tensor) -> None:
     """Raise an error if the predictions cannot be made to agree with what is stated."""
     for k, stated in enumerate(statement.class_fractions or ()):
         if abs(stated - float(after[1 + k])) > statement.margin(stated):
-            raise ValueError(
-                f"`class_fractions` cannot be reached: class {k} is stated to be {stated:.3g} of the inputs, and the "
-                f"closest correction gives it a mean probability of {after[1 + k]:.3g}"
-            )
+            raise UnreachableFractionError(k, stated, float(after[1 + k]))
     if statement.accuracy is not None and abs(statement.accuracy - float(after[0])) > statement.margin(
         statement.accuracy
     ):
