@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from selbo.evaluation.belief_calibration import UNLABELLED, calibrate_to_belief
+from selbo.evaluation.belief_calibration import UNLABELLED, UnreachableFractionError, calibrate_to_belief
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION
 
 
@@ -74,13 +74,16 @@ class BeliefCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
                 f"{probs.shape[1]} columns of probabilities"
             )
         self.n_features_in_ = np.shape(X)[1] if np.ndim(X) > 1 else 1
-        self.calibration_ = calibrate_to_belief(
-            _log(probs),
-            accuracy=self.accuracy,
-            class_fractions=self._fractions(),
-            concentration=self.concentration,
-            labels=None if y is None else self._labels(y),
-        )
+        try:
+            self.calibration_ = calibrate_to_belief(
+                _log(probs),
+                accuracy=self.accuracy,
+                class_fractions=self._fractions(),
+                concentration=self.concentration,
+                labels=None if y is None else self._labels(y),
+            )
+        except UnreachableFractionError as error:
+            raise ValueError(error.naming(f"class {self.classes_.tolist()[error.index]!r}")) from None
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:

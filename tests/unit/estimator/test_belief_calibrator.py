@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
@@ -95,3 +95,21 @@ def test_conventions_of_scikit_learn(model: GaussianNB) -> None:
         BeliefCalibrator(model, class_fractions={"yes": 0.5, "no": 0.5}).fit(X[POOL])
     with pytest.raises(ValueError, match="nothing is stated"):
         BeliefCalibrator(model).fit(X[POOL])
+
+
+def test_an_error_about_a_class_names_it() -> None:
+    class Frozen(ClassifierMixin, BaseEstimator):
+        classes_ = np.array(["ham", "spam"])
+
+        def predict_proba(self, inputs: np.ndarray) -> np.ndarray:
+            return np.asarray(np.exp(inputs) / np.exp(inputs).sum(1, keepdims=True))
+
+        def fit(self, inputs: object) -> None: ...
+
+        def __sklearn_is_fitted__(self) -> bool:
+            return True
+
+    logits = np.random.default_rng(65).normal(size=(200, 2)) + np.array([2.0, 0.0])
+    calibrator = BeliefCalibrator(Frozen(), accuracy=0.51, class_fractions=[0.999, 0.001])
+    with pytest.raises(ValueError, match=r"class 'ham' is stated to be 0\.999"):
+        calibrator.fit(logits)
