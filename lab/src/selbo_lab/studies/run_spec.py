@@ -23,6 +23,9 @@ OBJECTIVES: Final = (
     "expectation_regularisation",
     "label_spreading",
     "logistic_self_training",
+    "logistic",
+    "forest",
+    "boosted_trees",
 )
 STARTS: Final = ("network", "published", "relative")
 SUITES: Final = ("", "noise", "mnist-c", "cifar10-c", "cifar10-im-c")
@@ -76,6 +79,10 @@ ADDED_LATER: Final = {
         "prior_precision",
         "posterior_scale",
         "scale_belief",
+        "states_accuracy",
+        "states_fractions",
+        "accuracy_off",
+        "target_labels",
     ),
     "evaluation": ("both_columns", "items"),
 }
@@ -83,7 +90,8 @@ ADDED_LATER: Final = {
 earlier hashes stay valid."""
 
 SUMMARY_INPUTS: Final = ("train", "val", "use")
-CORRECTIONS: Final = ("", "known", "em", "em-bcts", "bbse")
+FROZEN_CORRECTIONS: Final = ("belief", "batch", "temperature", "bcts", "isotonic", "rlls")
+CORRECTIONS: Final = ("", "known", "em", "em-bcts", "bbse", *FROZEN_CORRECTIONS)
 ADAPTATIONS: Final = ("", "batchnorm", "tent")
 TRAINED_POSTERIORS: Final = ("", "natural_gradient")
 POSTHOC: Final = ("", "mc_dropout", "swag", "laplace")
@@ -205,7 +213,9 @@ class Recipe:
             regularisation.
         correction: Correction of predictions in the target domain, by the ratio of class fractions: ``known`` ones, or
             estimated by ``em``, ``em-bcts`` (after bias-corrected temperature scaling) or ``bbse``; see
-            `selbo.evaluation.label_shift`.
+            `selbo.evaluation.label_shift`. Or one of a frozen classifier: ``belief`` (`selbo.calibrate_to_belief`),
+            ``batch`` (equal class fractions), ``rlls`` (by held-out labels of the source domain);
+            ``temperature``, ``bcts`` and ``isotonic`` (by labels of the target domain).
         rounds: Rounds of self-training: the network is trained again with its own predictions for unlabelled inputs as
             labels.
         threshold: Minimum confidence for a prediction to become a label.
@@ -241,6 +251,10 @@ class Recipe:
         scale_belief: Belief by which the scale, or the prior precision of Laplace, is chosen on the validation inputs
             without their labels (`selbo.choose_scale`), for the regions ``confidence`` and with ``concentration``; see
             `selbo_lab.run.build.parse_belief`. Not chosen if empty.
+        states_accuracy: Whether the correction ``belief`` states the accuracy of the classifier.
+        states_fractions: Whether it states the class fractions of the target domain.
+        accuracy_off: Error of that accuracy.
+        target_labels: Number of labels of the target domain that a correction uses.
     """
 
     objective: str
@@ -302,6 +316,10 @@ class Recipe:
     prior_precision: float = 0.0
     posterior_scale: float = 1.0
     scale_belief: str = ""
+    states_accuracy: bool = False
+    states_fractions: bool = False
+    accuracy_off: float = 0.0
+    target_labels: int = 0
 
     def __post_init__(self) -> None:
         checks.one_of("objective", self.objective, OBJECTIVES)
@@ -406,7 +424,15 @@ class RunSpec:
     def training(self) -> Hashable:
         """Settings of the training: runs that agree in them, for example with different corrections, share networks."""
         data = self.data if self.recipe.told else replace(self.data, fractions_off=0.0)
-        return data, self.model, replace(self.recipe, correction=""), self.seed
+        recipe = replace(
+            self.recipe,
+            correction="",
+            states_accuracy=False,
+            states_fractions=False,
+            accuracy_off=0.0,
+            target_labels=0,
+        )
+        return data, self.model, recipe, self.seed
 
     @cached_property
     def id(self) -> str:
