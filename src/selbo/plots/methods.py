@@ -16,10 +16,16 @@ BROKEN: Final[tuple[Line, ...]] = ("--", "-.", ":")
 KNOWN: Final = (
     # blue: the Summary ELBO with a stated belief
     (
-        *("summary summary-elbo base", "fractions", "summary-train train", "expect-equal", "expect-unequal"),
         *(
-            "auto-equal fractions-0.3 natural-summary",
-            "auto-unequal fractions-1 narrow-summary",
+            "summary summary-elbo base belief-accuracy labels-belief",
+            "fractions belief labels-belief-accuracy",
+            "summary-train train dirichlet-accuracy",
+            "expect-equal dirichlet",
+            "expect-unequal multinomial-accuracy",
+        ),
+        *(
+            "auto-equal fractions-0.3 natural-summary bold",
+            "auto-unequal fractions-1 narrow-summary timid",
             "beta-5 uncertain-0.1 natural-summary-85",
             "uncertain-0.05 natural-summary-80",
         ),
@@ -28,8 +34,8 @@ KNOWN: Final = (
     # brown: the ELBO, and standard deviations of the prior
     (
         *(
-            "elbo none",
-            "elbo-known natural",
+            "elbo none labels",
+            "elbo-known natural labels-prior",
             "elbo-em elbo-em-bcts narrow",
             "elbo-bbse prior-0.02",
             "prior-0.05 prior-0.2",
@@ -39,24 +45,41 @@ KNOWN: Final = (
     ),
     # green: label smoothing, self-training; forms of the histogram, stated fractions
     (
-        *("label-smoothing", "self-training", "logistic-self-training", "steep fractions+0.1", "published-histogram"),
+        *(
+            "label-smoothing easy-llp",
+            "self-training",
+            "logistic-self-training",
+            "steep fractions+0.1",
+            "published-histogram",
+        ),
         *("unequal fractions+0.2", "beta-0.1"),
     ),
     # pink: evidential, entropy minimisation; other beliefs
     (
-        *("evidential", "entropy", "published-belief accuracy-0.1", "empirical accuracy-0.05", "low accuracy+0.05"),
+        *(
+            "evidential mean-map",
+            "entropy",
+            "published-belief accuracy-0.1",
+            "empirical accuracy-0.05",
+            "low accuracy+0.05",
+        ),
         *("high accuracy+0.1", "beta-1"),
     ),
     # grey: the ensemble, label spreading; concentrations, samples per step
     (
-        *("ensemble deep-ensemble", "label-spreading", "draws-1 alpha-0.003 alpha-100", "draws-4 alpha-0.01 alpha-500"),
+        *(
+            "ensemble deep-ensemble llp-vat",
+            "label-spreading",
+            "draws-1 alpha-0.003 alpha-100",
+            "draws-4 alpha-0.01 alpha-500",
+        ),
         *("draws-8 alpha-0.03 alpha-1000", "draws-32 alpha-0.1", "pooled-4 alpha-0.3", "alpha-1 alpha-3 alpha-5000"),
         *("alpha-10", "alpha-30 alpha-10000"),
     ),
     # purple: the deterministic network; numbers of inputs, weights of the KL divergence
     (
         *(
-            "plain",
+            "plain all-labels",
             "plain-known sgd",
             "plain-em plain-em-bcts adam",
             "plain-bbse",
@@ -68,7 +91,7 @@ KNOWN: Final = (
     # amber: plain + summary, expectation regularisation; other forms of the summary
     (
         *(
-            "plain-summary",
+            "plain-summary proportion labels-proportion",
             "expectation sgd-summary",
             "multinomial warm-up expectation-shift",
             "ema pretrained expectation-bayes",
@@ -77,7 +100,7 @@ KNOWN: Final = (
     ),
     # maroon: temperature scaling; vague beliefs; networks adapted by BatchNorm
     (
-        "plain-temperature",
+        "plain-temperature group-rate",
         "uniform uniform-equal batchnorm mc-dropout",
         "uniform-unequal batchnorm-known swag",
         "confidence tent laplace",
