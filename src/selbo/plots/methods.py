@@ -16,11 +16,16 @@ BROKEN: Final[tuple[Line, ...]] = ("--", "-.", ":")
 KNOWN: Final = (
     # blue: the Summary ELBO with a stated belief
     (
-        *("summary summary-elbo base both", "fractions", "summary-train train accuracy"),
-        *("expect-equal both-high-2", "expect-unequal both-low-2"),
         *(
-            "auto-equal fractions-0.3 natural-summary both-high-5",
-            "auto-unequal fractions-1 narrow-summary both-low-5",
+            "summary summary-elbo base both belief-accuracy labels-belief",
+            "fractions belief labels-belief-accuracy",
+            "summary-train train accuracy dirichlet-accuracy",
+            "expect-equal both-high-2 dirichlet",
+            "expect-unequal both-low-2 multinomial-accuracy",
+        ),
+        *(
+            "auto-equal fractions-0.3 natural-summary both-high-5 bold",
+            "auto-unequal fractions-1 narrow-summary both-low-5 timid",
             "beta-5 uncertain-0.1 natural-summary-85",
             "uncertain-0.05 natural-summary-80",
         ),
@@ -29,8 +34,8 @@ KNOWN: Final = (
     # brown: the ELBO, and standard deviations of the prior
     (
         *(
-            "elbo none",
-            "elbo-known natural",
+            "elbo none labels",
+            "elbo-known natural labels-prior",
             "elbo-em elbo-em-bcts narrow",
             "elbo-bbse prior-0.02",
             "prior-0.05 prior-0.2",
@@ -40,19 +45,30 @@ KNOWN: Final = (
     ),
     # green: label smoothing, self-training; forms of the histogram, stated fractions
     (
-        *("label-smoothing isotonic-1000", "self-training", "logistic-self-training", "steep fractions+0.1"),
-        *("published-histogram",),
+        *(
+            "label-smoothing isotonic-1000 easy-llp",
+            "self-training",
+            "logistic-self-training",
+            "steep fractions+0.1",
+            "published-histogram",
+        ),
         *("unequal fractions+0.2", "beta-0.1"),
     ),
     # pink: evidential, entropy minimisation; other beliefs
     (
-        *("evidential", "entropy", "published-belief accuracy-0.1", "empirical accuracy-0.05", "low accuracy+0.05"),
+        *(
+            "evidential mean-map",
+            "entropy",
+            "published-belief accuracy-0.1",
+            "empirical accuracy-0.05",
+            "low accuracy+0.05",
+        ),
         *("high accuracy+0.1", "beta-1"),
     ),
     # grey: the ensemble, label spreading; concentrations, samples per step
     (
         *(
-            "ensemble deep-ensemble batch",
+            "ensemble deep-ensemble batch llp-vat",
             "label-spreading",
             "draws-1 alpha-0.003 alpha-100",
             "draws-4 alpha-0.01 alpha-500",
@@ -63,7 +79,7 @@ KNOWN: Final = (
     # purple: the deterministic network; numbers of inputs, weights of the KL divergence
     (
         *(
-            "plain raw",
+            "plain raw all-labels",
             "plain-known sgd known",
             "plain-em plain-em-bcts adam em",
             "plain-bbse rlls",
@@ -75,7 +91,7 @@ KNOWN: Final = (
     # amber: plain + summary, expectation regularisation; other forms of the summary
     (
         *(
-            "plain-summary",
+            "plain-summary proportion labels-proportion",
             "expectation sgd-summary",
             "multinomial warm-up expectation-shift",
             "ema pretrained expectation-bayes",
@@ -84,7 +100,7 @@ KNOWN: Final = (
     ),
     # maroon: temperature scaling; vague beliefs; networks adapted by BatchNorm
     (
-        "plain-temperature temperature-100",
+        "plain-temperature temperature-100 group-rate",
         "uniform uniform-equal batchnorm mc-dropout temperature-20",
         "uniform-unequal batchnorm-known swag temperature-1000",
         "confidence tent laplace bcts-100",

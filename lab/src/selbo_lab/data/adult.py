@@ -21,6 +21,8 @@ SKEWED: Final = ("capital-gain", "capital-loss")
 """Columns of amounts, of which the logarithm is taken."""
 LEFT_OUT: Final = ("fnlwgt",)
 """Weights of the survey, not a feature of a person."""
+HOME: Final = "native-country_United-States"
+"""The only country that is a feature; all of them are groups."""
 
 ADULT: Final = Source(
     name="adult",
@@ -57,7 +59,8 @@ def _table(path: Path) -> GroupTable:
     amounts = [name for name in names if "_" not in name and name not in LEFT_OUT]
     scales = np.stack([np.log1p(column[name]) if name in SKEWED else column[name] for name in amounts], 1)
     marks = [name for name in names if "_" in name and not name.startswith("salary_")]
-    features = np.concatenate([standardise(scales), np.stack([column[name] for name in marks], 1)], 1)
+    shown = [name for name in marks if name == HOME or not name.startswith("native-country_")]
+    features = np.concatenate([standardise(scales), np.stack([column[name] for name in shown], 1)], 1)
     groups = {}
     for title, prefix in ADULT_GROUPS.items():
         own = [name for name in marks if name.startswith(f"{prefix}_")]

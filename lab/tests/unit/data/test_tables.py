@@ -189,8 +189,17 @@ def test_voters_come_from_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_adult(data_root: Path) -> None:
-    names = ["age", "fnlwgt", "capital-gain", "education_a", "education_b", "occupation_x", "native-country_y"]
-    lines = [[30, 9, 0, 0, 1, 1, 1, 1, 0], [50, 7, 99, 1, 0, 1, 1, 0, 1]]
+    names = [
+        "age",
+        "fnlwgt",
+        "capital-gain",
+        "education_a",
+        "education_b",
+        "occupation_x",
+        "native-country_y",
+        "native-country_United-States",
+    ]
+    lines = [[30, 9, 0, 0, 1, 1, 1, 0, 1, 0], [50, 7, 99, 1, 0, 1, 0, 1, 0, 1]]
     text = io.StringIO()
     csv.writer(text).writerows([[*names, "salary_<=50K", "salary_>50K"], *lines])
     path = data_root / "adult" / adult.ADULT_FILE
@@ -199,9 +208,12 @@ def test_adult(data_root: Path) -> None:
         archive.writestr("adult.csv", text.getvalue())
     table = adult.adult_table()
     assert table.rows.labels.tolist() == [0, 1]
-    assert table.rows.inputs.tolist() == [[-1, -1, 0, 1, 1, 1], [1, 1, 1, 0, 1, 1]]  # without weights and labels
+    assert table.rows.inputs.tolist() == [
+        [-1, -1, 0, 1, 1, 0],
+        [1, 1, 1, 0, 1, 1],
+    ]  # without weights, labels and a country
     assert table.columns["education"].codes.tolist() == [1, 0]
-    assert table.columns["country"].names == ("y",)
+    assert table.columns["country"].names == ("y", "United-States")
 
 
 def test_census(data_root: Path) -> None:
@@ -242,7 +254,7 @@ def test_magic(data_root: Path) -> None:
     ("name", "shape", "share"),
     [
         ("voters", (44932, 21), 0.4174),
-        ("adult", (45222, 103), 0.2478),
+        ("adult", (45222, 63), 0.2478),
         ("census", (30000, 112), 0.0871),
         ("magic", (19020, 10), 0.6484),
     ],
