@@ -48,11 +48,11 @@ data: $(VENV)/.installed-test  ## make real data present for the tests, in .data
 test test-lab coverage: export OMP_NUM_THREADS ?= 1
 
 # What a change of the library should pass, in minutes: its unit tests and properties, and a smoke ring of the laboratory.
-# Coverage makes tests half as long again, and those that compile three times as long. So it is measured where it is a
-# condition, in summary/, and without those that compile.
+# Coverage makes tests half as long again. So it is measured where it is a condition, in summary/. What trains, simulates or
+# compiles for seconds belongs to the slow ring, whose tests run once, under a random seed.
 SMOKE := lab/tests/unit/studies lab/tests/unit/cli lab/tests/unit/test_published.py
 SLOW := tests/end_to_end tests/statistical tests/test_examples.py
-MEASURED := $(filter-out %/test_compiled.py,$(wildcard tests/unit/summary/test_*.py))
+MEASURED := tests/unit/summary
 
 test: $(VENV)/.installed-test  ## run the library's unit tests and a smoke ring of the laboratory
 	$(BIN)/python -m pytest $(PARALLEL) src tests $(SMOKE) $(patsubst %,--ignore=%,$(SLOW) $(MEASURED)) $(PYTEST_ARGS)
