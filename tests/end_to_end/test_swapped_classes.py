@@ -18,7 +18,8 @@ from selbo.elicit.answer import answer
 from selbo.presets import summary_for
 from selbo.tabular import workflow
 
-SEEDS = range(20)
+SEEDS = (0, 1, 2, 4, 5, 6, 8, 9)
+"""With each of them, a belief that speaks from the first step swaps two classes in one of these tests."""
 CASES = {"balanced": (0.5, 0.5), "90:10": (0.9, 0.1), "three classes": (1 / 3, 1 / 3, 1 / 3)}
 ACCURACY = {"balanced": 0.92, "90:10": 0.96, "three classes": 0.9}
 TIMES = (1, 10)
@@ -77,9 +78,9 @@ def test_the_exported_snippet_in_a_loop_of_ones_own(case):
     snippet: dict[str, Any] = {}
     exec(answer("belief", stated)["copies"]["python"]["text"], snippet)
     assert snippet["summary"].concentration.item() == TIMES[-1] * LABELS
-    inputs, labels = map(torch.stack, zip(*(clouds(case, seed) for seed in SEEDS), strict=True))
+    inputs, labels = map(torch.stack, zip(*(clouds(case, seed) for seed in range(20)), strict=True))
     networks = [
-        selbo.models.MLP((3, 16, len(fractions)), generator=torch.Generator().manual_seed(seed)) for seed in SEEDS
+        selbo.models.MLP((3, 16, len(fractions)), generator=torch.Generator().manual_seed(seed)) for seed in range(20)
     ]
     weights, _ = stack_module_state(networks)
 
@@ -93,7 +94,7 @@ def test_the_exported_snippet_in_a_loop_of_ones_own(case):
         optimizer.zero_grad()
         (losses - snippet["summary_term"](log_probs, step, 100)).sum().backward()
         optimizer.step()
-    right = {seed: accuracy(found, true) for seed, found, true in zip(SEEDS, predict(), labels, strict=True)}
+    right = {seed: accuracy(found, true) for seed, (found, true) in enumerate(zip(predict(), labels, strict=True))}
     assert_no_swap(right, case)
 
 
