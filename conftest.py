@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 SEEDS_VARIABLE = "SELBO_TEST_SEEDS"
-CHOOSING = ("--only-stochastic", "--first")
+TAKES_SEED = re.compile(r"\bdef \w+\([^)]*\bseed\b")
 
 
 def chosen_seeds() -> range:
@@ -51,8 +51,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a file of which no test would stay: none of its functions takes `seed`."""
+    if collection_path.suffix != ".py" or not is_below(collection_path, chosen_paths(config, "--only-stochastic")):
+        return None
+    return None if TAKES_SEED.search(collection_path.read_text(encoding="utf-8")) else True
+
+
+def chosen_paths(config: pytest.Config, option: str) -> list[Path]:
+    return [(config.rootpath / each).resolve() for each in config.getoption(option)]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    only, first = ([(config.rootpath / each).resolve() for each in config.getoption(option)] for option in CHOOSING)
+    only, first = (chosen_paths(config, option) for option in ("--only-stochastic", "--first"))
     left_out = [item for item in items if not item.get_closest_marker("stochastic") and is_below(item.path, only)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)

@@ -51,6 +51,22 @@ def test_only_the_stochastic_tests_of_a_folder_stay(
     assert [each.name for each in gone] == [names[0], names[2], names[5]]
 
 
+def test_files_without_a_stochastic_test_are_not_imported(
+    plugin: ModuleType, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pytestconfig.option, "only_stochastic", [str(tmp_path / "unit")])
+    (tmp_path / "unit").mkdir()
+    for name, text, left_out in (
+        ("unit/plain.py", "def test_one():\n    seed = 3\n", True),
+        ("unit/drawn.py", "def test_one(kind: str,\n    seed: int,\n) -> None: ...\n", None),
+        ("unit/by_fixture.py", "@pytest.fixture\ndef data(seed): ...\n\ndef test_one(data): ...\n", None),
+        ("elsewhere.py", "def test_one(): ...\n", None),
+    ):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        assert plugin.pytest_ignore_collect(tmp_path / name, pytestconfig) is left_out
+    assert plugin.pytest_ignore_collect(tmp_path / "unit", pytestconfig) is None
+
+
 def test_the_tests_of_a_folder_come_first_and_all_keep_their_order(
     plugin: ModuleType, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
