@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from selbo import _checks
+from selbo._numerics import FloatArray
 from selbo.metrics.inputs import Array, class_numbers, log_probs_table, on_host
 from selbo.summary.counts import COUNT_VARIANCE
 from selbo.summary.grouped import GroupedSummary
@@ -16,12 +17,10 @@ from selbo.summary.grouped import GroupedSummary
 GROUP_SIGNIFICANCE: Final = 0.01
 """Largest probability of contradicting any of the groups if all statements are correct."""
 
-PSEUDO_COUNT: Final = 0.5
+JEFFREYS_COUNT: Final = 0.5
 """Jeffreys' pseudo-observations per class: a stated fraction of zero is uncertain too."""
 
-INTERVAL: Final = 0.95
-
-Floats = NDArray[np.float64]
+COVERAGE: Final = 0.95
 
 
 @dataclass(frozen=True)
@@ -166,17 +165,17 @@ def check_groups(
 class _Examined(NamedTuple):
     """Groups with examples: sums of labels or probabilities, (G, K), stated fractions, (G, K), and sizes, (G, 1)."""
 
-    sums: Floats
-    size: Floats
-    total: Floats
-    stated: Floats
-    strength: Floats
+    sums: FloatArray
+    size: FloatArray
+    total: FloatArray
+    stated: FloatArray
+    strength: FloatArray
 
 
-def _by_labels(examined: _Examined) -> tuple[Floats, Floats]:
+def _by_labels(examined: _Examined) -> tuple[FloatArray, FloatArray]:
     """Smallest p-value of a class for each group, (G,), and intervals of all fractions, (2, G, K)."""
     counts, size, _, stated, strength = examined
-    yes, no = strength * stated + PSEUDO_COUNT, strength * (1 - stated) + PSEUDO_COUNT
+    yes, no = strength * stated + JEFFREYS_COUNT, strength * (1 - stated) + JEFFREYS_COUNT
     tested = 1 if counts.shape[1] == 2 else counts.shape[1]  # for two classes, one test suffices
     p_values = [
         min(_beta_binomial_p_value(counts[k, j], size[k, 0], yes[k, j], no[k, j]) for j in range(tested))
@@ -196,7 +195,7 @@ def _beta_binomial_p_value(count: float, size: float, yes: float, no: float) -> 
     return float(min(1.0, 2 * min(probs[: at + 1].sum(), probs[at:].sum())))
 
 
-def _by_predictions(examined: _Examined, squares: Floats) -> tuple[Floats, Floats]:
+def _by_predictions(examined: _Examined, squares: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The same from sums of probabilities and of their squares: Gaussian deviations of counts."""
     from scipy.special import ndtr, ndtri
 
@@ -205,20 +204,20 @@ def _by_predictions(examined: _Examined, squares: Floats) -> tuple[Floats, Float
     of_fractions = size**2 / (strength + 1) + size * (total - size) / np.maximum(total - 1, 1.0)
     std = np.sqrt(among_these + stated * (1 - stated) * of_fractions + COUNT_VARIANCE)
     p_values = 2 * ndtr(-abs(size * stated - sums) / std)
-    half = ndtri((1 + INTERVAL) / 2) * np.sqrt(among_these)
+    half = ndtri((1 + COVERAGE) / 2) * np.sqrt(among_these)
     return p_values.min(1), np.clip([(sums - half) / size, (sums + half) / size], 0.0, 1.0)
 
 
-def _beta_interval(yes: Floats, no: Floats) -> Floats:
+def _beta_interval(yes: FloatArray, no: FloatArray) -> FloatArray:
     """Equal-tailed Jeffreys interval of a fraction, (2, ...), from numbers of cases for and against."""
     from scipy.special import betaincinv
 
-    ends = (1 - INTERVAL) / 2, (1 + INTERVAL) / 2
-    low, high = (betaincinv(yes + PSEUDO_COUNT, no + PSEUDO_COUNT, end) for end in ends)
+    ends = (1 - COVERAGE) / 2, (1 + COVERAGE) / 2
+    low, high = (betaincinv(yes + JEFFREYS_COUNT, no + JEFFREYS_COUNT, end) for end in ends)
     return np.stack([np.where(yes > 0, low, 0.0), np.where(no > 0, high, 1.0)])
 
 
-def _holm(p_values: Floats) -> Floats:
+def _holm(p_values: FloatArray) -> FloatArray:
     """P-values corrected for their number by Holm's method."""
     order = np.argsort(p_values)
     factors = len(p_values) - np.arange(len(p_values))
@@ -227,10 +226,10 @@ def _holm(p_values: Floats) -> Floats:
     return corrected
 
 
-def _sums(index: NDArray[np.int64], rows: Floats, count: int) -> Floats:
+def _sums(index: NDArray[np.int64], rows: FloatArray, count: int) -> FloatArray:
     """Sums of rows by group: (B,), (B, K) -> (G, K)."""
     return np.stack([np.bincount(index, column, minlength=count) for column in rows.T], 1)
 
 
-def _pairs(ends: Floats) -> tuple[tuple[float, float], ...]:
+def _pairs(ends: FloatArray) -> tuple[tuple[float, float], ...]:
     return tuple((float(low), float(high)) for low, high in ends.T)
