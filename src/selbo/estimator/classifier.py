@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from selbo.estimator.group_doubts import doubt_groups
 from selbo.estimator.group_intake import GroupStatement
 from selbo.estimator.intake import take_in, take_in_groups, take_in_val
 from selbo.estimator.rows import GroupRows, Rows, few_threads, score_by_groups
@@ -392,7 +393,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         self.n_unlabelled_ = rows.num_unlabelled
         fractions = resolve_class_fractions(self, self.classes_, rows)
-        for doubt in doubts(self, self.classes_, rows, fractions):
+        about_groups = [] if rows.grouped is None else doubt_groups(rows.grouped, alone=rows.groups_alone is not None)
+        for doubt in [*doubts(self, self.classes_, rows, fractions), *about_groups]:
             warnings.warn(doubt, UserWarning, stacklevel=3)
         return rows, self._statement(rows, fractions, self._concentration_for(rows))
 
