@@ -15,11 +15,11 @@ HARDLY_DIFFERENT: Final = 0.5
 """Fractions hardly differ if their standard deviation between groups is less than so many of their own. Those of random
 groups whose members were counted have a ratio of one, and teach."""
 
-FEWEST_RELATED: Final = 6
+FEWEST_RELATED: Final = 20
 """Smallest number of groups for a test whether inputs are related to fractions."""
 
 PERMUTATIONS: Final = 199
-UNRELATED: Final = 0.1
+UNRELATED: Final = 0.3
 """Number of permutations of that test, and the p-value above which inputs count as unrelated."""
 
 ROUNDED: Final = 5e-4

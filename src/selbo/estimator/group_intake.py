@@ -17,11 +17,18 @@ from selbo.summary.grouped import NO_GROUP
 MOST_GROUP_CONCENTRATION: Final = 100.0
 """Largest default concentration of the fractions of a group; a group of fewer rows has its number of rows."""
 
+ESTIMATED: Final = "auto"
+"""Stands for a concentration that is estimated by held-out groups."""
+
 MISSING_OF_PANDAS: Final = ("NAType", "NaTType")
 """Types of the missing values of pandas, which is not a dependency."""
 
 NAMED_GROUPS: Final = 3
 """Number of groups that a message names."""
+
+
+class StatedForMore(dict[Any, Any]):
+    """Fractions by group that may state more groups than the rows have, as in cross-validation, without warning."""
 
 
 class GroupStatement(NamedTuple):
@@ -132,7 +139,8 @@ def group_rows(
     kept = [each for each in by_group if each in present]
     if not kept:
         raise ValueError("`groups` must hold a group in some row, but none does")
-    if absent := [each for each in by_group if each not in present]:
+    absent = [each for each in by_group if each not in present]
+    if absent and not isinstance(stated.fractions, StatedForMore):
         warnings.warn(
             f"`group_fractions` states groups that no row has, which are left out: {_named(absent)} absent",
             UserWarning,
@@ -150,17 +158,22 @@ def group_rows(
         names=tuple(kept),
         fractions=torch.from_numpy(fractions),
         concentration=torch.from_numpy(strength),
+        estimated=isinstance(stated.concentration, str),
     )
 
 
 def _strengths(given: Any, names: Sequence[Any], sizes: FloatArray) -> FloatArray:
     """Concentration of each group: as stated, or its number of rows, but at most 100."""
-    if given is None:
+    if given is None or (isinstance(given, str) and given == ESTIMATED):
         return np.minimum(sizes, MOST_GROUP_CONCENTRATION)
     if isinstance(given, Mapping):
         if missing := [each for each in names if each not in given]:
             raise ValueError(f"`group_concentration` must state every group in `groups`, but {_named(missing)} missing")
         return np.array([_checks.positive(f"group_concentration[{each!r}]", given[each]) for each in names])
+    if isinstance(given, str):
+        raise ValueError(
+            f"`group_concentration` must be a number, a mapping from group to number, or 'auto': {given!r}"
+        )
     if isinstance(given, (Sequence, np.ndarray)):
         raise ValueError("`group_concentration` must be one number, or a mapping from group to number, but is a list")
     return np.full(len(names), _checks.positive("group_concentration", given))

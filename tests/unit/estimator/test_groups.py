@@ -280,10 +280,10 @@ def test_inputs_that_are_not_related_to_fractions_are_doubted(square: bool, seed
     inputs = np.column_stack([signal, noise[:, 1:]])
     assert unrelated_inputs(grouped(inputs, groups, fractions)) == ""
     alarms = [unrelated_inputs(grouped(generator.normal(size=(1000, 5)), groups, fractions)) for _ in range(20)]
-    assert sum(each != "" for each in alarms) >= 10  # each with probability .9
+    assert sum(each != "" for each in alarms) >= 5  # each with probability .7
     assert "not related to their stated fractions beyond chance (p = " in max(alarms)
-    few = np.arange(1000) % 5
-    assert unrelated_inputs(grouped(generator.normal(size=(1000, 5)), few, fractions[:5])) == ""
+    few = np.arange(1000) % 15
+    assert unrelated_inputs(grouped(generator.normal(size=(1000, 5)), few, fractions[:15])) == ""
 
 
 @pytest.mark.parametrize(
