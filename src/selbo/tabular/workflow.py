@@ -497,7 +497,7 @@ def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetr
             confidence=prediction.probs.amax(-1).double().mean().item(),
         )
     return Comparison(
-        title=f"{what} from {task.name}",
+        title=f"{job.target or 'Classes'} from {task.name}",
         description=description if summary is not None else f"{description}\n\nBelief: {task.words}",
         takeaway=takeaway,
         conclusion=in_words(metrics),

@@ -234,6 +234,10 @@ def test_a_model_of_groups_alone_predicts_individuals_without_the_column_of_grou
     assert (code, err) == (0, "")
     assert "384 to train, 96 to test on; 480 without labels" in out
     assert "Predictions for 96 held-out rows of 12 groups miss the stated fractions by" in out
+    report = (tmp_path / "model" / "report.html").read_text()
+    assert "Do the predictions agree with the stated fractions?" in report
+    assert "error of group fractions, %" in report
+    assert "There are no labels to test on" in report
     code, out, err = command("predict", "model", "new.csv", "--out", "predicted.csv")
     assert code == 0
     found = (pl.read_csv("predicted.csv")["predicted_class"] == pl.read_csv("new.csv")["vote"]).mean()
