@@ -26,6 +26,8 @@ __all__ = [
     "Comparison",
     "ConfusionCount",
     "EntropyHistogram",
+    "GroupResult",
+    "GroupResults",
     "Measurement",
     "Metrics",
     "Outcome",
@@ -304,6 +306,49 @@ class ClassResults(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GroupResult(Record):
+    """Stated and predicted class fractions of one group, with 95 % intervals; see `selbo.evaluation.GroupCheck`."""
+
+    name: Text = field(metadata={KEY: "group"})
+    rows: Positive
+    stated: tuple[float, ...]
+    stated_interval: tuple[tuple[float, float], ...]
+    predicted: tuple[float, ...]
+    predicted_interval: tuple[tuple[float, float], ...]
+    p_value: float
+    contradicted: bool
+
+    def __post_init__(self) -> None:
+        for name in ("stated", "stated_interval", "predicted", "predicted_interval"):
+            if len(getattr(self, name)) != len(self.stated) or len(self.stated) < 2:
+                raise ValueError(f"`{name}` must hold one entry per class, but got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupResults(Record):
+    """Stated and predicted class fractions of groups.
+
+    Attributes:
+        column: What the groups are, such as the name of a column.
+        held_out: Whether the rows were not used for training.
+        error: Mean absolute difference between predicted and stated fractions.
+        constant_error: The same if all predictions were the class fractions of all rows.
+        groups: Results of each group.
+    """
+
+    column: Text
+    held_out: bool
+    error: float
+    constant_error: float
+    groups: tuple[GroupResult, ...]
+
+    @property
+    def contradicted(self) -> tuple[GroupResult, ...]:
+        """Groups whose stated fractions are contradicted, the smallest p-value first."""
+        return tuple(sorted((each for each in self.groups if each.contradicted), key=lambda each: each.p_value))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outcome(Record):
     """Results of one run of a method.
 
@@ -317,6 +362,7 @@ class Outcome(Record):
         ood: Metrics of out-of-distribution detection.
         per_class: Results of each class; given together with ``confusion``.
         confusion: Confusion counts.
+        groups: Stated and predicted fractions of groups, if fractions of groups were stated.
         seconds: Duration of the run.
     """
 
@@ -329,6 +375,7 @@ class Outcome(Record):
     ood: Metrics | None = None
     per_class: tuple[ClassResult, ...] | None = None
     confusion: tuple[ConfusionCount, ...] | None = None
+    groups: GroupResults | None = None
     seconds: float
 
     def __post_init__(self) -> None:

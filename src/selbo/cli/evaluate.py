@@ -5,13 +5,16 @@ from typing import Annotated
 
 import typer
 
-from selbo.cli.options import DataFile, Debug, Device, Model, NumSamples, PredictionSeed, device_of
+from selbo.cli.options import DataFile, Debug, Device, Model, NumSamples, PredictionSeed, device_of, speaking_of_options
 from selbo.cli.output import console, metrics_table, note, visible
 
 
 def evaluate(
     model: Model,
     data: DataFile,
+    target: Annotated[
+        str | None, typer.Option("--target", help="Column with the classes; that of training if not given.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     num_samples: NumSamples = 128,
     seed: PredictionSeed = None,
@@ -28,7 +31,8 @@ def evaluate(
     from selbo.tabular import saved_model, workflow
 
     found = saved_model.load_model(model, device=device_of(device))
-    result, notes = workflow.evaluate_file(found, data, num_samples=num_samples, seed=seed)
+    with speaking_of_options():
+        result, notes = workflow.evaluate_file(found, data, num_samples=num_samples, seed=seed, target=target)
     for text in notes:
         note(text)
     if as_json:

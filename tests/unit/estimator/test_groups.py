@@ -18,7 +18,7 @@ from unit.estimator.towns import FRACTIONS, ROWS, STATED, TOWN, TOWNS, X, Y, qui
 
 import selbo
 from selbo.estimator import classifier as module
-from selbo.estimator.group_intake import hardly_different
+from selbo.estimator.group_doubts import hardly_different, too_precise, unclear_directions, unrelated_inputs
 from selbo.estimator.rows import GroupRows, score_by_groups
 from selbo.estimator.storage import load_network, restore, save_classifier
 
@@ -158,6 +158,71 @@ def test_random_groups_are_not_doubted() -> None:
     yes = generator.binomial(16, 0.3, size=500) / 16
     assert hardly_different(np.stack([1 - yes, yes], 1), np.full(500, 16.0)) == ""
     assert hardly_different(np.full((3, 2), 0.5), np.full(3, 1e9)) != ""
+
+
+def grouped(inputs: np.ndarray, groups: np.ndarray, fractions: np.ndarray, concentration: float = 100.0) -> GroupRows:
+    count = len(fractions)
+    return GroupRows(
+        torch.from_numpy(inputs),
+        torch.from_numpy(groups),
+        None,
+        tuple(f"group {k}" for k in range(count)),
+        torch.from_numpy(fractions),
+        torch.full((count,), concentration, dtype=torch.float64),
+    )
+
+
+def test_classes_that_groups_cannot_tell_apart_are_doubted() -> None:
+    """Three classes, of which the last two always change together."""
+    yes = np.linspace(0.1, 0.9, 12)
+    fractions = np.stack([1 - yes, yes / 2, yes / 2], 1)
+    assert "3 classes differ between groups in 1 of 2 directions (in the next by " in unclear_directions(
+        fractions, np.full(12, 100.0)
+    )
+    fractions[:, 1], fractions[:, 2] = yes * np.linspace(0.2, 0.8, 12)[::-1], yes * np.linspace(0.2, 0.8, 12)
+    assert unclear_directions(fractions, np.full(12, 100.0)) == ""
+    halves = {town: [no, yes / 2, yes / 2] for town, (no, yes) in FRACTIONS.items()}
+    with pytest.warns(UserWarning, match="some classes cannot be told apart"):
+        quick().statement(X[:ROWS], groups=TOWN[:ROWS], group_fractions=halves)
+
+
+@pytest.mark.parametrize("square", [False, True])
+def test_inputs_that_are_not_related_to_fractions_are_doubted(square: bool, seed: int) -> None:
+    """Related through their means or their squares: never doubted. Unrelated: usually."""
+    generator = np.random.default_rng(seed)
+    groups = np.arange(1000) % 20
+    yes = np.linspace(0.1, 0.9, 20)
+    fractions = np.stack([1 - yes, yes], 1)
+    noise = generator.normal(size=(1000, 5))
+    signal = noise[:, 0] * (1 + 3 * yes[groups]) if square else noise[:, 0] + 4 * yes[groups]
+    inputs = np.column_stack([signal, noise[:, 1:]])
+    assert unrelated_inputs(grouped(inputs, groups, fractions)) == ""
+    alarms = [unrelated_inputs(grouped(generator.normal(size=(1000, 5)), groups, fractions)) for _ in range(20)]
+    assert sum(each != "" for each in alarms) >= 5  # each with probability .7
+    assert "not related to their stated fractions beyond chance (p = " in max(alarms)
+    few = np.arange(1000) % 15
+    assert unrelated_inputs(grouped(generator.normal(size=(1000, 5)), few, fractions[:15])) == ""
+
+
+@pytest.mark.parametrize(
+    ("size", "yes", "concentration", "doubted"),
+    [
+        (20, 0.13, 1e4, True),  # 2.6 people
+        (20, 0.15, 1e4, False),  # 3 people
+        (20, 0.13, 15, False),  # not that precise
+        (30, 0.333, 1e4, False),  # 10 people, rounded
+        (3000, 0.1301, 1e9, False),  # 390.3 of so many may be rounded
+    ],
+)
+def test_fractions_that_cannot_be_true_of_few_rows_are_doubted(
+    size: int, yes: float, concentration: float, *, doubted: bool
+) -> None:
+    rows = grouped(np.zeros((size, 1)), np.zeros(size, dtype=np.int64), np.array([[1 - yes, yes]]), concentration)
+    assert bool(too_precise(rows)) == doubted
+    if doubted:
+        assert "such as 'group 0': 87 % of 20 rows is no whole number, at a concentration of 10000;" in too_precise(
+            rows
+        )
 
 
 def test_absent_groups_are_left_out_with_a_warning() -> None:
