@@ -26,6 +26,7 @@ __all__ = [
     "Comparison",
     "ConfusionCount",
     "EntropyHistogram",
+    "GroupResult",
     "Measurement",
     "Metrics",
     "Outcome",
@@ -304,6 +305,28 @@ class ClassResults(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GroupResult(Record):
+    """Results of one group of rows.
+
+    Attributes:
+        name: The group.
+        rows: Number of its rows.
+        metrics: Metrics by name, as in `selbo.evaluate` with groups.
+        intervals: 95 % intervals of some of them; None where there is none.
+    """
+
+    name: Text = field(metadata={KEY: "group"})
+    rows: Positive
+    metrics: Metrics
+    intervals: Mapping[str, tuple[float, ...] | None]
+
+    def __post_init__(self) -> None:
+        for name, ends in self.intervals.items():
+            if ends is not None and (len(ends) != 2 or not ends[0] <= ends[1]):
+                raise ValueError(f"`intervals.{name}` must be two increasing numbers, but got {list(ends)}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outcome(Record):
     """Results of one run of a method.
 
@@ -317,6 +340,8 @@ class Outcome(Record):
         ood: Metrics of out-of-distribution detection.
         per_class: Results of each class; given together with ``confusion``.
         confusion: Confusion counts.
+        groups: Results of groups of rows.
+        grouped_by: What they are groups by, such as the name of a column.
         seconds: Duration of the run.
     """
 
@@ -329,6 +354,8 @@ class Outcome(Record):
     ood: Metrics | None = None
     per_class: tuple[ClassResult, ...] | None = None
     confusion: tuple[ConfusionCount, ...] | None = None
+    groups: tuple[GroupResult, ...] | None = None
+    grouped_by: Text | None = None
     seconds: float
 
     def __post_init__(self) -> None:
@@ -352,9 +379,17 @@ class Outcome(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationTask(Record):
-    """Sizes and classes of the data."""
+    """Sizes and classes of the data.
 
-    num_train: Positive
+    Attributes:
+        num_train: Number of training examples; None if they are not known.
+        num_test: Number of test examples.
+        num_classes: Number of classes.
+        class_names: Names of the classes.
+        class_counts: Training examples per class; test examples if those are not known.
+    """
+
+    num_train: Positive | None = None
     num_test: Positive
     num_classes: Annotated[int, 2]
     class_names: tuple[Text, ...]

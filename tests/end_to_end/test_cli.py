@@ -425,6 +425,40 @@ def test_evaluation(selbo: Run, table: Path, model: Path) -> None:
     assert as_json["classes"] == ["no", "yes"]
 
 
+def test_evaluation_by_group(selbo: Run, table: Path, model: Path, tmp_path: Path) -> None:
+    frame = patients().with_columns(ward=pl.Series(["a b", "c", None, "c"] * (ROWS // 4)))
+    frame.write_csv(tmp_path / "wards.csv")
+    page = tmp_path / "page.html"
+    shown = selbo("evaluate", model, tmp_path / "wards.csv", "--by", "ward", "--report", page)
+    assert shown.code == 0
+    assert all(len(line) <= 80 for line in shown.out.splitlines())
+    assert "The accuracy is lowest in" in shown.out
+    text = page.read_text(encoding="utf-8")
+    assert "Is it as good in every group?" in text
+    assert '<th scope="row">(missing)</th><td>30</td>' in text
+    found = json.loads(selbo("evaluate", model, tmp_path / "wards.csv", "--by", "ward", "--json").out)
+    assert [(each["group"], each["rows"]) for each in found["groups"]] == [("(missing)", 30), ("a b", 30), ("c", 60)]
+    frame.filter(pl.col("ward") == "c").write_csv(tmp_path / "c.csv")
+    alone = json.loads(selbo("evaluate", model, tmp_path / "c.csv", "--json").out)["metrics"]
+    for name in ("nll", "accuracy", "ece", "brier"):
+        assert found["groups"][2]["metrics"][name] == pytest.approx(alone[name], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--by", "wart"), "there is no column 'wart' in wards.csv: did you mean 'ward'?"),
+        (("--by", "age"), "`--by` must be a column with at most 100 different values, but 'age' has"),
+        (("--report", "page.txt"), "`--report` must be a file that ends in .html"),
+    ],
+)
+def test_bad_groups(selbo: Run, model: Path, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    patients(200).with_columns(ward=pl.lit("a")).write_csv(tmp_path / "wards.csv")
+    shown = selbo("evaluate", model, tmp_path / "wards.csv", *options)
+    assert shown.code == 2
+    assert message in shown.err
+
+
 def test_the_metrics_of_training_are_those_of_the_test_rows(
     selbo: Run, table: Path, model: Path, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from selbo.plots.labels import duration, number
 from selbo.plots.methods import METHOD_COLOURS
 from selbo.plots.panels import GUIDE
 from selbo.plots.style import INK, ONE_COLUMN, PALE, TWO_COLUMNS, saving_style
-from selbo.report.class_tables import MOST_IN_MATRIX, class_table, confusion_table
+from selbo.report.class_tables import MOST_IN_MATRIX, class_table, confusion_table, group_table
 from selbo.report.comparison import (
     Value,
     clean_name,
@@ -26,6 +26,7 @@ from selbo.report.comparison import (
     summarise_ood,
 )
 from selbo.report.curves import COMPARISON_FIGURES, CURVES, available_figures, distances, require_stated_belief
+from selbo.report.outcomes import group_takeaway
 from selbo.report.tables import clean_table, headline_table, level_table, metric_label, texts
 from selbo.report.takeaway import takeaway
 from selbo.report.templates import load_templates, render_macro
@@ -92,7 +93,7 @@ def render_page(results: Comparison) -> str:
         summary=_facts(results),
         belief=belief,
         concentration=number(belief.concentration, digits=6) if belief else "",
-        sections=[_result(results), *_class_sections(results), *figures],
+        sections=[_result(results), *_group_sections(results), *_class_sections(results), *figures],
         command=results.made_by.command,
         made=_made(results),
     )
@@ -119,7 +120,7 @@ def _thousands(count: int) -> str:
 def _facts(results: Comparison) -> list[tuple[str, str]]:
     task = results.task
     facts = [
-        (_thousands(task.num_train), "training examples"),
+        *([] if task.num_train is None else [(_thousands(task.num_train), "training examples")]),
         (_thousands(task.num_test), "test examples"),
         (str(task.num_classes), "classes"),
         (str(len(results.methods)), "method" if len(results.methods) == 1 else "methods"),
@@ -127,7 +128,8 @@ def _facts(results: Comparison) -> list[tuple[str, str]]:
     ]
     if task.num_classes <= MOST_CHART_CLASSES and max(task.class_counts) > 0:
         low, high = min(task.class_counts), max(task.class_counts)
-        note = f"training examples per class, {f'{low} to {high}' if low < high else f'{low} each'}"
+        kind = "test" if task.num_train is None else "training"
+        note = f"{kind} examples per class, {f'{low} to {high}' if low < high else f'{low} each'}"
         facts.append((render_macro("parts.html", "class_counts", task), note))
     return facts
 
@@ -172,6 +174,26 @@ def _tiles(results: Comparison) -> "Markup":
         (text,) = texts(metric, [value], num_seeds=len(results.seeds))
         tiles.append((render_macro("tables.html", "shown_value", text), metric_label(metric)))
     return render_macro("parts.html", "facts", tiles, css="facts tiles")
+
+
+def _group_sections(results: Comparison) -> list[Section]:
+    """Results per group, if there is a single run that has them."""
+    run = results.runs[0]
+    if len(results.runs) != 1 or run.groups is None:
+        return []
+    return [
+        Section(
+            "Is it as good in every group?",
+            f"Metrics on the {clean_name(results)} by {run.grouped_by or 'group'}, with 95 % intervals.",
+            group_table(run.groups, run.grouped_by or "group"),
+            [
+                "Overconfidence is the mean probability of the predicted classes minus the accuracy: above 0 the group "
+                "is right less often than the predictions claim, and its interval says whether that may be chance. Of "
+                "20 groups that do not differ, one interval misses on average."
+            ],
+            conclusion=[group_takeaway(run.groups)],
+        )
+    ]
 
 
 def _class_sections(results: Comparison) -> list[Section]:

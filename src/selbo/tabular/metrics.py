@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from selbo.results import ClassResult, ConfusionCount, Record
+from selbo.results import ClassResult, ConfusionCount, GroupResult, Record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +18,7 @@ class TableMetrics(Record):
         per_class: Results of each class.
         confusion: Confusion counts.
         classes: Names of the classes.
+        groups: Results of groups of rows, if they were asked for.
     """
 
     metrics: Mapping[str, Any]
@@ -26,6 +27,7 @@ class TableMetrics(Record):
     per_class: tuple[ClassResult, ...]
     confusion: tuple[ConfusionCount, ...]
     classes: tuple[str, ...]
+    groups: tuple[GroupResult, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

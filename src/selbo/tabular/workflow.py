@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -23,11 +23,17 @@ from selbo.tabular import saved_model
 from selbo.tabular.metrics import RowCounts, TableMetrics, TrainingMetrics, ValidationMetrics
 from selbo.tabular.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names
 from selbo.tabular.splits import split
-from selbo.tabular.table import Numbers, read_table
+from selbo.tabular.table import Numbers, Table, read_table
 
 TEST_CONDITION: Final = "test"
 SHOWN: Final = ("nll", "accuracy", "ece", "brier", "auroc", "f1_macro")
 """Metrics in the report; ``metrics.json`` holds all of them."""
+
+MOST_GROUPS: Final = 100
+"""Maximum number of groups of an evaluation: more are rather numbers than names."""
+
+MISSING_GROUP: Final = "(missing)"
+"""Group of rows without a value."""
 
 
 @dataclass(frozen=True)
@@ -322,9 +328,13 @@ def fitted_temperature(prediction: Prediction, labels: Tensor) -> float:
 
 
 def evaluation_of(
-    prediction: Prediction, labels: Tensor, temperature: float | None, classes: Sequence[str]
+    prediction: Prediction,
+    labels: Tensor,
+    temperature: float | None,
+    classes: Sequence[str],
+    groups: Sequence[str] | None = None,
 ) -> TableMetrics:
-    """Results before and, if the temperature is known, after temperature scaling."""
+    """Results before and, if the temperature is known, after temperature scaling; those of groups before."""
     found = outcomes.by_class(prediction, labels, classes)
     scaled = None if temperature is None else at_temperature(prediction, temperature)
     return TableMetrics(
@@ -334,20 +344,113 @@ def evaluation_of(
         per_class=found.per_class,
         confusion=found.confusion,
         classes=tuple(classes),
+        groups=None if groups is None else outcomes.by_group(prediction, labels, groups),
     )
 
 
+class Evaluated(NamedTuple):
+    """An evaluation of a model on a labelled table.
+
+    Attributes:
+        metrics: The results.
+        notes: Notes for the user.
+        results: What a report shows.
+    """
+
+    metrics: TableMetrics
+    notes: list[str]
+    results: Comparison
+
+
 def evaluate_file(
-    model: saved_model.Trained, data: Path, *, num_samples: int, seed: int | None
-) -> tuple[TableMetrics, list[str]]:
-    """Metrics of a model on a labelled table, and notes for the user."""
-    table = read_table(data, columns=(*model.preprocessing.columns, model.preprocessing.target))
+    model: saved_model.Trained, data: Path, *, num_samples: int, seed: int | None, by: str | None = None
+) -> Evaluated:
+    """Evaluate a model on a labelled table.
+
+    Args:
+        model: The model.
+        data: The table.
+        num_samples: Number of weight samples.
+        seed: Seed for the weight samples; the training seed if not given.
+        by: Column whose values are groups, which are evaluated on their own too.
+    """
+    begin = time.perf_counter()
+    wanted = (*model.preprocessing.columns, model.preprocessing.target, *([] if by is None else [by]))
+    table = read_table(data, columns=wanted)
+    groups = None if by is None else group_names(table, by)
     labels = torch.from_numpy(model.preprocessing.labels(table))
     inputs, notes = model.preprocessing.transform(table)
     if saved_model.digest(data) == model.manifest.data.sha256:
         notes.append("evaluated on the training file; metrics are optimistic")
     prediction = model.predict(inputs, num_samples=num_samples, seed=seed)
-    return evaluation_of(prediction, labels, model.manifest.temperature, model.preprocessing.classes), notes
+    found = evaluation_of(prediction, labels, model.manifest.temperature, model.preprocessing.classes, groups)
+    results = _results_of_file(model, table, prediction, labels, found, by=by, seconds=time.perf_counter() - begin)
+    return Evaluated(found, notes, results)
+
+
+def group_names(table: Table, by: str) -> list[str]:
+    """Group of each row: the values of a column as text.
+
+    Raises:
+        ValueError: If there is no such column, or it has too many values to be groups.
+    """
+    names = [MISSING_GROUP if text is None or not text.strip() else text for text in table[by].texts()]
+    if len(set(names)) > MOST_GROUPS:
+        raise ValueError(
+            f"`by` must be a column with at most {MOST_GROUPS} different values, but {by!r} has {len(set(names))}"
+        )
+    return names
+
+
+def _results_of_file(
+    model: saved_model.Trained,
+    table: Table,
+    prediction: Prediction,
+    labels: Tensor,
+    found: TableMetrics,
+    *,
+    by: str | None,
+    seconds: float,
+) -> Comparison:
+    """The results that the report of an evaluation shows: one method, one seed, no belief."""
+    classes, method, seed = found.classes, METHODS[model.classifier.method].title, model.classifier.seed_
+    counts = labels.bincount(minlength=len(classes))
+    return Comparison(
+        title=f"{model.manifest.target} in {table.name}",
+        description=f"A model trained on {model.manifest.data.name} predicts {model.manifest.target} of {table.name}.",
+        takeaway=outcomes.takeaway_of(
+            found.per_class,
+            most_frequent=classes[int(counts.argmax())],
+            confidence=prediction.probs.amax(-1).double().mean().item(),
+        ),
+        task=ClassificationTask(
+            num_test=len(labels),
+            num_classes=len(classes),
+            class_names=classes,
+            class_counts=tuple(counts.tolist()),
+        ),
+        methods=(method,),
+        seeds=(seed,),
+        runs=(
+            Outcome(
+                method=method,
+                seed=seed,
+                conditions={TEST_CONDITION: _measurement(found.metrics)},
+                per_class=found.per_class,
+                confusion=found.confusion,
+                groups=found.groups,
+                grouped_by=by,
+                reliability=outcomes.reliability_of(prediction, labels),
+                seconds=seconds,
+            ),
+        ),
+        clean=TEST_CONDITION,
+        made_by=outcomes.made_by(seconds),
+    )
+
+
+def _measurement(metrics: Mapping[str, Any]) -> Measurement:
+    return Measurement(level=None, metrics={name: metrics[name] for name in SHOWN})
 
 
 def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetrics, *, seconds: float) -> Comparison:
@@ -386,9 +489,7 @@ def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetr
             Outcome(
                 method=job.method.title,
                 seed=job.seed,
-                conditions={
-                    TEST_CONDITION: Measurement(level=None, metrics={name: metrics.metrics[name] for name in SHOWN})
-                },
+                conditions={TEST_CONDITION: _measurement(metrics.metrics)},
                 histogram=outcomes.region_masses(believed, summary.partition),
                 per_class=metrics.per_class,
                 confusion=metrics.confusion,
