@@ -34,6 +34,7 @@ __all__ = [
     "Record",
     "RegionScale",
     "ReliabilityBins",
+    "RiskCurve",
     "StatedBelief",
 ]
 
@@ -237,6 +238,23 @@ class ReliabilityBins(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RiskCurve(Record):
+    """Error rate among the most confident predictions, at equal steps of the share that is answered, the last being 1.
+
+    Attributes:
+        risk: Error rate at each coverage 1/n, 2/n, ..., 1.
+        area: Area under the exact curve.
+    """
+
+    risk: tuple[float, ...]
+    area: float
+
+    def __post_init__(self) -> None:
+        if not self.risk or not all(0 <= each <= 1 for each in (*self.risk, self.area)):
+            raise ValueError("`risk` and `area` must lie between 0 and 1, with at least one risk, but do not")
+
+
+@dataclass(frozen=True, kw_only=True)
 class EntropyHistogram(Record):
     """Histogram of the entropy of predictions, in and out of distribution.
 
@@ -336,6 +354,7 @@ class Outcome(Record):
         conditions: Metrics by condition, including the clean test set.
         histogram: Fraction of the test predictions in each region of the belief.
         reliability: Reliability on the clean test set.
+        risk_curve: Error rate by share of answers on the clean test set.
         entropy: Entropy of predictions, in and out of distribution.
         ood: Metrics of out-of-distribution detection.
         per_class: Results of each class; given together with ``confusion``.
@@ -350,6 +369,7 @@ class Outcome(Record):
     conditions: Mapping[str, Measurement]
     histogram: tuple[float, ...] | None = None
     reliability: ReliabilityBins | None = None
+    risk_curve: RiskCurve | None = None
     entropy: EntropyHistogram | None = None
     ood: Metrics | None = None
     per_class: tuple[ClassResult, ...] | None = None
@@ -554,9 +574,11 @@ class Comparison(Record):
                     )
         edges = [(i, run.entropy.edges) for i, run in enumerate(self.runs) if run.entropy]
         counts = [(i, len(run.reliability.count)) for i, run in enumerate(self.runs) if run.reliability]
+        steps = [(i, len(run.risk_curve.risk)) for i, run in enumerate(self.runs) if run.risk_curve]
         for key, other in (
             ("entropy.edges", [i for i, each in edges if each != edges[0][1]]),
             ("reliability.count", [i for i, each in counts if each != counts[0][1]]),
+            ("risk_curve.risk", [i for i, each in steps if each != steps[0][1]]),
         ):
             if other:
                 raise ValueError(

@@ -24,6 +24,7 @@ import pytest
 import torch
 from sklearn.datasets import load_breast_cancer, load_iris
 
+from selbo import decide
 from selbo.cli.main import main
 from selbo.elicit.answer import answer
 from selbo.tabular import workflow
@@ -411,6 +412,71 @@ def test_only_the_columns_of_the_model_are_parsed(
     assert selbo("evaluate", model, tmp_path / "new.csv").code == 0
     inputs = ["age", "dose", "site", "smoker"]
     assert parsed == [inputs, [*inputs, "ill"]]
+
+
+def answers(text: str) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows are answered, and the confidence of each row."""
+    rows = list(csv.DictReader(io.StringIO(text)))
+    confidence = np.array([max(float(row["p_no"]), float(row["p_yes"])) for row in rows])
+    return np.array([row["predicted_class"] != "" for row in rows]), confidence
+
+
+def test_a_largest_risk_leaves_uncertain_rows_unanswered(selbo: Run, table: Path, model: Path, tmp_path: Path) -> None:
+    shown = selbo("predict", model, table, "--max-risk", 0.05)
+    given, confidence = answers(shown.out)
+    assert 0 < given.sum() < ROWS
+    assert confidence[given].min() > confidence[~given].max()
+    assert (1 - confidence[given]).mean() <= 0.05
+    assert f"{given.sum()} of {ROWS} rows are answered, those with a confidence of at least" in shown.err
+    assert "wrong if the probabilities are calibrated" in shown.err
+    plain = list(csv.DictReader(io.StringIO(selbo("predict", model, table).out)))
+    some = list(csv.DictReader(io.StringIO(shown.out)))
+    assert [row["predicted_class"] for row in plain] != [row["predicted_class"] for row in some]
+    assert [row["p_yes"] for row in plain] == [row["p_yes"] for row in some]
+    selbo("predict", model, table, "--max-risk", 0.05, "--out", tmp_path / "p.parquet")
+    assert pl.read_parquet(tmp_path / "p.parquet")["predicted_class"].is_not_null().to_list() == given.tolist()
+    # a calibration keeps them unanswered
+    (tmp_path / "p.csv").write_text(shown.out)
+    again = selbo("calibrate", tmp_path / "p.csv", "--class-fractions", "no=0.4,yes=0.6")
+    assert again.code == 0
+    np.testing.assert_array_equal(answers(again.out)[0], given)
+
+
+def test_labelled_rows_show_that_a_risk_is_kept(selbo: Run, table: Path, model: Path, tmp_path: Path) -> None:
+    patients(600)[ROWS:].write_csv(tmp_path / "labelled.csv")
+    options = ("--max-risk", 0.2, "--labelled", tmp_path / "labelled.csv", "--confidence", 0.9)
+    shown = selbo("predict", model, table, *options)
+    given, confidence = answers(shown.out)
+    labelled = selbo("predict", model, tmp_path / "labelled.csv")
+    rows = list(csv.DictReader(io.StringIO(labelled.out)))
+    probs = torch.tensor([[float(row["p_no"]), float(row["p_yes"])] for row in rows], dtype=torch.float64)
+    labels = torch.tensor([int(each == "yes") for each in patients(600)[ROWS:]["ill"]])
+    rule = decide.abstain(probs / probs.sum(1, keepdim=True), max_risk=0.2, labels=labels, delta=0.1)
+    np.testing.assert_array_equal(given, confidence >= rule.threshold - 1e-7)
+    assert "at most 20 % of such answers are wrong, with 90 % confidence" in shown.err
+    none = selbo("predict", model, table, "--max-risk", 0.001, *options[2:])
+    assert not answers(none.out)[0].any()
+    assert "the labelled rows cannot show that at most 0.1 % of the answers are wrong" in none.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--max-risk", 5), "`--max-risk` must lie strictly between 0 and 1"),
+        (("--labelled", "TABLE"), "`--labelled` is for `--max-risk`, which is not given"),
+        (("--max-risk", 0.1, "--confidence", 0.9), "`--confidence` is for `--labelled`, which is not given"),
+        (("--max-risk", 0.1, "--labelled", "TABLE"), "but it is the training file"),
+        (("--max-risk", 0.1, "--labelled", "OTHER", "--confidence", 95), "`--confidence` must lie strictly between"),
+        (("--max-risk", 0.1, "--labelled", "none.csv"), "'none.csv' is not there"),
+    ],
+)
+def test_bad_risks(selbo: Run, table: Path, model: Path, options: tuple[object, ...], message: str) -> None:
+    other = table.with_name("other.csv")
+    patients(30).write_csv(other)
+    files = {"TABLE": table, "OTHER": other}
+    shown = selbo("predict", model, table, *(files.get(str(each), each) for each in options))
+    assert (shown.code, shown.out) == (2, "")
+    assert message in shown.err
 
 
 def test_evaluation(selbo: Run, table: Path, model: Path) -> None:

@@ -27,6 +27,7 @@ METRIC_TITLES: Final = {
     "adaptive_ece": ("adaptive ECE, %", 100),
     "classwise_ece": ("class-wise ECE, %", 100),
     "brier": ("Brier score", 1),
+    "aurc": ("AURC, %", 100),
     "auroc": ("AUROC, %", 100),
     "f1_macro": ("F1, macro, %", 100),
 }

@@ -36,6 +36,8 @@ def evaluate(
     - ``accuracy``: fraction of examples whose most probable class is the label.
     - ``ece``, ``adaptive_ece``: calibration error of the predicted class, in bins of equal width and of equal mass.
     - ``classwise_ece``: mean calibration error of the probabilities of all classes.
+    - ``aurc``: area under the risk-coverage curve, the mean error rate when only the most confident examples are
+      answered, over all shares of answers; smaller is better.
     - ``brier``: squared error summed over classes, mean over examples; from 0 to 2.
     - ``auroc``: of class 1 if K = 2, else one-versus-rest, mean over the classes in the labels; None if there is one.
     - ``f1_micro``, ``f1_macro``: the first is the accuracy; the second counts every class in the labels the same.
@@ -199,4 +201,5 @@ def _of_values(probs: Tensor, classes: Tensor, num_bins: int) -> dict[str, float
         "ece": metrics.ece(probs, classes, num_bins=num_bins, validate=False),
         "adaptive_ece": metrics.adaptive_ece(probs, classes, num_bins=num_bins, validate=False),
         "classwise_ece": metrics.classwise_ece(probs, classes, num_bins=num_bins, validate=False),
+        "aurc": metrics.aurc(probs, classes, validate=False),
     }

@@ -15,6 +15,7 @@ from selbo.evaluation.evaluate import evaluate, evaluate_ood
 from selbo.evaluation.predict import Prediction
 from selbo.metrics.calibration import reliability
 from selbo.metrics.classwise import confusion, per_class, wilson_interval
+from selbo.metrics.selective import aurc, risk_coverage
 from selbo.results import (
     ClassResult,
     ClassResults,
@@ -25,6 +26,7 @@ from selbo.results import (
     Provenance,
     RegionScale,
     ReliabilityBins,
+    RiskCurve,
     StatedBelief,
 )
 from selbo.summary.likelihood import SummaryLikelihood
@@ -32,6 +34,7 @@ from selbo.summary.partitions import Partition
 from selbo.version import __version__
 
 ENTROPY_BINS: Final = 24
+RISK_STEPS: Final = 100
 
 GROUP_METRICS: Final = ("accuracy", "overconfidence", "nll", "ece", "brier", "auroc", "f1_macro")
 """Metrics of each group."""
@@ -143,6 +146,14 @@ def reliability_of(prediction: Prediction, labels: Tensor) -> ReliabilityBins:
     """Confidence, accuracy and number of predictions in ten bins of confidence."""
     bins = reliability(prediction.probs, labels)
     return ReliabilityBins(confidence=bins.confidences, accuracy=bins.accuracies, count=bins.counts)
+
+
+def risk_curve_of(prediction: Prediction, labels: Tensor) -> RiskCurve:
+    """Error rate among the most confident predictions, at 100 shares of answers; equal confidences stay together."""
+    coverages, risks = risk_coverage(prediction.probs, labels)
+    steps = torch.arange(1, RISK_STEPS + 1, dtype=torch.float64) / RISK_STEPS
+    places = torch.searchsorted(coverages, steps - 1e-9).clamp(max=len(risks) - 1)
+    return RiskCurve(risk=tuple(risks[places].tolist()), area=aurc(prediction.probs, labels))
 
 
 def region_masses(prediction: Prediction, partition: Partition) -> tuple[float, ...]:

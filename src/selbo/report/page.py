@@ -334,6 +334,26 @@ def _reliability_words(results: Comparison) -> Words:
     )
 
 
+def _risk_words(results: Comparison) -> Words:
+    run = next(each for each in results.runs if each.risk_curve is not None)
+    assert run.risk_curve is not None
+    risk = run.risk_curve.risk
+    half, all_of_them = 100 * risk[len(risk) // 2 - 1], 100 * risk[-1]
+    one = f" Here {half:.1f} % of the more confident half are wrong, of all {all_of_them:.1f} %."
+    return Words(
+        "What if it may decline to answer?",
+        f"Share of wrong answers on the {clean_name(results)}, if only the most confident predictions are answered.",
+        [
+            "Read it from right to left: at 100 % every case is answered; further left, the least confident ones are "
+            f"left to somebody else.{one if len(results.runs) == 1 else ''} The dashed curve is that of a ranking in "
+            "which every wrong prediction is less confident than every right one: none can be lower. AURC is the area "
+            "under the curve, the mean error over all shares of answers; smaller is better.",
+        ],
+        f"Curve of the error rate by share of answers. Of {run.method}, {half:.1f} % are wrong if half of the cases "
+        f"are answered, and {all_of_them:.1f} % if all are.",
+    )
+
+
 def _corruption_words(results: Comparison) -> Words:
     name, level = noisiest(results) or ("", 0.0)
     metrics = _curve_metrics(results)
@@ -375,6 +395,7 @@ def _entropy_words(results: Comparison) -> Words:
 WORDS: Final[dict[str, Callable[[Comparison], Words]]] = {
     "belief_histograms": _belief_words,
     "reliability_diagrams": _reliability_words,
+    "risk_coverage_curves": _risk_words,
     "corruption_curves": _corruption_words,
     "entropy_histograms": _entropy_words,
 }

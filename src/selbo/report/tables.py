@@ -35,6 +35,7 @@ METRIC_LABELS: Final = {
     "ece": "ECE",
     "brier": "Brier score",
     "auroc": "AUROC",
+    "aurc": "AURC",
     "auprc": "AUPRC",
     "f1": "F1",
     "f1_macro": "F1, macro",
@@ -43,7 +44,9 @@ METRIC_LABELS: Final = {
     "entropy_difference": "entropy difference",
 }
 
-PERCENT: Final = frozenset({"accuracy", "ece", "auroc", "auprc", "f1", "f1_macro", "f1_micro", "fpr95", "recall"})
+PERCENT: Final = frozenset(
+    {"accuracy", "ece", "auroc", "aurc", "auprc", "f1", "f1_macro", "f1_micro", "fpr95", "recall"}
+)
 """Metrics shown in per cent."""
 
 MARKER_SHAPES: Final = {

@@ -26,7 +26,7 @@ from selbo.tabular.splits import split
 from selbo.tabular.table import Numbers, Table, read_table
 
 TEST_CONDITION: Final = "test"
-SHOWN: Final = ("nll", "accuracy", "ece", "brier", "auroc", "f1_macro")
+SHOWN: Final = ("nll", "accuracy", "ece", "brier", "auroc", "f1_macro", "aurc")
 """Metrics in the report; ``metrics.json`` holds all of them."""
 
 MOST_GROUPS: Final = 100
@@ -413,7 +413,8 @@ def _results_of_file(
     seconds: float,
 ) -> Comparison:
     """The results that the report of an evaluation shows: one method, one seed, no belief."""
-    classes, method, seed = found.classes, METHODS[model.classifier.method].title, model.classifier.seed_
+    classes, method, seed = found.classes, METHODS[model.classifier.method].title, model.classifier.random_state
+    assert isinstance(seed, int)
     counts = labels.bincount(minlength=len(classes))
     return Comparison(
         title=f"{model.manifest.target} in {table.name}",
@@ -441,6 +442,7 @@ def _results_of_file(
                 groups=found.groups,
                 grouped_by=by,
                 reliability=outcomes.reliability_of(prediction, labels),
+                risk_curve=outcomes.risk_curve_of(prediction, labels),
                 seconds=seconds,
             ),
         ),
@@ -494,6 +496,7 @@ def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetr
                 per_class=metrics.per_class,
                 confusion=metrics.confusion,
                 reliability=outcomes.reliability_of(prediction, task.test[1]),
+                risk_curve=outcomes.risk_curve_of(prediction, task.test[1]),
                 entropy=outcomes.entropies(prediction, None),
                 seconds=seconds,
             ),

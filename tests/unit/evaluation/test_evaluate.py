@@ -18,6 +18,7 @@ KEYS = {
     "ece",
     "adaptive_ece",
     "classwise_ece",
+    "aurc",
     "brier",
     "auroc",
     "f1_micro",
@@ -54,6 +55,9 @@ def test_entries_are_sklearns(seed, num_classes):
     squares = [((p - np.eye(num_classes)[y]) ** 2).sum() for p, y in zip(probs.numpy(), labels, strict=True)]
     assert result["brier"] == pytest.approx(np.mean(squares), rel=1e-12)
     assert result["num_examples"] == 57
+    order = probs.amax(-1).argsort(descending=True)
+    wrong = (guesses != labels)[order].double().numpy()
+    assert result["aurc"] == pytest.approx(np.mean([wrong[: k + 1].mean() for k in range(57)]), rel=1e-12)
 
 
 def test_a_hand_computed_case():

@@ -11,7 +11,7 @@ import torch
 from selbo.evaluation.predict import Prediction
 from selbo.metrics import wilson_interval
 from selbo.report import outcomes
-from selbo.results import ClassResult, ClassResults, GroupResult, Measurement
+from selbo.results import ClassResult, ClassResults, GroupResult, Measurement, RiskCurve
 from selbo.summary.beliefs import Uniform
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import ConfidenceBins
@@ -157,3 +157,14 @@ def test_the_worst_group_is_named() -> None:
     assert outcomes.group_takeaway([group("A", 60, 54, 0.9)]).endswith("No group is clearly overconfident.")
     with pytest.raises(ValueError, match=r"`intervals.accuracy` must be two increasing numbers"):
         GroupResult(name="A", rows=1, metrics={}, intervals={"accuracy": (1.0, 0.0)})
+
+
+def test_the_risk_curve_holds_the_errors_of_the_most_confident() -> None:
+    found = outcomes.risk_curve_of(prediction(ROWS), torch.tensor([0, 1, 2, 1]))
+    # by confidence: .97 wrong, .9 right, .6 right, .5 wrong
+    assert len(found.risk) == outcomes.RISK_STEPS
+    assert [found.risk[k] for k in (0, 24, 25, 49, 74, 99)] == pytest.approx([1, 1, 1 / 2, 1 / 2, 1 / 3, 1 / 2])
+    assert found.area == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 2) / 4)
+    assert RiskCurve.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    with pytest.raises(ValueError, match="must lie between 0 and 1"):
+        RiskCurve(risk=(1.2,), area=0.1)
