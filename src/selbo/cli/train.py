@@ -23,7 +23,7 @@ from selbo.cli.options import (
 from selbo.cli.output import console, metrics_table, note, visible, writable_folder
 
 if TYPE_CHECKING:
-    from selbo.results import GroupResults
+    from selbo.results import StatedGroups
     from selbo.tabular.metrics import TrainingMetrics
     from selbo.tabular.workflow import Job
 
@@ -261,15 +261,15 @@ def print_result(found: "TrainingMetrics", job: "Job", folder: Path) -> None:
     classes = ", ".join(map(visible, found.classes[:8])) + (", ..." if len(found.classes) > 8 else "")
     facts = Table.grid(padding=(0, 2))
     more = "" if rows.unlabelled is None else f"; {rows.unlabelled} without labels"
-    validate = f" {rows.val} to validate," if rows.val or found.groups is None else ""
+    validate = f" {rows.val} to validate," if rows.val or found.stated_groups is None else ""
     facts.add_row("Rows", f"{rows.train} to train,{validate} {rows.test} to test on{more}")
     facts.add_row("Inputs", f"{found.features} numbers a row")
     facts.add_row("Classes", f"{len(found.classes)}: {classes}")
     facts.add_row("Method", job.method.title)
     facts.add_row("Belief", visible(found.belief))
     screen.print(facts)
-    if found.groups is not None:
-        screen.print(_groups_in_a_line(found.groups), soft_wrap=True)
+    if found.stated_groups is not None:
+        screen.print(_groups_in_a_line(found.stated_groups), soft_wrap=True)
     if found.metrics:
         screen.print(metrics_table(found.metrics, found.calibrated, found.temperature))
     for text in found.warnings:
@@ -278,12 +278,12 @@ def print_result(found: "TrainingMetrics", job: "Job", folder: Path) -> None:
         note(f"the held-out rows contradict the stated belief, if it was about such rows: {text}")
     if found.shortfall is not None:
         note(found.shortfall)
-    if found.groups is not None and (text := contradictions_in_words(found.groups)):
+    if found.stated_groups is not None and (text := contradictions_in_words(found.stated_groups)):
         note(text)
     screen.print(f"Report: {visible(str(folder / saved_model.REPORT))}", soft_wrap=True)
 
 
-def _groups_in_a_line(found: "GroupResults") -> str:
+def _groups_in_a_line(found: "StatedGroups") -> str:
     rows = sum(each.rows for each in found.groups)
     kind = "held-out" if found.held_out else "training"
     return (

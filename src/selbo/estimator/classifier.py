@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from selbo.estimator.abstaining import answer_or_abstain
 from selbo.estimator.group_doubts import doubt_groups
 from selbo.estimator.group_intake import GroupStatement
 from selbo.estimator.intake import take_in, take_in_groups, take_in_val
@@ -22,6 +23,7 @@ from selbo.estimator.rows import GroupRows, Rows, few_threads, score_by_groups
 from selbo.estimator.settings import WHOLE_GROUPS, check_for_groups, check_settings, doubts, resolve_class_fractions
 from selbo.estimator.splits import stratified_split
 from selbo.evaluation.check_belief import check_accuracy, shortfall
+from selbo.evaluation.decide import Abstention
 from selbo.evaluation.predict import Prediction
 from selbo.evaluation.predict import predict as posterior_predict
 from selbo.models import MLP
@@ -609,11 +611,17 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- prediction ---
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable label of each row, shape (rows,)."""
-        numbers = self.posterior_predictive(X).classes.numpy()  # before `classes_`: raises the error if not fitted
-        labels: NDArray[Any] = self.classes_[numbers]
-        return labels
+    def predict(self, X: Any, *, abstain: "float | Abstention | None" = None) -> NDArray[Any]:
+        """The most probable label of each row, shape (rows,).
+
+        Args:
+            X: Features, shape (rows, features).
+            abstain: Largest share of wrong answers: the least confident rows then get None instead of a label. It is
+                kept if the probabilities are calibrated. Or a rule of `selbo.decide.abstain`, which keeps it for any
+                probabilities if it was fitted with labels of rows that were not trained on.
+        """
+        probs = self.predict_proba(X)  # before `classes_`: raises the error if not fitted
+        return answer_or_abstain(self.classes_, probs, abstain)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of the classes, shape (rows, classes), columns in the order of ``classes_``."""

@@ -12,7 +12,13 @@ from selbo.evaluation.check_belief import CheckResult, check_belief
 from selbo.evaluation.check_groups import GroupCheck, check_groups
 from selbo.evaluation.choose import BeliefChoice, choose_by_belief, choose_scale
 from selbo.evaluation.evaluate import evaluate, evaluate_ood
-from selbo.evaluation.label_shift import correct_prior, estimate_by_confusion, estimate_by_em
+from selbo.evaluation.label_shift import (
+    correct_prior,
+    estimate_by_confusion,
+    estimate_by_em,
+    estimate_by_regularised_confusion,
+    estimate_fractions,
+)
 from selbo.evaluation.monitor import BeliefMonitor, MonitorState
 from selbo.evaluation.predict import Prediction, at_temperature, mixture, predict
 
@@ -38,6 +44,8 @@ __all__ = [
     "decide",
     "estimate_by_confusion",
     "estimate_by_em",
+    "estimate_by_regularised_confusion",
+    "estimate_fractions",
     "evaluate",
     "evaluate_ood",
     "label_shift",

@@ -17,6 +17,7 @@ from selbo import _checks
 from selbo.evaluation.check_groups import GroupCheck, check_groups
 from selbo.metrics.inputs import Array, class_numbers, labels_of, log_probs_table, on_host
 from selbo.random import derive
+from selbo.summary.estimation import JEFFREYS
 from selbo.summary.grouped import GroupedSummary
 from selbo.summary.likelihood import SummaryLikelihood
 
@@ -27,7 +28,6 @@ STRONG_EVIDENCE: Final = math.log(10.0)
 """A contradiction also requires a Bayes factor below one to ten, Jeffreys' threshold for strong evidence: with many
 labels a p-value detects differences too small to matter."""
 
-JEFFREYS: Final = 0.5
 SIMULATIONS: Final = 9999
 """Number of simulations for a p-value that cannot be computed exactly; its standard error is below .001 at .01."""
 

@@ -3,6 +3,7 @@
 Values keep their type; the metrics compute in double precision.
 """
 
+from collections.abc import Hashable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -88,6 +89,17 @@ def labels_of(labels: Array, rows: Tensor, *, validate: bool = True) -> Tensor:
                 f"but got {low if low < 0 else high}"
             )
     return tensor
+
+
+def rows_by_group(groups: Sequence[Hashable] | Array, count: int) -> dict[Hashable, Tensor]:
+    """Rows of each group, in the order of their first rows; there must be one group per row."""
+    names = groups.tolist() if hasattr(groups, "tolist") else list(groups)
+    if len(names) != count:
+        raise ValueError(f"`groups` must hold one group per row, {count} in all, but got {len(names)}")
+    rows: dict[Hashable, list[int]] = {}
+    for place, name in enumerate(names):
+        rows.setdefault(name, []).append(place)
+    return {name: torch.tensor(places) for name, places in rows.items()}
 
 
 def vector(name: str, values: Array) -> Tensor:

@@ -23,6 +23,7 @@ from selbo.report.curves import (
     entropy_panels,
     reliability_diagrams,
     reliability_panels,
+    risk_coverage_curves,
 )
 from selbo.report.differences import SAME, Difference, around, difference_of, t_quantile
 from selbo.report.groups import group_fractions
@@ -86,6 +87,7 @@ __all__ = [
     "reliability_diagrams",
     "reliability_panels",
     "rich_table",
+    "risk_coverage_curves",
     "shown_cells",
     "shown_difference",
     "signed",

@@ -10,7 +10,7 @@ from selbo.plots.methods import METHOD_COLOURS
 from selbo.plots.panels import SIDE_BY_SIDE
 from selbo.plots.style import INK, PALE, SMALL_SIZE, TWO_COLUMNS, checked_width, figure_style, new_figure, tidy
 from selbo.report.templates import render_macro
-from selbo.results import GroupResult, GroupResults
+from selbo.results import StatedGroup, StatedGroups
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -33,7 +33,7 @@ NAMED_POINTS: Final = 6
 AGREES, CONTRADICTS = METHOD_COLOURS[0], METHOD_COLOURS[1]
 
 
-def shown_classes(results: GroupResults) -> list[int]:
+def shown_classes(results: StatedGroups) -> list[int]:
     """Classes in the picture: the second of two, else the ones whose fractions differ most between groups."""
     stated = np.array([each.stated for each in results.groups])
     if stated.shape[1] == 2:
@@ -41,7 +41,7 @@ def shown_classes(results: GroupResults) -> list[int]:
     return sorted(np.argsort(-stated.std(0), kind="stable")[:MOST_GROUP_PANELS].tolist())
 
 
-def group_fractions(results: GroupResults, class_names: Sequence[str], *, width: float = TWO_COLUMNS) -> "Figure":
+def group_fractions(results: StatedGroups, class_names: Sequence[str], *, width: float = TWO_COLUMNS) -> "Figure":
     """Stated and predicted fractions of each group with 95 % intervals, sorted by the stated fraction.
 
     Up to 70 groups are listed by name; more are drawn by rank.
@@ -94,7 +94,7 @@ def _legend(figure: "Figure", contradicts: bool) -> None:
     figure.legend(entries.values(), entries.keys(), loc="outside upper left", **how)
 
 
-def _list_groups(axes: "Axes", order: Sequence[GroupResult], k: int) -> None:
+def _list_groups(axes: "Axes", order: Sequence[StatedGroup], k: int) -> None:
     """One line per group, with its name."""
     places = np.arange(len(order))
     stated, ends = _values(order, k, "stated")
@@ -109,7 +109,7 @@ def _list_groups(axes: "Axes", order: Sequence[GroupResult], k: int) -> None:
     axes.set_ylim(-0.7, len(order) - 0.3)
 
 
-def _rank_groups(axes: "Axes", order: Sequence[GroupResult], k: int, *, last: bool) -> None:
+def _rank_groups(axes: "Axes", order: Sequence[StatedGroup], k: int, *, last: bool) -> None:
     """Groups from left to right, by the stated fraction, without names."""
     places = np.arange(1, len(order) + 1)
     stated, ends = _values(order, k, "stated")
@@ -149,7 +149,7 @@ def _rank_groups(axes: "Axes", order: Sequence[GroupResult], k: int, *, last: bo
         axes.set_xlabel("groups, by stated share")
 
 
-def _values(order: Sequence[GroupResult], k: int, what: str) -> tuple[FloatArray, FloatArray]:
+def _values(order: Sequence[StatedGroup], k: int, what: str) -> tuple[FloatArray, FloatArray]:
     """Fractions of a class, (G,), and the ends of their intervals, (2, G)."""
     values = np.array([getattr(each, what)[k] for each in order])
     return values, np.array([getattr(each, f"{what}_interval")[k] for each in order]).T
@@ -159,7 +159,7 @@ def _short(name: str) -> str:
     return name if len(name) <= LONGEST_GROUP_NAME else f"{name[: LONGEST_GROUP_NAME - 1]}…"
 
 
-def group_table(groups: Sequence[GroupResult], class_names: Sequence[str]) -> "Markup":
+def stated_group_table(groups: Sequence[StatedGroup], class_names: Sequence[str]) -> "Markup":
     """Stated and predicted fractions of groups with 95 % intervals.
 
     Args:
@@ -167,10 +167,10 @@ def group_table(groups: Sequence[GroupResult], class_names: Sequence[str]) -> "M
         class_names: Names of the classes.
     """
     classes = [1] if len(class_names) == 2 else range(len(class_names))
-    return render_macro("groups.html", "group_table", groups, [(k, class_names[k]) for k in classes])
+    return render_macro("groups.html", "stated_group_table", groups, [(k, class_names[k]) for k in classes])
 
 
-def describe_groups(results: GroupResults, class_names: Sequence[str]) -> str:
+def describe_groups(results: StatedGroups, class_names: Sequence[str]) -> str:
     """The picture in words, for screen readers."""
     against = [each.name for each in results.contradicted]
     names = ", ".join(against[:10]) + (f" and {len(against) - 10} more" if len(against) > 10 else "")

@@ -35,6 +35,7 @@ METRIC_LABELS: Final = {
     "ece": "ECE",
     "brier": "Brier score",
     "auroc": "AUROC",
+    "aurc": "AURC",
     "auprc": "AUPRC",
     "f1": "F1",
     "f1_macro": "F1, macro",
@@ -45,7 +46,7 @@ METRIC_LABELS: Final = {
 }
 
 PERCENT: Final = frozenset(
-    {"accuracy", "ece", "auroc", "auprc", "f1", "f1_macro", "f1_micro", "fpr95", "recall", "group_error"}
+    {"accuracy", "ece", "auroc", "aurc", "auprc", "f1", "f1_macro", "f1_micro", "fpr95", "recall", "group_error"}
 )
 """Metrics shown in per cent."""
 

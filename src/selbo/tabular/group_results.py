@@ -10,7 +10,7 @@ import torch
 
 from selbo.estimator import SummaryClassifier
 from selbo.evaluation.check_groups import GroupCheck, check_groups
-from selbo.results import GroupResult, GroupResults
+from selbo.results import StatedGroup, StatedGroups
 from selbo.summary.grouped import NO_GROUP
 from selbo.tabular.groups import GroupTable
 from selbo.tabular.splits import Parts
@@ -45,7 +45,7 @@ class TaskGroups:
         return cls(table, tuple(rows), train, (inputs[parts.test], test), inputs)
 
 
-def compare_groups(groups: TaskGroups, classifier: SummaryClassifier) -> GroupResults:
+def compare_groups(groups: TaskGroups, classifier: SummaryClassifier) -> StatedGroups:
     """Compare stated with predicted fractions: of held-out rows, or of all rows if none with a group is held out."""
     held_out = any(each is not None for each in groups.held_out[1])
     inputs, of_rows = groups.held_out if held_out else (groups.inputs, groups.rows)
@@ -63,7 +63,7 @@ def compare_groups(groups: TaskGroups, classifier: SummaryClassifier) -> GroupRe
     shares = np.array([groups.table.fractions[names[each.group]] for each in checks])
     predicted = np.array([each.observed for each in checks])
     everyone = np.average([groups.table.fractions[each] for each in names], axis=0, weights=sizes.numpy())
-    return GroupResults(
+    return StatedGroups(
         column=groups.table.column,
         held_out=held_out,
         error=float(abs(predicted - shares).mean()),
@@ -72,8 +72,8 @@ def compare_groups(groups: TaskGroups, classifier: SummaryClassifier) -> GroupRe
     )
 
 
-def _result(check: GroupCheck, name: str, stated: tuple[float, ...]) -> GroupResult:
-    return GroupResult(
+def _result(check: GroupCheck, name: str, stated: tuple[float, ...]) -> StatedGroup:
+    return StatedGroup(
         name=name,
         rows=check.num_examples,
         stated=stated,
@@ -85,7 +85,7 @@ def _result(check: GroupCheck, name: str, stated: tuple[float, ...]) -> GroupRes
     )
 
 
-def groups_takeaway(found: GroupResults, labels: int) -> str:
+def groups_takeaway(found: StatedGroups, labels: int) -> str:
     """Summarise how well predictions agree with the stated fractions.
 
     Args:
@@ -103,7 +103,7 @@ def groups_takeaway(found: GroupResults, labels: int) -> str:
     )
 
 
-def contradictions_in_words(found: GroupResults) -> str:
+def contradictions_in_words(found: StatedGroups) -> str:
     """A sentence without its period if predictions contradict the fractions of some groups; otherwise empty."""
     against = found.contradicted
     if not against:

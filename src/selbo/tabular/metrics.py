@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from selbo.results import ClassResult, ConfusionCount, GroupResults, Record
+from selbo.results import ClassResult, ConfusionCount, GroupResult, Record, StatedGroups
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +18,7 @@ class TableMetrics(Record):
         per_class: Results of each class.
         confusion: Confusion counts.
         classes: Names of the classes.
+        groups: Results of groups of rows, if they were asked for.
     """
 
     metrics: Mapping[str, Any]
@@ -26,6 +27,7 @@ class TableMetrics(Record):
     per_class: tuple[ClassResult, ...]
     confusion: tuple[ConfusionCount, ...]
     classes: tuple[str, ...]
+    groups: tuple[GroupResult, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,7 @@ class TrainingMetrics(TableMetrics):
         contradictions: Contradictions between the belief and held-out rows, one sentence each.
         shortfall: A sentence if the accuracy is clearly below the stated one, for which the network may be the cause.
         validation: Metrics of the validation rows; None if there are no labels to validate and test on.
-        groups: Stated and predicted fractions of groups, if fractions of groups were stated.
+        stated_groups: Stated and predicted fractions of groups, if fractions of groups were stated.
     """
 
     rows: RowCounts
@@ -72,4 +74,4 @@ class TrainingMetrics(TableMetrics):
     contradictions: tuple[str, ...]
     shortfall: str | None
     validation: ValidationMetrics | None
-    groups: GroupResults | None = None
+    stated_groups: StatedGroups | None = None

@@ -320,11 +320,22 @@ class Trained:
         return self.classifier.posterior_predictive(inputs)
 
 
-def as_columns(prediction: Prediction, classes: Sequence[str]) -> dict[str, Sequence[Any]]:
-    """Predictions as columns: the predicted class, ``p_NAME`` per class, entropy and mutual information."""
+def as_columns(
+    prediction: Prediction, classes: Sequence[str], answered: Sequence[bool] | None = None
+) -> dict[str, Sequence[Any]]:
+    """Predictions as columns: the predicted class, ``p_NAME`` per class, entropy and mutual information.
+
+    Args:
+        prediction: Predictions.
+        classes: Names of the classes.
+        answered: Rows that are answered, all if not given; the others have no predicted class.
+    """
+    kept = [True] * len(prediction.probs) if answered is None else answered
     probabilities = {f"p_{name}": prediction.probs[:, k].tolist() for k, name in enumerate(classes)}
     return {
-        "predicted_class": [classes[k] for k in prediction.classes.tolist()],
+        "predicted_class": [
+            classes[k] if keep else None for k, keep in zip(prediction.classes.tolist(), kept, strict=True)
+        ],
         **probabilities,
         "entropy": prediction.entropy.tolist(),
         "mutual_information": prediction.mutual_information.tolist(),

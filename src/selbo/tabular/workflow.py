@@ -3,7 +3,7 @@
 import dataclasses
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -30,8 +30,14 @@ from selbo.tabular.splits import FEWEST_LABELS, split, split_groups
 from selbo.tabular.table import Numbers, Table, read_table
 
 TEST_CONDITION: Final = "test"
-SHOWN: Final = ("nll", "accuracy", "ece", "brier", "auroc", "f1_macro")
+SHOWN: Final = ("nll", "accuracy", "ece", "brier", "auroc", "f1_macro", "aurc")
 """Metrics in the report; ``metrics.json`` holds all of them."""
+
+MOST_GROUPS: Final = 100
+"""Maximum number of groups of an evaluation: more are rather numbers than names."""
+
+MISSING_GROUP: Final = "(missing)"
+"""Group of rows without a value."""
 
 
 @dataclass(frozen=True)
@@ -340,7 +346,7 @@ def train_model(
         contradictions=checks.contradictions,
         shortfall=checks.shortfall,
         validation=None if predicted.val is None else validation_metrics(task, predicted.val),
-        groups=groups,
+        stated_groups=groups,
     )
 
     def report(path: Path) -> None:
@@ -430,9 +436,13 @@ def fitted_temperature(prediction: Prediction, labels: Tensor) -> float:
 
 
 def evaluation_of(
-    prediction: Prediction, labels: Tensor, temperature: float | None, classes: Sequence[str]
+    prediction: Prediction,
+    labels: Tensor,
+    temperature: float | None,
+    classes: Sequence[str],
+    groups: Sequence[str] | None = None,
 ) -> TableMetrics:
-    """Results before and, if the temperature is known, after temperature scaling."""
+    """Results before and, if the temperature is known, after temperature scaling; those of groups before."""
     found = outcomes.by_class(prediction, labels, classes)
     scaled = None if temperature is None else at_temperature(prediction, temperature)
     return TableMetrics(
@@ -442,13 +452,34 @@ def evaluation_of(
         per_class=found.per_class,
         confusion=found.confusion,
         classes=tuple(classes),
+        groups=None if groups is None else outcomes.by_group(prediction, labels, groups),
     )
 
 
+class Evaluated(NamedTuple):
+    """An evaluation of a model on a labelled table.
+
+    Attributes:
+        metrics: The results.
+        notes: Notes for the user.
+        results: What a report shows.
+    """
+
+    metrics: TableMetrics
+    notes: list[str]
+    results: Comparison
+
+
 def evaluate_file(
-    model: saved_model.Trained, data: Path, *, num_samples: int, seed: int | None, target: str | None = None
-) -> tuple[TableMetrics, list[str]]:
-    """Metrics of a model on a labelled table, and notes for the user.
+    model: saved_model.Trained,
+    data: Path,
+    *,
+    num_samples: int,
+    seed: int | None,
+    target: str | None = None,
+    by: str | None = None,
+) -> Evaluated:
+    """Evaluate a model on a labelled table.
 
     Args:
         model: The model.
@@ -456,17 +487,100 @@ def evaluate_file(
         num_samples: Number of weight samples.
         seed: Seed for the weight samples; the training seed if not given.
         target: Column with the labels; that of training if not given.
+        by: Column whose values are groups, which are evaluated on their own too.
     """
+    begin = time.perf_counter()
     labelled = model.preprocessing if target is None else dataclasses.replace(model.preprocessing, target=target)
     if not labelled.target:
         raise ValueError("`target` must name the column with the classes, as the model was trained without labels")
-    table = read_table(data, columns=(*model.preprocessing.columns, labelled.target))
+    wanted = (*model.preprocessing.columns, labelled.target, *([] if by is None else [by]))
+    table = read_table(data, columns=wanted)
+    groups = None if by is None else group_names(table, by)
     labels = torch.from_numpy(labelled.labels(table))
     inputs, notes = labelled.transform(table)
     if saved_model.digest(data) == model.manifest.data.sha256:
         notes.append("evaluated on the training file; metrics are optimistic")
     prediction = model.predict(inputs, num_samples=num_samples, seed=seed)
-    return evaluation_of(prediction, labels, model.manifest.temperature, model.preprocessing.classes), notes
+    found = evaluation_of(prediction, labels, model.manifest.temperature, model.preprocessing.classes, groups)
+    results = _results_of_file(
+        model,
+        table,
+        prediction,
+        labels,
+        found,
+        target=labelled.target,
+        by=by,
+        seconds=time.perf_counter() - begin,
+    )
+    return Evaluated(found, notes, results)
+
+
+def group_names(table: Table, by: str) -> list[str]:
+    """Group of each row: the values of a column as text.
+
+    Raises:
+        ValueError: If there is no such column, or it has too many values to be groups.
+    """
+    names = [MISSING_GROUP if text is None or not text.strip() else text for text in table[by].texts()]
+    if len(set(names)) > MOST_GROUPS:
+        raise ValueError(
+            f"`by` must be a column with at most {MOST_GROUPS} different values, but {by!r} has {len(set(names))}"
+        )
+    return names
+
+
+def _results_of_file(
+    model: saved_model.Trained,
+    table: Table,
+    prediction: Prediction,
+    labels: Tensor,
+    found: TableMetrics,
+    *,
+    target: str,
+    by: str | None,
+    seconds: float,
+) -> Comparison:
+    """The results that the report of an evaluation shows: one method, one seed, no belief."""
+    classes, method, seed = found.classes, METHODS[model.classifier.method].title, model.classifier.random_state
+    assert isinstance(seed, int)
+    counts = labels.bincount(minlength=len(classes))
+    return Comparison(
+        title=f"{target} in {table.name}",
+        description=f"A model trained on {model.manifest.data.name} predicts {target} of {table.name}.",
+        takeaway=outcomes.takeaway_of(
+            found.per_class,
+            most_frequent=classes[int(counts.argmax())],
+            confidence=prediction.probs.amax(-1).double().mean().item(),
+        ),
+        task=ClassificationTask(
+            num_test=len(labels),
+            num_classes=len(classes),
+            class_names=classes,
+            class_counts=tuple(counts.tolist()),
+        ),
+        methods=(method,),
+        seeds=(seed,),
+        runs=(
+            Outcome(
+                method=method,
+                seed=seed,
+                conditions={TEST_CONDITION: _measurement(found.metrics)},
+                per_class=found.per_class,
+                confusion=found.confusion,
+                groups=found.groups,
+                grouped_by=by,
+                reliability=outcomes.reliability_of(prediction, labels),
+                risk_curve=outcomes.risk_curve_of(prediction, labels),
+                seconds=seconds,
+            ),
+        ),
+        clean=TEST_CONDITION,
+        made_by=outcomes.made_by(seconds),
+    )
+
+
+def _measurement(metrics: Mapping[str, Any]) -> Measurement:
+    return Measurement(level=None, metrics={name: metrics[name] for name in SHOWN})
 
 
 def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetrics, *, seconds: float) -> Comparison:
@@ -477,8 +591,8 @@ def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetr
     believed = prediction if predicted.unlabelled is None else predicted.unlabelled
     rows, what = metrics.rows, job.target or "the class"
     shown = {name: metrics.metrics[name] for name in SHOWN if name in metrics.metrics}
-    if metrics.groups is not None:
-        shown["group_error"] = metrics.groups.error
+    if metrics.stated_groups is not None:
+        shown["group_error"] = metrics.stated_groups.error
     but = ""
     if task.unlabelled is not None:
         but = f"; the belief, however, is about the {len(task.unlabelled)} rows of {task.place}, and compared with them"
@@ -489,7 +603,7 @@ def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetr
         f"{len(task.preprocessing.inputs)} columns, by the method {job.method.title}. Everything below is about "
         f"the test rows, which it did not see{but}."
     )
-    takeaway = "" if metrics.groups is None else f"{groups_takeaway(metrics.groups, len(known))} "
+    takeaway = "" if metrics.stated_groups is None else f"{groups_takeaway(metrics.stated_groups, len(known))} "
     if prediction is not None:
         takeaway += outcomes.takeaway_of(
             metrics.per_class,
@@ -522,8 +636,9 @@ def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetr
                 per_class=None if prediction is None else metrics.per_class,
                 confusion=None if prediction is None else metrics.confusion,
                 reliability=None if prediction is None else outcomes.reliability_of(prediction, task.test[1]),
+                risk_curve=None if prediction is None else outcomes.risk_curve_of(prediction, task.test[1]),
                 entropy=None if prediction is None else outcomes.entropies(prediction, None),
-                groups=metrics.groups,
+                stated_groups=metrics.stated_groups,
                 seconds=seconds,
             ),
         ),
@@ -539,7 +654,7 @@ def in_words(found: TrainingMetrics) -> str:
         said += f"Warning: the held-out rows contradict the stated belief, if it was about such rows: {against}. "
     if found.shortfall is not None:
         said += f"Warning: {found.shortfall}. "
-    if found.groups is not None and (text := contradictions_in_words(found.groups)):
+    if found.stated_groups is not None and (text := contradictions_in_words(found.stated_groups)):
         said += f"Warning: {text}. "
     if found.validation is None:
         return f"{said}There are no labels to test on: how many predictions are right is not known."

@@ -338,3 +338,15 @@ def test_half_a_surrogate_pair_survives(selbo: Run, tmp_path: Path) -> None:
     lines = (tmp_path / "o.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["t"] for line in lines] == ["\ud800é", "é"]
     assert "é" in lines[1]
+
+
+def test_an_error_about_a_class_names_it(selbo: Run, tmp_path: Path) -> None:
+    """Answers that are nearly all the first class, which is stated to be everything and yet wrong half of the time."""
+    generator = np.random.default_rng(65)
+    logits = generator.normal(size=(200, 2)) + np.array([2.0, 0.0])
+    path = tmp_path / "logits.csv"
+    pl.DataFrame({"ham": logits[:, 0], "spam": logits[:, 1]}).write_csv(path)
+    options = ("--accuracy", 0.51, "--class-fractions", "ham=0.999,spam=0.001")
+    shown = selbo(path, *options)
+    assert shown.code == 2
+    assert "`--class-fractions` cannot be reached: class 'ham' is stated to be 0.999 of the inputs" in shown.err

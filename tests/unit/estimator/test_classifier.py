@@ -535,3 +535,19 @@ def test_predictions_of_the_source_domain() -> None:
     corrected = source.with_log_probs(fitted.label_shift_.to_target(source.log_probs))
     np.testing.assert_allclose(fitted.predict_proba(X), corrected.probs.numpy())
     assert np.abs(source.probs.numpy() - fitted.predict_proba(X)).max() > 0.01
+
+
+def test_it_may_decline_to_answer() -> None:
+    X, y = blobs(300)
+    names = np.array(["low", "mid", "high"])[y]
+    classifier = quick(accuracy=0.8).fit(X[:200], names[:200])
+    probs, everything = classifier.predict_proba(X[200:]), classifier.predict(X[200:])
+    answers = classifier.predict(X[200:], abstain=0.05)
+    given = np.array([each is not None for each in answers])
+    assert everything.dtype.kind == "U"  # without abstention nothing changes
+    assert answers.dtype == object
+    assert 0 < given.sum() < 100
+    assert (answers[given] == everything[given]).all()
+    assert given.tolist() == selbo.decide.abstain(probs, max_risk=0.05)(probs).tolist()
+    rule = selbo.decide.Abstention(threshold=np.inf, coverage=0.0, risk=np.nan, max_risk=0.1, confidence=0.95)
+    assert set(classifier.predict(X[200:], abstain=rule)) == {None}

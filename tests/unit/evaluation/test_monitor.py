@@ -88,3 +88,14 @@ def test_what_cannot_be_monitored_is_refused() -> None:
         BeliefMonitor(accuracy=0.9, concentration=0)
     with pytest.raises(ValueError, match="one column for each of the 3"):
         BeliefMonitor(class_fractions=[0.2, 0.3, 0.5]).update(*stream(2, 5, right=0.9))
+
+
+def test_labels_may_be_missing_and_come_alone() -> None:
+    log_probs, labels = stream(3, 40, right=0.8)
+    some = torch.where(torch.arange(40) % 2 == 0, labels, -1)
+    one, two = (BeliefMonitor(accuracy=0.9, class_fractions=[0.5, 0.5]) for _ in range(2))
+    one.update(log_probs, some)
+    state = one.update(log_probs, torch.where(some == -1, labels, -1), labels_only=True)
+    assert state == two.update(log_probs, labels)
+    right = float((log_probs.argmax(-1) == labels).sum())
+    assert one.counts["accuracy"] == (right, 40 - right)

@@ -13,13 +13,13 @@ from selbo.report.groups import (
     MOST_NAMED_GROUPS,
     describe_groups,
     group_fractions,
-    group_table,
     shown_classes,
+    stated_group_table,
 )
-from selbo.results import GroupResult, GroupResults
+from selbo.results import StatedGroup, StatedGroups
 
 
-def results_of(count: int, classes: int = 2, *, against: tuple[int, ...] = ()) -> GroupResults:
+def results_of(count: int, classes: int = 2, *, against: tuple[int, ...] = ()) -> StatedGroups:
     generator = np.random.default_rng(count)
 
     def intervals(values: np.ndarray, half: float) -> tuple[tuple[float, float], ...]:
@@ -29,7 +29,7 @@ def results_of(count: int, classes: int = 2, *, against: tuple[int, ...] = ()) -
     for k in range(count):
         stated, predicted = generator.dirichlet(np.arange(classes) + 2.0, size=2)
         groups.append(
-            GroupResult(
+            StatedGroup(
                 name=f"group $<{k}>$",
                 rows=10 + k,
                 stated=tuple(stated.tolist()),
@@ -40,7 +40,7 @@ def results_of(count: int, classes: int = 2, *, against: tuple[int, ...] = ()) -
                 contradicted=k in against,
             )
         )
-    return GroupResults(column="town", held_out=True, error=0.02, constant_error=0.1, groups=tuple(groups))
+    return StatedGroups(column="town", held_out=True, error=0.02, constant_error=0.1, groups=tuple(groups))
 
 
 def dots(figure: Figure, marker: str) -> np.ndarray:
@@ -102,12 +102,12 @@ def test_of_many_classes_those_that_differ_are_shown() -> None:
 
 def test_the_table_escapes_names_and_shows_all_classes() -> None:
     found = results_of(3, 3)
-    page = group_table(found.groups, ["<a>", "b", "c"])
+    page = stated_group_table(found.groups, ["<a>", "b", "c"])
     assert "group $&lt;0&gt;$" in page
     assert "&lt;a&gt;, % [95 %]" in page
     assert page.count("<tr>") == 2 + 3
     assert page.count("<td>") == 3 * (2 + 2 * 3)
-    assert "no, % [95 %]" not in group_table(results_of(3).groups, ["no", "yes"])
+    assert "no, % [95 %]" not in stated_group_table(results_of(3).groups, ["no", "yes"])
 
 
 def test_the_picture_in_words() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import selbo
 from selbo.cli.main import main
-from selbo.results import GroupResult, GroupResults
+from selbo.results import StatedGroup, StatedGroups
 from selbo.tabular import saved_model
 from selbo.tabular.group_results import contradictions_in_words, groups_takeaway
 from selbo.tabular.groups import GroupSource, GroupTable, known_labels, read_groups
@@ -294,8 +294,8 @@ def test_labels_are_tested_on_if_there_are_enough(tmp_path: Path, command: Any) 
     metrics = saved_model.finished(tmp_path / "many")
     assert metrics.metrics["num_examples"] == 40
     assert metrics.rows.test == 40 + 60  # labelled ones, and a fifth of each group's 23 or 24 others
-    assert metrics.groups is not None
-    assert len(metrics.groups.groups) == 12
+    assert metrics.stated_groups is not None
+    assert len(metrics.stated_groups.groups) == 12
     assert metrics.validation is not None
     assert command("evaluate", "many", "new.csv")[0] == 0
 
@@ -330,9 +330,9 @@ def test_what_the_command_refuses(tmp_path: Path, command: Any, options: list[st
 
 
 def test_contradicted_groups_are_named() -> None:
-    def result(name: str, p_value: float) -> GroupResult:
+    def result(name: str, p_value: float) -> StatedGroup:
         interval = ((0.1, 0.9), (0.1, 0.9))
-        return GroupResult(
+        return StatedGroup(
             name=name,
             rows=10,
             stated=(0.6, 0.4),
@@ -343,9 +343,9 @@ def test_contradicted_groups_are_named() -> None:
             contradicted=p_value < 0.01,
         )
 
-    def results(*p_values: float) -> GroupResults:
+    def results(*p_values: float) -> StatedGroups:
         found = tuple(result(f"town {k}", each) for k, each in enumerate(p_values))
-        return GroupResults(column="town", held_out=True, error=0.021, constant_error=0.12, groups=found)
+        return StatedGroups(column="town", held_out=True, error=0.021, constant_error=0.12, groups=found)
 
     assert contradictions_in_words(results(0.5, 1.0)) == ""
     assert contradictions_in_words(results(0.5, 0.001, 0.0001)).startswith(
@@ -357,5 +357,5 @@ def test_contradicted_groups_are_named() -> None:
         "stated fractions by 2.1 points on average; the same prediction for everyone would by 12.0. No group is "
         "contradicted."
     )
-    same = GroupResults.from_dict(results(0.5, 0.001).to_dict())
+    same = StatedGroups.from_dict(results(0.5, 0.001).to_dict())
     assert same == results(0.5, 0.001)
