@@ -39,9 +39,9 @@ class GroupSplit(BaseCrossValidator):  # type: ignore[misc]
         ...     np.zeros((6, 1)), groups=towns
         ... ):
         ...     print(train, test)
+        [2 3 4 5] [0 1]
         [0 1 2 3] [4 5]
         [0 1 4 5] [2 3]
-        [2 3 4 5] [0 1]
     """
 
     __metadata_request__split = {"groups": True}  # noqa: RUF012  (how scikit-learn finds it)

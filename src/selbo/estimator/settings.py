@@ -50,16 +50,14 @@ def check_settings(told: Any) -> None:
         _checks.positive("learning_rate", told.learning_rate)
     _checks.non_negative("kl_weight", told.kl_weight)
     _checks.fraction("validation_fraction", told.validation_fraction, low=0, high=1)
-    if isinstance(told.early_stopping, str):
-        _checks.one_of("early_stopping", told.early_stopping, (WHOLE_GROUPS,))
-    else:
-        _check_flag("early_stopping", told.early_stopping)
-    _check_flag("overrule_labels", told.overrule_labels)
+    for name, others in (("early_stopping", (WHOLE_GROUPS,)), ("overrule_labels", ())):
+        _check_flag(name, getattr(told, name), others)
 
 
-def _check_flag(name: str, value: Any) -> None:
-    if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"`{name}` must be True or False, but got {value!r}")
+def _check_flag(name: str, value: Any, others: tuple[str, ...]) -> None:
+    if not isinstance(value, (bool, np.bool_)) and not (isinstance(value, str) and value in others):
+        also = "".join(f"; with groups also {each!r}" for each in others)
+        raise ValueError(f"`{name}` must be True or False, but got {value!r}{also}")
 
 
 def check_for_groups(told: Any, X_unlabelled: Any) -> None:
