@@ -256,7 +256,9 @@ def _write(file: "PredictionFile", chosen: "ClassColumns", probs: "NDArray[np.fl
 
     new: dict[str, Sequence[Any]] = {name: probs[:, k].tolist() for k, name in enumerate(chosen.columns)}
     if is_from_selbo(file.table, chosen):
-        new["predicted_class"] = [chosen.classes[k] for k in probs.argmax(1)]
+        before = file.values["predicted_class"]  # where `selbo predict` declined to answer, nothing is answered
+        answers = (chosen.classes[k] for k in probs.argmax(1))
+        new["predicted_class"] = [answer if old else None for answer, old in zip(answers, before, strict=True)]
         if "entropy" in file.table.columns:
             new["entropy"] = (-(probs * np.log(np.maximum(probs, np.finfo(float).tiny))).sum(1)).tolist()
     if target is None or target.suffix.lower() == ".csv":

@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from selbo.estimator.abstaining import answer_or_abstain
 from selbo.evaluation.belief_calibration import UNLABELLED, UnreachableFractionError, calibrate_to_belief
+from selbo.evaluation.decide import Abstention
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION
 
 
@@ -92,9 +94,17 @@ class BeliefCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         found = self.calibration_(_log(self._probs(X))).exp().numpy()
         return np.asarray(found / found.sum(1, keepdims=True))
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Most probable classes after the correction; a temperature alone does not change them."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(1)])
+    def predict(self, X: Any, *, abstain: "float | Abstention | None" = None) -> NDArray[Any]:
+        """Most probable classes after the correction; a temperature alone does not change them.
+
+        Args:
+            X: Inputs of the classifier; or probabilities, if there is no estimator.
+            abstain: Largest share of wrong answers: the least confident rows then get None instead of a class. It is
+                kept if what was stated is true and single predictions are calibrated. Or a rule of
+                `selbo.decide.abstain` that was fitted with labels.
+        """
+        probs = self.predict_proba(X)
+        return answer_or_abstain(self.classes_, probs, abstain)
 
     def __sklearn_clone__(self) -> "BeliefCalibrator":
         """A calibrator with the same settings; the fitted classifier is kept, as it is not trained here."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from selbo import _checks
-from selbo.metrics.inputs import Array, on_host, table
+from selbo.metrics.inputs import Array, on_host, rows_by_group, table
 from selbo.summary._dirichlet import largest_entry
 from selbo.summary.beliefs import Belief
 from selbo.summary.estimation import EstimatedBelief
@@ -252,7 +252,7 @@ class GroupedCalibration:
         """
         given = log_probs if isinstance(log_probs, Tensor) else on_host("log_probs", log_probs)
         corrected = torch.empty_like(given)
-        for group, rows in _rows_by_group(groups, len(given)).items():
+        for group, rows in rows_by_group(groups, len(given)).items():
             if group not in self.by_group:
                 raise ValueError(f"`groups` must be among those that were calibrated, but got {group!r}")
             corrected[rows] = self.by_group[group](given[rows])
@@ -286,7 +286,7 @@ def calibrate_groups(
         tensor([0.2899, 0.7101, 0.0325, 0.1675])
     """
     given = table("log_probs", log_probs)
-    there = _rows_by_group(groups, len(given))
+    there = rows_by_group(groups, len(given))
 
     def of(name: str, stated: Any, group: Hashable) -> Any:
         if not isinstance(stated, Mapping):
@@ -303,17 +303,6 @@ def calibrate_groups(
             raise ValueError(f"group {group!r}: {error}") from None
 
     return GroupedCalibration({group: fitted(group, rows) for group, rows in there.items()})
-
-
-def _rows_by_group(groups: Sequence[Hashable] | Array, count: int) -> dict[Hashable, Tensor]:
-    """Rows of each group, in the order of their first rows."""
-    names = groups.tolist() if hasattr(groups, "tolist") else list(groups)
-    if len(names) != count:
-        raise ValueError(f"`groups` must hold one group per row, {count} in all, but got {len(names)}")
-    rows: dict[Hashable, list[int]] = {}
-    for place, name in enumerate(names):
-        rows.setdefault(name, []).append(place)
-    return {name: torch.tensor(places) for name, places in rows.items()}
 
 
 class _Local(NamedTuple):
