@@ -16,10 +16,16 @@ BROKEN: Final[tuple[Line, ...]] = ("--", "-.", ":")
 KNOWN: Final = (
     # blue: the Summary ELBO with a stated belief
     (
-        *("summary summary-elbo base", "fractions", "summary-train train", "expect-equal", "expect-unequal"),
         *(
-            "auto-equal fractions-0.3 natural-summary",
-            "auto-unequal fractions-1 narrow-summary",
+            "summary summary-elbo base both belief-accuracy labels-belief",
+            "fractions belief labels-belief-accuracy",
+            "summary-train train accuracy dirichlet-accuracy",
+            "expect-equal both-high-2 dirichlet",
+            "expect-unequal both-low-2 multinomial-accuracy",
+        ),
+        *(
+            "auto-equal fractions-0.3 natural-summary both-high-5 bold",
+            "auto-unequal fractions-1 narrow-summary both-low-5 timid",
             "beta-5 uncertain-0.1 natural-summary-85",
             "uncertain-0.05 natural-summary-80",
         ),
@@ -28,8 +34,8 @@ KNOWN: Final = (
     # brown: the ELBO, and standard deviations of the prior
     (
         *(
-            "elbo none",
-            "elbo-known natural",
+            "elbo none labels",
+            "elbo-known natural labels-prior",
             "elbo-em elbo-em-bcts narrow",
             "elbo-bbse prior-0.02",
             "prior-0.05 prior-0.2",
@@ -39,27 +45,44 @@ KNOWN: Final = (
     ),
     # green: label smoothing, self-training; forms of the histogram, stated fractions
     (
-        *("label-smoothing", "self-training", "logistic-self-training", "steep fractions+0.1", "published-histogram"),
+        *(
+            "label-smoothing isotonic-1000 easy-llp",
+            "self-training",
+            "logistic-self-training",
+            "steep fractions+0.1",
+            "published-histogram",
+        ),
         *("unequal fractions+0.2", "beta-0.1"),
     ),
     # pink: evidential, entropy minimisation; other beliefs
     (
-        *("evidential", "entropy", "published-belief accuracy-0.1", "empirical accuracy-0.05", "low accuracy+0.05"),
+        *(
+            "evidential mean-map",
+            "entropy",
+            "published-belief accuracy-0.1",
+            "empirical accuracy-0.05",
+            "low accuracy+0.05",
+        ),
         *("high accuracy+0.1", "beta-1"),
     ),
     # grey: the ensemble, label spreading; concentrations, samples per step
     (
-        *("ensemble deep-ensemble", "label-spreading", "draws-1 alpha-0.003 alpha-100", "draws-4 alpha-0.01 alpha-500"),
+        *(
+            "ensemble deep-ensemble batch llp-vat",
+            "label-spreading",
+            "draws-1 alpha-0.003 alpha-100",
+            "draws-4 alpha-0.01 alpha-500",
+        ),
         *("draws-8 alpha-0.03 alpha-1000", "draws-32 alpha-0.1", "pooled-4 alpha-0.3", "alpha-1 alpha-3 alpha-5000"),
         *("alpha-10", "alpha-30 alpha-10000"),
     ),
     # purple: the deterministic network; numbers of inputs, weights of the KL divergence
     (
         *(
-            "plain",
-            "plain-known sgd",
-            "plain-em plain-em-bcts adam",
-            "plain-bbse",
+            "plain raw all-labels",
+            "plain-known sgd known",
+            "plain-em plain-em-bcts adam em",
+            "plain-bbse rlls",
             "kl-0.01 inputs-100",
             "kl-0.03 inputs-300",
         ),
@@ -68,7 +91,7 @@ KNOWN: Final = (
     # amber: plain + summary, expectation regularisation; other forms of the summary
     (
         *(
-            "plain-summary",
+            "plain-summary proportion labels-proportion",
             "expectation sgd-summary",
             "multinomial warm-up expectation-shift",
             "ema pretrained expectation-bayes",
@@ -77,10 +100,10 @@ KNOWN: Final = (
     ),
     # maroon: temperature scaling; vague beliefs; networks adapted by BatchNorm
     (
-        "plain-temperature",
-        "uniform uniform-equal batchnorm mc-dropout",
-        "uniform-unequal batchnorm-known swag",
-        "confidence tent laplace",
+        "plain-temperature temperature-100 group-rate",
+        "uniform uniform-equal batchnorm mc-dropout temperature-20",
+        "uniform-unequal batchnorm-known swag temperature-1000",
+        "confidence tent laplace bcts-100",
     ),
 )
 """Methods of the demo, the commands and the studies: one row per colour, one position per marker.

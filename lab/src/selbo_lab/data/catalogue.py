@@ -7,15 +7,35 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from selbo_lab import checks
-from selbo_lab.data import acquire, breast_cancer, cifar, digits, embeddings, fashion, mnist, sst, store, svhn
+from selbo_lab.data import (
+    acquire,
+    adult,
+    breast_cancer,
+    census,
+    cifar,
+    digits,
+    embeddings,
+    fashion,
+    magic,
+    mnist,
+    sst,
+    store,
+    svhn,
+    voters,
+)
 from selbo_lab.data.cifar_files import CIFAR10, CIFAR10_C
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.sentences import SST
 from selbo_lab.data.splits import PARTS
 from selbo_lab.data.store import Source
+from selbo_lab.data.tables import TABLE_PARTS, GroupTable
 
 SOURCES: Final[dict[str, Source]] = {
-    source.name: source for source in (mnist.MNIST, mnist.MNIST_C, fashion.FASHION, CIFAR10, CIFAR10_C, svhn.SVHN, SST)
+    source.name: source
+    for source in (
+        *(mnist.MNIST, mnist.MNIST_C, fashion.FASHION, CIFAR10, CIFAR10_C, svhn.SVHN, SST),
+        *(voters.VOTERS, adult.ADULT, census.CENSUS, magic.MAGIC),
+    )
 }
 
 
@@ -113,8 +133,20 @@ SETS: Final[dict[str, DataSet]] = {
         ),
         _set("svhn", "house numbers, unlike CIFAR-10", ("test",), svhn.svhn, svhn.SVHN),
         _set("sst", "sentences of film reviews, embedded", PARTS, sst.sst, SST),
+        _set("voters", "people and their vote in 2016, by state", TABLE_PARTS, voters.voters, voters.VOTERS),
+        _set("adult", "people and their income, by education and occupation", TABLE_PARTS, adult.adult, adult.ADULT),
+        _set("census", "people and their income, of whom few are rich", TABLE_PARTS, census.census, census.CENSUS),
+        _set("magic", "showers of particles in a telescope", TABLE_PARTS, magic.magic, magic.MAGIC),
     )
 }
+
+TABLES: Final[dict[str, Callable[[], GroupTable]]] = {
+    "voters": voters.voters_table,
+    "adult": adult.adult_table,
+    "census": census.census_table,
+    "magic": magic.magic_table,
+}
+"""Tables with groups, by the name of the set."""
 
 
 def load_set(name: str, part: str = "train", **options: Any) -> LabelledData:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
-from selbo.report import SAME, Difference, direction, mean_and_error, metric_label, signed
+from selbo.report import Difference, direction, mean_and_error, metric_label, signed
 from selbo_lab.report import studies
 from selbo_lab.report.columns import CORRUPTED, MetricColumn
+from selbo_lab.report.ranks import group_ranks, ranks_of
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, primary_outcome, stated_exactly
 from selbo_lab.report.study_tables import TRACK_TITLES, Entry, Head, StudyTable, below
 from selbo_lab.run.records import CLEAN, USE, StudyComparison, StudyResults
@@ -25,7 +26,7 @@ def overview(results: StudyResults, track: str) -> StudyTable | None:
     if not cases:
         return None
     titles, reference, focus = cases[0].titles, cases[0].reference, cases[0].focus
-    placed = [_ranks(each, column) for each in cases]
+    placed = [ranks_of(each, column) for each in cases]
     ranks = {name: _mean([each[name] for each in placed if name in each]) for name in titles}
     best = min((rank for rank in ranks.values() if rank is not None), default=None)
     rows, raw = [], []
@@ -76,7 +77,7 @@ def overview(results: StudyResults, track: str) -> StudyTable | None:
 
 def tables_over_cases(results: StudyResults, track: str) -> list[StudyTable]:
     """All tables of a track over several cases."""
-    made = (build(results, track) for build in (primary_outcome, cost_of_wrong_fractions, overview))
+    made = (build(results, track) for build in (primary_outcome, cost_of_wrong_fractions, group_ranks, overview))
     return [table for table in made if table is not None]
 
 
@@ -110,14 +111,3 @@ def _counts(found: Sequence[Difference], column: MetricColumn) -> tuple[int, int
     """Number of cases in which the first method is clearly better, and clearly worse."""
     gains = [direction(column.metric) * (each.mean or 0.0) for each in found if each.clear]
     return sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
-
-
-def _ranks(case: StudyComparison, column: MetricColumn) -> dict[str, float]:
-    """Rank of each method with complete runs, by its mean; equal means share their ranks."""
-    from scipy.stats import rankdata
-
-    found = studies.cells(case, column)
-    whole = {name: each.mean for name, each in found.items() if each.mean is not None and each.runs == each.seeds}
-    sign = direction(column.metric)
-    places = rankdata([round(-sign * mean / SAME) for mean in whole.values()])
-    return dict(zip(whole, places.tolist(), strict=True))

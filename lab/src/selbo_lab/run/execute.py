@@ -19,6 +19,7 @@ from selbo_lab.data.dataset import LabelledData
 from selbo_lab.published import PAPER_SELECTIONS
 from selbo_lab.run import adaptation, baselines, build, posthoc
 from selbo_lab.run.evaluate import COMPILED_MODELS, Evaluation, Member, temperature_of, unlabelled_of
+from selbo_lab.run.group_runs import execute_group_run
 from selbo_lab.run.provenance import describe_run
 from selbo_lab.run.records import DIVERGED, FINISHED, Run, RunTimes
 from selbo_lab.run.tasks import RunTask, task_of
@@ -68,6 +69,8 @@ def execute_run(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None =
         device: Device to train on.
         unfinished: Folder for checkpoints, from which an interrupted run resumes; no checkpoints if not given.
     """
+    if spec.data.groups:
+        return execute_group_run(spec, device=device)
     begin = time.perf_counter()
     task = task_of(spec.data, spec.evaluation, seed=spec.seed)
     parts = {part: getattr(task, part) for part in ("train", "val", "test", "use", "unlabelled")}
@@ -175,7 +178,7 @@ def _trained(
         objective = build.objective_of(
             recipe, num_data=len(task.train), num_classes=task.train.num_classes, data=spec.data
         )
-        return Member(baselines.scikit_learn(recipe, task.train, unlabelled_of(task)), objective)
+        return Member(baselines.scikit_learn(recipe, task.train, unlabelled_of(task), seed=spec.seed), objective)
     train = task.train.to(device).tensors()
     fitted = partial(_fitted, spec, task, saved or _Checkpoints(None), device=device, member=member, earlier=earlier)
     found = fitted(train, name=f"{name}-{member}")

@@ -23,6 +23,17 @@ OBJECTIVES: Final = (
     "expectation_regularisation",
     "label_spreading",
     "logistic_self_training",
+    "logistic",
+    "forest",
+    "boosted_trees",
+    "group_belief",
+    "proportion_loss",
+    "easy_llp",
+    "mean_map",
+    "llp_vat",
+    "group_rate",
+    "few_labels",
+    "all_labels",
 )
 STARTS: Final = ("network", "published", "relative")
 SUITES: Final = ("", "noise", "mnist-c", "cifar10-c", "cifar10-im-c")
@@ -42,8 +53,20 @@ TWO_PLACES: Final = (
 )
 """Fields of data with a target domain."""
 
+OF_GROUPS: Final = (
+    "groups",
+    "group_size",
+    "least_group",
+    "official",
+    "fraction_noise",
+    "stated_deviation",
+    "group_accuracy",
+    "few_labels",
+)
+"""Fields of data whose class fractions are known by group."""
+
 ADDED_LATER: Final = {
-    "data": (*TWO_PLACES, "normalised"),
+    "data": (*TWO_PLACES, "normalised", *OF_GROUPS),
     "recipe": (
         "summary_inputs",
         "summary_warmup",
@@ -76,6 +99,12 @@ ADDED_LATER: Final = {
         "prior_precision",
         "posterior_scale",
         "scale_belief",
+        "states_accuracy",
+        "states_fractions",
+        "accuracy_off",
+        "target_labels",
+        "vat_weight",
+        "vat_radius",
     ),
     "evaluation": ("both_columns", "items"),
 }
@@ -83,7 +112,8 @@ ADDED_LATER: Final = {
 earlier hashes stay valid."""
 
 SUMMARY_INPUTS: Final = ("train", "val", "use")
-CORRECTIONS: Final = ("", "known", "em", "em-bcts", "bbse")
+FROZEN_CORRECTIONS: Final = ("belief", "batch", "temperature", "bcts", "isotonic", "rlls")
+CORRECTIONS: Final = ("", "known", "em", "em-bcts", "bbse", *FROZEN_CORRECTIONS)
 ADAPTATIONS: Final = ("", "batchnorm", "tent")
 TRAINED_POSTERIORS: Final = ("", "natural_gradient")
 POSTHOC: Final = ("", "mc_dropout", "swag", "laplace")
@@ -116,6 +146,15 @@ class DataSpec:
             those of the target domain only approximately.
         normalised: Whether pixels are normalised by the mean and standard deviation of the training images; if not,
             bytes are only divided by 255, in all data sets that the network sees.
+        groups: Groups whose class fractions are known: a column of a table, two of them as in ``education x
+            occupation``, or ``random`` for random bags; see `selbo_lab.run.group_cases`. Empty for none.
+        group_size: Number of examples of a random bag.
+        least_group: Minimum number of training rows of a group; rows of smaller groups are not used.
+        official: Whether fractions are official ones instead of those of the training rows.
+        fraction_noise: Standard deviation of errors that are added to the fractions.
+        stated_deviation: Standard deviation of the fractions that a belief states; if 0, they were counted.
+        group_accuracy: Accuracy that a belief states.
+        few_labels: Number of training rows whose labels are known besides.
     """
 
     name: str
@@ -134,6 +173,14 @@ class DataSpec:
     fractions_off: float = 0.0
     random_pool: bool = False
     normalised: bool = True
+    groups: str = ""
+    group_size: int = 0
+    least_group: int = 0
+    official: bool = False
+    fraction_noise: float = 0.0
+    stated_deviation: float = 0.0
+    group_accuracy: float = 0.0
+    few_labels: int = 0
 
     def __post_init__(self) -> None:
         for name in ("label_fractions", "use_fractions"):
@@ -142,6 +189,9 @@ class DataSpec:
         elsewhere = any(getattr(self, name) != getattr(DataSpec, name) for name in TWO_PLACES)
         if elsewhere and not self.labels:
             raise ValueError("`labels` must be given for data with a target domain, but is 0")
+        for name in OF_GROUPS[1:]:
+            if getattr(self, name) != getattr(DataSpec, name) and not self.groups:
+                raise ValueError(f"`{name}` is about `groups`, but there are none")
 
 
 @dataclass(frozen=True)
@@ -205,7 +255,9 @@ class Recipe:
             regularisation.
         correction: Correction of predictions in the target domain, by the ratio of class fractions: ``known`` ones, or
             estimated by ``em``, ``em-bcts`` (after bias-corrected temperature scaling) or ``bbse``; see
-            `selbo.evaluation.label_shift`.
+            `selbo.evaluation.label_shift`. Or one of a frozen classifier: ``belief`` (`selbo.calibrate_to_belief`),
+            ``batch`` (equal class fractions), ``rlls`` (by held-out labels of the source domain);
+            ``temperature``, ``bcts`` and ``isotonic`` (by labels of the target domain).
         rounds: Rounds of self-training: the network is trained again with its own predictions for unlabelled inputs as
             labels.
         threshold: Minimum confidence for a prediction to become a label.
@@ -241,6 +293,13 @@ class Recipe:
         scale_belief: Belief by which the scale, or the prior precision of Laplace, is chosen on the validation inputs
             without their labels (`selbo.choose_scale`), for the regions ``confidence`` and with ``concentration``; see
             `selbo_lab.run.build.parse_belief`. Not chosen if empty.
+        states_accuracy: Whether the accuracy is stated, by the correction ``belief``, or in methods for groups, whose
+            predictions are then scaled to it without labels (`selbo.calibrate_to_belief`).
+        states_fractions: Whether the correction ``belief`` states the class fractions of the target domain.
+        accuracy_off: Error of the stated accuracy.
+        target_labels: Number of labels of the target domain that a correction uses.
+        vat_weight: Weight of the consistency of LLP-VAT per example.
+        vat_radius: Length of its adversarial perturbations, in standard deviations of the features.
     """
 
     objective: str
@@ -302,6 +361,12 @@ class Recipe:
     prior_precision: float = 0.0
     posterior_scale: float = 1.0
     scale_belief: str = ""
+    states_accuracy: bool = False
+    states_fractions: bool = False
+    accuracy_off: float = 0.0
+    target_labels: int = 0
+    vat_weight: float = 0.5
+    vat_radius: float = 1.0
 
     def __post_init__(self) -> None:
         checks.one_of("objective", self.objective, OBJECTIVES)
@@ -406,7 +471,15 @@ class RunSpec:
     def training(self) -> Hashable:
         """Settings of the training: runs that agree in them, for example with different corrections, share networks."""
         data = self.data if self.recipe.told else replace(self.data, fractions_off=0.0)
-        return data, self.model, replace(self.recipe, correction=""), self.seed
+        recipe = replace(
+            self.recipe,
+            correction="",
+            states_accuracy=False,
+            states_fractions=False,
+            accuracy_off=0.0,
+            target_labels=0,
+        )
+        return data, self.model, recipe, self.seed
 
     @cached_property
     def id(self) -> str:

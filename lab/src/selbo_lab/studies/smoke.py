@@ -17,6 +17,7 @@ SMOKE_DRAWS: Final = 2
 SMOKE_WIDTH: Final = 1 / 32
 SMOKE_LABELS: Final = 16
 SMOKE_UNLABELLED: Final = 16
+SMOKE_GROUP: Final = 8
 KEPT: Final = ("steps", "pretraining", "batch_size", "precision")
 """Settings that variants do not change in a smoke test."""
 
@@ -29,7 +30,7 @@ def smoke(study: Study) -> Study:
     Studies with a target domain have many cases and methods that differ only in numbers: one of each kind is kept.
     """
     chosen, tracks = study.variants, study.tracks
-    if any(variant.data.labels for variant in chosen):
+    if any(variant.data.labels or variant.data.groups for variant in chosen):
         chosen = tuple(_covering(chosen, lambda variant: _kinds_of_case(variant.data)))
         tracks = tuple(_one_of_each_kind(track) for track in tracks)
     variants = tuple(
@@ -65,7 +66,8 @@ def _covering(things: Sequence[T], kinds: Callable[[T], set[object]]) -> list[T]
 
 def _kinds_of_case(data: DataSpec) -> set[object]:
     shifted, corrupted = data.label_fractions != data.use_fractions, bool(data.use_noise or data.use_corruption)
-    return {data.name, ("shifted", shifted), ("corrupted", corrupted)}
+    of_groups = (bool(data.group_size), data.official, bool(data.fraction_noise), bool(data.few_labels))
+    return {data.name, ("shifted", shifted), ("corrupted", corrupted), *enumerate(of_groups)}
 
 
 def _kinds_of_method(method: StudyMethod) -> set[object]:
@@ -93,6 +95,9 @@ def _one_of_each_kind(track: Track) -> Track:
 
 def _smoke_data(data: DataSpec) -> DataSpec:
     tiny = replace(data, generated=True, train_size=0)
+    if data.groups:
+        size, labels = min(SMOKE_GROUP, data.group_size), min(SMOKE_LABELS, data.few_labels)
+        return replace(tiny, group_size=size, least_group=0, few_labels=labels)
     if not data.labels:
         return tiny
     labels, val_size = min(SMOKE_LABELS, data.labels), min(SMOKE_LABELS, data.val_size)

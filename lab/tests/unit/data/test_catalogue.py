@@ -15,6 +15,10 @@ from selbo_lab.data.catalogue import SETS, SOURCES, import_set, load_set, source
 from selbo_lab.data.store import MissingData
 
 NAMES = {
+    "voters",
+    "adult",
+    "census",
+    "magic",
     "digits",
     "breast-cancer",
     "mnist",

@@ -470,6 +470,7 @@ FIRST_SEEDS = {
     "shift-cifar10": 60,
     "wrong-fractions": 60,
     "primary-shift": 140,
+    "frozen": 90,
     "posteriors": 80,
 }
 """Where seeds do not begin at 0, because test scores of earlier ones had been seen."""

@@ -1,0 +1,95 @@
+"""Ranks of methods over several cases."""
+
+from collections.abc import Collection
+from typing import Any, Final
+
+import numpy as np
+
+from selbo.report import SAME, direction
+from selbo_lab.report import studies
+from selbo_lab.report.columns import MetricColumn
+from selbo_lab.report.study_tables import TRACK_TITLES, Entry, Head, StudyTable, below
+from selbo_lab.run.records import CLEAN, MethodRuns, StudyComparison, StudyResults
+
+RANK_SAMPLES: Final = 10_000
+RANKED: Final = ("nll", "ece")
+"""Metrics that methods for groups are ranked by."""
+
+
+def ranks_of(case: StudyComparison, column: MetricColumn, leave_out: Collection[str] = ()) -> dict[str, float]:
+    """Rank of each method with complete runs, by its mean; equal means share their ranks."""
+    from scipy.stats import rankdata
+
+    found = studies.cells(case, column)
+    whole = {
+        name: each.mean
+        for name, each in found.items()
+        if each.mean is not None and each.runs == each.seeds and name not in leave_out
+    }
+    sign = direction(column.metric)
+    places = rankdata([round(-sign * mean / SAME) for mean in whole.values()])
+    return dict(zip(whole, places.tolist(), strict=True))
+
+
+def group_ranks(results: StudyResults, track: str) -> StudyTable | None:
+    """Mean ranks of methods for groups by NLL and ECE; None if the study is about something else.
+
+    A method that has all labels, and accuracies that are stated wrongly, are left out.
+
+    Args:
+        results: Results of a study, from `selbo_lab.schedule.runner.gather`.
+        track: Name of the track.
+    """
+    cases = [each for each in results.of_track(track) if each.data.groups and each.tested]
+    if not cases:
+        return None
+    compared = [method for method in cases[0].methods if not _is_left_out(method)]
+    others = {method.name for method in cases[0].methods} - {method.name for method in compared}
+    by_metric = {metric: [ranks_of(case, MetricColumn(CLEAN, metric), others) for case in cases] for metric in RANKED}
+    best: dict[str, float] = {}
+    rows, raw = [], []
+    for method in compared:
+        numbers: dict[str, Any] = {"study": results.study, "track": track, "method": method.name, "cases": len(cases)}
+        entries = [Entry(method.title, method=method.name)]
+        for metric, ranks in by_metric.items():
+            own = np.array([each[method.name] for each in ranks if method.name in each])
+            if not len(own):
+                entries.append(Entry("–"))
+                continue
+            low, high = bootstrap_interval(own)
+            mean = float(own.mean())
+            best[metric] = min(best.get(metric, mean), mean)
+            entries.append(Entry(f"{mean:.1f}", note=f"({low:.1f} to {high:.1f})"))
+            numbers |= {f"rank_{metric}": mean, f"rank_{metric}_low": low, f"rank_{metric}_high": high}
+        rows.append(entries)
+        raw.append(numbers)
+    for row, numbers in zip(rows, raw, strict=True):
+        for place, metric in enumerate(RANKED, start=1):
+            if numbers.get(f"rank_{metric}") == best.get(metric):
+                row[place] = row[place]._replace(mark="best")
+    return StudyTable(
+        "ranks",
+        f"{results.title}, {TRACK_TITLES[track]}",
+        "mean ranks",
+        [Head("method"), Head("by NLL ↓"), Head("by ECE ↓")],
+        rows,
+        "lrr",
+        [
+            f"Among {len(compared)} methods, over {len(cases)} cases; 1 is the lowest.",
+            "Intervals of 95 %: bootstrap over cases.",
+            *below(results, [run for each in cases for run in each.runs]),
+        ],
+        raw,
+    )
+
+
+def bootstrap_interval(values: np.ndarray, *, samples: int = RANK_SAMPLES, seed: int = 0) -> tuple[float, float]:
+    """Quantiles of 2.5 and 97.5 % of the mean of values that are drawn with replacement."""
+    generator = np.random.default_rng(seed)
+    means = values[generator.integers(len(values), size=(samples, len(values)))].mean(1)
+    low, high = np.quantile(means, (0.025, 0.975)).tolist()
+    return low, high
+
+
+def _is_left_out(method: MethodRuns) -> bool:
+    return method.recipe.objective == "all_labels" or bool(method.recipe.accuracy_off)

@@ -1,0 +1,129 @@
+"""Executes a run on data whose class fractions are known by group; settings are chosen without labels."""
+
+import math
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from selbo import ClassRegions, ConfidenceBins, GroupedSummary, Prediction, ScoreBins
+from selbo.metrics import entropy
+from selbo.objectives import log_prob_of_labels
+from selbo.random import generator_for
+from selbo.report import outcomes
+from selbo.training import Diverged
+from selbo_lab.run import build
+from selbo_lab.run.group_cases import GroupCase, group_case, without_groups
+from selbo_lab.run.group_methods import group_predictions, train_group_method
+from selbo_lab.run.provenance import describe_run
+from selbo_lab.run.records import CLEAN, DIVERGED, FINISHED, Run, RunHistogram, RunMeasurement, RunTimes
+from selbo_lab.run.scores import score_histogram
+from selbo_lab.studies.run_spec import RunSpec
+
+GROUP_PARTS: Final = 3
+"""Parts of the groups, each of which is held out once."""
+
+MOST_HELD_OUT: Final = 100.0
+"""Largest concentration of the fractions of a held-out group: about plus or minus ten points."""
+
+
+def execute_group_run(spec: RunSpec, *, device: str = "cpu") -> Run:
+    """Train and test; or, if the run does not use test data, measure the likelihood of held-out groups."""
+    begin = time.perf_counter()
+    case = group_case(spec.data, spec.seed)
+    made = partial(
+        Run,
+        id=spec.id,
+        spec=spec,
+        data={"train": case.train.checksum, "test": case.test.checksum},
+        sizes={"train": len(case.train), "groups": len(case.names), "test": len(case.test)},
+        made_by=describe_run(device),
+    )
+    try:
+        if not spec.evaluation.test:
+            nll = held_out_nll(spec, case, device=device)
+            val = RunMeasurement(level=None, metrics={"nll": nll if math.isfinite(nll) else None})
+            return made(status=FINISHED, val=val, seconds=RunTimes(all=round(time.perf_counter() - begin, 3)))
+        network = _train(spec, case, device)
+        trained = time.perf_counter()
+        log_probs = group_predictions(spec, case, network, case.test.to(device).network_inputs(), case.test_groups)
+    except Diverged as error:
+        what = str(error).partition(";")[0]
+        return made(status=DIVERGED, error=what, seconds=RunTimes(all=round(time.perf_counter() - begin, 3)))
+    total = entropy(log_probs=log_probs)
+    prediction = Prediction(log_probs.exp(), log_probs, total, total, torch.zeros_like(total))
+    found = outcomes.condition(prediction, case.test.labels, level=0.0)
+    count = log_probs.shape[1]
+    regions = ScoreBins(build.EQUAL_EDGES) if count == 2 else ConfidenceBins(build.STUDY_CONFIDENCE_EDGES, count)
+    now = time.perf_counter()
+    return made(
+        status=FINISHED,
+        conditions={CLEAN: RunMeasurement(level=0.0, metrics=found.metrics, recall=found.recall)},
+        histogram=RunHistogram(belief=None, masses=outcomes.region_masses(prediction, regions)),
+        reliability=outcomes.reliability_of(prediction, case.test.labels),
+        score_histogram=score_histogram(prediction),
+        seconds=RunTimes(
+            all=round(now - begin, 3), training=round(trained - begin, 3), evaluation=round(now - trained, 3)
+        ),
+    )
+
+
+@dataclass
+class _LastNetworks:
+    """The networks of the last run, by the part of the groups that was held out."""
+
+    training: Hashable = None
+    networks: dict[int, nn.Module] = field(default_factory=dict)
+
+
+_LAST: Final = _LastNetworks()
+ALL_GROUPS: Final = -1
+"""Stands for no part."""
+
+
+def _train(spec: RunSpec, case: GroupCase, device: str, part: int = ALL_GROUPS) -> nn.Module | None:
+    """The trained network; that of the last run if only what follows the training differs."""
+    if spec.recipe.objective == "group_rate":
+        return None
+    training = (spec.training, device)
+    if training != _LAST.training:
+        _LAST.training, _LAST.networks = training, {}
+    if part not in _LAST.networks:
+        _LAST.networks[part] = train_group_method(spec, case, device=device)
+    return _LAST.networks[part]
+
+
+def held_out_nll(spec: RunSpec, case: GroupCase, *, device: str = "cpu") -> float:
+    """What settings are chosen by: the negative log-likelihood of held-out groups and labels, per group.
+
+    The groups are cut into parts at random. For each part a network is trained without its rows. The likelihood is that
+    of the class counts of its groups (the form ``counts`` of `GroupedSummary`), given the predictions for their
+    members as they are reported, and of the labels among them that are known. It is the same for every method.
+    """
+    order = torch.randperm(len(case.names), generator=generator_for(spec.seed, "folds"))
+    part = torch.empty_like(order)
+    part[order] = torch.arange(len(order)) % GROUP_PARTS
+    total = 0.0
+    for number in range(min(GROUP_PARTS, len(order))):
+        held_out = part == number
+        network = _train(spec, without_groups(case, held_out), device, number)
+        rows = torch.cat([held_out, torch.tensor([False])])[case.groups].nonzero().squeeze(1)
+        total += _nll_of_part(spec, case, network, rows, device)
+    return total / len(order)
+
+
+def _nll_of_part(spec: RunSpec, case: GroupCase, network: nn.Module | None, rows: Tensor, device: str) -> float:
+    held_out = case.train.rows(rows)
+    log_probs = group_predictions(spec, case, network, held_out.to(device).network_inputs(), case.groups[rows])
+    counts = GroupedSummary(
+        ClassRegions(log_probs.shape[1]), case.fractions, case.concentration.clamp(max=MOST_HELD_OUT), form="counts"
+    )
+    found: float = counts(log_probs, case.groups[rows]).item()
+    known = torch.isin(rows, case.labelled)
+    if bool(known.any()):
+        found += log_prob_of_labels(log_probs[known].unsqueeze(0), held_out.labels[known]).sum().item()
+    return -found
