@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from selbo.evaluation import calibrate, decide
     from selbo.evaluation.belief_calibration import calibrate_groups, calibrate_to_belief
     from selbo.evaluation.check_belief import check_belief
+    from selbo.evaluation.check_groups import check_groups
     from selbo.evaluation.choose import choose_by_belief, choose_scale
     from selbo.evaluation.combine import belief_weights
     from selbo.evaluation.evaluate import evaluate, evaluate_ood
@@ -70,6 +71,7 @@ __all__ = [
     "calibrate_groups",
     "calibrate_to_belief",
     "check_belief",
+    "check_groups",
     "choose_by_belief",
     "choose_scale",
     "decide",
@@ -96,6 +98,7 @@ _HOMES = {
     "selbo.evaluation": ("calibrate", "decide"),
     "selbo.evaluation.belief_calibration": ("calibrate_groups", "calibrate_to_belief"),
     "selbo.evaluation.check_belief": ("check_belief",),
+    "selbo.evaluation.check_groups": ("check_groups",),
     "selbo.evaluation.choose": ("choose_by_belief", "choose_scale"),
     "selbo.evaluation.combine": ("belief_weights",),
     "selbo.evaluation.evaluate": ("evaluate", "evaluate_ood"),

@@ -36,6 +36,8 @@ __all__ = [
     "ReliabilityBins",
     "RiskCurve",
     "StatedBelief",
+    "StatedGroup",
+    "StatedGroups",
 ]
 
 RecordT = TypeVar("RecordT", bound="Record")
@@ -345,6 +347,49 @@ class GroupResult(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StatedGroup(Record):
+    """Stated and predicted class fractions of one group, with 95 % intervals; see `selbo.evaluation.GroupCheck`."""
+
+    name: Text = field(metadata={KEY: "group"})
+    rows: Positive
+    stated: tuple[float, ...]
+    stated_interval: tuple[tuple[float, float], ...]
+    predicted: tuple[float, ...]
+    predicted_interval: tuple[tuple[float, float], ...]
+    p_value: float
+    contradicted: bool
+
+    def __post_init__(self) -> None:
+        for name in ("stated", "stated_interval", "predicted", "predicted_interval"):
+            if len(getattr(self, name)) != len(self.stated) or len(self.stated) < 2:
+                raise ValueError(f"`{name}` must hold one entry per class, but got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedGroups(Record):
+    """Stated and predicted class fractions of groups.
+
+    Attributes:
+        column: What the groups are, such as the name of a column.
+        held_out: Whether the rows were not used for training.
+        error: Mean absolute difference between predicted and stated fractions.
+        constant_error: The same if all predictions were the class fractions of all rows.
+        groups: Results of each group.
+    """
+
+    column: Text
+    held_out: bool
+    error: float
+    constant_error: float
+    groups: tuple[StatedGroup, ...]
+
+    @property
+    def contradicted(self) -> tuple[StatedGroup, ...]:
+        """Groups whose stated fractions are contradicted, the smallest p-value first."""
+        return tuple(sorted((each for each in self.groups if each.contradicted), key=lambda each: each.p_value))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outcome(Record):
     """Results of one run of a method.
 
@@ -361,6 +406,7 @@ class Outcome(Record):
         confusion: Confusion counts.
         groups: Results of groups of rows.
         grouped_by: What they are groups by, such as the name of a column.
+        stated_groups: Stated and predicted fractions of groups, if fractions of groups were stated.
         seconds: Duration of the run.
     """
 
@@ -376,6 +422,7 @@ class Outcome(Record):
     confusion: tuple[ConfusionCount, ...] | None = None
     groups: tuple[GroupResult, ...] | None = None
     grouped_by: Text | None = None
+    stated_groups: StatedGroups | None = None
     seconds: float
 
     def __post_init__(self) -> None:

@@ -14,9 +14,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -24,8 +23,8 @@ import pytest
 import torch
 from sklearn.datasets import load_breast_cancer, load_iris
 
+from command_line import Run, run_command
 from selbo import decide
-from selbo.cli.main import main
 from selbo.elicit.answer import answer
 from selbo.tabular import workflow
 from selbo.tabular.splits import split
@@ -35,29 +34,9 @@ LEFT = ["metrics.json", "model.json", "model.safetensors", "preprocessing.json",
 FINISHED = [*LEFT, "train.jsonl"]
 
 
-class Shown(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Shown]
-
-
 @pytest.fixture
 def selbo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command, in this process."""
-
-    def run(*arguments: object) -> Shown:
-        monkeypatch.setattr(sys, "argv", ["selbo", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main()
-        shown = capsys.readouterr()
-        assert "Traceback" not in shown.err
-        return Shown(int(left.value.code or 0), shown.out, shown.err)
-
-    return run
+    return run_command(monkeypatch, capsys)
 
 
 def patients(count: int = ROWS) -> pl.DataFrame:

@@ -21,6 +21,9 @@ from selbo.cli.output import console, file_target, groups_table, metrics_table, 
 def evaluate(
     model: Model,
     data: DataFile,
+    target: Annotated[
+        str | None, typer.Option("--target", help="Column with the classes; that of training if not given.")
+    ] = None,
     by: Annotated[
         str | None,
         typer.Option("--by", metavar="COLUMN", help="Also evaluate the rows of each value of this column."),
@@ -46,7 +49,9 @@ def evaluate(
 
     found = saved_model.load_model(model, device=device_of(device))
     with speaking_of_options():
-        result, notes, shown = workflow.evaluate_file(found, data, num_samples=num_samples, seed=seed, by=by)
+        result, notes, shown = workflow.evaluate_file(
+            found, data, num_samples=num_samples, seed=seed, target=target, by=by
+        )
     for text in notes:
         note(text)
     if page is not None:

@@ -12,6 +12,9 @@ from selbo.estimator.rows import Rows
 from selbo.presets import METHODS, NATURAL_GRADIENT, POSTERIORS, below_guessing
 from selbo.summary.partitions import require_partition
 
+WHOLE_GROUPS: Final = "groups"
+"""Early stopping by groups that are held out as a whole."""
+
 SHARE_ROUNDING: Final = 0.005
 """Differences between an accuracy and a share below half a percentage point are taken as rounding."""
 
@@ -47,9 +50,16 @@ def check_settings(told: Any) -> None:
         _checks.positive("learning_rate", told.learning_rate)
     _checks.non_negative("kl_weight", told.kl_weight)
     _checks.fraction("validation_fraction", told.validation_fraction, low=0, high=1)
-    for name in ("early_stopping", "overrule_labels"):
-        if not isinstance(getattr(told, name), (bool, np.bool_)):
-            raise ValueError(f"`{name}` must be True or False, but got {getattr(told, name)!r}")
+    if isinstance(told.early_stopping, str):
+        _checks.one_of("early_stopping", told.early_stopping, (WHOLE_GROUPS,))
+    else:
+        _check_flag("early_stopping", told.early_stopping)
+    _check_flag("overrule_labels", told.overrule_labels)
+
+
+def _check_flag(name: str, value: Any) -> None:
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"`{name}` must be True or False, but got {value!r}")
 
 
 def check_for_groups(told: Any, X_unlabelled: Any) -> None:

@@ -9,6 +9,7 @@ from selbo.evaluation.belief_calibration import (
 )
 from selbo.evaluation.calibrate import bias_corrected_temperature
 from selbo.evaluation.check_belief import CheckResult, check_belief
+from selbo.evaluation.check_groups import GroupCheck, check_groups
 from selbo.evaluation.choose import BeliefChoice, choose_by_belief, choose_scale
 from selbo.evaluation.evaluate import evaluate, evaluate_ood
 from selbo.evaluation.label_shift import (
@@ -26,6 +27,7 @@ __all__ = [
     "BeliefChoice",
     "BeliefMonitor",
     "CheckResult",
+    "GroupCheck",
     "GroupedCalibration",
     "MonitorState",
     "Prediction",
@@ -35,6 +37,7 @@ __all__ = [
     "calibrate_groups",
     "calibrate_to_belief",
     "check_belief",
+    "check_groups",
     "choose_by_belief",
     "choose_scale",
     "correct_prior",

@@ -116,3 +116,17 @@ def vector(name: str, values: Array) -> Tensor:
 def _no_nan(name: str, tensor: Tensor) -> None:
     if torch.isnan(tensor).any():
         raise ValueError(f"`{name}` must hold numbers, but got {int(torch.isnan(tensor).sum())} NaN")
+
+
+def class_numbers(labels: Array, num_classes: int) -> npt.NDArray[np.int64]:
+    """Labels as numbers of known classes, shape (B,), B at least 1."""
+    given = on_host("labels", labels)
+    if given.ndim != 1 or len(given) == 0 or given.dtype.is_floating_point or given.dtype.is_complex:
+        raise ValueError(
+            f"`labels` must hold classes as whole numbers, shape (B,), B at least 1, but got {tuple(given.shape)} of "
+            f"{given.dtype}"
+        )
+    low, high = int(given.min()), int(given.max())
+    if low < 0 or high >= num_classes:
+        raise ValueError(f"`labels` must be classes from 0 to {num_classes - 1}, but got {low if low < 0 else high}")
+    return given.long().numpy()

@@ -26,6 +26,7 @@ from selbo.report.curves import (
     risk_coverage_curves,
 )
 from selbo.report.differences import SAME, Difference, around, difference_of, t_quantile
+from selbo.report.groups import group_fractions
 from selbo.report.page import WIDE, Words, inline_svg, write_html, write_page
 from selbo.report.tables import (
     console_table,
@@ -73,6 +74,7 @@ __all__ = [
     "entropy_histograms",
     "entropy_panels",
     "first_names",
+    "group_fractions",
     "inline_svg",
     "is_percent",
     "joined",

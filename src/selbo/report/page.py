@@ -26,6 +26,7 @@ from selbo.report.comparison import (
     summarise_ood,
 )
 from selbo.report.curves import COMPARISON_FIGURES, CURVES, available_figures, distances, require_stated_belief
+from selbo.report.groups import describe_groups, group_fractions, stated_group_table
 from selbo.report.outcomes import group_takeaway
 from selbo.report.tables import clean_table, headline_table, level_table, metric_label, texts
 from selbo.report.takeaway import takeaway
@@ -48,6 +49,9 @@ THEME: Final = {
 WIDE: Final = 928
 PHONE: Final = 416
 """Maximum width in pixels of figures of two columns and of one column; smaller ones are scaled in proportion."""
+
+MOST_TABLE_GROUPS: Final = 200
+"""Maximum number of groups in a table; ``metrics.json`` holds all of them."""
 
 MOST_CHART_CLASSES: Final = 60
 """Maximum number of classes for the small chart of their counts."""
@@ -93,7 +97,13 @@ def render_page(results: Comparison) -> str:
         summary=_facts(results),
         belief=belief,
         concentration=number(belief.concentration, digits=6) if belief else "",
-        sections=[_result(results), *_group_sections(results), *_class_sections(results), *figures],
+        sections=[
+            _result(results),
+            *_stated_group_sections(results),
+            *_group_sections(results),
+            *_class_sections(results),
+            *figures,
+        ],
         command=results.made_by.command,
         made=_made(results),
     )
@@ -155,6 +165,13 @@ def _result(results: Comparison) -> Section:
         "mean gap between confidence and accuracy. Lower is better for both; higher is better for accuracy, F1 and "
         "AUROC."
     )
+    measured = metric_names(results, results.clean)
+    if "group_error" in measured:
+        error = (
+            "The error of group fractions is the mean difference, without its sign, between the predicted and the "
+            "stated fractions of groups, in points."
+        )
+        glossary = f"{glossary} {error}" if "nll" in measured else error
     if len(results.methods) == 1:
         return Section("The result", under, _tiles(results), [glossary], said)
     marks = (
@@ -220,6 +237,40 @@ def _class_sections(results: Comparison) -> list[Section]:
         confusion_table(found),
     )
     return [each, which]
+
+
+def _stated_group_sections(results: Comparison) -> list[Section]:
+    """Stated and predicted fractions of groups, if there is a single run that has them."""
+    found = results.runs[0].stated_groups if len(results.runs) == 1 else None
+    if found is None:
+        return []
+    names, against = results.task.class_names, found.contradicted
+    spoken = describe_groups(found, names)
+    drawings = []
+    for css, full, pixels in (("wide", TWO_COLUMNS, WIDE), ("narrow", ONE_COLUMN, PHONE)):
+        svg = inline_svg(group_fractions(found, names, width=full), name=f"groups-{css}", label=spoken)
+        drawings.append((css, pixels, svg))
+    shown = render_macro("parts.html", "figure", drawings)
+    if against:
+        shown += stated_group_table(against[:MOST_TABLE_GROUPS], names)
+    rows = "held-out rows" if found.held_out else "training rows"
+    first = min(len(found.groups), MOST_TABLE_GROUPS)
+    folded = f"The numbers of {'all' if first == len(found.groups) else 'the first'} {first} groups"
+    under = f"Class fractions of {len(found.groups)} groups ({found.column}): stated, and predicted for {rows}."
+    if against:
+        under += f" Contradicted, as in the table: {len(against)}."
+    reading = [
+        "A pale bar is the interval of a stated fraction, as its concentration says how sure it is, with a mark at the "
+        "stated value. A dot is the mean predicted probability of the rows of the group. Its line is the interval of "
+        "the fraction among these rows, if predictions are calibrated. Groups are sorted by the stated fraction.",
+        "A group is contradicted if the difference is too large to be chance: p, the p-value corrected for the number "
+        "of groups, is below .01. Its fraction is wrong or less precise than stated, or people with the same inputs "
+        "differ between groups.",
+    ]
+    title = "Do the predictions agree with the stated fractions?"
+    return [
+        Section(title, under, shown, reading, folded=folded, tables=[stated_group_table(found.groups[:first], names)])
+    ]
 
 
 # --- figures ---

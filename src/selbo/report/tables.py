@@ -42,10 +42,11 @@ METRIC_LABELS: Final = {
     "f1_micro": "F1, micro",
     "fpr95": "FPR at 95 % TPR",
     "entropy_difference": "entropy difference",
+    "group_error": "error of group fractions",
 }
 
 PERCENT: Final = frozenset(
-    {"accuracy", "ece", "auroc", "aurc", "auprc", "f1", "f1_macro", "f1_micro", "fpr95", "recall"}
+    {"accuracy", "ece", "auroc", "aurc", "auprc", "f1", "f1_macro", "f1_micro", "fpr95", "recall", "group_error"}
 )
 """Metrics shown in per cent."""
 

@@ -137,6 +137,8 @@ def _difference(name: str, found: dict[str, Any], settings: dict[str, Any]) -> s
     before, now = found.get(name), settings.get(name)
     if name == "data_sha256":
         return "with other data"
+    if name == "group_fractions_sha256" and before and now:
+        return "with other fractions of groups"
     if name == "unlabelled_sha256":
         return "with other unlabelled rows" if before and now else f"with{'' if before else 'out'} --unlabelled"
     return f"with --{name.replace('_', '-')} {_shown(before)}, not {_shown(now)}"
@@ -254,7 +256,7 @@ class ModelManifest(Record):
 
     Attributes:
         selbo: Version of selbo.
-        target: The column with the labels.
+        target: The column with the labels; empty if there was none.
         classes: Names of the classes.
         belief: Description of the belief.
         temperature: Temperature fitted on the validation rows, or None; applied only on request.

@@ -6,10 +6,7 @@ import csv
 import html
 import io
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -17,8 +14,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from command_line import Run, run_command
 from selbo import calibrate_to_belief
-from selbo.cli import main as entry
 from selbo.cli.app import app
 from selbo.cli.calibrate import Effect, doubt, effect_table, measure_effect
 from selbo.cli.output import console
@@ -28,30 +25,10 @@ from selbo.tabular.saved_calibration import SavedCalibration, load_calibration
 ROWS = 200
 
 
-class Shown(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Shown]
-
-
 @pytest.fixture
 def selbo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command, in this process."""
     monkeypatch.setenv("COLUMNS", "80")
-
-    def run(*arguments: object) -> Shown:
-        monkeypatch.setattr(sys, "argv", ["selbo", "calibrate", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            entry.main()
-        shown = capsys.readouterr()
-        assert "Traceback" not in shown.err
-        return Shown(int(left.value.code or 0), shown.out, shown.err)
-
-    return run
+    return run_command(monkeypatch, capsys, "calibrate")
 
 
 def probabilities(count: int = ROWS) -> np.ndarray:
