@@ -1,5 +1,6 @@
 """`selbo monitor`: does a stream of predictions contradict what is known about it? An exit status for cron."""
 
+import math
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
 CONTRADICTED: Final = 3
 """Exit code if the stream contradicts the belief."""
 
-BATCH_SIZE: Final = 100
+ROWS_PER_BATCH: Final = 100
 LOCK_SECONDS: Final = 60.0
-CLASSES_SHOWN: Final = 10
+
+EXACT_BELOW: Final = 1e4
+"""Evidence from which on only its power of ten is shown."""
+FRACTIONS_SHOWN: Final = 10
 
 
 def monitor(
@@ -94,7 +98,9 @@ def monitor(
     by: Annotated[
         str | None, typer.Option("--by", metavar="COLUMN", help="Column that names the batches, such as a day.")
     ] = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", help="Rows per batch without --by.", min=1)] = BATCH_SIZE,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", help="Rows per batch without --by.", min=1)
+    ] = ROWS_PER_BATCH,
     delta: Annotated[
         float | None, typer.Option("--delta", help="Probability of a false alarm over all time; 0.01 if not given.")
     ] = None,
@@ -321,7 +327,9 @@ CLAIMS: Final = {
 
 
 def _shown(evidence: float) -> str:
-    return f"{evidence:.2g}" if evidence < 1e6 else f"1e{len(str(int(min(evidence, 1e300)))) - 1}"
+    if evidence < 10:
+        return f"{evidence:.2g}"
+    return f"{evidence:.0f}" if evidence < EXACT_BELOW else f"1e{math.floor(math.log10(evidence))}"
 
 
 def claims_table(saved: "SavedMonitor", state: "MonitorState") -> "Table":
@@ -333,12 +341,12 @@ def claims_table(saved: "SavedMonitor", state: "MonitorState") -> "Table":
     table.add_column("claim", no_wrap=True, overflow="ellipsis", max_width=28)
     for title in ("stated", "found", "evidence against it"):
         table.add_column(title, justify="right", no_wrap=True)
-    for row in claims_of(saved, state):
+    for row in monitored_claims(saved, state):
         table.add_row(*map(visible, row))
     return table
 
 
-def claims_of(saved: "SavedMonitor", state: "MonitorState") -> list[tuple[str, str, str, str]]:
+def monitored_claims(saved: "SavedMonitor", state: "MonitorState") -> list[tuple[str, str, str, str]]:
     """Claim, stated value, found value and evidence, as text."""
     counts, belief, rows = saved.restored().counts, saved.belief, []
     if belief.accuracy is not None:
@@ -347,10 +355,10 @@ def claims_of(saved: "SavedMonitor", state: "MonitorState") -> list[tuple[str, s
     if belief.class_fractions is not None:
         rows.append(("class fractions", "", "", _shown(state.evidence["class fractions"])))
         pairs = list(zip(belief.classes, belief.class_fractions, strict=True))
-        for k, (name, share) in enumerate(pairs[:CLASSES_SHOWN]):
+        for k, (name, share) in enumerate(pairs[:FRACTIONS_SHOWN]):
             rows.append((f"  {name}, %", f"{100 * share:.1f}", _percent(counts["class fractions"], k), ""))
-        if len(pairs) > CLASSES_SHOWN:
-            rows.append((f"  {len(pairs) - CLASSES_SHOWN} more classes", "", "", ""))
+        if len(pairs) > FRACTIONS_SHOWN:
+            rows.append((f"  {len(pairs) - FRACTIONS_SHOWN} more classes", "", "", ""))
     if belief.reference is not None:
         rows.append(("like the reference", "", "", _shown(state.evidence["predictions"])))
     return rows
@@ -374,7 +382,7 @@ def _report(saved: "SavedMonitor", state: "MonitorState", path: Path) -> None:
             (str(len(saved.batches)), "batches"),
             (f"{100 * saved.belief.delta:g} %", "false alarms, at most"),
         ],
-        rows=claims_of(saved, state),
+        rows=monitored_claims(saved, state),
         names=[each.name for each in saved.batches],
         evidence={
             CLAIMS[name].removeprefix("the "): [each.evidence[name] for each in saved.batches]

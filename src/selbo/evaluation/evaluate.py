@@ -12,7 +12,7 @@ from selbo import metrics
 from selbo.metrics.classwise import Interval
 from selbo.metrics.inputs import Array, labels_of, log_probs_table, probs_table, rows_by_group
 
-LEVEL: Final = 0.95
+INTERVAL_LEVEL: Final = 0.95
 """Probability of the intervals, as of `selbo.metrics.wilson_interval`."""
 
 
@@ -180,7 +180,7 @@ def _mean_interval(values: Tensor) -> Interval | None:
     count = len(values)
     if count < 2 or not bool(values.isfinite().all()):
         return None
-    half = float(stdtrit(count - 1, (1 + LEVEL) / 2)) * float(values.std()) / math.sqrt(count)
+    half = float(stdtrit(count - 1, (1 + INTERVAL_LEVEL) / 2)) * float(values.std()) / math.sqrt(count)
     mean = float(values.mean())
     return mean - half, mean + half
 

@@ -27,7 +27,7 @@ MOST_EVIDENCE: Final = 1e8
 TICKS: Final = {TWO_COLUMNS: 6, ONE_COLUMN: 3}
 """Number of batches that are named, by width."""
 
-LONGEST_NAME: Final = 14
+LONGEST_TICK: Final = 14
 
 
 @dataclass(frozen=True)
@@ -163,4 +163,4 @@ def _draw_accuracy(axes: "Axes", results: MonitorResults) -> None:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else f"…{name[1 - LONGEST_NAME :]}"
+    return name if len(name) <= LONGEST_TICK else f"…{name[1 - LONGEST_TICK :]}"
