@@ -73,7 +73,7 @@ class Evaluation:
         self.spec, self.task, self.members, self.device, self.earlier = spec, task, members, device, earlier
         self.temperature: float | None = None
         self.correction: baselines.Correction | None = None
-        self.frozen: frozen.Corrected | None = None
+        self.frozen: frozen.CorrectedLogProbs | None = None
 
     def predict(self, data: LabelledData, draws: int) -> Prediction:
         """Predictions for a data set, on the CPU."""

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from selbo import LabelShift, Prediction, calibrate_to_belief
-from selbo.evaluation import bias_corrected_temperature, calibrate, estimate_by_regularised_confusion
-from selbo.evaluation.label_shift import correct_prior
+from selbo.evaluation import bias_corrected_temperature, calibrate, correct_prior, estimate_by_regularised_confusion
 from selbo.random import generator_for
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.studies.run_spec import Recipe
@@ -17,7 +16,7 @@ from selbo_lab.studies.run_spec import Recipe
 LEAST_ERROR: Final = 0.001
 """Stated accuracies are at least so far from 0 and 1."""
 
-Corrected = Callable[[Tensor], Tensor]
+CorrectedLogProbs = Callable[[Tensor], Tensor]
 
 
 def frozen_correction(
@@ -30,7 +29,7 @@ def frozen_correction(
     pool: Prediction,
     pool_labels: Tensor,
     seed: int,
-) -> Corrected:
+) -> CorrectedLogProbs:
     """Fit a correction; it maps log-probabilities of the classifier to corrected ones.
 
     Args:
@@ -62,7 +61,7 @@ def frozen_correction(
     return lambda each: calibrate.scale(each, temperature)
 
 
-def _stated(recipe: Recipe, rows: Tensor, labels: Tensor, fractions: tuple[float, ...]) -> Corrected:
+def _stated(recipe: Recipe, rows: Tensor, labels: Tensor, fractions: tuple[float, ...]) -> CorrectedLogProbs:
     """Calibrate to what is stated; labels are read for nothing but the accuracy that is stated."""
     count = rows.shape[-1]
     if recipe.correction == "batch":
@@ -79,7 +78,7 @@ def _stated(recipe: Recipe, rows: Tensor, labels: Tensor, fractions: tuple[float
         return lambda each: each
 
 
-def _isotonic(log_probs: Tensor, labels: Tensor) -> Corrected:
+def _isotonic(log_probs: Tensor, labels: Tensor) -> CorrectedLogProbs:
     """One isotonic regression per class, normalised; half a case of the class is added at both ends."""
     from sklearn.isotonic import IsotonicRegression
 

@@ -8,7 +8,7 @@ from selbo import Prediction
 from selbo.evaluation import calibrate
 from selbo.metrics import entropy
 from selbo_lab.data.dataset import LabelledData
-from selbo_lab.run.frozen import Corrected, frozen_correction
+from selbo_lab.run.frozen import CorrectedLogProbs, frozen_correction
 from selbo_lab.studies.run_spec import Recipe
 
 
@@ -25,7 +25,7 @@ def cases(count: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
     return torch.stack([-2 * scores, 2 * scores], -1).log_softmax(-1), labels
 
 
-def corrected(share: float = 0.5, **recipe: object) -> tuple[Corrected, Tensor, Tensor]:
+def corrected(share: float = 0.5, **recipe: object) -> tuple[CorrectedLogProbs, Tensor, Tensor]:
     rows, labels = cases(4000, share, 1)
     val, val_labels = cases(4000, 0.5, 2)
     train = LabelledData("train", torch.zeros(100, 1), torch.arange(100) % 2, ("a", "b"), "random", "none")
