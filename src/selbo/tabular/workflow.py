@@ -33,7 +33,7 @@ TEST_CONDITION: Final = "test"
 SHOWN: Final = ("nll", "accuracy", "ece", "brier", "auroc", "f1_macro", "aurc")
 """Metrics in the report; ``metrics.json`` holds all of them."""
 
-MOST_GROUPS: Final = 100
+MOST_GROUPS_BY: Final = 100
 """Maximum number of groups of an evaluation: more are rather numbers than names."""
 
 MISSING_GROUP: Final = "(missing)"
@@ -522,9 +522,9 @@ def group_names(table: Table, by: str) -> list[str]:
         ValueError: If there is no such column, or it has too many values to be groups.
     """
     names = [MISSING_GROUP if text is None or not text.strip() else text for text in table[by].texts()]
-    if len(set(names)) > MOST_GROUPS:
+    if len(set(names)) > MOST_GROUPS_BY:
         raise ValueError(
-            f"`by` must be a column with at most {MOST_GROUPS} different values, but {by!r} has {len(set(names))}"
+            f"`by` must be a column with at most {MOST_GROUPS_BY} different values, but {by!r} has {len(set(names))}"
         )
     return names
 
