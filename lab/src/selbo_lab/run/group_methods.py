@@ -288,4 +288,5 @@ def group_predictions(
 
 
 def _log_probs(network: nn.Module, inputs: Tensor) -> Tensor:
-    return predict(network, inputs, 1).log_probs.double().cpu()
+    unused = generator_for(0, "prediction", device=inputs.device)  # the networks are deterministic
+    return predict(network, inputs, 1, generator=unused).log_probs.double().cpu()
