@@ -308,7 +308,7 @@ def test_runs_that_differ_only_in_the_stated_accuracy_share_networks(monkeypatch
     assert len(trained) == 2 * group_runs.GROUP_PARTS
 
 
-@pytest.mark.parametrize("name", ["groups", "groups-labels"])
+@pytest.mark.parametrize("name", ["groups", "groups-labels", "groups-images"])
 def test_a_study_of_groups_on_tiny_data(name: str, tmp_path: Path) -> None:
     study = runner.study_of(name, trial=True)
     results = runner.run_study(study, tmp_path / name, executor="here")
@@ -319,7 +319,7 @@ def test_a_study_of_groups_on_tiny_data(name: str, tmp_path: Path) -> None:
         assert variant.data.group_accuracy > 0.5
         assert bool(variant.data.few_labels) == (name == "groups-labels")
     budgets = {len(each.candidates()) for each in real.tracks[0].methods if each.grid}
-    assert budgets == {4}, "every method tries as many settings"
+    assert budgets == (set() if name == "groups-images" else {4}), "every method tries as many settings"
 
 
 def test_generated_tables_have_the_columns_of_the_case() -> None:
