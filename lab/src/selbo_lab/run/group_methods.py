@@ -289,4 +289,7 @@ def group_predictions(
 
 def _log_probs(network: nn.Module, inputs: Tensor) -> Tensor:
     unused = generator_for(0, "prediction", device=inputs.device)  # the networks are deterministic
-    return predict(network, inputs, 1, generator=unused).log_probs.double().cpu()
+    found = predict(network, inputs, 1, generator=unused).log_probs.double().cpu()
+    if bool(found.isnan().any()):
+        raise Diverged("the predictions are not numbers")
+    return found

@@ -262,6 +262,18 @@ def test_a_run_measures_test_rows_and_a_tuning_run_none() -> None:
     assert math.isfinite(tuning.val.value("nll") or math.nan)
 
 
+def test_predictions_that_are_not_numbers_are_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = MLP((group_cases.SMOKE_GROUP_FEATURES, 2), generator=torch.Generator().manual_seed(0))
+    torch.nn.init.constant_(next(network.parameters()), 3e38)
+    monkeypatch.setattr(group_runs, "train_group_method", lambda *_, **__: network)
+    for test in (False, True):
+        group_runs._LAST.training = None
+        found = execute_run(run_spec("easy_llp", test=test))
+        assert found.status == "diverged"
+        assert found.error == "the predictions are not numbers"
+    group_runs._LAST.training = None
+
+
 def test_settings_are_chosen_by_held_out_counts_and_labels() -> None:
     """Of a method that needs no training; with two classes and a certain concentration the likelihood is binomial."""
     case = replace(made_people(0), labelled=torch.arange(5))
