@@ -186,6 +186,15 @@ def test_all_labels_are_logistic_regression(seed: int) -> None:
     np.testing.assert_allclose(found.numpy(), other.predict_proba(case.train.inputs.numpy())[:, 1], atol=5e-3)
 
 
+def test_targets_of_unequal_groups_do_not_make_the_bias_infinite() -> None:
+    """A group of 500 whose fraction is below the mean has targets whose mean is far below 0."""
+    groups = torch.tensor([0] * 500 + [1] * 20)
+    labels = torch.cat([torch.arange(500) % 5 == 0, torch.ones(20)]).long()
+    case = small_case(torch.zeros(520, 1), labels, groups)
+    network = group_methods.train_group_method(run_spec("easy_llp", weight_decay=1e5), case)
+    assert network(torch.zeros(1, 1)).log_softmax(-1).min() > -5
+
+
 @pytest.mark.parametrize(
     "settings",
     [
