@@ -38,6 +38,11 @@ def test_ranks_leave_out_methods_and_share_places() -> None:
     assert ranks_of(made, MetricColumn("clean", "nll"), {"c"}) == {"elbo": 1.5, "b": 1.5}
 
 
+def test_a_huge_nll_has_a_rank() -> None:
+    made = fakes.typed(case({"elbo": 0.3, "b": 1e25, "c": 0.1}))
+    assert ranks_of(made, MetricColumn("clean", "nll")) == {"elbo": 2.0, "b": 3.0, "c": 1.0}
+
+
 def test_mean_ranks_over_cases() -> None:
     results = fakes.typed(fakes.study([case(FIRST), case(SECOND, variant="w")]))
     table = group_ranks(results, "selbo")
