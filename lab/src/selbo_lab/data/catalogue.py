@@ -33,7 +33,8 @@ from selbo_lab.data.tables import TABLE_PARTS, TableWithGroups
 SOURCES: Final[dict[str, Source]] = {
     source.name: source
     for source in (
-        *(mnist.MNIST, mnist.MNIST_C, fashion.FASHION, CIFAR10, CIFAR10_C, svhn.SVHN, SST),
+        *(mnist.MNIST, mnist.MNIST_C, fashion.FASHION, fashion.FASHION_TRAIN),
+        *(CIFAR10, CIFAR10_C, svhn.SVHN, SST),
         *(voters.VOTERS, adult.ADULT, census.CENSUS, magic.MAGIC),
     )
 }
@@ -113,6 +114,14 @@ SETS: Final[dict[str, DataSet]] = {
             optional=(mnist.MNIST_C,),
         ),
         _set("fashion", "articles of clothing, unlike digits", ("test",), fashion.fashion, fashion.FASHION),
+        _set(
+            "fashion-train",
+            "articles of clothing, to train on",
+            TABLE_PARTS,
+            fashion.fashion_train,
+            fashion.FASHION,
+            fashion.FASHION_TRAIN,
+        ),
         _set("cifar10", "photographs in ten classes", PARTS, cifar.cifar10, CIFAR10),
         _set(
             "cifar10-c",

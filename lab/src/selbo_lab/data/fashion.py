@@ -1,5 +1,6 @@
-"""FashionMNIST's test images, out-of-distribution inputs for networks trained on digits."""
+"""FashionMNIST: test images as out-of-distribution inputs for networks trained on digits, and images to train on."""
 
+from dataclasses import replace
 from typing import Final
 
 from selbo_lab import checks
@@ -9,6 +10,7 @@ from selbo_lab.data.idx import read_images, read_labels
 from selbo_lab.data.store import Source
 
 FASHION_TEST_SIZE: Final = 10_000
+FASHION_TRAIN_SIZE: Final = 60_000
 
 FASHION_CLASSES: Final = (
     "T-shirt/top",
@@ -47,6 +49,53 @@ FASHION: Final = Source(
     homepage="https://github.com/zalandoresearch/fashion-mnist",
     licence="MIT (Zalando SE)",
 )
+
+# The packed files have these MD5 sums on its homepage; packages of Debian hold the same content, packed anew.
+_TRAIN_FILES: Final = tuple(
+    replace(raw, digest=f"md5:{digest}")
+    for raw, digest in zip(
+        mnist.idx_files(
+            "train",
+            FASHION_TRAIN_SIZE,
+            images=(26_421_880, "", "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888"),
+            labels=(29_515, "", "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9"),
+        ),
+        ("8d4fb7e6c68d591d4c3dfef9ec88bf0d", "25c81989df183df01b3e8a0aad5dffbe"),
+        strict=True,
+    )
+)
+
+FASHION_TRAIN: Final = replace(
+    FASHION,
+    name="fashion-train",
+    files=_TRAIN_FILES,
+    downloads=mnist.downloads_of(_TRAIN_FILES, "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"),
+    title="FashionMNIST, articles of clothing, training part",
+)
+
+
+def fashion_train(part: str) -> LabelledData:
+    """FashionMNIST, to train on.
+
+    Args:
+        part: "train" or "test".
+
+    Returns:
+        Images (60 000 or 10 000, 1, 28, 28) of bytes, in ten classes.
+    """
+    checks.one_of("part", part, ("train", "test"))
+    if part == "test":
+        return fashion(part)
+    return replace(
+        fashion("test"),
+        name="fashion train",
+        inputs=read_images(store.locate(FASHION_TRAIN, mnist.images_name("train")), count=FASHION_TRAIN_SIZE),
+        labels=read_labels(
+            store.locate(FASHION_TRAIN, mnist.labels_name("train")),
+            count=FASHION_TRAIN_SIZE,
+            num_classes=len(FASHION_CLASSES),
+        ),
+    )
 
 
 def fashion(part: str = "test") -> LabelledData:

@@ -27,7 +27,7 @@ def ranks_of(case: StudyComparison, column: MetricColumn, leave_out: Collection[
         if each.mean is not None and each.runs == each.seeds and name not in leave_out
     }
     sign = direction(column.metric)
-    places = rankdata([round(-sign * mean / SAME) for mean in whole.values()])
+    places = rankdata([float(round(-sign * mean / SAME)) for mean in whole.values()])  # may exceed 64 bits
     return dict(zip(whole, places.tolist(), strict=True))
 
 

@@ -14,6 +14,7 @@ from selbo_lab.report.study_data import (
     sweep_of,
     titles_of,
 )
+from selbo_lab.report.study_tables import chosen_by
 from selbo_lab.run.records import CLEAN, MethodRuns, StudyComparison
 
 TRACK_WORDS: Final = {
@@ -34,7 +35,7 @@ def track_words(comparison: StudyComparison) -> str:
     how = ""
     if tried:
         count = str(*tried) if len(tried) == 1 else f"{min(tried)} to {max(tried)}"
-        how = f" Of the {count} settings tried for a method, the one with the lowest validation NLL was taken."
+        how = f" Of the {count} settings tried for a method, the one with the lowest {chosen_by(comparison)} was taken."
     return TRACK_WORDS[comparison.track] + how + (_place_words(comparison) if comparison.has_target_domain else "")
 
 

@@ -119,7 +119,8 @@ def tables_of(results: StudyResults, comparison: StudyComparison) -> list[StudyT
         results: Results of a study, from `selbo_lab.schedule.runner.gather`.
         comparison: One of its ``comparisons``.
     """
-    ways = (False, True) if comparison.track == "selbo" else (False,)
+    has_temperatures = comparison.track == "selbo" and not comparison.data.groups  # which have no validation labels
+    ways = (False, True) if has_temperatures else (False,)
     made = [table for scaled in ways for table in _scores(results, comparison, scaled)]
     made += [_recalls(results, comparison, place) for place in ("clean", "corrupted") if comparison.classes]
     made += [_by_corruption(results, comparison)]
@@ -129,6 +130,11 @@ def tables_of(results: StudyResults, comparison: StudyComparison) -> list[StudyT
     made += [_paper(results, comparison)] if comparison.paper.methods else []
     made += [_settings(results, comparison)]
     return [table for table in made if table.rows and len(table.heads) > 1]
+
+
+def chosen_by(comparison: StudyComparison) -> str:
+    """What the settings of a comparison are chosen by."""
+    return "NLL of held-out groups" if comparison.data.groups else "validation NLL"
 
 
 def _scores(results: StudyResults, comparison: StudyComparison, scaled: bool) -> Iterator[StudyTable]:
@@ -350,8 +356,9 @@ def _settings(results: StudyResults, comparison: StudyComparison) -> StudyTable:
             | {"chosen": studies.is_chosen(method, each), "training_seconds": took.mean}
             for each in tried or [Tried(settings=chosen, val_nll=None)]
         ]
-    heads = [Head(each) for each in ("method", "chosen", "validation NLL", "of all tried", "tried", "training, s")]
-    notes = ["Chosen by validation NLL. Training: the mean over the seeds.", *below(results, comparison.runs)]
+    criterion = chosen_by(comparison)
+    heads = [Head(each) for each in ("method", "chosen", criterion, "of all tried", "tried", "training, s")]
+    notes = [f"Chosen by {criterion}. Training: the mean over the seeds.", *below(results, comparison.runs)]
     return StudyTable("settings", _title(comparison), "what was tried and chosen", heads, rows, "llrrlr", notes, raw)
 
 

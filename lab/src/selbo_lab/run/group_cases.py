@@ -14,6 +14,7 @@ from selbo.random import generator_for
 from selbo_lab.data import catalogue
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.tables import GroupCodes, TableWithGroups, split_rows
+from selbo_lab.run.tasks import generated
 from selbo_lab.studies.run_spec import DataSpec
 
 RANDOM_BAGS: Final = "random"
@@ -109,8 +110,11 @@ def _rows_and_groups(
     data: DataSpec, seed: int
 ) -> tuple[LabelledData, LabelledData, Tensor, Tensor, TableWithGroups | None]:
     """Training and test rows, the groups of both, and the table that they come from."""
-    if not data.generated and data.name not in catalogue.TABLES:  # images, whose parts are published
-        train, test = (catalogue.load_set(data.name, part) for part in ("train", "test"))
+    if data.name not in catalogue.TABLES:  # images, whose parts are published
+        if data.generated:
+            train, test = (generated(data.name, part, seed=seed) for part in ("train", "test"))
+        else:
+            train, test = (catalogue.load_set(data.name, part) for part in ("train", "test"))
         order = torch.randperm(len(train), generator=generator_for(seed, "bags"))[: data.train_size or None]
         return train.rows(order), test, torch.arange(len(order)) // data.group_size, _none(test), None
     table = _generated_table(data) if data.generated else catalogue.TABLES[data.name]()

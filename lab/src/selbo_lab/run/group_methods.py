@@ -137,14 +137,18 @@ def train_group_method(spec: RunSpec, case: GroupCase, *, device: str = "cpu") -
 
 
 def _train_at_once(spec: RunSpec, case: GroupCase) -> nn.Module:
-    """Maximise log-likelihood - weight_decay / 2 * sum of squared weights; biases are free."""
+    """Maximise log-likelihood - weight_decay / 2 * sum of squared weights.
+
+    Biases are free, except with EasyLLP: if groups differ in size, the mean of its targets may be negative, and the
+    best bias infinite.
+    """
     if spec.recipe.objective in LEARN_GROUPS:
         case = with_rows_to_learn_from(case)
     recipe, inputs = spec.recipe, case.train.network_inputs()
     linear = ModelSpec("mlp") if recipe.objective == "mean_map" else spec.model
     network = _network(linear, inputs.shape[1], case, spec.seed)
     log_likelihood = _log_likelihood(recipe, case, network, inputs, spec.seed)
-    weights = [each for each in network.parameters() if each.ndim > 1]
+    weights = [each for each in network.parameters() if each.ndim > 1 or recipe.objective == "easy_llp"]
     optimizer = torch.optim.LBFGS(
         network.parameters(), max_iter=recipe.steps, history_size=LBFGS_HISTORY, line_search_fn="strong_wolfe"
     )
@@ -288,4 +292,8 @@ def group_predictions(
 
 
 def _log_probs(network: nn.Module, inputs: Tensor) -> Tensor:
-    return predict(network, inputs, 1).log_probs.double().cpu()
+    unused = generator_for(0, "prediction", device=inputs.device)  # the networks are deterministic
+    found = predict(network, inputs, 1, generator=unused).log_probs.double().cpu()
+    if bool(found.isnan().any()):
+        raise Diverged("the predictions are not numbers")
+    return found

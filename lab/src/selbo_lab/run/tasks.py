@@ -30,10 +30,11 @@ SHAPES: Final = {
     "breast-cancer": (30,),
     "adult": (8,),
     "magic": (8,),
+    "fashion-train": (1, 28, 28),
 }
 """Input shapes of the data sets that studies train on."""
 
-TEN_CLASSES: Final = ("cifar10", "cifar10-im", "digits")
+TEN_CLASSES: Final = ("cifar10", "cifar10-im", "digits", "fashion-train")
 """Data sets with ten classes; the others have two."""
 
 SPLIT_BY_SEED: Final = ("digits", "breast-cancer", *catalogue.TABLES)

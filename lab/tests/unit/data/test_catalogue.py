@@ -16,6 +16,7 @@ from selbo_lab.data.store import MissingData
 
 NAMES = {
     "voters",
+    "fashion-train",
     "adult",
     "census",
     "magic",

@@ -54,3 +54,17 @@ def test_images_of_another_size_are_refused() -> None:
     small = LabelledData("x", torch.zeros(2, 3, 28, 28).byte(), torch.zeros(2).long(), ("a",), "", "")
     with pytest.raises(ValueError, match=r"images of shape \(1, 28, 28\), but got \(3, 28, 28\)"):
         cifar.as_cifar(small)
+
+
+@pytest.mark.usefixtures("images")
+def test_the_training_part(data_root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fashion, "FASHION_TRAIN_SIZE", 30)
+    folder = data_root / "fashion-train"
+    folder.mkdir(parents=True)
+    pixels = np.random.default_rng(4).integers(0, 256, (30, 28, 28)).astype(np.uint8)
+    (folder / "train-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, 30, 28, 28) + pixels.tobytes())
+    (folder / "train-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, 30) + bytes(i % 10 for i in range(30)))
+    train = fashion.fashion_train("train")
+    np.testing.assert_array_equal(train.inputs.numpy()[:, 0], pixels)
+    assert train.labels.tolist() == [i % 10 for i in range(30)]
+    assert fashion.fashion_train("test").checksum == fashion.fashion().checksum
