@@ -138,10 +138,21 @@ def runs_of(where: str, name: str) -> list[Run]:
     return found.there
 
 
-def table(where: str, name: str, columns: str = "") -> str:
-    """A table of a comparison; with columns such as ``NLL,ECE``, only those whose names begin with one of these."""
+def table(where: str, name: str, columns: str = "", methods: str = "") -> str:
+    """A table of a comparison.
+
+    Args:
+        where: Study, variant and track.
+        name: Name of the table.
+        columns: With columns such as ``NLL,ECE``, only those whose names begin with one of these.
+        methods: With methods such as ``elbo,summary``, only their rows, and of the notes the last: what was run.
+    """
     (made,) = (each for each in tables_of(gathered(where.split(maxsplit=1)[0]), case_of(where)) if each.name == name)
-    return markdown(narrowed(made, columns.split(",")) if columns else made)
+    made = narrowed(made, columns.split(",")) if columns else made
+    if methods:
+        rows = [row for row in made.rows if row[0].method in methods.split(",")]
+        made = made._replace(rows=rows, notes=made.notes[-1:])
+    return markdown(made)
 
 
 def over_cases(study: str, name: str, track: str = "selbo") -> str:
@@ -336,15 +347,18 @@ def frozen_means() -> dict[str, list[dict[str, float]]]:
     }
 
 
-def frozen() -> str:
-    """Means over the cases of the study `frozen`, and in how many each method is at least as good as 100 labels."""
+def frozen(methods: str = "") -> str:
+    """Means over the cases of the study `frozen`, and in how many each method is at least as good as 100 labels.
+
+    With methods such as ``raw,both``, only their rows.
+    """
     means, titles = frozen_means(), gathered("frozen").comparisons[0].titles
     lines = [
         "| correction | NLL ↓ | ECE, % ↓ | accuracy, % ↑ | NLL at most that of 100 labels "
         "| ECE at most that of 100 labels | largest NLL above *as predicted* |",
         "| :--- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for name, cases in means.items():
+    for name, cases in ((name, means[name]) for name in (methods.split(",") if methods else means)):
         average = {metric: fmean(each[metric] for each in cases) for metric in cases[0]}
         wins = [
             sum(one[metric] <= other[metric] for one, other in zip(cases, means["temperature-100"], strict=True))
