@@ -2,8 +2,7 @@
 
 PYTHON      ?= python3
 PYTEST_ARGS ?=
-# One process per core; the tests of a file stay together, because they share what they train, and files in their order:
-# what takes long comes first.
+# One process per core; the tests of a file stay together, because they share what they train, and files in their order.
 PARALLEL    ?= -n auto --dist loadfile --no-loadscope-reorder
 VENV        := .venv
 BIN         := $(VENV)/bin
@@ -48,11 +47,13 @@ data: $(VENV)/.installed-test  ## make real data present for the tests, in .data
 test test-lab coverage: export OMP_NUM_THREADS ?= 1
 
 # What a change of the library should pass, in minutes: its unit tests and properties, and a smoke ring of the laboratory.
-# Coverage makes tests half as long again, and those that compile three times as long. So it is measured where it is a
-# condition, in summary/, and without those that compile.
+# Coverage makes tests half as long again. So it is measured where it is a condition, in summary/. What trains, simulates or
+# compiles for seconds belongs to the slow ring, whose tests run once, under a random seed.
 SMOKE := lab/tests/unit/studies lab/tests/unit/cli lab/tests/unit/test_published.py
 SLOW := tests/end_to_end tests/statistical tests/test_examples.py
-MEASURED := $(filter-out %/test_compiled.py,$(wildcard tests/unit/summary/test_*.py))
+# Files of a minute or so, which would leave one core idle if they came last.
+LONG := tests/end_to_end tests/test_examples.py lab/tests/end_to_end lab/tests/unit/schedule
+MEASURED := tests/unit/summary
 
 test: $(VENV)/.installed-test  ## run the library's unit tests and a smoke ring of the laboratory
 	$(BIN)/python -m pytest $(PARALLEL) src tests $(SMOKE) $(patsubst %,--ignore=%,$(SLOW) $(MEASURED)) $(PYTEST_ARGS)
@@ -63,8 +64,8 @@ test: $(VENV)/.installed-test  ## run the library's unit tests and a smoke ring 
 test-lab: $(VENV)/.installed-test  ## run the other tests, and those that draw random numbers with a random seed: end to end, examples, the laboratory
 	@seed=$${SELBO_TEST_SEEDS:-$$($(BIN)/python -c 'import random; print(random.randint(1, 99))')}; \
 	echo "With a random seed. To repeat this run: make test-lab SELBO_TEST_SEEDS=$$seed"; \
-	SELBO_TEST_SEEDS=$$seed $(BIN)/python -m pytest $(PARALLEL) $(SLOW) tests/unit lab/src lab/tests \
-	    $(patsubst %,--only-stochastic=%,tests/unit $(SMOKE)) $(PYTEST_ARGS)
+	SELBO_TEST_SEEDS=$$seed $(BIN)/python -m pytest $(PARALLEL) $(SLOW) lab/src lab/tests tests/unit \
+	    $(patsubst %,--first=%,$(LONG)) $(patsubst %,--only-stochastic=%,tests/unit $(SMOKE)) $(PYTEST_ARGS)
 
 coverage: $(VENV)/.installed-coverage  ## run all tests and say which lines of the library they miss
 	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term $(PYTEST_ARGS)

@@ -3,6 +3,7 @@
 A test that draws random numbers takes the argument `seed` and makes its own generator from it. It runs with seed 0,
 and must pass for every seed from 0 to 99: `SELBO_TEST_SEEDS=0-99 pytest -m stochastic`. `--only-stochastic=FOLDER`
 leaves out the other tests of that folder: one call then runs all tests of some folders and these of others.
+`--first=FOLDER` begins with the tests of that folder, so that several processes end at the same time.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 import pytest
 
 SEEDS_VARIABLE = "SELBO_TEST_SEEDS"
+TAKES_SEED = re.compile(r"\bdef \w+\([^)]*\bseed\b")
 
 
 def chosen_seeds() -> range:
@@ -40,23 +42,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="PATH",
         help="a file or folder of which only the tests that draw random numbers are run",
     )
+    parser.addoption(
+        "--first",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="a file or folder whose tests are run before all others",
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a file of which no test would stay: none of its functions takes `seed`."""
+    if collection_path.suffix != ".py" or not is_below(collection_path, chosen_paths(config, "--only-stochastic")):
+        return None
+    return None if TAKES_SEED.search(collection_path.read_text(encoding="utf-8")) else True
+
+
+def chosen_paths(config: pytest.Config, option: str) -> list[Path]:
+    return [(config.rootpath / each).resolve() for each in config.getoption(option)]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    folders = [(config.rootpath / each).resolve() for each in config.getoption("--only-stochastic")]
-    left_out = [
-        item
-        for item in items
-        if not item.get_closest_marker("stochastic") and any(is_below(item.path, folder) for folder in folders)
-    ]
+    only, first = (chosen_paths(config, option) for option in ("--only-stochastic", "--first"))
+    left_out = [item for item in items if not item.get_closest_marker("stochastic") and is_below(item.path, only)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         out = set(left_out)
         items[:] = [item for item in items if item not in out]
+    items.sort(key=lambda item: not is_below(item.path, first))  # otherwise in their order
 
 
-def is_below(path: Path, folder: Path) -> bool:
-    return path == folder or folder in path.parents
+def is_below(path: Path, folders: list[Path]) -> bool:
+    return any(path == folder or folder in path.parents for folder in folders)
 
 
 def pytest_report_header() -> str:

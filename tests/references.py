@@ -1,6 +1,7 @@
 """Independent references for the tests: the same quantities by other means than the library's."""
 
 import math
+from fractions import Fraction
 
 import mpmath
 from scipy import integrate, special
@@ -37,3 +38,14 @@ def win_against_two(own: float, left: float, right: float, moment: int) -> float
 
     above = special.betaincc(own + moment, rest, 0.5) * (own / (own + rest)) ** moment
     return float(above) + integrate.quad(integrand, 0, 1, epsabs=1e-14, epsrel=1e-12, limit=400)[0]
+
+
+def flat_max_at_most(num_classes: int, c: float) -> float:
+    """P(max <= c) for a point chosen uniformly: inclusion and exclusion over the corners that exceed c."""
+    edge = Fraction(c)
+    return float(
+        sum(
+            (-1) ** j * math.comb(num_classes, j) * max(1 - j * edge, Fraction(0)) ** (num_classes - 1)
+            for j in range(num_classes + 1)
+        )
+    )

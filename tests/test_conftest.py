@@ -1,4 +1,4 @@
-"""`--only-stochastic` leaves out the right tests, and tests can interrupt commands wherever they run."""
+"""`--only-stochastic` and `--first` choose the right tests, and tests can interrupt commands wherever they run."""
 
 from __future__ import annotations
 
@@ -44,10 +44,38 @@ def test_only_the_stochastic_tests_of_a_folder_stay(
     ]
     items, gone = [Item(name) for name in names], []
     monkeypatch.setattr(pytestconfig.option, "only_stochastic", ["tests/unit", "lab/tests/unit/d.py"])
+    monkeypatch.setattr(pytestconfig.option, "first", [])
     monkeypatch.setattr(pytestconfig.hook, "pytest_deselected", lambda *, items: gone.extend(items))
     plugin.pytest_collection_modifyitems(pytestconfig, items)
     assert [each.name for each in items] == [names[1], names[3], names[4]]
     assert [each.name for each in gone] == [names[0], names[2], names[5]]
+
+
+def test_files_without_a_stochastic_test_are_not_imported(
+    plugin: ModuleType, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pytestconfig.option, "only_stochastic", [str(tmp_path / "unit")])
+    (tmp_path / "unit").mkdir()
+    for name, text, left_out in (
+        ("unit/plain.py", "def test_one():\n    seed = 3\n", True),
+        ("unit/drawn.py", "def test_one(kind: str,\n    seed: int,\n) -> None: ...\n", None),
+        ("unit/by_fixture.py", "@pytest.fixture\ndef data(seed): ...\n\ndef test_one(data): ...\n", None),
+        ("elsewhere.py", "def test_one(): ...\n", None),
+    ):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        assert plugin.pytest_ignore_collect(tmp_path / name, pytestconfig) is left_out
+    assert plugin.pytest_ignore_collect(tmp_path / "unit", pytestconfig) is None
+
+
+def test_the_tests_of_a_folder_come_first_and_all_keep_their_order(
+    plugin: ModuleType, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["tests/a.py::one", "lab/b.py::two", "tests/c.py::three", "lab/deep/d.py::four", "lab/deep/d.py::five"]
+    items = [Item(name) for name in names]
+    monkeypatch.setattr(pytestconfig.option, "first", ["lab/deep", "tests/c.py"])
+    monkeypatch.setattr(pytestconfig.option, "only_stochastic", [])
+    plugin.pytest_collection_modifyitems(pytestconfig, items)
+    assert [each.name for each in items] == [names[2], names[3], names[4], names[0], names[1]]
 
 
 def test_commands_can_be_interrupted_where_pytest_is_a_background_job(plugin: ModuleType) -> None:

@@ -322,6 +322,52 @@ def right_at_use(where: str, method: str) -> str:
     return f"{100 * fmean(run.conditions[USE].metrics['accuracy'] for run in runs_of(where, method)):.1f}"
 
 
+def frozen_means() -> dict[str, list[dict[str, float]]]:
+    """Mean metrics of each method of the study `frozen` in the target domain, one entry per case."""
+    return {
+        method: [
+            {
+                metric: fmean(run.conditions[USE].metrics[metric] or 0.0 for run in case.method(method).tested)
+                for metric in ("nll", "ece", "accuracy")
+            }
+            for case in gathered("frozen").comparisons
+        ]
+        for method in gathered("frozen").comparisons[0].titles
+    }
+
+
+def frozen() -> str:
+    """Means over the cases of the study `frozen`, and in how many each method is at least as good as 100 labels."""
+    means, titles = frozen_means(), gathered("frozen").comparisons[0].titles
+    lines = [
+        "| correction | NLL ↓ | ECE, % ↓ | accuracy, % ↑ | NLL at most that of 100 labels "
+        "| ECE at most that of 100 labels | largest NLL above *as predicted* |",
+        "| :--- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, cases in means.items():
+        average = {metric: fmean(each[metric] for each in cases) for metric in cases[0]}
+        wins = [
+            sum(one[metric] <= other[metric] for one, other in zip(cases, means["temperature-100"], strict=True))
+            for metric in ("nll", "ece")
+        ]
+        worst = max(one["nll"] - other["nll"] for one, other in zip(cases, means["raw"], strict=True))
+        shown = (f"{average['nll']:.3f}", f"{100 * average['ece']:.1f}", f"{100 * average['accuracy']:.1f}")
+        cells = (titles[name], *shown, *(f"{each} of {len(cases)}" for each in wins), f"{worst:+.3f}")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def frozen_share(methods: str, metric: str) -> str:
+    """Per cent of the cases of some methods, such as ``a,b``, in which a metric is at most that of 100 labels."""
+    means = frozen_means()
+    pairs = [
+        one[metric] <= other[metric]
+        for name in methods.split(",")
+        for one, other in zip(means[name], means["temperature-100"], strict=True)
+    ]
+    return f"{100 * fmean(pairs):.0f} %"
+
+
 def counts() -> str:
     """Class fractions as a belief against all other methods, over all cases of label shift and few labels."""
     lines = [
@@ -521,7 +567,7 @@ CALLS = {
     for function in (
         *(table, over_cases, counts, overlaps, repeats, times, settings_tried, difference, under, corruptions_lower),
         *(corruptions_by_interval, without_noise, overlap, summary_run_twice, outcome, wrong, count, at_use),
-        right_at_use,
+        *(right_at_use, frozen, frozen_share),
     )
 }
 

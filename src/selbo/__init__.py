@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from selbo.evaluation import calibrate, decide
     from selbo.evaluation.belief_calibration import calibrate_groups, calibrate_to_belief
     from selbo.evaluation.check_belief import check_belief
+    from selbo.evaluation.check_groups import check_groups
     from selbo.evaluation.choose import choose_by_belief, choose_scale
     from selbo.evaluation.combine import belief_weights
     from selbo.evaluation.evaluate import evaluate, evaluate_ood
+    from selbo.evaluation.label_shift import estimate_fractions
     from selbo.evaluation.monitor import BeliefMonitor
     from selbo.evaluation.predict import Prediction, predict
     from selbo.nn import mean_network, to_bayesian
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from selbo.posteriors import SGHMC, SGLD, NaturalGradient, SampleSet, forward_samples, hmc, kl_divergence
     from selbo.summary.beliefs import Belief, Beta, Dirichlet, Empirical, Masses, Uniform
     from selbo.summary.elicitation import elicit_concentration, expect
+    from selbo.summary.estimation import belief_from_labels, belief_from_samples
     from selbo.summary.grouped import GroupedSummary
     from selbo.summary.likelihood import SummaryLikelihood, dirichlet_process_log_prob
     from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
@@ -61,16 +64,20 @@ __all__ = [
     "SummaryELBO",
     "SummaryLikelihood",
     "Uniform",
+    "belief_from_labels",
+    "belief_from_samples",
     "belief_weights",
     "calibrate",
     "calibrate_groups",
     "calibrate_to_belief",
     "check_belief",
+    "check_groups",
     "choose_by_belief",
     "choose_scale",
     "decide",
     "dirichlet_process_log_prob",
     "elicit_concentration",
+    "estimate_fractions",
     "evaluate",
     "evaluate_ood",
     "expect",
@@ -91,9 +98,11 @@ _HOMES = {
     "selbo.evaluation": ("calibrate", "decide"),
     "selbo.evaluation.belief_calibration": ("calibrate_groups", "calibrate_to_belief"),
     "selbo.evaluation.check_belief": ("check_belief",),
+    "selbo.evaluation.check_groups": ("check_groups",),
     "selbo.evaluation.choose": ("choose_by_belief", "choose_scale"),
     "selbo.evaluation.combine": ("belief_weights",),
     "selbo.evaluation.evaluate": ("evaluate", "evaluate_ood"),
+    "selbo.evaluation.label_shift": ("estimate_fractions",),
     "selbo.evaluation.monitor": ("BeliefMonitor",),
     "selbo.evaluation.predict": ("Prediction", "predict"),
     "selbo.nn": ("mean_network", "to_bayesian"),
@@ -109,6 +118,7 @@ _HOMES = {
     "selbo.posteriors": ("SGHMC", "SGLD", "NaturalGradient", "SampleSet", "forward_samples", "hmc", "kl_divergence"),
     "selbo.summary.beliefs": ("Belief", "Beta", "Dirichlet", "Empirical", "Masses", "Uniform"),
     "selbo.summary.elicitation": ("elicit_concentration", "expect"),
+    "selbo.summary.estimation": ("belief_from_labels", "belief_from_samples"),
     "selbo.summary.grouped": ("GroupedSummary",),
     "selbo.summary.likelihood": ("SummaryLikelihood", "dirichlet_process_log_prob"),
     "selbo.summary.partitions": ("ClassRegions", "ConfidenceBins", "CornerShells", "Partition", "ScoreBins"),

@@ -26,6 +26,7 @@ __all__ = [
     "Comparison",
     "ConfusionCount",
     "EntropyHistogram",
+    "GroupResult",
     "Measurement",
     "Metrics",
     "Outcome",
@@ -33,7 +34,10 @@ __all__ = [
     "Record",
     "RegionScale",
     "ReliabilityBins",
+    "RiskCurve",
     "StatedBelief",
+    "StatedGroup",
+    "StatedGroups",
 ]
 
 RecordT = TypeVar("RecordT", bound="Record")
@@ -236,6 +240,23 @@ class ReliabilityBins(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RiskCurve(Record):
+    """Error rate among the most confident predictions, at equal steps of the share that is answered, the last being 1.
+
+    Attributes:
+        risk: Error rate at each coverage 1/n, 2/n, ..., 1.
+        area: Area under the exact curve.
+    """
+
+    risk: tuple[float, ...]
+    area: float
+
+    def __post_init__(self) -> None:
+        if not self.risk or not all(0 <= each <= 1 for each in (*self.risk, self.area)):
+            raise ValueError("`risk` and `area` must lie between 0 and 1, with at least one risk, but do not")
+
+
+@dataclass(frozen=True, kw_only=True)
 class EntropyHistogram(Record):
     """Histogram of the entropy of predictions, in and out of distribution.
 
@@ -304,6 +325,71 @@ class ClassResults(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class GroupResult(Record):
+    """Results of one group of rows.
+
+    Attributes:
+        name: The group.
+        rows: Number of its rows.
+        metrics: Metrics by name, as in `selbo.evaluate` with groups.
+        intervals: 95 % intervals of some of them; None where there is none.
+    """
+
+    name: Text = field(metadata={KEY: "group"})
+    rows: Positive
+    metrics: Metrics
+    intervals: Mapping[str, tuple[float, ...] | None]
+
+    def __post_init__(self) -> None:
+        for name, ends in self.intervals.items():
+            if ends is not None and (len(ends) != 2 or not ends[0] <= ends[1]):
+                raise ValueError(f"`intervals.{name}` must be two increasing numbers, but got {list(ends)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedGroup(Record):
+    """Stated and predicted class fractions of one group, with 95 % intervals; see `selbo.evaluation.GroupCheck`."""
+
+    name: Text = field(metadata={KEY: "group"})
+    rows: Positive
+    stated: tuple[float, ...]
+    stated_interval: tuple[tuple[float, float], ...]
+    predicted: tuple[float, ...]
+    predicted_interval: tuple[tuple[float, float], ...]
+    p_value: float
+    contradicted: bool
+
+    def __post_init__(self) -> None:
+        for name in ("stated", "stated_interval", "predicted", "predicted_interval"):
+            if len(getattr(self, name)) != len(self.stated) or len(self.stated) < 2:
+                raise ValueError(f"`{name}` must hold one entry per class, but got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatedGroups(Record):
+    """Stated and predicted class fractions of groups.
+
+    Attributes:
+        column: What the groups are, such as the name of a column.
+        held_out: Whether the rows were not used for training.
+        error: Mean absolute difference between predicted and stated fractions.
+        constant_error: The same if all predictions were the class fractions of all rows.
+        groups: Results of each group.
+    """
+
+    column: Text
+    held_out: bool
+    error: float
+    constant_error: float
+    groups: tuple[StatedGroup, ...]
+
+    @property
+    def contradicted(self) -> tuple[StatedGroup, ...]:
+        """Groups whose stated fractions are contradicted, the smallest p-value first."""
+        return tuple(sorted((each for each in self.groups if each.contradicted), key=lambda each: each.p_value))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Outcome(Record):
     """Results of one run of a method.
 
@@ -313,10 +399,14 @@ class Outcome(Record):
         conditions: Metrics by condition, including the clean test set.
         histogram: Fraction of the test predictions in each region of the belief.
         reliability: Reliability on the clean test set.
+        risk_curve: Error rate by share of answers on the clean test set.
         entropy: Entropy of predictions, in and out of distribution.
         ood: Metrics of out-of-distribution detection.
         per_class: Results of each class; given together with ``confusion``.
         confusion: Confusion counts.
+        groups: Results of groups of rows.
+        grouped_by: What they are groups by, such as the name of a column.
+        stated_groups: Stated and predicted fractions of groups, if fractions of groups were stated.
         seconds: Duration of the run.
     """
 
@@ -325,10 +415,14 @@ class Outcome(Record):
     conditions: Mapping[str, Measurement]
     histogram: tuple[float, ...] | None = None
     reliability: ReliabilityBins | None = None
+    risk_curve: RiskCurve | None = None
     entropy: EntropyHistogram | None = None
     ood: Metrics | None = None
     per_class: tuple[ClassResult, ...] | None = None
     confusion: tuple[ConfusionCount, ...] | None = None
+    groups: tuple[GroupResult, ...] | None = None
+    grouped_by: Text | None = None
+    stated_groups: StatedGroups | None = None
     seconds: float
 
     def __post_init__(self) -> None:
@@ -352,9 +446,17 @@ class Outcome(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationTask(Record):
-    """Sizes and classes of the data."""
+    """Sizes and classes of the data.
 
-    num_train: Positive
+    Attributes:
+        num_train: Number of training examples; None if they are not known.
+        num_test: Number of test examples.
+        num_classes: Number of classes.
+        class_names: Names of the classes.
+        class_counts: Training examples per class; test examples if those are not known.
+    """
+
+    num_train: Positive | None = None
     num_test: Positive
     num_classes: Annotated[int, 2]
     class_names: tuple[Text, ...]
@@ -519,9 +621,11 @@ class Comparison(Record):
                     )
         edges = [(i, run.entropy.edges) for i, run in enumerate(self.runs) if run.entropy]
         counts = [(i, len(run.reliability.count)) for i, run in enumerate(self.runs) if run.reliability]
+        steps = [(i, len(run.risk_curve.risk)) for i, run in enumerate(self.runs) if run.risk_curve]
         for key, other in (
             ("entropy.edges", [i for i, each in edges if each != edges[0][1]]),
             ("reliability.count", [i for i, each in counts if each != counts[0][1]]),
+            ("risk_curve.risk", [i for i, each in steps if each != steps[0][1]]),
         ):
             if other:
                 raise ValueError(

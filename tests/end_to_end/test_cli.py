@@ -14,9 +14,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -24,7 +23,8 @@ import pytest
 import torch
 from sklearn.datasets import load_breast_cancer, load_iris
 
-from selbo.cli.main import main
+from command_line import Run, run_command
+from selbo import decide
 from selbo.elicit.answer import answer
 from selbo.tabular import workflow
 from selbo.tabular.splits import split
@@ -34,29 +34,9 @@ LEFT = ["metrics.json", "model.json", "model.safetensors", "preprocessing.json",
 FINISHED = [*LEFT, "train.jsonl"]
 
 
-class Shown(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Shown]
-
-
 @pytest.fixture
 def selbo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command, in this process."""
-
-    def run(*arguments: object) -> Shown:
-        monkeypatch.setattr(sys, "argv", ["selbo", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main()
-        shown = capsys.readouterr()
-        assert "Traceback" not in shown.err
-        return Shown(int(left.value.code or 0), shown.out, shown.err)
-
-    return run
+    return run_command(monkeypatch, capsys)
 
 
 def patients(count: int = ROWS) -> pl.DataFrame:
@@ -413,6 +393,71 @@ def test_only_the_columns_of_the_model_are_parsed(
     assert parsed == [inputs, [*inputs, "ill"]]
 
 
+def answers(text: str) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows are answered, and the confidence of each row."""
+    rows = list(csv.DictReader(io.StringIO(text)))
+    confidence = np.array([max(float(row["p_no"]), float(row["p_yes"])) for row in rows])
+    return np.array([row["predicted_class"] != "" for row in rows]), confidence
+
+
+def test_a_largest_risk_leaves_uncertain_rows_unanswered(selbo: Run, table: Path, model: Path, tmp_path: Path) -> None:
+    shown = selbo("predict", model, table, "--max-risk", 0.05)
+    given, confidence = answers(shown.out)
+    assert 0 < given.sum() < ROWS
+    assert confidence[given].min() > confidence[~given].max()
+    assert (1 - confidence[given]).mean() <= 0.05
+    assert f"{given.sum()} of {ROWS} rows are answered, those with a confidence of at least" in shown.err
+    assert "wrong if the probabilities are calibrated" in shown.err
+    plain = list(csv.DictReader(io.StringIO(selbo("predict", model, table).out)))
+    some = list(csv.DictReader(io.StringIO(shown.out)))
+    assert [row["predicted_class"] for row in plain] != [row["predicted_class"] for row in some]
+    assert [row["p_yes"] for row in plain] == [row["p_yes"] for row in some]
+    selbo("predict", model, table, "--max-risk", 0.05, "--out", tmp_path / "p.parquet")
+    assert pl.read_parquet(tmp_path / "p.parquet")["predicted_class"].is_not_null().to_list() == given.tolist()
+    # a calibration keeps them unanswered
+    (tmp_path / "p.csv").write_text(shown.out)
+    again = selbo("calibrate", tmp_path / "p.csv", "--class-fractions", "no=0.4,yes=0.6")
+    assert again.code == 0
+    np.testing.assert_array_equal(answers(again.out)[0], given)
+
+
+def test_labelled_rows_show_that_a_risk_is_kept(selbo: Run, table: Path, model: Path, tmp_path: Path) -> None:
+    patients(600)[ROWS:].write_csv(tmp_path / "labelled.csv")
+    options = ("--max-risk", 0.2, "--labelled", tmp_path / "labelled.csv", "--confidence", 0.9)
+    shown = selbo("predict", model, table, *options)
+    given, confidence = answers(shown.out)
+    labelled = selbo("predict", model, tmp_path / "labelled.csv")
+    rows = list(csv.DictReader(io.StringIO(labelled.out)))
+    probs = torch.tensor([[float(row["p_no"]), float(row["p_yes"])] for row in rows], dtype=torch.float64)
+    labels = torch.tensor([int(each == "yes") for each in patients(600)[ROWS:]["ill"]])
+    rule = decide.abstain(probs / probs.sum(1, keepdim=True), max_risk=0.2, labels=labels, delta=0.1)
+    np.testing.assert_array_equal(given, confidence >= rule.threshold - 1e-7)
+    assert "at most 20 % of such answers are wrong, with 90 % confidence" in shown.err
+    none = selbo("predict", model, table, "--max-risk", 0.001, *options[2:])
+    assert not answers(none.out)[0].any()
+    assert "the labelled rows cannot show that at most 0.1 % of the answers are wrong" in none.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--max-risk", 5), "`--max-risk` must lie strictly between 0 and 1"),
+        (("--labelled", "TABLE"), "`--labelled` is for `--max-risk`, which is not given"),
+        (("--max-risk", 0.1, "--confidence", 0.9), "`--confidence` is for `--labelled`, which is not given"),
+        (("--max-risk", 0.1, "--labelled", "TABLE"), "but it is the training file"),
+        (("--max-risk", 0.1, "--labelled", "OTHER", "--confidence", 95), "`--confidence` must lie strictly between"),
+        (("--max-risk", 0.1, "--labelled", "none.csv"), "'none.csv' is not there"),
+    ],
+)
+def test_bad_risks(selbo: Run, table: Path, model: Path, options: tuple[object, ...], message: str) -> None:
+    other = table.with_name("other.csv")
+    patients(30).write_csv(other)
+    files = {"TABLE": table, "OTHER": other}
+    shown = selbo("predict", model, table, *(files.get(str(each), each) for each in options))
+    assert (shown.code, shown.out) == (2, "")
+    assert message in shown.err
+
+
 def test_evaluation(selbo: Run, table: Path, model: Path) -> None:
     shown = selbo("evaluate", model, table)
     assert shown.code == 0
@@ -423,6 +468,40 @@ def test_evaluation(selbo: Run, table: Path, model: Path) -> None:
     assert as_json["metrics"]["num_examples"] == ROWS
     assert as_json["metrics"]["accuracy"] > 0.7
     assert as_json["classes"] == ["no", "yes"]
+
+
+def test_evaluation_by_group(selbo: Run, table: Path, model: Path, tmp_path: Path) -> None:
+    frame = patients().with_columns(ward=pl.Series(["a b", "c", None, "c"] * (ROWS // 4)))
+    frame.write_csv(tmp_path / "wards.csv")
+    page = tmp_path / "page.html"
+    shown = selbo("evaluate", model, tmp_path / "wards.csv", "--by", "ward", "--report", page)
+    assert shown.code == 0
+    assert all(len(line) <= 80 for line in shown.out.splitlines())
+    assert "The accuracy is lowest in" in shown.out
+    text = page.read_text(encoding="utf-8")
+    assert "Is it as good in every group?" in text
+    assert '<th scope="row">(missing)</th><td>30</td>' in text
+    found = json.loads(selbo("evaluate", model, tmp_path / "wards.csv", "--by", "ward", "--json").out)
+    assert [(each["group"], each["rows"]) for each in found["groups"]] == [("(missing)", 30), ("a b", 30), ("c", 60)]
+    frame.filter(pl.col("ward") == "c").write_csv(tmp_path / "c.csv")
+    alone = json.loads(selbo("evaluate", model, tmp_path / "c.csv", "--json").out)["metrics"]
+    for name in ("nll", "accuracy", "ece", "brier"):
+        assert found["groups"][2]["metrics"][name] == pytest.approx(alone[name], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--by", "wart"), "there is no column 'wart' in wards.csv: did you mean 'ward'?"),
+        (("--by", "age"), "`--by` must be a column with at most 100 different values, but 'age' has"),
+        (("--report", "page.txt"), "`--report` must be a file that ends in .html"),
+    ],
+)
+def test_bad_groups(selbo: Run, model: Path, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    patients(200).with_columns(ward=pl.lit("a")).write_csv(tmp_path / "wards.csv")
+    shown = selbo("evaluate", model, tmp_path / "wards.csv", *options)
+    assert shown.code == 2
+    assert message in shown.err
 
 
 def test_the_metrics_of_training_are_those_of_the_test_rows(

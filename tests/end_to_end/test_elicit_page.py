@@ -405,6 +405,22 @@ def test_counts_are_pasted(page: Page) -> None:
     assert "must end with a count" in page.text("#problem-counts")
 
 
+def test_a_table_of_groups_is_pasted(page: Page) -> None:
+    page.click("#groups-panel summary")
+    page.enter("#groups", "town,no,yes\nAsh <b>,30,70\nBirch,60,40")
+    page.click("#use-groups")
+    page.until("!document.getElementById('groups-section').hidden")
+    assert "2 groups. Their shares differ" in page.text("#groups-said")
+    assert "Ash <b>" in page.text("#groups-table")
+    assert "70.0 %" in page.text("#groups-table")
+    assert "--group-fractions results.csv" in page.text("#take-groupcommand pre")
+    assert "Ash <b>,0.3,0.7" in page.text("#take-results pre")
+    page.enter("#groups", "town,no,yes\nAsh,30,70\nBirch,60,x")
+    page.click("#use-groups")
+    page.until("document.getElementById('problem-groups').textContent")
+    assert "“Birch” has “x”" in page.text("#problem-groups")
+
+
 def test_scores_are_counted_again_when_regions_change(page: Page, tmp_path: Path, seed: int) -> None:
     scores = np.random.default_rng(seed).beta(0.3, 0.6, 400).round(4)
     path = tmp_path / "scores.csv"

@@ -25,7 +25,7 @@ import selbo
 from selbo.training import Checkpoint, EarlyStopping, Optimizer, Validation
 from selbo.training import checkpoint as files
 
-KILLS = {"tensors": 14, "loader": 6}
+KILLS = {"tensors": 8, "loader": 4}
 """By the clock, in the midst of epochs and out of them; those while a checkpoint is written come on top."""
 DATA = tuple(KILLS)
 MOMENTS = ("half written", "written", "renamed")

@@ -18,9 +18,11 @@ from selbo.elicit.answer import answer
 from selbo.presets import summary_for
 from selbo.tabular import workflow
 
-SEEDS = range(20)
 CASES = {"balanced": (0.5, 0.5), "90:10": (0.9, 0.1), "three classes": (1 / 3, 1 / 3, 1 / 3)}
 ACCURACY = {"balanced": 0.92, "90:10": 0.96, "three classes": 0.9}
+SWAPPED = (0, 1, 2, 4, 5, 6, 8, 9)
+"""With each of them, a belief that speaks from the first step swaps two classes in one of these tests."""
+SEEDS = {"balanced": SWAPPED, "90:10": SWAPPED, "three classes": range(4)}  # three are never swapped by that alone
 TIMES = (1, 10)
 """Concentrations, for each label."""
 LABELS = 100
@@ -56,7 +58,7 @@ def accuracy(log_probs: Tensor, labels: Tensor) -> float:
 @pytest.mark.parametrize("case", CASES)
 def test_fit(case, times):
     right = {}
-    for seed in SEEDS:
+    for seed in SEEDS[case]:
         inputs, labels = clouds(case, seed)
         summary = summary_for(CASES[case], accuracy=ACCURACY[case], concentration=times * LABELS)
         network = selbo.models.MLP((3, 16, len(CASES[case])), generator=torch.Generator().manual_seed(seed))
@@ -77,9 +79,9 @@ def test_the_exported_snippet_in_a_loop_of_ones_own(case):
     snippet: dict[str, Any] = {}
     exec(answer("belief", stated)["copies"]["python"]["text"], snippet)
     assert snippet["summary"].concentration.item() == TIMES[-1] * LABELS
-    inputs, labels = map(torch.stack, zip(*(clouds(case, seed) for seed in SEEDS), strict=True))
+    inputs, labels = map(torch.stack, zip(*(clouds(case, seed) for seed in range(20)), strict=True))
     networks = [
-        selbo.models.MLP((3, 16, len(fractions)), generator=torch.Generator().manual_seed(seed)) for seed in SEEDS
+        selbo.models.MLP((3, 16, len(fractions)), generator=torch.Generator().manual_seed(seed)) for seed in range(20)
     ]
     weights, _ = stack_module_state(networks)
 
@@ -93,14 +95,14 @@ def test_the_exported_snippet_in_a_loop_of_ones_own(case):
         optimizer.zero_grad()
         (losses - snippet["summary_term"](log_probs, step, 100)).sum().backward()
         optimizer.step()
-    right = {seed: accuracy(found, true) for seed, found, true in zip(SEEDS, predict(), labels, strict=True)}
+    right = {seed: accuracy(found, true) for seed, (found, true) in enumerate(zip(predict(), labels, strict=True))}
     assert_no_swap(right, case)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_estimator(case):
     right = {}
-    for seed in SEEDS:
+    for seed in SEEDS[case]:
         X, y = (each.numpy() for each in clouds(case, seed))
         classifier = selbo.SummaryClassifier(
             ACCURACY[case], list(CASES[case]), TIMES[-1] * LABELS, overrule_labels=True, hidden=(16,), steps=100,
@@ -115,7 +117,7 @@ def test_command(case, tmp_path, monkeypatch):
     """What `selbo train` does, but for its report, which takes longer than such a training."""
     monkeypatch.setattr("selbo.report.page.write_page", lambda results, path: Path(path).write_text("", "utf-8"))
     right, learned = {}, {}
-    for seed in SEEDS:
+    for seed in SEEDS[case]:
         inputs, labels = clouds(case, seed)
         file = tmp_path / f"{seed}.csv"
         with file.open("w", newline="", encoding="utf-8") as lines:
@@ -136,8 +138,7 @@ def test_command(case, tmp_path, monkeypatch):
     assert_no_swap(learned, case)
     majority = max(CASES[case])
     assert np.mean([*right.values()]) > majority + (0.01 if case == "90:10" else 0.2)
-    assert min(right[seed] for seed in SEEDS[:8]) >= majority - 0.1, right
-    assert min(right.values()) >= majority - 0.3, right  # 20 test rows each: by chance one of 20 seeds has 15 at 90:10
+    assert min(right.values()) >= majority - 0.1, right  # of 20 test rows each
 
 
 def test_a_swapped_network_is_said():

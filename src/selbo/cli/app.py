@@ -9,6 +9,7 @@ from selbo.cli.demo import demo
 from selbo.cli.elicit import elicit
 from selbo.cli.evaluate import evaluate
 from selbo.cli.laboratory import add_commands
+from selbo.cli.monitor import monitor
 from selbo.cli.predict import predict
 from selbo.cli.train import train
 from selbo.version import __version__
@@ -22,7 +23,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-OWN = (demo, elicit, train, predict, evaluate, calibrate)
+OWN = (demo, elicit, train, predict, evaluate, calibrate, monitor)
 for command in OWN:
     app.command()(command)
 add_commands(app, taken=frozenset(command.__name__ for command in OWN))

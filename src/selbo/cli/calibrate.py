@@ -177,8 +177,7 @@ def _fit(
     labels: "NDArray[np.int64] | None",
 ) -> "SavedCalibration":
     """Fit the correction."""
-    from selbo.evaluation.belief_calibration import UNLABELLED, calibrate_to_belief
-    from selbo.summary.likelihood import DEFAULT_CONCENTRATION
+    from selbo.evaluation.belief_calibration import UNLABELLED, UnreachableFractionError, calibrate_to_belief
     from selbo.tabular.saved_calibration import SavedCalibration
     from selbo.tabular.table import listed
 
@@ -194,13 +193,12 @@ def _fit(
         )
     if accuracy is None and fractions is None and labels is not None and bool((labels == UNLABELLED).all()):
         raise ValueError("`labels` must hold some classes if nothing else is stated, but the column is empty")
-    calibration = calibrate_to_belief(
-        log_probs,
-        accuracy=accuracy,
-        class_fractions=fractions,
-        concentration=DEFAULT_CONCENTRATION if concentration is None else concentration,
-        labels=labels,
-    )
+    try:
+        calibration = calibrate_to_belief(
+            log_probs, accuracy=accuracy, class_fractions=fractions, concentration=concentration, labels=labels
+        )
+    except UnreachableFractionError as error:
+        raise ValueError(error.naming(f"class {classes[error.index]!r}")) from None
     return SavedCalibration(classes, calibration, accuracy, None if fractions is None else tuple(fractions))
 
 
@@ -258,7 +256,9 @@ def _write(file: "PredictionFile", chosen: "ClassColumns", probs: "NDArray[np.fl
 
     new: dict[str, Sequence[Any]] = {name: probs[:, k].tolist() for k, name in enumerate(chosen.columns)}
     if is_from_selbo(file.table, chosen):
-        new["predicted_class"] = [chosen.classes[k] for k in probs.argmax(1)]
+        before = file.values["predicted_class"]  # where `selbo predict` declined to answer, nothing is answered
+        answers = (chosen.classes[k] for k in probs.argmax(1))
+        new["predicted_class"] = [answer if old else None for answer, old in zip(answers, before, strict=True)]
         if "entropy" in file.table.columns:
             new["entropy"] = (-(probs * np.log(np.maximum(probs, np.finfo(float).tiny))).sum(1)).tolist()
     if target is None or target.suffix.lower() == ".csv":

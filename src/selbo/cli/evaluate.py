@@ -5,13 +5,30 @@ from typing import Annotated
 
 import typer
 
-from selbo.cli.options import DataFile, Debug, Device, Model, NumSamples, PredictionSeed, device_of
-from selbo.cli.output import console, metrics_table, note, visible
+from selbo.cli.options import (
+    DataFile,
+    Debug,
+    Device,
+    Model,
+    NumSamples,
+    PredictionSeed,
+    device_of,
+    speaking_of_options,
+)
+from selbo.cli.output import console, file_target, groups_table, metrics_table, note, visible
 
 
 def evaluate(
     model: Model,
     data: DataFile,
+    target: Annotated[
+        str | None, typer.Option("--target", help="Column with the classes; that of training if not given.")
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="COLUMN", help="Also evaluate the rows of each value of this column."),
+    ] = None,
+    report: Annotated[str | None, typer.Option("--report", help="Also write a report to this .html file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     num_samples: NumSamples = 128,
     seed: PredictionSeed = None,
@@ -21,16 +38,27 @@ def evaluate(
     """Evaluate a model on a table with known classes.
 
     Shows the metrics of the predictions without and with temperature scaling. The temperature was fitted on the
-    validation rows during training.
+    validation rows during training. With --by, groups of rows are compared, such as hospitals, with 95 % intervals.
 
-    Example: selbo evaluate model other_hospital.csv --json
+    Example: selbo evaluate model other_hospital.csv --by site --report evaluation.html
     """
+    page = None if report is None else file_target(report, "--report", (".html",), {"the table": data})
+
+    from selbo.report import outcomes
     from selbo.tabular import saved_model, workflow
 
     found = saved_model.load_model(model, device=device_of(device))
-    result, notes = workflow.evaluate_file(found, data, num_samples=num_samples, seed=seed)
+    with speaking_of_options():
+        result, notes, shown = workflow.evaluate_file(
+            found, data, num_samples=num_samples, seed=seed, target=target, by=by
+        )
     for text in notes:
         note(text)
+    if page is not None:
+        from selbo.report.page import write_page
+
+        write_page(shown, page)
+        note(f"wrote a report to {page}")
     if as_json:
         typer.echo(json.dumps(result.to_dict(), indent=1))
         return
@@ -38,3 +66,6 @@ def evaluate(
     rows = result.metrics["num_examples"]
     screen.print(f"{rows} rows of {visible(data.name)}, {len(result.classes)} classes\n")
     screen.print(metrics_table(result.metrics, result.calibrated, result.temperature))
+    if result.groups is not None and by is not None:
+        screen.print(groups_table(result.groups, by))
+        screen.print(visible(outcomes.group_takeaway(result.groups)))

@@ -8,6 +8,15 @@ from typing import Annotated, Final
 
 import typer
 
+
+class MissingOption(typer.BadParameter):
+    """An option that is needed unless another one is given."""
+
+    def format_message(self) -> str:
+        """The sentence that is shown."""
+        return f"Missing option {self.message}"
+
+
 LARGEST_SEED: Final = 2**32 - 1
 """Largest seed that numpy accepts."""
 

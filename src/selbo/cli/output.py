@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from selbo.results import GroupResult
+
 METRIC_TITLES: Final = {
     "nll": ("NLL, nats", 1),
     "accuracy": ("accuracy, %", 100),
@@ -25,6 +27,7 @@ METRIC_TITLES: Final = {
     "adaptive_ece": ("adaptive ECE, %", 100),
     "classwise_ece": ("class-wise ECE, %", 100),
     "brier": ("Brier score", 1),
+    "aurc": ("AURC, %", 100),
     "auroc": ("AUROC, %", 100),
     "f1_macro": ("F1, macro, %", 100),
 }
@@ -110,6 +113,24 @@ def metrics_table(
     for key, (label, factor) in METRIC_TITLES.items():
         values = [found[key] for found in (metrics, calibrated) if found is not None]
         table.add_row(label, *(_shown(value, factor) for value in values))
+    return table
+
+
+def groups_table(groups: "Sequence[GroupResult]", by: str) -> "Table":
+    """A table of accuracy and overconfidence of each group, with 95 % intervals, and of their NLL."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column(visible(by), no_wrap=True, overflow="ellipsis", max_width=20)
+    for title in ("rows", "accuracy, % [95 %]", "overconfidence [95 %]", "NLL"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for each in groups:
+        shown = []
+        for key in ("accuracy", "overconfidence"):
+            low, high = each.intervals[key] or (0.0, 0.0)
+            shown.append(f"{_shown(each.metrics[key], 100)} [{100 * low:.1f}, {100 * high:.1f}]")
+        table.add_row(visible(each.name), str(each.rows), *shown, _shown(each.metrics["nll"], 1))
     return table
 
 

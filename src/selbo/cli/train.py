@@ -10,6 +10,7 @@ from selbo.cli.options import (
     DataFile,
     Debug,
     Device,
+    MissingOption,
     NumSamples,
     Out,
     Seed,
@@ -22,6 +23,7 @@ from selbo.cli.options import (
 from selbo.cli.output import console, metrics_table, note, visible, writable_folder
 
 if TYPE_CHECKING:
+    from selbo.results import StatedGroups
     from selbo.tabular.metrics import TrainingMetrics
     from selbo.tabular.workflow import Job
 
@@ -29,9 +31,13 @@ NETWORK = "Network and training"
 
 
 def train(
+    context: typer.Context,
     data: DataFile,
-    target: Annotated[str, typer.Option("--target", help="Column with the classes.", show_default=False)],
     out: Out,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", help="Column with the classes; with --groups it may be empty or absent."),
+    ] = None,
     accuracy: Annotated[
         float | None,
         typer.Option(
@@ -92,6 +98,34 @@ def train(
             rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            "--groups",
+            metavar="COLUMN",
+            help="Column with the group of each row; --group-fractions states their class fractions, and no label is "
+            "needed.",
+            rich_help_panel=KNOWLEDGE,
+        ),
+    ] = None,
+    group_fractions: Annotated[
+        Path | None,
+        typer.Option(
+            "--group-fractions",
+            help="Table with one row per group: its name, and one column per class with fractions, percentages or "
+            "counts; a column margin, count or concentration says how sure they are.",
+            rich_help_panel=KNOWLEDGE,
+        ),
+    ] = None,
+    group_concentration: Annotated[
+        float | None,
+        typer.Option(
+            "--group-concentration",
+            help="How sure the fractions of all groups are, in observations; if not given, 100 (about plus or minus 10 "
+            "points), or the number of rows of a smaller group.",
+            rich_help_panel=KNOWLEDGE,
+        ),
+    ] = None,
     method: Annotated[
         str,
         typer.Option(
@@ -146,15 +180,24 @@ def train(
 
     State what you know about the task: the expected accuracy (--accuracy) and the class fractions (--class-fractions).
     If you have unlabelled rows from the target domain, pass them with --unlabelled; the belief is then about them.
-    Writes the model, its metrics and report.html to the folder. selbo.SummaryClassifier trains the same model. If
-    training is interrupted, run the same command again to resume.
+    If you know the class fractions of groups, such as the vote of each state, pass --groups and --group-fractions:
+    individuals are then classified with few labels or none. Writes the model, its metrics and report.html to the
+    folder. selbo.SummaryClassifier trains the same model. If training is interrupted, run the same command again to
+    resume.
 
     Example: selbo train patients.csv --target ill --accuracy 0.9 --class-fractions no=0.8,yes=0.2 --out model
     """
     stated = stated_fractions(class_fractions, class_fraction)
     layers, where = widths(hidden), device_of(device)
+    if (groups is None) != (group_fractions is None):
+        raise ValueError("`--groups` and `--group-fractions` must be given together, but one of them is missing")
+    if groups is None and group_concentration is not None:
+        raise ValueError("`--group-concentration` is about `--group-fractions`, but none are stated")
+    if groups is None and target is None:
+        raise MissingOption("'--target', which names the column with the classes, or '--groups'", ctx=context)
 
     from selbo.estimator import SummaryClassifier
+    from selbo.tabular.groups import GroupSource
     from selbo.tabular.workflow import Job
 
     classifier = SummaryClassifier(
@@ -176,7 +219,10 @@ def train(
         device=where,
         random_state=seed,
     )
-    job = Job(data, target, classifier, unlabelled, tuple(drop or ()), test_fraction, val_fraction)
+    stated_groups = None
+    if groups is not None and group_fractions is not None:
+        stated_groups = GroupSource(groups, group_fractions, group_concentration)
+    job = Job(data, target, classifier, unlabelled, tuple(drop or ()), test_fraction, val_fraction, stated_groups)
     with speaking_of_options():
         print_result(train_into(job, out, overwrite=overwrite), job, out)
 
@@ -209,22 +255,39 @@ def print_result(found: "TrainingMetrics", job: "Job", folder: Path) -> None:
     from rich.table import Table
 
     from selbo.tabular import saved_model
+    from selbo.tabular.group_results import contradictions_in_words
 
     rows, screen = found.rows, console()
     classes = ", ".join(map(visible, found.classes[:8])) + (", ..." if len(found.classes) > 8 else "")
     facts = Table.grid(padding=(0, 2))
     more = "" if rows.unlabelled is None else f"; {rows.unlabelled} without labels"
-    facts.add_row("Rows", f"{rows.train} to train, {rows.val} to validate, {rows.test} to test on{more}")
+    validate = f" {rows.val} to validate," if rows.val or found.stated_groups is None else ""
+    facts.add_row("Rows", f"{rows.train} to train,{validate} {rows.test} to test on{more}")
     facts.add_row("Inputs", f"{found.features} numbers a row")
     facts.add_row("Classes", f"{len(found.classes)}: {classes}")
     facts.add_row("Method", job.method.title)
     facts.add_row("Belief", visible(found.belief))
     screen.print(facts)
-    screen.print(metrics_table(found.metrics, found.calibrated, found.temperature))
+    if found.stated_groups is not None:
+        screen.print(_groups_in_a_line(found.stated_groups), soft_wrap=True)
+    if found.metrics:
+        screen.print(metrics_table(found.metrics, found.calibrated, found.temperature))
     for text in found.warnings:
         note(f"warning: {text}")
     for text in found.contradictions:
         note(f"the held-out rows contradict the stated belief, if it was about such rows: {text}")
     if found.shortfall is not None:
         note(found.shortfall)
+    if found.stated_groups is not None and (text := contradictions_in_words(found.stated_groups)):
+        note(text)
     screen.print(f"Report: {visible(str(folder / saved_model.REPORT))}", soft_wrap=True)
+
+
+def _groups_in_a_line(found: "StatedGroups") -> str:
+    rows = sum(each.rows for each in found.groups)
+    kind = "held-out" if found.held_out else "training"
+    return (
+        f"\nPredictions for {rows} {kind} rows of {len(found.groups)} groups miss the stated fractions by "
+        f"{100 * found.error:.1f} points on average; the same prediction for everyone would by "
+        f"{100 * found.constant_error:.1f}.\n"
+    )

@@ -6,6 +6,7 @@ from selbo.elicit.captions import claim_sentences
 from selbo.elicit.charts import intervals_of, picture_of, samples_of
 from selbo.elicit.consistency import warnings_of
 from selbo.elicit.export import copies_of
+from selbo.elicit.groups import read_group_shares
 from selbo.elicit.refused import RefusedError
 from selbo.elicit.state import State, build_belief, build_partition, read_aloud, read_state
 from selbo.elicit.uploads import count_scores, read_counts
@@ -24,9 +25,9 @@ def answer(task: str, content: Any, body: bytes = b"") -> dict[str, Any]:
     """Answer a request.
 
     Args:
-        task: ``belief``, everything about a state; ``counts``, fractions from pasted text; ``scores``, masses from a
-            CSV file.
-        content: The state; for ``counts`` nothing.
+        task: ``belief``, everything about a state; ``counts``, fractions from pasted text; ``groups``, fractions of
+            groups from a pasted table; ``scores``, masses from a CSV file.
+        content: The state; for ``counts`` and ``groups`` nothing.
         body: The text or the file.
 
     Returns:
@@ -34,6 +35,8 @@ def answer(task: str, content: Any, body: bytes = b"") -> dict[str, Any]:
     """
     if task == "counts":
         return read_counts(body.decode("utf-8", errors="replace"))
+    if task == "groups":
+        return read_group_shares(body.decode("utf-8-sig", errors="replace"))
     state = read_state(content)
     if task == "scores":
         return count_scores(body, state)

@@ -54,6 +54,7 @@ PAGE_FILES: Final = {
 TASKS: Final = {
     "/api/belief": ("belief", MOST_STATE_BYTES, "application/json"),
     "/api/counts": ("counts", MOST_COUNT_BYTES, "text/plain"),
+    "/api/groups": ("groups", MOST_STATE_BYTES, "text/plain"),
     "/api/scores": ("scores", MOST_SCORE_BYTES, "text/csv"),
 }
 """By path: the kind of request, the maximum body size and the type."""
@@ -226,7 +227,7 @@ class Handler(BaseHTTPRequestHandler):
     def _answer(self, task: str, query: str, body: bytes) -> None:
         if task == "belief":
             found = self.server.workers.call(task, _parsed(body))
-        elif task == "counts":
+        elif task in {"counts", "groups"}:
             found = self.server.workers.call(task, None, body)
         else:
             state = parse_qs(query, max_num_fields=8).get("state", ["{}"])[0]

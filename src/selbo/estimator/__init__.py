@@ -9,5 +9,6 @@ except ImportError:
 
 from selbo.estimator.belief_calibrator import BeliefCalibrator
 from selbo.estimator.classifier import Statement, SummaryClassifier, Uncertainty
+from selbo.estimator.selection import GroupScorer, GroupSplit
 
-__all__ = ["BeliefCalibrator", "Statement", "SummaryClassifier", "Uncertainty"]
+__all__ = ["BeliefCalibrator", "GroupScorer", "GroupSplit", "Statement", "SummaryClassifier", "Uncertainty"]

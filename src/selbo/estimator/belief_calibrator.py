@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from selbo.evaluation.belief_calibration import UNLABELLED, calibrate_to_belief
+from selbo.estimator.abstaining import answer_or_abstain
+from selbo.evaluation.belief_calibration import UNLABELLED, UnreachableFractionError, calibrate_to_belief
+from selbo.evaluation.decide import Abstention
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION
 
 
@@ -74,13 +76,16 @@ class BeliefCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
                 f"{probs.shape[1]} columns of probabilities"
             )
         self.n_features_in_ = np.shape(X)[1] if np.ndim(X) > 1 else 1
-        self.calibration_ = calibrate_to_belief(
-            _log(probs),
-            accuracy=self.accuracy,
-            class_fractions=self._fractions(),
-            concentration=self.concentration,
-            labels=None if y is None else self._labels(y),
-        )
+        try:
+            self.calibration_ = calibrate_to_belief(
+                _log(probs),
+                accuracy=self.accuracy,
+                class_fractions=self._fractions(),
+                concentration=self.concentration,
+                labels=None if y is None else self._labels(y),
+            )
+        except UnreachableFractionError as error:
+            raise ValueError(error.naming(f"class {self.classes_.tolist()[error.index]!r}")) from None
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
@@ -89,9 +94,17 @@ class BeliefCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         found = self.calibration_(_log(self._probs(X))).exp().numpy()
         return np.asarray(found / found.sum(1, keepdims=True))
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Most probable classes after the correction; a temperature alone does not change them."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(1)])
+    def predict(self, X: Any, *, abstain: "float | Abstention | None" = None) -> NDArray[Any]:
+        """Most probable classes after the correction; a temperature alone does not change them.
+
+        Args:
+            X: Inputs of the classifier; or probabilities, if there is no estimator.
+            abstain: Largest share of wrong answers: the least confident rows then get None instead of a class. It is
+                kept if what was stated is true and single predictions are calibrated. Or a rule of
+                `selbo.decide.abstain` that was fitted with labels.
+        """
+        probs = self.predict_proba(X)
+        return answer_or_abstain(self.classes_, probs, abstain)
 
     def __sklearn_clone__(self) -> "BeliefCalibrator":
         """A calibrator with the same settings; the fitted classifier is kept, as it is not trained here."""

@@ -8,18 +8,22 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from selbo.estimator.abstaining import answer_or_abstain
+from selbo.estimator.group_doubts import doubt_groups
 from selbo.estimator.group_intake import GroupStatement
 from selbo.estimator.intake import take_in, take_in_groups, take_in_val
 from selbo.estimator.rows import GroupRows, Rows, few_threads, score_by_groups
-from selbo.estimator.settings import check_for_groups, check_settings, doubts, resolve_class_fractions
+from selbo.estimator.settings import WHOLE_GROUPS, check_for_groups, check_settings, doubts, resolve_class_fractions
 from selbo.estimator.splits import stratified_split
 from selbo.evaluation.check_belief import check_accuracy, shortfall
+from selbo.evaluation.decide import Abstention
 from selbo.evaluation.predict import Prediction
 from selbo.evaluation.predict import predict as posterior_predict
 from selbo.models import MLP
@@ -48,6 +52,11 @@ from selbo.training.validation import Selection
 
 CONCENTRATION_GRID: Final = (0.01, 0.1, 1.0, 10.0)
 """Concentrations per training row that ``"auto"`` tries."""
+
+GROUP_CONCENTRATIONS: Final = tuple(round(10 ** (k / 4), 1) for k in range(2, 17))
+"""Concentrations of groups that ``"auto"`` considers: 3 to 10 000, where the difference to exact fractions vanishes."""
+
+GROUP_FOLDS: Final = 5
 
 VALIDATION_SAMPLES: Final = 16
 """Weight samples per validation."""
@@ -163,7 +172,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         num_samples: Weight samples per prediction; always the same ones, so that predictions do not vary between calls.
         early_stopping: Hold out a ``validation_fraction`` of the labelled rows and keep the weights of the step with
             the lowest NLL on it. Training still runs for all steps. If there are groups and no labels, a share of each
-            group is held out, and the stated fractions select the step.
+            group is held out, and the stated fractions select the step; with ``"groups"``, a share of the groups.
         validation_fraction: Share of each class to hold out, for ``early_stopping`` and ``concentration="auto"``. A
             warning is issued if the accuracy on these rows is clearly below the stated one.
         unlabelled_label: Value in ``y`` that marks unlabelled rows: -1, as elsewhere in scikit-learn, or a string such
@@ -226,7 +235,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         kl_weight: float = 0.1,
         prior_std: float = 0.2,
         num_samples: int = 128,
-        early_stopping: bool = False,
+        early_stopping: bool | str = False,
         validation_fraction: float = 0.2,
         unlabelled_label: "int | float | str | bool | None" = None,
         overrule_labels: bool = False,
@@ -267,7 +276,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         groups: Any = None,
         group_fractions: Any = None,
-        group_concentration: "float | Mapping[Any, float] | None" = None,
+        group_concentration: "float | str | Mapping[Any, float] | None" = None,
         classes: "Sequence[Any] | None" = None,
         X_val: Any = None,
         y_val: Any = None,
@@ -295,7 +304,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 fractions in the order of ``classes``. For a pandas data frame, pass ``to_dict("index")`` of it.
             group_concentration: How sure the fractions are, in pseudo-observations: one number, or a mapping from
                 group to number, see `selbo.elicit_concentration`. If not given, 100, which stands for about plus or
-                minus 10 points, or the number of rows of a smaller group.
+                minus 10 points, or the number of rows of a smaller group. With ``"auto"`` it is estimated, one number
+                for all groups: five times, a fifth of the groups is held out, and the number is the one that makes
+                their fractions most likely given the predictions for them. This takes six times as long.
             classes: Labels of the classes, for ``group_fractions`` given as lists. If not given, 0 to K - 1, or the
                 sorted labels in ``y`` if these are others.
             X_val: Features of the validation rows, instead of a ``validation_fraction`` of the training rows.
@@ -353,7 +364,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         groups: Any = None,
         group_fractions: Any = None,
-        group_concentration: "float | Mapping[Any, float] | None" = None,
+        group_concentration: "float | str | Mapping[Any, float] | None" = None,
         classes: "Sequence[Any] | None" = None,
     ) -> Statement:
         """The belief about the given data, without training: to inspect it, or to find errors before a long fit.
@@ -392,7 +403,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         self.n_unlabelled_ = rows.num_unlabelled
         fractions = resolve_class_fractions(self, self.classes_, rows)
-        for doubt in doubts(self, self.classes_, rows, fractions):
+        about_groups = [] if rows.grouped is None else doubt_groups(rows.grouped, alone=rows.groups_alone is not None)
+        for doubt in [*doubts(self, self.classes_, rows, fractions), *about_groups]:
             warnings.warn(doubt, UserWarning, stacklevel=3)
         return rows, self._statement(rows, fractions, self._concentration_for(rows))
 
@@ -435,12 +447,22 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 "`checkpoint` supports a single training run, but concentration='auto' trains several times"
             )
+        if rows.grouped is not None and rows.grouped.estimated:
+            if running.checkpoint is not None:
+                raise ValueError(
+                    "`checkpoint` supports a single training run, but group_concentration='auto' trains several times"
+                )
+            rows = replace(rows, grouped=rows.grouped.with_concentration(self._estimate_concentration(rows, running)))
+            stated = self._statement(rows, stated.class_fractions, self._concentration_for(rows))
         train, alone = rows, rows.groups_alone
         if val is None and choose and alone is not None:
             raise ValueError("`concentration` must be a number if there are no labels to choose it by, but is 'auto'")
         if val is None and self.early_stopping and alone is not None:
             train, val = (
-                replace(rows, grouped=each) for each in alone.split(self.validation_fraction, seed=self.seed_)
+                replace(rows, grouped=each)
+                for each in alone.split(
+                    self.validation_fraction, seed=self.seed_, whole=self.early_stopping == WHOLE_GROUPS
+                )
             )
         elif val is None and (self.early_stopping or choose):
             kept, held_out = stratified_split(rows.labels, self.validation_fraction, seed=self.seed_)
@@ -458,6 +480,26 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 return tried
             final = self._statement(rows, stated.class_fractions, best * rows.total)
             return replace(self._train(rows, None, final, running), shortfall=tried.shortfall)
+
+    def _estimate_concentration(self, rows: Rows, running: _Running) -> float:
+        """Concentration that makes the fractions of held-out groups most likely, given predictions for their rows."""
+        assert rows.grouped is not None
+        folds = rows.grouped.folds(GROUP_FOLDS, seed=self.seed_)
+        if len(folds) < 2:
+            raise ValueError("`group_concentration` must be a number if there is one group, but is 'auto'")
+        scores = torch.zeros(len(GROUP_CONCENTRATIONS), dtype=torch.float64)
+        with few_threads(rows, self.hidden, self.batch_size):
+            for fold in folds:
+                train = replace(rows, grouped=replace(rows.grouped.without(fold), estimated=False))
+                fractions = resolve_class_fractions(self, self.classes_, train)
+                stated = self._statement(train, fractions, self._concentration_for(train))
+                trained = self._train(train, None, stated, running)
+                held_out = rows.grouped.only(fold)
+                seen = self._predict_rows(trained.network, trained.objective, held_out.inputs, VALIDATION_SAMPLES)
+                for k, strength in enumerate(GROUP_CONCENTRATIONS):
+                    summary = held_out.with_concentration(strength).summary()
+                    scores[k] += summary.by_group(seen.log_probs.double(), held_out.groups, held_out.weights).sum()
+        return GROUP_CONCENTRATIONS[int(scores.argmax())]
 
     def _compared(self, trained: _Trained, held_out: Rows | None) -> _Trained:
         """Compare the stated accuracy with held-out rows, if it is about such rows, and set ``shortfall``."""
@@ -569,11 +611,17 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # --- prediction ---
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable label of each row, shape (rows,)."""
-        numbers = self.posterior_predictive(X).classes.numpy()  # before `classes_`: raises the error if not fitted
-        labels: NDArray[Any] = self.classes_[numbers]
-        return labels
+    def predict(self, X: Any, *, abstain: "float | Abstention | None" = None) -> NDArray[Any]:
+        """The most probable label of each row, shape (rows,).
+
+        Args:
+            X: Features, shape (rows, features).
+            abstain: Largest share of wrong answers: the least confident rows then get None instead of a label. It is
+                kept if the probabilities are calibrated. Or a rule of `selbo.decide.abstain`, which keeps it for any
+                probabilities if it was fitted with labels of rows that were not trained on.
+        """
+        probs = self.predict_proba(X)  # before `classes_`: raises the error if not fitted
+        return answer_or_abstain(self.classes_, probs, abstain)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of the classes, shape (rows, classes), columns in the order of ``classes_``."""

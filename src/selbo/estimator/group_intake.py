@@ -17,15 +17,18 @@ from selbo.summary.grouped import NO_GROUP
 MOST_GROUP_CONCENTRATION: Final = 100.0
 """Largest default concentration of the fractions of a group; a group of fewer rows has its number of rows."""
 
-HARDLY_DIFFERENT: Final = 0.5
-"""Fractions hardly differ if their standard deviation between groups is less than so many of their own. Those of random
-groups whose members were counted have a ratio of one, and teach."""
+ESTIMATED: Final = "auto"
+"""Stands for a concentration that is estimated by held-out groups."""
 
 MISSING_OF_PANDAS: Final = ("NAType", "NaTType")
 """Types of the missing values of pandas, which is not a dependency."""
 
 NAMED_GROUPS: Final = 3
 """Number of groups that a message names."""
+
+
+class StatedForMore(dict[Any, Any]):
+    """Fractions by group that may state more groups than the rows have, as in cross-validation, without warning."""
 
 
 class GroupStatement(NamedTuple):
@@ -136,7 +139,8 @@ def group_rows(
     kept = [each for each in by_group if each in present]
     if not kept:
         raise ValueError("`groups` must hold a group in some row, but none does")
-    if absent := [each for each in by_group if each not in present]:
+    absent = [each for each in by_group if each not in present]
+    if absent and not isinstance(stated.fractions, StatedForMore):
         warnings.warn(
             f"`group_fractions` states groups that no row has, which are left out: {_named(absent)} absent",
             UserWarning,
@@ -147,56 +151,29 @@ def group_rows(
     sizes = np.bincount(index[index >= 0], minlength=len(kept)).astype(np.float64)
     fractions = np.stack([by_group[each] for each in kept])
     strength = _strengths(stated.concentration, kept, sizes)
-    found = GroupRows(
+    return GroupRows(
         inputs=torch.empty(len(names), 0),
         groups=torch.from_numpy(index),
         weights=None if weights is None else torch.from_numpy(weights),
         names=tuple(kept),
         fractions=torch.from_numpy(fractions),
         concentration=torch.from_numpy(strength),
-    )
-    if doubt := hardly_different(fractions, strength):
-        warnings.warn(doubt, UserWarning, stacklevel=5)
-    return found
-
-
-def hardly_different(fractions: FloatArray, concentration: FloatArray) -> str:
-    """Warning if fractions differ so little between groups that they cannot teach; otherwise an empty string.
-
-    Compares, for the class where it is largest, the standard deviation between groups with that of the stated
-    fractions, which follows from their concentrations.
-
-    Args:
-        fractions: Shape (G, K).
-        concentration: Shape (G,).
-
-    Example:
-        >>> hardly_different(np.array([[0.5, 0.5], [0.51, 0.49]]), np.array([100.0, 100.0]))[:80]
-        'the stated fractions hardly differ between groups, by a standard deviation of 0.'
-        >>> hardly_different(np.array([[0.5, 0.5], [0.8, 0.2]]), np.array([100.0, 100.0]))
-        ''
-    """
-    between = fractions.std(0)
-    own = np.sqrt((fractions * (1 - fractions) / (concentration[:, None] + 1)).mean(0))
-    ratio = np.divide(between, own, out=np.zeros_like(between), where=between > 0)
-    largest = int(ratio.argmax())
-    if ratio[largest] >= HARDLY_DIFFERENT:
-        return ""
-    return (
-        f"the stated fractions hardly differ between groups, by a standard deviation of {100 * between[largest]:.2g} "
-        f"points at a stated precision of {100 * own[largest]:.2g} points, so they cannot teach which individuals "
-        "belong to which class"
+        estimated=isinstance(stated.concentration, str),
     )
 
 
 def _strengths(given: Any, names: Sequence[Any], sizes: FloatArray) -> FloatArray:
     """Concentration of each group: as stated, or its number of rows, but at most 100."""
-    if given is None:
+    if given is None or (isinstance(given, str) and given == ESTIMATED):
         return np.minimum(sizes, MOST_GROUP_CONCENTRATION)
     if isinstance(given, Mapping):
         if missing := [each for each in names if each not in given]:
             raise ValueError(f"`group_concentration` must state every group in `groups`, but {_named(missing)} missing")
         return np.array([_checks.positive(f"group_concentration[{each!r}]", given[each]) for each in names])
+    if isinstance(given, str):
+        raise ValueError(
+            f"`group_concentration` must be a number, a mapping from group to number, or 'auto': {given!r}"
+        )
     if isinstance(given, (Sequence, np.ndarray)):
         raise ValueError("`group_concentration` must be one number, or a mapping from group to number, but is a list")
     return np.full(len(names), _checks.positive("group_concentration", given))

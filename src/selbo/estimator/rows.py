@@ -10,6 +10,7 @@ from torch import Tensor
 
 from selbo.estimator.splits import stratified_split
 from selbo.objectives.unlabelled import Grouped
+from selbo.random import generator_for
 from selbo.summary.grouped import GroupedSummary
 from selbo.summary.partitions import ClassRegions
 
@@ -37,6 +38,7 @@ class GroupRows:
         names: Names of the groups.
         fractions: Class fractions of each group, shape (G, K).
         concentration: Concentration of each group, shape (G,).
+        estimated: Whether the concentration is to be estimated by held-out groups.
     """
 
     inputs: Tensor
@@ -45,6 +47,7 @@ class GroupRows:
     names: tuple[Any, ...]
     fractions: Tensor
     concentration: Tensor
+    estimated: bool = False
 
     @property
     def class_fractions(self) -> list[float]:
@@ -78,8 +81,32 @@ class GroupRows:
         found, same = ((each - self.fractions)[here].abs().mean().item() for each in (means, constant))
         return found, same
 
-    def split(self, fraction: float, *, seed: int) -> tuple["GroupRows", "GroupRows"]:
-        """Training rows and held-out rows: a share of each group, but never its last row."""
+    def with_concentration(self, concentration: float) -> "GroupRows":
+        """The same with one known concentration for all groups."""
+        return replace(self, concentration=torch.full_like(self.concentration, concentration), estimated=False)
+
+    def without(self, groups: Tensor) -> "GroupRows":
+        """Rows that are not in certain groups."""
+        return self[~torch.isin(self.groups, groups)]
+
+    def only(self, groups: Tensor) -> "GroupRows":
+        """Rows that are in certain groups."""
+        return self[torch.isin(self.groups, groups)]
+
+    def folds(self, count: int, *, seed: int) -> list[Tensor]:
+        """Groups with rows, dealt out to folds at random."""
+        here = self.groups[self.groups >= 0].unique()
+        order = here[torch.randperm(len(here), generator=generator_for(seed, "folds of groups"))]
+        return [order[k::count] for k in range(min(count, len(order)))]
+
+    def split(self, fraction: float, *, seed: int, whole: bool = False) -> tuple["GroupRows", "GroupRows"]:
+        """Training rows and held-out rows: a share of each group, but never its last row; or a share of all groups."""
+        if whole:
+            (chosen_groups,) = self.folds(1, seed=seed)
+            if len(chosen_groups) < 2:
+                raise ValueError("at least 2 groups are needed to hold one out, but there is 1")
+            chosen_groups = chosen_groups[: max(1, min(round(fraction * len(chosen_groups)), len(chosen_groups) - 1))]
+            return self.without(chosen_groups), self.only(chosen_groups)
         known = (self.groups >= 0).nonzero().squeeze(1)
         chosen = torch.zeros(len(self.groups), dtype=torch.bool)
         chosen[known[stratified_split(self.groups[known], fraction, seed=seed)[1]]] = True

@@ -12,6 +12,9 @@ from selbo.estimator.rows import Rows
 from selbo.presets import METHODS, NATURAL_GRADIENT, POSTERIORS, below_guessing
 from selbo.summary.partitions import require_partition
 
+WHOLE_GROUPS: Final = "groups"
+"""Early stopping by groups that are held out as a whole."""
+
 SHARE_ROUNDING: Final = 0.005
 """Differences between an accuracy and a share below half a percentage point are taken as rounding."""
 
@@ -47,9 +50,14 @@ def check_settings(told: Any) -> None:
         _checks.positive("learning_rate", told.learning_rate)
     _checks.non_negative("kl_weight", told.kl_weight)
     _checks.fraction("validation_fraction", told.validation_fraction, low=0, high=1)
-    for name in ("early_stopping", "overrule_labels"):
-        if not isinstance(getattr(told, name), (bool, np.bool_)):
-            raise ValueError(f"`{name}` must be True or False, but got {getattr(told, name)!r}")
+    for name, others in (("early_stopping", (WHOLE_GROUPS,)), ("overrule_labels", ())):
+        _check_flag(name, getattr(told, name), others)
+
+
+def _check_flag(name: str, value: Any, others: tuple[str, ...]) -> None:
+    if not isinstance(value, (bool, np.bool_)) and not (isinstance(value, str) and value in others):
+        also = "".join(f"; with groups also {each!r}" for each in others)
+        raise ValueError(f"`{name}` must be True or False, but got {value!r}{also}")
 
 
 def check_for_groups(told: Any, X_unlabelled: Any) -> None:

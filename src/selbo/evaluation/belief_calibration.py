@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from selbo import _checks
-from selbo.metrics.inputs import Array, on_host, table
+from selbo.metrics.inputs import Array, on_host, rows_by_group, table
 from selbo.summary._dirichlet import largest_entry
 from selbo.summary.beliefs import Belief
+from selbo.summary.estimation import EstimatedBelief
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION, SummaryLikelihood
 
 UNLABELLED: Final = -1
@@ -94,7 +95,7 @@ class BeliefCalibration:
                 f"`log_probs` must have shape (..., {len(self.offsets)}), one column for each class that the "
                 f"calibration was fitted to, but got {tuple(given.shape)}"
             )
-        rows = _raised(given.double(), self.floor)
+        rows = raise_zeros(given.double(), self.floor)
         offsets = torch.tensor(self.offsets, dtype=torch.float64, device=rows.device)
         return (rows / self.temperature + offsets).log_softmax(-1).to(given)
 
@@ -111,11 +112,11 @@ class BeliefCalibration:
 
 def calibrate_to_belief(
     log_probs: Array,
-    belief: Belief | SummaryLikelihood | None = None,
+    belief: Belief | SummaryLikelihood | EstimatedBelief | None = None,
     *,
     accuracy: float | None = None,
     class_fractions: Sequence[float] | None = None,
-    concentration: float = DEFAULT_CONCENTRATION,
+    concentration: float | None = None,
     labels: Array | None = None,
     offsets: bool | None = None,
     prior_strength: float = TEMPERATURE_PRIOR,
@@ -133,12 +134,13 @@ def calibrate_to_belief(
 
     Args:
         log_probs: Log-probabilities or logits of unlabelled inputs, shape (n, K), as they come from the classifier.
-        belief: A belief such as `selbo.expect` returns, for both statements at once; or a `SummaryLikelihood` of any
-            partition and belief, which is maximised by the temperature (and by the offsets, with ``offsets=True``).
+        belief: A belief such as `selbo.expect` returns, for both statements at once; an `EstimatedBelief` such as
+            `selbo.belief_from_samples` returns, with its concentration; or a `SummaryLikelihood` of any partition and
+            belief, which is maximised by the temperature (and by the offsets, with ``offsets=True``).
         accuracy: Share of these answers (the class with the largest probability) that are right.
         class_fractions: Fraction of each class among the inputs, positive, summing to one.
-        concentration: Number of observations that the statements are worth. A standard deviation s of the accuracy a
-            is a concentration of a (1 - a) / s².
+        concentration: Number of observations that the statements are worth; 1000 if not given. A standard deviation s
+            of the accuracy a is a concentration of a (1 - a) / s².
         labels: Classes of the inputs, shape (n,), -1 where there is none: they enter as likelihood.
         offsets: Whether offsets are fitted; if not given, where class fractions are stated.
         prior_strength: c, the weight of the prior of the temperature, whose mode is 1; 0 for none.
@@ -169,6 +171,9 @@ def calibrate_to_belief(
         raise ValueError("either `belief` or `accuracy` and `class_fractions` must be given, but got both")
     if isinstance(belief, Belief):
         accuracy, class_fractions = _statements(belief, count)
+    elif isinstance(belief, EstimatedBelief):
+        accuracy, class_fractions = belief.accuracy, belief.class_fractions
+        concentration = belief.concentration if concentration is None else concentration
     known = None if labels is None else _labels(labels, given)
     if summary is None and accuracy is None and class_fractions is None and known is None:
         raise ValueError("`accuracy`, `class_fractions`, `belief` or `labels` must be given: nothing is stated")
@@ -182,9 +187,9 @@ def calibrate_to_belief(
                 f"`class_fractions` must hold {count} numbers, one for each column of `log_probs`, but got "
                 f"{len(class_fractions)}"
             )
-    floor = _floor(given)
-    rows = _raised(given.double(), floor)
-    alpha = _checks.positive("concentration", concentration)
+    floor = zero_floor(given)
+    rows = raise_zeros(given.double(), floor)
+    alpha = _checks.positive("concentration", DEFAULT_CONCENTRATION if concentration is None else concentration)
     alpha = alpha * len(rows) / (alpha + len(rows))
     with_offsets = class_fractions is not None if offsets is None else offsets
     with_temperature = accuracy is not None or summary is not None or known is not None
@@ -209,6 +214,25 @@ def calibrate_to_belief(
     )
 
 
+class UnreachableFractionError(ValueError):
+    """No correction gives a class its stated fraction.
+
+    Attributes:
+        index: The class, from 0 to K - 1.
+    """
+
+    def __init__(self, index: int, stated: float, closest: float) -> None:
+        self.index, self._stated, self._closest = index, stated, closest
+        super().__init__(self.naming(f"class {index}"))
+
+    def naming(self, name: str) -> str:
+        """The error in words, with the name of the class."""
+        return (
+            f"`class_fractions` cannot be reached: {name} is stated to be {self._stated:.3g} of the inputs, and the "
+            f"closest correction gives it a mean probability of {self._closest:.3g}"
+        )
+
+
 @dataclass(frozen=True)
 class GroupedCalibration:
     """One correction per group. Call it with log-probabilities and the group of each row.
@@ -228,7 +252,7 @@ class GroupedCalibration:
         """
         given = log_probs if isinstance(log_probs, Tensor) else on_host("log_probs", log_probs)
         corrected = torch.empty_like(given)
-        for group, rows in _rows_by_group(groups, len(given)).items():
+        for group, rows in rows_by_group(groups, len(given)).items():
             if group not in self.by_group:
                 raise ValueError(f"`groups` must be among those that were calibrated, but got {group!r}")
             corrected[rows] = self.by_group[group](given[rows])
@@ -262,7 +286,7 @@ def calibrate_groups(
         tensor([0.2899, 0.7101, 0.0325, 0.1675])
     """
     given = table("log_probs", log_probs)
-    there = _rows_by_group(groups, len(given))
+    there = rows_by_group(groups, len(given))
 
     def of(name: str, stated: Any, group: Hashable) -> Any:
         if not isinstance(stated, Mapping):
@@ -279,17 +303,6 @@ def calibrate_groups(
             raise ValueError(f"group {group!r}: {error}") from None
 
     return GroupedCalibration({group: fitted(group, rows) for group, rows in there.items()})
-
-
-def _rows_by_group(groups: Sequence[Hashable] | Array, count: int) -> dict[Hashable, Tensor]:
-    """Rows of each group, in the order of their first rows."""
-    names = groups.tolist() if hasattr(groups, "tolist") else list(groups)
-    if len(names) != count:
-        raise ValueError(f"`groups` must hold one group per row, {count} in all, but got {len(names)}")
-    rows: dict[Hashable, list[int]] = {}
-    for place, name in enumerate(names):
-        rows.setdefault(name, []).append(place)
-    return {name: torch.tensor(places) for name, places in rows.items()}
 
 
 class _Local(NamedTuple):
@@ -446,10 +459,7 @@ def _require_agreement(statement: _Statement, after: Tensor) -> None:
     """Raise an error if the predictions cannot be made to agree with what is stated."""
     for k, stated in enumerate(statement.class_fractions or ()):
         if abs(stated - float(after[1 + k])) > statement.margin(stated):
-            raise ValueError(
-                f"`class_fractions` cannot be reached: class {k} is stated to be {stated:.3g} of the inputs, and the "
-                f"closest correction gives it a mean probability of {after[1 + k]:.3g}"
-            )
+            raise UnreachableFractionError(k, stated, float(after[1 + k]))
     if statement.accuracy is not None and abs(statement.accuracy - float(after[0])) > statement.margin(
         statement.accuracy
     ):
@@ -495,14 +505,14 @@ def _labels(labels: Array, rows: Tensor) -> Tensor | None:
     return None if bool((classes == UNLABELLED).all()) else classes.long()
 
 
-def _floor(given: Tensor) -> float:
-    """Probability that replaces zeros."""
+def zero_floor(given: Tensor) -> float:
+    """Probability that replaces zeros of predictions, (..., K): half of the smallest positive one, at most 1e-3."""
     log_probs = given.double().log_softmax(-1)
     smallest = log_probs.masked_fill(log_probs == -torch.inf, 0.0).min()
     return min(LARGEST_FLOOR, math.exp(max(float(smallest), -700.0)) / 2)
 
 
-def _raised(log_probs: Tensor, floor: float) -> Tensor:
-    """Log-probabilities with zeros raised to the floor."""
+def raise_zeros(log_probs: Tensor, floor: float) -> Tensor:
+    """Log-probabilities with zeros raised to the floor: (..., K) -> (..., K)."""
     rows = log_probs.log_softmax(-1)
     return torch.where(rows == -torch.inf, math.log(floor), rows)

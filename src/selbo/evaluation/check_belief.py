@@ -8,14 +8,17 @@ statement is approximate, pass an ``uncertainty``.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from selbo import _checks
-from selbo.metrics.inputs import Array, labels_of, log_probs_table, on_host
+from selbo.evaluation.check_groups import GroupCheck, check_groups
+from selbo.metrics.inputs import Array, class_numbers, labels_of, log_probs_table, on_host
 from selbo.random import derive
+from selbo.summary.estimation import JEFFREYS
+from selbo.summary.grouped import GroupedSummary
 from selbo.summary.likelihood import SummaryLikelihood
 
 SIGNIFICANCE: Final = 0.01
@@ -25,7 +28,6 @@ STRONG_EVIDENCE: Final = math.log(10.0)
 """A contradiction also requires a Bayes factor below one to ten, Jeffreys' threshold for strong evidence: with many
 labels a p-value detects differences too small to matter."""
 
-JEFFREYS: Final = 0.5
 SIMULATIONS: Final = 9999
 """Number of simulations for a p-value that cannot be computed exactly; its standard error is below .001 at .01."""
 
@@ -88,16 +90,37 @@ class CheckResult:
         )
 
 
+@overload
 def check_belief(
     summary: SummaryLikelihood,
     labels: Array,
     *,
+    groups: None = None,
     log_probs: Array | None = None,
     without: Array | None = None,
     uncertainty: float = 0.0,
     level: float = SIGNIFICANCE,
     seed: int = 0,
-) -> tuple[CheckResult, ...]:
+) -> tuple[CheckResult, ...]: ...
+
+
+@overload
+def check_belief(
+    summary: GroupedSummary, labels: Array, *, groups: Array, level: float = SIGNIFICANCE
+) -> tuple[GroupCheck, ...]: ...
+
+
+def check_belief(
+    summary: SummaryLikelihood | GroupedSummary,
+    labels: Array,
+    *,
+    groups: Array | None = None,
+    log_probs: Array | None = None,
+    without: Array | None = None,
+    uncertainty: float = 0.0,
+    level: float = SIGNIFICANCE,
+    seed: int = 0,
+) -> tuple[CheckResult, ...] | tuple[GroupCheck, ...]:
     """Check whether held-out labelled examples contradict a summary.
 
     The examples must come **from the distribution that the summary describes**. Labels of the source domain check a
@@ -121,9 +144,13 @@ def check_belief(
       expected mean log-probability of the labels is at least as high with the belief as without. This check does not
       test the statement; on labels of the target domain it shows whether to deploy the network with the belief.
 
+    For a `GroupedSummary`, pass the group of each example: see `selbo.evaluation.check_groups`, which also checks
+    groups by predictions, without labels. There the concentrations matter, as they say how sure each fraction is.
+
     Args:
         summary: The summary to check.
         labels: Classes of the examples, shape (B,).
+        groups: Group of each example, shape (B,), for a `GroupedSummary`.
         log_probs: Log-probabilities of the network trained with the belief, shape (B, K).
         without: Log-probabilities of a network trained without the belief, shape (B, K).
         uncertainty: Tolerance of each stated fraction and of the stated accuracy: with 0.05, a stated accuracy of 0.9
@@ -132,7 +159,7 @@ def check_belief(
         seed: Seed for the simulated p-value of the fractions of more than two classes.
 
     Returns:
-        One result per claim that can be checked.
+        One result per claim that can be checked, or per group.
 
     Example:
         >>> import torch, selbo
@@ -146,6 +173,12 @@ def check_belief(
         class fractions: contradicted by 200 labels (claimed .500 .500, found .900 .100;
         p = 2.3e-33, log Bayes factor -70.7)
     """
+    if isinstance(summary, GroupedSummary):
+        if groups is None or log_probs is not None or without is not None or uncertainty:
+            raise ValueError("`groups` must be given with a selbo.GroupedSummary, beside `labels` and `level` alone")
+        return check_groups(summary, groups, labels=labels, level=level)
+    if groups is not None:
+        raise ValueError("`groups` is for a selbo.GroupedSummary, but `summary` is another one")
     if not isinstance(summary, SummaryLikelihood):
         raise ValueError(f"`summary` must be a selbo.SummaryLikelihood, but got {type(summary).__name__}")
     if without is not None and log_probs is None:
@@ -156,7 +189,7 @@ def check_belief(
     results = []
     if claims.label_fractions is not None:
         low, high = (np.array(ends) for ends in zip(*claims.label_fractions, strict=True))
-        counts = np.bincount(_classes(labels, num_classes), minlength=num_classes).astype(np.float64)
+        counts = np.bincount(class_numbers(labels, num_classes), minlength=num_classes).astype(np.float64)
         if (high - low < EXACT).all():
             low = high = low / low.sum()  # means were computed in single precision
         results.append(_check(FRACTIONS, (low, high), counts, uncertainty=uncertainty, seed=seed))
@@ -189,7 +222,7 @@ def check_fractions(claimed: Sequence[float], labels: Array, *, uncertainty: flo
         seed: Seed for the simulations.
     """
     fractions = np.array(_checks.simplex("claimed", claimed))
-    counts = np.bincount(_classes(labels, len(fractions)), minlength=len(fractions)).astype(np.float64)
+    counts = np.bincount(class_numbers(labels, len(fractions)), minlength=len(fractions)).astype(np.float64)
     return _check(FRACTIONS, (fractions, fractions), counts, uncertainty=_uncertainty(uncertainty), seed=seed)
 
 
@@ -385,19 +418,6 @@ def _uncertainty(value: float) -> float:
     if _checks.non_negative("uncertainty", value) >= 1:
         raise ValueError(f"`uncertainty` must be a number from 0 to below 1, but got {value!r}")
     return float(value)
-
-
-def _classes(labels: Array, num_classes: int) -> NDArray[np.int64]:
-    given = on_host("labels", labels)
-    if given.ndim != 1 or len(given) == 0 or given.dtype.is_floating_point or given.dtype.is_complex:
-        raise ValueError(
-            f"`labels` must hold classes as whole numbers, shape (B,), B at least 1, but got {tuple(given.shape)} of "
-            f"{given.dtype}"
-        )
-    low, high = int(given.min()), int(given.max())
-    if low < 0 or high >= num_classes:
-        raise ValueError(f"`labels` must be classes from 0 to {num_classes - 1}, but got {low if low < 0 else high}")
-    return given.long().numpy()
 
 
 def _shown(values: Sequence[float]) -> str:

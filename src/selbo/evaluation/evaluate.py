@@ -1,15 +1,28 @@
 """All metrics of predictions in one dictionary that can be written as JSON."""
 
-from typing import Any
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
+import torch
 from torch import Tensor
 
 from selbo import metrics
-from selbo.metrics.inputs import Array, labels_of, log_probs_table, probs_table
+from selbo.metrics.classwise import Interval
+from selbo.metrics.inputs import Array, labels_of, log_probs_table, probs_table, rows_by_group
+
+INTERVAL_LEVEL: Final = 0.95
+"""Probability of the intervals, as of `selbo.metrics.wilson_interval`."""
 
 
 def evaluate(
-    probs: Array | None, labels: Array, *, log_probs: Array | None = None, num_bins: int = 10
+    probs: Array | None,
+    labels: Array,
+    *,
+    log_probs: Array | None = None,
+    num_bins: int = 10,
+    groups: Sequence[Hashable] | Array | None = None,
 ) -> dict[str, Any]:
     """Scores and calibration errors of class predictions.
 
@@ -23,11 +36,22 @@ def evaluate(
     - ``accuracy``: fraction of examples whose most probable class is the label.
     - ``ece``, ``adaptive_ece``: calibration error of the predicted class, in bins of equal width and of equal mass.
     - ``classwise_ece``: mean calibration error of the probabilities of all classes.
+    - ``aurc``: area under the risk-coverage curve, the mean error rate when only the most confident examples are
+      answered, over all shares of answers; smaller is better.
     - ``brier``: squared error summed over classes, mean over examples; from 0 to 2.
     - ``auroc``: of class 1 if K = 2, else one-versus-rest, mean over the classes in the labels; None if there is one.
     - ``f1_micro``, ``f1_macro``: the first is the accuracy; the second counts every class in the labels the same.
     - ``recall``: a list, one number per class; None for classes not in the labels.
     - ``num_examples``: B.
+
+    With ``groups`` there are three more, and the last one has all entries but itself for each group:
+
+    - ``overconfidence``: mean probability of the predicted classes minus accuracy.
+    - ``intervals``: 95 % intervals of ``accuracy`` and ``overconfidence`` (Wilson), ``nll`` and ``brier`` (Student's
+      t; None for a single example or an infinite value). Calibration errors have none: chance alone makes them larger
+      in small groups.
+    - ``groups``: a dictionary by group, in the order of their first examples. Of 20 groups that do not differ, one
+      interval misses on average.
 
     Args:
         probs: Probabilities, shape (B, K), K >= 2; a binary score is column 1. None if ``log_probs`` is given.
@@ -35,6 +59,7 @@ def evaluate(
         log_probs: Logarithms of probabilities, instead of ``probs``; not logits. Probabilities that would round to 0 or
             1 keep their logarithm and their order, so the NLL stays finite and exact.
         num_bins: Number of bins of the calibration errors.
+        groups: Group of each example, such as a hospital, B of them.
 
     Returns:
         Python numbers by name, ready for JSON.
@@ -48,6 +73,11 @@ def evaluate(
         >>> result = evaluate(probs, torch.tensor([0, 2, 1]))
         >>> result["accuracy"], result["nll"], result["recall"]
         (0.6667, 0.5946, [1.0, 0.0, 1.0])
+        >>> north = evaluate(probs, torch.tensor([0, 2, 1]), groups=["N", "N", "S"])["groups"][
+        ...     "N"
+        ... ]
+        >>> north["accuracy"], north["intervals"]["accuracy"]
+        (1.0, (0.3424, 1.0))
     """
     if (probs is None) == (log_probs is None):
         came = "neither" if probs is None else "both"
@@ -59,13 +89,11 @@ def evaluate(
         assert probs is not None
         scores = rows = probs_table(probs)
     classes = labels_of(labels, rows)
-    log_loss = metrics.nll if log_probs is None else metrics.nll_from_log_probs
-    return {
-        "nll": log_loss(scores, classes, validate=False),
-        **_of_order(scores, classes),
-        **_of_values(rows, classes, num_bins),
-        "num_examples": len(rows),
-    }
+    every = _Examples(scores, rows, classes, are_logs=log_probs is not None)
+    if groups is None:
+        return _all_metrics(every, num_bins)
+    each = {name: _in_detail(every[some], num_bins) for name, some in rows_by_group(groups, len(rows)).items()}
+    return {**_in_detail(every, num_bins), "groups": each}
 
 
 def evaluate_ood(in_scores: Array, out_scores: Array) -> dict[str, float]:
@@ -104,6 +132,59 @@ def evaluate_ood(in_scores: Array, out_scores: Array) -> dict[str, float]:
     }
 
 
+@dataclass(frozen=True)
+class _Examples:
+    """Checked predictions and labels: scores as they were given, probabilities, and classes."""
+
+    scores: Tensor
+    probs: Tensor
+    classes: Tensor
+    are_logs: bool
+
+    def __getitem__(self, rows: Tensor) -> "_Examples":
+        return _Examples(self.scores[rows], self.probs[rows], self.classes[rows], self.are_logs)
+
+
+def _all_metrics(examples: _Examples, num_bins: int) -> dict[str, Any]:
+    log_loss = metrics.nll_from_log_probs if examples.are_logs else metrics.nll
+    return {
+        "nll": log_loss(examples.scores, examples.classes, validate=False),
+        **_of_order(examples.scores, examples.classes),
+        **_of_values(examples.probs, examples.classes, num_bins),
+        "num_examples": len(examples.classes),
+    }
+
+
+def _in_detail(examples: _Examples, num_bins: int) -> dict[str, Any]:
+    """All metrics with the overconfidence and intervals."""
+    found, probs = _all_metrics(examples, num_bins), examples.probs.double()
+    confidence = float(probs.amax(-1).mean())
+    num_correct = int((examples.scores.argmax(-1) == examples.classes).sum())
+    low, high = metrics.wilson_interval(num_correct, len(probs))
+    of_label = examples.scores.double().gather(1, examples.classes[:, None])[:, 0]
+    losses = -of_label if examples.are_logs else -of_label.log()
+    squares = (probs - torch.nn.functional.one_hot(examples.classes, probs.shape[1])).square().sum(-1)
+    intervals = {
+        "accuracy": (low, high),
+        "overconfidence": (confidence - high, confidence - low),
+        "nll": _mean_interval(losses),
+        "brier": _mean_interval(squares),
+    }
+    return {**found, "overconfidence": confidence - found["accuracy"], "intervals": intervals}
+
+
+def _mean_interval(values: Tensor) -> Interval | None:
+    """Interval of a mean by Student's t."""
+    from scipy.special import stdtrit
+
+    count = len(values)
+    if count < 2 or not bool(values.isfinite().all()):
+        return None
+    half = float(stdtrit(count - 1, (1 + INTERVAL_LEVEL) / 2)) * float(values.std()) / math.sqrt(count)
+    mean = float(values.mean())
+    return mean - half, mean + half
+
+
 def _of_order(scores: Tensor, classes: Tensor) -> dict[str, Any]:
     return {
         "accuracy": metrics.accuracy(scores, classes, validate=False),
@@ -120,4 +201,5 @@ def _of_values(probs: Tensor, classes: Tensor, num_bins: int) -> dict[str, float
         "ece": metrics.ece(probs, classes, num_bins=num_bins, validate=False),
         "adaptive_ece": metrics.adaptive_ece(probs, classes, num_bins=num_bins, validate=False),
         "classwise_ece": metrics.classwise_ece(probs, classes, num_bins=num_bins, validate=False),
+        "aurc": metrics.aurc(probs, classes, validate=False),
     }

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 
 from selbo import _checks
-from selbo.metrics.inputs import Array, labels_of, log_probs_table
+from selbo.evaluation.belief_calibration import UNLABELLED
+from selbo.metrics.inputs import Array, labels_of, log_probs_table, on_host
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION, SummaryLikelihood
 
 VAGUE: Final = 0.5
@@ -101,33 +102,37 @@ class BeliefMonitor:
         self.history: list[MonitorState] = []
         """The state after each batch."""
 
-    def update(self, log_probs: Array, labels: Array | None = None) -> MonitorState:
+    def update(self, log_probs: Array, labels: Array | None = None, *, labels_only: bool = False) -> MonitorState:
         """Add a batch.
 
         Args:
             log_probs: Log-probabilities of the predictions, shape (B, K).
-            labels: Their classes, shape (B,), if they are known.
+            labels: Their classes, shape (B,), if they are known; -1 where one is not.
+            labels_only: Whether the predictions were added before, and their labels come now.
         """
         rows = log_probs_table(log_probs)
-        known = None if labels is None else labels_of(labels, rows)
-        if self.summary is not None:
-            _count(self._counts["predictions"], self.summary.partition.assign(rows.to(self.summary.s0.device)))
-        if known is not None:
-            if "accuracy" in self._counts:
-                _count(self._counts["accuracy"], (rows.argmax(-1) != known).long())
-            if "class fractions" in self._counts:
-                if rows.shape[1] != len(self._counts["class fractions"]):
-                    raise ValueError(
-                        f"`log_probs` must have one column for each of the {len(self._counts['class fractions'])} "
-                        f"`class_fractions`, but got {rows.shape[1]}"
-                    )
-                _count(self._counts["class fractions"], known)
-            self._num_labels += len(known)
-        self._num_predictions += len(rows)
-        self.history.append(self._state())
+        if "class fractions" in self._counts and rows.shape[1] != len(self._counts["class fractions"]):
+            raise ValueError(
+                f"`log_probs` must have one column for each of the {len(self._counts['class fractions'])} "
+                f"`class_fractions`, but got {rows.shape[1]}"
+            )
+        given = torch.full((len(rows),), UNLABELLED) if labels is None else on_host("labels", labels)
+        there = given != UNLABELLED
+        known = labels_of(torch.where(there, given, 0), rows)[there]
+        if not labels_only:
+            if self.summary is not None:
+                _count(self._counts["predictions"], self.summary.partition.assign(rows.to(self.summary.s0.device)))
+            self._num_predictions += len(rows)
+        if "accuracy" in self._counts:
+            _count(self._counts["accuracy"], (rows.argmax(-1)[there] != known).long())
+        if "class fractions" in self._counts:
+            _count(self._counts["class fractions"], known)
+        self._num_labels += len(known)
+        self.history.append(self.state())
         return self.history[-1]
 
-    def _state(self) -> MonitorState:
+    def state(self) -> MonitorState:
+        """The evidence so far."""
         logs = {name: float(log_evidence(self._counts[name], *claim)) for name, claim in self._claims.items()}
         total = math.fsum(_exp(each) for each in logs.values()) / len(logs)
         self._largest = max(self._largest, total)
@@ -140,9 +145,14 @@ class BeliefMonitor:
             alarm=self._largest >= 1 / self.delta,
         )
 
+    @property
+    def counts(self) -> dict[str, tuple[float, ...]]:
+        """Number of cases in each region of each claim so far: of right and of wrong answers, of each class."""
+        return {name: tuple(each.tolist()) for name, each in self._counts.items()}
+
     def to_dict(self) -> dict[str, Any]:
         """Counts so far as JSON values, for `restore`."""
-        counts = {name: each.tolist() for name, each in self._counts.items()}
+        counts = {name: list(each) for name, each in self.counts.items()}
         seen = {"num_predictions": self._num_predictions, "num_labels": self._num_labels}
         return {"counts": counts, "largest": self._largest, **seen}
 
@@ -158,7 +168,7 @@ class BeliefMonitor:
         self._counts = {name: torch.tensor(each, dtype=torch.float64) for name, each in data["counts"].items()}
         self._largest, self._num_predictions = float(data["largest"]), int(data["num_predictions"])
         self._num_labels = int(data["num_labels"])
-        return self._state()
+        return self.state()
 
 
 def log_evidence(counts: Tensor, masses: Tensor, concentration: float) -> Tensor:

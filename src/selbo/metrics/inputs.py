@@ -3,6 +3,7 @@
 Values keep their type; the metrics compute in double precision.
 """
 
+from collections.abc import Hashable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -90,6 +91,17 @@ def labels_of(labels: Array, rows: Tensor, *, validate: bool = True) -> Tensor:
     return tensor
 
 
+def rows_by_group(groups: Sequence[Hashable] | Array, count: int) -> dict[Hashable, Tensor]:
+    """Rows of each group, in the order of their first rows; there must be one group per row."""
+    names = groups.tolist() if hasattr(groups, "tolist") else list(groups)
+    if len(names) != count:
+        raise ValueError(f"`groups` must hold one group per row, {count} in all, but got {len(names)}")
+    rows: dict[Hashable, list[int]] = {}
+    for place, name in enumerate(names):
+        rows.setdefault(name, []).append(place)
+    return {name: torch.tensor(places) for name, places in rows.items()}
+
+
 def vector(name: str, values: Array) -> Tensor:
     """Finite numbers of shape (B,), B >= 1, in double precision."""
     tensor = _checks.floating(name, on_host(name, values))
@@ -104,3 +116,17 @@ def vector(name: str, values: Array) -> Tensor:
 def _no_nan(name: str, tensor: Tensor) -> None:
     if torch.isnan(tensor).any():
         raise ValueError(f"`{name}` must hold numbers, but got {int(torch.isnan(tensor).sum())} NaN")
+
+
+def class_numbers(labels: Array, num_classes: int) -> npt.NDArray[np.int64]:
+    """Labels as numbers of known classes, shape (B,), B at least 1."""
+    given = on_host("labels", labels)
+    if given.ndim != 1 or len(given) == 0 or given.dtype.is_floating_point or given.dtype.is_complex:
+        raise ValueError(
+            f"`labels` must hold classes as whole numbers, shape (B,), B at least 1, but got {tuple(given.shape)} of "
+            f"{given.dtype}"
+        )
+    low, high = int(given.min()), int(given.max())
+    if low < 0 or high >= num_classes:
+        raise ValueError(f"`labels` must be classes from 0 to {num_classes - 1}, but got {low if low < 0 else high}")
+    return given.long().numpy()

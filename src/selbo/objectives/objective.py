@@ -12,7 +12,7 @@ from selbo._numerics import result_dtype
 from selbo.objectives.label_priority import labels_first
 from selbo.objectives.label_shift import LabelShift, shifted
 from selbo.objectives.likelihoods import Categorical
-from selbo.objectives.unlabelled import LABELLED, Assigned, Unlabelled, assign, check_groups, join
+from selbo.objectives.unlabelled import LABELLED, Assigned, Unlabelled, assign, check_group_index, join
 from selbo.posteriors.handle import as_posterior
 from selbo.posteriors.posterior import ESTIMATORS, Posterior
 from selbo.summary.likelihood import Summary, SummaryLikelihood
@@ -364,7 +364,7 @@ class Objective(nn.Module):
         else:
             check_batch(inputs, labels)
         check_weights(weights, inputs)
-        check_groups(groups, inputs)
+        check_group_index(groups, inputs)
         assigned = self.assign(unlabelled)
         posterior = as_posterior(model)
         unseen = assigned.inputs()

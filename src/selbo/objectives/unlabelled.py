@@ -76,7 +76,7 @@ def assign(unlabelled: Unlabelled | Assigned | None, names: Sequence[str | None]
                 f"but got {came}"
             )
         if isinstance(each, Grouped):
-            check_groups(each.groups, inputs)
+            check_group_index(each.groups, inputs)
         known = [index for index, other in enumerate(tensors) if other is each]
         which.append(known[0] if known else len(tensors))
         if not known:
@@ -84,7 +84,7 @@ def assign(unlabelled: Unlabelled | Assigned | None, names: Sequence[str | None]
     return Assigned(tuple(tensors), tuple(which))
 
 
-def check_groups(groups: Tensor | None, inputs: Tensor) -> None:
+def check_group_index(groups: Tensor | None, inputs: Tensor) -> None:
     """Validate shape and type of the groups of a batch, if there are any."""
     if groups is None:
         return

@@ -17,15 +17,15 @@ KNOWN: Final = (
     # blue: the Summary ELBO with a stated belief
     (
         *(
-            "summary summary-elbo base belief-accuracy labels-belief",
+            "summary summary-elbo base both belief-accuracy labels-belief",
             "fractions belief labels-belief-accuracy",
-            "summary-train train dirichlet-accuracy",
-            "expect-equal dirichlet",
-            "expect-unequal multinomial-accuracy",
+            "summary-train train accuracy dirichlet-accuracy",
+            "expect-equal both-high-2 dirichlet",
+            "expect-unequal both-low-2 multinomial-accuracy",
         ),
         *(
-            "auto-equal fractions-0.3 natural-summary bold",
-            "auto-unequal fractions-1 narrow-summary timid",
+            "auto-equal fractions-0.3 natural-summary both-high-5 bold",
+            "auto-unequal fractions-1 narrow-summary both-low-5 timid",
             "beta-5 uncertain-0.1 natural-summary-85",
             "uncertain-0.05 natural-summary-80",
         ),
@@ -46,7 +46,7 @@ KNOWN: Final = (
     # green: label smoothing, self-training; forms of the histogram, stated fractions
     (
         *(
-            "label-smoothing easy-llp",
+            "label-smoothing isotonic-1000 easy-llp",
             "self-training",
             "logistic-self-training",
             "steep fractions+0.1",
@@ -68,7 +68,7 @@ KNOWN: Final = (
     # grey: the ensemble, label spreading; concentrations, samples per step
     (
         *(
-            "ensemble deep-ensemble llp-vat",
+            "ensemble deep-ensemble batch llp-vat",
             "label-spreading",
             "draws-1 alpha-0.003 alpha-100",
             "draws-4 alpha-0.01 alpha-500",
@@ -79,10 +79,10 @@ KNOWN: Final = (
     # purple: the deterministic network; numbers of inputs, weights of the KL divergence
     (
         *(
-            "plain all-labels",
-            "plain-known sgd",
-            "plain-em plain-em-bcts adam",
-            "plain-bbse",
+            "plain raw all-labels",
+            "plain-known sgd known",
+            "plain-em plain-em-bcts adam em",
+            "plain-bbse rlls",
             "kl-0.01 inputs-100",
             "kl-0.03 inputs-300",
         ),
@@ -100,10 +100,10 @@ KNOWN: Final = (
     ),
     # maroon: temperature scaling; vague beliefs; networks adapted by BatchNorm
     (
-        "plain-temperature group-rate",
-        "uniform uniform-equal batchnorm mc-dropout",
-        "uniform-unequal batchnorm-known swag",
-        "confidence tent laplace",
+        "plain-temperature temperature-100 group-rate",
+        "uniform uniform-equal batchnorm mc-dropout temperature-20",
+        "uniform-unequal batchnorm-known swag temperature-1000",
+        "confidence tent laplace bcts-100",
     ),
 )
 """Methods of the demo, the commands and the studies: one row per colour, one position per marker.

@@ -23,8 +23,10 @@ from selbo.report.curves import (
     entropy_panels,
     reliability_diagrams,
     reliability_panels,
+    risk_coverage_curves,
 )
 from selbo.report.differences import SAME, Difference, around, difference_of, t_quantile
+from selbo.report.groups import group_fractions
 from selbo.report.page import WIDE, Words, inline_svg, write_html, write_page
 from selbo.report.tables import (
     console_table,
@@ -72,6 +74,7 @@ __all__ = [
     "entropy_histograms",
     "entropy_panels",
     "first_names",
+    "group_fractions",
     "inline_svg",
     "is_percent",
     "joined",
@@ -84,6 +87,7 @@ __all__ = [
     "reliability_diagrams",
     "reliability_panels",
     "rich_table",
+    "risk_coverage_curves",
     "shown_cells",
     "shown_difference",
     "signed",

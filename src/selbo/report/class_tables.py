@@ -1,4 +1,4 @@
-"""Results per class as HTML: recall and precision with their intervals, and the confusion matrix."""
+"""Results per class and per group as HTML: shares with their intervals, and the confusion matrix."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from selbo.metrics.classwise import wilson_interval
 from selbo.report.templates import render_macro
-from selbo.results import ClassResult, ClassResults
+from selbo.results import ClassResult, ClassResults, GroupResult
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -35,6 +35,18 @@ def class_table(scores: Sequence[ClassResult]) -> "Markup":
     if len(scores) > MOST_SHOWN_ROWS:
         scores = sorted(scores, key=lambda each: (each.recall is None, each.recall or 0.0, -each.rows))
     return render_macro("class_tables.html", "class_table", scores[:MOST_SHOWN_ROWS], scores[MOST_SHOWN_ROWS:])
+
+
+def group_table(groups: Sequence[GroupResult], by: str) -> "Markup":
+    """Accuracy, overconfidence and NLL of each group, with 95 % intervals; with many, least accurate first.
+
+    Args:
+        groups: One result per group.
+        by: What they are groups by.
+    """
+    if len(groups) > MOST_SHOWN_ROWS:
+        groups = sorted(groups, key=lambda each: each.metrics["accuracy"] or 0.0)
+    return render_macro("class_tables.html", "group_table", groups[:MOST_SHOWN_ROWS], groups[MOST_SHOWN_ROWS:], by)
 
 
 def confusion_table(found: ClassResults) -> "Markup":

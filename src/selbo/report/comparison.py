@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from selbo import _checks
 from selbo.results import Comparison, Metrics, Outcome
 
-LOWER_IS_BETTER: Final = frozenset({"nll", "ece", "brier", "fpr95"})
+LOWER_IS_BETTER: Final = frozenset({"nll", "ece", "brier", "fpr95", "aurc", "group_error"})
 HIGHER_IS_BETTER: Final = frozenset(
     {"accuracy", "auroc", "auprc", "f1", "f1_macro", "f1_micro", "entropy_difference", "balanced_accuracy", "recall"}
 )

@@ -1,4 +1,4 @@
-"""Figures of a comparison: histograms against s0, reliability, corruption curves, entropy in and out of distribution.
+"""Figures of a comparison: histograms against s0, reliability, risk by coverage, corruption curves, entropy.
 
 Every figure gives a method the same colour and marker. Panels are placed by hand, in inches, so that they line up.
 """
@@ -233,6 +233,50 @@ def _reliability_axes(grid: Grid, i: int, diagram: "Axes", strip: "Axes", *, lar
             diagram.text(*place, text, ha=side, va="center", color=INK, fontsize=SMALL_SIZE, style="italic")
 
 
+# --- risk by coverage ---
+
+
+def risk_coverage_curves(results: Comparison, *, width: float = TWO_COLUMNS) -> "Figure":
+    """Error rate among the most confident predictions against the share of answers; one panel per method.
+
+    Args:
+        results: Of a comparison, with the ``risk_curve`` of at least one run.
+        width: Inches.
+
+    Returns:
+        A figure with one axes per method: the mean over the seeds, and in grey the curve of a ranking in which every
+        error is less confident than every right answer. The number over a panel is the area under the curve.
+    """
+    from matplotlib.lines import Line2D
+
+    looks = method_styles(results.methods)
+    found = _by_method(results, "risk_curve", lambda run: run.risk_curve)
+    top = max(max(each.risk) for runs in found.values() for each in runs)
+    with figure_style():
+        grid = Grid(len(found), width=width, height=1.5 if len(found) > 1 else 2.0)
+        for i, (method, runs) in enumerate(found.items()):
+            axes, risk = grid.place(i), 100 * np.mean([each.risk for each in runs], axis=0)
+            coverage = np.arange(1, len(risk) + 1) / len(risk)
+            perfect = np.maximum(0.0, 1 - (1 - risk[-1] / 100) / coverage)
+            axes.plot(100 * coverage, 100 * perfect, color=GUIDE, linewidth=1.0, linestyle=(0, (3, 2)))
+            axes.plot(100 * coverage, risk, color=looks[method].colour, linewidth=1.5, clip_on=False)
+            tidy(axes)
+            axes.locator_params(axis="y", nbins=4)
+            axes.set_xlim(0, 100)
+            axes.set_xticks([0, 50, 100])
+            area = mean_and_error([each.area for each in runs])
+            grid.name(axes, method, f"AURC {plus_minus(*area, scale=100, digits=1)} %")
+            axes.set_xlabel("answered, %")
+            _outer_only(grid, i, axes)
+            axes.set_ylim(0, 105 * max(top, 0.01))
+            if grid.first(i):
+                axes.set_ylabel("wrong, %")
+        line = Line2D([], [], color=GUIDE, linewidth=1.5)
+        best = Line2D([], [], color=GUIDE, linewidth=1.0, linestyle=(0, (3, 2)))
+        grid.legend({"predictions": line, "perfect ranking": best})
+    return grid.figure
+
+
 # --- corruption ---
 
 
@@ -395,6 +439,7 @@ def _shares(counts: FloatArray) -> FloatArray:
 COMPARISON_FIGURES: Final[dict[str, Callable[..., "Figure"]]] = {
     "belief_histograms": belief_histograms,
     "reliability_diagrams": reliability_diagrams,
+    "risk_coverage_curves": risk_coverage_curves,
     "corruption_curves": corruption_curves,
     "entropy_histograms": entropy_histograms,
 }
@@ -406,6 +451,7 @@ def available_figures(results: Comparison) -> list[str]:
     found = {
         "belief_histograms": any(run.histogram for run in results.runs),
         "reliability_diagrams": any(run.reliability for run in results.runs),
+        "risk_coverage_curves": any(run.risk_curve for run in results.runs),
         "corruption_curves": any(set(CURVES) & set(metric_names(results, name)) for name, _ in noise_levels(results)),
         "entropy_histograms": any(run.entropy and run.entropy.outside for run in results.runs),
     }

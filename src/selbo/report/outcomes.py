@@ -15,15 +15,18 @@ from selbo.evaluation.evaluate import evaluate, evaluate_ood
 from selbo.evaluation.predict import Prediction
 from selbo.metrics.calibration import reliability
 from selbo.metrics.classwise import confusion, per_class, wilson_interval
+from selbo.metrics.selective import aurc, risk_coverage
 from selbo.results import (
     ClassResult,
     ClassResults,
     ConfusionCount,
     EntropyHistogram,
+    GroupResult,
     Measurement,
     Provenance,
     RegionScale,
     ReliabilityBins,
+    RiskCurve,
     StatedBelief,
 )
 from selbo.summary.likelihood import SummaryLikelihood
@@ -31,6 +34,10 @@ from selbo.summary.partitions import Partition
 from selbo.version import __version__
 
 ENTROPY_BINS: Final = 24
+RISK_STEPS: Final = 100
+
+GROUP_METRICS: Final = ("accuracy", "overconfidence", "nll", "ece", "brier", "auroc", "f1_macro")
+"""Metrics of each group."""
 
 
 def metrics_of(prediction: Prediction, labels: Tensor) -> dict[str, Any]:
@@ -48,7 +55,7 @@ def condition(prediction: Prediction, labels: Tensor, *, level: float | None = N
     """
     found = metrics_of(prediction, labels)
     recall = found.pop("recall")
-    metrics = {name: value if value is not None and math.isfinite(value) else None for name, value in found.items()}
+    metrics = {name: _finite_or_none(value) for name, value in found.items()}
     return Measurement(level=level, metrics=metrics, recall=tuple(recall))
 
 
@@ -62,6 +69,46 @@ def by_class(prediction: Prediction, labels: Tensor, classes: Sequence[str]) -> 
             ConfusionCount(true=classes[label], predicted=classes[guess], rows=rows)
             for (label, guess), rows in counts.items()
         ),
+    )
+
+
+def by_group(prediction: Prediction, labels: Tensor, groups: Sequence[str]) -> tuple[GroupResult, ...]:
+    """Metrics of each group of rows with 95 % intervals, in the order of their names; numbers by size."""
+    found = evaluate(None, labels, log_probs=prediction.log_probs, groups=groups)["groups"]
+    return tuple(
+        GroupResult(
+            name=name,
+            rows=found[name]["num_examples"],
+            metrics={key: _finite_or_none(found[name][key]) for key in GROUP_METRICS},
+            intervals=found[name]["intervals"],
+        )
+        for name in sorted(found, key=_by_size)
+    )
+
+
+def _finite_or_none(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _by_size(name: str) -> tuple[float, str]:
+    try:
+        return float(name), name
+    except ValueError:
+        return math.inf, name
+
+
+def group_takeaway(groups: Sequence[GroupResult]) -> str:
+    """One sentence on the group with the lowest accuracy, and one on groups that are clearly overconfident."""
+    rows = sum(each.rows for each in groups)
+    accuracy = sum(each.rows * (each.metrics["accuracy"] or 0.0) for each in groups) / rows
+    worst = min(groups, key=lambda each: each.metrics["accuracy"] or 0.0)
+    low, high = worst.intervals["accuracy"] or (0.0, 1.0)
+    sure = [each.name for each in groups if (each.intervals["overconfidence"] or (0.0,))[0] > 0]
+    named = ", ".join(f"“{name}”" for name in sure[:3]) + (f" and {len(sure) - 3} more" if len(sure) > 3 else "")
+    return (
+        f"The accuracy is lowest in “{worst.name}”: {_percent(worst.metrics['accuracy'] or 0.0)} of {worst.rows} rows "
+        f"(95 % interval {100 * low:.1f} to {_percent(high)}), against {_percent(accuracy)} of all rows. "
+        + (f"Clearly overconfident: {named}." if sure else "No group is clearly overconfident.")
     )
 
 
@@ -99,6 +146,14 @@ def reliability_of(prediction: Prediction, labels: Tensor) -> ReliabilityBins:
     """Confidence, accuracy and number of predictions in ten bins of confidence."""
     bins = reliability(prediction.probs, labels)
     return ReliabilityBins(confidence=bins.confidences, accuracy=bins.accuracies, count=bins.counts)
+
+
+def risk_curve_of(prediction: Prediction, labels: Tensor) -> RiskCurve:
+    """Error rate among the most confident predictions, at 100 shares of answers; equal confidences stay together."""
+    coverages, risks = risk_coverage(prediction.probs, labels)
+    steps = torch.arange(1, RISK_STEPS + 1, dtype=torch.float64) / RISK_STEPS
+    places = torch.searchsorted(coverages, steps - 1e-9).clamp(max=len(risks) - 1)
+    return RiskCurve(risk=tuple(risks[places].tolist()), area=aurc(prediction.probs, labels))
 
 
 def region_masses(prediction: Prediction, partition: Partition) -> tuple[float, ...]:

@@ -15,7 +15,7 @@ from selbo.plots.labels import duration, number
 from selbo.plots.methods import METHOD_COLOURS
 from selbo.plots.panels import GUIDE
 from selbo.plots.style import INK, ONE_COLUMN, PALE, TWO_COLUMNS, saving_style
-from selbo.report.class_tables import MOST_IN_MATRIX, class_table, confusion_table
+from selbo.report.class_tables import MOST_IN_MATRIX, class_table, confusion_table, group_table
 from selbo.report.comparison import (
     Value,
     clean_name,
@@ -26,6 +26,8 @@ from selbo.report.comparison import (
     summarise_ood,
 )
 from selbo.report.curves import COMPARISON_FIGURES, CURVES, available_figures, distances, require_stated_belief
+from selbo.report.groups import describe_groups, group_fractions, stated_group_table
+from selbo.report.outcomes import group_takeaway
 from selbo.report.tables import clean_table, headline_table, level_table, metric_label, texts
 from selbo.report.takeaway import takeaway
 from selbo.report.templates import load_templates, render_macro
@@ -47,6 +49,9 @@ THEME: Final = {
 WIDE: Final = 928
 PHONE: Final = 416
 """Maximum width in pixels of figures of two columns and of one column; smaller ones are scaled in proportion."""
+
+MOST_TABLE_GROUPS: Final = 200
+"""Maximum number of groups in a table; ``metrics.json`` holds all of them."""
 
 MOST_CHART_CLASSES: Final = 60
 """Maximum number of classes for the small chart of their counts."""
@@ -92,7 +97,13 @@ def render_page(results: Comparison) -> str:
         summary=_facts(results),
         belief=belief,
         concentration=number(belief.concentration, digits=6) if belief else "",
-        sections=[_result(results), *_class_sections(results), *figures],
+        sections=[
+            _result(results),
+            *_stated_group_sections(results),
+            *_group_sections(results),
+            *_class_sections(results),
+            *figures,
+        ],
         command=results.made_by.command,
         made=_made(results),
     )
@@ -119,7 +130,7 @@ def _thousands(count: int) -> str:
 def _facts(results: Comparison) -> list[tuple[str, str]]:
     task = results.task
     facts = [
-        (_thousands(task.num_train), "training examples"),
+        *([] if task.num_train is None else [(_thousands(task.num_train), "training examples")]),
         (_thousands(task.num_test), "test examples"),
         (str(task.num_classes), "classes"),
         (str(len(results.methods)), "method" if len(results.methods) == 1 else "methods"),
@@ -127,7 +138,8 @@ def _facts(results: Comparison) -> list[tuple[str, str]]:
     ]
     if task.num_classes <= MOST_CHART_CLASSES and max(task.class_counts) > 0:
         low, high = min(task.class_counts), max(task.class_counts)
-        note = f"training examples per class, {f'{low} to {high}' if low < high else f'{low} each'}"
+        kind = "test" if task.num_train is None else "training"
+        note = f"{kind} examples per class, {f'{low} to {high}' if low < high else f'{low} each'}"
         facts.append((render_macro("parts.html", "class_counts", task), note))
     return facts
 
@@ -153,6 +165,13 @@ def _result(results: Comparison) -> Section:
         "mean gap between confidence and accuracy. Lower is better for both; higher is better for accuracy, F1 and "
         "AUROC."
     )
+    measured = metric_names(results, results.clean)
+    if "group_error" in measured:
+        error = (
+            "The error of group fractions is the mean difference, without its sign, between the predicted and the "
+            "stated fractions of groups, in points."
+        )
+        glossary = f"{glossary} {error}" if "nll" in measured else error
     if len(results.methods) == 1:
         return Section("The result", under, _tiles(results), [glossary], said)
     marks = (
@@ -172,6 +191,26 @@ def _tiles(results: Comparison) -> "Markup":
         (text,) = texts(metric, [value], num_seeds=len(results.seeds))
         tiles.append((render_macro("tables.html", "shown_value", text), metric_label(metric)))
     return render_macro("parts.html", "facts", tiles, css="facts tiles")
+
+
+def _group_sections(results: Comparison) -> list[Section]:
+    """Results per group, if there is a single run that has them."""
+    run = results.runs[0]
+    if len(results.runs) != 1 or run.groups is None:
+        return []
+    return [
+        Section(
+            "Is it as good in every group?",
+            f"Metrics on the {clean_name(results)} by {run.grouped_by or 'group'}, with 95 % intervals.",
+            group_table(run.groups, run.grouped_by or "group"),
+            [
+                "Overconfidence is the mean probability of the predicted classes minus the accuracy: above 0 the group "
+                "is right less often than the predictions claim, and its interval says whether that may be chance. Of "
+                "20 groups that do not differ, one interval misses on average."
+            ],
+            conclusion=[group_takeaway(run.groups)],
+        )
+    ]
 
 
 def _class_sections(results: Comparison) -> list[Section]:
@@ -198,6 +237,40 @@ def _class_sections(results: Comparison) -> list[Section]:
         confusion_table(found),
     )
     return [each, which]
+
+
+def _stated_group_sections(results: Comparison) -> list[Section]:
+    """Stated and predicted fractions of groups, if there is a single run that has them."""
+    found = results.runs[0].stated_groups if len(results.runs) == 1 else None
+    if found is None:
+        return []
+    names, against = results.task.class_names, found.contradicted
+    spoken = describe_groups(found, names)
+    drawings = []
+    for css, full, pixels in (("wide", TWO_COLUMNS, WIDE), ("narrow", ONE_COLUMN, PHONE)):
+        svg = inline_svg(group_fractions(found, names, width=full), name=f"groups-{css}", label=spoken)
+        drawings.append((css, pixels, svg))
+    shown = render_macro("parts.html", "figure", drawings)
+    if against:
+        shown += stated_group_table(against[:MOST_TABLE_GROUPS], names)
+    rows = "held-out rows" if found.held_out else "training rows"
+    first = min(len(found.groups), MOST_TABLE_GROUPS)
+    folded = f"The numbers of {'all' if first == len(found.groups) else 'the first'} {first} groups"
+    under = f"Class fractions of {len(found.groups)} groups ({found.column}): stated, and predicted for {rows}."
+    if against:
+        under += f" Contradicted, as in the table: {len(against)}."
+    reading = [
+        "A pale bar is the interval of a stated fraction, as its concentration says how sure it is, with a mark at the "
+        "stated value. A dot is the mean predicted probability of the rows of the group. Its line is the interval of "
+        "the fraction among these rows, if predictions are calibrated. Groups are sorted by the stated fraction.",
+        "A group is contradicted if the difference is too large to be chance: p, the p-value corrected for the number "
+        "of groups, is below .01. Its fraction is wrong or less precise than stated, or people with the same inputs "
+        "differ between groups.",
+    ]
+    title = "Do the predictions agree with the stated fractions?"
+    return [
+        Section(title, under, shown, reading, folded=folded, tables=[stated_group_table(found.groups[:first], names)])
+    ]
 
 
 # --- figures ---
@@ -312,6 +385,26 @@ def _reliability_words(results: Comparison) -> Words:
     )
 
 
+def _risk_words(results: Comparison) -> Words:
+    run = next(each for each in results.runs if each.risk_curve is not None)
+    assert run.risk_curve is not None
+    risk = run.risk_curve.risk
+    half, all_of_them = 100 * risk[len(risk) // 2 - 1], 100 * risk[-1]
+    one = f" Here {half:.1f} % of the more confident half are wrong, of all {all_of_them:.1f} %."
+    return Words(
+        "What if it may decline to answer?",
+        f"Share of wrong answers on the {clean_name(results)}, if only the most confident predictions are answered.",
+        [
+            "Read it from right to left: at 100 % every case is answered; further left, the least confident ones are "
+            f"left to somebody else.{one if len(results.runs) == 1 else ''} The dashed curve is that of a ranking in "
+            "which every wrong prediction is less confident than every right one: none can be lower. AURC is the area "
+            "under the curve, the mean error over all shares of answers; smaller is better.",
+        ],
+        f"Curve of the error rate by share of answers. Of {run.method}, {half:.1f} % are wrong if half of the cases "
+        f"are answered, and {all_of_them:.1f} % if all are.",
+    )
+
+
 def _corruption_words(results: Comparison) -> Words:
     name, level = noisiest(results) or ("", 0.0)
     metrics = _curve_metrics(results)
@@ -353,6 +446,7 @@ def _entropy_words(results: Comparison) -> Words:
 WORDS: Final[dict[str, Callable[[Comparison], Words]]] = {
     "belief_histograms": _belief_words,
     "reliability_diagrams": _reliability_words,
+    "risk_coverage_curves": _risk_words,
     "corruption_curves": _corruption_words,
     "entropy_histograms": _entropy_words,
 }

@@ -35,15 +35,19 @@ METRIC_LABELS: Final = {
     "ece": "ECE",
     "brier": "Brier score",
     "auroc": "AUROC",
+    "aurc": "AURC",
     "auprc": "AUPRC",
     "f1": "F1",
     "f1_macro": "F1, macro",
     "f1_micro": "F1, micro",
     "fpr95": "FPR at 95 % TPR",
     "entropy_difference": "entropy difference",
+    "group_error": "error of group fractions",
 }
 
-PERCENT: Final = frozenset({"accuracy", "ece", "auroc", "auprc", "f1", "f1_macro", "f1_micro", "fpr95", "recall"})
+PERCENT: Final = frozenset(
+    {"accuracy", "ece", "auroc", "aurc", "auprc", "f1", "f1_macro", "f1_micro", "fpr95", "recall", "group_error"}
+)
 """Metrics shown in per cent."""
 
 MARKER_SHAPES: Final = {

@@ -1,7 +1,7 @@
 """Summary likelihoods: prior knowledge about predictions, as a likelihood of any tensor of log-probabilities."""
 
 from selbo._numerics import PreciseModule
-from selbo.summary import beliefs, elicitation, likelihood, partitions
+from selbo.summary import beliefs, elicitation, estimation, likelihood, partitions
 from selbo.summary.beliefs import Belief
 from selbo.summary.likelihood import log_dirichlet
 from selbo.summary.partitions import Partition
@@ -12,6 +12,7 @@ __all__ = [
     "PreciseModule",
     "beliefs",
     "elicitation",
+    "estimation",
     "likelihood",
     "log_dirichlet",
     "partitions",

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from selbo import _checks
 from selbo._numerics import MULTINOMIAL_FLOOR, FloatArray, result_dtype, values_can_be_read, working_dtype
 from selbo.summary.beliefs import Belief, checked_masses
+from selbo.summary.contrast import GroupContrast, group_contrast
 from selbo.summary.counts import (
     UNDERFLOW,
     exact_count_log_prob,
@@ -239,6 +240,13 @@ class GroupedSummary(Summary):
         if self.sizes is not None:
             values = values * self._factors(sums)
         return values.sum(-1).to(result_dtype(log_probs))
+
+    def contrast(self) -> GroupContrast:
+        """How much the stated fractions differ between groups, in units of their stated precision.
+
+        Groups teach through these differences. A ratio far below one says that they cannot.
+        """
+        return group_contrast(self.s0.double().cpu().numpy(), self.concentration.double().cpu().numpy())
 
     def to_dict(self) -> dict[str, Any]:
         """What a checkpoint must match, besides numbers and tensors, as plain data."""

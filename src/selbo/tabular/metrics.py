@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from selbo.results import ClassResult, ConfusionCount, Record
+from selbo.results import ClassResult, ConfusionCount, GroupResult, Record, StatedGroups
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +18,7 @@ class TableMetrics(Record):
         per_class: Results of each class.
         confusion: Confusion counts.
         classes: Names of the classes.
+        groups: Results of groups of rows, if they were asked for.
     """
 
     metrics: Mapping[str, Any]
@@ -26,11 +27,12 @@ class TableMetrics(Record):
     per_class: tuple[ClassResult, ...]
     confusion: tuple[ConfusionCount, ...]
     classes: tuple[str, ...]
+    groups: tuple[GroupResult, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowCounts(Record):
-    """Number of rows in each part of the data."""
+    """Number of rows in each part of the data; with groups, ``unlabelled`` is the number of those without label."""
 
     train: int
     val: int
@@ -50,7 +52,7 @@ class ValidationMetrics(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingMetrics(TableMetrics):
-    """Content of ``metrics.json``: results on the test rows.
+    """Content of ``metrics.json``: results on the test rows. There are no metrics if these have no labels.
 
     Attributes:
         rows: Number of rows.
@@ -60,7 +62,8 @@ class TrainingMetrics(TableMetrics):
         warnings: Warnings of the training.
         contradictions: Contradictions between the belief and held-out rows, one sentence each.
         shortfall: A sentence if the accuracy is clearly below the stated one, for which the network may be the cause.
-        validation: Metrics of the validation rows.
+        validation: Metrics of the validation rows; None if there are no labels to validate and test on.
+        stated_groups: Stated and predicted fractions of groups, if fractions of groups were stated.
     """
 
     rows: RowCounts
@@ -70,4 +73,5 @@ class TrainingMetrics(TableMetrics):
     warnings: tuple[str, ...]
     contradictions: tuple[str, ...]
     shortfall: str | None
-    validation: ValidationMetrics
+    validation: ValidationMetrics | None
+    stated_groups: StatedGroups | None = None

@@ -60,7 +60,7 @@ class Preprocessing:
     """Encodes rows as features and labels as classes.
 
     Attributes:
-        target: Name of the column with the labels.
+        target: Name of the column with the labels; empty if there was none, but class fractions of groups.
         classes: Names of the classes, in the order of their indices.
         numeric_target: Whether the labels are numbers, so that 1 and 1.0 are the same class.
         inputs: The columns that are used.
@@ -131,6 +131,8 @@ class Preprocessing:
         Raises:
             ValueError: If the target column or a label is missing, or a label was not seen in training.
         """
+        if not self.target:
+            raise ValueError(f"the model was trained without labels, so name the column of {table.name} that has them")
         numbers = {name: k for k, name in enumerate(self.classes)}
         names = label_names(table, self.target, as_numbers=self.numeric_target, known=self.classes)
         if unseen := sorted(set(names) - set(numbers)):
@@ -203,7 +205,7 @@ def label_names(table: Table, target: str, *, as_numbers: bool | None = None, kn
         raise ValueError(f"the target must be a column of classes, but {target!r} holds {what}")
     if column.numbers is not None and as_numbers is not False:
         missing = int(np.isnan(column.numbers).sum())
-        names: list[str | None] = [_number_name(each) for each in column.numbers.tolist()]
+        names: list[str | None] = [number_name(each) for each in column.numbers.tolist()]
     else:
         names = column.texts()
         missing = sum(name is None for name in names)
@@ -226,7 +228,8 @@ def label_names(table: Table, target: str, *, as_numbers: bool | None = None, kn
     return found
 
 
-def _number_name(value: float) -> str:
+def number_name(value: float) -> str:
+    """A number as the name of a class or group: 1 and 1.0 are the same."""
     return str(int(value)) if value.is_integer() else repr(value)
 
 
@@ -307,23 +310,41 @@ def check_usable(table: Table, names: Sequence[str], *, trained: bool = False) -
         )
 
 
+@dataclass(frozen=True)
+class GroupColumn:
+    """The column with the groups, and the classes whose fractions are stated: their names, sorted, and their kind."""
+
+    column: str
+    classes: tuple[str, ...]
+    numeric: bool
+
+
 def fit_preprocessing(
-    table: Table, *, target: str, rows: NDArray[np.int64], drop: Sequence[str] = ()
+    table: Table,
+    *,
+    target: str | None,
+    rows: NDArray[np.int64],
+    drop: Sequence[str] = (),
+    groups: "GroupColumn | None" = None,
 ) -> tuple[Preprocessing, list[str]]:
     """Fit the preprocessing on the training rows; also returns notes for the user.
 
     Args:
         table: The table with all rows.
-        target: Column with the labels.
+        target: Column with the labels; may be None with groups.
         rows: Indices of the training rows.
         drop: Columns to leave out.
+        groups: The column with the groups, which is no input, and their classes; if not given, the classes are those
+            of the labels.
     """
-    classes = find_classes(table, target)
-    for name in drop:
-        if name == target:
-            raise ValueError(f"the target {target!r} cannot be left out with --drop")
-        _ = table[name]
-    names = [name for name in table.columns if name != target and name not in drop]
+    if groups is None:
+        assert target is not None
+        classes, numeric = find_classes(table, target), table[target].numbers is not None
+    else:
+        classes, numeric = groups.classes, groups.numeric
+    _check_dropped(table, drop, target)
+    apart = {target, *drop, *(() if groups is None else (groups.column,))}
+    names = [name for name in table.columns if name not in apart]
     check_usable(table, names)
     notes: list[str] = []
     inputs: list[NumberInput | CategoryInput] = []
@@ -344,12 +365,19 @@ def fit_preprocessing(
         if column.kind == "integer" and column.numbers is not None and _counts_rows(column.numbers):
             notes.append(f"column {name!r} seems to number the rows: if so, leave it out with --drop {quote(name)}")
     if not inputs:
-        raise ValueError(f"there is no column to predict {target!r} from: all others are constant or left out")
+        what = "the classes" if target is None else repr(target)
+        raise ValueError(f"there is no column to predict {what} from: all others are constant or left out")
     if constant:
         notes.append(f"columns with only one value are left out: {listed(constant)}")
-    left_out = tuple(name for name in table.columns if name in drop or name in constant)
-    numeric = table[target].numbers is not None
-    return Preprocessing(target, classes, numeric, tuple(inputs), left_out), notes
+    left_out = tuple(name for name in table.columns if name in constant or (name in apart and name != target))
+    return Preprocessing(target or "", classes, numeric, tuple(inputs), left_out), notes
+
+
+def _check_dropped(table: Table, drop: Sequence[str], target: str | None) -> None:
+    for name in drop:
+        if name == target:
+            raise ValueError(f"the target {target!r} cannot be left out with --drop")
+        _ = table[name]
 
 
 def _categories(name: str, column: TableColumn, rows: NDArray[np.int64]) -> CategoryInput | None:

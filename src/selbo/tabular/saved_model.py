@@ -137,6 +137,8 @@ def _difference(name: str, found: dict[str, Any], settings: dict[str, Any]) -> s
     before, now = found.get(name), settings.get(name)
     if name == "data_sha256":
         return "with other data"
+    if name == "group_fractions_sha256" and before and now:
+        return "with other fractions of groups"
     if name == "unlabelled_sha256":
         return "with other unlabelled rows" if before and now else f"with{'' if before else 'out'} --unlabelled"
     return f"with --{name.replace('_', '-')} {_shown(before)}, not {_shown(now)}"
@@ -254,7 +256,7 @@ class ModelManifest(Record):
 
     Attributes:
         selbo: Version of selbo.
-        target: The column with the labels.
+        target: The column with the labels; empty if there was none.
         classes: Names of the classes.
         belief: Description of the belief.
         temperature: Temperature fitted on the validation rows, or None; applied only on request.
@@ -318,11 +320,22 @@ class Trained:
         return self.classifier.posterior_predictive(inputs)
 
 
-def as_columns(prediction: Prediction, classes: Sequence[str]) -> dict[str, Sequence[Any]]:
-    """Predictions as columns: the predicted class, ``p_NAME`` per class, entropy and mutual information."""
+def as_columns(
+    prediction: Prediction, classes: Sequence[str], answered: Sequence[bool] | None = None
+) -> dict[str, Sequence[Any]]:
+    """Predictions as columns: the predicted class, ``p_NAME`` per class, entropy and mutual information.
+
+    Args:
+        prediction: Predictions.
+        classes: Names of the classes.
+        answered: Rows that are answered, all if not given; the others have no predicted class.
+    """
+    kept = [True] * len(prediction.probs) if answered is None else answered
     probabilities = {f"p_{name}": prediction.probs[:, k].tolist() for k, name in enumerate(classes)}
     return {
-        "predicted_class": [classes[k] for k in prediction.classes.tolist()],
+        "predicted_class": [
+            classes[k] if keep else None for k, keep in zip(prediction.classes.tolist(), kept, strict=True)
+        ],
         **probabilities,
         "entropy": prediction.entropy.tolist(),
         "mutual_information": prediction.mutual_information.tolist(),

@@ -10,7 +10,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, TensorDataset
 
 from selbo import _checks
 from selbo.objectives.objective import MISSING_LABEL, check_batch, check_inputs, check_weights
-from selbo.objectives.unlabelled import Assigned, Grouped, UnlabelledSet, check_groups
+from selbo.objectives.unlabelled import Assigned, Grouped, UnlabelledSet, check_group_index
 from selbo.random import derive, generator_for
 from selbo.training.groups import group_order
 
@@ -70,7 +70,7 @@ class TensorBatches:
         rows_per_group: int | None = None,
     ) -> None:
         check_examples(inputs, labels)
-        check_groups(groups, inputs)
+        check_group_index(groups, inputs)
         if labels is not None:
             labels = labels.long()
             labels = None if bool((labels == MISSING_LABEL).all()) else labels
@@ -320,7 +320,7 @@ def _to_batch(name: str, item: Any, device: torch.device) -> Batch:
     inputs, labels, *groups = item
     check_batch(inputs, labels)
     for each in groups:
-        check_groups(each, inputs)
+        check_group_index(each, inputs)
     batch = Batch(inputs, labels.long(), None, groups[0].long() if groups else None)
     return batch.map(lambda each: each.to(device, non_blocking=True))
 
@@ -370,7 +370,7 @@ def make_batches(
     _checks.whole("batch_size", batch_size, at_least=1)
     tensors = as_tensors("train", data)
     if tensors is not None:
-        check_groups(groups, tensors.inputs)
+        check_group_index(groups, tensors.inputs)
         inputs, labels, weights, own = tensors._replace(groups=groups).map(lambda each: each.to(device))
         return TensorBatches(
             inputs,

@@ -36,6 +36,8 @@ from selbo.training.trainer import FitResult, Trainer
 from selbo.training.validation import Validation, Validator
 
 ENGINES: Final = ("auto", "eager", "cudagraph", "compile+cudagraph")
+FEWEST_COMPILED_STEPS: Final = 2000
+"""Shorter runs would spend more time compiling than compiled steps save (docs/performance.md)."""
 NATURAL: Final = "natural_gradient"
 ADAM_RATE: Final = 1e-3
 NATURAL_RATE: Final = 0.1
@@ -127,9 +129,9 @@ def fit(
         device: Device to train on; by default that of the network. Under `torchrun`, ``"cuda"`` is the device of each
             process.
         precision: ``"fp32"``, or ``"bf16"`` for the forward pass.
-        engine: ``"auto"``: on CUDA, compile the whole step and capture it in a CUDA graph where possible;
-            ``"cudagraph"``: a CUDA graph without compilation, which starts at once and suits small networks;
-            ``"eager"``; ``"compile+cudagraph"``: as ``"auto"``, but an error if it is not possible.
+        engine: ``"auto"``: on CUDA, capture the whole step in a CUDA graph where possible, compiled if there are 2000
+            steps or more; ``"cudagraph"``: a CUDA graph without compilation, which starts at once and suits small
+            networks; ``"eager"``; ``"compile+cudagraph"``: always compiled, and an error if it is not possible.
         checkpoint: Checkpoint file, or a `Checkpoint`. If it exists, training resumes from it.
         callbacks: `Callback` objects such as `Progress`, `JsonLines`, `TensorBoard` and `EarlyStopping`, and functions
             that are called with each record. If not given, a progress bar is shown on a terminal.
@@ -200,6 +202,8 @@ def fit(
             rows_per_group=None if groups is None else choose_rows_per_group(rows_per_group, batch_size),
         )
         total = _number_of_steps(steps, epochs, batches)
+        if engine == "auto" and total < FEWEST_COMPILED_STEPS:
+            engine = "cudagraph"
         on_graph = wants_graph(engine, where, batches, world)
         if on_graph:
             trained.use_channels_last()

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from selbo import _checks
-from selbo.objectives.unlabelled import check_groups
+from selbo.objectives.unlabelled import check_group_index
 
 
 def group_order(groups: Tensor, rows_per_group: int, *, generator: torch.Generator | None = None) -> Tensor:
@@ -27,7 +27,7 @@ def group_order(groups: Tensor, rows_per_group: int, *, generator: torch.Generat
         >>> groups[order]
         tensor([1, 1, 1, 1, 0, 0, 0])
     """
-    check_groups(groups, groups)
+    check_group_index(groups, groups)
     count = len(groups)
     shuffled = torch.randperm(count, generator=generator)
     own = groups[shuffled].long()
@@ -68,7 +68,7 @@ class GroupBatchSampler(Sampler[list[int]]):
         *,
         generator: torch.Generator | None = None,
     ) -> None:
-        check_groups(groups, groups)
+        check_group_index(groups, groups)
         self.groups, self.generator = groups.cpu(), generator
         self.batch_size = _checks.whole("batch_size", batch_size, at_least=1)
         self.rows_per_group = choose_rows_per_group(rows_per_group, batch_size)

@@ -6,10 +6,7 @@ import csv
 import html
 import io
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -17,8 +14,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from command_line import Run, run_command
 from selbo import calibrate_to_belief
-from selbo.cli import main as entry
 from selbo.cli.app import app
 from selbo.cli.calibrate import Effect, doubt, effect_table, measure_effect
 from selbo.cli.output import console
@@ -28,30 +25,10 @@ from selbo.tabular.saved_calibration import SavedCalibration, load_calibration
 ROWS = 200
 
 
-class Shown(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Shown]
-
-
 @pytest.fixture
 def selbo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The command, in this process."""
     monkeypatch.setenv("COLUMNS", "80")
-
-    def run(*arguments: object) -> Shown:
-        monkeypatch.setattr(sys, "argv", ["selbo", "calibrate", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            entry.main()
-        shown = capsys.readouterr()
-        assert "Traceback" not in shown.err
-        return Shown(int(left.value.code or 0), shown.out, shown.err)
-
-    return run
+    return run_command(monkeypatch, capsys, "calibrate")
 
 
 def probabilities(count: int = ROWS) -> np.ndarray:
@@ -361,3 +338,15 @@ def test_half_a_surrogate_pair_survives(selbo: Run, tmp_path: Path) -> None:
     lines = (tmp_path / "o.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["t"] for line in lines] == ["\ud800é", "é"]
     assert "é" in lines[1]
+
+
+def test_an_error_about_a_class_names_it(selbo: Run, tmp_path: Path) -> None:
+    """Answers that are nearly all the first class, which is stated to be everything and yet wrong half of the time."""
+    generator = np.random.default_rng(65)
+    logits = generator.normal(size=(200, 2)) + np.array([2.0, 0.0])
+    path = tmp_path / "logits.csv"
+    pl.DataFrame({"ham": logits[:, 0], "spam": logits[:, 1]}).write_csv(path)
+    options = ("--accuracy", 0.51, "--class-fractions", "ham=0.999,spam=0.001")
+    shown = selbo(path, *options)
+    assert shown.code == 2
+    assert "`--class-fractions` cannot be reached: class 'ham' is stated to be 0.999 of the inputs" in shown.err

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
@@ -15,7 +15,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from selbo import BeliefCalibrator, calibrate_to_belief
+from selbo import BeliefCalibrator, calibrate_to_belief, decide
 
 X, Y = load_digits(return_X_y=True)
 NAMES = np.array([f"digit {k}" for k in range(10)])
@@ -95,3 +95,37 @@ def test_conventions_of_scikit_learn(model: GaussianNB) -> None:
         BeliefCalibrator(model, class_fractions={"yes": 0.5, "no": 0.5}).fit(X[POOL])
     with pytest.raises(ValueError, match="nothing is stated"):
         BeliefCalibrator(model).fit(X[POOL])
+
+
+def test_an_error_about_a_class_names_it() -> None:
+    class Frozen(ClassifierMixin, BaseEstimator):
+        classes_ = np.array(["ham", "spam"])
+
+        def predict_proba(self, inputs: np.ndarray) -> np.ndarray:
+            return np.asarray(np.exp(inputs) / np.exp(inputs).sum(1, keepdims=True))
+
+        def fit(self, inputs: object) -> None: ...
+
+        def __sklearn_is_fitted__(self) -> bool:
+            return True
+
+    logits = np.random.default_rng(65).normal(size=(200, 2)) + np.array([2.0, 0.0])
+    calibrator = BeliefCalibrator(Frozen(), accuracy=0.51, class_fractions=[0.999, 0.001])
+    with pytest.raises(ValueError, match=r"class 'ham' is stated to be 0\.999"):
+        calibrator.fit(logits)
+
+
+def test_it_may_decline_to_answer(model: GaussianNB) -> None:
+    calibrated = BeliefCalibrator(model, accuracy=0.8).fit(X[500:1000])
+    probs, everything = calibrated.predict_proba(X[1000:]), calibrated.predict(X[1000:])
+    answers = calibrated.predict(X[1000:], abstain=0.05)
+    given = np.array([each is not None for each in answers])
+    assert 0 < given.sum() < len(answers)
+    assert (answers[given] == everything[given]).all()
+    assert (1 - probs.max(1)[given]).mean() <= 0.05
+    assert probs.max(1)[given].min() > probs.max(1)[~given].max()
+    rule = decide.abstain(calibrated.predict_proba(X[500:1000]), max_risk=0.3, labels=Y[500:1000])
+    by_rule = calibrated.predict(X[1000:], abstain=rule)
+    assert [each is not None for each in by_rule] == rule(probs).tolist()
+    with pytest.raises(ValueError, match="`max_risk` must lie strictly between 0 and 1"):
+        calibrated.predict(X[1000:], abstain=5)

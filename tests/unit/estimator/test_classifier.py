@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import pickle
 import subprocess
 import sys
@@ -21,27 +20,11 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from unit.estimator.small import blobs, quick, two_groups
 
 import selbo
 from selbo.estimator.classifier import CONCENTRATION_GRID, SummaryClassifier
 from selbo.presets import METHODS
-
-QUICK = {"steps": 20, "num_samples": 8, "learning_rate": 0.03, "hidden": (16,), "random_state": 0}
-
-
-def quick(**others) -> SummaryClassifier:
-    return SummaryClassifier(**{**QUICK, **others})
-
-
-def blobs(rows: int, *, classes: int = 3, features: int = 4, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Unequal classes around centres of their own, in columns of different scales."""
-    generator = np.random.default_rng(seed)
-    shares = np.arange(1, classes + 1) / np.arange(1, classes + 1).sum()
-    labels = np.concatenate([np.arange(classes), generator.choice(classes, rows - classes, p=shares)])
-    centres = 2 * np.eye(classes, features)
-    X = centres[labels] + generator.normal(size=(rows, features))
-    return X * [1, 10, 0.1, 1000][:features] + 5, labels
-
 
 # --- scikit-learn's own checks ---
 
@@ -52,32 +35,6 @@ def test_checks_of_scikit_learn(estimator, check) -> None:
     check(estimator)
     if check.func.__name__ == "check_methods_sample_order_invariance":
         np.random.set_state(before)  # noqa: NPY002
-
-
-def test_check_of_scikit_learn_that_needs_a_variable() -> None:
-    """Arrays of numpy with array-API dispatch switched on, which scipy allows only if told so before its import."""
-    program = (
-        "from selbo.estimator import SummaryClassifier\n"
-        "from sklearn.utils.estimator_checks import check_array_api_input\n"
-        "check_array_api_input('x', SummaryClassifier(steps=2, num_samples=1, hidden=(4,)), array_namespace='numpy', "
-        "expect_only_array_outputs=False)"
-    )
-    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
-    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-
-
-def test_weights_and_repetitions_agree_over_many_steps() -> None:
-    """As scikit-learn's check, but long enough for rounding to grow."""
-    X, y = blobs(20)
-    counts = np.arange(20) % 3
-    counts[:3] = 1
-    settings = {"steps": 150, "learning_rate": 6e-3, "accuracy": 0.9, "concentration": 50.0, "overrule_labels": True}
-    repeated = quick(**settings).fit(X.repeat(counts, 0), y.repeat(counts))
-    weighted = quick(**settings).fit(X, y, sample_weight=counts)
-    np.testing.assert_allclose(repeated.predict_proba(X), weighted.predict_proba(X), rtol=1e-7)
-    unweighted = quick(**settings).fit(X, y)
-    assert np.abs(unweighted.predict_proba(X) - weighted.predict_proba(X)).max() > 0.01
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -111,15 +68,6 @@ def test_calibrated_classifier() -> None:
     X, y = load_breast_cancer(return_X_y=True)
     calibrated = CalibratedClassifierCV(quick(), cv=2).fit(X, y)
     assert calibrated.score(X, y) > 0.9
-
-
-def test_learns_with_default_settings_but_fewer_steps() -> None:
-    X, y = load_breast_cancer(return_X_y=True)
-    classifier = SummaryClassifier(0.95, concentration=250.0, steps=200, learning_rate=0.01, random_state=0)
-    classifier.fit(X[::2], y[::2])
-    assert classifier.score(X[1::2], y[1::2]) > 0.93
-    assert classifier.loss_curve_.shape == (200,)
-    assert classifier.loss_curve_[-10:].mean() < classifier.loss_curve_[:10].mean()
 
 
 def test_data_frames_and_labels_of_text() -> None:
@@ -239,15 +187,6 @@ def test_an_accuracy_speaks_of_confidence(classes: int, kind: type) -> None:
     assert fitted.concentration_ == fitted.summary_.concentration.item() == 7.0
 
 
-def test_a_belief_changes_how_sure_predictions_are() -> None:
-    X, y = load_breast_cancer(return_X_y=True)
-    settings = {"steps": 100, "concentration": 5000.0, "overrule_labels": True}
-    modest = quick(accuracy=0.7, **settings).fit(X, y).predict_proba(X).max(1).mean()
-    bold = quick(accuracy=0.97, **settings).fit(X, y).predict_proba(X).max(1).mean()
-    assert modest == pytest.approx(0.7, abs=0.06)
-    assert bold > 0.92
-
-
 def test_a_belief_and_a_partition_of_ones_own() -> None:
     X, y = blobs(40, classes=2)
     fitted = quick(belief=selbo.Beta(0.3, 0.7), partition=selbo.ScoreBins([0.1, 0.9])).fit(X, y)
@@ -279,20 +218,6 @@ def test_an_accuracy_below_that_of_a_constant_answer_is_doubted(fractions: dict[
     assert [each.filename for each in seen] == [__file__]
     quick(accuracy=0.896, class_fractions=fractions).fit(X, y)  # rounded
     quick(accuracy=0.8, class_fractions=fractions, method="elbo").fit(X, y)  # not used
-
-
-def test_stated_fractions_of_many_classes_are_used() -> None:
-    """More than 20 classes: the regions of confidence see no class, so that fractions have a summary of their own."""
-    generator, y = np.random.default_rng(0), np.arange(240) % 24
-    X = 4 * generator.normal(size=(24, 6))[y] + generator.normal(size=(240, 6))
-    stated = {"class_fractions": [0.31] + [0.03] * 23}
-    settings = {"accuracy": 0.9, "hidden": (32,), "steps": 100, "learning_rate": 0.02}
-    found, silent = quick(**settings, **stated).fit(X, y), quick(**settings).fit(X, y)
-    assert isinstance(found.summary_.partition, selbo.ConfidenceBins)
-    assert found.predict_proba(X)[:, 0].mean() > silent.predict_proba(X)[:, 0].mean() + 0.03
-    for others in ({"accuracy": 0.9, "partition": selbo.ClassRegions(24)}, {}):
-        seeing = quick(**stated, **others).fit(X, y)
-        np.testing.assert_allclose(seeing.summary_.s0.numpy(), stated["class_fractions"], atol=1e-6)
 
 
 # --- rows that are held out ---
@@ -499,21 +424,6 @@ def test_it_is_a_public_name() -> None:
     assert selbo.SummaryClassifier is SummaryClassifier
 
 
-def test_a_belief_that_outweighs_the_labels_is_met_by_their_classes(seed: int) -> None:
-    """Labels come first: if the summary did, whatever the first weights point to would become sure.
-
-    Of three sets: a belief that outweighs 30 labels by so much sometimes leaves the most frequent class alone.
-    """
-    scores = []
-    for each in (seed, seed + 100, seed + 200):
-        X, y = blobs(60, classes=2, seed=each)
-        settings = {"accuracy": 0.95, "concentration": 1000.0, "steps": 200, "learning_rate": 0.01}
-        fitted = quick(**settings, overrule_labels=True, random_state=each).fit(X[:30], y[:30])
-        assert fitted.concentration_ == 1000
-        scores.append(fitted.score(X[:30], y[:30]))
-    assert np.mean(scores) > 0.75
-
-
 def test_a_concentration_above_the_number_of_labels_is_lowered() -> None:
     X, y = blobs(60, classes=2)
     message = "the concentration 1000 exceeds the number of labelled rows, so 60 is used"
@@ -526,41 +436,6 @@ def test_a_concentration_above_the_number_of_labels_is_lowered() -> None:
 
 
 # --- rows held out ---
-
-
-def two_groups(seed: int, rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
-    """Of which 84 % can be told apart."""
-    generator = np.random.default_rng(seed)
-    labels = generator.integers(0, 2, rows)
-    return generator.normal(size=(rows, 2)) + np.outer(2 * labels - 1, [1, 0]), labels
-
-
-@pytest.mark.parametrize("how", [{"early_stopping": True}, {"concentration": "auto"}])
-def test_an_accuracy_that_is_clearly_missed_is_warned_of(how) -> None:
-    classifier = quick(accuracy=0.99, steps=40, validation_fraction=0.3, **how)
-    with pytest.warns(
-        UserWarning, match=r"of 90 held-out rows are classified .* clearly below the stated 99 %"
-    ) as told:
-        classifier.fit(*two_groups(0))
-    assert told[0].filename == __file__
-    assert str(told[0].message).endswith("% instead.")
-
-
-@pytest.mark.parametrize(
-    "how",
-    [
-        {"early_stopping": True, "accuracy": 0.84},
-        {"concentration": "auto", "accuracy": 0.84},
-        {"early_stopping": True, "accuracy": 0.7},
-        {"early_stopping": True},  # nothing is stated
-        {"accuracy": 0.99},  # nothing is held out
-        {"accuracy": 0.99, "early_stopping": True, "method": "elbo"},  # which believes nothing
-    ],
-)
-def test_what_is_true_or_unknown_is_not_warned_of(how) -> None:
-    """Warnings are errors here. The rate of false ones is that of the check, which has a test of its own."""
-    for run in range(3):
-        quick(steps=40, validation_fraction=0.3, **how).fit(*two_groups(run))
 
 
 def test_weighted_rows_and_rows_without_labels_are_not_compared() -> None:
@@ -660,3 +535,19 @@ def test_predictions_of_the_source_domain() -> None:
     corrected = source.with_log_probs(fitted.label_shift_.to_target(source.log_probs))
     np.testing.assert_allclose(fitted.predict_proba(X), corrected.probs.numpy())
     assert np.abs(source.probs.numpy() - fitted.predict_proba(X)).max() > 0.01
+
+
+def test_it_may_decline_to_answer() -> None:
+    X, y = blobs(300)
+    names = np.array(["low", "mid", "high"])[y]
+    classifier = quick(accuracy=0.8).fit(X[:200], names[:200])
+    probs, everything = classifier.predict_proba(X[200:]), classifier.predict(X[200:])
+    answers = classifier.predict(X[200:], abstain=0.05)
+    given = np.array([each is not None for each in answers])
+    assert everything.dtype.kind == "U"  # without abstention nothing changes
+    assert answers.dtype == object
+    assert 0 < given.sum() < 100
+    assert (answers[given] == everything[given]).all()
+    assert given.tolist() == selbo.decide.abstain(probs, max_risk=0.05)(probs).tolist()
+    rule = selbo.decide.Abstention(threshold=np.inf, coverage=0.0, risk=np.nan, max_risk=0.1, confidence=0.95)
+    assert set(classifier.predict(X[200:], abstain=rule)) == {None}

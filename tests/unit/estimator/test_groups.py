@@ -1,4 +1,4 @@
-"""`SummaryClassifier` taught by the class fractions of groups: what it learns, what it accepts, what it refuses."""
+"""`SummaryClassifier` taught by the class fractions of groups: what it accepts, what it refuses, what it keeps."""
 
 from __future__ import annotations
 
@@ -14,17 +14,13 @@ import polars as pl
 import pytest
 import torch
 from sklearn.base import clone
+from unit.estimator.towns import FRACTIONS, ROWS, STATED, TOWN, TOWNS, X, Y, quick
 
 import selbo
-from selbo.estimator import SummaryClassifier
 from selbo.estimator import classifier as module
-from selbo.estimator.group_intake import hardly_different
+from selbo.estimator.group_doubts import hardly_different, too_precise, unclear_directions, unrelated_inputs
 from selbo.estimator.rows import GroupRows, score_by_groups
 from selbo.estimator.storage import load_network, restore, save_classifier
-
-QUICK = {"steps": 20, "num_samples": 8, "learning_rate": 0.03, "hidden": (8,), "random_state": 0}
-TOWNS, SIZE = 20, 60
-ROWS = TOWNS * SIZE
 
 
 class NAType:
@@ -34,84 +30,6 @@ class NAType:
         raise TypeError("boolean value of NA is ambiguous")
 
     __hash__ = None  # type: ignore[assignment]
-
-
-def quick(**others: Any) -> SummaryClassifier:
-    return SummaryClassifier(**{**QUICK, **others})
-
-
-def people(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, list[float]]]:
-    """Features, labels and towns of 1200 people and 1200 others, and the class fractions of the first by town."""
-    generator = np.random.default_rng(seed)
-    town = np.arange(2 * ROWS) % TOWNS
-    X = generator.normal(size=(TOWNS, 3))[town] + generator.normal(size=(2 * ROWS, 3))
-    y = (generator.random(2 * ROWS) < 1 / (1 + np.exp(-2 * X[:, 0] + 2 * X[:, 1]))).astype(int)
-    yes = [y[:ROWS][town[:ROWS] == each].mean() for each in range(TOWNS)]
-    names = np.array([f"town {each}" for each in range(TOWNS)])
-    return X * [1, 10, 0.1], y, names[town], {f"town {k}": [1 - each, each] for k, each in enumerate(yes)}
-
-
-X, Y, TOWN, FRACTIONS = people()
-STATED = {"groups": TOWN[:ROWS], "group_fractions": FRACTIONS}
-
-
-# --- what is learned ---
-
-
-@pytest.mark.parametrize(
-    ("settings", "steps"),
-    [({}, 400), ({"posterior": "natural_gradient"}, 400), ({"method": "plain_summary"}, 200)],
-)
-def test_fractions_alone_teach_individuals(settings: dict[str, Any], steps: int, seed: int) -> None:
-    X, y, town, fractions = people(seed)
-    rate = None if settings.get("posterior") else 0.01
-    classifier = SummaryClassifier(
-        **settings, hidden=(16,), steps=steps, learning_rate=rate, num_samples=32, random_state=seed
-    ).fit(X[:ROWS], groups=town[:ROWS], group_fractions=fractions)
-    of_town = np.array([fractions[each][1] > 0.5 for each in town[ROWS:]]).astype(int)
-    by_rate = (of_town == y[ROWS:]).mean()
-    assert classifier.score(X[ROWS:], y[ROWS:]) > by_rate + 0.05
-    assert classifier.classes_.tolist() == [0, 1]
-    assert classifier.n_unlabelled_ == ROWS
-    probs = torch.from_numpy(classifier.predict_proba(X[ROWS:]))
-    rates = torch.tensor([fractions[each] for each in town[ROWS:]]) * 0.98 + 0.01
-    nll, nll_of_rates = (selbo.evaluate(each, torch.from_numpy(y[ROWS:]))["nll"] for each in (probs, rates))
-    assert nll < nll_of_rates - 0.05
-
-
-def test_counted_fractions_of_small_groups_do_not_break_a_natural_gradient(seed: int) -> None:
-    """Groups of six, many of which are of one class: certain fractions at any concentration, if taken as they are."""
-    X, y, _, _ = people(seed)
-    group = np.arange(ROWS) // 6
-    fractions = {each: [1 - y[:ROWS][group == each].mean(), y[:ROWS][group == each].mean()] for each in set(group)}
-    classifier = SummaryClassifier(
-        posterior="natural_gradient", hidden=(16,), steps=400, num_samples=32, random_state=seed
-    ).fit(X[:ROWS], groups=group, group_fractions=fractions)
-    scores = selbo.evaluate(torch.from_numpy(classifier.predict_proba(X[ROWS:])), torch.from_numpy(y[ROWS:]))
-    assert scores["accuracy"] > 0.75
-    assert scores["nll"] < 0.6
-
-
-def test_labels_of_some_rows_are_learned_too() -> None:
-    """One group, which teaches nothing about individuals: what is learned comes from the labels."""
-    some = np.full(ROWS, -1)
-    some[:200] = Y[:200]
-    classifier = quick(steps=300)
-    with pytest.warns(UserWarning, match="hardly differ between groups"):
-        classifier.fit(X[:ROWS], some, groups=["all"] * ROWS, group_fractions={"all": [0.5, 0.5]})
-    assert classifier.score(X[ROWS:], Y[ROWS:]) > 0.75
-    assert classifier.n_unlabelled_ == ROWS - 200
-
-
-def test_an_accuracy_beside_the_groups_decides_how_sure_to_be() -> None:
-    means = {}
-    for accuracy in (0.7, 0.9):
-        classifier = quick(accuracy=accuracy, steps=300, hidden=(16,)).fit(X[:ROWS], **STATED, group_concentration=5.0)
-        means[accuracy] = classifier.predict_proba(X[ROWS:]).max(1).mean()
-        assert classifier.concentration_ == 5 * TOWNS  # as much as the groups
-        assert classifier.summary_ is not None
-        assert classifier.score(X[ROWS:], Y[ROWS:]) > 0.7
-    assert means[0.7] + 0.05 < means[0.9]
 
 
 def test_stated_class_fractions_are_about_all_rows() -> None:
@@ -242,12 +160,69 @@ def test_random_groups_are_not_doubted() -> None:
     assert hardly_different(np.full((3, 2), 0.5), np.full(3, 1e9)) != ""
 
 
-def test_a_network_that_contradicts_all_groups_is_reported() -> None:
-    """Labels that say the opposite of the fractions, and weigh more."""
-    constant = np.mean([abs(yes - Y[:ROWS].mean()) for _, yes in FRACTIONS.values()])
-    classifier = quick(steps=200, hidden=(16,))
-    with pytest.warns(UserWarning, match=f"the same for everyone would by {100 * constant:.3g}: train"):
-        classifier.fit(X[:ROWS], 1 - Y[:ROWS], **STATED, group_concentration=0.1)
+def grouped(inputs: np.ndarray, groups: np.ndarray, fractions: np.ndarray, concentration: float = 100.0) -> GroupRows:
+    count = len(fractions)
+    return GroupRows(
+        torch.from_numpy(inputs),
+        torch.from_numpy(groups),
+        None,
+        tuple(f"group {k}" for k in range(count)),
+        torch.from_numpy(fractions),
+        torch.full((count,), concentration, dtype=torch.float64),
+    )
+
+
+def test_classes_that_groups_cannot_tell_apart_are_doubted() -> None:
+    """Three classes, of which the last two always change together."""
+    yes = np.linspace(0.1, 0.9, 12)
+    fractions = np.stack([1 - yes, yes / 2, yes / 2], 1)
+    assert "3 classes differ between groups in 1 of 2 directions (in the next by " in unclear_directions(
+        fractions, np.full(12, 100.0)
+    )
+    fractions[:, 1], fractions[:, 2] = yes * np.linspace(0.2, 0.8, 12)[::-1], yes * np.linspace(0.2, 0.8, 12)
+    assert unclear_directions(fractions, np.full(12, 100.0)) == ""
+    halves = {town: [no, yes / 2, yes / 2] for town, (no, yes) in FRACTIONS.items()}
+    with pytest.warns(UserWarning, match="some classes cannot be told apart"):
+        quick().statement(X[:ROWS], groups=TOWN[:ROWS], group_fractions=halves)
+
+
+@pytest.mark.parametrize("square", [False, True])
+def test_inputs_that_are_not_related_to_fractions_are_doubted(square: bool, seed: int) -> None:
+    """Related through their means or their squares: never doubted. Unrelated: usually."""
+    generator = np.random.default_rng(seed)
+    groups = np.arange(1000) % 20
+    yes = np.linspace(0.1, 0.9, 20)
+    fractions = np.stack([1 - yes, yes], 1)
+    noise = generator.normal(size=(1000, 5))
+    signal = noise[:, 0] * (1 + 3 * yes[groups]) if square else noise[:, 0] + 4 * yes[groups]
+    inputs = np.column_stack([signal, noise[:, 1:]])
+    assert unrelated_inputs(grouped(inputs, groups, fractions)) == ""
+    alarms = [unrelated_inputs(grouped(generator.normal(size=(1000, 5)), groups, fractions)) for _ in range(20)]
+    assert sum(each != "" for each in alarms) >= 5  # each with probability .7
+    assert "not related to their stated fractions beyond chance (p = " in max(alarms)
+    few = np.arange(1000) % 15
+    assert unrelated_inputs(grouped(generator.normal(size=(1000, 5)), few, fractions[:15])) == ""
+
+
+@pytest.mark.parametrize(
+    ("size", "yes", "concentration", "doubted"),
+    [
+        (20, 0.13, 1e4, True),  # 2.6 people
+        (20, 0.15, 1e4, False),  # 3 people
+        (20, 0.13, 15, False),  # not that precise
+        (30, 0.333, 1e4, False),  # 10 people, rounded
+        (3000, 0.1301, 1e9, False),  # 390.3 of so many may be rounded
+    ],
+)
+def test_fractions_that_cannot_be_true_of_few_rows_are_doubted(
+    size: int, yes: float, concentration: float, *, doubted: bool
+) -> None:
+    rows = grouped(np.zeros((size, 1)), np.zeros(size, dtype=np.int64), np.array([[1 - yes, yes]]), concentration)
+    assert bool(too_precise(rows)) == doubted
+    if doubted:
+        assert "such as 'group 0': 87 % of 20 rows is no whole number, at a concentration of 10000;" in too_precise(
+            rows
+        )
 
 
 def test_absent_groups_are_left_out_with_a_warning() -> None:

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from sklearn import metrics as sk
 
 from selbo import metrics
@@ -17,6 +18,7 @@ KEYS = {
     "ece",
     "adaptive_ece",
     "classwise_ece",
+    "aurc",
     "brier",
     "auroc",
     "f1_micro",
@@ -53,6 +55,9 @@ def test_entries_are_sklearns(seed, num_classes):
     squares = [((p - np.eye(num_classes)[y]) ** 2).sum() for p, y in zip(probs.numpy(), labels, strict=True)]
     assert result["brier"] == pytest.approx(np.mean(squares), rel=1e-12)
     assert result["num_examples"] == 57
+    order = probs.amax(-1).argsort(descending=True)
+    wrong = (guesses != labels)[order].double().numpy()
+    assert result["aurc"] == pytest.approx(np.mean([wrong[: k + 1].mean() for k in range(57)]), rel=1e-12)
 
 
 def test_a_hand_computed_case():
@@ -199,3 +204,53 @@ def test_evaluate_ood_refuses_probabilities():
         ValueError, match=r"`out_scores` must be a vector of at least one number, but got shape \(2, 3\)"
     ):
         evaluate_ood(torch.tensor([0.1]), torch.full((2, 3), 1 / 3))
+
+
+# --- groups ---
+
+
+@pytest.mark.parametrize("as_logs", [False, True])
+def test_groups_are_evaluated_on_their_own(seed, as_logs):
+    probs, labels = predictions(seed, 90, 3)
+    names = np.random.default_rng(seed).choice(["a", "b", "c"], 90, p=[0.6, 0.3, 0.1])
+    names[:3] = ["b", "c", "a"]
+    given = (None, labels) if as_logs else (probs, labels)
+    result = evaluate(*given, log_probs=probs.log() if as_logs else None, groups=names)
+    assert set(result) == KEYS | {"overconfidence", "intervals", "groups"}
+    assert list(result["groups"]) == ["b", "c", "a"]  # as they come
+    for name, found in result["groups"].items():
+        some = torch.from_numpy(names == name)
+        alone = evaluate(probs[some], labels[some])
+        assert found["recall"] == alone["recall"]
+        assert all(found[key] == pytest.approx(alone[key], rel=1e-9) for key in KEYS - {"recall"})
+        right = probs[some].argmax(-1) == labels[some]
+        assert found["overconfidence"] == pytest.approx((probs[some].amax(-1) - right.double()).mean().item())
+    together = evaluate(probs, labels)
+    assert all(result[key] == pytest.approx(together[key], rel=1e-9) for key in KEYS)
+    json.dumps(result)
+
+
+def test_intervals_are_scipys(seed):
+    probs, labels = predictions(seed, 40, 3)
+    found = evaluate(probs, labels, groups=[0] * 40)["groups"][0]
+    right = int((probs.argmax(-1) == labels).sum())
+    wilson = stats.binomtest(right, 40).proportion_ci(method="wilson")
+    assert found["intervals"]["accuracy"] == pytest.approx((wilson.low, wilson.high))
+    confidence = probs.amax(-1).mean().item()
+    assert found["intervals"]["overconfidence"] == pytest.approx((confidence - wilson.high, confidence - wilson.low))
+    losses = -probs[torch.arange(40), labels].log().numpy()
+    squares = ((probs.numpy() - np.eye(3)[labels]) ** 2).sum(1)
+    for name, values in (("nll", losses), ("brier", squares)):
+        ends = stats.t.interval(0.95, 39, values.mean(), stats.sem(values))
+        assert found["intervals"][name] == pytest.approx(ends)
+
+
+def test_a_group_of_one_and_an_impossible_label():
+    probs, labels = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]]), torch.tensor([0, 1, 0])
+    found = evaluate(probs, labels, groups=torch.tensor([7, 7, 8]))
+    assert found["groups"][7]["nll"] == math.inf
+    assert found["groups"][7]["intervals"]["nll"] is None
+    assert found["groups"][8]["intervals"]["nll"] is None
+    assert found["groups"][8]["auroc"] is None
+    with pytest.raises(ValueError, match="`groups` must hold one group per row, 3 in all, but got 2"):
+        evaluate(probs, labels, groups=["a", "b"])

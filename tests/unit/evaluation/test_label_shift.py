@@ -7,7 +7,16 @@ import pytest
 import torch
 from scipy import optimize, stats
 
-from selbo.evaluation.label_shift import LEAST_FRACTION, correct_prior, estimate_by_confusion, estimate_by_em
+from selbo.evaluation import label_shift
+from selbo.evaluation.calibrate import bias_corrected_temperature
+from selbo.evaluation.label_shift import (
+    LEAST_FRACTION,
+    correct_prior,
+    estimate_by_confusion,
+    estimate_by_em,
+    estimate_by_regularised_confusion,
+    estimate_fractions,
+)
 
 MEANS = (-1.0, 0.5, 2.0)
 BEFORE = (0.6, 0.3, 0.1)
@@ -116,3 +125,90 @@ def test_estimates_of_very_many_classes_sum_to_one() -> None:
     found = estimate_by_em(flat, [1 / classes] * classes)
     assert sum(found) == pytest.approx(1.0, abs=1e-12)
     correct_prior(flat, [1 / classes] * classes, found)
+
+
+# --- regularised estimates ---
+
+
+@pytest.mark.parametrize("penalty", [0.01, 0.05, 0.12, 0.2, 0.6])
+def test_the_regularised_deviation_is_a_minimum(penalty: float, seed: int) -> None:
+    """Of a convex function: another optimiser finds nothing lower, for penalties that are too small to matter too."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.dirichlet([1.0] * 9).reshape(3, 3)
+    goal = rng.normal(0, 0.1, 3)
+
+    def loss(theta: np.ndarray) -> float:
+        return float(np.linalg.norm(matrix @ theta - goal) + penalty * np.linalg.norm(theta))
+
+    found = label_shift._least_deviation(torch.from_numpy(matrix), torch.from_numpy(goal), penalty).numpy()
+    starts = [found + rng.normal(0, 0.1, 3), np.linalg.solve(matrix, goal), np.full(3, 1e-3)]
+    for start in starts:
+        options = {"xatol": 1e-9, "fatol": 1e-12, "maxiter": 5000, "maxfev": 5000}
+        best = optimize.minimize(loss, start, method="Nelder-Mead", options=options)
+        assert loss(found) <= best.fun + 1e-9
+
+
+def test_without_regularisation_it_is_the_confusion_and_with_much_there_is_no_shift(seed):
+    (x, labels), (there, _) = drawn(seed, 200, BEFORE), drawn(seed + 1000, 400, AFTER)
+    held_out, unlabelled = posterior(x, BEFORE), posterior(there, BEFORE)
+    free = estimate_by_regularised_confusion(unlabelled, held_out, labels, regularisation=0)
+    assert free == pytest.approx(estimate_by_confusion(unlabelled, held_out, labels))
+    bound = estimate_by_regularised_confusion(unlabelled, held_out, labels, regularisation=1e3)
+    assert bound == pytest.approx((torch.bincount(labels, minlength=3) / len(labels)).tolist())
+    between = estimate_by_regularised_confusion(unlabelled, held_out, labels, regularisation=0.5)
+    far, near, all_the_way = (abs(np.array(each) - bound).sum() for each in (free, between, bound))
+    assert far > near > all_the_way
+
+
+# --- estimates with intervals ---
+
+
+def test_predictions_are_calibrated_first(seed):
+    """Too certain and biased predictions: EM alone is far off, and after the calibration it is not."""
+    (x, labels), (there, _) = drawn(seed, 20_000, BEFORE), drawn(seed + 1000, 20_000, AFTER)
+    offsets = torch.tensor([1.0, -0.5, -0.5])
+    held_out, unlabelled = (3 * posterior(each, BEFORE) + offsets for each in (x, there))
+    found = estimate_fractions(unlabelled, held_out, labels, num_samples=2)
+    alone = estimate_by_em(unlabelled.log_softmax(-1), BEFORE)
+    assert abs(np.array(found.class_fractions) - AFTER).max() < 0.05 < abs(np.array(alone) - AFTER).max()
+    correction = bias_corrected_temperature(held_out, labels, prior_strength=1.0)
+    before = correction.scale(held_out).exp().mean(0)
+    by_hand = estimate_by_em(correction.scale(unlabelled), (before / before.sum()).tolist())
+    assert found.class_fractions == pytest.approx(by_hand, abs=1e-6)
+
+
+@pytest.mark.parametrize("method", ["em", "confusion", "regularised"])
+def test_intervals_shrink_as_cases_get_more(method, seed):
+    widths, concentrations = [], []
+    for count in (150, 2400):
+        (x, labels), (there, _) = drawn(seed, count, BEFORE), drawn(seed + 1000, count, AFTER)
+        found = estimate_fractions(
+            posterior(there, BEFORE), posterior(x, BEFORE), labels, method=method, num_samples=40
+        )
+        widths.append(np.mean([high - low for low, high in found.fraction_intervals]))
+        concentrations.append(found.concentration)
+    assert widths[1] < 0.5 * widths[0]  # a quarter, but for chance
+    assert concentrations[1] > 4 * concentrations[0]  # sixteen times
+
+
+def test_a_seed_repeats_and_impossible_classes_are_no_obstacle():
+    x, labels = drawn(0, 200, BEFORE)
+    held_out = posterior(x, BEFORE)
+    held_out[::7, 2] = -torch.inf  # as a forest says
+    kept = held_out.clone()
+    one, two, other = (estimate_fractions(held_out, held_out, labels, num_samples=4, seed=each) for each in (0, 0, 1))
+    assert one == two != other
+    assert one.class_fractions == other.class_fractions
+    assert torch.equal(held_out, kept)
+
+
+def test_estimates_refuse_what_does_not_fit():
+    log_probs, labels = torch.zeros(6, 3), torch.tensor([0, 1, 2, 0, 1, 2])
+    with pytest.raises(ValueError, match="`unlabelled` must have 3 classes"):
+        estimate_fractions(torch.zeros(4, 2), log_probs, labels)
+    with pytest.raises(ValueError, match="has none of class 2"):
+        estimate_fractions(log_probs, log_probs, labels.clamp(max=1))
+    with pytest.raises(ValueError, match="`method` must be one of"):
+        estimate_fractions(log_probs, log_probs, labels, method="guess")
+    with pytest.raises(ValueError, match="`num_samples` must be a whole number"):
+        estimate_fractions(log_probs, log_probs, labels, num_samples=1)

@@ -6,33 +6,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binom
 
 from selbo import BeliefMonitor, ConfidenceBins, Masses, SummaryLikelihood
 from selbo.evaluation.monitor import log_evidence
-
-STREAMS = 10_000
-
-
-@pytest.mark.parametrize("concentration", [20.0, 500.0, math.inf])
-def test_false_alarms_are_bounded_over_all_time(concentration: float, seed: int) -> None:
-    """10 000 streams of 400 cases, looked at after each case; the masses are those that the belief allows."""
-    generator = np.random.default_rng(seed)
-    masses = torch.tensor([0.7, 0.2, 0.1], dtype=torch.float64)
-    if math.isinf(concentration):
-        truth = np.broadcast_to(masses.numpy(), (STREAMS, 3))
-    else:
-        truth = generator.dirichlet(concentration * masses.numpy(), size=STREAMS)
-    edges, counts = truth.cumsum(1), torch.zeros(STREAMS, 3, dtype=torch.float64)
-    largest, rows = torch.zeros(STREAMS, dtype=torch.float64), torch.arange(STREAMS)
-    for _ in range(400):
-        drawn = (generator.random((STREAMS, 1)) > edges[:, :2]).sum(1)
-        counts[rows, torch.from_numpy(drawn)] += 1
-        largest = torch.maximum(largest, log_evidence(counts, masses, concentration))
-    for delta in (0.01, 0.05):
-        alarms = int((largest >= -math.log(delta)).sum())
-        assert alarms <= binom.ppf(1 - 1e-6, STREAMS, delta)
-    assert alarms > 0.005 * STREAMS  # the bound is not empty
 
 
 def test_the_evidence_is_the_ratio_of_sequential_predictions(seed: int) -> None:
@@ -112,3 +88,14 @@ def test_what_cannot_be_monitored_is_refused() -> None:
         BeliefMonitor(accuracy=0.9, concentration=0)
     with pytest.raises(ValueError, match="one column for each of the 3"):
         BeliefMonitor(class_fractions=[0.2, 0.3, 0.5]).update(*stream(2, 5, right=0.9))
+
+
+def test_labels_may_be_missing_and_come_alone() -> None:
+    log_probs, labels = stream(3, 40, right=0.8)
+    some = torch.where(torch.arange(40) % 2 == 0, labels, -1)
+    one, two = (BeliefMonitor(accuracy=0.9, class_fractions=[0.5, 0.5]) for _ in range(2))
+    one.update(log_probs, some)
+    state = one.update(log_probs, torch.where(some == -1, labels, -1), labels_only=True)
+    assert state == two.update(log_probs, labels)
+    right = float((log_probs.argmax(-1) == labels).sum())
+    assert one.counts["accuracy"] == (right, 40 - right)

@@ -327,16 +327,6 @@ def test_weights_travel_as_a_state_dict(small):
         assert torch.equal(target.eval()(inputs), source.eval()(inputs))
 
 
-@pytest.mark.parametrize("name", ["mlp, dropout", "lenet", "convnet", "resnet20"])
-def test_compiles_as_one_graph(name):
-    build, shape, _ = SMALL[name]
-    net = build(generator=generator()).eval()
-    torch.compiler.reset()
-    compiled = torch.compile(net, fullgraph=True, backend="eager")
-    for batch in (3, 5):
-        torch.testing.assert_close(compiled(images(batch, shape)), net(images(batch, shape)))
-
-
 def test_double_precision(small):
     build, shape, _ = small
     net = build(generator=generator()).eval()

@@ -277,34 +277,6 @@ def test_mixed_types_are_refused() -> None:
         forward_samples(bnn, torch.ones(2, 5), 2, generator=generator())
 
 
-@pytest.mark.parametrize("name", ["mlp", "lenet"])
-def test_compiled_without_breaks(name: str) -> None:
-    net, bnn, inputs = bayesian(name)
-    bnn.eval()
-    noise = noise_for(net)
-    torch.compiler.reset()
-    with torch.random.fork_rng():
-        compiled = torch.compile(
-            lambda x, noise: MeanField(bnn).forward_noise(x, noise), fullgraph=True, backend="aot_eager"
-        )
-        got = compiled(inputs, noise)
-    torch.testing.assert_close(got, MeanField(bnn).forward_noise(inputs, noise), **TOLERANCE)
-    assert_clean(bnn)
-
-
-def test_compiled_with_its_own_noise() -> None:
-    _, bnn, inputs = bayesian("mlp")
-    torch.compiler.reset()
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        compiled = torch.compile(lambda x: forward_samples(bnn, x, 3), fullgraph=True, backend="aot_eager")
-        one, two = compiled(inputs), compiled(inputs)
-    assert one.shape == (3, BATCH, 3)
-    assert (one - two).abs().max() > 1e-3
-    one.sum().backward()
-    assert all(each.rho.grad is not None for each in gaussians(bnn))
-
-
 @pytest.mark.parametrize("name", ["mlp", "lenet", "groups", "circular", "transposed 2d", "transformer", "attention"])
 def test_autocast(name: str) -> None:
     net, inputs = build(name)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
-from unit.training.toys import CLASSES, FEATURES, blobs, summary
+from unit.training.toys import CLASSES, FEATURES, blobs, images, summary
 
 import selbo
 from selbo.posteriors import MeanField, MeanFieldEnsemble, NaturalGradientEnsemble, Posterior, as_posterior
@@ -19,25 +19,16 @@ INPUTS = INPUTS.double()
 Either = MeanFieldEnsemble | NaturalGradientEnsemble
 
 
-def images() -> nn.Module:
-    """Convolutions with BatchNorm, without biases before it, whose gradient is only rounding."""
-    return nn.Sequential(
-        nn.Unflatten(1, (1, 2, 2)),
-        nn.Conv2d(1, 6, 2, padding=1, bias=False),
-        nn.BatchNorm2d(6),
-        nn.ReLU(inplace=True),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(6, CLASSES),
-    ).double()
+def doubles() -> nn.Module:
+    return images().double()
 
 
 def make(kind: str, num_members: int, *, seed: int = 0, summary_of: str = "members") -> Either:
     if kind == "mean field":
         return MeanFieldEnsemble(
-            lambda: selbo.to_bayesian(images(), init_std=0.2), num_members, seed=seed, summary_of=summary_of
+            lambda: selbo.to_bayesian(doubles(), init_std=0.2), num_members, seed=seed, summary_of=summary_of
         )
-    return NaturalGradientEnsemble(images, num_members, num_data=N, seed=seed, summary_of=summary_of, prior_std=0.5)
+    return NaturalGradientEnsemble(doubles, num_members, num_data=N, seed=seed, summary_of=summary_of, prior_std=0.5)
 
 
 def run(model: Posterior | nn.Module, *, has_summary: bool = True, **settings: object) -> FitResult:
@@ -185,7 +176,7 @@ def test_a_run_resumes_from_its_checkpoint(kind: str, tmp_path: Path) -> None:
 def test_mistakes_are_named() -> None:
     linear = torch.nn.utils.skip_init
     with pytest.raises(ValueError, match=r"must return a network made by selbo\.to_bayesian, but it is deterministic"):
-        MeanFieldEnsemble(images, 2)
+        MeanFieldEnsemble(doubles, 2)
     with pytest.raises(ValueError, match="must return a deterministic network"):
         NaturalGradientEnsemble(lambda: selbo.to_bayesian(linear(nn.Linear, FEATURES, 2)), 2, num_data=N)
     ensemble = make("mean field", 2)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
-from unit.training.toys import CLASSES, FEATURES, blobs, network, states_equal, summary
+from unit.training.toys import CLASSES, FEATURES, blobs, images, network, states_equal, summary
 
 import selbo
 from selbo.evaluation.predict import mixture
@@ -18,19 +18,6 @@ from selbo.training import Callback, Checkpoint, Optimizer, Validation, fit
 N = 60
 TRAIN, VAL = blobs(N), blobs(41, seed=1)
 UNLABELLED = blobs(21, seed=4)[0]
-
-
-def images() -> nn.Module:
-    """Convolutions with BatchNorm, without biases before it, whose gradient is only rounding."""
-    return nn.Sequential(
-        nn.Unflatten(1, (1, 2, 2)),
-        nn.Conv2d(1, 6, 2, padding=1, bias=False),
-        nn.BatchNorm2d(6),
-        nn.ReLU(inplace=True),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(6, CLASSES),
-    )
 
 
 def dropped() -> nn.Module:

@@ -136,38 +136,6 @@ def test_the_chosen_precision_has_the_largest_evidence(curvature: str) -> None:
         assert posterior.log_evidence() < best
 
 
-def test_it_is_the_posterior_of_many_labels(seed: int) -> None:
-    """Independent chains of HMC for a logistic regression: with many labels the posterior is almost Gaussian."""
-    generator, num_data, chains = noise(seed), 400, 300
-    features = torch.randn(num_data, 2, generator=generator, dtype=torch.float64)
-    truth = torch.tensor([[1.0, -0.5], [-1.0, 0.5]], dtype=torch.float64)
-    classes = torch.multinomial((features @ truth.T).softmax(-1), 1, generator=generator).squeeze(1)
-
-    def log_posterior(flat: Tensor) -> Tensor:
-        log_probs = (features @ flat.view(-1, 2, 2).mT).log_softmax(-1)
-        return log_probs[:, range(num_data), classes].sum(-1) - 0.5 * flat.square().sum(-1)
-
-    found = selbo.hmc(
-        log_posterior,
-        truth.flatten().expand(chains, 4).clone(),
-        num_samples=1,
-        step_size=0.06,
-        leapfrog_steps=12,
-        burn_in=14,
-        generator=generator,
-    ).samples[0]
-    net = nn.utils.skip_init(nn.Linear, 2, 2, bias=False).double()
-    with torch.no_grad():
-        net.weight.copy_(found.mean(0).view(2, 2))
-    posterior = LastLayerLaplace(net, prior_precision=1.0)
-    posterior.observe(features)
-    # the difference of the classes is what the labels determine
-    contrast = torch.tensor([[1.0, 0.0, -1.0, 0.0], [0.0, 1.0, 0.0, -1.0]], dtype=torch.float64)
-    expected = (contrast @ posterior.covariance() @ contrast.T).diagonal().sqrt()
-    ratios = (found @ contrast.T).std(0) / expected
-    assert (ratios - 1).abs().max() < 5 / math.sqrt(2 * chains)
-
-
 def test_samples_do_not_depend_on_blocks_and_the_network_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     net = network().eval()
     posterior = observed(net)

@@ -110,24 +110,6 @@ def test_a_network_can_be_copied_while_samples_go_through() -> None:
     assert all(each.sampled is None for each in twin.modules() if isinstance(each, VariationalLayer))
 
 
-def test_a_step_compiles_without_breaks() -> None:
-    _, bnn, inputs = bayesian("mlp")
-    posterior = MeanField(bnn)
-    noise = posterior.draw_noise(3, torch.Generator().manual_seed(0))
-
-    def step(x: Tensor, z: Tensor) -> Tensor:
-        with posterior.once():
-            return posterior.forward_noise(x, z).square().mean() + posterior.kl_divergence()
-
-    torch.compiler.reset()
-    with torch.random.fork_rng():
-        got = torch.compile(step, fullgraph=True, backend="aot_eager")(inputs, noise)
-    expected = step(inputs, noise)
-    torch.testing.assert_close(got, expected, rtol=1e-12, atol=0)
-    for one, two in zip(gradients(posterior, got), gradients(posterior, expected), strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-10, atol=1e-14)
-
-
 def test_the_kl_by_tensor_adds_up() -> None:
     posterior = MeanField(lopsided())
     by_tensor = posterior.kl_by_tensor()

@@ -11,7 +11,7 @@ import pytest
 
 from selbo.metrics.classwise import per_class, wilson_interval
 from selbo.report import class_tables
-from selbo.results import ClassResult, ClassResults, ConfusionCount
+from selbo.results import ClassResult, ClassResults, ConfusionCount, GroupResult
 
 
 class Cells(HTMLParser):
@@ -105,3 +105,31 @@ def test_no_confusion_is_said() -> None:
     names = [str(k) for k in range(30)]
     found = made(names, {(k, k): 2 for k in range(30)})
     assert "No test row is mistaken" in class_tables.confusion_table(found)
+
+
+def group(name: str, rows: int, accuracy: float) -> GroupResult:
+    metrics = {"accuracy": accuracy, "overconfidence": 0.9 - accuracy, "nll": None, "ece": 0.1}
+    low, high = wilson_interval(round(accuracy * rows), rows)
+    intervals = {"accuracy": (low, high), "overconfidence": (0.9 - high, 0.9 - low), "nll": None}
+    return GroupResult(name=name, rows=rows, metrics=metrics, intervals=intervals)
+
+
+def test_groups_stand_with_their_intervals() -> None:
+    found = class_tables.group_table([group("<north>", 40, 0.5), group("south", 10, 0.9)], "site & day")
+    head, north, south = Cells(found).rows
+    assert head[:2] == ["site & day", "rows"]
+    low, high = wilson_interval(20, 40)
+    assert north[:2] == ["<north>", "40"]
+    assert north[2] == f"50.0 [{100 * low:.1f}, {100 * high:.1f}]"
+    assert north[3] == f"40.0 [{90 - 100 * high:.1f}, {90 - 100 * low:.1f}]"
+    assert north[4] == "–"
+    assert south[0] == "south"
+    assert "&lt;north&gt;" in found
+
+
+def test_of_many_groups_the_least_accurate_are_shown() -> None:
+    groups = [group(str(k), 100, k / 100) for k in range(10, 60)]
+    found = str(class_tables.group_table(groups[::-1], "k"))
+    shown, folded = found.split("<details>")
+    assert [row[0] for row in Cells(shown).rows[1:]] == [str(k) for k in range(10, 30)]
+    assert "The other 30 groups" in folded

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from selbo.evaluation.predict import Prediction
+from selbo.metrics import wilson_interval
 from selbo.report import outcomes
-from selbo.results import ClassResult, ClassResults, Measurement
+from selbo.results import ClassResult, ClassResults, GroupResult, Measurement, RiskCurve
 from selbo.summary.beliefs import Uniform
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import ConfidenceBins
@@ -127,3 +128,43 @@ def test_the_takeaway_says_how_good_it_is_whichever_way(
     text = outcomes.takeaway_of(found.per_class, most_frequent="no", confidence=confidence)
     for part in said:
         assert part in text
+
+
+def test_groups_are_in_order_and_survive_json() -> None:
+    labels = torch.tensor([0, 2, 2, 0])
+    found = outcomes.by_group(prediction(ROWS), labels, ["10", "9", "b", "9"])
+    assert [(each.name, each.rows) for each in found] == [("9", 2), ("10", 1), ("b", 1)]
+    assert found[0].metrics["accuracy"] == 0.5
+    assert found[0].metrics["nll"] == pytest.approx(-(math.log(0.2) + math.log(0.97)) / 2)
+    assert found[1].intervals["nll"] is None
+    for each in found:
+        assert GroupResult.from_dict(json.loads(json.dumps(each.to_dict()))) == each
+
+
+def test_the_worst_group_is_named() -> None:
+    def group(name: str, rows: int, correct: int, confidence: float) -> GroupResult:
+        low, high = wilson_interval(correct, rows)
+        return GroupResult(
+            name=name,
+            rows=rows,
+            metrics={"accuracy": correct / rows, "overconfidence": confidence - correct / rows},
+            intervals={"accuracy": (low, high), "overconfidence": (confidence - high, confidence - low)},
+        )
+
+    said = outcomes.group_takeaway([group("A", 60, 54, 0.9), group("B", 20, 8, 0.9)])
+    assert "lowest in “B”: 40.0 % of 20 rows (95 % interval 21.9 to 61.3 %), against 77.5 % of all rows" in said
+    assert said.endswith("Clearly overconfident: “B”.")
+    assert outcomes.group_takeaway([group("A", 60, 54, 0.9)]).endswith("No group is clearly overconfident.")
+    with pytest.raises(ValueError, match=r"`intervals.accuracy` must be two increasing numbers"):
+        GroupResult(name="A", rows=1, metrics={}, intervals={"accuracy": (1.0, 0.0)})
+
+
+def test_the_risk_curve_holds_the_errors_of_the_most_confident() -> None:
+    found = outcomes.risk_curve_of(prediction(ROWS), torch.tensor([0, 1, 2, 1]))
+    # by confidence: .97 wrong, .9 right, .6 right, .5 wrong
+    assert len(found.risk) == outcomes.RISK_STEPS
+    assert [found.risk[k] for k in (0, 24, 25, 49, 74, 99)] == pytest.approx([1, 1, 1 / 2, 1 / 2, 1 / 3, 1 / 2])
+    assert found.area == pytest.approx((1 + 1 / 2 + 1 / 3 + 1 / 2) / 4)
+    assert RiskCurve.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    with pytest.raises(ValueError, match="must lie between 0 and 1"):
+        RiskCurve(risk=(1.2,), area=0.1)

@@ -80,6 +80,7 @@ def fake_run(rng: np.random.Generator, method: int, name: str, seed: int, s0: np
             "accuracy": [None if e else float(a) for a, e in zip(accuracy, empty, strict=True)],
             "count": counts.tolist(),
         },
+        "risk_curve": {"risk": (0.12 * (np.arange(1, 51) / 50) ** (2 - trust)).tolist(), "area": 0.03 + 0.01 * trust},
         "entropy": {"edges": edges.tolist(), "in": inside, "out": outside},
         "ood": {"auroc": 0.8 + 0.02 * method + 0.003 * rng.normal(), "fpr95": 0.3},
         "seconds": 41.0 + seed,
@@ -246,7 +247,7 @@ def test_facts_conclusion_and_provenance_are_shown(html: str) -> None:
         "How it was made",
     ):
         assert shown in text
-    assert text.count("How to read this") == 5
+    assert text.count("How to read this") == 6
     assert html.index("<table") < html.index("One of them was better.") < html.index("Do the predictions")
 
 
@@ -262,6 +263,7 @@ def test_a_full_page_has_every_section(html: str) -> None:
         "The result",
         "Do the predictions look like the belief?",
         "Can the stated confidence be trusted?",
+        "What if it may decline to answer?",
         "What happens when the inputs get worse?",
         "Does it notice inputs that belong to no class?",
         "How it was made",
@@ -270,7 +272,12 @@ def test_a_full_page_has_every_section(html: str) -> None:
 
 def test_sections_without_data_are_left_out() -> None:
     text = page.render_page(Comparison.from_dict(fake_training()))
-    assert headings(text) == ["The result", "Can the stated confidence be trusted?", "How it was made"]
+    assert headings(text) == [
+        "The result",
+        "Can the stated confidence be trusted?",
+        "What if it may decline to answer?",
+        "How it was made",
+    ]
     assert "<table" not in text
     assert "<strong>Belief.</strong>" not in text
     assert 'class="conclusion"' not in text
@@ -302,12 +309,17 @@ def test_coloured_tables_have_a_legend_right_below(html: str) -> None:
         assert "best mean of its column" in key
 
 
-@pytest.mark.parametrize("key", ["histogram", "reliability", "entropy"])
+@pytest.mark.parametrize("key", ["histogram", "reliability", "risk_curve", "entropy"])
 def test_a_figure_without_data_is_refused_and_not_listed(results: Results, key: str) -> None:
     without = copy.deepcopy(results)
     for run in without["runs"]:
         run[key] = None
-    names = {"histogram": "belief_histograms", "reliability": "reliability_diagrams", "entropy": "entropy_histograms"}
+    names = {
+        "histogram": "belief_histograms",
+        "reliability": "reliability_diagrams",
+        "risk_curve": "risk_coverage_curves",
+        "entropy": "entropy_histograms",
+    }
     assert curves.available_figures(Comparison.from_dict(without)) == [
         name for name in curves.COMPARISON_FIGURES if name != names[key]
     ]
@@ -475,7 +487,7 @@ def test_figures_can_be_read(results: Results, name: str, width: float) -> None:
 
 @WIDTHS
 @pytest.mark.parametrize("count", [1, 2, 4])
-@pytest.mark.parametrize("name", ["belief_histograms", "reliability_diagrams"])
+@pytest.mark.parametrize("name", ["belief_histograms", "reliability_diagrams", "risk_coverage_curves"])
 def test_fewer_methods_can_be_read(name: str, count: int, width: float) -> None:
     figure = curves.COMPARISON_FIGURES[name](
         Comparison.from_dict(fake(METHODS[:count], seeds=(0,), regions=BINS)), width=width
@@ -486,6 +498,20 @@ def test_fewer_methods_can_be_read(name: str, count: int, width: float) -> None:
 
 def named(axes: Axes) -> list[str]:
     return [text.get_text() for text in axes.texts]
+
+
+def test_risk_curves_are_means_over_the_seeds(results: Results) -> None:
+    figure = curves.risk_coverage_curves(Comparison.from_dict(results))
+    for axes, method in zip(figure.axes, METHODS, strict=True):
+        given = [run["risk_curve"] for run in results["runs"] if run["method"] == method]
+        best, drawn = axes.lines
+        mean = np.mean([each["risk"] for each in given], axis=0)
+        np.testing.assert_allclose(drawn.get_ydata(), 100 * mean)
+        np.testing.assert_allclose(drawn.get_xdata(), np.linspace(2, 100, 50))
+        # the best ranking has the same end, and no error where as many are left out as are wrong
+        np.testing.assert_allclose(best.get_ydata()[-1], 100 * mean[-1])
+        assert best.get_ydata()[int(50 * (1 - mean[-1])) - 1] == 0
+        assert f"AURC {100 * np.mean([each['area'] for each in given]):.2f} ±" in named(axes)[1]
 
 
 def test_histograms_are_means_over_the_seeds(results: Results) -> None:

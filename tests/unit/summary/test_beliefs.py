@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import selbo
-from references import beta_mass, relative_error
+from references import beta_mass, flat_max_at_most, relative_error
 from selbo.summary.beliefs import Belief, Beta, Dirichlet, Empirical, Masses, Uniform
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
 
@@ -237,17 +237,6 @@ def test_shells_at_extreme_concentrations() -> None:
     large = Dirichlet([1000.0, 900.0]).masses(CornerShells(2, [0.5625, 0.625]))
     intervals = [(0.625, 1), (0, 0.375), (0.5625, 0.625), (0.375, 0.4375), (0.4375, 0.5625)]  # of p_0
     assert_masses(large, [beta_mass(1000.0, 900.0, low, high) for low, high in intervals])
-
-
-def flat_max_at_most(num_classes: int, c: float) -> float:
-    """P(max <= c) for a point chosen uniformly: inclusion and exclusion over the corners that exceed c."""
-    edge = Fraction(c)
-    return float(
-        sum(
-            (-1) ** j * math.comb(num_classes, j) * max(1 - j * edge, Fraction(0)) ** (num_classes - 1)
-            for j in range(num_classes + 1)
-        )
-    )
 
 
 def test_confidence_bins_of_three_uniform_classes() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from references import beta_mass, relative_error, win_against_two
+from references import beta_mass, flat_max_at_most, relative_error, win_against_two
 from selbo.summary._dirichlet import (
     Tails,
     beta_tails,
@@ -327,17 +327,6 @@ def test_max_tails_of_three_classes_against_quadrature(a: tuple[float, float, fl
     np.testing.assert_allclose(tails.above, 1 - np.array(expected), rtol=0, atol=1e-8)
     # from one half on they are sums of Beta tails, without any grid
     np.testing.assert_allclose(tails.below[3:], expected[3:], rtol=1e-9)
-
-
-def flat_max_at_most(num_classes: int, c: float) -> float:
-    """P(max <= c) for a point chosen uniformly: inclusion and exclusion over the corners that exceed c."""
-    edge = Fraction(c)
-    return float(
-        sum(
-            (-1) ** j * math.comb(num_classes, j) * max(1 - j * edge, Fraction(0)) ** (num_classes - 1)
-            for j in range(num_classes + 1)
-        )
-    )
 
 
 @pytest.mark.parametrize("num_classes", [2, 3, 4, 5, 7, 12, 30])

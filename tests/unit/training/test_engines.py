@@ -1,11 +1,14 @@
 """What surrounds the capture of a graph, where no GPU is needed to see it."""
 
 import gc
+import importlib
 import weakref
 
 import pytest
 import torch
+from unit.training.toys import blobs, network
 
+import selbo
 from selbo.training.engines import WARM_UP_STEPS, CaptureFailed, GraphEngine, no_garbage_collected
 
 
@@ -59,3 +62,13 @@ def test_a_capture_that_fails_is_told_from_other_errors(monkeypatch: pytest.Monk
     assert str(found) == "RuntimeError: the reason"
     for other in (ValueError("the reason"), torch.cuda.OutOfMemoryError("the reason")):
         assert refused(other, monkeypatch) is other
+
+
+@pytest.mark.parametrize(("steps", "chosen"), [(1999, "cudagraph"), (2000, "auto")])
+def test_short_runs_are_not_compiled(steps: int, chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(engine: str, *_: object) -> bool:
+        raise InterruptedError(engine)
+
+    monkeypatch.setattr(importlib.import_module("selbo.training.fit"), "wants_graph", stop)
+    with pytest.raises(InterruptedError, match=chosen):
+        selbo.fit(network(), selbo.CrossEntropy(4), blobs(4), steps=steps)

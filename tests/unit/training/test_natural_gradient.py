@@ -86,21 +86,6 @@ def test_a_network_and_a_name_suffice() -> None:
     assert same(result.posterior, posterior)
 
 
-def test_it_learns_and_predicts_with_uncertainty(seed: int) -> None:
-    result = run(
-        posterior_of(network(seed=seed)),
-        objective=selbo.CrossEntropy(N, summary()),
-        steps=300,
-        num_samples=2,
-        seed=seed,
-    )
-    prediction = selbo.predict(result.posterior, VAL[0], 32, generator=torch.Generator().manual_seed(seed))
-    found = selbo.evaluate(prediction.probs, VAL[1])
-    assert found["accuracy"] > 0.6
-    assert found["nll"] < math.log(3) - 0.1
-    assert prediction.mutual_information.mean() > 1e-4
-
-
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_other_data_and_precision(precision: str) -> None:
     posterior = posterior_of()

@@ -35,6 +35,19 @@ def network(*, seed: int = 0, bayesian: bool = False, dropout: float = 0.2, clas
         return selbo.to_bayesian(net) if bayesian else net
 
 
+def images() -> nn.Module:
+    """Convolutions with BatchNorm, without biases before it, whose gradient is only rounding."""
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 2, 2)),
+        nn.Conv2d(1, 6, 2, padding=1, bias=False),
+        nn.BatchNorm2d(6),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(6, CLASSES),
+    )
+
+
 def summary(
     *, ema_decay: float | None = None, classes: int = CLASSES, concentration: float = 50.0
 ) -> selbo.SummaryLikelihood:

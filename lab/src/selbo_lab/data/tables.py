@@ -22,7 +22,7 @@ LEAST_DEVIATION = 1e-6
 """Minimum standard deviation used to standardise a column."""
 
 
-class GroupColumn(NamedTuple):
+class GroupCodes(NamedTuple):
     """A column that defines groups.
 
     Attributes:
@@ -35,7 +35,7 @@ class GroupColumn(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class GroupTable:
+class TableWithGroups:
     """A table with columns that define groups.
 
     Attributes:
@@ -46,10 +46,10 @@ class GroupTable:
     """
 
     rows: LabelledData
-    columns: Mapping[str, GroupColumn]
+    columns: Mapping[str, GroupCodes]
     stated: Mapping[str, Tensor] = field(default_factory=dict)
 
-    def groups(self, name: str) -> GroupColumn:
+    def groups(self, name: str) -> GroupCodes:
         """Groups by the name of a column, or by the names of two with " x " between them, without empty groups."""
         one, _, other = name.partition(" x ")
         found = self.columns[checks.one_of("groups", one, self.columns)]
@@ -58,7 +58,7 @@ class GroupTable:
         more = self.columns[checks.one_of("groups", other, self.columns)]
         present, codes = torch.unique(found.codes * len(more.names) + more.codes, return_inverse=True)
         pairs = [divmod(each, len(more.names)) for each in present.tolist()]
-        return GroupColumn(codes, tuple(f"{found.names[i]}, {more.names[j]}" for i, j in pairs))
+        return GroupCodes(codes, tuple(f"{found.names[i]}, {more.names[j]}" for i, j in pairs))
 
 
 def split_rows(count: int, *, seed: int) -> tuple[Tensor, Tensor]:
@@ -68,7 +68,7 @@ def split_rows(count: int, *, seed: int) -> tuple[Tensor, Tensor]:
     return order[held_out:], order[:held_out]
 
 
-def part_of(table: GroupTable, part: str, *, seed: int) -> LabelledData:
+def part_of(table: TableWithGroups, part: str, *, seed: int) -> LabelledData:
     """The rows of a part."""
     checks.one_of("part", part, TABLE_PARTS)
     rows = split_rows(len(table.rows), seed=seed)[TABLE_PARTS.index(part)]
@@ -91,10 +91,10 @@ def one_hot(values: Sequence[str] | NDArray[Any]) -> NDArray[np.float32]:
     return np.asarray(np.eye(len(column.names), dtype=np.float32)[column.codes.numpy()])
 
 
-def group_column(values: Sequence[str] | NDArray[Any]) -> GroupColumn:
+def group_column(values: Sequence[str] | NDArray[Any]) -> GroupCodes:
     """Groups by the values of a column, sorted."""
     names, codes = np.unique(np.asarray(values), return_inverse=True)
-    return GroupColumn(torch.from_numpy(codes.reshape(-1)).long(), tuple(str(name) for name in names))
+    return GroupCodes(torch.from_numpy(codes.reshape(-1)).long(), tuple(str(name) for name in names))
 
 
 def numbers(values: Sequence[str]) -> NDArray[np.float64]:

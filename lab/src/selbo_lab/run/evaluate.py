@@ -18,11 +18,11 @@ from selbo.results import Metrics, ReliabilityBins
 from selbo.training import Diverged
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.published import auroc_of_both_columns
-from selbo_lab.run import baselines, build
+from selbo_lab.run import baselines, build, frozen
 from selbo_lab.run.records import CLEAN, USE, OODMeasurement, RunHistogram, RunMeasurement, ScoreMap
 from selbo_lab.run.scores import map_of, score_histogram
 from selbo_lab.run.tasks import Condition, RunTask
-from selbo_lab.studies.run_spec import RunSpec
+from selbo_lab.studies.run_spec import FROZEN_CORRECTIONS, RunSpec
 
 IMAGES_AT_A_TIME: Final = 4096
 VECTORS_AT_A_TIME: Final = 1 << 15
@@ -73,6 +73,7 @@ class Evaluation:
         self.spec, self.task, self.members, self.device, self.earlier = spec, task, members, device, earlier
         self.temperature: float | None = None
         self.correction: baselines.Correction | None = None
+        self.frozen: frozen.CorrectedLogProbs | None = None
 
     def predict(self, data: LabelledData, draws: int) -> Prediction:
         """Predictions for a data set, on the CPU."""
@@ -168,10 +169,24 @@ class Evaluation:
         how = self.spec.recipe.correction or ("known" if self.spec.recipe.label_shift else "")
         if not how:
             return None
+        fractions = build.told_of(self.spec.data, self.task.train.num_classes).fractions
+        if how in FROZEN_CORRECTIONS:
+            pool = unlabelled_of(self.task)
+            self.frozen = frozen.frozen_correction(
+                self.spec.recipe,
+                fractions=fractions,
+                train=self.task.train,
+                val=on_val,
+                val_labels=self.task.val.labels,
+                pool=self.predict(pool, self.spec.evaluation.draws),
+                pool_labels=pool.labels,
+                seed=self.spec.seed,
+            )
+            return None
         return baselines.Correction(
             how,
             train=self.task.train,
-            known=build.told_of(self.spec.data, self.task.train.num_classes).fractions,
+            known=fractions,
             unlabelled=lambda: self.predict(unlabelled_of(self.task), self.spec.evaluation.draws),
             val=on_val,
             val_labels=self.task.val.labels,
@@ -183,6 +198,8 @@ class Evaluation:
         def scaled(each: Prediction) -> Prediction:
             return each if temperature is None else at_temperature(each, temperature)
 
+        if self.frozen is not None:  # it has a temperature of its own
+            return baselines.Corrected(prediction.with_log_probs(self.frozen(prediction.log_probs)), ())
         if self.correction is None:
             return baselines.Corrected(scaled(prediction), ())
         return self.correction(prediction, scaled)

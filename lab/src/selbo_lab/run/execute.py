@@ -178,7 +178,7 @@ def _trained(
         objective = build.objective_of(
             recipe, num_data=len(task.train), num_classes=task.train.num_classes, data=spec.data
         )
-        return Member(baselines.scikit_learn(recipe, task.train, unlabelled_of(task)), objective)
+        return Member(baselines.scikit_learn(recipe, task.train, unlabelled_of(task), seed=spec.seed), objective)
     train = task.train.to(device).tensors()
     fitted = partial(_fitted, spec, task, saved or _Checkpoints(None), device=device, member=member, earlier=earlier)
     found = fitted(train, name=f"{name}-{member}")

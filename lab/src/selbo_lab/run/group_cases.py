@@ -13,7 +13,7 @@ from selbo import elicit_concentration
 from selbo.random import generator_for
 from selbo_lab.data import catalogue
 from selbo_lab.data.dataset import LabelledData
-from selbo_lab.data.tables import GroupColumn, GroupTable, split_rows
+from selbo_lab.data.tables import GroupCodes, TableWithGroups, split_rows
 from selbo_lab.run.tasks import generated
 from selbo_lab.studies.run_spec import DataSpec
 
@@ -106,7 +106,9 @@ def group_case(data: DataSpec, seed: int) -> GroupCase:
     )
 
 
-def _rows_and_groups(data: DataSpec, seed: int) -> tuple[LabelledData, LabelledData, Tensor, Tensor, GroupTable | None]:
+def _rows_and_groups(
+    data: DataSpec, seed: int
+) -> tuple[LabelledData, LabelledData, Tensor, Tensor, TableWithGroups | None]:
     """Training and test rows, the groups of both, and the table that they come from."""
     if data.name not in catalogue.TABLES:  # images, whose parts are published
         if data.generated:
@@ -159,7 +161,7 @@ def _strengths(fractions: Tensor, sizes: Tensor, deviation: float) -> Tensor:
 
 
 @lru_cache(maxsize=4)
-def _generated_table(data: DataSpec) -> GroupTable:
+def _generated_table(data: DataSpec) -> TableWithGroups:
     """A tiny table whose columns are named like those of the data."""
     generator = generator_for(0, "generated groups", data.name)
     codes = torch.arange(SMOKE_ROWS) % SMOKE_GROUPS
@@ -167,10 +169,12 @@ def _generated_table(data: DataSpec) -> GroupTable:
     inputs = centres[codes] + torch.randn(SMOKE_ROWS, SMOKE_GROUP_FEATURES, generator=generator)
     labels = torch.bernoulli((2 * inputs[:, 0]).sigmoid(), generator=generator).long()
     rows = LabelledData(f"generated data in the place of {data.name}", inputs, labels, ("0", "1"), "random", "none")
-    column = GroupColumn(codes, tuple(f"group {i}" for i in range(SMOKE_GROUPS)))
+    column = GroupCodes(codes, tuple(f"group {i}" for i in range(SMOKE_GROUPS)))
     shares = torch.linspace(0.2, 0.8, SMOKE_GROUPS, dtype=torch.float64)
     names = [name for name in data.groups.split(" x ") if name != RANDOM_BAGS]
-    return GroupTable(rows, dict.fromkeys(names, column), dict.fromkeys(names, torch.stack([1 - shares, shares], 1)))
+    return TableWithGroups(
+        rows, dict.fromkeys(names, column), dict.fromkeys(names, torch.stack([1 - shares, shares], 1))
+    )
 
 
 def without_groups(case: GroupCase, held_out: Tensor) -> GroupCase:

@@ -28,6 +28,8 @@ SHAPES: Final = {
     "cifar10-im": (3, 32, 32),
     "digits": (64,),
     "breast-cancer": (30,),
+    "adult": (8,),
+    "magic": (8,),
     "fashion-train": (1, 28, 28),
 }
 """Input shapes of the data sets that studies train on."""
@@ -35,8 +37,11 @@ SHAPES: Final = {
 TEN_CLASSES: Final = ("cifar10", "cifar10-im", "digits", "fashion-train")
 """Data sets with ten classes; the others have two."""
 
-SPLIT_BY_SEED: Final = ("digits", "breast-cancer")
-"""Small data sets, which are split again for every seed if there is a target domain."""
+SPLIT_BY_SEED: Final = ("digits", "breast-cancer", *catalogue.TABLES)
+"""Data sets without published parts, which are split again for every seed if there is a target domain."""
+
+VAL_SHARE: Final = 0.2
+"""Share of the training rows of a table that are for validation, if there is a target domain."""
 
 
 class Condition(NamedTuple):
@@ -123,6 +128,10 @@ def _read_part(data: DataSpec, part: str, seed: int) -> LabelledData:
         return mnist.mnist35(part, train_size=data.train_size or None, seed=seed)
     if data.name == "sst":
         return sst.sst(part, embedding=data.encoder or None)
+    if data.name in catalogue.TABLES and part != "test":
+        rows = catalogue.load_set(data.name, "train", seed=seed)
+        cut = round(VAL_SHARE * len(rows))
+        return rows.rows(range(cut) if part == "val" else range(cut, len(rows)), name=f"{rows.name}, {part}")
     if data.name in SPLIT_BY_SEED:
         return catalogue.load_set(data.name, part, seed=seed)
     return catalogue.load_set(data.name, part)

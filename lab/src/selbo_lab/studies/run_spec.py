@@ -23,6 +23,9 @@ OBJECTIVES: Final = (
     "expectation_regularisation",
     "label_spreading",
     "logistic_self_training",
+    "logistic",
+    "forest",
+    "boosted_trees",
     "group_belief",
     "proportion_loss",
     "easy_llp",
@@ -97,7 +100,9 @@ ADDED_LATER: Final = {
         "posterior_scale",
         "scale_belief",
         "states_accuracy",
+        "states_fractions",
         "accuracy_off",
+        "target_labels",
         "vat_weight",
         "vat_radius",
     ),
@@ -107,7 +112,8 @@ ADDED_LATER: Final = {
 earlier hashes stay valid."""
 
 SUMMARY_INPUTS: Final = ("train", "val", "use")
-CORRECTIONS: Final = ("", "known", "em", "em-bcts", "bbse")
+FROZEN_CORRECTIONS: Final = ("belief", "batch", "temperature", "bcts", "isotonic", "rlls")
+CORRECTIONS: Final = ("", "known", "em", "em-bcts", "bbse", *FROZEN_CORRECTIONS)
 ADAPTATIONS: Final = ("", "batchnorm", "tent")
 TRAINED_POSTERIORS: Final = ("", "natural_gradient")
 POSTHOC: Final = ("", "mc_dropout", "swag", "laplace")
@@ -249,7 +255,9 @@ class Recipe:
             regularisation.
         correction: Correction of predictions in the target domain, by the ratio of class fractions: ``known`` ones, or
             estimated by ``em``, ``em-bcts`` (after bias-corrected temperature scaling) or ``bbse``; see
-            `selbo.evaluation.label_shift`.
+            `selbo.evaluation.label_shift`. Or one of a frozen classifier: ``belief`` (`selbo.calibrate_to_belief`),
+            ``batch`` (equal class fractions), ``rlls`` (by held-out labels of the source domain);
+            ``temperature``, ``bcts`` and ``isotonic`` (by labels of the target domain).
         rounds: Rounds of self-training: the network is trained again with its own predictions for unlabelled inputs as
             labels.
         threshold: Minimum confidence for a prediction to become a label.
@@ -285,9 +293,11 @@ class Recipe:
         scale_belief: Belief by which the scale, or the prior precision of Laplace, is chosen on the validation inputs
             without their labels (`selbo.choose_scale`), for the regions ``confidence`` and with ``concentration``; see
             `selbo_lab.run.build.parse_belief`. Not chosen if empty.
-        states_accuracy: Whether predictions are scaled to the accuracy that is stated for the case, without labels
-            (`selbo.calibrate_to_belief`), in methods for groups.
-        accuracy_off: Error of that accuracy.
+        states_accuracy: Whether the accuracy is stated, by the correction ``belief``, or in methods for groups, whose
+            predictions are then scaled to it without labels (`selbo.calibrate_to_belief`).
+        states_fractions: Whether the correction ``belief`` states the class fractions of the target domain.
+        accuracy_off: Error of the stated accuracy.
+        target_labels: Number of labels of the target domain that a correction uses.
         vat_weight: Weight of the consistency of LLP-VAT per example.
         vat_radius: Length of its adversarial perturbations, in standard deviations of the features.
     """
@@ -352,7 +362,9 @@ class Recipe:
     posterior_scale: float = 1.0
     scale_belief: str = ""
     states_accuracy: bool = False
+    states_fractions: bool = False
     accuracy_off: float = 0.0
+    target_labels: int = 0
     vat_weight: float = 0.5
     vat_radius: float = 1.0
 
@@ -459,7 +471,14 @@ class RunSpec:
     def training(self) -> Hashable:
         """Settings of the training: runs that agree in them, for example with different corrections, share networks."""
         data = self.data if self.recipe.told else replace(self.data, fractions_off=0.0)
-        recipe = replace(self.recipe, correction="", states_accuracy=False, accuracy_off=0.0)
+        recipe = replace(
+            self.recipe,
+            correction="",
+            states_accuracy=False,
+            states_fractions=False,
+            accuracy_off=0.0,
+            target_labels=0,
+        )
         return data, self.model, recipe, self.seed
 
     @cached_property

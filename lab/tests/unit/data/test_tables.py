@@ -121,10 +121,10 @@ def test_a_field_that_csv_would_misread_is_refused() -> None:
 # --- groups ---
 
 
-def small_table() -> tables.GroupTable:
+def small_table() -> tables.TableWithGroups:
     rows = LabelledData("t", torch.arange(6.0).reshape(6, 1), torch.arange(6) % 2, ("no", "yes"), "made", "none")
     one, other = tables.group_column(list("aabbcc")), tables.group_column(list("xyxxyy"))
-    return tables.GroupTable(rows, {"one": one, "other": other})
+    return tables.TableWithGroups(rows, {"one": one, "other": other})
 
 
 def test_groups_by_one_column_and_by_two() -> None:

@@ -16,7 +16,6 @@ from matplotlib.patches import Rectangle
 from selbo.report import page
 from selbo_lab.report.cases import cases_figure
 from selbo_lab.report.overview import overview
-from selbo_lab.report.study_figures import write_figures
 from selbo_lab.report.study_page import render_study_page
 from selbo_lab.report.study_tables import Entry
 from selbo_lab.report.table_files import write_tables
@@ -107,12 +106,14 @@ def test_few_cases_have_none() -> None:
     assert overview(typed(shuffled()), "published") is None
 
 
-def test_the_page_of_a_study_begins_with_it() -> None:
-    page = render_study_page(typed(shuffled()))
+def test_the_page_of_a_study_begins_with_it(tmp_path: Path) -> None:
+    page = render_study_page(typed(shuffled()), figures=tmp_path / "many")
     assert page.index('id="overview-selbo"') < page.index('id="case-0-selbo"')
     assert page.count("<h2>All cases</h2>") == 1
     assert page.count("Where each method helps, and where it harms") == 1
-    assert "All cases" not in render_study_page(typed(study([comparison(four())])))
+    assert {"cases-selbo.png", "cases-selbo.svg"} <= {path.name for path in (tmp_path / "many").iterdir()}
+    assert "All cases" not in render_study_page(typed(study([comparison(four())])), figures=tmp_path / "few")
+    assert not list((tmp_path / "few").glob("cases*"))
 
 
 def test_files(tmp_path: Path) -> None:
@@ -210,13 +211,10 @@ def test_all_text_of_the_figure_is_inside_and_long_titles_lose_what_they_share()
         assert box.y1 < high + 1
 
 
-def test_a_figure_of_few_cases_is_refused_and_not_written(tmp_path: Path) -> None:
+def test_a_figure_of_few_cases_is_refused() -> None:
     few = study([comparison(four())])
     with pytest.raises(ValueError, match="must have several cases"):
         cases_figure(typed(few), "selbo")
-    assert not [path for path in write_figures(typed(few), tmp_path) if path.name.startswith("cases")]
-    names = {path.name for path in write_figures(typed(shuffled()), tmp_path)}
-    assert {"cases-selbo.png", "cases-selbo.svg"} <= names
 
 
 def test_text_on_a_colour_does_not_change_with_the_paper() -> None:

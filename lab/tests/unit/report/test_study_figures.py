@@ -20,7 +20,7 @@ from matplotlib.patches import StepPatch
 
 import study_fakes as fakes
 from selbo.plots import style
-from selbo_lab.report import study_curves, study_data, study_figures, study_scores
+from selbo_lab.report import study_curves, study_data, study_figures, study_page, study_scores
 from study_fakes import typed
 
 Results = dict[str, Any]
@@ -408,8 +408,9 @@ def test_all_figures_are_written_as_png_and_svg(tmp_path: Path) -> None:
             fakes.comparison(fakes.four(), track="published"),
         ]
     )
-    paths = study_figures.write_figures(typed(results), tmp_path / "figures")
-    assert [path.name for path in paths] == [
+    study_page.render_study_page(typed(results), figures=tmp_path / "figures")
+    paths = sorted((tmp_path / "figures").iterdir())
+    assert [path.name for path in paths] == sorted(
         f"{name}.{ending}"
         for name in (
             *(f"{name}-net-selbo" for name in ("corruption", "calibration")),
@@ -418,8 +419,7 @@ def test_all_figures_are_written_as_png_and_svg(tmp_path: Path) -> None:
             *(f"{name}-net-published" for name in ("calibration", "belief")),
         )
         for ending in ("png", "svg")
-    ]
-    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == sorted(path.name for path in paths)
+    )
     assert paths[0].read_bytes().startswith(b"\x89PNG")
     assert paths[1].read_text(encoding="utf-8").lstrip().startswith("<?xml")
 
@@ -435,11 +435,19 @@ def test_the_same_figure_is_the_same_bytes(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
 
 
+def test_a_page_is_the_same_whether_or_not_its_figures_are_written(tmp_path: Path) -> None:
+    results = typed(fakes.study([fakes.comparison(fakes.broken(suite="kinds", ood=("fashion",)))]))
+    page = study_page.write_study_page(results, tmp_path / "report.html", figures=tmp_path / "figures")
+    assert page.read_text(encoding="utf-8") == study_page.render_study_page(results)
+    assert len(list((tmp_path / "figures").iterdir())) == 8
+
+
 def test_a_study_without_runs_has_no_figures(tmp_path: Path) -> None:
     methods = fakes.four()
     for method in methods:
         method["runs"] = [None, None, None]
-    assert study_figures.write_figures(typed(fakes.study([fakes.comparison(methods)])), tmp_path) == []
+    study_page.render_study_page(typed(fakes.study([fakes.comparison(methods)])), figures=tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_figure_names_its_study() -> None:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from selbo.models import MLP
 from selbo_lab.data import catalogue
 from selbo_lab.data.dataset import LabelledData
-from selbo_lab.data.tables import GroupTable, group_column
+from selbo_lab.data.tables import TableWithGroups, group_column
 from selbo_lab.run import group_cases, group_methods, group_runs
 from selbo_lab.run.execute import execute_run
 from selbo_lab.run.group_cases import GroupCase, group_case, with_rows_to_learn_from, without_groups
@@ -35,19 +35,19 @@ def run_spec(objective: str, data: DataSpec = STATES, *, test: bool = True, **se
 
 
 @pytest.fixture
-def table(monkeypatch: pytest.MonkeyPatch) -> GroupTable:
+def table(monkeypatch: pytest.MonkeyPatch) -> TableWithGroups:
     """200 people in groups a (1 of 2), b (1 of 5) and c, of whom there are four."""
     names = np.array(["a"] * 96 + ["b"] * 100 + ["c"] * 4)
     labels = torch.tensor([i % 2 for i in range(96)] + [int(i % 5 == 0) for i in range(100)] + [1] * 4)
     rows = LabelledData("t", torch.arange(200.0).unsqueeze(1), labels, ("no", "yes"), "made", "none")
     stated = torch.tensor([[0.6, 0.4], [0.7, 0.3], [0.1, 0.9]], dtype=torch.float64)
-    made = GroupTable(rows, {"group": group_column(names)}, {"group": stated})
+    made = TableWithGroups(rows, {"group": group_column(names)}, {"group": stated})
     monkeypatch.setitem(catalogue.TABLES, "t", lambda: made)
     group_case.cache_clear()
     return made
 
 
-def test_fractions_are_those_of_the_training_rows(table: GroupTable) -> None:
+def test_fractions_are_those_of_the_training_rows(table: TableWithGroups) -> None:
     case = group_case(DataSpec("t", groups="group", least_group=10), 3)
     assert case.names == ("a", "b")
     rows = case.train.inputs[:, 0].long()

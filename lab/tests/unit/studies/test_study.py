@@ -474,6 +474,7 @@ FIRST_SEEDS = {
     "shift-cifar10": 60,
     "wrong-fractions": 60,
     "primary-shift": 140,
+    "frozen": 90,
     "posteriors": 80,
     "groups": 200,
     "groups-labels": 200,

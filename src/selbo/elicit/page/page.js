@@ -547,6 +547,42 @@ $("use-counts").addEventListener("click", async () => {
     $("counts").setAttribute("aria-invalid", "true");
   }
 });
+$("groups-file").addEventListener("change", async (event) => {
+  const file = event.target.files[0];
+  if (!file) return;
+  $("groups").value = await file.text();
+  $("use-groups").click();
+});
+$("use-groups").addEventListener("click", async () => {
+  try {
+    showGroups(await ask("/api/groups", $("groups").value, "text/plain"));
+    $("problem-groups").textContent = "";
+    $("groups").removeAttribute("aria-invalid");
+  } catch (error) {
+    $("problem-groups").textContent = error.message;
+    $("groups").setAttribute("aria-invalid", "true");
+  }
+});
+
+function showGroups(found) {
+  const cell = (kind, text, scope) => {
+    const made = document.createElement(kind);
+    made.textContent = text;
+    if (scope) made.scope = scope;
+    return made;
+  };
+  $("groups-section").hidden = false;
+  $("groups-said").textContent = found.said;
+  $("groups-head").replaceChildren(...[found.column, ...found.classes].map((name) => cell("th", name, "col")));
+  $("groups-table").replaceChildren(
+    ...found.groups.map((name, i) => {
+      const row = document.createElement("tr");
+      row.append(cell("th", name, "row"), ...found.fractions[i].map((share) => cell("td", `${(100 * share).toFixed(1)} %`)));
+      return row;
+    }),
+  );
+  for (const [kind, text] of Object.entries(found.texts)) $(`take-${kind}`).querySelector("pre").textContent = text;
+}
 for (const id of ["accuracy", "accuracy-range"]) $(id).addEventListener("input", (event) => change({ accuracy: rounded(event.target.valueAsNumber / 100) }));
 $("labels").addEventListener("input", (event) => change({ labels: orNull(event.target.valueAsNumber) }));
 $("concentration").addEventListener("input", (event) => change({ concentration: orNull(event.target.valueAsNumber) }));

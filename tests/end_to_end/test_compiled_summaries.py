@@ -15,14 +15,14 @@ def _forget():
     torch.compiler.reset()
 
 
-@pytest.fixture(params=PARTITIONS.values(), ids=PARTITIONS.keys())
-def partition(request):
-    return request.param()
-
-
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch.compile's own doing
-@pytest.mark.parametrize("options", [{}, {"form": "multinomial"}, {"ema_decay": 0.9}])
-def test_compiles_into_one_graph(partition, options):
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [*((kind, {}) for kind in PARTITIONS), ("shells", {"form": "multinomial"}), ("shells", {"ema_decay": 0.9})],
+)
+def test_compiles_into_one_graph(kind, options):
+    """Every partition; forms and averages, which see only the histogram, on one of them."""
+    partition = PARTITIONS[kind]()
     eager = selbo.SummaryLikelihood(partition, selbo.Uniform(), 50.0, **options)
     compiled = torch.compile(copy.deepcopy(eager), fullgraph=True, backend="aot_eager")
     for seed in range(2):

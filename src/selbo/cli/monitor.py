@@ -1,0 +1,397 @@
+"""`selbo monitor`: does a stream of predictions contradict what is known about it? An exit status for cron."""
+
+import math
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from selbo.cli.options import KNOWLEDGE, Debug, speaking_of_options, stated_fractions
+from selbo.cli.output import console, file_target, note, visible
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from rich.table import Table
+
+    from selbo.evaluation.monitor import MonitorState
+    from selbo.tabular.predictions import PredictionFile
+    from selbo.tabular.saved_monitor import MonitoredBelief, SavedMonitor
+
+CONTRADICTED: Final = 3
+"""Exit code if the stream contradicts the belief."""
+
+ROWS_PER_BATCH: Final = 100
+LOCK_SECONDS: Final = 60.0
+
+EXACT_BELOW: Final = 1e4
+"""Evidence from which on only its power of ten is shown."""
+FRACTIONS_SHOWN: Final = 10
+
+
+def monitor(
+    predictions: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PREDICTIONS",
+            help="Table with one column per class: .csv, .parquet or .jsonl file.",
+            show_default=False,
+        ),
+    ],
+    belief: Annotated[
+        Path | None,
+        typer.Option(
+            "--belief",
+            help='A .json file such as {"accuracy": 0.9, "concentration": 200}, with class_fractions by name.',
+            rich_help_panel=KNOWLEDGE,
+        ),
+    ] = None,
+    accuracy: Annotated[
+        float | None,
+        typer.Option("--accuracy", help="Share of the predicted classes that are right.", rich_help_panel=KNOWLEDGE),
+    ] = None,
+    class_fractions: Annotated[
+        str | None,
+        typer.Option(
+            "--class-fractions",
+            help="Class fractions: 0.7,0.3 in the order of the columns, or ham=0.7,spam=0.3.",
+            rich_help_panel=KNOWLEDGE,
+        ),
+    ] = None,
+    class_fraction: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--class-fraction",
+            metavar="NAME=VALUE",
+            help="Fraction of one class, for names with commas; repeat it for every class.",
+            rich_help_panel=KNOWLEDGE,
+        ),
+    ] = None,
+    concentration: Annotated[
+        float | None,
+        typer.Option(
+            "--concentration",
+            help="Number of observations that the statements are worth; 1000 if not given.",
+            rich_help_panel=KNOWLEDGE,
+        ),
+    ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            "--reference",
+            help="Table of earlier predictions that new ones should look like; needs no labels.",
+            rich_help_panel=KNOWLEDGE,
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option("--labels", metavar="COLUMN", help="Column with known classes, empty where there is none yet."),
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option("--state", help="A .json file that keeps what was counted: only what is new is added to it."),
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="COLUMN", help="Column that names the batches, such as a day.")
+    ] = None,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", help="Rows per batch without --by.", min=1)
+    ] = ROWS_PER_BATCH,
+    delta: Annotated[
+        float | None, typer.Option("--delta", help="Probability of a false alarm over all time; 0.01 if not given.")
+    ] = None,
+    columns: Annotated[str | None, typer.Option("--columns", help="Columns of the classes, such as ham,spam.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--input", help="What they hold: probabilities, log-probabilities or logits; recognised if not given."
+        ),
+    ] = None,
+    report: Annotated[str | None, typer.Option("--report", help="Also write a report to this .html file.")] = None,
+    debug: Debug = False,
+) -> None:
+    """Check whether a stream of predictions contradicts what you know about it.
+
+    An accuracy and class fractions are checked against labels, where there are some; with --reference, predictions are
+    compared with earlier ones. The exit code is 0 if nothing is contradicted and 3 if something is. However often it
+    is run, a belief that is true is contradicted with a probability of at most --delta.
+
+    Example: selbo monitor today.csv --accuracy 0.9 --labels truth --state monitor.json --report monitor.html
+    """
+    others: dict[str, Path] = {"the predictions": predictions}
+    page = None if report is None else file_target(report, "--report", (".html",), others)
+    kept = None if state is None else file_target(state, "--state", (".json",), others)
+    stated = {
+        "accuracy": accuracy,
+        "class_fractions": stated_fractions(class_fractions, class_fraction),
+        "concentration": concentration,
+        "delta": delta,
+    }
+    if belief is not None and any(value is not None for name, value in stated.items() if name != "delta"):
+        raise ValueError("`--belief` states everything, so nothing else can be stated with it, but is")
+
+    from selbo.tabular import saved_monitor
+
+    with speaking_of_options(), _sole_user(kept):
+        before = saved_monitor.load_monitor(kept) if kept is not None and kept.exists() else None
+        given = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+        classes = None if before is None else before.belief.classes
+        file, log_probs, found = _read(predictions, given, classes, kind, labels)
+        nothing = belief is None and reference is None and all(value is None for value in stated.values())
+        if before is None or not nothing:
+            claimed = _belief(found, stated, belief, reference, kind)
+            before = _agreeing(before, claimed, kept)
+        known = _labels(file, labels, before)
+        order = [found.index(name) for name in before.belief.classes]
+        batches = _batches(file, by, batch_size, len(log_probs))
+        after, rows, new_labels = before.add(predictions.name, log_probs[:, order], known, batches)
+        _warn(before, predictions.name, len(log_probs), rows)
+        result = after.state()
+        if page is not None:
+            _report(after, result, page)
+        if kept is not None:
+            saved_monitor.save_monitor(after, kept)
+    screen = console()
+    screen.print(_facts(after, result, rows, new_labels))
+    screen.print(claims_table(after, result))
+    if page is not None:
+        note(f"wrote a report to {page}")
+    if result.alarm:
+        raise typer.Exit(CONTRADICTED)
+
+
+# --- what is read ---
+
+
+@contextmanager
+def _sole_user(path: Path | None) -> Iterator[None]:
+    """Lock the state, so that two runs at once do not overwrite each other's counts."""
+    if path is None:
+        yield
+        return
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path.with_name(f".{path.name}.lock"))
+    try:
+        lock.acquire(timeout=LOCK_SECONDS)
+    except Timeout:
+        raise RuntimeError(f"another selbo monitor has been using {path} for {LOCK_SECONDS:g} seconds") from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # on Windows, files in use cannot be removed
+            Path(lock.lock_file).unlink()
+        lock.release()
+
+
+def _read(
+    path: Path, columns: Sequence[str] | None, classes: Sequence[str] | None, kind: str | None, labels: str | None
+) -> "tuple[PredictionFile, NDArray[np.float64], tuple[str, ...]]":
+    """A file, its log-probabilities, and the classes of their columns."""
+    from selbo.tabular import predictions as files
+
+    file = files.read_predictions(path)
+    chosen = files.find_class_columns(file.table, columns=columns, classes=classes, labels=labels)
+    log_probs, _, _ = files.as_log_probs(files.columns_as_array(file.table, chosen.columns), chosen.columns, kind)
+    return file, log_probs, chosen.classes
+
+
+def _belief(
+    classes: tuple[str, ...], stated: dict[str, Any], path: Path | None, reference: Path | None, kind: str | None
+) -> "MonitoredBelief":
+    """What is stated by the options."""
+    from selbo import _checks
+    from selbo.summary.likelihood import DEFAULT_CONCENTRATION
+    from selbo.tabular import saved_monitor
+
+    accuracy, fractions, concentration = (stated[each] for each in ("accuracy", "class_fractions", "concentration"))
+    if path is not None:
+        found = saved_monitor.read_belief(path, classes)
+        accuracy, fractions, concentration = found.accuracy, found.class_fractions, found.concentration
+    if isinstance(fractions, dict):
+        fractions = saved_monitor.in_order(fractions, classes)
+    if accuracy is None and fractions is None and reference is None:
+        raise ValueError("`accuracy`, `class_fractions`, `belief` or `reference` must be given: nothing is stated")
+    if fractions is not None and len(fractions) != len(classes):
+        raise ValueError(
+            f"`class_fractions` must hold {len(classes)} numbers, one per class, but holds {len(fractions)}"
+        )
+    counts = None
+    if reference is not None:
+        _, log_probs, found_classes = _read(reference, None, classes, kind, None)
+        counts = saved_monitor.reference_counts(log_probs[:, [found_classes.index(name) for name in classes]])
+    return saved_monitor.MonitoredBelief(
+        classes=classes,
+        accuracy=None if accuracy is None else _checks.fraction("accuracy", accuracy, low=0.0, high=1.0),
+        class_fractions=None if fractions is None else _checks.simplex("class_fractions", fractions),
+        concentration=DEFAULT_CONCENTRATION
+        if concentration is None
+        else _checks.positive("concentration", concentration),
+        reference=counts,
+        delta=0.01 if stated["delta"] is None else _checks.fraction("delta", stated["delta"], low=0.0, high=1.0),
+    )
+
+
+def _agreeing(before: "SavedMonitor | None", claimed: "MonitoredBelief", path: Path | None) -> "SavedMonitor":
+    """The state so far; raises an error if it is about another belief."""
+    from selbo.tabular.saved_monitor import SavedMonitor
+
+    if before is None:
+        return SavedMonitor(claimed)
+    for name in ("accuracy", "class_fractions", "concentration", "reference", "delta"):
+        if getattr(before.belief, name) != getattr(claimed, name):
+            raise ValueError(
+                f"`state` must be about the same belief, but {str(path)!r} was begun with another `{name}`: leave the "
+                "statements out to resume it, or choose another file"
+            )
+    return before
+
+
+def _labels(file: "PredictionFile", column: str | None, before: "SavedMonitor") -> "NDArray[np.int64]":
+    """Labels of the rows, -1 where there is none."""
+    import numpy as np
+
+    from selbo.evaluation.belief_calibration import UNLABELLED
+    from selbo.tabular.predictions import parse_labels
+
+    if column is None or (column not in file.table.columns and before.seen is not None):
+        if column is not None:
+            note(f"there is no column {column!r} in {file.table.name}: it has no labels")
+        elif before.belief.needs_labels and before.seen is None and before.belief.reference is None:
+            raise ValueError(
+                "`labels` must name the column with known classes: the statements are checked against them"
+            )
+        return np.full(file.table.num_rows, UNLABELLED)
+    return parse_labels(file.table[column], before.belief.classes)
+
+
+def _batches(file: "PredictionFile", by: str | None, size: int, count: int) -> "dict[str, NDArray[np.int64]]":
+    """Rows of each batch: those of a value of a column, in the order of their first rows, or so many in a row."""
+    import numpy as np
+
+    if by is None:
+        starts = range(0, count, size)
+        return {f"{file.table.name}, row {start + 1}": np.arange(start, min(start + size, count)) for start in starts}
+    names = [text or "(none)" for text in file.table[by].texts()]
+    return {name: np.flatnonzero(np.array(names) == name) for name in dict.fromkeys(names)}
+
+
+def _warn(before: "SavedMonitor", name: str, rows: int, new: int) -> None:
+    if name in before.files and new == rows:
+        note(
+            f"{name} does not begin with the {before.files[name].rows} rows that were counted before: all {rows} rows "
+            "count as new"
+        )
+
+
+# --- what is shown ---
+
+
+def _facts(saved: "SavedMonitor", state: "MonitorState", rows: int, labels: int) -> "Table":
+    from rich.table import Table
+
+    facts = Table.grid(padding=(0, 2))
+    facts.add_row("Predictions", f"{state.num_predictions}, {rows} of them new")
+    facts.add_row("Labels", f"{state.num_labels}, {labels} of them new")
+    facts.add_row("Result", check_in_words(saved, state))
+    return facts
+
+
+def check_in_words(saved: "SavedMonitor", state: "MonitorState") -> str:
+    """Whether the belief is contradicted, in a sentence or two."""
+    limit = f"{1 / saved.belief.delta:.4g}"
+    now = f"{_shown(state.total)} now, {_shown(state.largest)} at most"
+    if state.alarm:
+        first = next((each.name for each in saved.batches if each.total >= 1 / saved.belief.delta), None)
+        since = "" if first is None else f", first in {first}"
+        worst = max(state.evidence, key=lambda name: state.evidence[name])
+        return (
+            f"the stream contradicts the belief{since}: the evidence reached {limit} ({now}), most of it against "
+            f"{CLAIMS[worst]}"
+        )
+    if state.num_labels == 0 and saved.belief.reference is None:
+        return "nothing was tested yet, as there are no labels"
+    return f"the stream does not contradict the belief: the evidence is {now}, and {limit} would contradict it"
+
+
+CLAIMS: Final = {
+    "accuracy": "the accuracy",
+    "class fractions": "the class fractions",
+    "predictions": "the likeness to the reference",
+}
+"""What each claim is about."""
+
+
+def _shown(evidence: float) -> str:
+    if evidence < 10:
+        return f"{evidence:.2g}"
+    return f"{evidence:.0f}" if evidence < EXACT_BELOW else f"1e{math.floor(math.log10(evidence))}"
+
+
+def claims_table(saved: "SavedMonitor", state: "MonitorState") -> "Table":
+    """A table of what is claimed, what was found, and the evidence against it."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("claim", no_wrap=True, overflow="ellipsis", max_width=28)
+    for title in ("stated", "found", "evidence against it"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in monitored_claims(saved, state):
+        table.add_row(*map(visible, row))
+    return table
+
+
+def monitored_claims(saved: "SavedMonitor", state: "MonitorState") -> list[tuple[str, str, str, str]]:
+    """Claim, stated value, found value and evidence, as text."""
+    counts, belief, rows = saved.restored().counts, saved.belief, []
+    if belief.accuracy is not None:
+        found = _percent(counts["accuracy"], 0)
+        rows.append(("accuracy, %", f"{100 * belief.accuracy:.1f}", found, _shown(state.evidence["accuracy"])))
+    if belief.class_fractions is not None:
+        rows.append(("class fractions", "", "", _shown(state.evidence["class fractions"])))
+        pairs = list(zip(belief.classes, belief.class_fractions, strict=True))
+        for k, (name, share) in enumerate(pairs[:FRACTIONS_SHOWN]):
+            rows.append((f"  {name}, %", f"{100 * share:.1f}", _percent(counts["class fractions"], k), ""))
+        if len(pairs) > FRACTIONS_SHOWN:
+            rows.append((f"  {len(pairs) - FRACTIONS_SHOWN} more classes", "", "", ""))
+    if belief.reference is not None:
+        rows.append(("like the reference", "", "", _shown(state.evidence["predictions"])))
+    return rows
+
+
+def _percent(counts: Sequence[float], index: int) -> str:
+    return f"{100 * counts[index] / sum(counts):.1f}" if sum(counts) else "-"
+
+
+def _report(saved: "SavedMonitor", state: "MonitorState", path: Path) -> None:
+    from selbo.report.monitor import MonitorResults, write_monitor_page
+
+    text = check_in_words(saved, state)
+    results = MonitorResults(
+        title="Predictions against a belief",
+        conclusion=f"{text[:1].upper()}{text[1:]}.",
+        contradicted=state.alarm,
+        facts=[
+            (str(state.num_predictions), "predictions"),
+            (str(state.num_labels), "labels"),
+            (str(len(saved.batches)), "batches"),
+            (f"{100 * saved.belief.delta:g} %", "false alarms, at most"),
+        ],
+        rows=monitored_claims(saved, state),
+        names=[each.name for each in saved.batches],
+        evidence={
+            CLAIMS[name].removeprefix("the "): [each.evidence[name] for each in saved.batches]
+            for name in state.evidence
+        },
+        total=[each.total for each in saved.batches],
+        limit=1 / saved.belief.delta,
+        correct=[(each.num_correct, each.num_checked) for each in saved.batches],
+        accuracy=saved.belief.accuracy,
+        command=shlex.join(["selbo", *sys.argv[1:]]),
+    )
+    write_monitor_page(results, path)

@@ -1,0 +1,91 @@
+"""A pasted table of groups: what is read, what is refused, and that the texts train a classifier."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import selbo
+from selbo.elicit.answer import answer
+from selbo.elicit.groups import LONGEST_CODE, read_group_shares
+from selbo.elicit.refused import RefusedError
+
+TABLE = "town,no,yes\nAsh,0.3,0.7\nBirch,0.6,0.4\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TABLE,
+        "town;no;yes\nAsh;30;70\n\nBirch;60 %;40%\n",
+        "town\tno\tyes\nAsh\t3\t7\nBirch\t1200\t800",
+        '"town","no","yes"\n"Ash",0.3,0.7\nBirch,0.6,0.4',
+    ],
+)
+def test_fractions_percentages_and_counts_are_the_same(text: str) -> None:
+    found = read_group_shares(text)
+    assert found["groups"] == ["Ash", "Birch"]
+    assert found["classes"] == ["no", "yes"]
+    assert np.allclose(found["fractions"], [[0.3, 0.7], [0.6, 0.4]])
+    assert found["texts"]["results"] == TABLE
+    assert found["texts"]["groupcommand"] == (
+        "selbo train people.csv --groups town --group-fractions results.csv --out model"
+    )
+    assert found["said"].startswith("2 groups. Their shares differ between groups by 3.2 times their precision")
+    assert answer("groups", None, text.encode()) == found
+
+
+def test_how_sure_the_shares_are_stays_in_the_table() -> None:
+    found = read_group_shares("my town,no,yes,Margin\nAsh,0.3,0.7,0.05\nBirch,0.5,0.5,0.1")
+    assert found["classes"] == ["no", "yes"]
+    assert found["texts"]["results"].splitlines()[:2] == ["my town,no,yes,margin", "Ash,0.3,0.7,0.05"]
+    assert "--groups 'my town'" in found["texts"]["groupcommand"]
+
+
+def test_shares_that_hardly_differ_are_said_to() -> None:
+    assert "too little to teach" in read_group_shares("g,a,b\nx,0.5,0.5\ny,0.51,0.49")["said"]
+
+
+@pytest.mark.parametrize("count", [20, LONGEST_CODE + 1])
+def test_the_code_trains_a_classifier(count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"g{k},{0.2 + 0.6 * k / count:.3f},{0.8 - 0.6 * k / count:.3f}" for k in range(count)]
+    found = read_group_shares("\n".join(["town,no,yes", *lines]))
+    (tmp_path / "results.csv").write_text(found["texts"]["results"])
+    monkeypatch.chdir(tmp_path)
+    rows = np.arange(10 * count) % count
+    inputs = np.random.default_rng(0).normal(size=(10 * count, 2)) - 5 * rows[:, None] / count
+    quick = {"steps": 2, "num_samples": 2, "hidden": ()}
+    known = {"X": inputs, "group_of_rows": [f"g{k}" for k in rows]}
+    made = selbo.SummaryClassifier
+    monkeypatch.setattr(selbo, "SummaryClassifier", lambda **settings: made(**settings, **quick))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="predictions miss the stated fractions")  # two steps are few
+        exec(found["texts"]["groupcode"], known)
+    assert known["classifier"].classes_.tolist() == ["no", "yes"]
+    assert known["classifier"].groups_ == tuple(f"g{k}" for k in range(count))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "heading and at least two groups"),
+        ("town,no,yes\nAsh,0.3,0.7", "heading and at least two groups"),
+        ("town,no\nAsh,1\nBirch,1", "at least two classes"),
+        ("town,no,no\nAsh,0.3,0.7\nBirch,0.3,0.7", "each once"),
+        ("town,no,yes\nAsh,0.3\nBirch,0.3,0.7", "Every line must have 3 entries"),
+        ("town,no,yes\nAsh,0.3,x\nBirch,0.3,0.7", "“Ash” has “x”"),
+        ("town,no,yes\nAsh,0.3,-1\nBirch,0.3,0.7", "“Ash” has “-1”"),
+        ("town,no,yes\nAsh,0.3,0.7\nAsh,0.3,0.7", "“Ash” is there twice"),
+        ("town,no,yes\nAsh,0.3,0.7\nBirch,0.3,0.6", "must sum to 1, but those of “Birch” sum to 0.9"),
+        ("town,no,yes\nAsh,0,0\nBirch,3,6", "Some class of “Ash” must have a share"),
+        ("town,no,yes\nAsh,1.5,2.5\nBirch,3,6", "but sums are from 4 to 9"),
+        ("g,a,b\n" + "\n".join(f"{k},1,1" for k in range(2001)), "up to 2000 groups"),
+    ],
+)
+def test_what_is_refused(text: str, message: str) -> None:
+    with pytest.raises(RefusedError, match=message) as error:
+        read_group_shares(text)
+    assert error.value.field == "groups"

@@ -1,0 +1,234 @@
+"""Model selection without labels: which rows are held out, what the score is, and that scikit-learn takes both."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn
+import torch
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+import selbo
+from selbo.estimator import GroupScorer, GroupSplit, SummaryClassifier
+from selbo.estimator import classifier as module
+
+TOWNS, SIZE = 16, 30
+ROWS = TOWNS * SIZE
+
+
+def people(seed: int = 0, *, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, list[float]]]:
+    """Features, labels and towns of 480 people and 960 others, and stated fractions of the first by town."""
+    generator = np.random.default_rng(seed)
+    town = np.arange(3 * ROWS) % TOWNS
+    X = 1.5 * generator.normal(size=(TOWNS, 2))[town] + generator.normal(size=(3 * ROWS, 2))
+    y = (generator.random(3 * ROWS) < 1 / (1 + np.exp(2 * X[:, 1] - 2 * X[:, 0]))).astype(int)
+    yes = np.array([y[:ROWS][town[:ROWS] == each].mean() for each in range(TOWNS)])
+    yes = np.clip(yes + noise * generator.normal(size=TOWNS), 0.02, 0.98)
+    names = np.array([f"town {each}" for each in range(TOWNS)])
+    return X, y, names[town], {f"town {k}": [1 - each, each] for k, each in enumerate(yes)}
+
+
+X, Y, TOWN, FRACTIONS = people()
+
+
+class Known:
+    """A classifier that knows the probability of each row."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self, probs: np.ndarray) -> None:
+        self.probs = probs
+
+    def predict_log_proba(self, X: np.ndarray) -> np.ndarray:
+        return np.log(np.stack([1 - self.probs, self.probs], 1)[X[:, 0].astype(int)])
+
+
+@pytest.fixture
+def routing() -> Iterator[None]:
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+# --- splits ---
+
+
+def test_whole_groups_are_held_out_once(seed: int) -> None:
+    sizes = {"a": 10, "b": 20, "c": 30, "d": 5, "e": 5, "f": 30}
+    groups = np.array([name for name, size in sizes.items() for _ in range(size)] + [None] * 3, dtype=object)
+    folds = list(GroupSplit(3, random_state=seed).split(np.zeros((103, 1)), groups=groups))
+    assert len(folds) == GroupSplit(3).get_n_splits() == 3
+    held_out = [set(groups[test]) for _, test in folds]
+    assert sorted(name for each in held_out for name in each) == list("abcdef")
+    for train, test in folds:
+        assert sorted([*train, *test]) == list(range(103))
+        assert not set(groups[train]) & set(groups[test])
+        assert 25 <= len(test) <= 40  # as equal as such groups allow
+        assert {100, 101, 102} <= set(train.tolist())
+
+
+def test_parts_of_all_groups_are_held_out_once(seed: int) -> None:
+    groups = np.array([name for name, size in {"a": 10, "b": 21, "c": 3}.items() for _ in range(size)])
+    folds = list(GroupSplit(3, parts=True, random_state=seed).split(np.zeros((34, 1)), groups=groups))
+    assert sorted(row for _, test in folds for row in test) == list(range(34))
+    for _, test in folds:
+        found = Counter(groups[test].tolist())
+        assert found["b"] == 7
+        assert found["c"] == 1
+        assert found["a"] in (3, 4)
+    again = list(GroupSplit(3, parts=True, random_state=seed).split(np.zeros((34, 1)), groups=groups))
+    assert all((one[1] == other[1]).all() for one, other in zip(folds, again, strict=True))
+
+
+def test_splits_that_are_refused() -> None:
+    with pytest.raises(ValueError, match="`groups` must be given"):
+        next(GroupSplit().split(np.zeros((3, 1))))
+    with pytest.raises(ValueError, match="at least 5 groups, one per fold, but holds 2"):
+        next(GroupSplit().split(np.zeros((3, 1)), groups=["a", "b", "b"]))
+    with pytest.raises(ValueError, match="`n_splits` must be"):
+        GroupSplit(1)
+
+
+# --- the score ---
+
+
+@pytest.mark.parametrize("part", [False, True])
+def test_the_score_is_the_likelihood_of_the_counts(part: bool) -> None:
+    """Against the Gaussian formula, for two groups of which one is stated and not there."""
+    probs = np.random.default_rng(0).random(60)
+    groups = np.array(["a"] * 20 + ["b"] * 40)
+    fractions = {"a": [0.3, 0.7], "b": [0.6, 0.4], "c": [0.5, 0.5]}
+    sizes = {"a": 50, "b": 40, "c": 3} if part else None
+    scorer = GroupScorer(fractions, 25.0, group_sizes=sizes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = scorer(Known(probs), np.arange(60)[:, None], groups=groups)
+    expected = 0.0
+    for name, f in (("a", 0.7), ("b", 0.4)):
+        p = probs[groups == name]
+        n, total = len(p), (sizes or {}).get(name, len(p))
+        f = (25 * f + 0.5) / 26  # pseudo-observations of the classifier
+        variance = (p * (1 - p)).sum() + f * (1 - f) * (n * n / 26 + n * (total - n) / max(total - 1, 1)) + 1 / 12
+        expected += -0.5 * ((n * f - p.sum()) ** 2 / variance + np.log(2 * np.pi * variance))
+    assert found == pytest.approx(expected / 2, rel=1e-9)
+
+
+def test_the_true_probabilities_have_the_best_score(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    group = np.arange(6000) % 60
+    logits = generator.normal(size=60)[group] + generator.normal(size=6000)
+    p = 1 / (1 + np.exp(-logits))
+    y = generator.random(6000) < p
+    fractions = {f"{k}": [1 - y[group == k].mean(), y[group == k].mean()] for k in range(60)}
+    scorer = GroupScorer(fractions, 1e6)
+    names = [f"{k}" for k in group]
+    scores = [
+        scorer(Known(1 / (1 + np.exp(-scale * logits - shift))), np.arange(6000)[:, None], groups=names)
+        for scale, shift in ((1.0, 0.0), (1.0, 0.5), (0.2, 0.0), (5.0, 0.0))
+    ]
+    assert scores[0] == max(scores)
+
+
+def test_another_order_of_classes_is_refused() -> None:
+    scorer = GroupScorer({"a": {"no": 0.3, "yes": 0.7}})
+    with pytest.raises(ValueError, match=r"must have the classes .*'no', 'yes'.*, but has"):
+        scorer(Known(np.ones(3) / 2), np.zeros((3, 1)), groups=["a"] * 3)
+
+
+# --- with scikit-learn ---
+
+
+def test_scikit_learn_selects_by_held_out_groups(routing: None) -> None:
+    """A classifier that cannot learn anything is not chosen."""
+    scorer = GroupScorer(FRACTIONS)
+    classifier = SummaryClassifier(hidden=(), steps=60, num_samples=8, random_state=0)
+    classifier.set_fit_request(groups=True, group_fractions=True)
+    given = {"groups": TOWN[:ROWS], "group_fractions": scorer.group_fractions}
+    for parts in (False, True):
+        cv = GroupSplit(2, parts=parts, random_state=0)
+        search = GridSearchCV(classifier, {"learning_rate": [1e-9, 0.05]}, scoring=scorer, cv=cv)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="predictions miss the stated fractions")
+            search.fit(X[:ROWS], **given)
+        assert search.best_params_ == {"learning_rate": 0.05}
+        assert search.score(X[:ROWS], groups=TOWN[:ROWS]) == pytest.approx(
+            scorer(search.best_estimator_, X[:ROWS], groups=TOWN[:ROWS])
+        )
+    found = cross_val_score(
+        classifier.set_params(learning_rate=0.05),
+        X[:ROWS],
+        scoring=scorer,
+        cv=GroupSplit(4, random_state=0),
+        params=given,
+    )
+    assert found.shape == (4,)
+
+
+# --- in the classifier ---
+
+
+def test_early_stopping_can_hold_out_whole_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def spied(model: Any, objective: Any, train: Any, val: Any, **options: Any) -> Any:
+        calls.append((train, val, options["groups"]))
+        return selbo.fit(model, objective, train, val, **options)
+
+    monkeypatch.setattr(module, "fit", spied)
+    classifier = SummaryClassifier(
+        hidden=(8,), steps=30, learning_rate=0.3, num_samples=8, random_state=0, early_stopping="groups"
+    ).fit(X[:ROWS], groups=TOWN[:ROWS], group_fractions=FRACTIONS)
+    assert 0 < classifier.n_iter_ <= 30
+    ((inputs, _), (held_out, _), groups) = calls[0]
+    assert len(held_out) == 3 * SIZE  # a fifth of 16 groups, rounded
+    assert len(inputs) == ROWS - 3 * SIZE
+    assert len(groups.unique()) == 13
+    with pytest.raises(ValueError, match="`early_stopping` must be"):
+        SummaryClassifier(early_stopping="rows").fit(X[:ROWS], groups=TOWN[:ROWS], group_fractions=FRACTIONS)
+    with (
+        pytest.warns(UserWarning, match="hardly differ"),
+        pytest.raises(ValueError, match="at least 2 groups are needed"),
+    ):
+        SummaryClassifier(early_stopping="groups").fit(X[:ROWS], groups=["a"] * ROWS, group_fractions={"a": [0.5, 0.5]})
+
+
+def test_the_concentration_is_estimated_by_held_out_groups(seed: int) -> None:
+    """Noisy fractions are worth less than counted ones."""
+    found = {}
+    for noise in (0.0, 0.2):
+        X, _, town, fractions = people(seed, noise=noise)
+        classifier = SummaryClassifier(hidden=(), steps=80, learning_rate=0.05, num_samples=8, random_state=seed)
+        classifier.fit(X[:ROWS], groups=town[:ROWS], group_fractions=fractions, group_concentration="auto")
+        assert classifier.group_summary_ is not None
+        strengths = set(classifier.group_summary_.concentration.tolist())
+        assert len(strengths) == 1
+        (found[noise],) = strengths
+    assert found[0.2] < found[0.0]
+    assert found[0.2] <= 20  # .2 is the standard deviation at a concentration of about 5
+
+
+def test_an_estimated_concentration_needs_groups_and_no_checkpoint(tmp_path: Any) -> None:
+    classifier = SummaryClassifier(hidden=(), steps=2, random_state=0)
+    stated = {"groups": TOWN[:ROWS], "group_fractions": FRACTIONS}
+    with pytest.raises(ValueError, match="'auto' trains several times"):
+        classifier.fit(X[:ROWS], **stated, group_concentration="auto", checkpoint=tmp_path / "c")
+    with pytest.raises(ValueError, match="or 'auto': 'many'"):
+        classifier.fit(X[:ROWS], **stated, group_concentration="many")
+    with pytest.warns(UserWarning, match="hardly differ"), pytest.raises(ValueError, match="if there is one group"):
+        classifier.fit(X[:ROWS], groups=["a"] * ROWS, group_fractions={"a": [0.5, 0.5]}, group_concentration="auto")
+
+
+def test_the_estimate_is_used_for_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GROUP_CONCENTRATIONS", (7.0,))
+    stated = {"groups": TOWN[:ROWS], "group_fractions": FRACTIONS}
+    settings = {"hidden": (4,), "steps": 20, "num_samples": 8, "learning_rate": 0.03, "random_state": 0}
+    found, expected = (
+        SummaryClassifier(**settings).fit(X[:ROWS], **stated, group_concentration=each).predict_proba(X[ROWS:])
+        for each in ("auto", 7.0)
+    )
+    np.testing.assert_array_equal(found, expected)
+    assert torch.from_numpy(found).isfinite().all()

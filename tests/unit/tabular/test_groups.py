@@ -1,0 +1,361 @@
+"""Fractions of groups from a table to a model folder: what is read, what is refused, and the model that comes out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import selbo
+from selbo.cli.main import main
+from selbo.results import StatedGroup, StatedGroups
+from selbo.tabular import saved_model
+from selbo.tabular.group_results import contradictions_in_words, groups_takeaway
+from selbo.tabular.groups import GroupSource, GroupTable, known_labels, read_groups
+from selbo.tabular.preprocessing import fit_preprocessing
+from selbo.tabular.splits import FEWEST_LABELS, split_groups
+from selbo.tabular.table import read_table
+
+TOWNS = ("Ash", "Birch", "Cedar")
+PEOPLE = pl.DataFrame({"age": range(6), "town": ["Ash", "Ash", "Birch", "Cedar", "Cedar", None]})
+VOTES = pl.DataFrame({"town": TOWNS, "yes": [0.5, 0.25, 0.9], "no": [0.5, 0.75, 0.1]})
+
+
+def read(
+    tmp_path: Path, votes: pl.DataFrame = VOTES, people: pl.DataFrame = PEOPLE, **others: Any
+) -> tuple[GroupTable, list[str | None]]:
+    votes.write_csv(tmp_path / "votes.csv")
+    people.write_csv(tmp_path / "people.csv")
+    return read_groups(GroupSource("town", tmp_path / "votes.csv", **others), read_table(tmp_path / "people.csv"))
+
+
+# --- the table of groups ---
+
+
+def test_fractions_percentages_and_counts_are_the_same_statement(tmp_path: Path) -> None:
+    expected = {"Ash": (0.5, 0.5), "Birch": (0.75, 0.25), "Cedar": (0.1, 0.9)}  # no before yes
+    for votes in (
+        VOTES,
+        VOTES.with_columns(pl.col("yes", "no") * 100),
+        pl.DataFrame({"town": TOWNS, "yes": [1, 100, 9], "no": [1, 300, 1]}),
+        VOTES.with_columns(region=pl.lit("north")).select("no", "region", "town", "yes"),
+    ):
+        found, of_rows = read(tmp_path, votes)
+        assert found.classes == ("no", "yes")
+        assert list(found.fractions) == list(TOWNS)
+        for name, row in expected.items():
+            assert found.fractions[name] == pytest.approx(row)
+        assert of_rows == ["Ash", "Ash", "Birch", "Cedar", "Cedar", None]
+        assert found.concentration is None
+        assert found.notes == (
+            ()
+            if "region" not in votes.columns
+            else ("columns of votes.csv that hold no numbers are ignored: 'region'",)
+        )
+
+
+def test_another_name_of_the_column_is_found_if_it_is_the_only_text(tmp_path: Path) -> None:
+    found, _ = read(tmp_path, VOTES.rename({"town": "place"}))
+    assert list(found.fractions) == list(TOWNS)
+    with pytest.raises(ValueError, match=r"votes\.csv must have the column 'town', with the names of the groups"):
+        read(tmp_path, VOTES.rename({"town": "place"}).with_columns(more=pl.lit("x")))
+
+
+def test_groups_that_are_numbers_may_be_written_in_two_ways(tmp_path: Path) -> None:
+    people = pl.DataFrame({"age": range(3), "town": ["1", "2", "2"]})
+    votes = pl.DataFrame({"town": ["1.0", "2.0", "3.0"], "0": [0.5, 0.2, 0.1], "1": [0.5, 0.8, 0.9]})
+    found, of_rows = read(tmp_path, votes, people)
+    assert of_rows == ["1", "2", "2"]
+    assert list(found.fractions) == ["1", "2", "3"]
+    assert found.numeric
+    assert found.notes == ("votes.csv states groups that no row of people.csv has: '3'",)
+    arguments = found.arguments(of_rows)
+    assert arguments["group_fractions"] == {"1": {0: 0.5, 1: 0.5}, "2": {0: 0.2, 1: 0.8}}
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "scale", "expected"),
+    [
+        ("concentration", [10.0, 20.5, 30.0], 1, [10.0, 20.5, 30.0]),
+        ("count", [10, 20, 30], 1, [10, 20, 30]),
+        ("margin", [0.1, 0.1, 0.05], 1, None),
+        ("margin", [10, 10, 5], 100, None),
+    ],
+)
+def test_how_sure_the_fractions_are_may_be_a_column(
+    tmp_path: Path, column: str, values: list[float], scale: int, expected: list[float] | None
+) -> None:
+    votes = VOTES.with_columns(pl.col("yes", "no") * scale, pl.Series(column, values))
+    found, _ = read(tmp_path, votes)
+    if expected is None:
+        expected = [float(selbo.elicit_concentration(m, fraction=f)) for m, f in ((0.1, 0.5), (0.1, 0.25), (0.05, 0.9))]
+    assert isinstance(found.concentration, dict)
+    assert list(found.concentration.values()) == pytest.approx(expected)
+    assert found.arguments(["Birch"])["group_concentration"] == {"Birch": pytest.approx(expected[1])}
+
+
+@pytest.mark.parametrize(
+    ("changes", "messages"),
+    [
+        ({"town": ["Ash", "Ash", "Cedar"]}, ["'Ash' is stated more than once", "no row for 'Birch', which people.csv"]),
+        ({"town": ["Ash", "Birch", "Ceder"]}, ["no row for 'Cedar', which people.csv has (did you mean 'Ceder'?)"]),
+        ({"town": ["Ash", None, "Cedar"]}, ["1 row has no name of a group"]),
+        ({"yes": [0.5, -0.25, 0.9]}, ["'yes' of 'Birch' is negative"]),
+        ({"yes": [0.5, None, 0.9]}, ["'yes' of 'Birch' is empty"]),
+        ({"yes": [0.5, 0.5, 0.9]}, ["must sum to 1 over 'yes', 'no', but those of 'Birch' to 1.25"]),
+        ({"yes": [1.5, 2.25, 3.9]}, ["must be fractions, which sum to 1, percentages, or counts, but sum to 2 to 4"]),
+        ({"yes": [0, 0, 1], "no": [1, 0, 0]}, ["all values of 'Birch' are 0"]),
+        ({"yes": ["x", "y", "z"]}, ["two or more columns must hold numbers, one per class, but only 'no' does"]),
+        ({"margin": [0.1, 0.9, 0.1]}, ["'margin' is too wide to say anything about 'Birch'"]),
+        ({"count": [1, 0, 1]}, ["'count' must be a number greater than 0 in every row"]),
+        ({"count": [1, 1, 1], "margin": [0.1] * 3}, ["only one of 'margin', 'count' can say how sure"]),
+        (
+            {"town": ["Ash", "Ash", None], "yes": [0.5, None, 0.9], "count": [1, -2, 3]},
+            [
+                "1 row has no name of a group; 'Ash' is stated more than once; it has no row for 'Birch', 'Cedar', "
+                "which people.csv has; 'yes' of 'Ash' is empty; 'count' must be",
+            ],
+        ),
+    ],
+)
+def test_all_problems_are_named_at_once(tmp_path: Path, changes: dict[str, Any], messages: list[str]) -> None:
+    votes = VOTES.with_columns(pl.Series(name, values) for name, values in changes.items())
+    with pytest.raises(ValueError, match=r"votes\.csv must state the class fractions of each group") as error:
+        read(tmp_path, votes)
+    for message in messages:
+        assert message in str(error.value)
+
+
+def test_one_concentration_for_all_and_a_column_contradict(tmp_path: Path) -> None:
+    assert read(tmp_path, concentration=7.0)[0].concentration == 7.0
+    with pytest.raises(ValueError, match="it has a column 'count', and `group_concentration` is given too"):
+        read(tmp_path, VOTES.with_columns(count=pl.Series([1, 2, 3])), concentration=7.0)
+
+
+def test_empty_cells_and_words_for_missing_values_are_no_labels(tmp_path: Path) -> None:
+    people = PEOPLE.with_columns(vote=pl.Series(["yes", None, "NA", "no", "?", ""]))
+    stated, _ = read(tmp_path, people=people)
+    table = read_table(tmp_path / "people.csv")
+    assert known_labels(table, "vote", stated).tolist() == [1, -1, -1, 0, -1, -1]
+    assert known_labels(table, None, stated).tolist() == [-1] * 6
+    read(tmp_path, people=people.with_columns(vote=pl.Series(["yes", "maybe", "NA", "no", "?", ""])))
+    with pytest.raises(ValueError, match=r"must be the classes of votes\.csv, 'no', 'yes', but some are 'maybe'"):
+        known_labels(read_table(tmp_path / "people.csv"), "vote", stated)
+    with pytest.raises(ValueError, match="there is no column 'votes'"):
+        known_labels(table, "votes", stated)
+
+
+# --- the split ---
+
+
+def test_a_share_of_each_large_group_is_held_out_and_small_groups_as_a_whole(seed: int) -> None:
+    sizes = {"large": 100, "medium": 40, **{f"small {k}": 5 for k in range(10)}}
+    groups = np.array([name for name, size in sizes.items() for _ in range(size)] + [None] * 7, dtype=object)
+    labels = np.full(len(groups), -1)
+    parts = split_groups(groups.tolist(), labels, test_fraction=0.2, val_fraction=0.1, seed=seed)
+    everything = np.sort(np.concatenate([parts.train, parts.val, parts.test]))
+    assert everything.tolist() == list(range(len(groups)))
+    assert len(parts.val) == 0
+    held_out = groups[parts.test].tolist()
+    assert held_out.count("large") == 20
+    assert held_out.count("medium") == 8
+    small = [name for name in held_out if name is not None and name.startswith("small")]
+    assert len(set(small)) == 2
+    assert len(small) == 10
+    assert None not in held_out
+
+
+def test_labels_are_held_out_by_class_if_there_are_enough() -> None:
+    labels = np.array([0] * 30 + [1] * 30 + [-1] * 40)
+    parts = split_groups(["a"] * 100, labels, test_fraction=0.2, val_fraction=0.1, seed=0)
+    assert np.bincount(labels[parts.test] + 1).tolist() == [8, 6, 6]
+    assert np.bincount(labels[parts.val] + 1).tolist() == [0, 3, 3]
+    few = np.where(np.arange(100) < FEWEST_LABELS - 1, labels, -1)
+    parts = split_groups(["a"] * 100, few, test_fraction=0.2, val_fraction=0.1, seed=0)
+    assert (few[parts.train] >= 0).sum() == FEWEST_LABELS - 1
+
+
+# --- the command ---
+
+
+def write_people(folder: Path, *, labels: int | None = None, towns: int = 12, size: int = 40) -> None:
+    """People of towns, their vote in the first rows, new people with votes, and the votes of the towns."""
+    draws = np.random.default_rng(3)
+    town = np.arange(2 * towns * size) % towns
+    X = draws.normal(size=(towns, 2))[town] + draws.normal(size=(len(town), 2))
+    yes = draws.random(len(town)) < 1 / (1 + np.exp(2 * X[:, 1] - 2 * X[:, 0]))
+    names = np.array([f"town {k}" for k in range(towns)])[town]
+    votes = np.where(yes, "yes", "no")
+    half = towns * size
+    people = pl.DataFrame({"a": X[:half, 0], "b": X[:half, 1], "town": names[:half]})
+    if labels is not None:
+        people = people.with_columns(
+            vote=pl.Series([str(v) if k < labels else None for k, v in enumerate(votes[:half])])
+        )
+    people.write_csv(folder / "people.csv")
+    pl.DataFrame({"a": X[half:, 0], "b": X[half:, 1], "vote": votes[half:]}).write_csv(folder / "new.csv")
+    shares = [yes[:half][town[:half] == k].mean() for k in range(towns)]
+    pl.DataFrame(
+        {"town": [f"town {k}" for k in range(towns)], "yes": shares, "no": [1 - each for each in shares]}
+    ).write_csv(folder / "votes.csv")
+
+
+OPTIONS = ["--steps", "150", "--hidden", "8", "--learning-rate", "0.02", "--num-samples", "8"]
+GROUPS = ["--groups", "town", "--group-fractions", "votes.csv"]
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """The command in a folder, as a function that returns code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["selbo", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as left:
+            main()
+        shown = capsys.readouterr()
+        assert "Traceback" not in shown.err
+        return int(left.value.code or 0), shown.out, " ".join(shown.err.split())
+
+    return run
+
+
+def test_a_model_of_groups_alone_predicts_individuals_without_the_column_of_groups(
+    tmp_path: Path, command: Any
+) -> None:
+    write_people(tmp_path)
+    code, out, err = command("train", "people.csv", *GROUPS, *OPTIONS, "--out", "model")
+    assert (code, err) == (0, "")
+    assert "384 to train, 96 to test on; 480 without labels" in out
+    assert "Predictions for 96 held-out rows of 12 groups miss the stated fractions by" in out
+    report = (tmp_path / "model" / "report.html").read_text()
+    assert "Do the predictions agree with the stated fractions?" in report
+    assert "error of group fractions, %" in report
+    assert "There are no labels to test on" in report
+    code, out, err = command("predict", "model", "new.csv", "--out", "predicted.csv")
+    assert code == 0
+    found = (pl.read_csv("predicted.csv")["predicted_class"] == pl.read_csv("new.csv")["vote"]).mean()
+    assert found > 0.75
+    code, out, _ = command("evaluate", "model", "new.csv", "--target", "vote", "--json")
+    assert json.loads(out)["metrics"]["accuracy"] == pytest.approx(found)
+    code, _, err = command("evaluate", "model", "new.csv")
+    assert code != 0
+    assert "`--target` must name the column with the classes, as the model was trained without labels" in err
+    # the same job does nothing, another one is refused
+    assert "already trained" in command("train", "people.csv", *GROUPS, *OPTIONS, "--out", "model")[2]
+    code, _, err = command("train", "people.csv", *GROUPS, *OPTIONS, "--out", "model", "--group-concentration", "7")
+    assert "trained with --group-concentration none, not 7.0" in err
+    pl.read_csv("votes.csv").reverse().write_csv("votes.csv")
+    assert (
+        "trained with other fractions of groups"
+        in command("train", "people.csv", *GROUPS, *OPTIONS, "--out", "model")[2]
+    )
+
+
+def test_estimator_and_command_give_the_same_model(tmp_path: Path, command: Any) -> None:
+    write_people(tmp_path, labels=80)
+    more = ["--accuracy", "0.8", "--group-concentration", "20", "--target", "vote"]
+    assert command("train", "people.csv", *GROUPS, *OPTIONS, *more, "--out", "model")[0] == 0
+    assert command("predict", "model", "people.csv", "--out", "predicted.csv", "--num-samples", "8")[0] == 0
+    found = pl.read_csv("predicted.csv").select("p_no", "p_yes").to_numpy()
+    table = read_table("people.csv")
+    stated, towns = read_groups(GroupSource("town", Path("votes.csv")), table)
+    labels = known_labels(table, "vote", stated)
+    rows = split_groups(towns, labels, test_fraction=0.2, val_fraction=0.1, seed=0).train
+    preprocessing, _ = fit_preprocessing(table, target="vote", rows=rows, groups=stated)
+    X, _ = preprocessing.transform(table)
+    assert preprocessing.columns == ("a", "b")
+    classifier = selbo.SummaryClassifier(
+        accuracy=0.8, steps=150, hidden=(8,), learning_rate=0.02, num_samples=8, random_state=0
+    ).fit(
+        X[rows],
+        np.array(["no", "yes", None], dtype=object)[labels[rows]],
+        groups=[towns[row] for row in rows],
+        group_fractions={name: dict(zip(("no", "yes"), row, strict=True)) for name, row in stated.fractions.items()},
+        group_concentration=20.0,
+    )
+    np.testing.assert_allclose(found, classifier.predict_proba(X), atol=1e-7)
+
+
+def test_labels_are_tested_on_if_there_are_enough(tmp_path: Path, command: Any) -> None:
+    write_people(tmp_path, labels=20)
+    _, out, err = command("train", "people.csv", "--target", "vote", *GROUPS, *OPTIONS, "--out", "few")
+    assert "all 20 labels are used for training: with 50 or more, some would be held out" in err
+    assert "accuracy" not in out
+    write_people(tmp_path, labels=200)
+    _, out, _ = command("train", "people.csv", "--target", "vote", *GROUPS, *OPTIONS, "--out", "many")
+    assert "accuracy, %" in out
+    metrics = saved_model.finished(tmp_path / "many")
+    assert metrics.metrics["num_examples"] == 40
+    assert metrics.rows.test == 40 + 60  # labelled ones, and a fifth of each group's 23 or 24 others
+    assert metrics.stated_groups is not None
+    assert len(metrics.stated_groups.groups) == 12
+    assert metrics.validation is not None
+    assert command("evaluate", "many", "new.csv")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--groups", "town"], "`--groups` and `--group-fractions` must be given together"),
+        (["--group-fractions", "votes.csv"], "`--groups` and `--group-fractions` must be given together"),
+        (["--target", "a", "--group-concentration", "3"], "`--group-concentration` is about `--group-fractions`"),
+        ([], "missing option '--target', which names the column with the classes, or '--groups'"),
+        (
+            ["--groups", "twon", "--group-fractions", "votes.csv"],
+            "no column 'twon' in people.csv: did you mean 'town'?",
+        ),
+        (["--groups", "town", "--group-fractions", "no.csv"], "data must be a file, but 'no.csv' is not there"),
+        ([*GROUPS, "--method", "elbo"], "`--groups` is for a method with a summary"),
+        ([*GROUPS, "--unlabelled", "new.csv"], "`--unlabelled` cannot be given together with `--groups`"),
+        ([*GROUPS, "--group-concentration", "-1"], "`--group-concentration` must be a finite number greater than 0"),
+        ([*GROUPS, "--target", "b"], "the labels in 'b' must be the classes of votes.csv"),
+        ([*GROUPS, "--drop", "a", "--drop", "b"], "there is no column to predict the classes from"),
+    ],
+)
+def test_what_the_command_refuses(tmp_path: Path, command: Any, options: list[str], message: str) -> None:
+    write_people(tmp_path)
+    code, _, err = command("train", "people.csv", *options, "--out", "model")
+    assert code != 0
+    assert message in err
+
+
+# --- what is said about groups ---
+
+
+def test_contradicted_groups_are_named() -> None:
+    def result(name: str, p_value: float) -> StatedGroup:
+        interval = ((0.1, 0.9), (0.1, 0.9))
+        return StatedGroup(
+            name=name,
+            rows=10,
+            stated=(0.6, 0.4),
+            stated_interval=interval,
+            predicted=(0.3, 0.7),
+            predicted_interval=interval,
+            p_value=p_value,
+            contradicted=p_value < 0.01,
+        )
+
+    def results(*p_values: float) -> StatedGroups:
+        found = tuple(result(f"town {k}", each) for k, each in enumerate(p_values))
+        return StatedGroups(column="town", held_out=True, error=0.021, constant_error=0.12, groups=found)
+
+    assert contradictions_in_words(results(0.5, 1.0)) == ""
+    assert contradictions_in_words(results(0.5, 0.001, 0.0001)).startswith(
+        "predictions contradict the stated fractions of 2 of 3 groups, town 2 (stated 40 %, predicted 70 %), town 1 ("
+    )
+    assert ") and 2 more: these fractions" in contradictions_in_words(results(*[0.001] * 5))
+    assert groups_takeaway(results(0.5, 1.0), 0) == (
+        "Learned from the class fractions of 2 groups (town) and no label. Predictions for 20 held-out rows miss the "
+        "stated fractions by 2.1 points on average; the same prediction for everyone would by 12.0. No group is "
+        "contradicted."
+    )
+    same = StatedGroups.from_dict(results(0.5, 0.001).to_dict())
+    assert same == results(0.5, 0.001)
