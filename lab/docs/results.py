@@ -57,6 +57,9 @@ CACHE = ROOT / ".cache" / "figures"
 PICTURES = ("scores", "independent", "sweep", "corruption", "recall")
 """Figures that stand in the pages; the HTML report of a study has all of them."""
 
+MOST_IN_DETAIL = 20
+"""Largest number of comparisons of a study of which a page has all tables; of more it has the scores."""
+
 CALL = re.compile(r"\{\{ (\w+\(.*?\)) \}\}", re.DOTALL)
 BETWEEN = re.compile(r"\]\((\.\./lab/docs/|\.\./\.\./docs/)")
 """A link from a page of the library to one of the laboratory, or back, as GitHub needs it."""
@@ -530,8 +533,10 @@ def full_page(study: str) -> str:
         parts += [f"### {table.title}\n\n{markdown(table)}" for table in tables_over_cases(found, track)]
         if track in tracks_with_cases(found):
             parts.append(f"![{found.title}, {title}: all cases](../images/results/{study}-cases-{track}.png)\n")
-        for comparison in filter(stated_exactly, found.of_track(track)):
-            parts += [f"### {table.title}\n\n{markdown(table)}" for table in tables_of(found, comparison)]
+        comparisons = list(filter(stated_exactly, found.of_track(track)))
+        for comparison in comparisons:
+            shown = tables_of(found, comparison)[: 1 if len(comparisons) > MOST_IN_DETAIL else None]
+            parts += [f"### {table.title}\n\n{markdown(table)}" for table in shown]
             parts += [
                 f"![{comparison.title}, {title}: {kind}](../images/results/{name}.png)\n"
                 for kind, name in pictures(study, comparison)
