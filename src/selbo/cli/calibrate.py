@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from selbo.cli.options import KNOWLEDGE, Debug, speaking_of_options, stated_fractions
+from selbo.cli.options import (
+    KNOWLEDGE,
+    AnswersRight,
+    ClassFraction,
+    Debug,
+    PredictionKind,
+    PredictionsFile,
+    ReportFile,
+    RowFractions,
+    StatementWorth,
+    speaking_of_options,
+    stated_fractions,
+)
 from selbo.cli.output import console, file_target, note, table_target, visible, write_records, write_table
 
 if TYPE_CHECKING:
@@ -36,43 +48,11 @@ NORMAL_95: Final = 1.96
 
 
 def calibrate(
-    predictions: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PREDICTIONS",
-            help="Table with one column per class: .csv, .parquet or .jsonl file.",
-            show_default=False,
-        ),
-    ],
-    accuracy: Annotated[
-        float | None,
-        typer.Option("--accuracy", help="Share of the predicted classes that are right.", rich_help_panel=KNOWLEDGE),
-    ] = None,
-    class_fractions: Annotated[
-        str | None,
-        typer.Option(
-            "--class-fractions",
-            help="Class fractions among the rows: 0.7,0.3 in the order of the columns, or ham=0.7,spam=0.3.",
-            rich_help_panel=KNOWLEDGE,
-        ),
-    ] = None,
-    class_fraction: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--class-fraction",
-            metavar="NAME=VALUE",
-            help="Fraction of one class, for names with commas; repeat it for every class.",
-            rich_help_panel=KNOWLEDGE,
-        ),
-    ] = None,
-    concentration: Annotated[
-        float | None,
-        typer.Option(
-            "--concentration",
-            help="Number of observations that the statements are worth; 1000 if not given.",
-            rich_help_panel=KNOWLEDGE,
-        ),
-    ] = None,
+    predictions: PredictionsFile,
+    accuracy: AnswersRight = None,
+    class_fractions: RowFractions = None,
+    class_fraction: ClassFraction = None,
+    concentration: StatementWorth = None,
     labels: Annotated[
         str | None,
         typer.Option(
@@ -87,12 +67,7 @@ def calibrate(
             "columns of numbers.",
         ),
     ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            "--input", help="What they hold: probabilities, log-probabilities or logits; recognised if not given."
-        ),
-    ] = None,
+    kind: PredictionKind = None,
     out: Annotated[
         str,
         typer.Option("--out", help="Output file, .csv or of the kind of the input; - for CSV on standard output."),
@@ -101,7 +76,7 @@ def calibrate(
     load: Annotated[
         Path | None, typer.Option("--load", help="Apply the correction of this file instead of fitting one.")
     ] = None,
-    report: Annotated[str | None, typer.Option("--report", help="Also write a report to this .html file.")] = None,
+    report: ReportFile = None,
     debug: Debug = False,
 ) -> None:
     """Calibrate the predictions of any classifier to what you know about it.

@@ -12,6 +12,7 @@ from selbo.cli.options import (
     Model,
     NumSamples,
     PredictionSeed,
+    ReportFile,
     device_of,
     speaking_of_options,
 )
@@ -28,7 +29,7 @@ def evaluate(
         str | None,
         typer.Option("--by", metavar="COLUMN", help="Also evaluate the rows of each value of this column."),
     ] = None,
-    report: Annotated[str | None, typer.Option("--report", help="Also write a report to this .html file.")] = None,
+    report: ReportFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     num_samples: NumSamples = 128,
     seed: PredictionSeed = None,

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from selbo.cli.options import KNOWLEDGE, Debug, speaking_of_options, stated_fractions
+from selbo.cli.options import (
+    KNOWLEDGE,
+    AnswersRight,
+    ClassFraction,
+    Debug,
+    PredictionKind,
+    PredictionsFile,
+    ReportFile,
+    RowFractions,
+    StatementWorth,
+    speaking_of_options,
+    stated_fractions,
+)
 from selbo.cli.output import console, file_target, note, visible
 
 if TYPE_CHECKING:
@@ -34,14 +46,7 @@ FRACTIONS_SHOWN: Final = 10
 
 
 def monitor(
-    predictions: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PREDICTIONS",
-            help="Table with one column per class: .csv, .parquet or .jsonl file.",
-            show_default=False,
-        ),
-    ],
+    predictions: PredictionsFile,
     belief: Annotated[
         Path | None,
         typer.Option(
@@ -50,35 +55,10 @@ def monitor(
             rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
-    accuracy: Annotated[
-        float | None,
-        typer.Option("--accuracy", help="Share of the predicted classes that are right.", rich_help_panel=KNOWLEDGE),
-    ] = None,
-    class_fractions: Annotated[
-        str | None,
-        typer.Option(
-            "--class-fractions",
-            help="Class fractions: 0.7,0.3 in the order of the columns, or ham=0.7,spam=0.3.",
-            rich_help_panel=KNOWLEDGE,
-        ),
-    ] = None,
-    class_fraction: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--class-fraction",
-            metavar="NAME=VALUE",
-            help="Fraction of one class, for names with commas; repeat it for every class.",
-            rich_help_panel=KNOWLEDGE,
-        ),
-    ] = None,
-    concentration: Annotated[
-        float | None,
-        typer.Option(
-            "--concentration",
-            help="Number of observations that the statements are worth; 1000 if not given.",
-            rich_help_panel=KNOWLEDGE,
-        ),
-    ] = None,
+    accuracy: AnswersRight = None,
+    class_fractions: RowFractions = None,
+    class_fraction: ClassFraction = None,
+    concentration: StatementWorth = None,
     reference: Annotated[
         Path | None,
         typer.Option(
@@ -105,13 +85,8 @@ def monitor(
         float | None, typer.Option("--delta", help="Probability of a false alarm over all time; 0.01 if not given.")
     ] = None,
     columns: Annotated[str | None, typer.Option("--columns", help="Columns of the classes, such as ham,spam.")] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            "--input", help="What they hold: probabilities, log-probabilities or logits; recognised if not given."
-        ),
-    ] = None,
-    report: Annotated[str | None, typer.Option("--report", help="Also write a report to this .html file.")] = None,
+    kind: PredictionKind = None,
+    report: ReportFile = None,
     debug: Debug = False,
 ) -> None:
     """Check whether a stream of predictions contradicts what you know about it.

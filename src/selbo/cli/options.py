@@ -34,6 +34,50 @@ Model = Annotated[Path, typer.Argument(metavar="DIR", help="Model folder written
 DataFile = Annotated[
     Path, typer.Argument(metavar="DATA", help="Table: .csv, .parquet or .npz file.", show_default=False)
 ]
+PredictionsFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PREDICTIONS",
+        help="Table with one column per class: .csv, .parquet or .jsonl file.",
+        show_default=False,
+    ),
+]
+PredictionKind = Annotated[
+    str | None,
+    typer.Option(
+        "--input", help="What they hold: probabilities, log-probabilities or logits; recognised if not given."
+    ),
+]
+AnswersRight = Annotated[
+    float | None,
+    typer.Option("--accuracy", help="Share of the predicted classes that are right.", rich_help_panel=KNOWLEDGE),
+]
+RowFractions = Annotated[
+    str | None,
+    typer.Option(
+        "--class-fractions",
+        help="Class fractions among the rows: 0.7,0.3 in the order of the columns, or ham=0.7,spam=0.3.",
+        rich_help_panel=KNOWLEDGE,
+    ),
+]
+ClassFraction = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--class-fraction",
+        metavar="NAME=VALUE",
+        help="Fraction of one class, for names with commas; repeat it for every class.",
+        rich_help_panel=KNOWLEDGE,
+    ),
+]
+StatementWorth = Annotated[
+    float | None,
+    typer.Option(
+        "--concentration",
+        help="Number of observations that the statements are worth; 1000 if not given.",
+        rich_help_panel=KNOWLEDGE,
+    ),
+]
+ReportFile = Annotated[str | None, typer.Option("--report", help="Also write a report to this .html file.")]
 Out = Annotated[Path, typer.Option("--out", help="Output folder.", file_okay=False)]
 
 

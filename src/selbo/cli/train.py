@@ -7,6 +7,7 @@ import typer
 
 from selbo.cli.options import (
     KNOWLEDGE,
+    ClassFraction,
     DataFile,
     Debug,
     Device,
@@ -54,15 +55,7 @@ def train(
             rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
-    class_fraction: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--class-fraction",
-            metavar="NAME=VALUE",
-            help="Fraction of one class, for names with commas; repeat it for every class.",
-            rich_help_panel=KNOWLEDGE,
-        ),
-    ] = None,
+    class_fraction: ClassFraction = None,
     concentration: Annotated[
         float | None,
         typer.Option(

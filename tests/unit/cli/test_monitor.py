@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 import pytest
 
-from selbo.cli import main as entry
+from command_line import Run, run_command
 from selbo.cli.monitor import CONTRADICTED
-
-
-class Shown(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Shown]
 
 
 @pytest.fixture
@@ -30,17 +18,7 @@ def selbo(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], t
     """The command, in this process and in a folder of its own."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object) -> Shown:
-        monkeypatch.setattr(sys, "argv", ["selbo", "monitor", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            entry.main()
-        shown = capsys.readouterr()
-        assert "Traceback" not in shown.err
-        return Shown(int(left.value.code or 0), shown.out, shown.err)
-
-    return run
+    return run_command(monkeypatch, capsys, "monitor")
 
 
 def write_day(name: str, *, right: float, rows: int = 100, seed: int = 0, swap: bool = False) -> Path:
