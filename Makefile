@@ -49,7 +49,7 @@ test test-lab coverage: export OMP_NUM_THREADS ?= 1
 # What a change of the library should pass, in minutes: its unit tests and properties, and a smoke ring of the laboratory.
 # Coverage makes tests half as long again. So it is measured where it is a condition, in summary/. What trains, simulates or
 # compiles for seconds belongs to the slow ring, whose tests run once, under a random seed.
-SMOKE := lab/tests/unit/studies lab/tests/unit/cli lab/tests/unit/test_published.py
+SMOKE := lab/tests/unit/studies lab/tests/unit/cli
 SLOW := tests/end_to_end tests/statistical tests/test_examples.py
 # Files of a minute or so, which would leave one core idle if they came last.
 LONG := tests/end_to_end tests/test_examples.py lab/tests/end_to_end lab/tests/unit/schedule

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-import sklearn
 import torch
-from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import selbo
 from selbo.estimator import GroupScorer, GroupSplit, SummaryClassifier
@@ -46,12 +43,6 @@ class Known:
 
     def predict_log_proba(self, X: np.ndarray) -> np.ndarray:
         return np.log(np.stack([1 - self.probs, self.probs], 1)[X[:, 0].astype(int)])
-
-
-@pytest.fixture
-def routing() -> Iterator[None]:
-    with sklearn.config_context(enable_metadata_routing=True):
-        yield
 
 
 # --- splits ---
@@ -142,32 +133,6 @@ def test_another_order_of_classes_is_refused() -> None:
 # --- with scikit-learn ---
 
 
-def test_scikit_learn_selects_by_held_out_groups(routing: None) -> None:
-    """A classifier that cannot learn anything is not chosen."""
-    scorer = GroupScorer(FRACTIONS)
-    classifier = SummaryClassifier(hidden=(), steps=60, num_samples=8, random_state=0)
-    classifier.set_fit_request(groups=True, group_fractions=True)
-    given = {"groups": TOWN[:ROWS], "group_fractions": scorer.group_fractions}
-    for parts in (False, True):
-        cv = GroupSplit(2, parts=parts, random_state=0)
-        search = GridSearchCV(classifier, {"learning_rate": [1e-9, 0.05]}, scoring=scorer, cv=cv)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="predictions miss the stated fractions")
-            search.fit(X[:ROWS], **given)
-        assert search.best_params_ == {"learning_rate": 0.05}
-        assert search.score(X[:ROWS], groups=TOWN[:ROWS]) == pytest.approx(
-            scorer(search.best_estimator_, X[:ROWS], groups=TOWN[:ROWS])
-        )
-    found = cross_val_score(
-        classifier.set_params(learning_rate=0.05),
-        X[:ROWS],
-        scoring=scorer,
-        cv=GroupSplit(4, random_state=0),
-        params=given,
-    )
-    assert found.shape == (4,)
-
-
 # --- in the classifier ---
 
 
@@ -194,21 +159,6 @@ def test_early_stopping_can_hold_out_whole_groups(monkeypatch: pytest.MonkeyPatc
         pytest.raises(ValueError, match="at least 2 groups are needed"),
     ):
         SummaryClassifier(early_stopping="groups").fit(X[:ROWS], groups=["a"] * ROWS, group_fractions={"a": [0.5, 0.5]})
-
-
-def test_the_concentration_is_estimated_by_held_out_groups(seed: int) -> None:
-    """Noisy fractions are worth less than counted ones."""
-    found = {}
-    for noise in (0.0, 0.2):
-        X, _, town, fractions = people(seed, noise=noise)
-        classifier = SummaryClassifier(hidden=(), steps=80, learning_rate=0.05, num_samples=8, random_state=seed)
-        classifier.fit(X[:ROWS], groups=town[:ROWS], group_fractions=fractions, group_concentration="auto")
-        assert classifier.group_summary_ is not None
-        strengths = set(classifier.group_summary_.concentration.tolist())
-        assert len(strengths) == 1
-        (found[noise],) = strengths
-    assert found[0.2] < found[0.0]
-    assert found[0.2] <= 20  # .2 is the standard deviation at a concentration of about 5
 
 
 def test_an_estimated_concentration_needs_groups_and_no_checkpoint(tmp_path: Any) -> None:

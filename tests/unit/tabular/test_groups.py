@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +10,9 @@ import polars as pl
 import pytest
 
 import selbo
-from selbo.cli.main import main
 from selbo.results import StatedGroup, StatedGroups
-from selbo.tabular import saved_model
 from selbo.tabular.group_results import contradictions_in_words, groups_takeaway
 from selbo.tabular.groups import GroupSource, GroupTable, known_labels, read_groups
-from selbo.tabular.preprocessing import fit_preprocessing
 from selbo.tabular.splits import FEWEST_LABELS, split_groups
 from selbo.tabular.table import read_table
 
@@ -178,152 +173,6 @@ def test_labels_are_held_out_by_class_if_there_are_enough() -> None:
     few = np.where(np.arange(100) < FEWEST_LABELS - 1, labels, -1)
     parts = split_groups(["a"] * 100, few, test_fraction=0.2, val_fraction=0.1, seed=0)
     assert (few[parts.train] >= 0).sum() == FEWEST_LABELS - 1
-
-
-# --- the command ---
-
-
-def write_people(folder: Path, *, labels: int | None = None, towns: int = 12, size: int = 40) -> None:
-    """People of towns, their vote in the first rows, new people with votes, and the votes of the towns."""
-    draws = np.random.default_rng(3)
-    town = np.arange(2 * towns * size) % towns
-    X = draws.normal(size=(towns, 2))[town] + draws.normal(size=(len(town), 2))
-    yes = draws.random(len(town)) < 1 / (1 + np.exp(2 * X[:, 1] - 2 * X[:, 0]))
-    names = np.array([f"town {k}" for k in range(towns)])[town]
-    votes = np.where(yes, "yes", "no")
-    half = towns * size
-    people = pl.DataFrame({"a": X[:half, 0], "b": X[:half, 1], "town": names[:half]})
-    if labels is not None:
-        people = people.with_columns(
-            vote=pl.Series([str(v) if k < labels else None for k, v in enumerate(votes[:half])])
-        )
-    people.write_csv(folder / "people.csv")
-    pl.DataFrame({"a": X[half:, 0], "b": X[half:, 1], "vote": votes[half:]}).write_csv(folder / "new.csv")
-    shares = [yes[:half][town[:half] == k].mean() for k in range(towns)]
-    pl.DataFrame(
-        {"town": [f"town {k}" for k in range(towns)], "yes": shares, "no": [1 - each for each in shares]}
-    ).write_csv(folder / "votes.csv")
-
-
-OPTIONS = ["--steps", "150", "--hidden", "8", "--learning-rate", "0.02", "--num-samples", "8"]
-GROUPS = ["--groups", "town", "--group-fractions", "votes.csv"]
-
-
-@pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """The command in a folder, as a function that returns code, output and errors."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["selbo", *arguments])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as left:
-            main()
-        shown = capsys.readouterr()
-        assert "Traceback" not in shown.err
-        return int(left.value.code or 0), shown.out, " ".join(shown.err.split())
-
-    return run
-
-
-def test_a_model_of_groups_alone_predicts_individuals_without_the_column_of_groups(
-    tmp_path: Path, command: Any
-) -> None:
-    write_people(tmp_path)
-    code, out, err = command("train", "people.csv", *GROUPS, *OPTIONS, "--out", "model")
-    assert (code, err) == (0, "")
-    assert "384 to train, 96 to test on; 480 without labels" in out
-    assert "Predictions for 96 held-out rows of 12 groups miss the stated fractions by" in out
-    report = (tmp_path / "model" / "report.html").read_text()
-    assert "Do the predictions agree with the stated fractions?" in report
-    assert "error of group fractions, %" in report
-    assert "There are no labels to test on" in report
-    code, out, err = command("predict", "model", "new.csv", "--out", "predicted.csv")
-    assert code == 0
-    found = (pl.read_csv("predicted.csv")["predicted_class"] == pl.read_csv("new.csv")["vote"]).mean()
-    assert found > 0.75
-    code, out, _ = command("evaluate", "model", "new.csv", "--target", "vote", "--json")
-    assert json.loads(out)["metrics"]["accuracy"] == pytest.approx(found)
-    code, _, err = command("evaluate", "model", "new.csv")
-    assert code != 0
-    assert "`--target` must name the column with the classes, as the model was trained without labels" in err
-    # the same job does nothing, another one is refused
-    assert "already trained" in command("train", "people.csv", *GROUPS, *OPTIONS, "--out", "model")[2]
-    code, _, err = command("train", "people.csv", *GROUPS, *OPTIONS, "--out", "model", "--group-concentration", "7")
-    assert "trained with --group-concentration none, not 7.0" in err
-    pl.read_csv("votes.csv").reverse().write_csv("votes.csv")
-    assert (
-        "trained with other fractions of groups"
-        in command("train", "people.csv", *GROUPS, *OPTIONS, "--out", "model")[2]
-    )
-
-
-def test_estimator_and_command_give_the_same_model(tmp_path: Path, command: Any) -> None:
-    write_people(tmp_path, labels=80)
-    more = ["--accuracy", "0.8", "--group-concentration", "20", "--target", "vote"]
-    assert command("train", "people.csv", *GROUPS, *OPTIONS, *more, "--out", "model")[0] == 0
-    assert command("predict", "model", "people.csv", "--out", "predicted.csv", "--num-samples", "8")[0] == 0
-    found = pl.read_csv("predicted.csv").select("p_no", "p_yes").to_numpy()
-    table = read_table("people.csv")
-    stated, towns = read_groups(GroupSource("town", Path("votes.csv")), table)
-    labels = known_labels(table, "vote", stated)
-    rows = split_groups(towns, labels, test_fraction=0.2, val_fraction=0.1, seed=0).train
-    preprocessing, _ = fit_preprocessing(table, target="vote", rows=rows, groups=stated)
-    X, _ = preprocessing.transform(table)
-    assert preprocessing.columns == ("a", "b")
-    classifier = selbo.SummaryClassifier(
-        accuracy=0.8, steps=150, hidden=(8,), learning_rate=0.02, num_samples=8, random_state=0
-    ).fit(
-        X[rows],
-        np.array(["no", "yes", None], dtype=object)[labels[rows]],
-        groups=[towns[row] for row in rows],
-        group_fractions={name: dict(zip(("no", "yes"), row, strict=True)) for name, row in stated.fractions.items()},
-        group_concentration=20.0,
-    )
-    np.testing.assert_allclose(found, classifier.predict_proba(X), atol=1e-7)
-
-
-def test_labels_are_tested_on_if_there_are_enough(tmp_path: Path, command: Any) -> None:
-    write_people(tmp_path, labels=20)
-    _, out, err = command("train", "people.csv", "--target", "vote", *GROUPS, *OPTIONS, "--out", "few")
-    assert "all 20 labels are used for training: with 50 or more, some would be held out" in err
-    assert "accuracy" not in out
-    write_people(tmp_path, labels=200)
-    _, out, _ = command("train", "people.csv", "--target", "vote", *GROUPS, *OPTIONS, "--out", "many")
-    assert "accuracy, %" in out
-    metrics = saved_model.finished(tmp_path / "many")
-    assert metrics.metrics["num_examples"] == 40
-    assert metrics.rows.test == 40 + 60  # labelled ones, and a fifth of each group's 23 or 24 others
-    assert metrics.stated_groups is not None
-    assert len(metrics.stated_groups.groups) == 12
-    assert metrics.validation is not None
-    assert command("evaluate", "many", "new.csv")[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--groups", "town"], "`--groups` and `--group-fractions` must be given together"),
-        (["--group-fractions", "votes.csv"], "`--groups` and `--group-fractions` must be given together"),
-        (["--target", "a", "--group-concentration", "3"], "`--group-concentration` is about `--group-fractions`"),
-        ([], "missing option '--target', which names the column with the classes, or '--groups'"),
-        (
-            ["--groups", "twon", "--group-fractions", "votes.csv"],
-            "no column 'twon' in people.csv: did you mean 'town'?",
-        ),
-        (["--groups", "town", "--group-fractions", "no.csv"], "data must be a file, but 'no.csv' is not there"),
-        ([*GROUPS, "--method", "elbo"], "`--groups` is for a method with a summary"),
-        ([*GROUPS, "--unlabelled", "new.csv"], "`--unlabelled` cannot be given together with `--groups`"),
-        ([*GROUPS, "--group-concentration", "-1"], "`--group-concentration` must be a finite number greater than 0"),
-        ([*GROUPS, "--target", "b"], "the labels in 'b' must be the classes of votes.csv"),
-        ([*GROUPS, "--drop", "a", "--drop", "b"], "there is no column to predict the classes from"),
-    ],
-)
-def test_what_the_command_refuses(tmp_path: Path, command: Any, options: list[str], message: str) -> None:
-    write_people(tmp_path)
-    code, _, err = command("train", "people.csv", *options, "--out", "model")
-    assert code != 0
-    assert message in err
 
 
 # --- what is said about groups ---
