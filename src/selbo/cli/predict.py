@@ -152,7 +152,7 @@ def _normalised(prediction: "Prediction") -> "Tensor":
 
 
 def _in_words(rule: "Abstention", answered: int, rows: int) -> str:
-    """What a rule does, and what it is worth."""
+    """What a rule does, and what it guarantees."""
     from math import isfinite
 
     limit = f"{100 * rule.max_risk:g} %"

@@ -168,7 +168,7 @@ def _generated_table(data: DataSpec) -> TableWithGroups:
     centres = torch.randn(SMOKE_GROUPS, SMOKE_GROUP_FEATURES, generator=generator)
     inputs = centres[codes] + torch.randn(SMOKE_ROWS, SMOKE_GROUP_FEATURES, generator=generator)
     labels = torch.bernoulli((2 * inputs[:, 0]).sigmoid(), generator=generator).long()
-    rows = LabelledData(f"generated data in the place of {data.name}", inputs, labels, ("0", "1"), "random", "none")
+    rows = LabelledData(f"generated data instead of {data.name}", inputs, labels, ("0", "1"), "random", "none")
     column = GroupCodes(codes, tuple(f"group {i}" for i in range(SMOKE_GROUPS)))
     shares = torch.linspace(0.2, 0.8, SMOKE_GROUPS, dtype=torch.float64)
     names = [name for name in data.groups.split(" x ") if name != RANDOM_BAGS]
