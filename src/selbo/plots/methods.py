@@ -47,7 +47,7 @@ KNOWN: Final = (
     (
         *(
             "label-smoothing isotonic-1000 easy-llp",
-            "self-training",
+            "self-training bcts-1000",
             "logistic-self-training",
             "steep fractions+0.1",
             "published-histogram",
