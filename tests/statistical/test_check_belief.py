@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from unit.evaluation.test_check_belief import labels_of, log_probs_of
 
 import selbo
 from selbo.evaluation.check_belief import (
@@ -18,15 +19,6 @@ from selbo.evaluation.check_belief import (
     check_fractions,
     check_likelihood,
 )
-
-
-def labels_of(counts: list[int]) -> torch.Tensor:
-    return torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
-
-
-def log_probs_of(generator: np.random.Generator, count: int, *, classes: int = 2, sharpness: float = 2.0):
-    logits = sharpness * torch.from_numpy(generator.standard_normal((count, classes)))
-    return logits.log_softmax(-1)
 
 
 def at_most(probability, hits, runs):

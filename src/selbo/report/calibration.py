@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from selbo.plots.methods import METHOD_COLOURS
-from selbo.plots.style import INK, ONE_COLUMN, TWO_COLUMNS, figure_style, new_figure, tidy
-from selbo.report.page import PHONE, WIDE, inline_svg, write_html
-from selbo.report.templates import load_templates, render_macro
+from selbo.plots.style import INK, TWO_COLUMNS, figure_style, new_figure, tidy
+from selbo.report.page import draw_for_screens, write_html
+from selbo.report.templates import load_templates
 from selbo.version import __version__
 
 if TYPE_CHECKING:
@@ -53,10 +54,6 @@ def render_calibration(results: CalibrationResults) -> str:
     """The HTML of the page."""
     before, after = (float(each.mean()) for each in (results.confidence_before, results.confidence_after))
     spoken = f"Histogram of the largest probability; its mean is {before:.3f} before and {after:.3f} after."
-    drawings = []
-    for css, width, pixels in (("wide", TWO_COLUMNS, WIDE), ("narrow", ONE_COLUMN, PHONE)):
-        svg = inline_svg(confidence_histograms(results, width=width), name=f"confidence-{css}", label=spoken)
-        drawings.append((css, pixels, svg))
     return (
         load_templates()
         .get_template("calibration.html")
@@ -64,7 +61,7 @@ def render_calibration(results: CalibrationResults) -> str:
             version=__version__,
             title=results.title,
             results=results,
-            figure=render_macro("parts.html", "figure", drawings),
+            figure=draw_for_screens(partial(confidence_histograms, results), name="confidence", label=spoken),
             means=(f"{100 * before:.1f}", f"{100 * after:.1f}"),
         )
     )

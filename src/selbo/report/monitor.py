@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -12,8 +13,8 @@ from selbo.metrics.classwise import wilson_interval
 from selbo.plots.methods import METHOD_COLOURS
 from selbo.plots.panels import GUIDE
 from selbo.plots.style import INK, ONE_COLUMN, SMALL_SIZE, TWO_COLUMNS, figure_style, new_figure, tidy
-from selbo.report.page import PHONE, WIDE, inline_svg, write_html
-from selbo.report.templates import load_templates, render_macro
+from selbo.report.page import draw_for_screens, write_html
+from selbo.report.templates import load_templates
 from selbo.version import __version__
 
 if TYPE_CHECKING:
@@ -71,10 +72,6 @@ def write_monitor_page(results: MonitorResults, path: str | os.PathLike[str]) ->
 def render_monitor(results: MonitorResults) -> str:
     """The HTML of the page."""
     spoken = f"Evidence against the belief after each of {len(results.names)} batches. {results.conclusion}"
-    drawings = []
-    for css, width, pixels in (("wide", TWO_COLUMNS, WIDE), ("narrow", ONE_COLUMN, PHONE)):
-        svg = inline_svg(evidence_over_time(results, width=width), name=f"evidence-{css}", label=spoken)
-        drawings.append((css, pixels, svg))
     return (
         load_templates()
         .get_template("monitor.html")
@@ -82,7 +79,7 @@ def render_monitor(results: MonitorResults) -> str:
             version=__version__,
             title=results.title,
             results=results,
-            figure=render_macro("parts.html", "figure", drawings),
+            figure=draw_for_screens(partial(evidence_over_time, results), name="evidence", label=spoken),
             limit=f"{results.limit:.4g}",
             with_accuracy=_has_accuracy(results),
         )

@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -245,12 +246,8 @@ def _stated_group_sections(results: Comparison) -> list[Section]:
     if found is None:
         return []
     names, against = results.task.class_names, found.contradicted
-    spoken = describe_groups(found, names)
-    drawings = []
-    for css, full, pixels in (("wide", TWO_COLUMNS, WIDE), ("narrow", ONE_COLUMN, PHONE)):
-        svg = inline_svg(group_fractions(found, names, width=full), name=f"groups-{css}", label=spoken)
-        drawings.append((css, pixels, svg))
-    shown = render_macro("parts.html", "figure", drawings)
+    draw = partial(group_fractions, found, names)
+    shown = draw_for_screens(draw, name="groups", label=describe_groups(found, names))
     if against:
         shown += stated_group_table(against[:MOST_TABLE_GROUPS], names)
     rows = "held-out rows" if found.held_out else "training rows"
@@ -287,14 +284,26 @@ class Words(NamedTuple):
 
 def _figure_section(results: Comparison, name: str) -> Section:
     words = WORDS[name](results)
-    drawings = []
-    for css, full, pixels in (("wide", TWO_COLUMNS, WIDE), ("narrow", ONE_COLUMN, PHONE)):
-        drawn = COMPARISON_FIGURES[name](results, width=full)
-        svg = inline_svg(drawn, name=f"{name}-{css}", label=words.spoken)
-        drawings.append((css, drawn.get_figwidth() / full * pixels, svg))
-    shown, more = render_macro("parts.html", "figure", drawings), "The numbers of these curves"
+    shown = draw_for_screens(partial(COMPARISON_FIGURES[name], results), name=name, label=words.spoken)
+    more = "The numbers of these curves"
     tables = [level_table(results, m) for m in _curve_metrics(results)] if name == "corruption_curves" else []
     return Section(words.title, words.under, shown, words.reading, folded=more, tables=tables)
+
+
+def draw_for_screens(draw: "Callable[..., Figure]", *, name: str, label: str) -> "Markup":
+    """A figure drawn twice, for wide screens and for phones; the style sheet shows one of the two.
+
+    Args:
+        draw: Draws the figure; called with ``width``, in inches.
+        name: Prefix of every id, unique on a page.
+        label: Description for screen readers.
+    """
+    drawings = []
+    for css, full, pixels in (("wide", TWO_COLUMNS, WIDE), ("narrow", ONE_COLUMN, PHONE)):
+        drawn = draw(width=full)
+        svg = inline_svg(drawn, name=f"{name}-{css}", label=label)
+        drawings.append((css, drawn.get_figwidth() / full * pixels, svg))
+    return render_macro("parts.html", "figure", drawings)
 
 
 def inline_svg(figure: "Figure", *, name: str, label: str) -> "Markup":
