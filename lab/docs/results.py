@@ -357,8 +357,8 @@ def frozen(methods: str = "") -> str:
     """
     means, titles = frozen_means(), gathered("frozen").comparisons[0].titles
     lines = [
-        "| correction | NLL ↓ | ECE, % ↓ | accuracy, % ↑ | NLL at most that of 100 labels "
-        "| ECE at most that of 100 labels | largest NLL above *as predicted* |",
+        "| correction | NLL ↓ | ECE, % ↓ | accuracy, % ↑ | NLL ≤ temperature scaling, 100 labels "
+        "| ECE ≤ the same | largest NLL above *as predicted* |",
         "| :--- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, cases in ((name, means[name]) for name in (methods.split(",") if methods else means)):
