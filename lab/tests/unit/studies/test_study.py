@@ -476,6 +476,7 @@ FIRST_SEEDS = {
     "primary-shift": 140,
     "frozen": 90,
     "posteriors": 80,
+    "posteriors-20k": 110,
     "groups": 200,
     "groups-labels": 200,
 }
