@@ -45,11 +45,11 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
-def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
+def columns_as_csv(columns: Mapping[str, Sequence[Any]]) -> str:
     """Columns of the same length as a CSV file, floats with eight digits.
 
     Example:
-        >>> print(csv_text({"a": [1, 2], "b": ["x, y", 0.1 + 0.2]}), end="")
+        >>> print(columns_as_csv({"a": [1, 2], "b": ["x, y", 0.1 + 0.2]}), end="")
         a,b
         1,"x, y"
         2,0.3

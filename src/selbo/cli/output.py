@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from selbo._files import csv_text, replacing
+from selbo._files import columns_as_csv, replacing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -236,7 +236,7 @@ def write_table(columns: dict[str, Sequence[Any]], path: Path | None) -> None:
         with replacing(path) as unfinished:
             unfinished.write_bytes(content.getbuffer())
         return
-    text = csv_text(columns)
+    text = columns_as_csv(columns)
     if path is None:
         # names are escaped for a terminal, and unchanged for a pipe
         sys.stdout.write(visible(text, keep="\n") if sys.stdout.isatty() else text)

@@ -15,18 +15,18 @@ from selbo.objectives import LabelShift
 from selbo.random import derive
 from selbo.results import MethodResult
 
-CONSTANT: Final = "class frequencies"
+FREQUENCIES: Final = "class frequencies"
 LOGISTIC: Final = "logistic regression"
 CORRECTED: Final = "logistic regression, prior correction"
 
 MOST_LOGISTIC_ROWS: Final = 20_000
 """Maximum number of training rows of the logistic regression, a random part if there are more."""
 
-MOST_ITERATIONS: Final = 300
+LOGISTIC_ITERATIONS: Final = 300
 
 SHOWN_METRICS: Final = ("nll", "accuracy", "ece", "brier", "auroc")
 
-NORMAL_95: Final = 1.959964
+ERRORS_OF_95: Final = 1.959964
 """Half width of a 95 % interval, in standard errors."""
 
 
@@ -66,7 +66,7 @@ def _interval(values: Tensor) -> tuple[float, float] | None:
     if len(values) < 2:
         return None
     mean, error = values.mean().item(), values.std().item() / math.sqrt(len(values))
-    return mean - NORMAL_95 * error, mean + NORMAL_95 * error
+    return mean - ERRORS_OF_95 * error, mean + ERRORS_OF_95 * error
 
 
 def baseline_log_probs(
@@ -90,7 +90,7 @@ def baseline_log_probs(
         if class_fractions is not None and min(class_fractions) > 0:
             shift = LabelShift(shares.tolist(), list(class_fractions))
             found[CORRECTED] = shift.to_target(found[LOGISTIC])
-    found[CONSTANT] = shares.log().expand(len(test), -1)
+    found[FREQUENCIES] = shares.log().expand(len(test), -1)
     return found
 
 
@@ -102,7 +102,7 @@ def _logistic(inputs: Tensor, labels: Tensor, test: Tensor, *, shares: Tensor, s
         generator = torch.Generator().manual_seed(derive(seed, "baselines"))
         chosen = torch.randperm(len(labels), generator=generator)[:MOST_LOGISTIC_ROWS]
         inputs, labels = inputs[chosen], labels[chosen]
-    model = LogisticRegression(max_iter=MOST_ITERATIONS)
+    model = LogisticRegression(max_iter=LOGISTIC_ITERATIONS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(inputs.numpy(), labels.numpy())

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from selbo._numerics import mean_and_std
 from selbo.estimator.categories import OneHot
-from selbo.tabular.dates import PARTS, dates_as_numbers, day_comes_first, parse_date
+from selbo.tabular.dates import DATE_PARTS, dates_as_numbers, day_comes_first, parse_date
 from selbo.tabular.spelling import (
     MOSTLY,
     decimal_mark,
@@ -108,7 +108,7 @@ class DateInput:
 
     Attributes:
         name: The column.
-        parts: Numbers of a date that are used, see `selbo.tabular.dates.PARTS`.
+        parts: Numbers of a date that are used, see `selbo.tabular.dates.DATE_PARTS`.
         day_first: Whether days come before months.
         missing: Whether values were missing in training.
     """
@@ -294,13 +294,13 @@ def _choose_date(name: str, column: TableColumn, there: Sequence[str], rows: NDA
     some = different[:100]
     if column.kind != "date" and not any(parse_date(text) or parse_date(text, day_first=True) for text in some):
         return None
-    each = DateInput(name, tuple(PARTS), day_comes_first(different))
+    each = DateInput(name, tuple(DATE_PARTS), day_comes_first(different))
     encoded = each.encode(column)
     if sum(encoded.unread.values()) > (1 - MOSTLY) * len(there):
         return Choice(None, "unreadable") if column.kind == "date" else None
     train = encoded.block[rows]
     missing = bool(np.isnan(train).any())
-    parts = tuple(part for part, values in zip(PARTS, train.T, strict=True) if _varies(values))
+    parts = tuple(part for part, values in zip(DATE_PARTS, train.T, strict=True) if _varies(values))
     if not parts and not missing:
         return Choice(None, "constant")
     order = ""

@@ -18,7 +18,7 @@ _TIME = (
 )
 _MONTH = rf"(?P<name>{'|'.join(MONTHS)})[a-z]*\.?"
 _WEEKDAY = r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]*\.?,?\s+)?"
-FORMS: Final = tuple(
+DATE_FORMS: Final = tuple(
     re.compile(f"{_WEEKDAY}{form}{_TIME}", re.IGNORECASE)
     for form in (
         r"(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})",
@@ -34,7 +34,7 @@ FORMS: Final = tuple(
 TURN_OF_CENTURY: Final = 69
 """Years of two digits from this one on are in the twentieth century, as in the C library."""
 
-PARTS: Final[dict[str, Callable[[datetime], float]]] = {
+DATE_PARTS: Final[dict[str, Callable[[datetime], float]]] = {
     "day": lambda date: (date - EPOCH) / timedelta(days=1),
     "month": lambda date: date.month,
     "weekday": lambda date: date.weekday(),
@@ -61,7 +61,7 @@ def parse_date(text: str, *, day_first: bool = False) -> datetime | None:
     """
     if not any(each.isdigit() for each in text[:40]):
         return None
-    for form in FORMS:
+    for form in DATE_FORMS:
         if found := form.fullmatch(text.strip()):
             return _date(found.groupdict(), day_first=day_first)
     return None
@@ -96,7 +96,7 @@ def day_comes_first(texts: Iterable[str]) -> bool:
     """
     marks, first, second = [], 0, 0
     for text in texts:
-        if found := FORMS[1].fullmatch(text.strip()):
+        if found := DATE_FORMS[1].fullmatch(text.strip()):
             marks.append(found["mark"])
             first += int(found["first"]) > 12
             second += int(found["second_part"]) > 12
@@ -105,7 +105,7 @@ def day_comes_first(texts: Iterable[str]) -> bool:
 
 def dates_as_numbers(dates: Iterable[datetime | None], parts: Iterable[str]) -> Numbers:
     """Numbers of dates, shape (rows, parts); NaN where there is no date."""
-    chosen = [PARTS[part] for part in parts]
+    chosen = [DATE_PARTS[part] for part in parts]
     return np.array(
         [[np.nan] * len(chosen) if date is None else [part(date) for part in chosen] for date in dates],
         dtype=np.float64,

@@ -24,7 +24,7 @@ from selbo.tabular.columns import (
     choose_input,
     unread_in_words,
 )
-from selbo.tabular.dates import PARTS
+from selbo.tabular.dates import DATE_PARTS
 from selbo.tabular.problems import Problems
 from selbo.tabular.spelling import BODIES, is_missing
 from selbo.tabular.table import NAMES_SHOWN, Numbers, Table, listed, nearest
@@ -140,8 +140,9 @@ class Preprocessing:
             if isinstance(each, CategoryInput):
                 count = sum(found.unread.values())
                 notes.append(
-                    f"column {each.name!r} has values not seen in training, {listed(list(found.unread))}, in {count} "
-                    f"{'row' if count == 1 else 'rows'}: they count as other values"
+                    f"column {each.name!r} has values {'rare or ' if each.other else ''}not seen in training, "
+                    f"{listed(list(found.unread))}, in {count} {'row' if count == 1 else 'rows'}: they count as other "
+                    "values"
                 )
             else:
                 unread[each.name] = unread_in_words(found.unread)
@@ -215,8 +216,8 @@ def _input_from_json(name: str, data: Any) -> Input:
         return found
     if kind == DateInput.kind:
         parts = _names(f"{name}.parts", data.get("parts"), at_least=1)
-        if not set(parts) <= set(PARTS):
-            raise ValueError(f"`{name}.parts` must be some of {listed(list(PARTS))}")
+        if not set(parts) <= set(DATE_PARTS):
+            raise ValueError(f"`{name}.parts` must be some of {listed(list(DATE_PARTS))}")
         return DateInput(data["name"], parts, data["day_first"], data["missing"])
     if data.get("decimal") not in list(BODIES):
         raise ValueError(f"`{name}.decimal` must be a point or a comma")

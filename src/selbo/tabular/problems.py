@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-Result = TypeVar("Result")
+Found = TypeVar("Found")
 
 
 class ProblemsError(ValueError):
@@ -50,7 +50,7 @@ class Problems:
         except ValueError as error:
             self._collect(error)
 
-    def attempt(self, function: Callable[..., Result], *arguments: Any, **options: Any) -> Result | None:
+    def attempt(self, function: Callable[..., Found], *arguments: Any, **options: Any) -> Found | None:
         """Call a function; None if it raises a `ValueError`, which is collected."""
         try:
             return function(*arguments, **options)

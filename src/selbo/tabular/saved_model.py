@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from selbo import _checks
-from selbo._files import csv_text, replacing
+from selbo._files import columns_as_csv, replacing
 from selbo.estimator import SummaryClassifier, storage
 from selbo.evaluation.predict import Prediction
 from selbo.results import Record
@@ -411,7 +411,7 @@ def write_model(
     write_json(folder / METRICS, {"format": METRICS_FORMAT, **metrics.to_dict()})
     write_report(folder / REPORT)
     with replacing(folder / TEST_PREDICTIONS) as unfinished:
-        unfinished.write_text(csv_text(predictions), encoding="utf-8")
+        unfinished.write_text(columns_as_csv(predictions), encoding="utf-8")
     manifest = ModelManifest(
         selbo=__version__,
         target=preprocessing.target,

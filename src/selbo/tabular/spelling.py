@@ -8,12 +8,12 @@ from typing import Final
 from selbo.tabular.table import MISSING_WORDS
 
 CURRENCIES: Final = "$€£¥₹₩₽₺₫₪฿"
-SPACES: Final = " \u00a0\u2009\u202f"
+THOUSANDS_SPACES: Final = " \u00a0\u2009\u202f"
 """Characters between thousands in some countries."""
 
 BODIES: Final = {
     decimal: re.compile(
-        rf"(?:[1-9]\d{{0,2}}(?P<mark>[{thousands}'’{SPACES}])\d{{3}}(?:(?P=mark)\d{{3}})*(?:[{decimal}]\d*)?"
+        rf"(?:[1-9]\d{{0,2}}(?P<mark>[{thousands}'’{THOUSANDS_SPACES}])\d{{3}}(?:(?P=mark)\d{{3}})*(?:[{decimal}]\d*)?"
         rf"|\d+[{decimal}]?|\d*[{decimal}]\d+)(?P<power>[eE][+-]?\d+)?"
     )
     for decimal, thousands in ((".", ","), (",", "."))
