@@ -1,9 +1,12 @@
 """Atomic writing of files: they are complete or absent, however a program ends."""
 
+import csv
+import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 
 @contextmanager
@@ -40,3 +43,20 @@ def replacing(path: Path) -> Iterator[Path]:
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+def columns_as_csv(columns: Mapping[str, Sequence[Any]]) -> str:
+    """Columns of the same length as a CSV file, floats with eight digits.
+
+    Example:
+        >>> print(columns_as_csv({"a": [1, 2], "b": ["x, y", 0.1 + 0.2]}), end="")
+        a,b
+        1,"x, y"
+        2,0.3
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
+        writer.writerow([f"{each:.8g}" if isinstance(each, float) else each for each in row])
+    return text.getvalue()

@@ -28,6 +28,7 @@ __all__ = [
     "EntropyHistogram",
     "GroupResult",
     "Measurement",
+    "MethodResult",
     "Metrics",
     "Outcome",
     "Provenance",
@@ -347,6 +348,31 @@ class GroupResult(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MethodResult(Record):
+    """Results of one method on the same test rows as others, such as a baseline.
+
+    Attributes:
+        name: The method.
+        metrics: Metrics by name.
+        intervals: 95 % intervals of some of them.
+        nll_difference: Its NLL minus that of the first method, row by row; None for the first method.
+        nll_difference_interval: 95 % interval of the difference.
+    """
+
+    name: Text = field(metadata={KEY: "method"})
+    metrics: Metrics
+    intervals: Mapping[str, tuple[float, ...] | None]
+    nll_difference: float | None = None
+    nll_difference_interval: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        ends = {**self.intervals, "nll_difference": self.nll_difference_interval}
+        for name, found in ends.items():
+            if found is not None and (len(found) != 2 or not found[0] <= found[1]):
+                raise ValueError(f"`intervals.{name}` must be two increasing numbers, but got {list(found)}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class StatedGroup(Record):
     """Stated and predicted class fractions of one group, with 95 % intervals; see `selbo.evaluation.GroupCheck`."""
 
@@ -407,6 +433,7 @@ class Outcome(Record):
         groups: Results of groups of rows.
         grouped_by: What they are groups by, such as the name of a column.
         stated_groups: Stated and predicted fractions of groups, if fractions of groups were stated.
+        baselines: This method and simple baselines on the clean test set.
         seconds: Duration of the run.
     """
 
@@ -423,6 +450,7 @@ class Outcome(Record):
     groups: tuple[GroupResult, ...] | None = None
     grouped_by: Text | None = None
     stated_groups: StatedGroups | None = None
+    baselines: tuple[MethodResult, ...] | None = None
     seconds: float
 
     def __post_init__(self) -> None:
@@ -542,6 +570,7 @@ class Comparison(Record):
         made_by: Command, versions and machine.
         takeaway: The conclusion at the top of the page; computed if None.
         conclusion: Further text, below the table.
+        notes: How the data were read, one sentence each.
     """
 
     title: Text
@@ -558,6 +587,7 @@ class Comparison(Record):
     made_by: Provenance
     takeaway: Text | None = None
     conclusion: Text | None = None
+    notes: tuple[Text, ...] | None = None
 
     def __post_init__(self) -> None:
         methods, seeds = list(self.methods), list(self.seeds)

@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any, Final
 
-from selbo.cli.output import one_line
+from selbo.cli.output import print_message
 
 BAD_INPUT: Final = 2
 FAILED: Final = 1
@@ -56,7 +56,11 @@ def explain_usage(error: Any) -> int:
 
 
 def explain(error: Exception) -> int:
-    """Print an error as one sentence; return the exit code."""
+    """Print an error as one sentence, or several problems as one sentence each; return the exit code."""
+    if problems := getattr(error, "problems", None):
+        for each in problems:
+            print_error(each)
+        return BAD_INPUT
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
         text = f"{os.fsdecode(error.filename)}: {error.strerror.lower()}"
@@ -69,5 +73,5 @@ def explain(error: Exception) -> int:
 
 
 def print_error(text: str) -> None:
-    """Print one line on the error stream."""
-    sys.stderr.write(f"selbo: error: {one_line(text)}\n")
+    """Print an error on the error stream."""
+    print_message("error", text)

@@ -146,6 +146,10 @@ def speaking_of_options() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
+        if problems := getattr(error, "problems", None):
+            from selbo.tabular.problems import ProblemsError
+
+            raise ProblemsError([as_options(each) for each in problems]) from error
         raise ValueError(as_options(str(error))) from error
 
 

@@ -1,24 +1,25 @@
 """Output of commands: writable folders, atomically written files, notes, tables and progress bars."""
 
-import csv
 import io
 import json
 import os
+import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from selbo._files import replacing
+from selbo._files import columns_as_csv, replacing
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from selbo.results import GroupResult
+    from selbo.results import GroupResult, MethodResult
 
 METRIC_TITLES: Final = {
     "nll": ("NLL, nats", 1),
@@ -138,9 +139,52 @@ def _shown(value: float | None, factor: int) -> str:
     return "-" if value is None else f"{factor * value:.{3 if factor == 1 else 1}f}"
 
 
+def baselines_table(methods: "Sequence[MethodResult]") -> "Table":
+    """A table of a model and simple baselines: NLL, its difference to that of the model, and accuracy."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("", overflow="fold", min_width=12)
+    for title in ("NLL [95 %]", "difference [95 %]", "accuracy, % [95 %]"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for each in methods:
+        table.add_row(
+            each.name,
+            _with_interval(each.metrics["nll"], each.intervals["nll"], 1),
+            _with_interval(each.nll_difference, each.nll_difference_interval, 1, sign="+"),
+            _with_interval(each.metrics["accuracy"], each.intervals["accuracy"], 100),
+        )
+    return table
+
+
+def _with_interval(value: float | None, ends: Sequence[float] | None, factor: int, sign: str = "") -> str:
+    if value is None:
+        return ""
+    digits = 2 if factor == 1 else 0
+    shown = f"{factor * value:{sign}.{digits + 1}f}"
+    return shown if ends is None else f"{shown} [{', '.join(f'{factor * each:.{digits}f}' for each in ends)}]"
+
+
 def note(text: str) -> None:
     """Print one line on the error stream, where it does not mix with results."""
-    sys.stderr.write(f"selbo: note: {one_line(text)}\n")
+    print_message("note", text)
+
+
+def print_message(kind: str, text: str) -> None:
+    """Print a note or an error on the error stream: one line, or on a terminal several of its width.
+
+    Args:
+        kind: What it is.
+        text: A sentence.
+    """
+    begin = f"selbo: {kind}: "
+    if not sys.stderr.isatty():
+        sys.stderr.write(f"{begin}{one_line(text)}\n")
+        return
+    width = max(40, shutil.get_terminal_size().columns)
+    lines = textwrap.wrap(one_line(text), width, initial_indent=begin, subsequent_indent="  ", break_on_hyphens=False)
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
 
 
 def table_target(name: str, *, source: Path, endings: Sequence[str] = TABLE_FILES) -> Path | None:
@@ -192,19 +236,14 @@ def write_table(columns: dict[str, Sequence[Any]], path: Path | None) -> None:
         with replacing(path) as unfinished:
             unfinished.write_bytes(content.getbuffer())
         return
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    for row in zip(*columns.values(), strict=True):
-        writer.writerow([f"{each:.8g}" if isinstance(each, float) else each for each in row])
+    text = columns_as_csv(columns)
     if path is None:
         # names are escaped for a terminal, and unchanged for a pipe
-        shown = visible(text.getvalue(), keep="\n") if sys.stdout.isatty() else text.getvalue()
-        sys.stdout.write(shown)
+        sys.stdout.write(visible(text, keep="\n") if sys.stdout.isatty() else text)
         sys.stdout.flush()
     else:
         with replacing(path) as unfinished:
-            unfinished.write_text(text.getvalue(), encoding="utf-8")
+            unfinished.write_text(text, encoding="utf-8")
 
 
 def write_records(records: Iterable[Mapping[str, Any]], path: Path) -> None:

@@ -66,6 +66,10 @@ def predict(
             rich_help_panel=ABSTAIN,
         ),
     ] = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option("--id", metavar="COLUMN", help="Column to write too; if not given, that of selbo train --id."),
+    ] = None,
     seed: PredictionSeed = None,
     device: Device = "cpu",
     debug: Debug = False,
@@ -74,8 +78,8 @@ def predict(
 
     Writes one line per row, in the order of the rows: the predicted class, the probability of each class, the entropy
     of the prediction and the mutual information (uncertainty about the weights; large for rows unlike the training
-    data), both in nats. A target column is ignored. With --max-risk, rows that are too uncertain have no predicted
-    class; their probabilities are written all the same.
+    data), both in nats. A target column is ignored. Missing values are imputed as in training. With --max-risk, rows
+    that are too uncertain have no predicted class; their probabilities are written all the same.
 
     Example: selbo predict model new_patients.csv --max-risk 0.05 --out predictions.csv
     """
@@ -89,8 +93,13 @@ def predict(
 
     target = table_target(out, source=data)
     found = saved_model.load_model(model, device=device_of(device))
-    table = read_table(data, columns=found.preprocessing.columns)
+    identify = id_column or found.preprocessing.id_column
+    table = read_table(data, columns=(*found.preprocessing.columns, identify))
+    if id_column is not None:
+        _ = table[id_column]
     inputs, notes = found.preprocessing.transform(table)
+    if identify and identify not in table.columns:
+        notes.append(f"there is no column {identify!r}, which identified rows in training: predictions have none")
     for text in notes:
         note(text)
     temperature = found.manifest.temperature if calibrated else None
@@ -109,7 +118,10 @@ def predict(
             rule = _rule(found, prediction, predicted, max_risk, labelled, confidence)
         answered = rule(_normalised(prediction)).tolist()
         note(_in_words(rule, sum(answered), len(answered)))
-    write_table(saved_model.as_columns(prediction, classes, answered), target)
+    columns = saved_model.as_columns(prediction, classes, answered)
+    if identify in table.columns:
+        columns = {identify: table[identify].texts(), **columns}
+    write_table(columns, target)
     if (target is None or target.suffix.lower() == ".csv") and (risky := formula_like(classes)):
         note(
             f"a spreadsheet may interpret these classes as formulas: {listed(risky)}; they are written unchanged, to "
@@ -132,6 +144,7 @@ def _rule(
     from selbo.evaluation.decide import abstain
     from selbo.tabular import saved_model
     from selbo.tabular.table import read_table
+    from selbo.tabular.workflow import read_labelled
 
     if labelled is None:
         return abstain(_normalised(prediction), max_risk=max_risk)
@@ -139,8 +152,7 @@ def _rule(
     table = read_table(labelled, columns=(*model.preprocessing.columns, model.preprocessing.target))
     if saved_model.digest(labelled) == model.manifest.data.sha256:
         raise ValueError("`labelled` must hold rows that the model was not trained on, but it is the training file")
-    labels = model.preprocessing.labels(table)
-    inputs, notes = model.preprocessing.transform(table)
+    (inputs, labels), _, notes = read_labelled(model.preprocessing, table)
     for text in notes:
         note(f"{labelled.name}: {text}")
     return abstain(_normalised(predicted(inputs)), max_risk=max_risk, labels=labels, delta=1 - sure)

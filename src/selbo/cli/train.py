@@ -21,7 +21,7 @@ from selbo.cli.options import (
     stated_fractions,
     widths,
 )
-from selbo.cli.output import console, metrics_table, note, visible, writable_folder
+from selbo.cli.output import baselines_table, console, metrics_table, note, visible, writable_folder
 
 if TYPE_CHECKING:
     from selbo.results import StatedGroups
@@ -158,8 +158,26 @@ def train(
         typer.Option("--prior-std", help="Standard deviation of the prior over weights.", rich_help_panel=NETWORK),
     ] = 0.2,
     drop: Annotated[list[str] | None, typer.Option("--drop", help="Column to leave out; can be repeated.")] = None,
-    test_fraction: Annotated[float, typer.Option("--test-fraction", help="Share of rows for testing.")] = 0.2,
-    val_fraction: Annotated[float, typer.Option("--val-fraction", help="Share of rows for validation.")] = 0.1,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option("--keep", help="Column to use although it looks like an identifier or free text."),
+    ] = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option("--id", metavar="COLUMN", help="Column that identifies rows: not used, but kept in predictions."),
+    ] = None,
+    test: Annotated[Path | None, typer.Option("--test", help="Table of labelled rows to test on.")] = None,
+    test_fraction: Annotated[
+        float | None,
+        typer.Option("--test-fraction", help="Share of rows for testing; 0.2 if not given, 0 with --test."),
+    ] = None,
+    val_fraction: Annotated[
+        float | None,
+        typer.Option(
+            "--val-fraction",
+            help="Share of rows for validation; if not given, 0.1, or 0 for fewer than 200 labelled rows.",
+        ),
+    ] = None,
     num_samples: NumSamples = 128,
     overwrite: Annotated[
         bool,
@@ -174,9 +192,9 @@ def train(
     State what you know about the task: the expected accuracy (--accuracy) and the class fractions (--class-fractions).
     If you have unlabelled rows from the target domain, pass them with --unlabelled; the belief is then about them.
     If you know the class fractions of groups, such as the vote of each state, pass --groups and --group-fractions:
-    individuals are then classified with few labels or none. Writes the model, its metrics and report.html to the
-    folder. selbo.SummaryClassifier trains the same model. If training is interrupted, run the same command again to
-    resume.
+    individuals are then classified with few labels or none. Missing values, dates, identifiers and text are taken care
+    of, and notes say how. Writes the model, its metrics, test predictions and report.html to the folder.
+    selbo.SummaryClassifier trains the same model. If training is interrupted, run the same command again to resume.
 
     Example: selbo train patients.csv --target ill --accuracy 0.9 --class-fractions no=0.8,yes=0.2 --out model
     """
@@ -215,8 +233,20 @@ def train(
     stated_groups = None
     if groups is not None and group_fractions is not None:
         stated_groups = GroupSource(groups, group_fractions, group_concentration)
-    job = Job(data, target, classifier, unlabelled, tuple(drop or ()), test_fraction, val_fraction, stated_groups)
     with speaking_of_options():
+        job = Job(
+            data,
+            target,
+            classifier,
+            unlabelled,
+            tuple(drop or ()),
+            test_fraction,
+            val_fraction,
+            stated_groups,
+            test,
+            tuple(keep or ()),
+            id_column or "",
+        )
         print_result(train_into(job, out, overwrite=overwrite), job, out)
 
 
@@ -254,7 +284,7 @@ def print_result(found: "TrainingMetrics", job: "Job", folder: Path) -> None:
     classes = ", ".join(map(visible, found.classes[:8])) + (", ..." if len(found.classes) > 8 else "")
     facts = Table.grid(padding=(0, 2))
     more = "" if rows.unlabelled is None else f"; {rows.unlabelled} without labels"
-    validate = f" {rows.val} to validate," if rows.val or found.stated_groups is None else ""
+    validate = f" {rows.val} to validate," if rows.val else ""
     facts.add_row("Rows", f"{rows.train} to train,{validate} {rows.test} to test on{more}")
     facts.add_row("Inputs", f"{found.features} numbers a row")
     facts.add_row("Classes", f"{len(found.classes)}: {classes}")
@@ -265,6 +295,8 @@ def print_result(found: "TrainingMetrics", job: "Job", folder: Path) -> None:
         screen.print(_groups_in_a_line(found.stated_groups), soft_wrap=True)
     if found.metrics:
         screen.print(metrics_table(found.metrics, found.calibrated, found.temperature))
+    if found.baselines:
+        screen.print(baselines_table(found.baselines))
     for text in found.warnings:
         note(f"warning: {text}")
     for text in found.contradictions:

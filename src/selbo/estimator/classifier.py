@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from selbo.estimator.abstaining import answer_or_abstain
 from selbo.estimator.group_doubts import doubt_groups
 from selbo.estimator.group_intake import GroupStatement
-from selbo.estimator.intake import take_in, take_in_groups, take_in_val
+from selbo.estimator.intake import take_in, take_in_groups, take_in_inputs, take_in_val
 from selbo.estimator.rows import GroupRows, Rows, few_threads, score_by_groups
 from selbo.estimator.settings import WHOLE_GROUPS, check_for_groups, check_settings, doubts, resolve_class_fractions
 from selbo.estimator.splits import stratified_split
@@ -57,6 +57,9 @@ GROUP_CONCENTRATIONS: Final = tuple(round(10 ** (k / 4), 1) for k in range(2, 17
 """Concentrations of groups that ``"auto"`` considers: 3 to 10 000, where the difference to exact fractions vanishes."""
 
 GROUP_FOLDS: Final = 5
+
+EARLY_VALIDATIONS: Final = 50
+"""Validations of a fit with early stopping, however many steps an epoch has."""
 
 VALIDATION_SAMPLES: Final = 16
 """Weight samples per validation."""
@@ -126,9 +129,11 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     or both. The classifier is a multilayer perceptron with a posterior over its weights. It is trained by the Summary
     ELBO, so that the distribution of its predicted probabilities agrees with the belief. The first quarter of the steps
     uses the labels only, because a belief cannot tell which class is which. Features are standardised internally,
-    except those that hold only zeros and ones; encode categories as numbers first. All computations run in double
-    precision, and the same ``random_state`` gives the same classifier. The command ``selbo train`` preprocesses a file
-    and trains this classifier.
+    except those that hold only zeros and ones. A missing value, NaN, is replaced by the median of its feature; where
+    values are missing in training, one more input says so. In a data frame, text and categories become one input per
+    category: rare ones, and those that training did not have, are pooled, and missing ones have their own. All
+    computations run in double precision, and the same ``random_state`` gives the same classifier. The command
+    ``selbo train`` preprocesses a file and trains this classifier.
 
     Labels may be missing altogether if you know the class fractions of groups of rows, such as the vote of each state:
     pass ``groups`` and ``group_fractions`` to `fit`. The classifier of individuals is then learned from the differences
@@ -201,7 +206,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         validation_nll_: NLL of the labels of held-out rows, with ``early_stopping`` or ``X_val``; else None.
         seconds_: Training time in seconds; for a resumed fit, the total.
         seed_: Seed drawn from ``random_state``; predictions use it too.
-        scale_: Mean and standard deviation used to standardise features.
+        scale_: Mean and standard deviation used to standardise features, and medians for missing values.
+        encoder_: Encodes the columns of a data frame with text or categories; None if all columns were numbers.
         network_: The trained network, in double precision, for standardised features.
         summary_: The `selbo.SummaryLikelihood` that was used, or None. With more than 20 classes, an accuracy and class
             fractions, it is the one of the accuracy.
@@ -265,6 +271,12 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.random_state = random_state
 
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn that values may be missing."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
     # --- training ---
 
     def fit(
@@ -290,8 +302,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Methods without a summary ignore marked rows.
 
         Args:
-            X: Features, shape (rows, features): an array, or a pandas or polars data frame.
-            y: Labels, shape (rows,), of any type; at least two different ones. A row whose label is
+            X: Features, shape (rows, features): an array, or a pandas or polars data frame. NaN is a missing value.
+            y: Labels, shape (rows,), of any type; at least two different ones. A row whose label is None, NaN or
                 ``unlabelled_label`` is unlabelled. With ``groups``, all labels may be missing (None), or some of them:
                 None, NaN, or -1 if it is no class.
             sample_weight: Weight of each row, shape (rows,), in the standardisation, the class fractions, the
@@ -571,7 +583,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 learning_rate=TABULAR_RATE if natural and self.learning_rate is None else self.learning_rate,
                 schedule="cosine" if natural else "constant",
                 validation=Validation(
-                    every=None if self.early_stopping or running.logs else self.steps,
+                    every=self._steps_between_validations(logs=running.logs),
                     num_samples=VALIDATION_SAMPLES,
                     select=self._selection(rows, val),
                 ),
@@ -584,6 +596,12 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(model, NaturalGradientPosterior):
             network = model.bayesian_network()  # all weights are in linear layers, so nothing is lost
         return _Trained(network.eval(), objective, result, summaries, concentration, shift, groups=stated.groups)
+
+    def _steps_between_validations(self, *, logs: bool) -> int | None:
+        """Early stopping sees every stage: before the belief, while its weight grows, and at its full weight."""
+        if self.early_stopping:
+            return max(1, self.steps // EARLY_VALIDATIONS)
+        return None if logs else self.steps
 
     def _selection(self, rows: Rows, val: Rows | None) -> str | Selection:
         """How to select weights: the last, the best for held-out labels, or without labels for held-out groups."""
@@ -655,8 +673,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 for the source domain, which the labels come from.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        found = self._predict_rows(self.network_, self._objective, self.scale_(X))
+        found = self._predict_rows(self.network_, self._objective, self.scale_(take_in_inputs(self, X)))
         if self.label_shift_ is None or not target_domain:
             return found
         return found.with_log_probs(self.label_shift_.to_target(found.log_probs))

@@ -9,12 +9,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_feature_names, _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_feature_names, _check_n_features, _check_sample_weight, validate_data
 from torch import Tensor
 
 from selbo._numerics import FloatArray, mean_and_std
+from selbo.estimator.categories import FrameEncoder
 from selbo.estimator.group_intake import GroupStatement, group_rows, is_absent, one_per_row, state_classes
 from selbo.estimator.rows import Rows
 
@@ -25,6 +26,9 @@ FAR_MEAN: Final = 3.0
 FAR_STD: Final = 5.0
 """A feature is on another scale if its mean moves by more standard deviations, or its deviation by a larger factor."""
 
+HALF_WAY: Final = 1e-12
+"""Relative rounding error of a sum of weights, up to which a row is in the middle."""
+
 LARGEST_TOTAL: Final = 1e30
 """Largest sum of the weights of a class, and the reciprocal of the smallest: within single precision."""
 
@@ -34,31 +38,79 @@ class FeatureScale:
     """Means and standard deviations of features; infinite for a constant feature, which carries no information.
 
     Features of zeros and ones are not scaled: standardisation would weigh a rare category far above a frequent one.
+    A missing value, NaN, is replaced by the median. Where values were missing in training, one more input says so.
+
+    Attributes:
+        mean: Mean of each feature.
+        std: Standard deviation of each feature.
+        names: Names of the features, for errors.
+        medians: Median of each feature; 0 if all values are missing. None if no value can be missing.
+        indicators: Features that have an input which is 1 where their value is missing, and 0 elsewhere. Features
+            whose values are missing in the same rows share one.
     """
 
     mean: FloatArray
     std: FloatArray
     names: Sequence[str] | None = None
+    medians: FloatArray | None = None
+    indicators: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, X: FloatArray, weights: FloatArray | None, names: Sequence[str] | None = None) -> "FeatureScale":
-        """The scale of a table, with optional row weights."""
-        found = [mean_and_std(column, weights) for column in X.T]
-        binary = ((X == 0) | (X == 1)).all(0)
-        found = [(0.0, 1.0) if each and known else each for each, known in zip(found, binary, strict=True)]
+        """The scale of the values of a table that are not missing, with optional row weights."""
+        missing = np.isnan(X)
+        found, medians = [], []
+        for column, absent in zip(X.T, missing.T, strict=True):
+            there = ~absent
+            kept = None if weights is None else weights[there]
+            values = column[there]
+            moments = mean_and_std(values, kept) if len(values) else None
+            found.append((0.0, 1.0) if moments and ((values == 0) | (values == 1)).all() else moments)
+            medians.append(_median(values, kept))
         mean = [0.0 if each is None else each[0] for each in found]
-        return cls(np.array(mean), np.array([np.inf if each is None else each[1] for each in found]), names)
+        std = [np.inf if each is None else each[1] for each in found]
+        return cls(np.array(mean), np.array(std), names, np.array(medians), _indicators(missing))
+
+    @property
+    def num_inputs(self) -> int:
+        """Number of inputs of a network: features and indicators."""
+        return len(self.mean) + len(self.indicators)
+
+    def filled(self, X: FloatArray) -> FloatArray:
+        """The features with medians in place of missing values."""
+        return X if self.medians is None else np.where(np.isnan(X), self.medians, X)
 
     def __call__(self, X: FloatArray) -> Tensor:
-        """Standardise features; those of zeros and ones are unchanged."""
+        """Standardise features, shape (rows, inputs); those of zeros and ones are unchanged."""
         with np.errstate(over="ignore"):
-            values = (X - self.mean) / self.std
+            values = (self.filled(X) - self.mean) / self.std
             near = np.isfinite(values.astype(np.float32)).all(0)
         if not near.all():
             first = int(near.argmin())
             name = first if self.names is None else repr(str(self.names[first]))
             raise ValueError(f"feature {name} has values too far from those in training to be computed with")
-        return torch.from_numpy(values)
+        missing = np.isnan(X[:, list(self.indicators)])
+        return torch.from_numpy(np.concatenate([values, missing], axis=1) if self.indicators else values)
+
+
+def _median(values: FloatArray, weights: FloatArray | None) -> float:
+    """Weighted median: a row with weight 2 is the same as the row twice; 0 without rows."""
+    if len(values) == 0:
+        return 0.0
+    if weights is None:
+        return float(np.median(values))
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(weights[order])
+    middle = np.searchsorted(below, [0.5 * below[-1] * (1 - HALF_WAY), 0.5 * below[-1] * (1 + HALF_WAY)])
+    low, high = values[order][np.minimum(middle, len(values) - 1)]
+    return float(low + (high - low) / 2)
+
+
+def _indicators(missing: NDArray[np.bool_]) -> tuple[int, ...]:
+    """Features with values that are missing in some rows and not in all: one for each set of rows."""
+    some = np.flatnonzero(missing.any(0) & ~missing.all(0))
+    patterns = {missing[:, k].tobytes(): int(k) for k in reversed(some)}
+    return tuple(sorted(patterns.values()))
 
 
 class Taken(NamedTuple):
@@ -83,10 +135,14 @@ def take_in(
         marker: Label of unlabelled rows; False for no such label, None for the convention.
         believes: Whether the method has a summary, which uses unlabelled rows; otherwise they are left out.
     """
-    X, y = validate_data(estimator, X, y, dtype=np.float64)
+    if y is None:
+        validate_data(estimator, X, y)  # raises the error
+    y, absent = _without_gaps(y)
+    X, y = _first(estimator, X, y)
     weights = _weights(sample_weight, X)
     counted = np.ones(len(y), dtype=bool) if weights is None else weights > 0
-    labelled = counted & ~unlabelled_rows(y, marker, counted)
+    known = counted if absent is None else counted & ~absent
+    labelled = known & ~unlabelled_rows(y, marker, known)
     if not labelled.any():
         raise ValueError(f"`y` must hold a label in some row that counts, but all rows are marked by {marker!r}")
     _comparable(y[labelled])
@@ -97,15 +153,14 @@ def take_in(
     others = [X[counted & ~labelled]] if believes else []
     if X_unlabelled is not None:
         others.append(_more(estimator, "X_unlabelled", X_unlabelled))
-        _same_scale(X[labelled], others[-1])
     unlabelled = np.concatenate(others) if others else X[:0]
     kept = None if weights is None else weights[labelled]
     if kept is not None:
         _computable(kept, classes, numbers)
     every = None if kept is None else np.concatenate([kept, np.ones(len(unlabelled))])
-    scale = FeatureScale.of(
-        np.concatenate([X[labelled], unlabelled]), every, getattr(estimator, "feature_names_in_", None)
-    )
+    scale = FeatureScale.of(np.concatenate([X[labelled], unlabelled]), every, _feature_names(estimator))
+    if X_unlabelled is not None:
+        _same_scale(scale.filled(X[labelled]), scale.filled(others[-1]))
     rows = Rows(
         scale(X[labelled]),
         torch.from_numpy(numbers),
@@ -126,7 +181,7 @@ def take_in_groups(estimator: Any, X: Any, y: Any, sample_weight: Any, stated: G
         stated: What the user states about groups.
         marker: Label of unlabelled rows; False for no such label, None for the convention.
     """
-    X = validate_data(estimator, X, dtype=np.float64)
+    X, _ = _first(estimator, X, None)
     weights = _weights(sample_weight, X)
     counted = np.ones(len(X), dtype=bool) if weights is None else weights > 0
     names = np.array([*one_per_row("groups", stated.groups, len(X)), None], dtype=object)[:-1]
@@ -145,7 +200,7 @@ def take_in_groups(estimator: Any, X: Any, y: Any, sample_weight: Any, stated: G
             "`sample_weight` must be 0 or 1 for groups with some labels, but holds other weights: leave out the labels "
             "or the weights"
         )
-    scale = FeatureScale.of(X[counted], kept, getattr(estimator, "feature_names_in_", None))
+    scale = FeatureScale.of(X[counted], kept, _feature_names(estimator))
     grouped = group_rows(stated, by_group, names[counted].tolist(), None if known.any() else kept)
     rows = Rows(
         scale(X[known]),
@@ -279,9 +334,66 @@ def _same_scale(X: FloatArray, more: FloatArray) -> None:
         )
 
 
+def _first(estimator: Any, X: Any, y: Any) -> tuple[FloatArray, Any]:
+    """The features of training rows as numbers, and the labels if there are any; sets what is known of the features."""
+    estimator.encoder_ = FrameEncoder.of(X)
+    labels = {} if y is None else {"y": y}
+    if estimator.encoder_ is None:
+        found = validate_data(estimator, X, **labels, dtype=np.float64, ensure_all_finite="allow-nan")
+        return (found, None) if y is None else found
+    given = None if y is None else validate_data(estimator, X="no_validation", y=y)
+    _check_feature_names(estimator, X, reset=True)
+    _check_n_features(estimator, X, reset=True)
+    numbers = check_array(estimator.encoder_(X), dtype=np.float64, ensure_all_finite="allow-nan", input_name="X")
+    check_consistent_length(numbers, given)
+    return numbers, given
+
+
+def _feature_names(estimator: Any) -> Sequence[str] | None:
+    """Names of the numbers of a row."""
+    encoder = estimator.encoder_
+    return getattr(estimator, "feature_names_in_", None) if encoder is None else encoder.features
+
+
 def _more(estimator: Any, name: str, X: Any) -> FloatArray:
+    """Features of further rows as numbers, NaN where a value is missing."""
     _check_feature_names(estimator, X, reset=False)
-    found: FloatArray = check_array(X, dtype=np.float64, estimator=estimator, input_name=name)
-    if found.shape[1] != estimator.n_features_in_:
+    encoder: FrameEncoder | None = getattr(estimator, "encoder_", None)
+    given = X if encoder is None else encoder(X)
+    found: FloatArray = check_array(
+        given, dtype=np.float64, estimator=estimator, input_name=name, ensure_all_finite="allow-nan"
+    )
+    width = estimator.n_features_in_ if encoder is None else found.shape[1]
+    if found.shape[1] != width:
         raise ValueError(f"`{name}` must have {estimator.n_features_in_} columns, as `X` has, but has {found.shape[1]}")
     return found
+
+
+def take_in_inputs(estimator: Any, X: Any) -> FloatArray:
+    """Features to predict from as numbers, for a fitted estimator."""
+    if getattr(estimator, "encoder_", None) is not None:
+        return _more(estimator, "X", X)
+    found: FloatArray = validate_data(estimator, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
+    return found
+
+
+def _without_gaps(y: Any) -> tuple[Any, NDArray[np.bool_] | None]:
+    """Labels with some label in place of None and NaN, and where these are; None if there are none or only such."""
+    if y is None:
+        return y, None
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        return y, None
+    if labels.dtype.kind == "f":
+        absent: NDArray[np.bool_] = np.isnan(labels)
+    elif labels.dtype.kind == "O":
+        absent = np.array([is_absent(each) for each in labels.tolist()], dtype=bool)
+    else:
+        return y, None
+    if not absent.any():
+        return y, None
+    if absent.all():
+        raise ValueError("`y` must hold a label in some row, but all are missing")
+    there = labels[~absent]
+    filled = np.where(absent, there[0], labels)
+    return (filled if labels.dtype.kind == "f" else np.array(filled.tolist())), absent

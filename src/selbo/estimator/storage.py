@@ -40,12 +40,22 @@ def settings_of(classifier: SummaryClassifier) -> dict[str, Any]:
 
 
 def save_classifier(classifier: SummaryClassifier, path: Path) -> dict[str, Any]:
-    """Write the weights atomically; returns the description that `restore` takes."""
+    """Write the weights atomically; returns the description that `restore` takes.
+
+    Raises:
+        ValueError: If it was trained on a data frame with text or categories.
+    """
+    if classifier.encoder_ is not None:
+        raise ValueError(
+            "only a classifier that was trained on numbers can be saved, not one of a data frame with text"
+        )
     description = {
         "settings": settings_of(classifier),
         "seed": classifier.seed_,
         "mean": classifier.scale_.mean.tolist(),
         "std": [each if np.isfinite(each) else None for each in classifier.scale_.std.tolist()],
+        "medians": _medians_of(classifier.scale_),
+        "indicators": list(classifier.scale_.indicators),
         "label_shift": None if classifier.label_shift_ is None else asdict(classifier.label_shift_),
     }
     network = classifier.network_
@@ -71,18 +81,26 @@ def restore(description: Any, classes: NDArray[Any], names: Sequence[str]) -> Su
     Raises:
         ValueError: If an entry is missing or invalid; names the first one.
     """
-    require_entries(description, ("settings", "seed", "mean", "std", "label_shift"))
+    require_entries(description, ("settings", "seed", "mean", "std", "medians", "indicators", "label_shift"))
     settings = description["settings"]
     require_entries(
         settings, [name for name in SummaryClassifier().get_params() if name not in ELSEWHERE], inside="settings"
     )
-    mean, std = (description[name] for name in ("mean", "std"))
-    if not isinstance(mean, list) or not isinstance(std, list) or not len(mean) == len(std) == len(names):
-        raise ValueError(f"`mean` and `std` must be lists of {len(names)} numbers, one per feature")
+    mean, std, medians = (description[name] for name in ("mean", "std", "medians"))
+    if not all(isinstance(each, list) and len(each) == len(names) for each in (mean, std, medians)):
+        raise ValueError(f"`mean`, `std` and `medians` must be lists of {len(names)} numbers, one per feature")
+    indicators = description["indicators"]
+    if not isinstance(indicators, list) or len(set(map(str, indicators))) != len(indicators):
+        raise ValueError("`indicators` must be a list of different features")
+    for i, each in enumerate(indicators):
+        if _checks.whole(f"indicators[{i}]", each, at_least=0) >= len(names):
+            raise ValueError(f"`indicators[{i}]` must be one of {len(names)} features, but is {each}")
     scale = FeatureScale(
         np.array([_checks.finite(f"mean[{i}]", each) for i, each in enumerate(mean)]),
         np.array([np.inf if each is None else _checks.positive(f"std[{i}]", each) for i, each in enumerate(std)]),
         names,
+        np.array([_checks.finite(f"medians[{i}]", each) for i, each in enumerate(medians)]),
+        tuple(indicators),
     )
     try:
         classifier = SummaryClassifier(**settings)
@@ -94,10 +112,14 @@ def restore(description: Any, classes: NDArray[Any], names: Sequence[str]) -> Su
         scale,
         classes,
     )
-    classifier.n_features_in_ = len(names)
+    classifier.n_features_in_, classifier.encoder_ = len(names), None
     classifier.label_shift_ = _label_shift(description["label_shift"], len(classes))
     classifier._objective = Evidential(1) if classifier.method == "evidential" else None
     return classifier
+
+
+def _medians_of(scale: FeatureScale) -> list[float]:
+    return [0.0] * len(scale.mean) if scale.medians is None else [float(each) for each in scale.medians]
 
 
 def load_network(classifier: SummaryClassifier, path: Path, *, device: str) -> None:
@@ -107,10 +129,11 @@ def load_network(classifier: SummaryClassifier, path: Path, *, device: str) -> N
         ValueError: If the shapes differ. A damaged description could ask for a network too large for memory.
     """
     bayesian = METHODS[classifier.method].bayesian
-    widths = [classifier.n_features_in_, *classifier.hidden, len(classifier.classes_)]
+    num_inputs = classifier.scale_.num_inputs
+    widths = [num_inputs, *classifier.hidden, len(classifier.classes_)]
     if storage.read_header(path)[1] != _shapes(widths, bayesian=bayesian):
         raise ValueError(f"{os.fspath(path)!r} does not hold the network of this classifier")
-    network = classifier.make_network(classifier.n_features_in_)
+    network = classifier.make_network(num_inputs)
     if bayesian:
         storage.load(network, path)
     else:

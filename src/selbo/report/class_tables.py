@@ -1,4 +1,4 @@
-"""Results per class and per group as HTML: shares with their intervals, and the confusion matrix."""
+"""Results per class, per group and per baseline as HTML: shares with their intervals, and the confusion matrix."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from selbo.metrics.classwise import wilson_interval
 from selbo.report.templates import render_macro
-from selbo.results import ClassResult, ClassResults, GroupResult
+from selbo.results import ClassResult, ClassResults, GroupResult, MethodResult
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -47,6 +47,15 @@ def group_table(groups: Sequence[GroupResult], by: str) -> "Markup":
     if len(groups) > MOST_SHOWN_ROWS:
         groups = sorted(groups, key=lambda each: each.metrics["accuracy"] or 0.0)
     return render_macro("class_tables.html", "group_table", groups[:MOST_SHOWN_ROWS], groups[MOST_SHOWN_ROWS:], by)
+
+
+def baseline_table(methods: Sequence[MethodResult]) -> "Markup":
+    """NLL, its difference to that of the first method, and accuracy of several methods, with 95 % intervals.
+
+    Args:
+        methods: One result per method.
+    """
+    return render_macro("class_tables.html", "baseline_table", methods)
 
 
 def confusion_table(found: ClassResults) -> "Markup":

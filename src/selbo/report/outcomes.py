@@ -23,6 +23,7 @@ from selbo.results import (
     EntropyHistogram,
     GroupResult,
     Measurement,
+    MethodResult,
     Provenance,
     RegionScale,
     ReliabilityBins,
@@ -110,6 +111,16 @@ def group_takeaway(groups: Sequence[GroupResult]) -> str:
         f"(95 % interval {100 * low:.1f} to {_percent(high)}), against {_percent(accuracy)} of all rows. "
         + (f"Clearly overconfident: {named}." if sure else "No group is clearly overconfident.")
     )
+
+
+def baseline_takeaway(found: Sequence[MethodResult]) -> str:
+    """One sentence per baseline: whether the first method is better, by the interval of the difference of the NLL."""
+    model, said = found[0].name, []
+    for each in found[1:]:
+        low, high = each.nll_difference_interval or (0.0, 0.0)
+        word = "no clear difference from" if low <= 0 <= high else "better than" if low > 0 else "worse than"
+        said.append(f"{word} {each.name} ({each.nll_difference or 0.0:+.3f} [{low:+.3f}, {high:+.3f}])")
+    return f"{model} by NLL: {'; '.join(said)}.".replace("-", "\N{MINUS SIGN}")
 
 
 def takeaway_of(found: Sequence[ClassResult], *, most_frequent: str, confidence: float) -> str:

@@ -16,7 +16,7 @@ from selbo.plots.labels import duration, number
 from selbo.plots.methods import METHOD_COLOURS
 from selbo.plots.panels import GUIDE
 from selbo.plots.style import INK, ONE_COLUMN, PALE, TWO_COLUMNS, saving_style
-from selbo.report.class_tables import MOST_IN_MATRIX, class_table, confusion_table, group_table
+from selbo.report.class_tables import MOST_IN_MATRIX, baseline_table, class_table, confusion_table, group_table
 from selbo.report.comparison import (
     Value,
     clean_name,
@@ -28,7 +28,7 @@ from selbo.report.comparison import (
 )
 from selbo.report.curves import COMPARISON_FIGURES, CURVES, available_figures, distances, require_stated_belief
 from selbo.report.groups import describe_groups, group_fractions, stated_group_table
-from selbo.report.outcomes import group_takeaway
+from selbo.report.outcomes import baseline_takeaway, group_takeaway
 from selbo.report.tables import clean_table, headline_table, level_table, metric_label, texts
 from selbo.report.takeaway import takeaway
 from selbo.report.templates import load_templates, render_macro
@@ -100,11 +100,13 @@ def render_page(results: Comparison) -> str:
         concentration=number(belief.concentration, digits=6) if belief else "",
         sections=[
             _result(results),
+            *_baseline_sections(results),
             *_stated_group_sections(results),
             *_group_sections(results),
             *_class_sections(results),
             *figures,
         ],
+        notes=results.notes or (),
         command=results.made_by.command,
         made=_made(results),
     )
@@ -192,6 +194,28 @@ def _tiles(results: Comparison) -> "Markup":
         (text,) = texts(metric, [value], num_seeds=len(results.seeds))
         tiles.append((render_macro("tables.html", "shown_value", text), metric_label(metric)))
     return render_macro("parts.html", "facts", tiles, css="facts tiles")
+
+
+def _baseline_sections(results: Comparison) -> list[Section]:
+    """The method beside simple baselines, if there is a single run that has them."""
+    found = results.runs[0].baselines if len(results.runs) == 1 else None
+    if not found:
+        return []
+    return [
+        Section(
+            "Was it worth it?",
+            f"The same rows of the {clean_name(results)} by simple baselines, with 95 % intervals.",
+            baseline_table(found),
+            [
+                "Class frequencies are the constant answer: the share of each class among the training rows. Logistic "
+                "regression has the settings of scikit-learn and the inputs of the model. A prior correction turns the "
+                "class fractions of its training rows into the stated ones. The difference is the NLL of a baseline "
+                "minus that of the model, row by row: above 0 the model is better, and its interval says whether that "
+                "may be chance."
+            ],
+            conclusion=[baseline_takeaway(found)],
+        )
+    ]
 
 
 def _group_sections(results: Comparison) -> list[Section]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from selbo.results import ClassResult, ConfusionCount, GroupResult, Record, StatedGroups
+from selbo.results import ClassResult, ConfusionCount, GroupResult, MethodResult, Record, StatedGroups
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class TableMetrics(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RowCounts(Record):
-    """Number of rows in each part of the data; with groups, ``unlabelled`` is the number of those without label."""
+    """Number of rows in each part of the data, and of those without label if there are any."""
 
     train: int
     val: int
@@ -62,8 +62,10 @@ class TrainingMetrics(TableMetrics):
         warnings: Warnings of the training.
         contradictions: Contradictions between the belief and held-out rows, one sentence each.
         shortfall: A sentence if the accuracy is clearly below the stated one, for which the network may be the cause.
-        validation: Metrics of the validation rows; None if there are no labels to validate and test on.
+        validation: Metrics of the validation rows; None if there are none.
         stated_groups: Stated and predicted fractions of groups, if fractions of groups were stated.
+        notes: How the table was read, one sentence each.
+        baselines: The test rows by this model and by simple baselines.
     """
 
     rows: RowCounts
@@ -75,3 +77,5 @@ class TrainingMetrics(TableMetrics):
     shortfall: str | None
     validation: ValidationMetrics | None
     stated_groups: StatedGroups | None = None
+    notes: tuple[str, ...] = ()
+    baselines: tuple[MethodResult, ...] = ()

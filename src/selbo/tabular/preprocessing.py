@@ -1,33 +1,38 @@
 """Encodes the columns of a table for `SummaryClassifier`: a matrix of numbers, one-hot categories, and labels.
 
-Categories are those of the training rows; the classifier standardises. A `Preprocessing` is plain data and is stored as
-JSON.
+Categories are those of the training rows. Missing numbers stay NaN: the classifier imputes and standardises. A
+`Preprocessing` is plain data and is stored as JSON.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from shlex import quote
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from selbo._numerics import mean_and_std
-from selbo.tabular.spelling import first_odd, has_comma, is_missing, why_not_numbers
-from selbo.tabular.table import Numbers, Table, TableColumn, listed, nearest
+from selbo.evaluation.belief_calibration import UNLABELLED
+from selbo.tabular.columns import (
+    INPUTS,
+    CategoryInput,
+    Choice,
+    DateInput,
+    EncodedColumn,
+    Input,
+    NumberInput,
+    choose_input,
+    unread_in_words,
+)
+from selbo.tabular.dates import DATE_PARTS
+from selbo.tabular.problems import Problems
+from selbo.tabular.spelling import BODIES, is_missing
+from selbo.tabular.table import NAMES_SHOWN, Numbers, Table, listed, nearest
 
-PREPROCESSING_FORMAT: Final = "selbo-preprocessing-2"
+PREPROCESSING_FORMAT: Final = "selbo-preprocessing-3"
 
 FEWEST_ROWS: Final = 3
-"""Minimum number of rows per class: one each for training, validation and testing."""
-
-IDENTIFIER_SHARE: Final = 0.5
-FEWEST_IDENTIFIERS: Final = 10
-"""A text column with more than ten distinct values, and more than one per two rows, is an identifier."""
-
-MOST_CATEGORIES: Final = 1000
-"""Maximum number of categories per column; each becomes a network input."""
+"""Rows of a class from which on some are held out: one each for training, validation and testing."""
 
 MOST_FRACTIONS: Final = 10
 MOST_WHOLE: Final = 50
@@ -39,20 +44,27 @@ WHOLE: Final = re.compile(r"-?\d{1,18}")
 WHOLE_SHARE: Final = 0.1
 """An integer target with more than fifty values is a quantity if it has more than one value per ten rows."""
 
+UNREADABLE_SHARE: Final = 0.5
+"""A column of another table is refused if more than half of its values cannot be read as in training."""
 
-@dataclass(frozen=True)
-class NumberInput:
-    """A numeric column, used unchanged."""
+REASONS: Final = {
+    "identifier": "columns that identify rows are left out: {}",
+    "text": "columns of text with too many different values are left out: {}",
+    "presence": "of text with too many different values, only whether it is there is used: {}",
+    "constant": "columns with only one value are left out: {}",
+    "type": "columns that are neither numbers nor text are left out: {}",
+    "unreadable": "dates that cannot be read are left out: {}",
+    "date": "dates are used as numbers (day, month, weekday, hour): {}",
+    "rare": "rare categories are pooled into one: {}",
+}
+"""What is said about columns, together for all of a kind."""
 
-    name: str
-
-
-@dataclass(frozen=True)
-class CategoryInput:
-    """A text column, one-hot encoded with one input per value; an unknown value is all zeros."""
-
-    name: str
-    values: tuple[str, ...]
+OWN_NOTES: Final = {
+    "spelling": "column {name!r} is read as numbers: {words}",
+    "words": "column {name!r} is taken as text, with one input per value: {words}",
+    "counter": "column {name!r} seems to number the rows: if so, leave it out with --drop {words}",
+}
+"""What is said about single columns."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +77,15 @@ class Preprocessing:
         numeric_target: Whether the labels are numbers, so that 1 and 1.0 are the same class.
         inputs: The columns that are used.
         left_out: Columns of the training table that are not used.
+        id_column: Column that identifies rows, which predictions keep; empty if there is none.
     """
 
     target: str
     classes: tuple[str, ...]
     numeric_target: bool
-    inputs: tuple[NumberInput | CategoryInput, ...]
+    inputs: tuple[Input, ...]
     left_out: tuple[str, ...] = ()
+    id_column: str = ""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -81,9 +95,7 @@ class Preprocessing:
     @property
     def features(self) -> tuple[str, ...]:
         """Name of each feature: that of its column in the table."""
-        return tuple(
-            each.name for each in self.inputs for _ in (each.values if isinstance(each, CategoryInput) else "1")
-        )
+        return tuple(each.name for each in self.inputs for _ in range(each.width))
 
     @property
     def class_labels(self) -> NDArray[Any]:
@@ -91,61 +103,77 @@ class Preprocessing:
         return sortable_labels(self.classes, numeric=self.numeric_target)
 
     def transform(self, table: Table) -> tuple[Numbers, list[str]]:
-        """Encode a table: features, shape (rows, features), and notes for the user.
+        """Encode a table: features, shape (rows, features), NaN if missing, and notes for the user.
 
         Raises:
-            ValueError: If a column is missing, has another type, or has missing values.
+            ProblemsError: If columns are missing or have another type; names all of them.
         """
-        names = self.columns
+        names, problems = self.columns, Problems()
         there = [*table.columns, *table.other_columns]
         if missing := [name for name in names if name not in table.columns]:
             used = set(names)
             hint = nearest(missing[0], [each for each in there if each not in used], there=there)
-            raise ValueError(
+            problems.add(
                 f"{table.name} must have the columns of the training data, but has no {listed(missing)}: {hint}"
             )
-        check_usable(table, names, trained=True)
+        encoded: dict[str, EncodedColumn] = {}
+        for each in self.inputs:
+            if each.name in table.columns:
+                with problems.collecting():
+                    encoded[each.name] = _encode_like_training(each, table)
+        problems.stop()
+        known = {*names, *self.left_out, self.target, self.id_column}
         notes = []
-        known = {*names, *self.left_out, self.target}
         if extra := [name for name in there if name not in known]:
             notes.append(f"columns unknown to the model are ignored: {listed(extra)}")
-        blocks = []
+        notes += self._notes(encoded)
+        return np.concatenate([encoded[name].block for name in names], axis=1), notes
+
+    def _notes(self, encoded: dict[str, EncodedColumn]) -> list[str]:
+        notes, gaps, unread = [], dict[str, object](), dict[str, object]()
         for each in self.inputs:
-            column = table[each.name]
-            if isinstance(each, NumberInput):
-                blocks.append(_numbers(each, column, table.name))
+            found = encoded[each.name]
+            if found.missing and not each.missing:
+                gaps[each.name] = found.missing
+            if not found.unread:
+                continue
+            if isinstance(each, CategoryInput):
+                count = sum(found.unread.values())
+                notes.append(
+                    f"column {each.name!r} has values {'rare or ' if each.other else ''}not seen in training, "
+                    f"{listed(list(found.unread))}, in {count} {'row' if count == 1 else 'rows'}: they count as other "
+                    "values"
+                )
             else:
-                block, unseen = _one_hot(each, column)
-                blocks.append(block)
-                if unseen:
-                    count = sum(unseen.values())
-                    notes.append(
-                        f"column {each.name!r} has values not seen in training, {listed(list(unseen))}, in {count} "
-                        f"{'row' if count == 1 else 'rows'}: encoded as none of the known ones"
-                    )
-        return np.concatenate(blocks, axis=1), notes
+                unread[each.name] = unread_in_words(found.unread)
+        if unread:
+            notes.append(f"values that cannot be read as in training count as missing: {_described(unread)}")
+        if gaps:
+            notes.append(f"missing values in columns that had none in training are imputed: {_described(gaps)}")
+        return notes
 
     def labels(self, table: Table) -> NDArray[np.int64]:
-        """Class indices of all rows.
+        """Class indices of all rows, -1 where there is no label.
 
         Raises:
-            ValueError: If the target column or a label is missing, or a label was not seen in training.
+            ValueError: If the target column is missing, or a label was not seen in training.
         """
         if not self.target:
             raise ValueError(f"the model was trained without labels, so name the column of {table.name} that has them")
-        numbers = {name: k for k, name in enumerate(self.classes)}
+        numbers: dict[str | None, int] = {name: k for k, name in enumerate(self.classes)}
         names = label_names(table, self.target, as_numbers=self.numeric_target, known=self.classes)
-        if unseen := sorted(set(names) - set(numbers)):
-            count = sum(name not in numbers for name in names)
+        if unseen := sorted({name for name in names if name is not None and name not in numbers}):
+            count = sum(name is not None and name not in numbers for name in names)
             raise ValueError(
                 f"column {self.target!r} has labels not seen in training, {listed(unseen)}, in {count} "
                 f"{'row' if count == 1 else 'rows'}; the classes are {listed(self.classes)}"
             )
-        return np.array([numbers[name] for name in names], dtype=np.int64)
+        return np.array([numbers.get(name, UNLABELLED) for name in names], dtype=np.int64)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return {"format": PREPROCESSING_FORMAT, **asdict(self)}
+        inputs = [{"kind": each.kind, **asdict(each)} for each in self.inputs]
+        return {"format": PREPROCESSING_FORMAT, **asdict(self), "inputs": inputs}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Preprocessing":
@@ -157,8 +185,9 @@ class Preprocessing:
         if not isinstance(data, dict) or data.get("format") != PREPROCESSING_FORMAT:
             raise ValueError(f"preprocessing must have the format {PREPROCESSING_FORMAT!r}, but has another")
         target, inputs = data.get("target"), data.get("inputs")
-        if not isinstance(target, str):
-            raise ValueError("`target` must be the name of a column")
+        for name in ("target", "id_column"):
+            if not isinstance(data.get(name), str):
+                raise ValueError(f"`{name}` must be the name of a column")
         if not isinstance(data.get("numeric_target"), bool):
             raise ValueError("`numeric_target` must be true or false")
         if not isinstance(inputs, list) or not inputs:
@@ -168,15 +197,31 @@ class Preprocessing:
             raise ValueError("`inputs` must be columns with different names, none of them the target")
         classes = _names("classes", data.get("classes"), at_least=2)
         left_out = _names("left_out", data.get("left_out"), at_least=0)
-        return cls(target, classes, data["numeric_target"], columns, left_out)
+        assert isinstance(target, str)
+        return cls(target, classes, data["numeric_target"], columns, left_out, data["id_column"])
 
 
-def _input_from_json(name: str, data: Any) -> NumberInput | CategoryInput:
-    if not isinstance(data, dict) or not isinstance(data.get("name"), str):
-        raise ValueError(f"`{name}` must be a column with a name")
-    if "values" in data:
-        return CategoryInput(data["name"], _names(f"{name}.values", data["values"], at_least=1))
-    return NumberInput(data["name"])
+def _input_from_json(name: str, data: Any) -> Input:
+    kind = data.get("kind") if isinstance(data, dict) and isinstance(data.get("name"), str) else None
+    if kind not in list(INPUTS):
+        raise ValueError(f"`{name}` must be a column with a name and a kind")
+    for key in ("missing", *{"category": ("other",), "date": ("day_first",)}.get(kind, ())):
+        if not isinstance(data.get(key), bool):
+            raise ValueError(f"`{name}.{key}` must be true or false")
+    if kind == CategoryInput.kind:
+        values = _names(f"{name}.values", data.get("values"), at_least=0)
+        found = CategoryInput(data["name"], values, data["other"], data["missing"])
+        if found.width == 0:
+            raise ValueError(f"`{name}.values` must be a list of at least 1 different texts")
+        return found
+    if kind == DateInput.kind:
+        parts = _names(f"{name}.parts", data.get("parts"), at_least=1)
+        if not set(parts) <= set(DATE_PARTS):
+            raise ValueError(f"`{name}.parts` must be some of {listed(list(DATE_PARTS))}")
+        return DateInput(data["name"], parts, data["day_first"], data["missing"])
+    if data.get("decimal") not in list(BODIES):
+        raise ValueError(f"`{name}.decimal` must be a point or a comma")
+    return NumberInput(data["name"], data["decimal"], data["missing"])
 
 
 def _names(name: str, data: Any, *, at_least: int) -> tuple[str, ...]:
@@ -187,11 +232,35 @@ def _names(name: str, data: Any, *, at_least: int) -> tuple[str, ...]:
     return tuple(data)
 
 
+def _encode_like_training(each: Input, table: Table) -> EncodedColumn:
+    """Encode a column of another table.
+
+    Raises:
+        ValueError: If most of its values cannot be read as those of training were.
+    """
+    column = table[each.name]
+    kind = {"number": "numbers", "date": "dates", "category": "text"}[each.kind]
+    if column.numbers is None and column.kind not in {"text", "date"}:
+        raise ValueError(
+            f"column {each.name!r} of {table.name} is of type {column.kind}, but was of numbers or text in training"
+        )
+    found = each.encode(column)
+    unread, there = sum(found.unread.values()), table.num_rows - found.missing
+    if not isinstance(each, CategoryInput) and unread > UNREADABLE_SHARE * there:
+        odd = max(found.unread, key=lambda text: found.unread[text])
+        raise ValueError(
+            f"column {each.name!r} must hold {kind} as in training, but {table.name} has {odd[:40]!r} in it"
+        )
+    return found
+
+
 # --- labels ---
 
 
-def label_names(table: Table, target: str, *, as_numbers: bool | None = None, known: Sequence[str] = ()) -> list[str]:
-    """Labels of all rows as text, with numbers in one format.
+def label_names(
+    table: Table, target: str, *, as_numbers: bool | None = None, known: Sequence[str] = ()
+) -> list[str | None]:
+    """Labels of all rows as text, with numbers in one format; None where there is no label.
 
     Args:
         table: The table.
@@ -204,28 +273,12 @@ def label_names(table: Table, target: str, *, as_numbers: bool | None = None, kn
         what = "dates" if column.kind == "date" else f"values of type {column.kind}"
         raise ValueError(f"the target must be a column of classes, but {target!r} holds {what}")
     if column.numbers is not None and as_numbers is not False:
-        missing = int(np.isnan(column.numbers).sum())
-        names: list[str | None] = [number_name(each) for each in column.numbers.tolist()]
-    else:
-        names = column.texts()
-        missing = sum(name is None for name in names)
-    if missing:
-        raise ValueError(
-            f"the target must be known in every row, but {target!r} has none in {missing} of {table.num_rows}: "
-            "leave those rows out"
-        )
-    found = [name for name in names if name is not None]
+        return [None if np.isnan(each) else number_name(each) for each in column.numbers.tolist()]
+    found = column.texts()
     sure = {*known, "none", "None", "NONE"}  # as in none, mild and severe
     if "+" in found:
         sure.add("-")  # plus and minus are two classes
-    words = [name for name in found if name not in sure and is_missing(name)]
-    if words:
-        raise ValueError(
-            f"the target must be known in every row, but {target!r} is {words[0]!r} in {found.count(words[0])} of "
-            f"{table.num_rows}, a word for a missing value: leave those rows out, or, if it is a class, give it "
-            "another name"
-        )
-    return found
+    return [None if text is None or (text not in sure and is_missing(text)) else text for text in found]
 
 
 def number_name(value: float) -> str:
@@ -237,26 +290,33 @@ def find_classes(table: Table, target: str) -> tuple[str, ...]:
     """Names of the classes in a table, sorted; integers by value.
 
     Raises:
-        ValueError: If the target is a quantity, has only one class, or has a class with too few rows.
+        ValueError: If there is no label, the target is a quantity or an identifier, or has only one class.
     """
     column = table[target]
-    names = label_names(table, target)
     counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    many = len(counts) > MOST_WHOLE and len(counts) > WHOLE_SHARE * table.num_rows
+    for name in label_names(table, target):
+        if name is not None:
+            counts[name] = counts.get(name, 0) + 1
+    rows = sum(counts.values())
+    if not counts:
+        raise ValueError(f"the target must be known in some rows, but {target!r} has no value in {table.num_rows}")
+    many = len(counts) > MOST_WHOLE and len(counts) > WHOLE_SHARE * rows
     if column.numbers is not None and (many or (column.kind == "number" and len(counts) > MOST_FRACTIONS)):
         raise ValueError(
             f"the target must be a column of classes, but {target!r} has {len(counts)} different numbers in "
-            f"{table.num_rows} rows, as in regression: selbo trains classifiers"
+            f"{rows} rows, as in regression: selbo trains classifiers"
         )
     if len(counts) < 2:
-        raise ValueError(f"the target must have at least 2 classes, but all of {target!r} is {names[0]!r}")
-    rare = [name for name, count in counts.items() if count < FEWEST_ROWS]
-    if rare:
+        gaps = table.num_rows - rows
+        but = f", and {gaps} of {table.num_rows} rows have no label" if gaps else ""
         raise ValueError(
-            f"every class must have at least {FEWEST_ROWS} rows, to train, validate and test on, but {len(rare)} of "
-            f"{target!r} have fewer: {listed(rare)}"
+            f"the target must have at least 2 classes, but all of {target!r} is {next(iter(counts))!r}{but}"
+        )
+    rare = [name for name, count in counts.items() if count < FEWEST_ROWS]
+    if len(rare) > len(counts) / 2 or len(counts) - len(rare) < 2:
+        raise ValueError(
+            f"most classes must have at least {FEWEST_ROWS} rows, and two of them must, but {len(rare)} of "
+            f"{len(counts)} in {target!r} have fewer: {listed(rare)}"
         )
     return tuple(map(str, np.unique(sortable_labels(list(counts), numeric=column.numbers is not None)).tolist()))
 
@@ -269,45 +329,6 @@ def sortable_labels(names: Sequence[str], *, numeric: bool) -> NDArray[Any]:
 
 
 # --- inputs ---
-
-
-def check_usable(table: Table, names: Sequence[str], *, trained: bool = False) -> None:
-    """Reject dates, types other than numbers and text, and missing or infinite values.
-
-    Args:
-        table: The table.
-        names: The columns to use.
-        trained: Whether a trained model needs these columns, so that none can be left out.
-    """
-    faults = []
-    for name in names:
-        column = table[name]
-        if column.kind == "date":
-            raise ValueError(
-                f"column {name!r} of {table.name} holds dates, but did not in training"
-                if trained
-                else f"column {name!r} holds dates, which cannot be used as they are: turn them into numbers, such as "
-                f"days since a day, or leave the column out with --drop {quote(name)}"
-            )
-        if column.numbers is None and column.kind != "text":
-            raise ValueError(
-                f"column {name!r} of {table.name} is of type {column.kind}, but was of numbers or text in training"
-                if trained
-                else f"column {name!r} is of type {column.kind}, neither numbers nor text: leave it out with "
-                f"--drop {quote(name)}"
-            )
-        if column.numbers is not None:
-            missing, infinite = int(np.isnan(column.numbers).sum()), int(np.isinf(column.numbers).sum())
-        else:
-            missing, infinite = sum(text is None for text in column.texts()), 0
-        faults += [f"{name!r} has {missing} missing"] if missing else []
-        faults += [f"{name!r} has {infinite} infinite"] if infinite else []
-    if faults:
-        shown = ", ".join(faults[:5]) + (f" and {len(faults) - 5} more columns have some" if len(faults) > 5 else "")
-        raise ValueError(
-            f"every value must be there and finite, but of {table.num_rows} in {table.name} {shown}: fill them in, or "
-            f"leave out the rows{'' if trained else ', or the columns with --drop'}"
-        )
 
 
 @dataclass(frozen=True)
@@ -326,6 +347,8 @@ def fit_preprocessing(
     rows: NDArray[np.int64],
     drop: Sequence[str] = (),
     groups: "GroupColumn | None" = None,
+    keep: Sequence[str] = (),
+    id_column: str = "",
 ) -> tuple[Preprocessing, list[str]]:
     """Fit the preprocessing on the training rows; also returns notes for the user.
 
@@ -336,94 +359,99 @@ def fit_preprocessing(
         drop: Columns to leave out.
         groups: The column with the groups, which is no input, and their classes; if not given, the classes are those
             of the labels.
+        keep: Columns to use even if they look like identifiers or free text.
+        id_column: Column that identifies rows, which is no input.
+
+    Raises:
+        ProblemsError: If a column that is named is not there, the target is unsuitable, or no input is left.
     """
-    if groups is None:
-        assert target is not None
-        classes, numeric = find_classes(table, target), table[target].numbers is not None
-    else:
-        classes, numeric = groups.classes, groups.numeric
-    _check_dropped(table, drop, target)
-    apart = {target, *drop, *(() if groups is None else (groups.column,))}
+    problems, classes, numeric = Problems(), tuple[str, ...](), False
+    with problems.collecting():
+        if groups is None:
+            assert target is not None
+            classes, numeric = find_classes(table, target), table[target].numbers is not None
+        else:
+            classes, numeric = groups.classes, groups.numeric
+    problems.add(*_named_problems(table, drop, keep, id_column, target))
+    apart = {target, *drop, *([id_column] if id_column else []), *(() if groups is None else (groups.column,))}
     names = [name for name in table.columns if name not in apart]
-    check_usable(table, names)
-    notes: list[str] = []
-    inputs: list[NumberInput | CategoryInput] = []
-    constant = []
-    for name in names:
-        column = table[name]
-        found: NumberInput | CategoryInput | None
-        if column.numbers is None:
-            found = _categories(name, column, rows)
-        else:
-            found = None if mean_and_std(column.numbers[rows]) is None else NumberInput(name)
-        if found is None:
-            constant.append(name)
-        else:
-            inputs.append(found)
-        if isinstance(found, CategoryInput) and (reason := why_not_numbers(found.values)):
-            notes.append(f"column {name!r} is taken as text, with one input per value: {reason}")
-        if column.kind == "integer" and column.numbers is not None and _counts_rows(column.numbers):
-            notes.append(f"column {name!r} seems to number the rows: if so, leave it out with --drop {quote(name)}")
+    choices = {name: choose_input(name, table[name], rows, keep=name in keep) for name in names}
+    inputs = tuple(each.input for each in choices.values() if each.input is not None)
     if not inputs:
         what = "the classes" if target is None else repr(target)
-        raise ValueError(f"there is no column to predict {what} from: all others are constant or left out")
-    if constant:
-        notes.append(f"columns with only one value are left out: {listed(constant)}")
-    left_out = tuple(name for name in table.columns if name in constant or (name in apart and name != target))
-    return Preprocessing(target or "", classes, numeric, tuple(inputs), left_out), notes
-
-
-def _check_dropped(table: Table, drop: Sequence[str], target: str | None) -> None:
-    for name in drop:
-        if name == target:
-            raise ValueError(f"the target {target!r} cannot be left out with --drop")
-        _ = table[name]
-
-
-def _categories(name: str, column: TableColumn, rows: NDArray[np.int64]) -> CategoryInput | None:
-    texts = [text for text in column.texts() if text is not None]
-    different = set(texts)
-    if len(different) > FEWEST_IDENTIFIERS and (reason := why_not_numbers(texts)):
-        todo = (
-            "write them with a decimal point, and nothing between thousands"
-            if any(map(has_comma, different))
-            else "write a number there, or leave out the rows, or, if the numbers are codes, put a letter before each"
+        told = "; ".join(_notes_about(choices))
+        problems.add(
+            f"there is no column to predict {what} from: all others are left out{f' ({told})' if told else ''}"
         )
-        raise ValueError(
-            f"column {name!r} must hold numbers alone, or text: {reason}: {todo}; or leave the column out with "
-            f"--drop {quote(name)}"
-        )
-    if len(different) > max(FEWEST_IDENTIFIERS, IDENTIFIER_SHARE * len(texts)) or len(different) > MOST_CATEGORIES:
-        stored = "" if first_odd(different) else "store its numbers as numbers, or "
-        raise ValueError(
-            f"column {name!r} is text with {len(different)} different values in {len(texts)} rows, as an identifier "
-            f"has: {stored}leave it out with --drop {quote(name)}"
-        )
-    values = tuple(sorted({texts[row] for row in rows.tolist()}))
-    return None if len(values) == 1 else CategoryInput(name, values)
+    problems.stop()
+    notes = [*_notes_about(choices), *_gaps(table, inputs, rows)]
+    unused = {name for name, each in choices.items() if each.input is None}
+    left_out = tuple(
+        name for name in table.columns if name in unused or (name in apart and name not in {target, id_column})
+    )
+    return Preprocessing(target or "", classes, numeric, inputs, left_out, id_column), notes
 
 
-def _counts_rows(values: Numbers) -> bool:
-    return len(values) > FEWEST_IDENTIFIERS and bool((np.diff(values) == 1).all())
+def _named_problems(
+    table: Table, drop: Sequence[str], keep: Sequence[str], id_column: str, target: str | None
+) -> list[str]:
+    """Problems of the columns that options name."""
+    found = []
+    for option, names in (("drop", drop), ("keep", keep), ("id", [id_column] if id_column else [])):
+        for name in names:
+            if name == target:
+                what = "left out with --drop" if option == "drop" else f"named by --{option} too"
+                found.append(f"the target {target!r} cannot be {what}")
+            elif name not in table.columns:
+                found.append(f"there is no column {name!r} in {table.name}: {nearest(name, table.columns)}")
+            elif option == "keep" and name in {*drop, id_column}:
+                found.append(f"column {name!r} cannot be both kept and left out")
+    return found
 
 
-def _numbers(each: NumberInput, column: TableColumn, file: str) -> Numbers:
-    if column.numbers is None:
-        odd = first_odd(text for text in column.texts() if text is not None)
-        what = "text" if odd is None else repr(odd)
-        raise ValueError(f"column {each.name!r} must hold numbers as in training, but {file} has {what} in it")
-    return column.numbers[:, None]
+def _notes_about(choices: dict[str, Choice]) -> list[str]:
+    """What a user should know about columns: one note for all of a kind, or one each."""
+    together: dict[str, dict[str, object]] = {why: {} for why in REASONS}
+    own = []
+    for name, each in choices.items():
+        if each.why in together:
+            together[each.why][name] = each.words
+        elif each.why and each.words:
+            own.append(OWN_NOTES[each.why].format(name=name, words=each.words))
+    hint = " (--keep uses one all the same)"
+    return [
+        REASONS[why].format(_described(found)) + (hint if why in {"identifier", "text"} else "")
+        for why, found in together.items()
+        if found
+    ] + own
 
 
-def _one_hot(each: CategoryInput, column: TableColumn) -> tuple[Numbers, dict[str, int]]:
-    """One-hot inputs, shape (rows, values), and the count of each unknown value."""
-    place = {value: i for i, value in enumerate(each.values)}
-    texts = column.texts()
-    block = np.zeros((len(texts), len(place)))
-    unseen: dict[str, int] = {}
-    for row, text in enumerate(texts):
-        if text in place:
-            block[row, place[text]] = 1
-        else:
-            unseen[str(text)] = unseen.get(str(text), 0) + 1
-    return block, unseen
+def _gaps(table: Table, inputs: Iterable[Input], rows: NDArray[np.int64]) -> list[str]:
+    """A note about missing values of the training rows."""
+    counts: dict[str, object] = {}
+    for each in inputs:
+        if isinstance(each, CategoryInput) and not each.values:
+            continue  # another note says so
+        if each.missing and (missing := _missing_rows(each, table, rows)):
+            counts[each.name] = missing
+    if not counts:
+        return []
+    ordered = dict(sorted(counts.items(), key=lambda item: -int(str(item[1]))))
+    return [f"missing values are imputed, and an input says where: {_described(ordered)}"]
+
+
+def _missing_rows(each: Input, table: Table, rows: NDArray[np.int64]) -> int:
+    found = each.encode(table[each.name]).block[rows]
+    return int(found[:, -1].sum() if isinstance(each, CategoryInput) else np.isnan(found[:, 0]).sum())
+
+
+def _described(found: dict[str, object]) -> str:
+    """The first names in quotes, each with a word about it, and the number of the others.
+
+    Example:
+        >>> _described({"age": 3, "site": ""})
+        "'age' (3), 'site'"
+    """
+    shown = [f"{name!r} ({words})" if words != "" else repr(name) for name, words in list(found.items())[:NAMES_SHOWN]]
+    more = f" and {len(found) - NAMES_SHOWN} more" if len(found) > NAMES_SHOWN else ""
+    return ", ".join(shown) + more

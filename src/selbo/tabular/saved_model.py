@@ -8,14 +8,14 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from selbo import _checks
-from selbo._files import replacing
+from selbo._files import columns_as_csv, replacing
 from selbo.estimator import SummaryClassifier, storage
 from selbo.evaluation.predict import Prediction
 from selbo.results import Record
@@ -25,8 +25,8 @@ from selbo.tabular.table import Numbers, listed
 from selbo.training import checkpoint
 from selbo.version import __version__
 
-FORMAT: Final = "selbo-model-2"
-SETTINGS_FORMAT: Final = "selbo-training-2"
+FORMAT: Final = "selbo-model-3"
+SETTINGS_FORMAT: Final = "selbo-training-3"
 METRICS_FORMAT: Final = "selbo-metrics-1"
 
 MANIFEST: Final = "model.json"
@@ -35,10 +35,11 @@ PREPROCESSING: Final = "preprocessing.json"
 SETTINGS: Final = "settings.json"
 METRICS: Final = "metrics.json"
 REPORT: Final = "report.html"
+TEST_PREDICTIONS: Final = "test_predictions.csv"
 LOG: Final = "train.jsonl"
 CHECKPOINT: Final = "checkpoint.safetensors"
 LOCK: Final = ".lock"
-FILES: Final = (MANIFEST, WEIGHTS, PREPROCESSING, METRICS, REPORT, LOG, CHECKPOINT, SETTINGS)
+FILES: Final = (MANIFEST, WEIGHTS, PREPROCESSING, METRICS, REPORT, TEST_PREDICTIONS, LOG, CHECKPOINT, SETTINGS)
 """All files of a folder, in the order of removal: first the manifest, which marks it as complete, last the settings,
 which mark it as a folder of selbo train."""
 
@@ -137,6 +138,8 @@ def _difference(name: str, found: dict[str, Any], settings: dict[str, Any]) -> s
     before, now = found.get(name), settings.get(name)
     if name == "data_sha256":
         return "with other data"
+    if name == "test_sha256":
+        return "with other rows to test on" if before and now else f"with{'' if before else 'out'} --test"
     if name == "group_fractions_sha256" and before and now:
         return "with other fractions of groups"
     if name == "unlabelled_sha256":
@@ -387,6 +390,7 @@ def write_model(
     preprocessing: Preprocessing,
     metrics: TrainingMetrics,
     write_report: Callable[[Path], object],
+    predictions: Mapping[str, Sequence[Any]],
     data: TableFile,
     unlabelled: TableFile | None,
 ) -> None:
@@ -398,6 +402,7 @@ def write_model(
         preprocessing: Encodes rows as features.
         metrics: Results on the test rows.
         write_report: Called with the path of the report.
+        predictions: Columns of the test rows.
         data: The table.
         unlabelled: The table of the unlabelled rows, if there is one.
     """
@@ -405,6 +410,8 @@ def write_model(
     write_json(folder / PREPROCESSING, preprocessing.to_json())
     write_json(folder / METRICS, {"format": METRICS_FORMAT, **metrics.to_dict()})
     write_report(folder / REPORT)
+    with replacing(folder / TEST_PREDICTIONS) as unfinished:
+        unfinished.write_text(columns_as_csv(predictions), encoding="utf-8")
     manifest = ModelManifest(
         selbo=__version__,
         target=preprocessing.target,

@@ -11,9 +11,18 @@ from numpy.typing import NDArray
 from selbo import _checks
 from selbo.estimator.splits import stratified_split
 from selbo.random import derive
+from selbo.tabular.preprocessing import FEWEST_ROWS
 
 FEWEST_LABELS: Final = 50
 """Number of labels of a table with groups from which some are held out; with fewer, all are used for training."""
+
+FEWEST_TO_VALIDATE: Final = 200
+"""Number of labelled rows from which some are held out to validate, if nothing is said: a tenth of them are 20. With
+fewer, a temperature would be fitted to a handful of rows."""
+
+TEST_FRACTION: Final = 0.2
+VAL_FRACTION: Final = 0.1
+"""Shares of the labelled rows that are held out if nothing is said."""
 
 SMALL_GROUP: Final = 20
 """Groups of fewer rows are held out as a whole: their fractions say little about a part of them."""
@@ -31,10 +40,12 @@ class Parts:
 def split(labels: Sequence[Any], *, test_fraction: float, val_fraction: float, seed: int) -> Parts:
     """Split rows into three parts, with every class in each part, as close to its share as whole rows allow.
 
+    Classes of fewer than three rows are used for training only.
+
     Args:
-        labels: Labels of all rows; at least three rows per class.
-        test_fraction: Share of each class for testing.
-        val_fraction: Share of each class for validation.
+        labels: Labels of all rows.
+        test_fraction: Share of each class for testing; 0 for none.
+        val_fraction: Share of each class for validation; 0 for none.
         seed: Seed for the split.
 
     Example:
@@ -49,8 +60,9 @@ def split(labels: Sequence[Any], *, test_fraction: float, val_fraction: float, s
     for name in np.unique(names):
         rows = np.flatnonzero(names == name)
         rows = rows[torch.randperm(len(rows), generator=generator).numpy()]
-        test = min(max(1, round(test_fraction * len(rows))), len(rows) - 2)
-        val = min(max(1, round(val_fraction * len(rows))), len(rows) - test - 1)
+        few = len(rows) < FEWEST_ROWS
+        test = 0 if few or test_fraction == 0 else min(max(1, round(test_fraction * len(rows))), len(rows) - 2)
+        val = 0 if few or val_fraction == 0 else min(max(1, round(val_fraction * len(rows))), len(rows) - test - 1)
         for part, chosen in zip(parts, (rows[test + val :], rows[test : test + val], rows[:test]), strict=True):
             part.extend(chosen.tolist())
     return Parts(*(np.sort(np.array(part, dtype=np.int64)) for part in parts))
@@ -93,6 +105,8 @@ def split_groups(
     labelled = np.flatnonzero(labels >= 0)
     if len(labelled) >= FEWEST_LABELS:
         for number, share in ((2, test_fraction), (1, val_fraction / (1 - test_fraction))):
+            if share == 0:
+                continue
             left = labelled[part[labelled] == 0]
             part[left[_held_out(labels[left], share, derive(seed, "labelled", number))]] = number
     names, index = np.unique(np.array(["" if each is None else f"={each}" for each in groups]), return_inverse=True)
@@ -100,7 +114,7 @@ def split_groups(
     free = np.flatnonzero((labels < 0) & (index >= 0))
     sizes = np.bincount(index[free], minlength=len(names))
     large = free[sizes[index[free]] >= SMALL_GROUP]
-    if len(large):
+    if len(large) and test_fraction:
         part[large[_held_out(index[large], test_fraction, derive(seed, "parts of groups"))]] = 2
     small = np.flatnonzero((sizes > 0) & (sizes < SMALL_GROUP))
     chosen = np.random.default_rng(derive(seed, "groups")).permutation(small)[: int(test_fraction * len(small))]
@@ -113,8 +127,8 @@ def _held_out(strata: NDArray[np.int64], share: float, seed: int) -> NDArray[np.
 
 
 def _check_shares(test_fraction: float, val_fraction: float) -> None:
-    _checks.fraction("test_fraction", test_fraction, low=0, high=1)
-    _checks.fraction("val_fraction", val_fraction, low=0, high=1)
+    _checks.uncertainty("test_fraction", test_fraction)
+    _checks.uncertainty("val_fraction", val_fraction)
     if test_fraction + val_fraction >= 1:
         raise ValueError(
             f"`test_fraction` and `val_fraction` must leave rows to train on, but got {test_fraction:g} and "

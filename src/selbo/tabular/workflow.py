@@ -3,6 +3,7 @@
 import dataclasses
 import time
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -19,15 +21,24 @@ from selbo.evaluation.check_belief import shortfall
 from selbo.evaluation.predict import Prediction, at_temperature
 from selbo.presets import METHODS, Method
 from selbo.report import outcomes
-from selbo.results import ClassificationTask, Comparison, Measurement, Outcome
+from selbo.results import ClassificationTask, Comparison, Measurement, MethodResult, Outcome
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.tabular import saved_model
+from selbo.tabular.baselines import baseline_log_probs, compare_methods
 from selbo.tabular.group_results import TaskGroups, compare_groups, contradictions_in_words, groups_takeaway
 from selbo.tabular.groups import GroupSource, known_labels, read_groups
 from selbo.tabular.metrics import RowCounts, TableMetrics, TrainingMetrics, ValidationMetrics
-from selbo.tabular.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names
-from selbo.tabular.splits import FEWEST_LABELS, split, split_groups
-from selbo.tabular.table import Numbers, Table, read_table
+from selbo.tabular.preprocessing import FEWEST_ROWS, Preprocessing, find_classes, fit_preprocessing, label_names
+from selbo.tabular.problems import Problems
+from selbo.tabular.splits import (
+    FEWEST_LABELS,
+    FEWEST_TO_VALIDATE,
+    TEST_FRACTION,
+    VAL_FRACTION,
+    split,
+    split_groups,
+)
+from selbo.tabular.table import Numbers, Table, listed, read_table
 
 TEST_CONDITION: Final = "test"
 SHOWN: Final = ("nll", "accuracy", "ece", "brier", "auroc", "f1_macro", "aurc")
@@ -35,6 +46,9 @@ SHOWN: Final = ("nll", "accuracy", "ece", "brier", "auroc", "f1_macro", "aurc")
 
 MOST_EVALUATED_GROUPS: Final = 100
 """Maximum number of groups of an evaluation: more are rather numbers than names."""
+
+FEWEST_UNLABELLED: Final = 50
+"""Rows of a table without label that a belief can be about; fewer are left out."""
 
 MISSING_GROUP: Final = "(missing)"
 """Group of rows without a value."""
@@ -51,9 +65,12 @@ class Job:
         unlabelled: A table of unlabelled rows that the belief is about, instead of those of ``data``; its labels are
             ignored.
         drop: Columns to leave out.
-        test_fraction: Share of the rows for testing.
-        val_fraction: Share of the rows for validation.
+        test_fraction: Share of the labelled rows for testing; if not given, .2, or 0 if there is a table to test on.
+        val_fraction: Share of the labelled rows for validation; if not given, .1, or 0 if there are fewer than 200.
         groups: Where class fractions of groups of rows are stated, if they are; labels may then be missing.
+        test: A table of labelled rows to test on.
+        keep: Columns to use even if they look like identifiers or free text.
+        id_column: Column that identifies rows: no input, but kept in predictions.
     """
 
     data: Path
@@ -61,9 +78,28 @@ class Job:
     classifier: SummaryClassifier
     unlabelled: Path | None = None
     drop: Sequence[str] = ()
-    test_fraction: float = 0.2
-    val_fraction: float = 0.1
+    test_fraction: float | None = None
+    val_fraction: float | None = None
     groups: GroupSource | None = None
+    test: Path | None = None
+    keep: Sequence[str] = ()
+    id_column: str = ""
+
+    def __post_init__(self) -> None:
+        if self.test is not None and self.test_fraction:
+            raise ValueError("`test` and `test_fraction` cannot both be given: choose one")
+
+    @property
+    def states_something(self) -> bool:
+        """Whether a user states something about all cases."""
+        return self.classifier.accuracy is not None or self.classifier.class_fractions is not None
+
+    def shares(self, labels: int) -> tuple[float, float]:
+        """Shares of the labelled rows for testing and for validation."""
+        test, val = self.test_fraction, self.val_fraction
+        if test is None:
+            test = TEST_FRACTION if self.test is None else 0.0
+        return test, (VAL_FRACTION if labels >= FEWEST_TO_VALIDATE else 0.0) if val is None else val
 
     @property
     def method(self) -> Method:
@@ -78,25 +114,40 @@ class Job:
 
     def identity(self) -> dict[str, Any]:
         """Settings and checksums of the data. A folder with another identity is not resumed."""
-        files = {"data_sha256": self.data, "unlabelled_sha256": self.unlabelled}
+        files = {"data_sha256": self.data, "unlabelled_sha256": self.unlabelled, "test_sha256": self.test}
         stated = {}
         if self.groups is not None:
             files["group_fractions_sha256"] = self.groups.fractions
             stated = {"groups": self.groups.column, "group_concentration": self.groups.concentration}
+        problems = Problems()
         for file in filter(None, files.values()):
             if not file.is_file():
-                read_table(file)  # raises the error
+                with problems.collecting():
+                    read_table(file)  # raises the error
+        problems.stop()
         settings = storage.settings_of(self.classifier)
         return {
             "target": self.target,
             "seed": settings.pop("random_state"),
             **settings,
             "drop": list(self.drop),
+            "keep": list(self.keep),
+            "id": self.id_column,
             "test_fraction": self.test_fraction,
             "val_fraction": self.val_fraction,
             **stated,
             **{name: saved_model.digest(file) for name, file in files.items() if file is not None},
         }
+
+
+class HeldOutRows(NamedTuple):
+    """Which rows of a file the test rows are: their numbers, from 1, and their identifiers, if there are any."""
+
+    numbers: Sequence[int] = ()
+    ids: Sequence[str | None] | None = None
+
+
+NO_ROWS: Final = HeldOutRows()
 
 
 @dataclass(frozen=True)
@@ -114,6 +165,8 @@ class Task:
         notes: Notes for the user.
         unlabelled: Features of the unlabelled rows that the belief is about, if any.
         place: Name of the file of the unlabelled rows.
+        test_rows: Number of each test row in its file, from 1, and its identifier if there is a column of them.
+        elsewhere: Whether the test rows are from a table of their own.
         groups: The groups of the rows, if class fractions of groups are stated. Training rows may then have no label,
             which is -1, and there may be no validation and test rows.
     """
@@ -128,6 +181,8 @@ class Task:
     notes: tuple[str, ...] = field(default=())
     unlabelled: Numbers | None = None
     place: str | None = None
+    test_rows: HeldOutRows = NO_ROWS
+    elsewhere: bool = False
     groups: TaskGroups | None = None
 
     @property
@@ -137,8 +192,8 @@ class Task:
 
     @property
     def is_tested(self) -> bool:
-        """Whether there are labelled rows to validate and to test on."""
-        return len(self.val[1]) > 0 and len(self.test[1]) > 0
+        """Whether there are labelled rows to test on."""
+        return len(self.test[1]) > 0
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `SummaryClassifier.fit` about the training rows."""
@@ -158,20 +213,39 @@ def fit_arguments(
 
 
 def prepare(job: Job) -> Task:
-    """Read and encode a table. All errors in the data or the belief are raised here, before training."""
-    table = read_table(job.data)
-    encoded = _encode(job, table) if job.groups is None else _encode_groups(job, table, job.groups)
+    """Read and encode a table. All errors in the data or the belief are raised here, together, before training."""
+    problems = Problems()
+    table, unlabelled_table, test_table = (
+        None if file is None else problems.attempt(read_table, file) for file in (job.data, job.unlabelled, job.test)
+    )
+    encoded = None
+    if table is not None:
+        encoded = problems.attempt(_encode if job.groups is None else _encode_groups, job, table)
+    if table is not None and encoded is None:
+        _check_statement(job, table, problems)
+    if encoded is None:
+        problems.stop()
+    assert encoded is not None
     preprocessing, groups, notes, more = encoded.preprocessing, encoded.groups, encoded.notes, []
     train, val, test = encoded.parts
-    unlabelled = None
-    if job.unlabelled is not None:
-        unlabelled, told = preprocessing.transform(read_table(job.unlabelled, columns=preprocessing.columns))
-        more += [f"{job.unlabelled.name}: {text}" for text in told]
+    unlabelled, place, test_rows = encoded.unlabelled, job.data.name, encoded.test_rows
+    if unlabelled_table is not None:
+        with problems.collecting():
+            unlabelled, told = preprocessing.transform(unlabelled_table)
+            place = unlabelled_table.name
+            more += [f"{place}: {text}" for text in told]
+    if test_table is not None:
+        with problems.collecting():
+            test, test_rows, told = read_labelled(preprocessing, test_table)
+            more += [f"{test_table.name}: {text}" for text in told]
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        stated = job.classifier.statement(**fit_arguments(train, preprocessing, groups), X_unlabelled=unlabelled)
+        arguments = fit_arguments(train, preprocessing, groups)
+        stated = problems.attempt(job.classifier.statement, **arguments, X_unlabelled=unlabelled)
+    problems.stop()
+    assert stated is not None
     notes += [str(each.message) for each in said]
-    if groups is None and job.classifier.accuracy is None and job.classifier.class_fractions is None:
+    if groups is None and not job.states_something:
         notes.append("no prior knowledge given: pass `accuracy` or `class_fractions` to state some")
     elif not job.method.believes:
         notes.append(f"the method {job.classifier.method} does not use the belief: it is only shown in the report")
@@ -182,58 +256,180 @@ def prepare(job: Job) -> Task:
         val=val,
         test=test,
         summaries=stated.summaries,
-        words=describe_statement(job, stated, preprocessing.classes),
+        words=describe_statement(job, stated, preprocessing.classes, about_unlabelled=unlabelled is not None),
         notes=(*notes, *more),
         unlabelled=unlabelled,
-        place=None if job.unlabelled is None else job.unlabelled.name,
+        place=None if unlabelled is None else place,
+        test_rows=test_rows,
+        elsewhere=test_table is not None,
         groups=groups,
     )
+
+
+def _check_statement(job: Job, table: Table, problems: Problems) -> None:
+    """Look for problems of the statement although the inputs have some: with the classes alone."""
+    if job.groups is not None or job.target not in table.columns:
+        return
+    try:
+        find_classes(table, job.target)
+    except ValueError:  # is reported already
+        return
+    names = [name for name in label_names(table, job.target) if name is not None]
+    with problems.collecting(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        job.classifier.statement(np.zeros((len(names), 1)), np.array(names, dtype=object))
 
 
 class _Encoded(NamedTuple):
     preprocessing: Preprocessing
     parts: list[tuple[Numbers, Tensor]]
     notes: list[str]
+    unlabelled: Numbers | None = None
+    test_rows: HeldOutRows = NO_ROWS
     groups: TaskGroups | None = None
 
 
 def _encode(job: Job, table: Table) -> _Encoded:
-    """Encode a table with labels in all rows, and split it."""
+    """Encode a table, and split its labelled rows. A belief is about the others, if there are enough of them."""
     if job.target is None:
         raise ValueError("`target` must name the column with the classes, unless fractions of groups are stated")
-    find_classes(table, job.target)
-    rows = split(
-        label_names(table, job.target),
-        test_fraction=job.test_fraction,
-        val_fraction=job.val_fraction,
-        seed=job.seed,
+    problems = Problems()
+    names = problems.attempt(label_names, table, job.target) or [""] * table.num_rows
+    known = np.flatnonzero([name is not None for name in names])
+    free = np.flatnonzero([name is None for name in names])
+    train, val, test = known, known[:0], known[:0]
+    with problems.collecting():
+        test_fraction, val_fraction = job.shares(len(known))
+        parts = split(
+            [names[row] for row in known.tolist()],
+            test_fraction=test_fraction,
+            val_fraction=val_fraction,
+            seed=job.seed,
+        )
+        train, val, test = known[parts.train], known[parts.val], known[parts.test]
+    fitted = problems.attempt(
+        fit_preprocessing,
+        table,
+        target=job.target,
+        rows=train if len(train) else np.arange(table.num_rows),
+        drop=job.drop,
+        keep=job.keep,
+        id_column=job.id_column,
     )
-    preprocessing, notes = fit_preprocessing(table, target=job.target, rows=rows.train, drop=job.drop)
-    inputs, more = preprocessing.transform(table)
+    problems.stop()
+    assert fitted is not None
+    preprocessing, notes = fitted
+    inputs, _ = preprocessing.transform(table)
     labels = torch.from_numpy(preprocessing.labels(table))
+    notes += _notes_on_rows(job, table, [name for name in names if name is not None])
+    use, text = _use_of_unlabelled(job, len(free))
+    notes += [text] if text else []
     return _Encoded(
-        preprocessing, [(inputs[part], labels[part]) for part in (rows.train, rows.val, rows.test)], [*notes, *more]
+        preprocessing,
+        [(inputs[part], labels[part]) for part in (train, val, test)],
+        notes,
+        inputs[free] if use else None,
+        HeldOutRows((test + 1).tolist(), _identifiers(preprocessing, table, test)),
     )
 
 
-def _encode_groups(job: Job, table: Table, source: GroupSource) -> _Encoded:
+def _notes_on_rows(job: Job, table: Table, names: Sequence[str]) -> list[str]:
+    """Notes on rows that are not held out, or not used."""
+    found, (test, val) = [], job.shares(len(names))
+    if job.val_fraction is None and val == 0:
+        found.append(
+            f"with fewer than {FEWEST_TO_VALIDATE} labelled rows ({len(names)}), none are held out to validate, and no "
+            "temperature is fitted: `val_fraction` holds some out"
+        )
+    counts = Counter(names)
+    rare = [name for name, count in counts.items() if count < FEWEST_ROWS]
+    if rare and test + val > 0:
+        found.append(f"classes with fewer than {FEWEST_ROWS} rows are used for training only: {listed(rare)}")
+    return found
+
+
+def _use_of_unlabelled(job: Job, count: int) -> tuple[bool, str]:
+    """Whether rows without label are those that the belief is about, and a note on them."""
+    if count == 0:
+        return False, ""
+    rows = f"{count} {'row' if count == 1 else 'rows'} of {job.data.name} without label"
+    if job.unlabelled is not None:
+        return False, f"{rows} {'is' if count == 1 else 'are'} left out, as `unlabelled` names others"
+    if not job.method.believes or not job.states_something:
+        return False, f"{rows} {'is' if count == 1 else 'are'} left out, as nothing is stated about them"
+    if count < FEWEST_UNLABELLED:
+        return False, f"{rows} {'is' if count == 1 else 'are'} left out: a belief about them needs {FEWEST_UNLABELLED}"
+    return True, f"{rows} are used: what is stated is about them"
+
+
+def _identifiers(preprocessing: Preprocessing, table: Table, rows: NDArray[np.int64]) -> list[str | None] | None:
+    if preprocessing.id_column not in table.columns:
+        return None
+    texts = table[preprocessing.id_column].texts()
+    return [texts[row] for row in rows.tolist()]
+
+
+def read_labelled(preprocessing: Preprocessing, table: Table) -> tuple[tuple[Numbers, Tensor], HeldOutRows, list[str]]:
+    """Features and classes of the labelled rows of a table, which rows these are, and notes.
+
+    Raises:
+        ProblemsError: If columns are missing or have another type, or no row has a label.
+    """
+    problems, labels = Problems(), np.empty(0, dtype=np.int64)
+    inputs, notes = np.empty((0, 0)), list[str]()
+    with problems.collecting():
+        labels = preprocessing.labels(table)
+    with problems.collecting():
+        inputs, notes = preprocessing.transform(table)
+    problems.stop()
+    rows = np.flatnonzero(labels >= 0)
+    if len(rows) == 0:
+        raise ValueError(
+            f"some rows of {table.name} must have a label, but {preprocessing.target!r} has none in {len(labels)}"
+        )
+    if count := len(labels) - len(rows):
+        notes.append(
+            f"{count} {'row' if count == 1 else 'rows'} without label {'is' if count == 1 else 'are'} left out"
+        )
+    where = HeldOutRows((rows + 1).tolist(), _identifiers(preprocessing, table, rows))
+    return (inputs[rows], torch.from_numpy(labels[rows])), where, notes
+
+
+def _encode_groups(job: Job, table: Table) -> _Encoded:
     """Encode a table with groups, in which labels may be missing, and split it."""
-    stated, of_rows = read_groups(source, table)
+    assert job.groups is not None
+    stated, of_rows = read_groups(job.groups, table)
     known = known_labels(table, job.target, stated)
-    rows = split_groups(of_rows, known, test_fraction=job.test_fraction, val_fraction=job.val_fraction, seed=job.seed)
-    preprocessing, notes = fit_preprocessing(table, target=job.target, rows=rows.train, drop=job.drop, groups=stated)
-    inputs, more = preprocessing.transform(table)
-    if 0 < (count := int((known >= 0).sum())) < FEWEST_LABELS:
+    count = int((known >= 0).sum())
+    test_fraction, val_fraction = job.shares(count)
+    rows = split_groups(of_rows, known, test_fraction=test_fraction, val_fraction=val_fraction, seed=job.seed)
+    preprocessing, notes = fit_preprocessing(
+        table,
+        target=job.target,
+        rows=rows.train,
+        drop=job.drop,
+        groups=stated,
+        keep=job.keep,
+        id_column=job.id_column,
+    )
+    inputs, _ = preprocessing.transform(table)
+    more = []
+    if 0 < count < FEWEST_LABELS:
         more.append(f"all {count} labels are used for training: with {FEWEST_LABELS} or more, some would be held out")
     tested = rows.test[known[rows.test] >= 0]
     parts = [(inputs[part], torch.from_numpy(known[part])) for part in (rows.train, rows.val, tested)]
     groups = TaskGroups.of(stated, of_rows, inputs, rows)
-    return _Encoded(preprocessing, parts, [*notes, *stated.notes, *more], groups)
+    where = HeldOutRows((tested + 1).tolist(), _identifiers(preprocessing, table, tested))
+    return _Encoded(preprocessing, parts, [*notes, *stated.notes, *more], None, where, groups)
 
 
-def describe_statement(job: Job, stated: Statement, classes: Sequence[str]) -> str:
-    """Describe the belief in words."""
+def describe_statement(
+    job: Job, stated: Statement, classes: Sequence[str], *, about_unlabelled: bool | None = None
+) -> str:
+    """Describe the belief in words; ``about_unlabelled`` says that it is about rows of the table without label."""
     classifier, about = job.classifier, "all cases" if job.unlabelled is None else f"the cases in {job.unlabelled.name}"
+    if about_unlabelled and job.unlabelled is None:
+        about = "the cases without label"
     if job.groups is not None:
         return _groups_in_words(job, stated, classes)
     source = "as in the training rows" if classifier.class_fractions is None else "as stated"
@@ -325,14 +521,14 @@ def train_model(
             progress=progress,
         )
     begin = time.perf_counter()
-    predicted = Predicted(  # labelled rows are evaluated in the source domain, without correction
-        val=classifier.posterior_predictive(task.val[0], target_domain=False) if task.is_tested else None,
-        test=classifier.posterior_predictive(task.test[0], target_domain=False) if task.is_tested else None,
+    predicted = Predicted(  # labelled rows of the table are evaluated in the source domain, without correction
+        val=classifier.posterior_predictive(task.val[0], target_domain=False) if len(task.val[1]) else None,
+        test=classifier.posterior_predictive(task.test[0], target_domain=task.elsewhere) if task.is_tested else None,
         unlabelled=None if task.unlabelled is None else classifier.posterior_predictive(task.unlabelled),
     )
     unlabelled = None
     if task.unlabelled is not None:
-        name, checksum = task.place or "", identity["unlabelled_sha256"]
+        name, checksum = task.place or "", identity.get("unlabelled_sha256", identity["data_sha256"])
         unlabelled = saved_model.TableFile(name=name, sha256=checksum, rows=len(task.unlabelled))
     checks = belief_checks(task, job, predicted)
     groups = None if task.groups is None else compare_groups(task.groups, classifier)
@@ -347,6 +543,8 @@ def train_model(
         shortfall=checks.shortfall,
         validation=None if predicted.val is None else validation_metrics(task, predicted.val),
         stated_groups=groups,
+        notes=task.notes,
+        baselines=baselines_of(task, job, predicted.test),
     )
 
     def report(path: Path) -> None:
@@ -361,6 +559,7 @@ def train_model(
         preprocessing=task.preprocessing,
         metrics=metrics,
         write_report=report,
+        predictions=prediction_columns(task, predicted.test),
         data=saved_model.TableFile(name=task.name, sha256=identity["data_sha256"]),
         unlabelled=unlabelled,
     )
@@ -384,10 +583,14 @@ def belief_checks(task: Task, job: Job, predicted: Predicted) -> BeliefChecks:
     """
     if not job.method.believes or task.unlabelled is not None or not task.summaries:
         return BeliefChecks()
-    if predicted.val is None or predicted.test is None:
+    held_out = [(predicted.val, task.val[1]), (predicted.test, task.test[1])]
+    if task.elsewhere:
+        held_out = held_out[:1]  # these rows may be of another domain
+    parts = [(seen, labels) for seen, labels in held_out if seen is not None]
+    if not parts:
         return BeliefChecks()
-    labels = torch.cat([task.val[1], task.test[1]])
-    log_probs = torch.cat([predicted.val.log_probs, predicted.test.log_probs])
+    labels = torch.cat([labels for _, labels in parts])
+    log_probs = torch.cat([seen.log_probs for seen, _ in parts])
     results = check_belief(task.summaries[0], labels, log_probs=log_probs, seed=job.seed)
     missed = [shortfall(each, labels) for each in results]
     return BeliefChecks(
@@ -411,11 +614,50 @@ def row_counts(task: Task) -> RowCounts:
 def test_metrics(task: Task, predicted: Predicted) -> TableMetrics:
     """Results on the test rows; empty without labels."""
     classes = task.preprocessing.classes
-    if predicted.val is None or predicted.test is None:
+    if predicted.test is None:
         return TableMetrics(
             metrics={}, temperature=None, calibrated=None, per_class=(), confusion=(), classes=tuple(classes)
         )
-    return evaluation_of(predicted.test, task.test[1], fitted_temperature(predicted.val, task.val[1]), classes)
+    temperature = None if predicted.val is None else fitted_temperature(predicted.val, task.val[1])
+    return evaluation_of(predicted.test, task.test[1], temperature, classes)
+
+
+def baselines_of(task: Task, job: Job, prediction: Prediction | None) -> tuple[MethodResult, ...]:
+    """The test rows by the trained model and by simple baselines."""
+    if prediction is None:
+        return ()
+    classifier, labelled = job.classifier, task.train[1] >= 0
+    if not bool(labelled.any()):
+        return ()
+    # stated fractions are those of the test rows, unless they are about other rows than these
+    fits = classifier.label_shift_ is None or task.elsewhere
+    stated = fits and classifier.class_fractions is not None and task.groups is None
+    others = baseline_log_probs(
+        (classifier.scale_(task.train[0][labelled.numpy()]), task.train[1][labelled]),
+        classifier.scale_(task.test[0]),
+        num_classes=task.num_classes,
+        class_fractions=_stated_fractions(task, job) if stated else None,
+        seed=job.seed,
+    )
+    return compare_methods({job.method.title: prediction.log_probs, **others}, task.test[1])
+
+
+def _stated_fractions(task: Task, job: Job) -> list[float]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # issued before training
+        return job.classifier.statement(**task.arguments(), X_unlabelled=task.unlabelled).class_fractions
+
+
+def prediction_columns(task: Task, prediction: Prediction | None) -> dict[str, Sequence[Any]]:
+    """The test rows as columns: their number or identifier, their class, and predictions. Empty without test rows."""
+    classes, (numbers, ids) = task.preprocessing.classes, task.test_rows
+    found: dict[str, Sequence[Any]] = {"row": numbers}
+    if ids is not None:
+        found[task.preprocessing.id_column] = ids
+    found["true_class"] = [classes[k] for k in task.test[1].tolist()]
+    if prediction is not None:
+        found |= saved_model.as_columns(prediction, classes)
+    return found
 
 
 def validation_metrics(task: Task, prediction: Prediction) -> ValidationMetrics:
@@ -495,9 +737,13 @@ def evaluate_file(
         raise ValueError("`target` must name the column with the classes, as the model was trained without labels")
     wanted = (*model.preprocessing.columns, labelled.target, *([] if by is None else [by]))
     table = read_table(data, columns=wanted)
-    groups = None if by is None else group_names(table, by)
-    labels = torch.from_numpy(labelled.labels(table))
-    inputs, notes = labelled.transform(table)
+    problems = Problems()
+    groups = None if by is None else problems.attempt(group_names, table, by)
+    read = problems.attempt(read_labelled, labelled, table)
+    problems.stop()
+    assert read is not None
+    (inputs, labels), (numbers, _), notes = read
+    groups = None if groups is None else [groups[number - 1] for number in numbers]
     if saved_model.digest(data) == model.manifest.data.sha256:
         notes.append("evaluated on the training file; metrics are optimistic")
     prediction = model.predict(inputs, num_samples=num_samples, seed=seed)
@@ -616,6 +862,7 @@ def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetr
         description=description if summary is not None else f"{description}\n\nBelief: {task.words}",
         takeaway=takeaway,
         conclusion=in_words(metrics),
+        notes=metrics.notes or None,
         task=ClassificationTask(
             num_train=rows.train,
             num_test=max(rows.test, 1),
@@ -640,6 +887,7 @@ def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetr
                 risk_curve=None if prediction is None else outcomes.risk_curve_of(prediction, task.test[1]),
                 entropy=None if prediction is None else outcomes.entropies(prediction, None),
                 stated_groups=metrics.stated_groups,
+                baselines=metrics.baselines or None,
                 seconds=seconds,
             ),
         ),
@@ -657,8 +905,10 @@ def in_words(found: TrainingMetrics) -> str:
         said += f"Warning: {found.shortfall}. "
     if found.stated_groups is not None and (text := contradictions_in_words(found.stated_groups)):
         said += f"Warning: {text}. "
-    if found.validation is None:
+    if not found.metrics:
         return f"{said}There are no labels to test on: how many predictions are right is not known."
+    if found.validation is None:
+        return f"{said}No rows were held out to validate: no temperature was fitted."
     return said + _scaling_in_words(found, found.validation)
 
 

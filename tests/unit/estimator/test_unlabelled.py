@@ -295,8 +295,8 @@ def test_what_is_refused_in_a_sentence() -> None:
     for columns in (2, 4):
         with pytest.raises(ValueError, match=f"^`X_unlabelled` must have 3 columns, as `X` has, but has {columns}$"):
             quick().fit(X, y, X_unlabelled=np.ones((5, columns)))
-    with pytest.raises(ValueError, match="Input X_unlabelled contains NaN"):
-        quick().fit(X, y, X_unlabelled=np.where(more > 0, more, np.nan))
+    with pytest.raises(ValueError, match="Input X_unlabelled contains infinity"):
+        quick().fit(X, y, X_unlabelled=np.where(more > 0, more, np.inf))
     with pytest.raises(
         ValueError, match=r"^`X_unlabelled` is for a method with a summary, .*, but the method is 'elbo'$"
     ):

@@ -67,6 +67,7 @@ def write(folder: Path, *, bayesian: bool) -> Path:
         classifier=classifier,
         preprocessing=PREPROCESSING,
         metrics=METRICS,
+        predictions={"row": []},
         write_report=lambda path: path.write_text("report", encoding="utf-8"),
         data=saved_model.TableFile(name="patients.csv", sha256="0" * 64),
         unlabelled=None,
@@ -146,10 +147,10 @@ HARMLESS = {  # what prediction does not need, and what may be another: a name, 
         *("selbo", "target", "belief", "unlabelled", "data.name", "data.sha256", "temperature"),
         *("classifier.seed", "classifier.label_shift", *SETTINGS),
         *(f"classifier.settings.class_fractions.{name}" for name in PREPROCESSING.classes),
-        *(f"classifier.{name}.{i}" for name in ("mean", "std") for i in range(3)),
+        *(f"classifier.{name}.{i}" for name in ("mean", "std", "medians") for i in range(3)),
     },
     saved_model.PREPROCESSING: {
-        *("target", "numeric_target", "left_out", "left_out.0"),
+        *("target", "numeric_target", "left_out", "left_out.0", "id_column", "inputs.0.missing"),
         *("inputs.0.name", "inputs.1.name", "inputs.1.values.0", "inputs.1.values.1"),
     },
 }
@@ -211,7 +212,7 @@ def test_other_content_is_refused(folder: Path, name: str, text: str) -> None:
 @pytest.mark.parametrize("name", [saved_model.MANIFEST, saved_model.PREPROCESSING])
 def test_a_model_of_an_earlier_version_is_refused(folder: Path, name: str) -> None:
     found = content(folder, name)
-    store(folder, name, {**found, "format": found["format"].replace("-2", "-1")})
+    store(folder, name, {**found, "format": found["format"].replace("-3", "-2")})
     with pytest.raises(ValueError, match=rf"{name}' was written by another version of selbo: train the model again$"):
         saved_model.load_model(folder)
 
@@ -286,7 +287,7 @@ def test_more_inputs_than_the_network_has_are_refused(folder: Path) -> None:
     found = content(folder, saved_model.PREPROCESSING)
     found["inputs"][1]["values"].append("south")
     store(folder, saved_model.PREPROCESSING, found)
-    with pytest.raises(ValueError, match="`mean` and `std` must be lists of 4 numbers, one per feature"):
+    with pytest.raises(ValueError, match="`mean`, `std` and `medians` must be lists of 4 numbers, one per feature"):
         saved_model.load_model(folder)
 
 
