@@ -2,6 +2,7 @@
 
 import copy
 import os
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +20,19 @@ from selbo.estimator.abstaining import answer_or_abstain
 from selbo.estimator.group_doubts import doubt_groups
 from selbo.estimator.group_intake import GroupStatement
 from selbo.estimator.intake import take_in, take_in_groups, take_in_inputs, take_in_val
+from selbo.estimator.pool import FittedPool, Pool, fit_pool
 from selbo.estimator.rows import GroupRows, Rows, few_threads, score_by_groups
-from selbo.estimator.settings import WHOLE_GROUPS, check_for_groups, check_settings, doubts, resolve_class_fractions
+from selbo.estimator.settings import (
+    POOL,
+    WHOLE_GROUPS,
+    base_of,
+    check_for_groups,
+    check_settings,
+    doubts,
+    resolve_class_fractions,
+)
 from selbo.estimator.splits import stratified_split
+from selbo.evaluation.belief_calibration import TEMPERATURE_PRIOR, BeliefCalibration, calibrate_to_belief
 from selbo.evaluation.check_belief import check_accuracy, shortfall
 from selbo.evaluation.decide import Abstention
 from selbo.evaluation.predict import Prediction
@@ -48,6 +59,7 @@ from selbo.summary.grouped import GroupedSummary
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import Partition
 from selbo.training import Callback, Checkpoint, FitResult, JsonLines, Progress, Validation, fit
+from selbo.training.callbacks import Start
 from selbo.training.validation import Selection
 
 CONCENTRATION_GRID: Final = (0.01, 0.1, 1.0, 10.0)
@@ -60,6 +72,13 @@ GROUP_FOLDS: Final = 5
 
 EARLY_VALIDATIONS: Final = 50
 """Validations of a fit with early stopping, however many steps an epoch has."""
+
+POOL_PARTS: Final = 100
+"""Parts of the progress of a pool."""
+
+POOL_PRIOR: Final = 20.0
+"""Weight of the prior of the temperature of a pool, whose mode is 1, in observations: the pool is fitted to the same
+labels, and in tables of some hundred rows they tell little more about the temperature."""
 
 VALIDATION_SAMPLES: Final = 16
 """Weight samples per validation."""
@@ -232,6 +251,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         belief: Belief | None = None,
         partition: Partition | None = None,
+        base: str = "auto",
         method: str = "summary_elbo",
         posterior: str = "mean_field",
         hidden: Sequence[int] = (128,),
@@ -254,6 +274,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.concentration = concentration
         self.belief = belief
         self.partition = partition
+        self.base = base
         self.method = method
         self.posterior = posterior
         self.hidden = hidden
@@ -342,6 +363,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows, stated = self._take_in(X, y, sample_weight, X_unlabelled, groups_stated)
             self.seed_ = self._draw_seed()
             val = take_in_val(self, X_val, y_val, rows)
+            self.base_ = base_of(self, groups=rows.grouped is not None)
+            if self.base_ == POOL:
+                return self._fit_pool(rows, val, stated, running)
             trained = self._trained(rows, val, stated, running)
             check = trained.result.label_check
             if check is not None and check.below_majority:
@@ -354,6 +378,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
+        self.calibration_ = None
         self.network_ = trained.network
         self._objective: Objective | None = trained.objective
         self.label_shift_ = trained.label_shift
@@ -451,6 +476,76 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 return MOST_CONCENTRATION  # the belief repeats the labels; see docs/measurements.md
             return default_concentration(rows.evidence, elsewhere=rows.unlabelled is not None)
         return float(self.concentration if self.overrule_labels else min(self.concentration, rows.evidence))
+
+    def _fit_pool(self, rows: Rows, val: Rows | None, stated: Statement, running: _Running) -> "SummaryClassifier":
+        """Train a pool on the labels, and correct its predictions so that they agree with the belief."""
+        begin, progress = time.perf_counter(), running.callbacks[0]
+        progress.on_start(Start(POOL_PARTS, 0, ()))
+        try:
+            fitted = fit_pool(
+                rows.inputs,
+                rows.labels,
+                len(self.classes_),
+                row_weights=None if rows.weights is None else rows.weights * len(rows.labels) / rows.total,
+                seed=self.seed_,
+                report=lambda share: progress.on_progress(round(share * POOL_PARTS), {}),
+            )
+        finally:
+            progress.on_end()
+        self.network_, self._objective = fitted.pool, None
+        self.label_shift_, self.calibration_ = self._correction(rows, stated, fitted)
+        self.summary_ = stated.summaries[0] if self._states_something else None
+        self.concentration_ = self._pool_concentration(rows) if self._states_something else None
+        self.group_summary_, self.groups_, self.n_iter_ = None, None, 1
+        self.loss_curve_ = np.empty(0)
+        held_out, labels = fitted.held_out, rows.labels
+        if val is not None:
+            held_out, labels = self.network_.predict(val.inputs).log_probs, val.labels
+        self.validation_nll_ = -float(held_out[torch.arange(len(labels)), labels].mean())
+        self.seconds_ = time.perf_counter() - begin
+        return self
+
+    def _correction(
+        self, rows: Rows, stated: Statement, fitted: FittedPool
+    ) -> tuple[LabelShift | None, BeliefCalibration | None]:
+        """The correction of a pool by the belief: about the unlabelled rows, else about held-out labelled ones."""
+        if not self._states_something:
+            return None, None
+        about_labelled = rows.unlabelled is None
+        if about_labelled:
+            log_probs = fitted.held_out
+            if self.accuracy is not None and rows.weights is None:
+                seen = check_accuracy(self.accuracy, log_probs.argmax(-1) == rows.labels)
+                if (short := shortfall(seen, rows.labels)) is not None:
+                    warnings.warn(f"{short}.", UserWarning, stacklevel=4)
+        else:
+            assert rows.unlabelled is not None
+            log_probs = fitted.pool.predict(rows.unlabelled).log_probs
+        fractions = stated.class_fractions if self.class_fractions is not None else None
+        try:
+            found = calibrate_to_belief(
+                log_probs,
+                accuracy=self.accuracy,
+                class_fractions=fractions,
+                concentration=self._pool_concentration(rows),
+                labels=rows.labels if about_labelled else None,
+                prior_strength=POOL_PRIOR if about_labelled else TEMPERATURE_PRIOR,
+            )
+            return None, found
+        except ValueError as error:
+            left = "predictions are left as they are"
+            shift = None
+            if fractions is not None and not about_labelled:
+                shift = LabelShift.from_labels(rows.labels, fractions, weights=rows.weights)
+                left = "predictions are corrected by the class fractions of the labels and the stated ones alone"
+            warnings.warn(f"{error}; {left}", UserWarning, stacklevel=4)
+            return shift, None
+
+    def _pool_concentration(self, rows: Rows) -> float:
+        """The given concentration, or 1000 for unlabelled rows, or the number of labelled rows up to 1000."""
+        if self.concentration is None:
+            return MOST_CONCENTRATION if rows.unlabelled is not None else min(rows.evidence, MOST_CONCENTRATION)
+        return float(self.concentration)
 
     def _trained(self, rows: Rows, val: Rows | None, stated: Statement, running: _Running) -> _Trained:
         """Train once, or once per concentration to try; returns the network to keep."""
@@ -674,13 +769,19 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         found = self._predict_rows(self.network_, self._objective, self.scale_(take_in_inputs(self, X)))
-        if self.label_shift_ is None or not target_domain:
+        if not target_domain and self.n_unlabelled_:
             return found
-        return found.with_log_probs(self.label_shift_.to_target(found.log_probs))
+        if self.calibration_ is not None:
+            return found.with_log_probs(self.calibration_(found.log_probs))
+        if self.label_shift_ is not None:
+            return found.with_log_probs(self.label_shift_.to_target(found.log_probs))
+        return found
 
     def _predict_rows(
         self, network: nn.Module, objective: Objective | None, inputs: Tensor, num_samples: int | None = None
     ) -> Prediction:
+        if isinstance(network, Pool):
+            return network.predict(inputs)
         device = next(network.parameters()).device
         generator = generator_for(self.seed_, "prediction", device=device)
         count = num_samples or self.num_samples

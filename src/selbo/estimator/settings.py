@@ -1,5 +1,6 @@
 """Validates the parameters of the classifier: each by itself, and against the classes of the labels."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -15,12 +16,37 @@ from selbo.summary.partitions import require_partition
 WHOLE_GROUPS: Final = "groups"
 """Early stopping by groups that are held out as a whole."""
 
+AUTO: Final = "auto"
+POOL: Final = "pool"
+NETWORK: Final = "network"
+BASES: Final = (AUTO, POOL, NETWORK)
+"""What a classifier is made of."""
+
+NETWORK_SETTINGS: Final = (
+    "belief",
+    "partition",
+    "method",
+    "posterior",
+    "hidden",
+    "steps",
+    "batch_size",
+    "learning_rate",
+    "kl_weight",
+    "prior_std",
+    "early_stopping",
+    "overrule_labels",
+    "fraction_uncertainty",
+    "device",
+)
+"""Parameters that only a network has."""
+
 SHARE_ROUNDING: Final = 0.005
 """Differences between an accuracy and a share below half a percentage point are taken as rounding."""
 
 
 def check_settings(told: Any) -> None:
     """Reject parameters of a `SummaryClassifier` that are invalid for any data."""
+    _checks.one_of("base", told.base, BASES)
     _checks.one_of("method", told.method, METHODS)
     _checks.one_of("posterior", told.posterior, POSTERIORS)
     if told.posterior == NATURAL_GRADIENT:
@@ -58,6 +84,33 @@ def _check_flag(name: str, value: Any, others: tuple[str, ...]) -> None:
     if not isinstance(value, (bool, np.bool_)) and not (isinstance(value, str) and value in others):
         also = "".join(f"; with groups also {each!r}" for each in others)
         raise ValueError(f"`{name}` must be True or False, but got {value!r}{also}")
+
+
+def base_of(told: Any, *, groups: bool) -> str:
+    """What to train: a pool, unless a setting of a network differs from its default or there are groups.
+
+    Raises:
+        ValueError: If a pool is asked for and cannot be trained with these settings.
+    """
+    defaults = inspect.signature(type(told).__init__).parameters
+    given = [name for name in NETWORK_SETTINGS if not _same(getattr(told, name), defaults[name].default)]
+    if isinstance(told.concentration, str):
+        given.append("concentration")
+    if groups:
+        given.append("groups")
+    if told.base != POOL:
+        return NETWORK if told.base == NETWORK or given else POOL
+    if given:
+        raise ValueError(f"`{given[0]}` is for a network, but `base` is 'pool': leave it out, or choose base='network'")
+    return POOL
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (type(value) in (bool, int, float, str, tuple, list) and _plain(value) == _plain(default))
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def check_for_groups(told: Any, X_unlabelled: Any) -> None:
