@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -159,11 +160,13 @@ def baselines_table(methods: "Sequence[MethodResult]") -> "Table":
 
 
 def _with_interval(value: float | None, ends: Sequence[float] | None, factor: int, sign: str = "") -> str:
+    """A number and its interval, both short: ``.312 [.29, .34]``, ``85.4 [79, 90]``."""
     if value is None:
         return ""
     digits = 2 if factor == 1 else 0
-    shown = f"{factor * value:{sign}.{digits + 1}f}"
-    return shown if ends is None else f"{shown} [{', '.join(f'{factor * each:.{digits}f}' for each in ends)}]"
+    shown = [f"{factor * value:{sign}.{digits + 1}f}", *(f"{factor * each:.{digits}f}" for each in ends or ())]
+    first, *others = (re.sub(r"^([+-]?)0\.", r"\1.", each) for each in shown)
+    return f"{first} [{', '.join(others)}]" if others else first
 
 
 def note(text: str) -> None:

@@ -254,9 +254,15 @@ def train_into(job: "Job", out: Path, *, overwrite: bool) -> "TrainingMetrics":
     """Train into a folder, or read the metrics of a finished run."""
     from selbo.estimator.settings import check_settings
     from selbo.tabular import saved_model, workflow
+    from selbo.tabular.problems import Problems
 
-    check_settings(job.classifier)
-    identity, task = job.identity(), None
+    problems, task = Problems(), None
+    problems.attempt(check_settings, job.classifier)
+    identity = problems.attempt(job.identity)
+    if identity is None or problems.found:
+        problems.attempt(workflow.prepare, job)  # names all others too
+        problems.stop()
+    assert identity is not None
     if saved_model.state_of(out, identity, overwrite=overwrite) != "finished":
         task = workflow.prepare(job)
         writable_folder(out)

@@ -54,7 +54,9 @@ class OneHot:
             >>> OneHot.of(["a", "b", None, "b", "c", "a"])
             OneHot(values=('a', 'b'), other=True, missing=True)
         """
-        counts = Counter(each for each in column if not is_absent(each))
+        counts = Counter(column)
+        for each in [each for each in counts if is_absent(each)]:
+            del counts[each]
         fewest = rows_of_a_category(counts.total())
         frequent = [value for value, count in counts.most_common(MOST_CATEGORIES) if count >= fewest]
         missing = counts.total() < len(column)
@@ -72,15 +74,15 @@ class OneHot:
 
     def __call__(self, column: Iterable[Any]) -> FloatArray:
         """Encode a column, shape (rows, inputs). An unknown value that has no input is all zeros."""
+        values = list(column)
         place = {value: i for i, value in enumerate(self.values)}
         other = len(place) if self.other else None
         missing = len(place) + self.other if self.missing else None
-        places = [missing if is_absent(each) else place.get(each, other) for each in column]
-        block = np.zeros((len(places), self.width))
-        known = [(row, position) for row, position in enumerate(places) if position is not None]
-        if known:
-            block[tuple(np.array(known).T)] = 1.0
-        return block
+        places = {each: missing if is_absent(each) else place.get(each, other) for each in set(values)}
+        block = np.zeros((len(values), self.width + 1))
+        found = [places[each] for each in values]
+        block[np.arange(len(values)), [self.width if each is None else each for each in found]] = 1.0
+        return block[:, : self.width]
 
 
 def _order(value: Any) -> tuple[str, Any]:

@@ -17,7 +17,7 @@ from selbo.results import MethodResult
 
 FREQUENCIES: Final = "class frequencies"
 LOGISTIC: Final = "logistic regression"
-CORRECTED: Final = "logistic regression, prior correction"
+CORRECTED: Final = "logistic, prior correction"
 
 MOST_LOGISTIC_ROWS: Final = 20_000
 """Maximum number of training rows of the logistic regression, a random part if there are more."""

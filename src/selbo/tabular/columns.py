@@ -164,18 +164,15 @@ class CategoryInput:
 
     def encode(self, column: TableColumn) -> EncodedColumn:
         """Encode a column."""
-        known = set(self.values)
-        texts = [text if text in known else gap for text, gap in _with_gaps(column.texts())]
-        unseen = Counter(text for text in texts if text is not None and text not in known) if known else Counter[str]()
-        return EncodedColumn(self.one_hot(texts), sum(text is None for text in texts), dict(unseen))
+        known, texts = set(self.values), column.texts()
+        texts = [text if text in known else gap for text, gap in zip(texts, without_gaps(texts), strict=True)]
+        counts = Counter(texts)
+        unseen = {text: count for text, count in counts.items() if text is not None and known and text not in known}
+        return EncodedColumn(self.one_hot(texts), counts[None], unseen)
 
 
 Input = NumberInput | DateInput | CategoryInput
 INPUTS: Final = {kind.kind: kind for kind in (NumberInput, DateInput, CategoryInput)}
-
-
-def _with_gaps(texts: Texts) -> list[tuple[str | None, str | None]]:
-    return list(zip(texts, without_gaps(texts), strict=True))
 
 
 class Choice(NamedTuple):
@@ -185,11 +182,13 @@ class Choice(NamedTuple):
         input: What becomes of it; None if it is left out.
         why: Why it is left out, or what a user should know: a key of `selbo.tabular.preprocessing.REASONS`; or empty.
         words: More about it, in words; or empty.
+        missing: Number of training rows without a value.
     """
 
     input: Input | None
     why: str = ""
     words: str = ""
+    missing: int = 0
 
 
 def choose_input(name: str, column: TableColumn, rows: NDArray[np.int64], *, keep: bool = False) -> Choice:
@@ -223,7 +222,7 @@ def _choose_number(each: NumberInput, column: TableColumn, rows: NDArray[np.int6
     values = encoded.block[:, 0]
     train = values[rows]
     there = train[~np.isnan(train)]
-    missing = len(there) < len(train)
+    missing = len(train) - len(there)
     if len(there) == 0 or (not missing and mean_and_std(there) is None):
         return Choice(None, "constant")
     if not keep and column.kind == "integer" and _is_identifier(each.name, values):
@@ -251,7 +250,7 @@ def _choose_number(each: NumberInput, column: TableColumn, rows: NDArray[np.int6
         and not keep
     ):
         why, words = "counter", quote(each.name)
-    return Choice(NumberInput(each.name, each.decimal, missing), why, words)
+    return Choice(NumberInput(each.name, each.decimal, missing > 0), why, words, missing)
 
 
 def unread_in_words(unread: dict[str, int]) -> str:
@@ -299,14 +298,14 @@ def _choose_date(name: str, column: TableColumn, there: Sequence[str], rows: NDA
     if sum(encoded.unread.values()) > (1 - MOSTLY) * len(there):
         return Choice(None, "unreadable") if column.kind == "date" else None
     train = encoded.block[rows]
-    missing = bool(np.isnan(train).any())
+    missing = int(np.isnan(train[:, 0]).sum())
     parts = tuple(part for part, values in zip(DATE_PARTS, train.T, strict=True) if _varies(values))
     if not parts and not missing:
         return Choice(None, "constant")
     order = ""
     if any(re.fullmatch(r"\d{1,2}[-/.]\d{1,2}[-/.].*", text) for text in some):
         order = "day first" if each.day_first else "month first"
-    return Choice(DateInput(name, parts or ("day",), each.day_first, missing), "date", order)
+    return Choice(DateInput(name, parts or ("day",), each.day_first, missing > 0), "date", order, missing)
 
 
 def _varies(values: Numbers) -> bool:
@@ -328,8 +327,8 @@ def _choose_categories(name: str, texts: Texts, there: Sequence[str], rows: NDAr
         if PRESENCE <= share <= 1 - PRESENCE:
             return Choice(CategoryInput(name, (), other=True, missing=True), "presence")
         return Choice(None, "identifier" if different == len(there) else "text")
-    each = CategoryInput(name, found.values, found.other, found.missing)
+    each, missing = CategoryInput(name, found.values, found.other, found.missing), len(train) - counts.total()
     if reason := why_not_numbers(found.values):
-        return Choice(each, "words", reason)
+        return Choice(each, "words", reason, missing)
     rare = len(counts) - len(found.values)
-    return Choice(each, "rare" if rare else "", f"{rare} of {len(counts)}" if rare else "")
+    return Choice(each, "rare" if rare else "", f"{rare} of {len(counts)}" if rare else "", missing)

@@ -5,7 +5,7 @@ Categories are those of the training rows. Missing numbers stay NaN: the classif
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -384,7 +384,7 @@ def fit_preprocessing(
             f"there is no column to predict {what} from: all others are left out{f' ({told})' if told else ''}"
         )
     problems.stop()
-    notes = [*_notes_about(choices), *_gaps(table, inputs, rows)]
+    notes = [*_notes_about(choices), *_gaps(choices)]
     unused = {name for name, each in choices.items() if each.input is None}
     left_out = tuple(
         name for name in table.columns if name in unused or (name in apart and name not in {target, id_column})
@@ -426,26 +426,18 @@ def _notes_about(choices: dict[str, Choice]) -> list[str]:
     ] + own
 
 
-def _gaps(table: Table, inputs: Iterable[Input], rows: NDArray[np.int64]) -> list[str]:
+def _gaps(choices: dict[str, Choice]) -> list[str]:
     """A note about missing values of the training rows."""
-    counts: dict[str, object] = {}
-    for each in inputs:
-        if isinstance(each, CategoryInput) and not each.values:
-            continue  # another note says so
-        if each.missing and (missing := _missing_rows(each, table, rows)):
-            counts[each.name] = missing
+    counts = {name: each.missing for name, each in choices.items() if each.input is not None and each.missing}
     if not counts:
         return []
-    ordered = dict(sorted(counts.items(), key=lambda item: -int(str(item[1]))))
-    return [f"missing values are imputed, and an input says where: {_described(ordered)}"]
+    ordered = sorted(counts, key=lambda name: -counts[name])
+    return [
+        f"missing values are imputed, and an input says where: {_described({name: counts[name] for name in ordered})}"
+    ]
 
 
-def _missing_rows(each: Input, table: Table, rows: NDArray[np.int64]) -> int:
-    found = each.encode(table[each.name]).block[rows]
-    return int(found[:, -1].sum() if isinstance(each, CategoryInput) else np.isnan(found[:, 0]).sum())
-
-
-def _described(found: dict[str, object]) -> str:
+def _described(found: Mapping[str, object]) -> str:
     """The first names in quotes, each with a word about it, and the number of the others.
 
     Example:

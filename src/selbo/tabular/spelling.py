@@ -106,9 +106,7 @@ def without_gaps(texts: Sequence[str | None]) -> list[str | None]:
         >>> without_gaps(["a", "NA", "none", "?"]), without_gaps(["+", "-", None])
         (['a', None, 'none', None], ['+', '-', None])
     """
-    signs = "+" in texts
-    return [None if text is None or _is_gap(text, signs=signs) else text for text in texts]
-
-
-def _is_gap(text: str, *, signs: bool) -> bool:
-    return is_missing(text) and text.lower() != "none" and not (signs and text == "-")
+    different = set(texts)
+    values = {"-"} if "+" in different else set()
+    gaps = {text for text in different if text is not None and is_missing(text) and text.lower() != "none"} - values
+    return [None if text in gaps else text for text in texts] if gaps else list(texts)
