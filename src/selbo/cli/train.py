@@ -119,6 +119,15 @@ def train(
             rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
+    base: Annotated[
+        str,
+        typer.Option(
+            "--base",
+            help="pool (a linear classifier, forests and networks, weighted by cross-validation), network, or auto: a "
+            "pool unless --groups or an option of this panel is given.",
+            rich_help_panel=NETWORK,
+        ),
+    ] = "auto",
     method: Annotated[
         str,
         typer.Option(
@@ -215,6 +224,7 @@ def train(
         accuracy=accuracy,
         class_fractions=stated,
         concentration=concentration,
+        base=base,
         method=method,
         posterior=posterior,
         hidden=layers,
@@ -294,7 +304,7 @@ def print_result(found: "TrainingMetrics", job: "Job", folder: Path) -> None:
     facts.add_row("Rows", f"{rows.train} to train,{validate} {rows.test} to test on{more}")
     facts.add_row("Inputs", f"{found.features} numbers a row")
     facts.add_row("Classes", f"{len(found.classes)}: {classes}")
-    facts.add_row("Method", job.method.title)
+    facts.add_row("Method", job.title)
     facts.add_row("Belief", visible(found.belief))
     screen.print(facts)
     if found.stated_groups is not None:

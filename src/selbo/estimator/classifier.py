@@ -142,12 +142,18 @@ class _Trained:
 
 
 class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A neural classifier trained with a belief about its predictions, for use with scikit-learn.
+    """A classifier of tables with a belief about its predictions, for use with scikit-learn.
 
     State what you know about the task: the expected accuracy (``accuracy``), the class fractions (``class_fractions``),
-    or both. The classifier is a multilayer perceptron with a posterior over its weights. It is trained by the Summary
-    ELBO, so that the distribution of its predicted probabilities agrees with the belief. The first quarter of the steps
-    uses the labels only, because a belief cannot tell which class is which. Features are standardised internally,
+    or both. By default the classifier is a pool (``base="pool"``): a linear classifier, two forests and five networks,
+    weighted by the likelihood of labels that they have not seen. Its predictions are then corrected so that they agree
+    with the belief and with the labels of held-out rows (`selbo.calibrate_to_belief`).
+
+    With ``base="network"``, it is a multilayer perceptron with a posterior over its weights. It is trained by the
+    Summary ELBO, so that the distribution of its predicted probabilities agrees with the belief. The first quarter of
+    the steps uses the labels only, because a belief cannot tell which class is which.
+
+    Features are standardised internally,
     except those that hold only zeros and ones. A missing value, NaN, is replaced by the median of its feature; where
     values are missing in training, one more input says so. In a data frame, text and categories become one input per
     category: rare ones, and those that training did not have, are pooled, and missing ones have their own. All
@@ -160,20 +166,21 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     You can pass unlabelled rows to `fit`, either marked in ``y`` or as ``X_unlabelled``. They may come from another
     domain than the labelled rows. The belief is then about the unlabelled rows, not about the labelled ones. If
-    ``class_fractions`` are stated too, the network is trained on the labels as they are, and predictions are corrected
-    for the difference between the class fractions of the labels and the stated ones (`selbo.LabelShift`). The
-    predictions are then valid for the domain of the unlabelled rows.
+    ``class_fractions`` are stated too, the classifier is trained on the labels as they are, and predictions are
+    corrected for the difference between the class fractions of the labels and the stated ones: those of a pool so that
+    their mean for the unlabelled rows is as stated, those of a network by `selbo.LabelShift`. The predictions are then
+    valid for the domain of the unlabelled rows.
 
-    If nothing is stated, the belief of ``SummaryClassifier()`` is that classes are predicted as often as they occur in
-    the training labels. It makes no claim about confidence and behaves like a Bayesian network without a summary.
+    If nothing is stated, the predictions of a pool are not corrected, and the belief of a network is that classes are
+    predicted as often as they occur in the training labels.
 
     Args:
         accuracy: Expected accuracy: share of cases that can be classified correctly, strictly between 1/K and 1.
         class_fractions: Fraction of each class in the target domain, in the order of ``classes_``, or as a mapping from
             label to fraction; those of the training labels if not given.
-        concentration: Prior strength of the belief, in pseudo-observations. If not given, it is .3 per labelled row for
-            a belief about unlabelled rows; the number of labelled rows, but at most 1000, for a belief about labelled
-            rows; and 1000 if nothing is stated and there are no unlabelled rows. With ``"auto"``, a
+        concentration: Prior strength of the belief, in pseudo-observations. If not given, it is the number of labelled
+            rows, but at most 1000, for a belief about labelled rows. For a belief about unlabelled rows it is 1000 for
+            a pool, and .3 per labelled row for a network, whose training it is part of. With ``"auto"``, a
             ``validation_fraction`` is held out, four values are tried, .01, .1, 1 and 10 per labelled row, and the one
             with the lowest validation NLL is used to train on all rows (with ``early_stopping`` the classifier of that
             trial is kept). This takes five times as long (four times with ``early_stopping``).
@@ -181,6 +188,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         partition: Regions such as `selbo.ScoreBins`. If not given, ten equal bins of the score for two classes,
             `CornerShells` for up to 20 classes, `ConfidenceBins` for more (in addition to `ClassRegions` if class
             fractions are stated), and `ClassRegions` if the belief is only about class fractions.
+        base: ``"pool"``, ``"network"``, or ``"auto"``: a pool, unless there are groups or one of the parameters below,
+            up to ``prior_std``, ``belief``, ``partition``, ``early_stopping``, ``overrule_labels``,
+            ``fraction_uncertainty`` or ``device`` differs from its default. These are for networks.
         method: ``"summary_elbo"``; or, as a baseline, ``"elbo"``, ``"plain"``, ``"plain_summary"``,
             ``"label_smoothing"`` or ``"evidential"``. Methods without a summary ignore the belief.
         posterior: How ``"summary_elbo"`` and ``"elbo"`` train the posterior over the weights: ``"mean_field"`` by
@@ -216,18 +226,21 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes_: Labels, in the order of the columns of `predict_proba`.
         n_features_in_: Number of features.
         feature_names_in_: Names of the features, if all names in the training data are strings.
+        base_: What was trained, ``"pool"`` or ``"network"``.
+        calibration_: The `selbo.BeliefCalibration` that corrects the predictions of a pool, or None.
         n_unlabelled_: Number of unlabelled rows that the belief is about; 0 if it is about the training rows. With
             groups, the number of rows without a label.
         concentration_: The concentration that was used; None if the method uses no belief, or one about groups only.
         label_shift_: The `selbo.LabelShift` that corrects the predictions, or None.
-        n_iter_: Step of the selected weights.
-        loss_curve_: Loss of each step.
-        validation_nll_: NLL of the labels of held-out rows, with ``early_stopping`` or ``X_val``; else None.
+        n_iter_: Step of the selected weights of a network.
+        loss_curve_: Loss of each step of a network.
+        validation_nll_: NLL of the labels of held-out rows: of ``X_val`` if it is given, else of the rows held out by
+            ``early_stopping``, or by the cross-validation of a pool; else None.
         seconds_: Training time in seconds; for a resumed fit, the total.
         seed_: Seed drawn from ``random_state``; predictions use it too.
         scale_: Mean and standard deviation used to standardise features, and medians for missing values.
         encoder_: Encodes the columns of a data frame with text or categories; None if all columns were numbers.
-        network_: The trained network, in double precision, for standardised features.
+        network_: The trained network or pool, a torch module for standardised features.
         summary_: The `selbo.SummaryLikelihood` that was used, or None. With more than 20 classes, an accuracy and class
             fractions, it is the one of the accuracy.
         groups_: Names of the groups, in the order of ``group_summary_``; None without groups.
@@ -344,8 +357,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 sorted labels in ``y`` if these are others.
             X_val: Features of the validation rows, instead of a ``validation_fraction`` of the training rows.
             y_val: Labels of the validation rows.
-            checkpoint: Checkpoint file, written every few seconds. If it exists, training resumes from it, which
-                requires the same data and settings. Remove it afterwards. Not supported with ``concentration="auto"``.
+            checkpoint: Checkpoint file of a network, written every few seconds. If it exists, training resumes from it,
+                which requires the same data and settings. Remove it afterwards. Not supported with
+                ``concentration="auto"``.
             log: File for JSON lines: the terms of the objective, and the validation NLL if ``X_val`` is given.
             progress: Show a progress bar; None for one on a terminal only.
 
@@ -378,7 +392,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        self.calibration_ = None
+        self.calibration_: BeliefCalibration | None = None
         self.network_ = trained.network
         self._objective: Objective | None = trained.objective
         self.label_shift_ = trained.label_shift
@@ -513,10 +527,11 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return None, None
         about_labelled = rows.unlabelled is None
         if about_labelled:
-            log_probs = fitted.held_out
+            like_weights = rows.resampled()
+            log_probs, labels = fitted.held_out[like_weights], rows.labels[like_weights]
             if self.accuracy is not None and rows.weights is None:
-                seen = check_accuracy(self.accuracy, log_probs.argmax(-1) == rows.labels)
-                if (short := shortfall(seen, rows.labels)) is not None:
+                seen = check_accuracy(self.accuracy, log_probs.argmax(-1) == labels)
+                if (short := shortfall(seen, labels)) is not None:
                     warnings.warn(f"{short}.", UserWarning, stacklevel=4)
         else:
             assert rows.unlabelled is not None
@@ -528,10 +543,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 accuracy=self.accuracy,
                 class_fractions=fractions,
                 concentration=self._pool_concentration(rows),
-                labels=rows.labels if about_labelled else None,
+                labels=labels if about_labelled else None,
                 prior_strength=POOL_PRIOR if about_labelled else TEMPERATURE_PRIOR,
             )
-            return None, found
         except ValueError as error:
             left = "predictions are left as they are"
             shift = None
@@ -540,6 +554,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 left = "predictions are corrected by the class fractions of the labels and the stated ones alone"
             warnings.warn(f"{error}; {left}", UserWarning, stacklevel=4)
             return shift, None
+        return None, found
 
     def _pool_concentration(self, rows: Rows) -> float:
         """The given concentration, or 1000 for unlabelled rows, or the number of labelled rows up to 1000."""

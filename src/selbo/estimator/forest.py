@@ -35,6 +35,7 @@ class Forest(nn.Module):
 
     def __init__(
         self,
+        *,
         branches: Tensor,
         features: Tensor,
         thresholds: Tensor,
@@ -43,9 +44,12 @@ class Forest(nn.Module):
         depth: Tensor,
     ) -> None:
         super().__init__()
-        for name, each in dict(locals()).items():
-            if isinstance(each, Tensor):
-                self.register_buffer(name, each)
+        self.register_buffer("branches", branches)
+        self.register_buffer("features", features)
+        self.register_buffer("thresholds", thresholds)
+        self.register_buffer("fractions", fractions)
+        self.register_buffer("roots", roots)
+        self.register_buffer("depth", depth)
 
     @classmethod
     def from_trees(cls, estimators: Sequence[Any]) -> "Forest":
@@ -57,21 +61,21 @@ class Forest(nn.Module):
         trees = [each.tree_ for each in estimators]
         sizes = [each.node_count for each in trees]
         roots = np.cumsum([0, *sizes[:-1]])
-        children, fractions = [], []
+        branches, fractions = [], []
         for tree, root in zip(trees, roots, strict=True):
             pair = np.stack([tree.children_left, tree.children_right], 1)
             itself = np.arange(tree.node_count)[:, None]
-            children.append(np.where(pair < 0, itself, pair) + root)
+            branches.append(np.where(pair < 0, itself, pair) + root)
             counts = tree.value[:, 0]
             fractions.append((counts / counts.sum(1, keepdims=True)).astype(np.float32))
         features = np.concatenate([np.maximum(tree.feature, 0) for tree in trees])
         return cls(
-            torch.from_numpy(np.concatenate(children).astype(np.int32)),
-            torch.from_numpy(features.astype(np.int32)),
-            torch.from_numpy(np.concatenate([tree.threshold for tree in trees])),
-            torch.from_numpy(np.concatenate(fractions)),
-            torch.from_numpy(roots.astype(np.int32)),
-            torch.tensor(max(tree.max_depth for tree in trees)),
+            branches=torch.from_numpy(np.concatenate(branches).astype(np.int32)),
+            features=torch.from_numpy(features.astype(np.int32)),
+            thresholds=torch.from_numpy(np.concatenate([tree.threshold for tree in trees])),
+            fractions=torch.from_numpy(np.concatenate(fractions)),
+            roots=torch.from_numpy(roots.astype(np.int32)),
+            depth=torch.tensor(max(tree.max_depth for tree in trees)),
         )
 
     @classmethod
@@ -81,10 +85,13 @@ class Forest(nn.Module):
         def whole(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int32)
 
-        thresholds = torch.zeros(num_nodes, dtype=torch.float64)
-        fractions = torch.zeros(num_nodes, num_classes)
         return cls(
-            whole(num_nodes, 2), whole(num_nodes), thresholds, fractions, whole(num_trees), torch.zeros((), dtype=int)
+            branches=whole(num_nodes, 2),
+            features=whole(num_nodes),
+            thresholds=torch.zeros(num_nodes, dtype=torch.float64),
+            fractions=torch.zeros(num_nodes, num_classes),
+            roots=whole(num_trees),
+            depth=torch.zeros((), dtype=torch.int64),
         )
 
     def require_sound(self, num_features: int) -> None:
@@ -92,7 +99,7 @@ class Forest(nn.Module):
         count = len(self.features)
         limits = ((self.branches, count), (self.roots, count), (self.features, num_features), (self.depth, count))
         for each, limit in limits:
-            if each.numel() and not (0 <= int(each.min()) and int(each.max()) < max(limit, 1)):
+            if each.numel() and (int(each.min()) < 0 or int(each.max()) >= max(limit, 1)):
                 raise ValueError("the nodes of a forest must refer to features and nodes that it has")
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -1,19 +1,17 @@
-"""A pool of classifiers for tables: a linear one, two forests and networks, weighted by held-out likelihood.
+r"""A pool of classifiers for tables: a linear one, two forests and networks, weighted by held-out likelihood.
 
-No single kind of classifier suits all tables. A pool predicts $\\sum_m w_m\\, p_m(y \\mid x)$, where the weights maximise
-the likelihood of labels that the members have not seen: those of other folds for the linear classifier and the networks,
-and those outside the bootstrap sample for the trees of a forest.
+No single kind of classifier suits all tables. A pool predicts $\sum_m w_m\, p_m(y \mid x)$, where the weights maximise
+the likelihood of labels that the members have not seen: those of other folds for the linear classifier and the
+networks, and those outside the bootstrap sample for the trees of a forest.
 """
 
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -37,14 +35,17 @@ TREES: Final = 100
 
 HIDDEN: Final = 128
 RATE: Final = 0.01
+DECAY: Final = 1e-4
+WARM_UP: Final = 0.1
 BATCH: Final = 128
 LARGE_BATCH: Final = 256
 FEWEST_PER_BATCH: Final = 16
 ROWS_SEEN: Final = 40_000
 EPOCHS: Final = (20, 150)
 CHECKS: Final = 40
-"""The networks: hidden units, largest learning rate, rows per step (for tables, for large ones, and at least), rows per
-training run within limits on the number of epochs, and how often they are compared on held-out rows."""
+"""The networks: hidden units, largest learning rate, weight decay, share of the steps in which the rate grows, rows per
+step (usually, for large tables, and at least), rows per training run within limits on the number of epochs, and how
+often they are compared on held-out rows."""
 
 MANY_ROWS: Final = 8000
 """Number of rows from which batches are large."""
@@ -72,16 +73,17 @@ class Networks(nn.Module):
         folds: Number of networks.
         num_features: Number of inputs.
         num_classes: Number of classes.
-        generator: Source of the initial weights.
+        generator: Source of the initial weights; without one they are zero, to load others.
     """
 
     def __init__(
         self, folds: int, num_features: int, num_classes: int, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
-        scale = math.sqrt(2 / max(num_features, 1))
-        first = torch.randn(folds, num_features, HIDDEN, generator=generator) * scale
-        self.first, self.first_bias = nn.Parameter(first), nn.Parameter(torch.zeros(folds, 1, HIDDEN))
+        self.first = nn.Parameter(torch.zeros(folds, num_features, HIDDEN))
+        if generator is not None:
+            nn.init.normal_(self.first, std=math.sqrt(2 / max(num_features, 1)), generator=generator)
+        self.first_bias = nn.Parameter(torch.zeros(folds, 1, HIDDEN))
         self.last = nn.Parameter(torch.zeros(folds, HIDDEN, num_classes))
         self.last_bias = nn.Parameter(torch.zeros(folds, 1, num_classes))
         self.linear = nn.Parameter(torch.zeros(folds, num_features, num_classes))
@@ -124,19 +126,29 @@ class CalibratedForest(nn.Module):
     def scaled(self, fractions: Tensor, num_trees: float) -> Tensor:
         """Log-probabilities from mean fractions of so many trees."""
         smooth = (fractions * num_trees + self.prior) / (num_trees + 1)
-        return (smooth.log() / self.temperature).log_softmax(-1)
+        found: Tensor = (smooth.log() / self.temperature).log_softmax(-1)
+        return found
 
 
-class Linear(nn.Linear):
-    """Multinomial logistic regression in double precision."""
+class Linear(nn.Module):
+    """Multinomial logistic regression in double precision; zero at first.
+
+    Args:
+        num_features: Number of inputs.
+        num_classes: Number of classes.
+    """
+
+    weight: Tensor
+    bias: Tensor
 
     def __init__(self, num_features: int, num_classes: int) -> None:
-        super().__init__(num_features, num_classes, dtype=torch.float64)
-        self.requires_grad_(False)
+        super().__init__()
+        self.register_buffer("weight", torch.zeros(num_classes, num_features, dtype=torch.float64))
+        self.register_buffer("bias", torch.zeros(num_classes, dtype=torch.float64))
 
-    def forward(self, input: Tensor) -> Tensor:  # torch's name
+    def forward(self, inputs: Tensor) -> Tensor:
         """Log-probabilities: (B, features) -> (B, K)."""
-        return super().forward(input).log_softmax(-1)
+        return F.linear(inputs, self.weight, self.bias).log_softmax(-1)
 
 
 class Pool(nn.Module):
@@ -239,6 +251,19 @@ def pool_weights(
     return weights
 
 
+class _Table(NamedTuple):
+    """Rows to train on: inputs (N, features), labels (N,), weights (N,), and K."""
+
+    inputs: Tensor
+    labels: Tensor
+    weights: Tensor
+    num_classes: int
+
+
+Folds = Sequence[tuple[Tensor, Tensor]]
+"""Rows to train on and rows to hold out."""
+
+
 def fit_pool(
     inputs: Tensor,
     labels: Tensor,
@@ -258,32 +283,28 @@ def fit_pool(
         seed: Seed for all randomness.
         report: Called with the share of the work that is done.
     """
-    with _one_thread():
-        return _fit_pool(inputs, labels, num_classes, row_weights, seed, report)
-
-
-def _fit_pool(
-    inputs: Tensor, labels: Tensor, num_classes: int, row_weights: Tensor | None, seed: int, report: Report
-) -> FittedPool:
-    folds = _folds(labels, seed)
     weights = torch.ones(len(labels), dtype=torch.float64) if row_weights is None else row_weights.double()
-    given = inputs.double(), labels, weights, num_classes
-    found = {"linear": _linear(*given, folds)}
-    report(0.2)
-    for name, share in (("random_forest", 0.4), ("extra_trees", 0.6)):
-        found[name] = _forest(*given, name, derive(seed, name))
-        report(share)
-    found["networks"] = _networks(*given, folds, derive(seed, "networks"), lambda share: report(0.6 + 0.4 * share))
+    table, folds = _Table(inputs.double(), labels, weights, num_classes), _folds(labels, seed)
+    with _one_thread():
+        found = {"linear": _linear(table, folds)}
+        report(0.2)
+        for name, share in (("random_forest", 0.4), ("extra_trees", 0.6)):
+            found[name] = _forest(table, name, derive(seed, name))
+            report(share)
+        found["networks"] = _networks(table, folds, seed, lambda share: report(0.6 + 0.4 * share))
     held_out = torch.stack([each.held_out for each in found.values()])
-    seen = held_out[:, torch.arange(len(labels)), labels].T.exp()
-    mixed = pool_weights(seen, weights)
+    mixed = pool_weights(held_out[:, torch.arange(len(labels)), labels].T.exp(), weights)
     return FittedPool(Pool({name: each.module for name, each in found.items()}, mixed), mix(held_out, mixed))
+
+
+class _Member(NamedTuple):
+    module: nn.Module
+    held_out: Tensor
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Small products are slower with more threads, which wait for each other; the trees of a forest are
-    built side by side."""
+    """Small products are slower with more threads, which wait for each other. Trees are built side by side anyway."""
     from threadpoolctl import threadpool_limits
 
     before = torch.get_num_threads()
@@ -295,59 +316,47 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class _Member(NamedTuple):
-    module: nn.Module
-    held_out: Tensor
-
-
-def _folds(labels: Tensor, seed: int) -> list[tuple[Tensor, Tensor]]:
-    """Rows to train on and rows to hold out, as many of each class in every fold as possible."""
-    generator = generator_for(seed, "folds")
-    order = torch.randperm(len(labels), generator=generator)
+def _folds(labels: Tensor, seed: int) -> Folds:
+    """As many rows of each class in every fold as possible."""
+    order = torch.randperm(len(labels), generator=generator_for(seed, "folds"))
     by_class = order[labels[order].argsort(stable=True)]
     of_row = torch.empty_like(labels)
-    of_row[by_class] = torch.arange(len(labels)) % min(FOLDS, len(labels))
-    return [((of_row != k).nonzero()[:, 0], (of_row == k).nonzero()[:, 0]) for k in range(int(of_row.max()) + 1)]
+    of_row[by_class] = torch.arange(len(labels)) % FOLDS
+    return [((of_row != k).nonzero()[:, 0], (of_row == k).nonzero()[:, 0]) for k in range(min(FOLDS, len(labels)))]
 
 
-def _linear(
-    inputs: Tensor, labels: Tensor, weights: Tensor, num_classes: int, folds: list[tuple[Tensor, Tensor]]
-) -> _Member:
-    X, y, sample = inputs.numpy(), labels.numpy(), weights.numpy()
-
-    def predicted(penalty: float, train: NDArray[Any], test: NDArray[Any]) -> Tensor:
-        return _logistic(X[train], y[train], sample[train], num_classes, penalty)(torch.from_numpy(X[test]))
-
-    step = max(1, math.ceil(len(y) / ROWS_TO_CHOOSE))
+def _linear(table: _Table, folds: Folds) -> _Member:
+    step = math.ceil(len(table.labels) / ROWS_TO_CHOOSE)
     scores = dict.fromkeys(PENALTIES, 0.0)
     for train, test in folds:
-        some, others = train[::step].numpy(), test[::step].numpy()
+        some, others = train[::step], test[::step]
         for penalty in PENALTIES:
-            log_probs = predicted(penalty, some, others).clamp(min=math.log(FLOOR))
-            scores[penalty] += float(log_probs[torch.arange(len(others)), y[others]] @ weights[others])
+            log_probs = _logistic(table, some, penalty)(table.inputs[others]).clamp(min=math.log(FLOOR))
+            scores[penalty] += float(log_probs.gather(1, table.labels[others, None])[:, 0] @ table.weights[others])
     best = max(scores, key=scores.__getitem__)
-    held_out = torch.zeros(len(y), num_classes, dtype=torch.float64)
+    held_out = torch.empty(len(table.labels), table.num_classes, dtype=torch.float64)
     for train, test in folds:
-        held_out[test] = predicted(best, train.numpy(), test.numpy())
-    return _Member(_logistic(X, y, sample, num_classes, best), held_out.clamp(min=math.log(FLOOR)).log_softmax(-1))
+        held_out[test] = _logistic(table, train, best)(table.inputs[test])
+    module = _logistic(table, torch.arange(len(table.labels)), best)
+    return _Member(module, held_out.clamp(min=math.log(FLOOR)).log_softmax(-1))
 
 
-def _logistic(
-    X: NDArray[Any], y: NDArray[Any], sample: NDArray[Any], num_classes: int, penalty: float
-) -> Linear:
+def _logistic(table: _Table, rows: Tensor, penalty: float) -> Linear:
+    """Logistic regression on some rows; a class that they lack has a small probability."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    module = Linear(X.shape[1], num_classes)
-    module.weight.zero_()
+    module = Linear(table.inputs.shape[1], table.num_classes)
     module.bias.fill_(math.log(FLOOR))
-    present = np.unique(y)
+    present = table.labels[rows].unique()
     if len(present) == 1:
         module.bias[present] = 0.0
         return module
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # close is enough
-        found = LogisticRegression(C=penalty, max_iter=200).fit(X, y, sample)
+        found = LogisticRegression(C=penalty, max_iter=200).fit(
+            table.inputs[rows].numpy(), table.labels[rows].numpy(), table.weights[rows].numpy()
+        )
     weight, bias = torch.from_numpy(found.coef_), torch.from_numpy(found.intercept_)
     if len(weight) == 1:  # the second of two classes against the first
         weight, bias = torch.cat([torch.zeros_like(weight), weight]), torch.cat([torch.zeros_like(bias), bias])
@@ -355,66 +364,62 @@ def _logistic(
     return module
 
 
-def _forest(
-    inputs: Tensor, labels: Tensor, weights: Tensor, num_classes: int, kind: str, seed: int
-) -> _Member:
+def _forest(table: _Table, kind: str, seed: int) -> _Member:
     from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
     maker = {"random_forest": RandomForestClassifier, "extra_trees": ExtraTreesClassifier}[kind]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Some inputs do not have OOB scores")
         found = maker(TREES, bootstrap=True, oob_score=True, n_jobs=-1, random_state=seed % 2**32).fit(
-            inputs.numpy(), labels.numpy(), weights.numpy()
+            table.inputs.numpy(), table.labels.numpy(), table.weights.numpy()
         )
-    prior = torch.bincount(labels, weights, minlength=num_classes)
-    module = CalibratedForest(Forest.from_trees(found.estimators_), prior / prior.sum())
+    totals = torch.bincount(table.labels, table.weights, minlength=table.num_classes)
+    module = CalibratedForest(Forest.from_trees(found.estimators_), totals / totals.sum())
     unseen = torch.from_numpy(found.oob_decision_function_)
     unseen = torch.where(unseen.isnan(), module.prior, unseen)
-    outside = TREES * (1 - 1 / len(labels)) ** len(labels)  # trees that have not seen a row
-    module.temperature.fill_(temperature(module.scaled(unseen, outside), labels))
+    count = len(table.labels)
+    outside = TREES * (1 - 1 / count) ** count  # trees that have not seen a row
+    module.temperature.fill_(temperature(module.scaled(unseen, outside), table.labels))
     return _Member(module, module.scaled(unseen, outside))
 
 
-def _networks(
-    inputs: Tensor,
-    labels: Tensor,
-    weights: Tensor,
-    num_classes: int,
-    folds: list[tuple[Tensor, Tensor]],
-    seed: int,
-    report: Report,
-) -> _Member:
+def _networks(table: _Table, folds: Folds, seed: int, report: Report) -> _Member:
+    """One network per fold, trained on the others; the epoch is the one with the best held-out likelihood of all."""
     generator = generator_for(seed, "networks")
-    X, sample = inputs.float(), weights.float()
-    module = Networks(len(folds), inputs.shape[1], num_classes, generator)
+    inputs, labels, weights = table.inputs.float(), table.labels, table.weights.float()
+    module = Networks(len(folds), inputs.shape[1], table.num_classes, generator)
     fewest = min(len(train) for train, _ in folds)
     size = min(LARGE_BATCH if fewest >= MANY_ROWS else BATCH, max(FEWEST_PER_BATCH, fewest // 4), fewest)
     per_epoch = fewest // size
     epochs = min(max(ROWS_SEEN // fewest, EPOCHS[0]), EPOCHS[1])
-    optimizer = torch.optim.AdamW(module.parameters(), RATE, weight_decay=1e-4, fused=True)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=epochs * per_epoch, pct_start=0.1)
+    optimizer = torch.optim.AdamW(module.parameters(), RATE, weight_decay=DECAY, fused=True)
+    steps = epochs * per_epoch
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min(1.0, (step + 1) / (WARM_UP * steps)) * (1 + math.cos(math.pi * step / steps)) / 2
+    )
     held_out = nn.utils.rnn.pad_sequence([test for _, test in folds], batch_first=True, padding_value=-1)
-    counted = (held_out >= 0) * sample[held_out]
-    best, kept = math.inf, {}
+    counted = (held_out >= 0) * weights[held_out]
+    best, kept = math.inf, module.state_dict()
     for epoch in range(epochs):
-        order = torch.stack([train[torch.randperm(len(train), generator=generator)[: per_epoch * size]] for train, _ in folds])
-        for rows in order.split(size, dim=1):
-            loss = F.cross_entropy(module.logits(X[rows]).flatten(0, 1), labels[rows].flatten(), reduction="none")
+        orders = (train[torch.randperm(len(train), generator=generator)] for train, _ in folds)
+        for rows in torch.stack([each[: per_epoch * size] for each in orders]).split(size, dim=1):
+            logits = module.logits(inputs[rows])
+            losses = F.cross_entropy(logits.flatten(0, 1), labels[rows].flatten(), reduction="none")
             optimizer.zero_grad()
-            (loss * sample[rows].flatten()).sum().div(size).backward()
+            (losses @ weights[rows].flatten() / size).backward()
             optimizer.step()
             schedule.step()
         if epoch % max(1, epochs // CHECKS) == 0 or epoch == epochs - 1:
             with torch.no_grad():
-                log_probs = module.logits(X[held_out]).log_softmax(-1)
-                nll = -(log_probs.gather(-1, labels[held_out][..., None])[..., 0] * counted).sum()
-            if float(nll) < best:
-                best, kept = float(nll), {name: each.clone() for name, each in module.state_dict().items()}
+                log_probs = module.logits(inputs[held_out]).log_softmax(-1)
+            nll = -float((log_probs.gather(-1, labels[held_out][..., None])[..., 0] * counted).sum())
+            if nll < best:
+                best, kept = nll, {name: each.clone() for name, each in module.state_dict().items()}
             report((epoch + 1) / epochs)
     module.load_state_dict(kept)
-    found = torch.zeros(len(labels), num_classes, dtype=torch.float64)
-    with torch.no_grad():
-        log_probs = module.logits(X[held_out]).double().log_softmax(-1)
-        for k, (_, test) in enumerate(folds):
-            found[test] = log_probs[k, : len(test)]
-    return _Member(module.requires_grad_(False).eval(), found)
+    module.requires_grad_(False).eval()
+    log_probs = module.logits(inputs[held_out]).double().log_softmax(-1)
+    found = torch.empty(len(labels), table.num_classes, dtype=torch.float64)
+    for k, (_, test) in enumerate(folds):
+        found[test] = log_probs[k, : len(test)]
+    return _Member(module, found)

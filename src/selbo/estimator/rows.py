@@ -141,6 +141,15 @@ class Rows:
     unlabelled: Tensor | None = None
     grouped: GroupRows | None = None
 
+    def resampled(self) -> Tensor:
+        """Indices of as many labelled rows, each as often as its weight says: all in order if there are no weights."""
+        count = len(self.labels)
+        if self.weights is None:
+            return torch.arange(count)
+        places = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+        ends = self.weights.double().cumsum(0)
+        return torch.searchsorted(ends, places * ends[-1]).clamp(max=count - 1)
+
     @property
     def total(self) -> float:
         """Sum of the weights; the number of rows if there are none."""

@@ -106,7 +106,9 @@ def base_of(told: Any, *, groups: bool) -> str:
 
 
 def _same(value: Any, default: Any) -> bool:
-    return value is default or (type(value) in (bool, int, float, str, tuple, list) and _plain(value) == _plain(default))
+    return value is default or (
+        type(value) in (bool, int, float, str, tuple, list) and _plain(value) == _plain(default)
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -172,7 +174,8 @@ def doubts(told: Any, classes: NDArray[Any], rows: Rows, fractions: Sequence[flo
     if told.accuracy is not None and _checks.positive("accuracy", told.accuracy) > 1 / len(classes):  # else an error
         found.append(below_guessing(told.accuracy, fractions, classes.tolist(), tolerance=SHARE_ROUNDING))
     given, labels = told.concentration, rows.evidence
-    if not isinstance(given, str) and given is not None and given > labels and not told.overrule_labels:
+    lowered = base_of(told, groups=rows.grouped is not None) == NETWORK and not told.overrule_labels
+    if not isinstance(given, str) and given is not None and given > labels and lowered:
         found.append(
             f"the concentration {given:g} exceeds the number of labelled rows, so {labels:g} is used and the belief "
             "weighs as much as the labels; `overrule_labels` keeps it"

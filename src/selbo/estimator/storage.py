@@ -4,7 +4,7 @@ import itertools
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,13 +14,30 @@ from numpy.typing import NDArray
 from selbo import _checks
 from selbo._files import replacing
 from selbo.estimator.classifier import SummaryClassifier
+from selbo.estimator.forest import Forest
 from selbo.estimator.intake import FeatureScale
-from selbo.estimator.settings import check_settings
+from selbo.estimator.pool import Pool
+from selbo.estimator.settings import NETWORK, POOL, check_settings
+from selbo.evaluation.belief_calibration import BeliefCalibration
 from selbo.nn import storage
 from selbo.objectives import Evidential, LabelShift
 from selbo.presets import METHODS
 
 PLAIN_FORMAT: Final = "selbo-plain-1"
+ENTRIES: Final = (
+    "settings",
+    "seed",
+    "mean",
+    "std",
+    "medians",
+    "indicators",
+    "label_shift",
+    "base",
+    "calibration",
+    "num_unlabelled",
+)
+"""What describes a classifier."""
+
 ELSEWHERE: Final = ("device",)
 """Settings that are not saved."""
 
@@ -57,9 +74,12 @@ def save_classifier(classifier: SummaryClassifier, path: Path) -> dict[str, Any]
         "medians": _medians_of(classifier.scale_),
         "indicators": list(classifier.scale_.indicators),
         "label_shift": None if classifier.label_shift_ is None else asdict(classifier.label_shift_),
+        "base": classifier.base_,
+        "calibration": None if classifier.calibration_ is None else classifier.calibration_.to_dict(),
+        "num_unlabelled": classifier.n_unlabelled_,
     }
     network = classifier.network_
-    if METHODS[classifier.method].bayesian:
+    if classifier.base_ == NETWORK and METHODS[classifier.method].bayesian:
         storage.save(network, path)
     else:
         from safetensors.torch import save
@@ -81,7 +101,7 @@ def restore(description: Any, classes: NDArray[Any], names: Sequence[str]) -> Su
     Raises:
         ValueError: If an entry is missing or invalid; names the first one.
     """
-    require_entries(description, ("settings", "seed", "mean", "std", "medians", "indicators", "label_shift"))
+    require_entries(description, ENTRIES)
     settings = description["settings"]
     require_entries(
         settings, [name for name in SummaryClassifier().get_params() if name not in ELSEWHERE], inside="settings"
@@ -114,6 +134,9 @@ def restore(description: Any, classes: NDArray[Any], names: Sequence[str]) -> Su
     )
     classifier.n_features_in_, classifier.encoder_ = len(names), None
     classifier.label_shift_ = _label_shift(description["label_shift"], len(classes))
+    classifier.base_ = _checks.one_of("base", description["base"], (NETWORK, POOL))
+    classifier.calibration_ = _calibration(description["calibration"], len(classes))
+    classifier.n_unlabelled_ = _checks.whole("num_unlabelled", description["num_unlabelled"], at_least=0)
     classifier._objective = Evidential(1) if classifier.method == "evidential" else None
     return classifier
 
@@ -128,8 +151,11 @@ def load_network(classifier: SummaryClassifier, path: Path, *, device: str) -> N
     Raises:
         ValueError: If the shapes differ. A damaged description could ask for a network too large for memory.
     """
-    bayesian = METHODS[classifier.method].bayesian
     num_inputs = classifier.scale_.num_inputs
+    if classifier.base_ == POOL:
+        classifier.network_ = _load_pool(path, num_inputs, len(classifier.classes_))
+        return
+    bayesian = METHODS[classifier.method].bayesian
     widths = [num_inputs, *classifier.hidden, len(classifier.classes_)]
     if storage.read_header(path)[1] != _shapes(widths, bayesian=bayesian):
         raise ValueError(f"{os.fspath(path)!r} does not hold the network of this classifier")
@@ -144,6 +170,20 @@ def load_network(classifier: SummaryClassifier, path: Path, *, device: str) -> N
     classifier.network_ = network.to(device).eval()
 
 
+def _load_pool(path: Path, num_inputs: int, num_classes: int) -> Pool:
+    from safetensors.torch import load_file
+
+    try:
+        pool = Pool.with_shapes(storage.read_header(path)[1], num_inputs, num_classes)
+        pool.load_state_dict(load_file(path))
+        for each in pool.modules():
+            if isinstance(each, Forest):
+                each.require_sound(num_inputs)
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(f"{os.fspath(path)!r} does not hold the pool of this classifier: {error}") from error
+    return pool
+
+
 def require_entries(found: Any, names: Iterable[str], *, inside: str = "") -> None:
     """Reject values that are not dictionaries or lack an entry."""
     if not isinstance(found, dict):
@@ -151,6 +191,18 @@ def require_entries(found: Any, names: Iterable[str], *, inside: str = "") -> No
     for name in names:
         if name not in found:
             raise ValueError(f"`{inside}{'.' if inside else ''}{name}` is missing")
+
+
+def _calibration(found: Any, num_classes: int) -> BeliefCalibration | None:
+    if found is None:
+        return None
+    require_entries(found, [each.name for each in fields(BeliefCalibration)], inside="calibration")
+    try:
+        calibration = BeliefCalibration.from_dict(found)
+        calibration(np.zeros((1, num_classes)))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"`calibration` must be one of {num_classes} classes: {error}") from error
+    return calibration
 
 
 def _label_shift(found: Any, num_classes: int) -> LabelShift | None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from selbo.estimator import Statement, SummaryClassifier, storage
+from selbo.estimator.settings import POOL, base_of
 from selbo.evaluation import calibrate, check_belief
 from selbo.evaluation.check_belief import shortfall
 from selbo.evaluation.predict import Prediction, at_temperature
@@ -52,6 +53,10 @@ FEWEST_UNLABELLED: Final = 50
 
 MISSING_GROUP: Final = "(missing)"
 """Group of rows without a value."""
+
+
+def _title(classifier: SummaryClassifier, base: str) -> str:
+    return "pool of classifiers" if base == POOL else METHODS[classifier.method].title
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,11 @@ class Job:
     def method(self) -> Method:
         """The training method."""
         return METHODS[self.classifier.method]
+
+    @property
+    def title(self) -> str:
+        """What is trained, in words."""
+        return _title(self.classifier, base_of(self.classifier, groups=self.groups is not None))
 
     @property
     def seed(self) -> int:
@@ -639,7 +649,7 @@ def baselines_of(task: Task, job: Job, prediction: Prediction | None) -> tuple[M
         class_fractions=_stated_fractions(task, job) if stated else None,
         seed=job.seed,
     )
-    return compare_methods({job.method.title: prediction.log_probs, **others}, task.test[1])
+    return compare_methods({job.title: prediction.log_probs, **others}, task.test[1])
 
 
 def _stated_fractions(task: Task, job: Job) -> list[float]:
@@ -788,7 +798,11 @@ def _results_of_file(
     seconds: float,
 ) -> Comparison:
     """The results that the report of an evaluation shows: one method, one seed, no belief."""
-    classes, method, seed = found.classes, METHODS[model.classifier.method].title, model.classifier.random_state
+    classes, method, seed = (
+        found.classes,
+        _title(model.classifier, model.classifier.base_),
+        model.classifier.random_state,
+    )
     assert isinstance(seed, int)
     counts = labels.bincount(minlength=len(classes))
     return Comparison(
@@ -847,7 +861,7 @@ def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetr
     description = (
         f"A network with {'hidden layers' if len(hidden) > 1 else 'one hidden layer'} of "
         f"{' and '.join(map(str, hidden))} units learned to predict {what} from "
-        f"{len(task.preprocessing.inputs)} columns, by the method {job.method.title}. Everything below is about "
+        f"{len(task.preprocessing.inputs)} columns, by the method {job.title}. Everything below is about "
         f"the test rows, which it did not see{but}."
     )
     takeaway = "" if metrics.stated_groups is None else f"{groups_takeaway(metrics.stated_groups, len(known))} "
@@ -871,11 +885,11 @@ def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetr
             class_counts=tuple(counts.tolist()),
         ),
         belief=None if summary is None else outcomes.describe_belief(summary, task.words, classes),
-        methods=(job.method.title,),
+        methods=(job.title,),
         seeds=(job.seed,),
         runs=(
             Outcome(
-                method=job.method.title,
+                method=job.title,
                 seed=job.seed,
                 conditions={TEST_CONDITION: Measurement(level=None, metrics=shown)},
                 histogram=None

@@ -101,7 +101,7 @@ def test_the_defaults_of_the_command_are_those_of_the_estimator() -> None:
     options = {name: each.default for name, each in inspect.signature(train).parameters.items()}
     settings = selbo.SummaryClassifier().get_params()
     shared = {name for name in settings if name in options}
-    assert len(shared) == 15
+    assert len(shared) == 16
     assert {name: options[name] for name in shared - {"hidden"}} == {
         name: settings[name] for name in shared - {"hidden"}
     }

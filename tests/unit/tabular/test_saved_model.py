@@ -145,7 +145,7 @@ SETTINGS = [f"classifier.settings.{name}" for name in SummaryClassifier().get_pa
 HARMLESS = {  # what prediction does not need, and what may be another: a name, a number above 0, truth
     saved_model.MANIFEST: {
         *("selbo", "target", "belief", "unlabelled", "data.name", "data.sha256", "temperature"),
-        *("classifier.seed", "classifier.label_shift", *SETTINGS),
+        *("classifier.seed", "classifier.label_shift", "classifier.num_unlabelled", *SETTINGS),
         *(f"classifier.settings.class_fractions.{name}" for name in PREPROCESSING.classes),
         *(f"classifier.{name}.{i}" for name in ("mean", "std", "medians") for i in range(3)),
     },
@@ -185,7 +185,7 @@ def test_no_change_to_an_entry_is_more_than_a_sentence(folder: Path, name: str) 
         *((saved_model.MANIFEST, key) for key in ("classifier", "classes", "temperature", "data", "sha256")),
         *(
             (saved_model.MANIFEST, f"classifier.{key}")
-            for key in ("seed", "settings", "settings.method", "label_shift")
+            for key in ("seed", "settings", "settings.method", "label_shift", "base", "calibration", "num_unlabelled")
         ),
         *((saved_model.MANIFEST, key) for key in ("classifier.mean", "data.sha256")),
         *((saved_model.PREPROCESSING, key) for key in ("target", "classes", "numeric_target", "inputs", "left_out")),
