@@ -18,7 +18,7 @@ from selbo_lab.run.provenance import code_version
 from selbo_lab.run.records import STUDY_FORMAT, Manifest, Run, RunCost, RunValidation
 from selbo_lab.studies.run_spec import RUN_FORMAT, RunSpec
 
-PartT = TypeVar("PartT", bound=Record)
+StoredT = TypeVar("StoredT", bound=Record)
 
 RUNS: Final = "runs"
 STUDY_FILE: Final = "study.json"
@@ -92,7 +92,7 @@ class Store:
         """
         return self._read(spec.id, RunValidation, spec=spec)
 
-    def _read(self, run_id: str, kind: type[PartT], **known: RunSpec) -> PartT | None:
+    def _read(self, run_id: str, kind: type[StoredT], **known: RunSpec) -> StoredT | None:
         found = self._content(run_id)
         try:
             return None if found is None else kind.from_dict(found | known)
@@ -126,7 +126,7 @@ class Store:
         """The machine and the seconds of all runs, by id; the rest is not checked."""
         return self._all(RunCost)
 
-    def _all(self, kind: type[PartT]) -> Iterator[PartT]:
+    def _all(self, kind: type[StoredT]) -> Iterator[StoredT]:
         for run_id in sorted(self.ids()):
             found = self._read(run_id, kind)
             assert found is not None
