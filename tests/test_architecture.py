@@ -533,7 +533,14 @@ def test_import_leaves_the_random_states_alone(fresh_import: dict[str, object]) 
     assert fresh_import["untouched"]
 
 
-@pytest.mark.parametrize("arguments", ["--help", "--version", "train --help", "nothing", "train --accuracy much"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *("--help", "--version", "train --help", "nothing", "train --accuracy much"),
+        *("train nothing.csv --target y --out model", "predict nothing new.csv", "evaluate nothing new.csv"),
+        *("monitor nothing.csv --accuracy 0.9", "calibrate nothing.csv --accuracy 0.9"),
+    ],
+)
 def test_help_and_mistakes_in_arguments_need_no_slow_package(arguments: str, tmp_path: Path) -> None:
     code = (
         "import sys\nfrom selbo.cli.main import main\n"

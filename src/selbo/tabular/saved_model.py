@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from selbo import _checks
-from selbo._files import replacing
+from selbo._files import replacing, require_model
 from selbo.estimator import SummaryClassifier, storage
 from selbo.evaluation.predict import Prediction
 from selbo.results import Record
@@ -348,9 +348,7 @@ def load_model(folder: Path, *, device: str = "cpu") -> Trained:
     Raises:
         ValueError: If it is not a model folder, is not finished, or its files do not match.
     """
-    if not folder.is_dir():
-        what = "a file" if folder.exists() else "not there"
-        raise ValueError(f"the model must be a folder made by selbo train, but {os.fspath(folder)!r} is {what}")
+    require_model(folder)
     if not (folder / MANIFEST).exists():
         begun = (folder / SETTINGS).exists()
         todo = (

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from selbo._files import require_table
 from selbo.estimator import Statement, SummaryClassifier, storage
 from selbo.evaluation import calibrate, check_belief
 from selbo.evaluation.check_belief import shortfall
@@ -84,8 +85,7 @@ class Job:
             files["group_fractions_sha256"] = self.groups.fractions
             stated = {"groups": self.groups.column, "group_concentration": self.groups.concentration}
         for file in filter(None, files.values()):
-            if not file.is_file():
-                read_table(file)  # raises the error
+            require_table(file)
         settings = storage.settings_of(self.classifier)
         return {
             "target": self.target,
