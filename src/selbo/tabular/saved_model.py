@@ -5,7 +5,6 @@ last: a folder without it is not finished. All files are JSON or safetensors; no
 """
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from selbo import _checks
-from selbo._files import replacing, require_model
+from selbo._files import require_model
 from selbo.estimator import SummaryClassifier, storage
 from selbo.evaluation.predict import Prediction
 from selbo.results import Record
+from selbo.tabular.json_files import OtherVersionError, read_json, write_json
 from selbo.tabular.metrics import TrainingMetrics
 from selbo.tabular.preprocessing import PREPROCESSING_FORMAT, Preprocessing
 from selbo.tabular.table import Numbers, listed
@@ -46,10 +46,6 @@ SUMMED: Final = (WEIGHTS, PREPROCESSING)
 """Files whose checksums are in the manifest."""
 
 
-class OtherVersionError(ValueError):
-    """A file of selbo in a format that this version cannot read."""
-
-
 def digest(path: Path) -> str:
     """SHA-256 of a file."""
     found = hashlib.sha256()
@@ -57,29 +53,6 @@ def digest(path: Path) -> str:
         while block := file.read(1 << 20):
             found.update(block)
     return found.hexdigest()
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a file atomically."""
-    with replacing(path) as unfinished:
-        unfinished.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def read_json(path: Path, *, kind: str) -> dict[str, Any]:
-    """Read a JSON file of selbo; raises an error if it is not of the given kind."""
-    if path.exists() and not path.is_file():  # reading a pipe would block
-        raise ValueError(f"{os.fspath(path)!r} is not a file")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{os.fspath(path)!r} cannot be read: {error}") from error
-    found = str(content.get("format")) if isinstance(content, dict) else ""
-    if found != kind and found.rpartition("-")[0] == kind.rpartition("-")[0]:
-        raise OtherVersionError(f"{os.fspath(path)!r} was written by another version of selbo: train the model again")
-    if found != kind:
-        raise ValueError(f"{os.fspath(path)!r} is not a file of selbo with the format {kind!r}")
-    assert isinstance(content, dict)
-    return content
 
 
 # --- the state of a folder ---

@@ -25,6 +25,7 @@ from selbo.summary.likelihood import SummaryLikelihood
 from selbo.tabular import saved_model
 from selbo.tabular.group_results import TaskGroups, compare_groups, contradictions_in_words, groups_takeaway
 from selbo.tabular.groups import GroupSource, known_labels, read_groups
+from selbo.tabular.json_files import write_json
 from selbo.tabular.metrics import RowCounts, TableMetrics, TrainingMetrics, ValidationMetrics
 from selbo.tabular.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names
 from selbo.tabular.splits import FEWEST_LABELS, split, split_groups
@@ -310,7 +311,7 @@ def train_model(
     if replace:
         saved_model.clear(folder)
     saved_model.remove_unfinished(folder)
-    saved_model.write_json(folder / saved_model.SETTINGS, {"format": saved_model.SETTINGS_FORMAT, "settings": identity})
+    write_json(folder / saved_model.SETTINGS, {"format": saved_model.SETTINGS_FORMAT, "settings": identity})
     classifier, names = job.classifier, task.preprocessing.class_labels
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
