@@ -20,14 +20,14 @@ KNOWN: Final = (
             "summary summary-elbo base both belief-accuracy labels-belief",
             "fractions belief labels-belief-accuracy",
             "summary-train train accuracy dirichlet-accuracy",
-            "expect-equal both-high-2 dirichlet",
-            "expect-unequal both-low-2 multinomial-accuracy",
+            "expect-equal both-high-2 dirichlet accuracy-high-2",
+            "expect-unequal both-low-2 multinomial-accuracy accuracy-low-2",
         ),
         *(
-            "auto-equal fractions-0.3 natural-summary both-high-5 bold",
-            "auto-unequal fractions-1 narrow-summary both-low-5 timid",
-            "beta-5 uncertain-0.1 natural-summary-85",
-            "uncertain-0.05 natural-summary-80",
+            "auto-equal fractions-0.3 natural-summary both-high-5 bold accuracy-high-5",
+            "auto-unequal fractions-1 narrow-summary both-low-5 timid accuracy-low-5",
+            "beta-5 uncertain-0.1 natural-summary-85 accuracy-high-10",
+            "uncertain-0.05 natural-summary-80 accuracy-low-10",
         ),
         *("unadjusted-3",),
     ),
@@ -104,6 +104,7 @@ KNOWN: Final = (
         "uniform uniform-equal batchnorm mc-dropout temperature-20",
         "uniform-unequal batchnorm-known swag temperature-1000",
         "confidence tent laplace bcts-100",
+        "source-temperature",
     ),
 )
 """Methods of the demo, the commands and the studies: one row per colour, one position per marker.

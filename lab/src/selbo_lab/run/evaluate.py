@@ -1,8 +1,9 @@
 """Evaluates a trained network or an ensemble: predictions and metrics."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, NamedTuple
 
 import torch
@@ -35,11 +36,28 @@ COMPILED_MODELS: Final = tuple(build.LARGE_NETWORKS)
 """Networks that are worth compiling."""
 
 
+VAL: Final = "val"
+"""Name of the validation data among sets that were predicted."""
+
+
 class Member(NamedTuple):
     """A trained network, or its posterior, and the training objective."""
 
     network: nn.Module | Posterior
     objective: Objective
+
+
+class SeenSet(NamedTuple):
+    """Predictions for a whole set, its labels, and the level of its corruption if there is one."""
+
+    prediction: Prediction
+    labels: Tensor
+    level: float | None = None
+
+    def rows(self, rows: Tensor) -> "SeenSet":
+        """Some of its cases."""
+        kept = Prediction(*(each[rows] for each in vars(self.prediction).values()))
+        return SeenSet(kept, self.labels[rows], self.level)
 
 
 @dataclass(frozen=True)
@@ -65,12 +83,22 @@ class Evaluation:
         members: The networks.
         device: Device of the networks.
         earlier: Predictions of an earlier model, if they were the belief.
+        seen: Predictions of these networks by name of the set, used instead of predicting again, and filled if empty;
+            for test sets in halves.
     """
 
     def __init__(
-        self, spec: RunSpec, task: RunTask, members: list[Member], device: str, earlier: Tensor | None = None
+        self,
+        spec: RunSpec,
+        task: RunTask,
+        members: list[Member],
+        device: str,
+        earlier: Tensor | None = None,
+        *,
+        seen: dict[str, SeenSet] | None = None,
     ) -> None:
         self.spec, self.task, self.members, self.device, self.earlier = spec, task, members, device, earlier
+        self.seen: dict[str, SeenSet] = {} if seen is None else seen
         self.temperature: float | None = None
         self.correction: baselines.Correction | None = None
         self.frozen: frozen.CorrectedLogProbs | None = None
@@ -107,11 +135,13 @@ class Evaluation:
     def everything(self) -> Findings:
         """Run all evaluations in the settings."""
         evaluation = self.spec.evaluation
+        if evaluation.halves and evaluation.test:
+            return self._by_halves()
         on_val = self.predict(self.task.val, evaluation.draws)
         self.temperature = temperature_of(on_val, self.task.val.labels)
         val = self._condition(on_val, self.task.val.labels, level=None)
         if self.task.use is not None:
-            self.correction = self._correction(on_val)
+            self.correction = self._correction(on_val, self._on_unlabelled)
             val = replace(val, nll_at_use=self._nll_at_use(self._for_use(on_val).prediction))
         if not evaluation.test:  # chooses settings; there are many such runs, and nothing reads these details
             return Findings(replace(val, scaled=None, recall=None), self.temperature)
@@ -164,22 +194,63 @@ class Evaluation:
             metrics = {**metrics, "auroc": auroc_of_both_columns(prediction.log_probs, labels)}
         return RunMeasurement(level=level, metrics=metrics, recall=found.recall)
 
-    def _correction(self, on_val: Prediction) -> baselines.Correction | None:
-        """The correction of predictions for the target domain, if any."""
+    def _by_halves(self) -> Findings:
+        """Metrics on one half of every test set, after a correction that is fitted to the other half."""
+        if not self.seen:
+            self.seen.update(self._every_set())
+        on_val = self.seen[VAL]
+        self.temperature = temperature_of(on_val.prediction, on_val.labels)
+        fitted, scored = halves(len(self.task.test), seed=self.spec.seed)
+        conditions, shown = {}, {}
+        for name, whole in self.seen.items():
+            if name != VAL:
+                pool, rest = whole.rows(fitted), whole.rows(scored)
+                self.correction = self._correction(on_val.prediction, partial(SeenSet, *pool))
+                shown[name] = rest._replace(prediction=self._for_use(rest.prediction).prediction)
+                conditions[name] = replace(
+                    self._measured(shown[name].prediction, rest.labels, level=rest.level), recall=None
+                )
+        return Findings(
+            self._measured(on_val.prediction, on_val.labels),
+            self.temperature,
+            conditions=conditions,
+            histogram=self._histogram(shown[CLEAN].prediction),
+            reliability=outcomes.reliability_of(shown[CLEAN].prediction, shown[CLEAN].labels),
+            score_histogram=score_histogram(shown[CLEAN].prediction),
+        )
+
+    def _every_set(self) -> dict[str, SeenSet]:
+        """Predictions for the validation data and all test sets, the clean one first."""
+        draws, task = self.spec.evaluation.draws, self.task
+        found = {
+            VAL: SeenSet(self.predict(task.val, draws), task.val.labels),
+            CLEAN: SeenSet(self.predict(task.test, draws), task.test.labels, 0.0),
+        }
+        for condition, seen in self._corrupted(self.spec.evaluation.corrupted_draws or draws):
+            found[condition.name] = SeenSet(seen, condition.data.labels, condition.level)
+        return found
+
+    def _on_unlabelled(self) -> SeenSet:
+        pool = unlabelled_of(self.task)
+        return SeenSet(self.predict(pool, self.spec.evaluation.draws), pool.labels)
+
+    def _correction(self, on_val: Prediction, pool: Callable[[], SeenSet]) -> baselines.Correction | None:
+        """The correction of predictions for the target domain, if any; ``pool`` predicts for its unlabelled inputs."""
+        self.frozen = None
         how = self.spec.recipe.correction or ("known" if self.spec.recipe.label_shift else "")
         if not how:
             return None
         fractions = build.told_of(self.spec.data, self.task.train.num_classes).fractions
         if how in FROZEN_CORRECTIONS:
-            pool = unlabelled_of(self.task)
+            there = pool()
             self.frozen = frozen.frozen_correction(
                 self.spec.recipe,
                 fractions=fractions,
                 train=self.task.train,
                 val=on_val,
                 val_labels=self.task.val.labels,
-                pool=self.predict(pool, self.spec.evaluation.draws),
-                pool_labels=pool.labels,
+                pool=there.prediction,
+                pool_labels=there.labels,
                 seed=self.spec.seed,
             )
             return None
@@ -187,7 +258,7 @@ class Evaluation:
             how,
             train=self.task.train,
             known=fractions,
-            unlabelled=lambda: self.predict(unlabelled_of(self.task), self.spec.evaluation.draws),
+            unlabelled=lambda: pool().prediction,
             val=on_val,
             val_labels=self.task.val.labels,
         )
@@ -263,6 +334,13 @@ class Evaluation:
             belief, partition=belief.partition.removeprefix("Closed"), scale=None, shells=None
         )
         return RunHistogram(belief=belief, masses=outcomes.region_masses(clean, summary.partition))
+
+
+def halves(count: int, *, seed: int) -> tuple[Tensor, Tensor]:
+    """Rows of the two halves of a set, in their order; the first has one more if the number is odd."""
+    order = torch.randperm(count, generator=generator_for(seed, "halves"))
+    first, second = order.tensor_split(2)
+    return first.sort().values, second.sort().values
 
 
 def temperature_of(prediction: Prediction, labels: Tensor) -> float | None:

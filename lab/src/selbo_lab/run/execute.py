@@ -18,12 +18,12 @@ from selbo_lab import checks
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.published import PAPER_SELECTIONS
 from selbo_lab.run import adaptation, baselines, build, posthoc
-from selbo_lab.run.evaluate import COMPILED_MODELS, Evaluation, Member, temperature_of, unlabelled_of
+from selbo_lab.run.evaluate import COMPILED_MODELS, Evaluation, Member, SeenSet, temperature_of, unlabelled_of
 from selbo_lab.run.group_runs import execute_group_run
 from selbo_lab.run.provenance import describe_run
 from selbo_lab.run.records import DIVERGED, FINISHED, Run, RunTimes
 from selbo_lab.run.tasks import RunTask, task_of
-from selbo_lab.studies.run_spec import RunSpec
+from selbo_lab.studies.run_spec import EvaluationSpec, RunSpec
 
 SMALL_RUNS_ON_A_GPU: Final = 14
 """Parallel runs of other networks on one GPU, if there are enough cores (docs/performance.md)."""
@@ -87,7 +87,7 @@ def execute_run(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None =
         earlier = _earlier(spec, task, saved, device=device) if spec.recipe.belief == "empirical" else None
         members = _members(spec, task, saved, device=device, earlier=earlier)
         trained = time.perf_counter()
-        found = Evaluation(spec, task, members, device, earlier).everything()
+        found = Evaluation(spec, task, members, device, earlier, seen=_MEMORY.seen_in(spec)).everything()
     except Diverged as error:
         what = str(error).partition(";")[0]  # without the advice about the checkpoint, which is removed with the result
         return made(status=DIVERGED, error=what, seconds=RunTimes(all=round(time.perf_counter() - begin, 3)))
@@ -103,10 +103,20 @@ def execute_run(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None =
 
 @dataclass
 class _Memory:
-    """The networks of the last run with a target domain."""
+    """The networks of the last run whose networks others share, and what they predicted for test sets in halves."""
 
     training: Hashable = None
     members: list[Member] = field(default_factory=list)
+    evaluation: EvaluationSpec | None = None
+    seen: dict[str, SeenSet] = field(default_factory=dict)
+
+    def seen_in(self, spec: RunSpec) -> dict[str, SeenSet] | None:
+        """Predictions for the sets of this evaluation, to read and to fill; None if there are none to share."""
+        if not spec.evaluation.halves:
+            return None
+        if spec.evaluation != self.evaluation:
+            self.evaluation, self.seen = spec.evaluation, {}
+        return self.seen
 
 
 _MEMORY: Final = _Memory()
@@ -118,9 +128,10 @@ def _members(spec: RunSpec, task: RunTask, saved: _Checkpoints, *, device: str, 
     The networks of the previous run are reused if only the correction differs.
     """
     training = (spec.training, device)
-    if task.use is not None and training == _MEMORY.training:
+    if spec.shares_networks and training == _MEMORY.training:
         return _MEMORY.members
     _MEMORY.training, _MEMORY.members = None, []  # free memory before the next training
+    _MEMORY.evaluation, _MEMORY.seen = None, {}
     members = [
         _trained(spec, task, saved, device=device, member=i, earlier=earlier) for i in range(spec.recipe.members)
     ]
@@ -130,7 +141,7 @@ def _members(spec: RunSpec, task: RunTask, saved: _Checkpoints, *, device: str, 
             assert isinstance(network, nn.Module)  # adaptation is for deterministic networks
             order = generator_for(spec.seed, "adaptation", i)
             adaptation.adapt(network, inputs, spec.recipe, objective=objective, generator=order)
-    if task.use is not None:
+    if spec.shares_networks:
         _MEMORY.training, _MEMORY.members = training, members
     return members
 

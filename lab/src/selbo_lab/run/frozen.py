@@ -46,6 +46,9 @@ def frozen_correction(
     rows = pool.log_probs
     if recipe.correction in {"belief", "batch"}:
         return _stated(recipe, rows, pool_labels, fractions)
+    if recipe.correction == "source-temperature":
+        on_source = calibrate.temperature(val.log_probs, val_labels)
+        return lambda each: calibrate.scale(each, on_source)
     if recipe.correction == "rlls":
         before = LabelShift.from_labels(train.labels, fractions).before
         after = estimate_by_regularised_confusion(rows, val.log_probs, val_labels)

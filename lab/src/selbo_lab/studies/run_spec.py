@@ -106,13 +106,13 @@ ADDED_LATER: Final = {
         "vat_weight",
         "vat_radius",
     ),
-    "evaluation": ("both_columns", "items"),
+    "evaluation": ("both_columns", "items", "halves"),
 }
 """Fields added after results had been published: at their defaults they do not enter the hash of a run, so that
 earlier hashes stay valid."""
 
 SUMMARY_INPUTS: Final = ("train", "val", "use")
-FROZEN_CORRECTIONS: Final = ("belief", "batch", "temperature", "bcts", "isotonic", "rlls")
+FROZEN_CORRECTIONS: Final = ("belief", "batch", "temperature", "source-temperature", "bcts", "isotonic", "rlls")
 CORRECTIONS: Final = ("", "known", "em", "em-bcts", "bbse", *FROZEN_CORRECTIONS)
 ADAPTATIONS: Final = ("", "batchnorm", "tent")
 TRAINED_POSTERIORS: Final = ("", "natural_gradient")
@@ -256,7 +256,8 @@ class Recipe:
         correction: Correction of predictions in the target domain, by the ratio of class fractions: ``known`` ones, or
             estimated by ``em``, ``em-bcts`` (after bias-corrected temperature scaling) or ``bbse``; see
             `selbo.evaluation.label_shift`. Or one of a frozen classifier: ``belief`` (`selbo.calibrate_to_belief`),
-            ``batch`` (equal class fractions), ``rlls`` (by held-out labels of the source domain);
+            ``batch`` (equal class fractions), ``source-temperature`` and ``rlls`` (by held-out labels of the source
+            domain);
             ``temperature``, ``bcts`` and ``isotonic`` (by labels of the target domain).
         rounds: Rounds of self-training: the network is trained again with its own predictions for unlabelled inputs as
             labels.
@@ -436,6 +437,8 @@ class EvaluationSpec:
         ood_if_present: Names of further out-of-distribution data sets, used if they are in the store.
         scores: Whether to store the scores of all test examples, with a map of the test set in two dimensions.
         items: Whether to store the negative log-probability of every test label in the target domain.
+        halves: Whether every test set, clean or corrupted, is a target domain of its own: the correction is fitted to
+            one half of it, and metrics are those of the other half.
         both_columns: Whether the AUROC of two classes is the mean of both columns, as in the paper's code, instead of
             that of class 1.
     """
@@ -452,6 +455,7 @@ class EvaluationSpec:
     scores: bool = False
     items: bool = False
     both_columns: bool = False
+    halves: bool = False
 
     def __post_init__(self) -> None:
         checks.one_of("suite", self.suite, SUITES)
@@ -466,6 +470,15 @@ class RunSpec:
     recipe: Recipe
     evaluation: EvaluationSpec
     seed: int
+
+    def __post_init__(self) -> None:
+        if self.evaluation.halves and self.data.labels:
+            raise ValueError("`halves` is for data without a target domain, but `labels` are given")
+
+    @property
+    def shares_networks(self) -> bool:
+        """Whether other runs of a study may differ in the correction only and use the same trained networks."""
+        return bool(self.data.labels) or self.evaluation.halves
 
     @cached_property
     def training(self) -> Hashable:

@@ -78,6 +78,14 @@ def test_as_many_labels_are_used_as_the_recipe_says() -> None:
     assert not torch.allclose(some(rows), every(rows))
 
 
+def test_a_temperature_of_the_source_domain_reads_nothing_of_the_target_domain() -> None:
+    found, rows, _ = corrected(0.1, correction="source-temperature")
+    val, val_labels = cases(4000, 0.5, 2)
+    assert torch.allclose(found(rows), calibrate.scale(rows, calibrate.temperature(val, val_labels)))
+    other, _, _ = corrected(0.9, correction="source-temperature")
+    assert torch.equal(other(rows), found(rows))
+
+
 def test_statements_that_contradict_each_other_change_nothing() -> None:
     found, rows, _ = corrected(0.1, correction="belief", states_accuracy=True, states_fractions=True, accuracy_off=0.5)
     assert torch.equal(found(rows), rows)

@@ -475,7 +475,9 @@ FIRST_SEEDS = {
     "wrong-fractions": 60,
     "primary-shift": 140,
     "frozen": 90,
+    "frozen-images": 300,
     "posteriors": 80,
+    "posteriors-20k": 110,
     "groups": 200,
     "groups-labels": 200,
 }
