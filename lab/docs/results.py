@@ -10,7 +10,6 @@ is committed. GitHub shows a README as it is, so there what a call gives stands 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import subprocess
 import sys
@@ -35,8 +34,8 @@ from selbo_lab.report.columns import MetricColumn
 from selbo_lab.report.overview import tables_over_cases, tracks_with_cases
 from selbo_lab.report.study_data import corruptions_of
 from selbo_lab.report.study_figures import STUDY_FIGURES, available_study_figures
-from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, primary_outcome, stated_exactly
-from selbo_lab.report.study_tables import TRACK_TITLES, StudyTable, tables_of
+from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, stated_exactly
+from selbo_lab.report.study_tables import TRACK_TITLES, StudyTable, iter_tables, tables_of
 from selbo_lab.report.table_files import markdown
 from selbo_lab.run.records import CLEAN, USE, MethodRuns, Run, StudyComparison, StudyResults
 from selbo_lab.run.result_store import Store, studies_in
@@ -85,11 +84,14 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Called by MkDocs: add the pages of this folder, the page of each study, and its figures."""
     from mkdocs.structure.files import File
 
-    draw_all()
+    drawing = draw_missing()
     for page in sorted(HERE.glob("*.md")):
         files.append(File.generated(config, page.name, abs_src_path=str(page)))
     for study in studies():
         files.append(File.generated(config, f"results/{study}.md", content=full_page(study)))
+    if drawing is not None and drawing.wait():
+        raise RuntimeError("the figures of the results could not be drawn: see above")
+    for study in studies():
         for path in draw(study):
             files.append(File.generated(config, f"images/results/{path.name}", abs_src_path=str(path)))
     return files
@@ -141,6 +143,18 @@ def runs_of(where: str, name: str) -> list[Run]:
     return found.there
 
 
+@cache
+def case_tables(where: str) -> list[StudyTable]:
+    """All tables of a comparison, by study, variant and track; pages take some of them."""
+    return tables_of(gathered(where.split(maxsplit=1)[0]), case_of(where))
+
+
+@cache
+def study_tables(study: str, track: str) -> list[StudyTable]:
+    """Tables over all cases of a study. The bootstrap of a primary outcome takes seconds."""
+    return tables_over_cases(gathered(study), track)
+
+
 def table(where: str, name: str, columns: str = "", methods: str = "") -> str:
     """A table of a comparison.
 
@@ -150,7 +164,7 @@ def table(where: str, name: str, columns: str = "", methods: str = "") -> str:
         columns: With columns such as ``NLL,ECE``, only those whose names begin with one of these.
         methods: With methods such as ``elbo,summary``, only their rows, and of the notes the last: what was run.
     """
-    (made,) = (each for each in tables_of(gathered(where.split(maxsplit=1)[0]), case_of(where)) if each.name == name)
+    (made,) = (each for each in case_tables(where) if each.name == name)
     made = narrowed(made, columns.split(",")) if columns else made
     if methods:
         rows = [row for row in made.rows if row[0].method in methods.split(",")]
@@ -160,7 +174,7 @@ def table(where: str, name: str, columns: str = "", methods: str = "") -> str:
 
 def over_cases(study: str, name: str, track: str = "selbo") -> str:
     """A table over all cases of a study: ``overview``, ``primary`` or ``wrong-fractions``."""
-    (made,) = (each for each in tables_over_cases(gathered(study), track) if each.name == name)
+    (made,) = (each for each in study_tables(study, track) if each.name == name)
     return markdown(made)
 
 
@@ -256,17 +270,10 @@ def summary_run_twice(*names: str) -> str:
     return with_interval(difference_of(gaps, seeds=len(gaps)), brackets=True)
 
 
-@cache
-def primary() -> StudyTable:
-    """The table of the primary outcome, whose bootstrap takes seconds."""
-    made = primary_outcome(gathered("primary-shift"), "selbo")
-    assert made is not None
-    return made
-
-
 def outcome(name: str, *, cells: bool = True) -> str:
     """The primary outcome on label shift: the Summary ELBO with class fractions less another method, as two cells."""
-    (found,) = (row for row in primary().raw if row["method"] == name)
+    (primary,) = (each for each in study_tables("primary-shift", "selbo") if each.name == "primary")
+    (found,) = (row for row in primary.raw if row["method"] == name)
     mean, low, high = (short(found[key], 3) for key in ("difference", "low", "high"))
     return f"{mean} | {low} to {high}" if cells else f"{mean}, {low} to {high}"
 
@@ -490,7 +497,7 @@ def times() -> str:
     lines = ["| study | machine | runs | time |", "| :--- | :--- | ---: | ---: |"]
     for study in studies():
         spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        for run in Store(RESULTS / study).all():
+        for run in Store(RESULTS / study).all_costs():
             begin = datetime.fromisoformat(run.made_by.time.replace("Z", "+00:00")).timestamp()
             spans[run.made_by.machine].append((begin, begin + run.seconds.all))
         for machine, found in sorted(spans.items()):
@@ -530,12 +537,15 @@ def full_page(study: str) -> str:
     for track in found.tracks:
         title = TRACK_TITLES[track]
         parts.append(f"## {title[0].upper()}{title[1:]}\n")
-        parts += [f"### {table.title}\n\n{markdown(table)}" for table in tables_over_cases(found, track)]
+        parts += [f"### {table.title}\n\n{markdown(table)}" for table in study_tables(study, track)]
         if track in tracks_with_cases(found):
             parts.append(f"![{found.title}, {title}: all cases](../images/results/{study}-cases-{track}.png)\n")
         comparisons = list(filter(stated_exactly, found.of_track(track)))
         for comparison in comparisons:
-            shown = tables_of(found, comparison)[: 1 if len(comparisons) > MOST_IN_DETAIL else None]
+            if len(comparisons) > MOST_IN_DETAIL:
+                shown = [next(iter_tables(found, comparison))]
+            else:
+                shown = case_tables(f"{study} {comparison.variant} {track}")
             parts += [f"### {table.title}\n\n{markdown(table)}" for table in shown]
             parts += [
                 f"![{comparison.title}, {title}: {kind}](../images/results/{name}.png)\n"
@@ -556,14 +566,10 @@ def cache_of(study: str) -> Path:
     return CACHE / f"{study}-{hashlib.sha256(Store(RESULTS / study).packed.read_bytes()).hexdigest()[:16]}"
 
 
-def draw_all() -> None:
-    """Draw what is not there yet, in one process per core: Matplotlib takes longer than all tables."""
+def draw_missing() -> subprocess.Popen[bytes] | None:
+    """Begin to draw what is not there yet in another process, which takes about as long as making the tables."""
     missing = [study for study in studies() if not cache_of(study).exists()]
-    count = os.cpu_count() or 1
-    shares = [missing[i::count] for i in range(min(count, len(missing)))]
-    for done in [subprocess.Popen([sys.executable, __file__, *share]) for share in shares]:
-        if done.wait():
-            raise RuntimeError("the figures of the results could not be drawn: see above")
+    return subprocess.Popen([sys.executable, __file__, *missing]) if missing else None
 
 
 def draw(study: str) -> list[Path]:

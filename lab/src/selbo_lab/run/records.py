@@ -204,6 +204,28 @@ class Run(Record):
         return found if self.conditions else {k: v for k, v in found.items() if k not in {"conditions", "ood"}}
 
 
+@dataclass(frozen=True, kw_only=True)
+class RunValidation(Record):
+    """The part of a `Run` that settings are chosen by."""
+
+    spec: RunSpec
+    status: str
+    val: RunMeasurement | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether training was completed."""
+        return self.status == FINISHED
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCost(Record):
+    """The part of a `Run` about where it was run and how long it took."""
+
+    made_by: RunProvenance
+    seconds: RunTimes
+
+
 # --- a study ---
 
 STUDY_FORMAT = "selbo-study-1"
