@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from selbo._files import require_predictions
 from selbo.evaluation.belief_calibration import UNLABELLED
-from selbo.tabular.table import Numbers, Table, TableColumn, Texts, listed, nearest, read_table
+from selbo.tabular.table import Numbers, Table, TableColumn, Texts, find_separator, listed, nearest, read_table
 
 PREFIX: Final = "p_"
 """What `selbo predict` writes before the name of a class."""
@@ -78,7 +78,7 @@ def read_predictions(path: Path) -> PredictionFile:
     import polars
 
     if suffix == ".csv":
-        frame = polars.read_csv(path, glob=False, infer_schema=False)
+        frame = polars.read_csv(path, glob=False, infer_schema=False, separator=find_separator(path))
         return PredictionFile(path, table, {series.name: series.to_list() for series in frame}, None)
     frame = polars.read_parquet(path, glob=False, use_pyarrow=False)
     return PredictionFile(path, table, dict(frame.to_dict(as_series=True)), None)
