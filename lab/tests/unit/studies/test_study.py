@@ -478,6 +478,7 @@ FIRST_SEEDS = {
     "frozen-images": 300,
     "frozen-shift": 310,
     "posteriors": 80,
+    "posteriors-20k": 110,
     "groups": 200,
     "groups-labels": 200,
 }
