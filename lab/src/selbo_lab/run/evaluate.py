@@ -21,7 +21,7 @@ from selbo_lab.data.dataset import LabelledData
 from selbo_lab.published import auroc_of_both_columns
 from selbo_lab.run import baselines, build, frozen
 from selbo_lab.run.domains import LARGEST_SAMPLE, LEAST_PREVALENCE, rows_with, uniform_prevalences
-from selbo_lab.run.records import CLEAN, USE, OODMeasurement, RunHistogram, RunMeasurement, ScoreMap
+from selbo_lab.run.records import CLEAN, SHIFTS, USE, OODMeasurement, RunHistogram, RunMeasurement, ScoreMap
 from selbo_lab.run.scores import map_of, score_histogram
 from selbo_lab.run.tasks import Condition, RunTask
 from selbo_lab.studies.run_spec import FROZEN_CORRECTIONS, RunSpec
@@ -40,9 +40,6 @@ COMPILED_MODELS: Final = tuple(build.LARGE_NETWORKS)
 VAL: Final = "val"
 POOL: Final = "unlabelled"
 """Names of the validation data and of unlabelled inputs among sets that were predicted."""
-
-SHIFTS: Final = ("small shifts", "medium shifts", "large shifts")
-"""Conditions for thirds of the target domains, by the distance of their class fractions from those in training."""
 
 SHOWN_BY_SHIFT: Final = ("nll", "accuracy", "ece")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,11 @@ from torch.nn.functional import nll_loss
 
 from selbo.evaluation import correct_prior
 from selbo.random import generator_for
+from selbo_lab.report.study_page import render_study_page
+from selbo_lab.report.study_tables import tables_of
 from selbo_lab.run import domains, evaluate, execute, tasks
-from selbo_lab.run.records import Run
+from selbo_lab.run.records import SHIFTS, Run
+from selbo_lab.schedule import runner
 from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 
 DATA = DataSpec("sst-zero-shot", generated=True, labels=20, label_fractions=(0.75, 0.25), val_size=30, prevalences=6)
@@ -94,8 +98,21 @@ def test_metrics_are_means_over_target_domains() -> None:
     for result, expected in zip((plain, known, wrong), found.values(), strict=True):
         assert result.conditions["use"].metrics["nll"] == pytest.approx(sum(expected) / 6, rel=1e-5)
         by_shift = [nll for _, nll in sorted(zip(shifts, expected, strict=True))]
-        thirds = [result.conditions[name].metrics["nll"] for name in evaluate.SHIFTS]
+        thirds = [result.conditions[name].metrics["nll"] for name in SHIFTS]
         assert thirds == pytest.approx([sum(by_shift[i : i + 2]) / 2 for i in (0, 2, 4)], rel=1e-5)
+
+
+def test_shifts_are_no_corruptions_and_have_a_table(tmp_path: Path) -> None:
+    study = runner.study_of("frozen-shift", trial=True)
+    results = runner.run_study(study, tmp_path, executor="here", seeds=2)
+    case = next(each for each in results.comparisons if each.data.prevalences)
+    assert not any(run.corrupted for run in case.tested)
+    tables = {table.name: table for table in tables_of(results, case)}
+    assert not [name for name in tables if name.endswith("temperature")]
+    assert [row[0].text for row in tables["corruptions"].rows] == list(SHIFTS)
+    assert tables["corruptions"].heads[0].label == "label shift"
+    assert "zero_shot" in {method.recipe.objective for each in results.comparisons for method in each.methods}
+    assert "corrupted" not in render_study_page(results)
 
 
 def test_predictions_are_made_once_for_all_corrections(monkeypatch: pytest.MonkeyPatch) -> None:
