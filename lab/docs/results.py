@@ -38,7 +38,7 @@ from selbo_lab.report.study_figures import STUDY_FIGURES, available_study_figure
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, primary_outcome, stated_exactly
 from selbo_lab.report.study_tables import TRACK_TITLES, StudyTable, tables_of
 from selbo_lab.report.table_files import markdown
-from selbo_lab.run.records import CLEAN, USE, MethodRuns, Run, StudyComparison, StudyResults
+from selbo_lab.run.records import CLEAN, SHIFTS, USE, MethodRuns, Run, StudyComparison, StudyResults
 from selbo_lab.run.result_store import Store, studies_in
 from selbo_lab.schedule import runner
 from selbo_lab.studies import plan
@@ -399,6 +399,19 @@ def labels_worth(study: str, methods: str) -> str:
     return "\n".join(lines)
 
 
+def by_shift(study: str, methods: str) -> str:
+    """Mean NLL over the cases of a study with many target domains, by size of the label shift, for some methods."""
+    cases = [each for each in gathered(study).comparisons if each.data.prevalences]
+    lines = ["| correction | " + " | ".join(SHIFTS) + " |", "| :--- |" + " ---: |" * len(SHIFTS)]
+    for name in methods.split(","):
+        means = [
+            fmean(run.conditions[each].metrics["nll"] or 0.0 for case in cases for run in case.method(name).there)
+            for each in SHIFTS
+        ]
+        lines.append(f"| {cases[0].titles[name]} | " + " | ".join(f"{each:.3f}" for each in means) + " |")
+    return "\n".join(lines)
+
+
 def counts() -> str:
     """Class fractions as a belief against all other methods, over all cases of label shift and few labels."""
     lines = [
@@ -600,7 +613,7 @@ CALLS = {
     for function in (
         *(table, over_cases, counts, overlaps, repeats, times, settings_tried, difference, under, corruptions_lower),
         *(corruptions_by_interval, without_noise, overlap, summary_run_twice, outcome, wrong, count, at_use),
-        *(right_at_use, frozen, frozen_share, labels_worth),
+        *(right_at_use, frozen, frozen_share, labels_worth, by_shift),
     )
 }
 
