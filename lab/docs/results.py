@@ -37,7 +37,7 @@ from selbo_lab.report.study_figures import STUDY_FIGURES, available_study_figure
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, stated_exactly
 from selbo_lab.report.study_tables import TRACK_TITLES, StudyTable, iter_tables, tables_of
 from selbo_lab.report.table_files import markdown
-from selbo_lab.run.records import CLEAN, USE, MethodRuns, Run, StudyComparison, StudyResults
+from selbo_lab.run.records import CLEAN, SHIFTS, USE, MethodRuns, Run, StudyComparison, StudyResults
 from selbo_lab.run.result_store import Store, studies_in
 from selbo_lab.schedule import runner
 from selbo_lab.studies import plan
@@ -343,26 +343,37 @@ def right_at_use(where: str, method: str) -> str:
     return f"{100 * fmean(run.conditions[USE].metrics['accuracy'] for run in runs_of(where, method)):.1f}"
 
 
-def frozen_means() -> dict[str, list[dict[str, float]]]:
-    """Mean metrics of each method of the study `frozen` in the target domain, one entry per case."""
-    return {
-        method: [
-            {
-                metric: fmean(run.conditions[USE].metrics[metric] or 0.0 for run in case.method(method).tested)
-                for metric in ("nll", "ece", "accuracy")
-            }
-            for case in gathered("frozen").comparisons
-        ]
-        for method in gathered("frozen").comparisons[0].titles
-    }
+@cache
+def frozen_means(study: str) -> dict[str, list[dict[str, float]]]:
+    """Mean metrics of each method of a study of frozen classifiers, one entry per case.
+
+    A case is a target domain: a comparison with one, or each test set of a comparison without.
+    """
+    found: dict[str, list[dict[str, float]]] = {}
+    for case in gathered(study).comparisons:
+        for method in case.methods:
+            runs = runs_of(f"{study} {case.variant} {case.track}", method.name)
+            for place in [USE] if case.has_target_domain else runs[0].conditions:
+                means = {
+                    metric: fmean(run.conditions[place].metrics[metric] or 0.0 for run in runs)
+                    for metric in ("nll", "ece", "accuracy")
+                }
+                found.setdefault(method.name, []).append(means)
+    return found
 
 
-def frozen(methods: str = "") -> str:
-    """Means over the cases of the study `frozen`, and in how many each method is at least as good as 100 labels.
+def at_most(study: str, method: str, other: str, metric: str) -> list[bool]:
+    """For each case of a study of frozen classifiers, whether a metric of a method is at most that of another."""
+    means = frozen_means(study)
+    return [one[metric] <= two[metric] for one, two in zip(means[method], means[other], strict=True)]
+
+
+def frozen(methods: str = "", study: str = "frozen") -> str:
+    """Means over the cases of a study of frozen classifiers, and in how many each method is as good as 100 labels.
 
     With methods such as ``raw,both``, only their rows.
     """
-    means, titles = frozen_means(), gathered("frozen").comparisons[0].titles
+    means, titles = frozen_means(study), gathered(study).comparisons[0].titles
     lines = [
         "| correction | NLL ↓ | ECE, % ↓ | accuracy, % ↑ | NLL ≤ temperature scaling, 100 labels "
         "| ECE ≤ the same | largest NLL above *as predicted* |",
@@ -370,10 +381,7 @@ def frozen(methods: str = "") -> str:
     ]
     for name, cases in ((name, means[name]) for name in (methods.split(",") if methods else means)):
         average = {metric: fmean(each[metric] for each in cases) for metric in cases[0]}
-        wins = [
-            sum(one[metric] <= other[metric] for one, other in zip(cases, means["temperature-100"], strict=True))
-            for metric in ("nll", "ece")
-        ]
+        wins = [sum(at_most(study, name, "temperature-100", metric)) for metric in ("nll", "ece")]
         worst = max(one["nll"] - other["nll"] for one, other in zip(cases, means["raw"], strict=True))
         shown = (f"{average['nll']:.3f}", f"{100 * average['ece']:.1f}", f"{100 * average['accuracy']:.1f}")
         cells = (titles[name], *shown, *(f"{each} of {len(cases)}" for each in wins), f"{worst:+.3f}")
@@ -381,15 +389,34 @@ def frozen(methods: str = "") -> str:
     return "\n".join(lines)
 
 
-def frozen_share(methods: str, metric: str) -> str:
+def frozen_share(methods: str, metric: str, study: str = "frozen") -> str:
     """Per cent of the cases of some methods, such as ``a,b``, in which a metric is at most that of 100 labels."""
-    means = frozen_means()
-    pairs = [
-        one[metric] <= other[metric]
-        for name in methods.split(",")
-        for one, other in zip(means[name], means["temperature-100"], strict=True)
-    ]
-    return f"{100 * fmean(pairs):.0f} %"
+    found = [each for name in methods.split(",") for each in at_most(study, name, "temperature-100", metric)]
+    return f"{100 * fmean(found):.0f} %"
+
+
+def labels_worth(study: str, methods: str) -> str:
+    """In how many cases methods, such as ``a,b``, are at least as good as temperature scaling with some labels."""
+    titles, numbers = gathered(study).comparisons[0].titles, (20, 100, 1000)
+    heads = [f"{metric.upper()} ≤ {number} labels" for metric in ("nll", "ece") for number in numbers]
+    lines = ["| correction | " + " | ".join(heads) + " |", "| :--- |" + " ---: |" * len(heads)]
+    for name in methods.split(","):
+        found = [at_most(study, name, f"temperature-{n}", metric) for metric in ("nll", "ece") for n in numbers]
+        lines.append(f"| {titles[name]} | " + " | ".join(f"{sum(each)} of {len(each)}" for each in found) + " |")
+    return "\n".join(lines)
+
+
+def by_shift(study: str, methods: str) -> str:
+    """Mean NLL over the cases of a study with many target domains, by size of the label shift, for some methods."""
+    cases = [each for each in gathered(study).comparisons if each.data.prevalences]
+    lines = ["| correction | " + " | ".join(SHIFTS) + " |", "| :--- |" + " ---: |" * len(SHIFTS)]
+    for name in methods.split(","):
+        means = [
+            fmean(run.conditions[each].metrics["nll"] or 0.0 for case in cases for run in case.method(name).there)
+            for each in SHIFTS
+        ]
+        lines.append(f"| {cases[0].titles[name]} | " + " | ".join(f"{each:.3f}" for each in means) + " |")
+    return "\n".join(lines)
 
 
 def counts() -> str:
@@ -592,7 +619,7 @@ CALLS = {
     for function in (
         *(table, over_cases, counts, overlaps, repeats, times, settings_tried, difference, under, corruptions_lower),
         *(corruptions_by_interval, without_noise, overlap, summary_run_twice, outcome, wrong, count, at_use),
-        *(right_at_use, frozen, frozen_share),
+        *(right_at_use, frozen, frozen_share, labels_worth, by_shift),
     )
 }
 

@@ -23,7 +23,7 @@ from selbo_lab.report.origin import provenance
 from selbo_lab.report.sample_notes import sample_notes
 from selbo_lab.report.studies import Cell
 from selbo_lab.report.study_data import corruptions_of
-from selbo_lab.run.records import CLEAN, USE, MethodRuns, Run, StudyComparison, StudyResults, Tried
+from selbo_lab.run.records import CLEAN, SHIFTS, USE, MethodRuns, Run, StudyComparison, StudyResults, Tried
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -146,7 +146,9 @@ def iter_tables(results: StudyResults, comparison: StudyComparison) -> Iterator[
 
 
 def _every_table(results: StudyResults, comparison: StudyComparison) -> Iterator[StudyTable]:
-    has_temperatures = comparison.track == "selbo" and not comparison.data.groups  # which have no validation labels
+    data, evaluation = comparison.data, comparison.evaluation
+    without = data.groups or data.prevalences or evaluation.halves  # nothing was scaled by validation labels
+    has_temperatures = comparison.track == "selbo" and not without
     ways = (False, True) if has_temperatures else (False,)
     for scaled in ways:
         yield from _scores(results, comparison, scaled)
@@ -233,8 +235,14 @@ def _recalls(results: StudyResults, comparison: StudyComparison, place: str) -> 
 
 
 def _by_corruption(results: StudyResults, comparison: StudyComparison) -> StudyTable:
-    """NLL under each corruption, one row each, as the mean over its levels; empty for fewer than two kinds."""
+    """NLL under each corruption, one row each, as the mean over its levels; empty for fewer than two kinds.
+
+    With many target domains, by size of the label shift instead.
+    """
     methods, kinds = comparison.methods, corruptions_of(comparison).kinds
+    what = "label shift" if comparison.data.prevalences else "corruption"
+    if comparison.data.prevalences:
+        kinds = {name: [name] for name in SHIFTS}
     rows, raw = [], []
     for kind, conditions in (kinds if len(kinds) > 1 else {}).items():
         found = studies.mean_cells(comparison, [MetricColumn(each, "nll") for each in conditions])
@@ -248,8 +256,8 @@ def _by_corruption(results: StudyResults, comparison: StudyComparison) -> StudyT
     return StudyTable(
         "corruptions",
         _title(comparison),
-        "NLL by corruption",
-        [Head("corruption"), *(Head(method.title) for method in methods)],
+        f"NLL by {what}",
+        [Head(what), *(Head(method.title) for method in methods)],
         rows,
         "l" + "r" * len(methods),
         [f"{_reading(results, methods).replace('column', 'row')}{mean}", *below(results, comparison.runs)],

@@ -15,6 +15,9 @@ CLEAN = "clean"
 USE = "use"
 """Conditions without corruption: the test set of the source domain, and that of the target domain if there is one."""
 
+SHIFTS = ("small shifts", "medium shifts", "large shifts")
+"""Conditions for thirds of many target domains, by the distance of their class fractions from those in training."""
+
 
 # --- a run ---
 
@@ -184,7 +187,7 @@ class Run(Record):
     @property
     def corrupted(self) -> dict[str, RunMeasurement]:
         """Conditions with corruption."""
-        return {name: each for name, each in self.conditions.items() if name not in {CLEAN, USE}}
+        return {name: each for name, each in self.conditions.items() if name not in {CLEAN, USE, *SHIFTS}}
 
     @property
     def belief(self) -> StatedBelief | None:
