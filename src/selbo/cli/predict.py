@@ -99,7 +99,7 @@ def predict(
     target = table_target(out, source=data)
     found = saved_model.load_model(model, device=device_of(device))
     identify = id_column or found.preprocessing.id_column
-    table = read_table(data, columns=(*found.preprocessing.columns, identify))
+    table = read_table(data, columns=(*found.preprocessing.columns, *([identify] if identify else [])))
     if id_column is not None:
         _ = table[id_column]
     inputs, notes = found.preprocessing.transform(table)
@@ -124,7 +124,7 @@ def predict(
         answered = rule(_normalised(prediction)).tolist()
         note(_in_words(rule, sum(answered), len(answered)))
     columns = saved_model.as_columns(prediction, classes, answered)
-    if identify in table.columns:
+    if identify and identify in table.columns:
         columns = {identify: table[identify].texts(), **columns}
     write_table(columns, target)
     if (target is None or target.suffix.lower() == ".csv") and (risky := formula_like(classes)):

@@ -374,7 +374,7 @@ def _use_of_unlabelled(job: Job, count: int) -> tuple[bool, str]:
 
 
 def _identifiers(preprocessing: Preprocessing, table: Table, rows: NDArray[np.int64]) -> list[str | None] | None:
-    if preprocessing.id_column not in table.columns:
+    if not preprocessing.id_column or preprocessing.id_column not in table.columns:
         return None
     texts = table[preprocessing.id_column].texts()
     return [texts[row] for row in rows.tolist()]

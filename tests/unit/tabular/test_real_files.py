@@ -236,8 +236,10 @@ def test_another_table_to_test_on(run: Run, tmp_path: Path) -> None:
 
 
 def test_identifiers_of_predictions(run: Run, tmp_path: Path) -> None:
-    patients(60).write_csv(tmp_path / "train.csv")
+    patients(60).with_row_index("", offset=1).write_csv(tmp_path / "train.csv")
     run("train", tmp_path / "train.csv", "--target", "ill", *OPTIONS, "--out", tmp_path / "model")
+    assert (tmp_path / "model" / "test_predictions.csv").read_text().startswith("row,true_class,predicted_class,p_no,")
+    assert run("predict", tmp_path / "model", tmp_path / "train.csv").out.startswith("predicted_class,p_no,")
     chosen = run("predict", tmp_path / "model", tmp_path / "train.csv", "--id", "remark")
     assert chosen.out.splitlines()[1].startswith("seen by 0,")
     assert "identif" not in chosen.err
