@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from selbo._files import require_model, require_table
 from selbo.cli.options import (
     DataFile,
     Debug,
@@ -87,6 +88,10 @@ def predict(
         raise ValueError("`--labelled` is for `--max-risk`, which is not given")
     if confidence is not None and labelled is None:
         raise ValueError("`--confidence` is for `--labelled`, which is not given")
+    require_model(model)
+    for file in filter(None, (data, labelled)):
+        require_table(file)
+
     from selbo.evaluation.predict import at_temperature
     from selbo.tabular import saved_model
     from selbo.tabular.table import listed, read_table

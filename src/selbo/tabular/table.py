@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from selbo._files import require_table
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -135,16 +137,8 @@ def read_table(path: str | os.PathLike[str], *, columns: Collection[str] | None 
     Raises:
         ValueError: If the file does not exist, is empty, or cannot be read.
     """
-    file = Path(path)
-    reader = READERS.get(file.suffix.lower())
-    if reader is None:
-        raise ValueError(f"data must be a file that ends in {' or '.join(READERS)}, but got {os.fspath(path)!r}")
-    if not file.is_file():
-        what = "a folder" if file.is_dir() else "not there"
-        raise ValueError(f"data must be a file, but {os.fspath(path)!r} is {what}")
-    if file.stat().st_size == 0:
-        raise ValueError(f"{os.fspath(path)!r} is empty")
-    names, found = reader(file, columns)
+    file = require_table(path)
+    names, found = READERS[file.suffix.lower()](file, columns)
     if not names:
         raise ValueError(f"{os.fspath(path)!r} has no columns")
     lengths = {len(column.numbers if column.numbers is not None else column.texts()) for column in found.values()}

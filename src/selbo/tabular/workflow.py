@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from selbo._files import require_table
 from selbo.estimator import Statement, SummaryClassifier, storage
 from selbo.evaluation import calibrate, check_belief
 from selbo.evaluation.check_belief import shortfall
@@ -27,6 +28,7 @@ from selbo.tabular import saved_model
 from selbo.tabular.baselines import baseline_log_probs, compare_methods
 from selbo.tabular.group_results import TaskGroups, compare_groups, contradictions_in_words, groups_takeaway
 from selbo.tabular.groups import GroupSource, known_labels, read_groups
+from selbo.tabular.json_files import write_json
 from selbo.tabular.metrics import RowCounts, TableMetrics, TrainingMetrics, ValidationMetrics
 from selbo.tabular.preprocessing import FEWEST_ROWS, Preprocessing, find_classes, fit_preprocessing, label_names
 from selbo.tabular.problems import Problems
@@ -121,9 +123,7 @@ class Job:
             stated = {"groups": self.groups.column, "group_concentration": self.groups.concentration}
         problems = Problems()
         for file in filter(None, files.values()):
-            if not file.is_file():
-                with problems.collecting():
-                    read_table(file)  # raises the error
+            problems.attempt(require_table, file)
         problems.stop()
         settings = storage.settings_of(self.classifier)
         return {
@@ -506,7 +506,7 @@ def train_model(
     if replace:
         saved_model.clear(folder)
     saved_model.remove_unfinished(folder)
-    saved_model.write_json(folder / saved_model.SETTINGS, {"format": saved_model.SETTINGS_FORMAT, "settings": identity})
+    write_json(folder / saved_model.SETTINGS, {"format": saved_model.SETTINGS_FORMAT, "settings": identity})
     classifier, names = job.classifier, task.preprocessing.class_labels
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from selbo._files import DATA_FILES
 from selbo.tabular import table as module
 from selbo.tabular.preprocessing import (
     CategoryInput,
@@ -570,3 +571,7 @@ def test_parts_are_disjoint_and_have_every_class_in_its_share(seed: int) -> None
 def test_shares_that_are_refused(test: float, val: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         split(["a"] * 9, test_fraction=test, val_fraction=val, seed=0)
+
+
+def test_there_is_a_reader_for_every_kind_of_file() -> None:
+    assert tuple(module.READERS) == DATA_FILES

@@ -26,6 +26,7 @@ OBJECTIVES: Final = (
     "logistic",
     "forest",
     "boosted_trees",
+    "zero_shot",
     "group_belief",
     "proportion_loss",
     "easy_llp",
@@ -50,6 +51,7 @@ TWO_PLACES: Final = (
     "standardised",
     "fractions_off",
     "random_pool",
+    "prevalences",
 )
 """Fields of data with a target domain."""
 
@@ -105,6 +107,7 @@ ADDED_LATER: Final = {
         "target_labels",
         "vat_weight",
         "vat_radius",
+        "fractions_off",
     ),
     "evaluation": ("both_columns", "items", "halves"),
 }
@@ -144,6 +147,8 @@ class DataSpec:
             proportion.
         random_pool: Whether the classes of unlabelled inputs are sampled independently, so that their fractions match
             those of the target domain only approximately.
+        prevalences: Number of target domains, if there are many: each has class fractions drawn uniformly from the
+            simplex, its own sample of unlabelled inputs and its own test sample. Results are means over them.
         normalised: Whether pixels are normalised by the mean and standard deviation of the training images; if not,
             bytes are only divided by 255, in all data sets that the network sees.
         groups: Groups whose class fractions are known: a column of a table, two of them as in ``education x
@@ -172,6 +177,7 @@ class DataSpec:
     standardised: bool = False
     fractions_off: float = 0.0
     random_pool: bool = False
+    prevalences: int = 0
     normalised: bool = True
     groups: str = ""
     group_size: int = 0
@@ -189,6 +195,8 @@ class DataSpec:
         elsewhere = any(getattr(self, name) != getattr(DataSpec, name) for name in TWO_PLACES)
         if elsewhere and not self.labels:
             raise ValueError("`labels` must be given for data with a target domain, but is 0")
+        if self.prevalences and (self.use_fractions or self.fractions_off or self.random_pool):
+            raise ValueError("`prevalences` are class fractions of the target domain, but others are given too")
         for name in OF_GROUPS[1:]:
             if getattr(self, name) != getattr(DataSpec, name) and not self.groups:
                 raise ValueError(f"`{name}` is about `groups`, but there are none")
@@ -298,6 +306,8 @@ class Recipe:
             predictions are then scaled to it without labels (`selbo.calibrate_to_belief`).
         states_fractions: Whether the correction ``belief`` states the class fractions of the target domain.
         accuracy_off: Error of the stated accuracy.
+        fractions_off: Error of the fraction of class 0 that the corrections ``belief`` and ``known`` state; the other
+            classes change in proportion.
         target_labels: Number of labels of the target domain that a correction uses.
         vat_weight: Weight of the consistency of LLP-VAT per example.
         vat_radius: Length of its adversarial perturbations, in standard deviations of the features.
@@ -368,6 +378,7 @@ class Recipe:
     target_labels: int = 0
     vat_weight: float = 0.5
     vat_radius: float = 1.0
+    fractions_off: float = 0.0
 
     def __post_init__(self) -> None:
         checks.one_of("objective", self.objective, OBJECTIVES)
@@ -480,6 +491,11 @@ class RunSpec:
         """Whether other runs of a study may differ in the correction only and use the same trained networks."""
         return bool(self.data.labels) or self.evaluation.halves
 
+    @property
+    def shares_predictions(self) -> bool:
+        """Whether such runs also use the same predictions, because corrections are fitted to parts of large sets."""
+        return bool(self.data.prevalences) or self.evaluation.halves
+
     @cached_property
     def training(self) -> Hashable:
         """Settings of the training: runs that agree in them, for example with different corrections, share networks."""
@@ -490,6 +506,7 @@ class RunSpec:
             states_accuracy=False,
             states_fractions=False,
             accuracy_off=0.0,
+            fractions_off=0.0,
             target_labels=0,
         )
         return data, self.model, recipe, self.seed

@@ -32,6 +32,7 @@ NAMES = {
     "cifar10-im-c",
     "svhn",
     "sst",
+    "sst-zero-shot",
 }
 
 
