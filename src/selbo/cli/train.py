@@ -23,6 +23,7 @@ from selbo.cli.options import (
     widths,
 )
 from selbo.cli.output import baselines_table, console, metrics_table, note, visible, writable_folder
+from selbo.tabular.problems import Problems
 
 if TYPE_CHECKING:
     from selbo.results import StatedGroups
@@ -216,8 +217,10 @@ def train(
         raise ValueError("`--group-concentration` is about `--group-fractions`, but none are stated")
     if groups is None and target is None:
         raise MissingOption("'--target', which names the column with the classes, or '--groups'", ctx=context)
-    for file in filter(None, (data, unlabelled, group_fractions)):
-        require_table(file)
+    missing = Problems()
+    for file in filter(None, (data, unlabelled, group_fractions, test)):
+        missing.attempt(require_table, file)
+    missing.stop()
     where = device_of(device)
 
     from selbo.estimator import SummaryClassifier
@@ -268,7 +271,6 @@ def train_into(job: "Job", out: Path, *, overwrite: bool) -> "TrainingMetrics":
     """Train into a folder, or read the metrics of a finished run."""
     from selbo.estimator.settings import check_settings
     from selbo.tabular import saved_model, workflow
-    from selbo.tabular.problems import Problems
 
     problems, task = Problems(), None
     problems.attempt(check_settings, job.classifier)

@@ -23,7 +23,7 @@ from selbo.estimator.intake import take_in, take_in_groups, take_in_inputs, take
 from selbo.estimator.pool import FittedPool, Pool, fit_pool
 from selbo.estimator.rows import GroupRows, Rows, few_threads, score_by_groups
 from selbo.estimator.settings import (
-    POOL,
+    POOL_BASE,
     WHOLE_GROUPS,
     base_of,
     check_for_groups,
@@ -378,7 +378,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.seed_ = self._draw_seed()
             val = take_in_val(self, X_val, y_val, rows)
             self.base_ = base_of(self, groups=rows.grouped is not None)
-            if self.base_ == POOL:
+            if self.base_ == POOL_BASE:
                 return self._fit_pool(rows, val, stated, running)
             trained = self._trained(rows, val, stated, running)
             check = trained.result.label_check

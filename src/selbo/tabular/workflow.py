@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from selbo._files import require_table
 from selbo.estimator import Statement, SummaryClassifier, storage
-from selbo.estimator.settings import POOL, base_of
+from selbo.estimator.settings import POOL_BASE, base_of
 from selbo.evaluation import calibrate, check_belief
 from selbo.evaluation.check_belief import shortfall
 from selbo.evaluation.predict import Prediction, at_temperature
@@ -58,7 +58,7 @@ MISSING_GROUP: Final = "(missing)"
 
 
 def _title(classifier: SummaryClassifier, base: str) -> str:
-    return "pool of classifiers" if base == POOL else METHODS[classifier.method].title
+    return "pool of classifiers" if base == POOL_BASE else METHODS[classifier.method].title
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,7 @@ class Job:
             stated = {"groups": self.groups.column, "group_concentration": self.groups.concentration}
         problems = Problems()
         for file in filter(None, files.values()):
-            with problems.collecting():
-                require_table(file)
+            problems.attempt(require_table, file)
         problems.stop()
         settings = storage.settings_of(self.classifier)
         return {

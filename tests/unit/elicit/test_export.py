@@ -218,7 +218,7 @@ def test_the_command_is_parsed_and_gives_the_same_summary(
 
     def keep(job: Job) -> None:
         asked["classifier"] = job.classifier
-        raise ValueError("far enough")
+        raise LookupError("far enough")
 
     monkeypatch.setattr(Job, "identity", keep)
     program, *arguments = shlex.split(copy["text"])

@@ -96,24 +96,17 @@ def test_a_file_with_everything_trains_at_the_first_try(run: Run, tmp_path: Path
 def test_all_problems_are_one_message(run: Run, tmp_path: Path) -> None:
     patients().write_csv(tmp_path / "patients.csv")
     patients().drop("age", "ill").write_csv(tmp_path / "other.csv")
-    shown = run(
-        *("train", tmp_path / "patients.csv", "--target", "ill", "--out", tmp_path / "model"),
-        *(
-            "--drop",
-            "wat",
-            "--id",
-            "name",
-            "--class-fractions",
-            "sick=0.3,well=0.7",
-            "--unlabelled",
-            tmp_path / "gone.csv",
-        ),
-    )
+    command = ["train", tmp_path / "patients.csv", "--target", "ill", "--out", tmp_path / "model"]
+    shown = run(*command, "--unlabelled", tmp_path / "gone.csv", "--test", tmp_path / "too.csv", "--drop", "wat")
+    assert shown.code == 2
+    assert shown.err.splitlines() == [
+        f"selbo: error: data must be a file, but '{tmp_path}/{name}.csv' is not there" for name in ("gone", "too")
+    ]
+    shown = run(*command, "--drop", "wat", "--id", "name", "--class-fractions", "sick=0.3,well=0.7")
     assert shown.code == 2
     assert not (tmp_path / "model").exists()
     errors = [line.removeprefix("selbo: error: ") for line in shown.err.splitlines()]
     assert [error.split(":")[0] for error in errors] == [
-        f"data must be a file, but '{tmp_path}/gone.csv' is not there",
         "there is no column 'wat' in patients.csv",
         "there is no column 'name' in patients.csv",
         "`--class-fractions` must name the classes ['no', 'yes'], but names ['sick', 'well']",
