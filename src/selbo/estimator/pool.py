@@ -28,7 +28,7 @@ POOL_FOLDS: Final = 5
 LINEAR_PENALTIES: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 """Inverse strengths of the L2 penalty of the linear classifier, of which held-out likelihood chooses one."""
 
-ROWS_TO_CHOOSE: Final = 2000
+ROWS_TO_CHOOSE: Final = 1000
 """Number of rows on which the penalty is chosen."""
 
 TREES_PER_FOREST: Final = 100
@@ -329,39 +329,41 @@ def _linear(table: _Table, folds: RowFolds) -> _Member:
     step = math.ceil(len(table.labels) / ROWS_TO_CHOOSE)
     scores = dict.fromkeys(LINEAR_PENALTIES, 0.0)
     for train, test in folds:
-        some, others = train[::step], test[::step]
-        for penalty in LINEAR_PENALTIES:
-            log_probs = _logistic(table, some, penalty)(table.inputs[others]).clamp(min=math.log(ABSENT_PROBABILITY))
+        others = test[::step]
+        path = _logistic_path(table, train[::step], LINEAR_PENALTIES)
+        for penalty, module in zip(LINEAR_PENALTIES, path, strict=True):
+            log_probs = module(table.inputs[others]).clamp(min=math.log(ABSENT_PROBABILITY))
             scores[penalty] += float(log_probs.gather(1, table.labels[others, None])[:, 0] @ table.weights[others])
     best = max(scores, key=scores.__getitem__)
     held_out = torch.empty(len(table.labels), table.num_classes, dtype=torch.float64)
     for train, test in folds:
-        held_out[test] = _logistic(table, train, best)(table.inputs[test])
-    module = _logistic(table, torch.arange(len(table.labels)), best)
+        (module,) = _logistic_path(table, train, [best])
+        held_out[test] = module(table.inputs[test])
+    (module,) = _logistic_path(table, torch.arange(len(table.labels)), [best])
     return _Member(module, held_out.clamp(min=math.log(ABSENT_PROBABILITY)).log_softmax(-1))
 
 
-def _logistic(table: _Table, rows: Tensor, penalty: float) -> Linear:
-    """Logistic regression on some rows; a class that they lack has a small probability."""
+def _logistic_path(table: _Table, rows: Tensor, penalties: Sequence[float]) -> Iterator[Linear]:
+    """Logistic regression on some rows, each fit from the last one; a class that they lack has a small probability."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    module = Linear(table.inputs.shape[1], table.num_classes)
-    module.bias.fill_(math.log(ABSENT_PROBABILITY))
     present = table.labels[rows].unique()
-    if len(present) == 1:
+    inputs, labels, weights = (each[rows].numpy() for each in table[:3])
+    model = LogisticRegression(max_iter=100, warm_start=True)
+    for penalty in penalties:
+        module = Linear(table.inputs.shape[1], table.num_classes)
+        module.bias.fill_(math.log(ABSENT_PROBABILITY))
         module.bias[present] = 0.0
-        return module
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # close is enough
-        found = LogisticRegression(C=penalty, max_iter=200).fit(
-            table.inputs[rows].numpy(), table.labels[rows].numpy(), table.weights[rows].numpy()
-        )
-    weight, bias = torch.from_numpy(found.coef_), torch.from_numpy(found.intercept_)
-    if len(weight) == 1:  # the second of two classes against the first
-        weight, bias = torch.cat([torch.zeros_like(weight), weight]), torch.cat([torch.zeros_like(bias), bias])
-    module.weight[present], module.bias[present] = weight, bias
-    return module
+        if len(present) > 1:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # close is enough
+                model.set_params(C=penalty).fit(inputs, labels, weights)
+            weight, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
+            if len(weight) == 1:  # the second of two classes against the first
+                weight, bias = (torch.cat([torch.zeros_like(each), each]) for each in (weight, bias))
+            module.weight[present], module.bias[present] = weight, bias
+        yield module
 
 
 def _forest(table: _Table, kind: str, seed: int) -> _Member:
