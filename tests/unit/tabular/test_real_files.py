@@ -343,10 +343,10 @@ def test_what_is_said_about_baselines() -> None:
             nll_difference_interval=ends,
         )
 
-    found = [result("ours", None, None), result("a", 0.1, (0.05, 0.15)), result("b", -0.1, (-0.2, 0.1))]
+    found = [result("ours", None, None), result("a", 0.1, (0.05, 0.15)), result("b-c", -0.1, (-0.2, 0.1))]
     found.append(result("c", -0.3, (-0.4, -0.2)))
     assert baseline_takeaway(found) == (
-        "ours by NLL: better than a (+0.100 [+0.050, +0.150]); no clear difference from b (−0.100 [−0.200, +0.100]); "
+        "ours by NLL: better than a (+0.100 [+0.050, +0.150]); no clear difference from b-c (−0.100 [−0.200, +0.100]); "
         "worse than c (−0.300 [−0.400, −0.200])."
     )
     with pytest.raises(ValueError, match=r"`intervals.nll_difference` must be two increasing numbers"):
