@@ -32,7 +32,7 @@ ROWS_TO_CHOOSE: Final = 1000
 """Number of rows on which the penalty is chosen."""
 
 ROWS_TO_FIT: Final = 4000
-"""Number of rows on which the linear classifier is trained to predict held-out rows: more change little, and take long."""
+"""Number of rows on which the linear classifier is trained to predict held-out rows: more rows change little."""
 
 TREES_PER_FOREST: Final = 100
 
