@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from selbo._files import require_table
 from selbo.estimator import Statement, SummaryClassifier, storage
+from selbo.estimator.pool import Pool
 from selbo.estimator.settings import POOL_BASE, base_of
 from selbo.evaluation import calibrate, check_belief
 from selbo.evaluation.check_belief import shortfall
@@ -59,6 +60,18 @@ MISSING_GROUP: Final = "(missing)"
 
 def _title(classifier: SummaryClassifier, base: str) -> str:
     return "pool of classifiers" if base == POOL_BASE else METHODS[classifier.method].title
+
+
+def _learner(classifier: SummaryClassifier) -> str:
+    """What was trained, as the subject of a sentence."""
+    if isinstance(classifier.network_, Pool):
+        weights = zip(classifier.network_.members, classifier.network_.weights.tolist(), strict=True)
+        shares = ", ".join(f"{name.replace('_', ' ')} {100 * weight:.0f} %" for name, weight in weights)
+        return f"A pool of classifiers ({shares}, weighted by held-out rows)"
+    hidden = classifier.hidden
+    layers = "hidden layers" if len(hidden) > 1 else "one hidden layer"
+    title = METHODS[classifier.method].title
+    return f"A network with {layers} of {' and '.join(map(str, hidden))} units, trained by the method {title},"
 
 
 @dataclass(frozen=True)
@@ -857,12 +870,9 @@ def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetr
     but = ""
     if task.unlabelled is not None:
         but = f"; the belief, however, is about the {len(task.unlabelled)} rows of {task.place}, and compared with them"
-    hidden = job.classifier.hidden
     description = (
-        f"A network with {'hidden layers' if len(hidden) > 1 else 'one hidden layer'} of "
-        f"{' and '.join(map(str, hidden))} units learned to predict {what} from "
-        f"{len(task.preprocessing.inputs)} columns, by the method {job.title}. Everything below is about "
-        f"the test rows, which it did not see{but}."
+        f"{_learner(job.classifier)} learned to predict {what} from {len(task.preprocessing.inputs)} columns. "
+        f"Everything below is about the test rows, which it did not see{but}."
     )
     takeaway = "" if metrics.stated_groups is None else f"{groups_takeaway(metrics.stated_groups, len(known))} "
     if prediction is not None:
