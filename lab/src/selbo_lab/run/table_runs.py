@@ -44,7 +44,9 @@ def execute_table_run(spec: RunSpec) -> Run:
     total = entropy(log_probs=log_probs)
     prediction = Prediction(log_probs.exp(), log_probs, total, total, torch.zeros_like(total))
     found = outcomes.condition(prediction, case.test.labels, level=0.0)
-    parts = {"train": case.train, "test": case.test} | ({} if case.unlabelled is None else {"use": case.unlabelled})
+    parts = {"train": case.train, "use" if spec.data.labels else "test": case.test}
+    if case.unlabelled is not None:
+        parts["unlabelled"] = case.unlabelled
     return Run(
         id=spec.id,
         spec=spec,

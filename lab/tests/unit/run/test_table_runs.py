@@ -152,7 +152,10 @@ def test_the_constant_answer() -> None:
     shares = np.bincount(case.train.labels) / len(case.train)
     assert run.conditions["clean"].metrics["nll"] == pytest.approx(-np.log(shares)[case.test.labels].mean())
     few = execute_run(run_spec(FEW, objective="constant", fractions_off=-0.1))
-    labels = table_case(FEW, 0).test.labels
+    labels, unlabelled = table_case(FEW, 0).test.labels, table_case(FEW, 0).unlabelled
+    assert unlabelled is not None
+    assert few.data["unlabelled"] == unlabelled.checksum
+    assert few.sizes == {"train": 16, "use": len(labels), "unlabelled": len(unlabelled)}
     assert few.conditions["use"].metrics["nll"] == pytest.approx(-np.log([0.8, 0.2])[labels].mean())
 
 
