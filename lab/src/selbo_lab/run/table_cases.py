@@ -21,8 +21,8 @@ LARGE_TABLES: Final = {"letter": 16_000, "magic": 6000}
 FEWEST_PER_CLASS: Final = 2
 """A class with fewer training rows is left out."""
 
-SMOKE_ROWS: Final = 120
-SMOKE_FEATURES: Final = 3
+SMOKE_TABLE_ROWS: Final = 120
+SMOKE_TABLE_FEATURES: Final = 3
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ def _few_labels(data: DataSpec, whole: LabelledData, seed: int) -> TableCase:
 
 def _generated_table() -> LabelledData:
     generator = generator_for(0, "generated table")
-    labels = torch.arange(SMOKE_ROWS) % 2
-    inputs = torch.randn(SMOKE_ROWS, SMOKE_FEATURES, generator=generator) + labels[:, None]
+    labels = torch.arange(SMOKE_TABLE_ROWS) % 2
+    inputs = torch.randn(SMOKE_TABLE_ROWS, SMOKE_TABLE_FEATURES, generator=generator) + labels[:, None]
     return LabelledData(
         name="generated table",
         inputs=inputs,

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from selbo import LabelShift, SummaryClassifier, calibrate, calibrate_to_belief
+from selbo import LabelShift, calibrate, calibrate_to_belief
 from selbo.evaluation import correct_prior
 from selbo_lab.run.baselines import LEAST_PROBABILITY
 from selbo_lab.run.frozen import LEAST_ERROR
@@ -24,7 +24,7 @@ LEAST_FRACTION: Final = 1e-3
 """Minimum of a stated class fraction."""
 
 CALIBRATED_TREES: Final = 300
-FOLDS: Final = 5
+MOST_FOLDS: Final = 5
 HELD_OUT: Final = 0.2
 """Share of the labels that the temperature of an MLP is fitted to."""
 
@@ -101,7 +101,9 @@ def stated_accuracy(log_probs: Tensor, labels: Tensor) -> float:
     return min(max(right, 1 / log_probs.shape[-1] + LEAST_ERROR), 1 - LEAST_ERROR)
 
 
-def _summary_classifier(recipe: Recipe, seed: int, statements: Mapping[str, Any]) -> SummaryClassifier:
+def _summary_classifier(recipe: Recipe, seed: int, statements: Mapping[str, Any]) -> Any:
+    from selbo.estimator import SummaryClassifier
+
     if recipe.objective == "pool":
         return SummaryClassifier(**statements, random_state=seed)
     steps: dict[str, Any] = {"steps": recipe.steps} if recipe.steps <= SMOKE_STEPS_UP_TO else {}
@@ -115,7 +117,7 @@ def _of_scikit_learn(recipe: Recipe, labels: NDArray[np.int64], seed: int) -> An
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    folds = max(2, min(FOLDS, int(np.bincount(labels).min())))
+    folds = max(2, min(MOST_FOLDS, int(np.bincount(labels).min())))
     match recipe.objective:
         case "logistic":
             return make_pipeline(StandardScaler(), LogisticRegression(C=recipe.inverse_penalty))

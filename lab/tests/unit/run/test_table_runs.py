@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from selbo import SummaryClassifier
+from selbo.estimator import SummaryClassifier
 from selbo.random import generator_for
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.run import table_cases, table_runs
