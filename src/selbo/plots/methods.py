@@ -17,10 +17,10 @@ KNOWN: Final = (
     # blue: the Summary ELBO with a stated belief
     (
         *(
-            "summary summary-elbo base both belief-accuracy labels-belief",
-            "fractions belief labels-belief-accuracy",
-            "summary-train train accuracy dirichlet-accuracy",
-            "expect-equal both-high-2 dirichlet accuracy-high-2 fractions-high-5",
+            "summary summary-elbo base both belief-accuracy labels-belief pool pool-belief",
+            "fractions belief labels-belief-accuracy pool-fractions pool-belief-low-5",
+            "summary-train train accuracy dirichlet-accuracy pool-accuracy pool-belief-high-5",
+            "expect-equal both-high-2 dirichlet accuracy-high-2 fractions-high-5 pool-both pool-belief-high-10",
             "expect-unequal both-low-2 multinomial-accuracy accuracy-low-2 fractions-low-5",
         ),
         *(
@@ -34,11 +34,11 @@ KNOWN: Final = (
     # brown: the ELBO, and standard deviations of the prior
     (
         *(
-            "elbo none labels",
-            "elbo-known natural labels-prior",
-            "elbo-em elbo-em-bcts narrow",
-            "elbo-bbse prior-0.02",
-            "prior-0.05 prior-0.2",
+            "elbo none labels network",
+            "elbo-known natural labels-prior pool-prior",
+            "elbo-em elbo-em-bcts narrow pool-prior-low-5",
+            "elbo-bbse prior-0.02 pool-prior-high-5",
+            "prior-0.05 prior-0.2 pool-prior-high-10",
             "prior-0.1",
         ),
         *("prior-0.25", "prior-0.5", "prior-1 prior-1.0", "prior-2"),
@@ -46,10 +46,10 @@ KNOWN: Final = (
     # green: label smoothing, self-training; forms of the histogram, stated fractions
     (
         *(
-            "label-smoothing isotonic-1000 easy-llp",
-            "self-training bcts-1000",
-            "logistic-self-training",
-            "steep fractions+0.1",
+            "label-smoothing isotonic-1000 easy-llp forest-calibrated forest-prior",
+            "self-training bcts-1000 forest-prior-low-5",
+            "logistic-self-training forest-prior-high-5",
+            "steep fractions+0.1 forest-prior-high-10",
             "published-histogram",
         ),
         *("unequal fractions+0.2", "beta-0.1"),
@@ -57,10 +57,10 @@ KNOWN: Final = (
     # pink: evidential, entropy minimisation; other beliefs
     (
         *(
-            "evidential mean-map",
-            "entropy",
-            "published-belief accuracy-0.1",
-            "empirical accuracy-0.05",
+            "evidential mean-map logistic logistic-prior",
+            "entropy logistic-cv logistic-prior-low-5",
+            "published-belief accuracy-0.1 logistic-prior-high-5",
+            "empirical accuracy-0.05 logistic-prior-high-10",
             "low accuracy+0.05",
         ),
         *("high accuracy+0.1", "beta-1"),
@@ -68,10 +68,10 @@ KNOWN: Final = (
     # grey: the ensemble, label spreading; concentrations, samples per step
     (
         *(
-            "ensemble deep-ensemble batch llp-vat",
-            "label-spreading",
-            "draws-1 alpha-0.003 alpha-100",
-            "draws-4 alpha-0.01 alpha-500",
+            "ensemble deep-ensemble batch llp-vat constant",
+            "label-spreading constant-low-5",
+            "draws-1 alpha-0.003 alpha-100 constant-high-5",
+            "draws-4 alpha-0.01 alpha-500 constant-high-10",
         ),
         *("draws-8 alpha-0.03 alpha-1000", "draws-32 alpha-0.1", "pooled-4 alpha-0.3", "alpha-1 alpha-3 alpha-5000"),
         *("alpha-10", "alpha-30 alpha-10000"),
@@ -79,7 +79,7 @@ KNOWN: Final = (
     # purple: the deterministic network; numbers of inputs, weights of the KL divergence
     (
         *(
-            "plain raw all-labels",
+            "plain raw all-labels mlp-temperature",
             "plain-known sgd known",
             "plain-em plain-em-bcts adam em",
             "plain-bbse rlls",
@@ -91,10 +91,10 @@ KNOWN: Final = (
     # amber: plain + summary, expectation regularisation; other forms of the summary
     (
         *(
-            "plain-summary proportion labels-proportion",
-            "expectation sgd-summary",
-            "multinomial warm-up expectation-shift",
-            "ema pretrained expectation-bayes",
+            "plain-summary proportion labels-proportion trees-stopped logistic-0.1-prior",
+            "expectation sgd-summary logistic-0.1-prior-low-5",
+            "multinomial warm-up expectation-shift logistic-0.1-prior-high-5",
+            "ema pretrained expectation-bayes logistic-0.1-prior-high-10",
         ),
         *("val-inputs plain-fractions", "independent-5"),
     ),

@@ -16,6 +16,7 @@ from selbo_lab.data import (
     digits,
     embeddings,
     fashion,
+    keel,
     magic,
     mnist,
     sst,
@@ -36,7 +37,7 @@ SOURCES: Final[dict[str, Source]] = {
     for source in (
         *(mnist.MNIST, mnist.MNIST_C, fashion.FASHION, fashion.FASHION_TRAIN),
         *(CIFAR10, CIFAR10_C, svhn.SVHN, SST),
-        *(voters.VOTERS, adult.ADULT, census.CENSUS, magic.MAGIC),
+        *(voters.VOTERS, adult.ADULT, census.CENSUS, magic.MAGIC, keel.KEEL),
     )
 }
 
@@ -148,6 +149,7 @@ SETS: Final[dict[str, DataSet]] = {
         _set("adult", "people and their income, by education and occupation", TABLE_PARTS, adult.adult, adult.ADULT),
         _set("census", "people and their income, of whom few are rich", TABLE_PARTS, census.census, census.CENSUS),
         _set("magic", "showers of particles in a telescope", TABLE_PARTS, magic.magic, magic.MAGIC),
+        _set("keel", "thirty tables with 2 to 26 classes, chosen by `table`", TABLE_PARTS, keel.keel, keel.KEEL),
     )
 }
 

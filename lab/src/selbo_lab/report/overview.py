@@ -9,6 +9,7 @@ from selbo_lab.report.columns import CORRUPTED, MetricColumn
 from selbo_lab.report.ranks import group_ranks, ranks_of
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, primary_outcome, stated_exactly
 from selbo_lab.report.study_tables import TRACK_TITLES, Entry, Head, StudyTable, below
+from selbo_lab.report.table_outcomes import table_outcome
 from selbo_lab.run.records import CLEAN, USE, StudyComparison, StudyResults
 
 FEWEST: Final = 3
@@ -77,7 +78,8 @@ def overview(results: StudyResults, track: str) -> StudyTable | None:
 
 def tables_over_cases(results: StudyResults, track: str) -> list[StudyTable]:
     """All tables of a track over several cases."""
-    made = (build(results, track) for build in (primary_outcome, cost_of_wrong_fractions, group_ranks, overview))
+    builders = (primary_outcome, cost_of_wrong_fractions, group_ranks, table_outcome, overview)
+    made = (build(results, track) for build in builders)
     return [table for table in made if table is not None]
 
 

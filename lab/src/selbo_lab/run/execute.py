@@ -22,6 +22,7 @@ from selbo_lab.run.evaluate import COMPILED_MODELS, Evaluation, Member, SeenSet,
 from selbo_lab.run.group_runs import execute_group_run
 from selbo_lab.run.provenance import describe_run
 from selbo_lab.run.records import DIVERGED, FINISHED, Run, RunTimes
+from selbo_lab.run.table_runs import execute_table_run
 from selbo_lab.run.tasks import RunTask, task_of
 from selbo_lab.studies.run_spec import EvaluationSpec, RunSpec
 
@@ -71,6 +72,8 @@ def execute_run(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None =
     """
     if spec.data.groups:
         return execute_group_run(spec, device=device)
+    if spec.data.table:
+        return execute_table_run(spec)
     begin = time.perf_counter()
     task = task_of(spec.data, spec.evaluation, seed=spec.seed)
     parts = {part: getattr(task, part) for part in ("train", "val", "test", "use", "unlabelled")}

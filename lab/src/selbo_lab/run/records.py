@@ -95,12 +95,13 @@ class ScoreMap(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class RunTimes(Record):
-    """Seconds of a run; ``earlier`` are those of training before it was resumed."""
+    """Seconds of a run; ``earlier`` are those of training before it was resumed, ``cpu`` CPU seconds of training."""
 
     all: float
     training: float | None = None
     evaluation: float | None = None
     earlier: float | None = None
+    cpu: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

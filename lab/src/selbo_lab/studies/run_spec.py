@@ -35,6 +35,13 @@ OBJECTIVES: Final = (
     "group_rate",
     "few_labels",
     "all_labels",
+    "constant",
+    "logistic_cv",
+    "calibrated_forest",
+    "stopped_trees",
+    "scaled_mlp",
+    "pool",
+    "summary_network",
 )
 STARTS: Final = ("network", "published", "relative")
 SUITES: Final = ("", "noise", "mnist-c", "cifar10-c", "cifar10-im-c")
@@ -68,7 +75,7 @@ OF_GROUPS: Final = (
 """Fields of data whose class fractions are known by group."""
 
 ADDED_LATER: Final = {
-    "data": (*TWO_PLACES, "normalised", *OF_GROUPS),
+    "data": (*TWO_PLACES, "normalised", *OF_GROUPS, "table"),
     "recipe": (
         "summary_inputs",
         "summary_warmup",
@@ -160,6 +167,8 @@ class DataSpec:
         stated_deviation: Standard deviation of the fractions that a belief states; if 0, they were counted.
         group_accuracy: Accuracy that a belief states.
         few_labels: Number of training rows whose labels are known besides.
+        table: Name of a table of the set ``keel``, on which classifiers at their defaults are compared; see
+            `selbo_lab.run.table_cases`. Empty for other sets.
     """
 
     name: str
@@ -187,6 +196,7 @@ class DataSpec:
     stated_deviation: float = 0.0
     group_accuracy: float = 0.0
     few_labels: int = 0
+    table: str = ""
 
     def __post_init__(self) -> None:
         for name in ("label_fractions", "use_fractions"):
@@ -311,6 +321,7 @@ class Recipe:
         target_labels: Number of labels of the target domain that a correction uses.
         vat_weight: Weight of the consistency of LLP-VAT per example.
         vat_radius: Length of its adversarial perturbations, in standard deviations of the features.
+        fractions_off: Error of the stated fraction of class 0, for tables; the other classes change in proportion.
     """
 
     objective: str
@@ -424,7 +435,7 @@ class Recipe:
     def told(self) -> bool:
         """Whether training uses prior knowledge about the target domain."""
         stated = bool(self.belief or self.scale_belief)
-        return stated or self.label_shift or self.objective == "expectation_regularisation"
+        return stated or self.label_shift or self.objective in {"expectation_regularisation", "summary_network"}
 
     @property
     def believes(self) -> bool:
@@ -508,6 +519,7 @@ class RunSpec:
             accuracy_off=0.0,
             fractions_off=0.0,
             target_labels=0,
+            fractions_off=self.recipe.fractions_off if self.recipe.told else 0.0,
         )
         return data, self.model, recipe, self.seed
 

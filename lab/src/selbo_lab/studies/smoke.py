@@ -31,7 +31,7 @@ def smoke(study: Study) -> Study:
     Studies with a target domain have many cases and methods that differ only in numbers: one of each kind is kept.
     """
     chosen, tracks = study.variants, study.tracks
-    if any(variant.data.labels or variant.data.groups for variant in chosen):
+    if any(variant.data.labels or variant.data.groups or variant.data.table for variant in chosen):
         chosen = tuple(_covering(chosen, lambda variant: _kinds_of_case(variant.data)))
         tracks = tuple(_one_of_each_kind(track) for track in tracks)
     variants = tuple(

@@ -20,6 +20,7 @@ NAMES = {
     "adult",
     "census",
     "magic",
+    "keel",
     "digits",
     "breast-cancer",
     "mnist",

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 
-from selbo_lab.data import adult, census, frames, magic, store, tables, voters
+from selbo_lab.data import adult, census, frames, keel, magic, store, tables, voters
 from selbo_lab.data.catalogue import SETS, TABLES, load_set
 from selbo_lab.data.dataset import LabelledData
 
@@ -247,6 +247,20 @@ def test_magic(data_root: Path) -> None:
     assert table.rows.inputs.tolist() == [[-1, -1], [1, 1]]
 
 
+def test_keel(data_root: Path) -> None:
+    path = data_root / "keel" / "balanced" / "raw" / "pima.dat"
+    path.parent.mkdir(parents=True)
+    path.write_text("@relation pima\n1.5,red, yes\n3.0,blue, no\n2.0,red, no\n")
+    table = keel.keel_table("pima")
+    assert table.inputs.tolist() == [[1.5, 0, 1], [3, 1, 0], [2, 0, 1]]
+    assert table.labels.tolist() == [1, 0, 0]
+    assert table.class_names == ("no", "yes")
+    parts = [keel.keel(part, table="pima", seed=4) for part in ("train", "test")]
+    assert sorted(row for part in parts for row in part.inputs[:, 0].tolist()) == [1.5, 2, 3]
+    with pytest.raises(ValueError, match="`table` must be one of"):
+        keel.keel_table("iris")
+
+
 # --- the real files ---
 
 
@@ -277,3 +291,16 @@ def test_real_groups(real_data: object) -> None:
     assert len(adult.adult_table().groups("education x occupation").names) > 200
     official = voters.voters_table().stated["state"][states.names.index("Ohio"), 1]
     assert official.item() == pytest.approx(0.517)
+
+
+@pytest.mark.parametrize("table", ["pima", "breast", "letter", "abalone19"])
+def test_real_tables_of_keel(real_data: object, table: str) -> None:
+    real_data.needs(keel.KEEL)  # type: ignore[attr-defined]
+    shape, classes = {
+        "pima": ((768, 8), 2),
+        "breast": ((277, 39), 2),
+        "letter": ((20_000, 16), 26),
+        "abalone19": ((4174, 10), 2),
+    }[table]
+    found = keel.keel_table(table)
+    assert (tuple(found.inputs.shape), found.num_classes) == (shape, classes)

@@ -481,6 +481,8 @@ FIRST_SEEDS = {
     "posteriors-20k": 110,
     "groups": 200,
     "groups-labels": 200,
+    "tables": 400,
+    "few-labels": 400,
 }
 """Where seeds do not begin at 0, because test scores of earlier ones had been seen."""
 

@@ -1,0 +1,161 @@
+"""Classifiers of tables at their defaults: of scikit-learn, and selbo's with and without a belief."""
+
+import random
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from selbo import LabelShift, calibrate, calibrate_to_belief
+from selbo.evaluation import correct_prior
+from selbo_lab.run.baselines import LEAST_PROBABILITY
+from selbo_lab.run.frozen import LEAST_ERROR
+from selbo_lab.run.table_cases import TableCase
+from selbo_lab.studies.run_spec import Recipe
+
+LEAST_OF_OTHERS: Final = 1e-6
+"""Minimum probability of a class, but in the votes of a forest, where it is `LEAST_PROBABILITY`."""
+
+LEAST_FRACTION: Final = 1e-3
+"""Minimum of a stated class fraction."""
+
+CALIBRATED_TREES: Final = 300
+MOST_FOLDS: Final = 5
+HELD_OUT: Final = 0.2
+"""Share of the labels that the temperature of an MLP is fitted to."""
+
+SMOKE_STEPS_UP_TO: Final = 10
+"""A recipe with at most so many steps is a trial."""
+
+LogProbs = Callable[[Tensor], Tensor]
+"""Log-probabilities of rows: (N, D) -> (N, K), in float64."""
+
+
+def fit_table_method(
+    recipe: Recipe, case: TableCase, *, seed: int, statements: Mapping[str, Any] | None = None
+) -> LogProbs:
+    """Train the classifier of a recipe on the labelled rows.
+
+    Args:
+        recipe: Which classifier.
+        case: The rows.
+        seed: Seed of its randomness.
+        statements: What is stated to a `SummaryClassifier`: its ``accuracy`` and ``class_fractions``.
+    """
+    inputs, labels = _array(case.train.inputs), case.train.labels.numpy()
+    if recipe.objective == "constant":
+        shares = torch.tensor(np.bincount(labels, minlength=case.train.num_classes) / len(labels)).log()
+        return lambda rows: shares.expand(len(rows), -1)
+    before = random.getstate()  # imports of scikit-learn consume random numbers
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about iterations that did not converge, or statements that look odd
+            if recipe.objective == "scaled_mlp":
+                return _scaled_mlp(inputs, labels, seed)
+            if recipe.objective in {"pool", "summary_network"}:
+                classifier = _summary_classifier(recipe, seed, statements or {})
+                others = None if case.unlabelled is None else _array(case.unlabelled.inputs)
+                classifier.fit(inputs, labels, X_unlabelled=others)
+            else:
+                classifier = _of_scikit_learn(recipe, labels, seed).fit(inputs, labels)
+    finally:
+        random.setstate(before)
+    return _as_log_probs(classifier, LEAST_PROBABILITY if recipe.objective == "forest" else LEAST_OF_OTHERS)
+
+
+def correct_for_statement(
+    recipe: Recipe, found: LogProbs, case: TableCase, stated: tuple[float, ...], rows: Tensor
+) -> Tensor:
+    """Log-probabilities of rows, corrected for the stated class fractions as the recipe says.
+
+    The correction ``belief`` of a pool is that of a `SummaryClassifier` with these ``class_fractions`` and the same
+    seed, which would train the same pool again.
+    """
+    log_probs = found(rows)
+    if not recipe.correction:
+        return log_probs
+    before = LabelShift.from_labels(case.train.labels, stated).before
+    if recipe.correction == "belief":
+        assert case.unlabelled is not None
+        try:
+            return calibrate_to_belief(found(case.unlabelled.inputs), class_fractions=stated)(log_probs)
+        except ValueError:  # no correction makes the predictions agree: the classifier falls back to the prior
+            pass
+    return correct_prior(log_probs, before, stated)
+
+
+def stated_fractions(fractions: tuple[float, ...], off: float = 0.0) -> tuple[float, ...]:
+    """Class fractions as they are stated: that of class 0 is off, and none is zero."""
+    rest = (1 - fractions[0] - off) / (1 - fractions[0])
+    moved = np.array([fractions[0] + off, *(each * rest for each in fractions[1:])]).clip(LEAST_FRACTION)
+    return tuple((moved / moved.sum()).tolist())
+
+
+def stated_accuracy(log_probs: Tensor, labels: Tensor) -> float:
+    """The share of right answers, where it can be stated."""
+    right = (log_probs.argmax(-1) == labels).double().mean().item()
+    return min(max(right, 1 / log_probs.shape[-1] + LEAST_ERROR), 1 - LEAST_ERROR)
+
+
+def _summary_classifier(recipe: Recipe, seed: int, statements: Mapping[str, Any]) -> Any:
+    from selbo.estimator import SummaryClassifier
+
+    if recipe.objective == "pool":
+        return SummaryClassifier(**statements, random_state=seed)
+    steps: dict[str, Any] = {"steps": recipe.steps} if recipe.steps <= SMOKE_STEPS_UP_TO else {}
+    return SummaryClassifier(**statements, base="network", random_state=seed, **steps)
+
+
+def _of_scikit_learn(recipe: Recipe, labels: NDArray[np.int64], seed: int) -> Any:
+    from sklearn.calibration import CalibratedClassifierCV
+    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    folds = max(2, min(MOST_FOLDS, int(np.bincount(labels).min())))
+    match recipe.objective:
+        case "logistic":
+            return make_pipeline(StandardScaler(), LogisticRegression(C=recipe.inverse_penalty))
+        case "logistic_cv":
+            return make_pipeline(StandardScaler(), LogisticRegressionCV(cv=folds, scoring="neg_log_loss"))
+        case "forest":
+            return RandomForestClassifier(random_state=seed)
+        case "calibrated_forest":
+            return CalibratedClassifierCV(RandomForestClassifier(CALIBRATED_TREES, random_state=seed), cv=folds)
+        case "stopped_trees":
+            return HistGradientBoostingClassifier(early_stopping=True, random_state=seed)
+    raise ValueError(f"`objective` must be one for tables, but got {recipe.objective!r}")
+
+
+def _scaled_mlp(inputs: NDArray[np.float64], labels: NDArray[np.int64], seed: int) -> LogProbs:
+    from sklearn.model_selection import train_test_split
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    train, held_out, train_labels, held_out_labels = train_test_split(
+        inputs, labels, test_size=HELD_OUT, stratify=labels, random_state=seed
+    )
+    fitted = make_pipeline(StandardScaler(), MLPClassifier(random_state=seed)).fit(train, train_labels)
+    found = _as_log_probs(fitted, LEAST_OF_OTHERS)
+    temperature = calibrate.temperature(found(torch.from_numpy(held_out)), torch.from_numpy(held_out_labels))
+    return lambda rows: calibrate.scale(found(rows), temperature)
+
+
+def _as_log_probs(classifier: Any, least: float) -> LogProbs:
+    def log_probs(rows: Tensor) -> Tensor:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            probs = np.asarray(classifier.predict_proba(_array(rows)), dtype=np.float64).clip(least)
+        return torch.from_numpy(np.log(probs / probs.sum(-1, keepdims=True)))
+
+    return log_probs
+
+
+def _array(rows: Tensor) -> NDArray[np.float64]:
+    return rows.double().numpy()

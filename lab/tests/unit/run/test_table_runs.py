@@ -1,0 +1,216 @@
+"""Runs on tables: their rows, what is stated, and classifiers at their defaults."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from selbo.estimator import SummaryClassifier
+from selbo.random import generator_for
+from selbo_lab.data.dataset import LabelledData
+from selbo_lab.run import table_cases, table_runs
+from selbo_lab.run.execute import execute_run
+from selbo_lab.run.table_cases import table_case
+from selbo_lab.run.table_methods import correct_for_statement, fit_table_method, stated_accuracy, stated_fractions
+from selbo_lab.schedule import runner
+from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
+
+WHOLE = DataSpec("keel", table="pima", generated=True)
+FEW = DataSpec(
+    "keel",
+    table="pima",
+    generated=True,
+    labels=16,
+    label_fractions=(0.5, 0.5),
+    use_fractions=(0.9, 0.1),
+    unlabelled=2000,
+)
+
+
+def run_spec(data: DataSpec, seed: int = 0, **settings: Any) -> RunSpec:
+    return RunSpec(data, ModelSpec("mlp"), Recipe(**settings), EvaluationSpec(draws=1), seed)
+
+
+def made_table(counts: tuple[int, ...]) -> LabelledData:
+    """The only input of a row is its number."""
+    labels = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+    return LabelledData(
+        "made",
+        torch.arange(len(labels), dtype=torch.float32)[:, None],
+        labels,
+        tuple("abcdefg"[: len(counts)]),
+        "made",
+        "none",
+    )
+
+
+def cut(data: DataSpec, table: LabelledData, seed: int, monkeypatch: pytest.MonkeyPatch) -> table_cases.TableCase:
+    monkeypatch.setattr(table_cases, "keel_table", lambda name: table)
+    table_case.cache_clear()
+    try:
+        return table_case(replace(data, generated=False), seed)
+    finally:
+        table_case.cache_clear()
+
+
+# --- rows ---
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_table_is_cut_into_parts_without_common_rows(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = cut(WHOLE, made_table((60, 40)), number, monkeypatch)
+    assert (len(case.train), len(case.test)) == (60, 40)
+    assert sorted(torch.cat([case.train.inputs, case.test.inputs]).flatten().tolist()) == list(range(100))
+    assert case.stated == pytest.approx(np.bincount(case.test.labels, minlength=2) / 40)
+
+
+def test_large_tables_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, train, test in (("pima", 1000, 6000), ("magic", 6000, 6000), ("letter", 16_000, 4000)):
+        case = cut(replace(WHOLE, table=name), made_table((12_000, 8000)), 0, monkeypatch)
+        assert (len(case.train), len(case.test)) == (train, test)
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_class_without_training_rows_is_left_out(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = cut(WHOLE, made_table((60, 1, 40)), number, monkeypatch)
+    assert case.train.class_names == case.test.class_names == ("a", "c")
+    for part in (case.train, case.test):
+        assert (part.labels == (part.inputs.flatten() > 60)).all()
+
+
+@pytest.mark.parametrize("flipped", [False, True])
+@pytest.mark.parametrize("number", range(3))
+def test_few_labels_have_their_fractions(number: int, flipped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made_table((400, 1000) if flipped else (1000, 400))
+    case = cut(replace(FEW, labels=20), table, number, monkeypatch)
+    assert case.unlabelled is not None
+    assert case.train.class_counts == (10, 10)
+    assert case.unlabelled.class_counts == case.test.class_counts == (495, 55)
+    rows = torch.cat([part.inputs for part in (case.train, case.unlabelled, case.test)]).flatten()
+    assert len(rows.unique()) == len(rows) == 1120
+    rare = rows < 400 if flipped else rows >= 1000
+    assert (torch.cat([case.train.labels, case.unlabelled.labels, case.test.labels]) == rare).all()
+    few = cut(replace(FEW, labels=20, label_fractions=(0.9, 0.1), unlabelled=100), table, number, monkeypatch)
+    assert few.unlabelled is not None
+    assert (few.train.class_counts, few.unlabelled.class_counts) == ((18, 2), (90, 10))
+
+
+def test_few_labels_are_for_two_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="must have two classes, but 'pima' has 3"):
+        cut(FEW, made_table((40, 40, 40)), 0, monkeypatch)
+
+
+# --- what is stated ---
+
+
+def test_stated_fractions() -> None:
+    assert stated_fractions((0.9, 0.1)) == pytest.approx((0.9, 0.1))
+    assert stated_fractions((0.9, 0.1), 0.05) == pytest.approx((0.95, 0.05))
+    assert stated_fractions((0.5, 0.4, 0.1), -0.1) == pytest.approx((0.4, 0.48, 0.12))
+    assert min(stated_fractions((0.6, 0.4, 0.0))) == pytest.approx(0.001, rel=0.01)
+
+
+def test_a_stated_accuracy_can_be_stated() -> None:
+    log_probs = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.7, 0.3], [0.4, 0.6]]).log()
+    assert stated_accuracy(log_probs, torch.tensor([0, 1, 0, 0])) == 0.75
+    assert stated_accuracy(log_probs, torch.tensor([0, 1, 0, 1])) == 0.999
+    assert stated_accuracy(log_probs, torch.tensor([1, 0, 1, 0])) == 0.501
+
+
+@pytest.mark.parametrize("off", [0.0, -0.1])
+def test_the_pool_is_the_classifier_at_its_default(off: float) -> None:
+    """Trained once for all statements, and corrected as `SummaryClassifier` does."""
+    case, stated = table_case(FEW, 3), stated_fractions((0.9, 0.1), off)
+    assert case.unlabelled is not None
+    recipe = Recipe("pool", correction="belief")
+    found = correct_for_statement(recipe, fit_table_method(recipe, case, seed=3), case, stated, case.test.inputs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        classifier = SummaryClassifier(class_fractions=list(stated), random_state=3).fit(
+            case.train.inputs.double().numpy(),
+            case.train.labels.numpy(),
+            X_unlabelled=case.unlabelled.inputs.double().numpy(),
+        )
+    assert classifier.calibration_ is not None
+    np.testing.assert_allclose(
+        found.exp(), classifier.predict_proba(case.test.inputs.double().numpy()), rtol=1e-4, atol=1e-5
+    )
+
+
+# --- runs ---
+
+
+def test_the_constant_answer() -> None:
+    run = execute_run(run_spec(WHOLE, objective="constant"))
+    case = table_case(WHOLE, 0)
+    shares = np.bincount(case.train.labels) / len(case.train)
+    assert run.conditions["clean"].metrics["nll"] == pytest.approx(-np.log(shares)[case.test.labels].mean())
+    few = execute_run(run_spec(FEW, objective="constant", fractions_off=-0.1))
+    labels, unlabelled = table_case(FEW, 0).test.labels, table_case(FEW, 0).unlabelled
+    assert unlabelled is not None
+    assert few.data["unlabelled"] == unlabelled.checksum
+    assert few.sizes == {"train": 16, "use": len(labels), "unlabelled": len(unlabelled)}
+    assert few.conditions["use"].metrics["nll"] == pytest.approx(-np.log([0.8, 0.2])[labels].mean())
+
+
+def test_prior_correction() -> None:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    run = execute_run(run_spec(FEW, objective="logistic", inverse_penalty=0.1, correction="known", fractions_off=0.05))
+    case = table_case(FEW, 0)
+    scale = StandardScaler().fit(case.train.inputs)
+    plain = LogisticRegression(C=0.1).fit(scale.transform(case.train.inputs), case.train.labels)
+    odds = plain.predict_proba(scale.transform(case.test.inputs)) * np.array([0.95, 0.05]) / 0.5
+    nll = -np.log(odds / odds.sum(1, keepdims=True))[np.arange(len(odds)), case.test.labels].mean()
+    assert run.conditions["use"].metrics["nll"] == pytest.approx(nll, rel=1e-4)
+
+
+def test_runs_that_differ_only_in_the_correction_share_a_classifier(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = []
+    real = table_runs.fit_table_method
+    monkeypatch.setattr(
+        table_runs, "fit_table_method", lambda *given, **named: trained.append(1) or real(*given, **named)
+    )
+    monkeypatch.setattr(table_runs, "_LAST", table_runs._LastClassifier())
+    runs = [
+        execute_run(run_spec(FEW, objective="logistic", correction="known", fractions_off=off)) for off in (0, 0.05)
+    ]
+    assert len(trained) == 1
+    assert runs[0].conditions != runs[1].conditions
+    assert runs[0].seconds.cpu == runs[1].seconds.cpu
+    execute_run(run_spec(FEW, seed=1, objective="logistic", correction="known"))
+    assert len(trained) == 2
+
+
+def test_an_accuracy_that_is_stated_is_that_of_the_test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Any] = []
+
+    def made(recipe: Recipe, case: table_cases.TableCase, *, seed: int, statements: Any = None) -> Any:
+        told.append(statements)
+        rows = torch.rand(len(case.test), 2, generator=generator_for(5), dtype=torch.float64).log_softmax(-1)
+        return lambda inputs: rows
+
+    monkeypatch.setattr(table_runs, "fit_table_method", made)
+    monkeypatch.setattr(table_runs, "_LAST", table_runs._LastClassifier())
+    run = execute_run(run_spec(WHOLE, objective="pool", states_accuracy=True, states_fractions=True))
+    untold, statements = told
+    assert untold is None
+    assert statements["accuracy"] == pytest.approx(max(0.501, run.conditions["clean"].metrics["accuracy"] or 0))
+    assert statements["class_fractions"] == pytest.approx(table_case(WHOLE, 0).stated)
+
+
+@pytest.mark.parametrize("name", ["tables", "few-labels"])
+def test_a_study_of_tables_on_tiny_data(name: str, tmp_path: Path) -> None:
+    study = runner.study_of(name, trial=True)
+    results = runner.run_study(study, tmp_path / name, executor="here")
+    assert all(run is not None and run.tested for case in results.comparisons for run in case.runs)
+    for variant in runner.study_of(name).variants:
+        assert variant.data.table
+        assert bool(variant.data.labels) == (name == "few-labels")
