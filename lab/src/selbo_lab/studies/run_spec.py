@@ -316,12 +316,11 @@ class Recipe:
             predictions are then scaled to it without labels (`selbo.calibrate_to_belief`).
         states_fractions: Whether the correction ``belief`` states the class fractions of the target domain.
         accuracy_off: Error of the stated accuracy.
-        fractions_off: Error of the fraction of class 0 that the corrections ``belief`` and ``known`` state; the other
-            classes change in proportion.
+        fractions_off: Error of the fraction of class 0 that the corrections ``belief`` and ``known``, and methods for
+            tables, state; the other classes change in proportion.
         target_labels: Number of labels of the target domain that a correction uses.
         vat_weight: Weight of the consistency of LLP-VAT per example.
         vat_radius: Length of its adversarial perturbations, in standard deviations of the features.
-        fractions_off: Error of the stated fraction of class 0, for tables; the other classes change in proportion.
     """
 
     objective: str
@@ -517,7 +516,6 @@ class RunSpec:
             states_accuracy=False,
             states_fractions=False,
             accuracy_off=0.0,
-            fractions_off=0.0,
             target_labels=0,
             fractions_off=self.recipe.fractions_off if self.recipe.told else 0.0,
         )
