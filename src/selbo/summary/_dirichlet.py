@@ -68,6 +68,7 @@ class GammaTables(NamedTuple):
         log_weights: Logarithms of the quadrature weights, shape (n,).
         log_density: Log-density of log Gamma(a_k) at y, shape (n, K).
         log_cdf: log P(Gamma(a_k) <= x), shape (n, K).
+        counts: Number of variables with each parameter, shape (K,).
         low: Lower end of the first panel.
         log_tail: log P(all variables are below ``low``); integrals below it have a closed form.
     """
@@ -76,6 +77,7 @@ class GammaTables(NamedTuple):
     log_weights: FloatArray
     log_density: FloatArray
     log_cdf: FloatArray
+    counts: FloatArray
     low: float
     log_tail: float
 
@@ -101,36 +103,44 @@ def largest_entry(concentration: FloatArray) -> LargestEntry:
     a = np.asarray(concentration, dtype=np.float64)
     if len(a) == 2:
         return LargestEntry(beta_tails(a[::-1], a, 0.5).below, expected_accuracy(a[1], a[0]))
-    tables = gamma_tables(a)
+    different, place, how_many = np.unique(a, return_inverse=True, return_counts=True)
+    counts = how_many.astype(np.float64)
+    tables = gamma_tables(different, counts)
     integrand = np.exp(log_integrand(tables))
-    tail = np.exp(tables.log_tail) * a / a.sum()
+    tail = np.exp(tables.log_tail) * different / a.sum()
     probabilities = integrand.sum(0) + tail
-    expected = float((integrand.sum(1) * np.exp(tables.nodes)).sum() / a.sum())  # the tail adds less than exp(-36)
+    expected = float((integrand @ counts * np.exp(tables.nodes)).sum() / a.sum())  # the tail adds less than exp(-36)
     for k in np.flatnonzero(probabilities < RARE):
-        probabilities[k] = _rare_probability(a, int(k))
-    return LargestEntry(probabilities, expected)
+        probabilities[k] = _rare_probability(different, counts, int(k))
+    return LargestEntry(probabilities[place], expected)
 
 
 def log_integrand(tables: GammaTables) -> FloatArray:
     """Log of weight x f_k x the product of the other F_j at each node: (n, K)."""
-    log_product = tables.log_cdf.sum(1, keepdims=True)
+    log_product = (tables.log_cdf @ tables.counts)[:, None]
     return np.asarray(tables.log_weights[:, None] + tables.log_density + log_product - tables.log_cdf)
 
 
-def gamma_tables(a: FloatArray) -> GammaTables:
-    """Nodes and weights that cover the largest of independent Gamma(a_k) variables, and tables on these nodes."""
+def gamma_tables(a: FloatArray, counts: FloatArray) -> GammaTables:
+    """Nodes and weights that cover the largest of independent Gamma variables, and tables on these nodes.
+
+    Args:
+        a: Different parameters, shape (K,).
+        counts: Number of variables with each, shape (K,). A thousand equal classes are one parameter.
+    """
     from scipy.special import gammainccinv
 
     high = math.log(float(gammainccinv(a, math.exp(LOG_NEGLIGIBLE)).max()))
-    low = _where_log_product_falls_to(LOG_NEGLIGIBLE, a, high)
+    low = _where_log_product_falls_to(LOG_NEGLIGIBLE, a, counts, high)
     nodes, weights = _panels(low, high)
     return GammaTables(
         nodes=nodes,
         log_weights=np.log(weights),
         log_density=_log_gamma_density(a, nodes[:, None]),
         log_cdf=log_gamma_cdf(a, nodes[:, None]),
+        counts=counts,
         low=low,
-        log_tail=float(log_gamma_cdf(a, np.array(low)).sum()),
+        log_tail=float(log_gamma_cdf(a, np.array(low)) @ counts),
     )
 
 
@@ -169,12 +179,12 @@ def _panels(low: float, high: float) -> tuple[FloatArray, FloatArray]:
     return (centres[:, None] + width / 2 * points).ravel(), np.tile(width / 2 * weights, PANELS)
 
 
-def _where_log_product_falls_to(level: float, a: FloatArray, high: float) -> float:
+def _where_log_product_falls_to(level: float, a: FloatArray, counts: FloatArray, high: float) -> float:
     """Lower end of the nodes: where the product of all Gamma CDFs falls below exp(level), at least LOG_TINY."""
     low = LOG_TINY
-    if log_gamma_cdf(a, np.array(low)).sum() > level:
+    if log_gamma_cdf(a, np.array(low)) @ counts > level:
         return low
-    return _bisect(lambda y: float(log_gamma_cdf(a, np.array(y)).sum()) - level, low, high)
+    return _bisect(lambda y: float(log_gamma_cdf(a, np.array(y)) @ counts) - level, low, high)
 
 
 def _bisect(rising: Callable[[float], float], low: float, high: float) -> float:
@@ -184,20 +194,21 @@ def _bisect(rising: Callable[[float], float], low: float, high: float) -> float:
     return low
 
 
-def _rare_probability(a: FloatArray, k: int) -> float:
-    """P(entry k is the largest), integrated over the range of entry k, which the common nodes may miss."""
-    others = np.delete(a, k)
+def _rare_probability(a: FloatArray, counts: FloatArray, k: int) -> float:
+    """P(an entry with parameter k is the largest), integrated over its own range, which the common nodes may miss."""
+    others, total = counts - (np.arange(len(a)) == k), float(a @ counts)
+    a_others, others = a[others > 0], others[others > 0]
 
     def log_f(y: FloatArray) -> FloatArray:
-        return np.asarray(_log_gamma_density(a[k], y) + log_gamma_cdf(others, np.asarray(y)[..., None]).sum(-1))
+        return np.asarray(_log_gamma_density(a[k], y) + log_gamma_cdf(a_others, np.asarray(y)[..., None]) @ others)
 
-    low, high = LOG_TINY, math.log(2 * (a.sum() + 400))
+    low, high = LOG_TINY, math.log(2 * (total + 400))
     mode = _mode(lambda y: float(log_f(np.array(y))), low, high)
     level = float(log_f(np.array(mode))) + LOG_NEGLIGIBLE
     left = _bisect(lambda y: float(log_f(np.array(y))) - level, low, mode)
     right = _bisect(lambda y: level - float(log_f(np.array(y))), mode, high)
     nodes, weights = _panels(left, right)
-    below_low = a[k] / a.sum() * math.exp(float(log_gamma_cdf(a, np.array(LOG_TINY)).sum()))
+    below_low = a[k] / total * math.exp(float(log_gamma_cdf(a, np.array(LOG_TINY)) @ counts))
     return float(np.exp(log_f(nodes)) @ weights + below_low)
 
 

@@ -10,7 +10,7 @@ it occurs, and a belief with the stated frequency of predictions gives that clas
 import math
 from collections.abc import Callable, Sequence
 from statistics import NormalDist
-from typing import Final, overload
+from typing import Final, NamedTuple, overload
 
 import numpy as np
 
@@ -204,6 +204,13 @@ def _accept(accuracy: float, residual: float) -> None:
         )
 
 
+class _Stated(NamedTuple):
+    """Different class fractions, and the number of classes with each."""
+
+    fractions: FloatArray
+    counts: FloatArray
+
+
 def _solve_dirichlet(accuracy: float, fractions: FloatArray) -> FloatArray:
     """Dirichlet parameters with the given argmax frequencies and expected accuracy.
 
@@ -217,11 +224,13 @@ def _solve_dirichlet(accuracy: float, fractions: FloatArray) -> FloatArray:
     position = max(goal, START)
     # for small parameters 1 - E max p = A log 2 P(two sampled classes differ), A their sum
     rest = (1 - 1 / len(fractions)) * _sigmoid(-position)
-    guess = np.log(fractions * rest / (math.log(2) * (1 - (fractions**2).sum())))
-    log_a, slope, step = _newton(guess, position, fractions), np.zeros(len(fractions)), FIRST_STEP
+    different, place, counts = np.unique(fractions, return_inverse=True, return_counts=True)  # of equal classes, one
+    stated = _Stated(different, counts.astype(np.float64))
+    guess = np.log(different * rest / (math.log(2) * (1 - (fractions**2).sum())))
+    log_a, slope, step = _newton(guess, position, stated), np.zeros(len(different)), FIRST_STEP
     while log_a is not None and position > goal and step > SMALLEST_STEP:
         ahead = max(goal, position - step)
-        trial = _newton(log_a + slope * (ahead - position), ahead, fractions)
+        trial = _newton(log_a + slope * (ahead - position), ahead, stated)
         if trial is None:
             step /= 2
         else:
@@ -229,7 +238,7 @@ def _solve_dirichlet(accuracy: float, fractions: FloatArray) -> FloatArray:
             log_a, position = trial, ahead
     if log_a is None or position > goal:
         _accept(accuracy, math.inf)
-    a: FloatArray = np.exp(np.asarray(log_a))
+    a: FloatArray = np.exp(np.asarray(log_a))[place]
     entry = largest_entry(a)
     _accept(accuracy, float(max(abs(entry.expected - accuracy), np.abs(entry.probabilities - fractions).max())))
     return a
@@ -252,15 +261,15 @@ def _coordinate(accuracy: float, num_classes: int) -> float:
     return math.log(max(accuracy - 1 / num_classes, 1e-300) / max(1 - accuracy, 1e-300))
 
 
-def _newton(log_a: FloatArray, position: float, fractions: FloatArray) -> FloatArray | None:
+def _newton(log_a: FloatArray, position: float, stated: _Stated) -> FloatArray | None:
     """The solution near a starting point, or None if the steps stop improving before it is reached."""
-    error, jacobian = _errors(log_a, position, fractions)
+    error, jacobian = _errors(log_a, position, stated)
     for _ in range(MOST_NEWTON_STEPS):
         if np.abs(error).max() < NEWTON_ERROR:
             return log_a
         step = np.clip(np.linalg.lstsq(jacobian, -error, rcond=None)[0], -LONGEST_STEP, LONGEST_STEP)
         for _ in range(MOST_HALVINGS):
-            trial_error, trial_jacobian = _errors(log_a + step, position, fractions)
+            trial_error, trial_jacobian = _errors(log_a + step, position, stated)
             if np.linalg.norm(trial_error) < np.linalg.norm(error):
                 break
             step /= 2
@@ -270,17 +279,18 @@ def _newton(log_a: FloatArray, position: float, fractions: FloatArray) -> FloatA
     return None
 
 
-def _errors(log_a: FloatArray, position: float, fractions: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Errors of log-frequencies and of the coordinate of the accuracy, (K + 1,), and their derivative by log a."""
+def _errors(log_a: FloatArray, position: float, stated: _Stated) -> tuple[FloatArray, FloatArray]:
+    """Errors of log-frequencies and of the coordinate of the accuracy, (M + 1,), and their derivative by log a (M,)."""
     from scipy.special import digamma
 
-    a = np.exp(log_a)
-    share = a / a.sum()
-    tables = gamma_tables(a)
-    integrand = np.exp(log_integrand(tables))  # (n, K)
+    a, counts = np.exp(log_a), stated.counts
+    total = a @ counts
+    share = a / total
+    tables = gamma_tables(a, counts)
+    integrand = np.exp(log_integrand(tables))  # (n, M), of one class each
     tail = np.exp(tables.log_tail) * share
     probabilities = integrand.sum(0) + tail
-    expected = np.exp(tables.nodes) @ integrand.sum(1) / a.sum()
+    expected = np.exp(tables.nodes) @ (integrand @ counts) / total
 
     change = DIFFERENCE / np.sqrt(1 + a)
     d_log_cdf = (
@@ -289,14 +299,16 @@ def _errors(log_a: FloatArray, position: float, fractions: FloatArray) -> tuple[
     ) / (2 * change)
     d_log_density = a * (tables.nodes[:, None] - digamma(a))
     own = integrand * (d_log_density - d_log_cdf)
-    d_probabilities = integrand.T @ d_log_cdf + np.diag(own.sum(0))
-    d_log_tail = a * (tables.low - digamma(a + 1)) - share
+    d_probabilities = integrand.T @ (counts * d_log_cdf) + np.diag(own.sum(0))
+    d_log_tail = counts * (a * (tables.low - digamma(a + 1)) - share)
     d_probabilities += tail[:, None] * d_log_tail + np.diag(tail)
-    d_sum = np.exp(tables.nodes) @ (integrand.sum(1, keepdims=True) * d_log_cdf + own)
-    d_expected = d_sum / a.sum() - expected * share
+    d_sum = np.exp(tables.nodes) @ (counts * ((integrand @ counts)[:, None] * d_log_cdf + own))
+    d_expected = d_sum / total - expected * share * counts
 
-    chance = 1 / len(a)
-    slope = 1 / (expected - chance) + 1 / (1 - expected)
+    num_classes = round(float(counts.sum()))
+    slope = 1 / (expected - 1 / num_classes) + 1 / (1 - expected)
     with np.errstate(divide="ignore"):  # after too long a step, log 0 makes the error infinite, and the step is halved
-        error = np.append(np.log(probabilities / fractions), _coordinate(float(expected), len(a)) - position)
+        error = np.append(
+            np.log(probabilities / stated.fractions), _coordinate(float(expected), num_classes) - position
+        )
     return error, np.vstack([d_probabilities / probabilities[:, None], slope * d_expected])

@@ -190,7 +190,7 @@ def test_log_gamma_cdf_against_mpmath(a: float, y: float) -> None:
 
 def test_gamma_tables_hold_densities_and_distribution_functions_of_log_gamma_variables() -> None:
     a = np.array([0.4, 3.0, 11.0])
-    tables = gamma_tables(a)
+    tables = gamma_tables(a, np.ones(len(a)))
     x = np.exp(tables.nodes)[:, None]
     shown = x[:, 0] > 1e-3
     np.testing.assert_allclose(np.exp(tables.log_density), stats.gamma(a).pdf(x) * x, rtol=1e-11)
@@ -203,7 +203,7 @@ def test_gamma_tables_hold_densities_and_distribution_functions_of_log_gamma_var
 
 def test_gamma_tables_keep_the_tail_of_small_parameters() -> None:
     a = np.array([0.001, 0.003])
-    tables = gamma_tables(a)
+    tables = gamma_tables(a, np.ones(len(a)))
     tail = np.prod([float(mpmath.gammainc(v, 0, mpmath.exp(tables.low), regularized=True)) for v in a])
     assert tail > 0.8  # almost all of the mass lies where exp(y) means nothing any more
     assert math.exp(tables.log_tail) == pytest.approx(tail, rel=1e-12)
@@ -371,3 +371,21 @@ def test_a_rare_class_of_three_is_proportional_to_its_small_parameter() -> None:
 @pytest.mark.parametrize("total", [30.0, 3e4, 3e7, 3e10])
 def test_probabilities_of_large_parameters_sum_to_one(total: float) -> None:
     assert largest_entry(np.full(3, total / 3)).probabilities.sum() == pytest.approx(1, abs=1e-10)
+
+
+@pytest.mark.parametrize("rare", [1.0, 1e-3])
+def test_equal_parameters_are_counted(rare: float) -> None:
+    """Parameters that differ by 1e-9 are integrated one by one, and equal ones once."""
+    a = np.array([2.0, 2.0, 2.0, 0.5, 0.5, rare])
+    apart = a * (1 + 1e-9 * np.arange(6))
+    found, expected = largest_entry(a), largest_entry(apart)
+    np.testing.assert_allclose(found.probabilities, expected.probabilities, rtol=1e-7)
+    assert found.expected == pytest.approx(expected.expected, rel=1e-7)
+    assert found.probabilities.sum() == pytest.approx(1, abs=1e-12)
+
+
+def test_a_rare_class_among_equal_ones() -> None:
+    found = largest_entry(np.array([60.0, 60.0, 60.0, 1.0, 1.0]))
+    apart = largest_entry(np.array([60.0, 60.0, 60.0, 1.0, 1.0]) * (1 + 1e-9 * np.arange(5)))
+    assert 0 < found.probabilities[3] < 1e-8
+    np.testing.assert_allclose(found.probabilities, apart.probabilities, rtol=1e-5)

@@ -407,3 +407,17 @@ def test_the_parameters_that_an_accuracy_needs_at_least(fractions: tuple[float, 
     ratio = math.fsum(found) / len(found) / elicitation._least_parameter(accuracy, len(found))
     assert 0.94 < ratio < (1.06 if len(set(fractions)) == 1 else 2)
     assert ratio > 1.06 or len(set(fractions)) == 1
+
+
+@pytest.mark.stochastic
+def test_a_thousand_classes_of_two_frequencies(seed: int) -> None:
+    """Samples of the belief: how often each kind of class has the largest probability, and how large it is."""
+    fractions = [0.05] * 10 + [0.5 / 990] * 990
+    belief = expect(accuracy=0.75, class_fractions=fractions)
+    a = np.array(belief.concentration)
+    generator = np.random.default_rng(seed)
+    gammas = np.log(generator.gamma(a + 1, size=(4000, 1000))) + np.log(generator.random((4000, 1000))) / a
+    largest = np.exp(gammas.max(1) - np.logaddexp.reduce(gammas, axis=1))
+    assert abs(largest.mean() - 0.75) < 5 * largest.std() / 4000**0.5
+    frequent = (gammas.argmax(1) < 10).mean()
+    assert abs(frequent - 0.5) < 5 * 0.5 / 4000**0.5
