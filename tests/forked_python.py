@@ -8,7 +8,9 @@ import runpy
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 SETTINGS = {"PYTHONWARNINGS": "error", "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -16,6 +18,9 @@ SETTINGS = {"PYTHONWARNINGS": "error", "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "
 
 PRELOADED = ("torch", "torch._dynamo", "sklearn.utils.validation", "matplotlib.figure")
 """No part of selbo. A program that leaves out one of these imports fails all the same: its namespace is its own."""
+
+OPTIONS = {"capture_output", "text", "check", "timeout"}
+"""Arguments of `subprocess.run` with which a module is forked; with others it is started as usual."""
 
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload([*PRELOADED])
@@ -25,10 +30,24 @@ def run_forked(
     program: Path | str, *arguments: str, folder: Path | None = None, timeout: float = 300, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a script, or a module with that name, like `python -W error`. Killed if it takes longer than `timeout`."""
+    return _in_process(
+        _forks, program, arguments, folder=folder or Path.cwd(), timeout=timeout, environment=environment
+    )
+
+
+def _in_process(
+    context: Any,
+    program: Path | str,
+    arguments: tuple[str, ...],
+    *,
+    folder: Path,
+    timeout: float | None,
+    environment: dict[str, str],
+) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as kept:
         said = [Path(kept, stream) for stream in ("stdout", "stderr")]
         with patch.dict(os.environ, SETTINGS):  # the first call starts the process that is forked
-            process = _forks.Process(target=_run, args=(program, arguments, folder or Path.cwd(), said, environment))
+            process = context.Process(target=_run, args=(program, arguments, folder, said, environment))
             process.start()
         process.join(timeout)
         if process.is_alive():
@@ -46,6 +65,7 @@ def _run(
     for stream, file in enumerate(said, 1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), stream)
     os.environ.pop("PYTHONWARNINGS")  # for this program, not for those that it starts
+    subprocess.run = _fork_modules(subprocess.run)
     os.environ.update(environment)
     os.chdir(folder)
     sys.argv = [str(program), *arguments]
@@ -54,3 +74,22 @@ def _run(
         runpy.run_path(str(program), run_name="__main__")
     else:
         runpy.run_module(program, run_name="__main__", alter_sys=True)
+
+
+def _fork_modules(start: Callable[..., Any]) -> Callable[..., Any]:
+    """`subprocess.run` that forks this process for `python -m module`, instead of importing everything once more."""
+
+    def run(command: Any, **options: Any) -> Any:
+        captured = options.get("capture_output") and options.get("text") and options.keys() <= OPTIONS
+        if not captured or list(command[:2]) != [sys.executable, "-m"]:
+            return start(command, **options)
+        _, _, module, *arguments = command
+        context = multiprocessing.get_context("fork")
+        found = _in_process(
+            context, module, tuple(arguments), folder=Path.cwd(), timeout=options.get("timeout"), environment={}
+        )
+        if options.get("check"):
+            found.check_returncode()
+        return found
+
+    return run

@@ -529,11 +529,48 @@ class C:
     assert [name for _, name in imported_names(run_at_import(ast.parse(source)), [])] == ["a", "d"]
 
 
+def loaded_with(*names: str) -> set[str]:
+    """Modules of the library and packages that are imported with some modules of the library, by the syntax trees."""
+    found, waiting = set[str](), list(names)
+    while waiting:
+        name = waiting.pop()
+        parts = name.split(".")
+        path = PACKAGE.parent.joinpath(*parts)
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        if parts[0] != "selbo":
+            found.add(parts[0])
+        elif not path.exists():  # a name in a module
+            waiting.append(".".join(parts[:-1]))
+        elif name not in found:
+            found.add(name)
+            package = ["selbo", *path.relative_to(PACKAGE).parent.parts]
+            tree = run_at_import(ast.parse(path.read_text(encoding="utf-8")))
+            waiting += [each for _, each in imported_names(tree, package)]
+            waiting += [".".join(parts[:i]) for i in range(1, len(parts))]
+    return found
+
+
+def test_files_of_predictions_need_no_estimator() -> None:
+    """`selbo monitor` and `selbo calibrate`, which may run every minute: scikit-learn takes as long as torch."""
+    assert {"sklearn", "selbo.estimator"} <= loaded_with("selbo.tabular.workflow")
+    names = ("predictions", "saved_calibration", "saved_monitor")
+    found = loaded_with(*(f"selbo.tabular.{name}" for name in names))
+    assert "torch" in found
+    assert not {name for name in found if name.startswith(("sklearn", "matplotlib", "selbo.estimator"))}
+
+
 def test_import_leaves_the_random_states_alone(fresh_import: dict[str, object]) -> None:
     assert fresh_import["untouched"]
 
 
-@pytest.mark.parametrize("arguments", ["--help", "--version", "train --help", "nothing", "train --accuracy much"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *("--help", "--version", "train --help", "nothing", "train --accuracy much"),
+        *("train nothing.csv --target y --out model", "predict nothing new.csv", "evaluate nothing new.csv"),
+        *("monitor nothing.csv --accuracy 0.9", "calibrate nothing.csv --accuracy 0.9"),
+    ],
+)
 def test_help_and_mistakes_in_arguments_need_no_slow_package(arguments: str, tmp_path: Path) -> None:
     code = (
         "import sys\nfrom selbo.cli.main import main\n"

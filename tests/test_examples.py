@@ -205,6 +205,29 @@ def test_a_program_has_its_arguments_folder_and_environment(tmp_path: Path) -> N
     assert run_python(script, "--smoke", folder=tmp_path) == f"__main__ ['--smoke'] {tmp_path} None\n"
 
 
+def test_a_command_of_a_program_has_its_own_output_and_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "shout.py").write_text(
+        "import os, sys\nimport page_state\n"
+        "print(__name__, sys.argv[1:], os.getcwd() , page_state.value)\npage_state.value = 2\n"
+        "print('wrong', file=sys.stderr)\nsys.exit(3)",
+        encoding="utf-8",
+    )
+    (tmp_path / "page_state.py").write_text("value = 0", encoding="utf-8")
+    script = tmp_path / "page.md.py"
+    script.write_text(
+        "import subprocess, sys\nimport page_state\npage_state.value = 1\nprint('before')\n"
+        "command = [sys.executable, '-m', 'shout', 'a']\n"
+        "run = subprocess.run(command, capture_output=True, text=True)\n"
+        "print(run.stdout, run.stderr, run.returncode, page_state.value)\n"
+        "try:\n    subprocess.run(command, capture_output=True, text=True, check=True)\n"
+        "except subprocess.CalledProcessError as error:\n    print(error.returncode)\n"
+        "print(subprocess.run([sys.executable, '-c', 'print(7)'], capture_output=True, text=True).stdout)\n",
+        encoding="utf-8",
+    )
+    said = f"before __main__ ['a'] {tmp_path} 1 wrong 3 1 3 7"
+    assert run_python(script, folder=tmp_path).split() == said.split()
+
+
 # --- the extraction itself ---
 
 

@@ -10,7 +10,6 @@ is committed. GitHub shows a README as it is, so there what a call gives stands 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import subprocess
 import sys
@@ -35,10 +34,10 @@ from selbo_lab.report.columns import MetricColumn
 from selbo_lab.report.overview import tables_over_cases, tracks_with_cases
 from selbo_lab.report.study_data import corruptions_of
 from selbo_lab.report.study_figures import STUDY_FIGURES, available_study_figures
-from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, primary_outcome, stated_exactly
-from selbo_lab.report.study_tables import TRACK_TITLES, StudyTable, tables_of
+from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, stated_exactly
+from selbo_lab.report.study_tables import TRACK_TITLES, StudyTable, iter_tables, tables_of
 from selbo_lab.report.table_files import markdown
-from selbo_lab.run.records import CLEAN, USE, MethodRuns, Run, StudyComparison, StudyResults
+from selbo_lab.run.records import CLEAN, SHIFTS, USE, MethodRuns, Run, StudyComparison, StudyResults
 from selbo_lab.run.result_store import Store, studies_in
 from selbo_lab.schedule import runner
 from selbo_lab.studies import plan
@@ -85,11 +84,14 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Called by MkDocs: add the pages of this folder, the page of each study, and its figures."""
     from mkdocs.structure.files import File
 
-    draw_all()
+    drawing = draw_missing()
     for page in sorted(HERE.glob("*.md")):
         files.append(File.generated(config, page.name, abs_src_path=str(page)))
     for study in studies():
         files.append(File.generated(config, f"results/{study}.md", content=full_page(study)))
+    if drawing is not None and drawing.wait():
+        raise RuntimeError("the figures of the results could not be drawn: see above")
+    for study in studies():
         for path in draw(study):
             files.append(File.generated(config, f"images/results/{path.name}", abs_src_path=str(path)))
     return files
@@ -141,6 +143,18 @@ def runs_of(where: str, name: str) -> list[Run]:
     return found.there
 
 
+@cache
+def case_tables(where: str) -> list[StudyTable]:
+    """All tables of a comparison, by study, variant and track; pages take some of them."""
+    return tables_of(gathered(where.split(maxsplit=1)[0]), case_of(where))
+
+
+@cache
+def study_tables(study: str, track: str) -> list[StudyTable]:
+    """Tables over all cases of a study. The bootstrap of a primary outcome takes seconds."""
+    return tables_over_cases(gathered(study), track)
+
+
 def table(where: str, name: str, columns: str = "", methods: str = "") -> str:
     """A table of a comparison.
 
@@ -150,7 +164,7 @@ def table(where: str, name: str, columns: str = "", methods: str = "") -> str:
         columns: With columns such as ``NLL,ECE``, only those whose names begin with one of these.
         methods: With methods such as ``elbo,summary``, only their rows, and of the notes the last: what was run.
     """
-    (made,) = (each for each in tables_of(gathered(where.split(maxsplit=1)[0]), case_of(where)) if each.name == name)
+    (made,) = (each for each in case_tables(where) if each.name == name)
     made = narrowed(made, columns.split(",")) if columns else made
     if methods:
         rows = [row for row in made.rows if row[0].method in methods.split(",")]
@@ -160,7 +174,7 @@ def table(where: str, name: str, columns: str = "", methods: str = "") -> str:
 
 def over_cases(study: str, name: str, track: str = "selbo") -> str:
     """A table over all cases of a study: ``overview``, ``primary`` or ``wrong-fractions``."""
-    (made,) = (each for each in tables_over_cases(gathered(study), track) if each.name == name)
+    (made,) = (each for each in study_tables(study, track) if each.name == name)
     return markdown(made)
 
 
@@ -256,17 +270,10 @@ def summary_run_twice(*names: str) -> str:
     return with_interval(difference_of(gaps, seeds=len(gaps)), brackets=True)
 
 
-@cache
-def primary() -> StudyTable:
-    """The table of the primary outcome, whose bootstrap takes seconds."""
-    made = primary_outcome(gathered("primary-shift"), "selbo")
-    assert made is not None
-    return made
-
-
 def outcome(name: str, *, cells: bool = True) -> str:
     """The primary outcome on label shift: the Summary ELBO with class fractions less another method, as two cells."""
-    (found,) = (row for row in primary().raw if row["method"] == name)
+    (primary,) = (each for each in study_tables("primary-shift", "selbo") if each.name == "primary")
+    (found,) = (row for row in primary.raw if row["method"] == name)
     mean, low, high = (short(found[key], 3) for key in ("difference", "low", "high"))
     return f"{mean} | {low} to {high}" if cells else f"{mean}, {low} to {high}"
 
@@ -336,26 +343,37 @@ def right_at_use(where: str, method: str) -> str:
     return f"{100 * fmean(run.conditions[USE].metrics['accuracy'] for run in runs_of(where, method)):.1f}"
 
 
-def frozen_means() -> dict[str, list[dict[str, float]]]:
-    """Mean metrics of each method of the study `frozen` in the target domain, one entry per case."""
-    return {
-        method: [
-            {
-                metric: fmean(run.conditions[USE].metrics[metric] or 0.0 for run in case.method(method).tested)
-                for metric in ("nll", "ece", "accuracy")
-            }
-            for case in gathered("frozen").comparisons
-        ]
-        for method in gathered("frozen").comparisons[0].titles
-    }
+@cache
+def frozen_means(study: str) -> dict[str, list[dict[str, float]]]:
+    """Mean metrics of each method of a study of frozen classifiers, one entry per case.
+
+    A case is a target domain: a comparison with one, or each test set of a comparison without.
+    """
+    found: dict[str, list[dict[str, float]]] = {}
+    for case in gathered(study).comparisons:
+        for method in case.methods:
+            runs = runs_of(f"{study} {case.variant} {case.track}", method.name)
+            for place in [USE] if case.has_target_domain else runs[0].conditions:
+                means = {
+                    metric: fmean(run.conditions[place].metrics[metric] or 0.0 for run in runs)
+                    for metric in ("nll", "ece", "accuracy")
+                }
+                found.setdefault(method.name, []).append(means)
+    return found
 
 
-def frozen(methods: str = "") -> str:
-    """Means over the cases of the study `frozen`, and in how many each method is at least as good as 100 labels.
+def at_most(study: str, method: str, other: str, metric: str) -> list[bool]:
+    """For each case of a study of frozen classifiers, whether a metric of a method is at most that of another."""
+    means = frozen_means(study)
+    return [one[metric] <= two[metric] for one, two in zip(means[method], means[other], strict=True)]
+
+
+def frozen(methods: str = "", study: str = "frozen") -> str:
+    """Means over the cases of a study of frozen classifiers, and in how many each method is as good as 100 labels.
 
     With methods such as ``raw,both``, only their rows.
     """
-    means, titles = frozen_means(), gathered("frozen").comparisons[0].titles
+    means, titles = frozen_means(study), gathered(study).comparisons[0].titles
     lines = [
         "| correction | NLL ↓ | ECE, % ↓ | accuracy, % ↑ | NLL ≤ temperature scaling, 100 labels "
         "| ECE ≤ the same | largest NLL above *as predicted* |",
@@ -363,10 +381,7 @@ def frozen(methods: str = "") -> str:
     ]
     for name, cases in ((name, means[name]) for name in (methods.split(",") if methods else means)):
         average = {metric: fmean(each[metric] for each in cases) for metric in cases[0]}
-        wins = [
-            sum(one[metric] <= other[metric] for one, other in zip(cases, means["temperature-100"], strict=True))
-            for metric in ("nll", "ece")
-        ]
+        wins = [sum(at_most(study, name, "temperature-100", metric)) for metric in ("nll", "ece")]
         worst = max(one["nll"] - other["nll"] for one, other in zip(cases, means["raw"], strict=True))
         shown = (f"{average['nll']:.3f}", f"{100 * average['ece']:.1f}", f"{100 * average['accuracy']:.1f}")
         cells = (titles[name], *shown, *(f"{each} of {len(cases)}" for each in wins), f"{worst:+.3f}")
@@ -374,15 +389,34 @@ def frozen(methods: str = "") -> str:
     return "\n".join(lines)
 
 
-def frozen_share(methods: str, metric: str) -> str:
+def frozen_share(methods: str, metric: str, study: str = "frozen") -> str:
     """Per cent of the cases of some methods, such as ``a,b``, in which a metric is at most that of 100 labels."""
-    means = frozen_means()
-    pairs = [
-        one[metric] <= other[metric]
-        for name in methods.split(",")
-        for one, other in zip(means[name], means["temperature-100"], strict=True)
-    ]
-    return f"{100 * fmean(pairs):.0f} %"
+    found = [each for name in methods.split(",") for each in at_most(study, name, "temperature-100", metric)]
+    return f"{100 * fmean(found):.0f} %"
+
+
+def labels_worth(study: str, methods: str) -> str:
+    """In how many cases methods, such as ``a,b``, are at least as good as temperature scaling with some labels."""
+    titles, numbers = gathered(study).comparisons[0].titles, (20, 100, 1000)
+    heads = [f"{metric.upper()} ≤ {number} labels" for metric in ("nll", "ece") for number in numbers]
+    lines = ["| correction | " + " | ".join(heads) + " |", "| :--- |" + " ---: |" * len(heads)]
+    for name in methods.split(","):
+        found = [at_most(study, name, f"temperature-{n}", metric) for metric in ("nll", "ece") for n in numbers]
+        lines.append(f"| {titles[name]} | " + " | ".join(f"{sum(each)} of {len(each)}" for each in found) + " |")
+    return "\n".join(lines)
+
+
+def by_shift(study: str, methods: str) -> str:
+    """Mean NLL over the cases of a study with many target domains, by size of the label shift, for some methods."""
+    cases = [each for each in gathered(study).comparisons if each.data.prevalences]
+    lines = ["| correction | " + " | ".join(SHIFTS) + " |", "| :--- |" + " ---: |" * len(SHIFTS)]
+    for name in methods.split(","):
+        means = [
+            fmean(run.conditions[each].metrics["nll"] or 0.0 for case in cases for run in case.method(name).there)
+            for each in SHIFTS
+        ]
+        lines.append(f"| {cases[0].titles[name]} | " + " | ".join(f"{each:.3f}" for each in means) + " |")
+    return "\n".join(lines)
 
 
 def counts() -> str:
@@ -490,7 +524,7 @@ def times() -> str:
     lines = ["| study | machine | runs | time |", "| :--- | :--- | ---: | ---: |"]
     for study in studies():
         spans: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        for run in Store(RESULTS / study).all():
+        for run in Store(RESULTS / study).all_costs():
             begin = datetime.fromisoformat(run.made_by.time.replace("Z", "+00:00")).timestamp()
             spans[run.made_by.machine].append((begin, begin + run.seconds.all))
         for machine, found in sorted(spans.items()):
@@ -530,12 +564,15 @@ def full_page(study: str) -> str:
     for track in found.tracks:
         title = TRACK_TITLES[track]
         parts.append(f"## {title[0].upper()}{title[1:]}\n")
-        parts += [f"### {table.title}\n\n{markdown(table)}" for table in tables_over_cases(found, track)]
+        parts += [f"### {table.title}\n\n{markdown(table)}" for table in study_tables(study, track)]
         if track in tracks_with_cases(found):
             parts.append(f"![{found.title}, {title}: all cases](../images/results/{study}-cases-{track}.png)\n")
         comparisons = list(filter(stated_exactly, found.of_track(track)))
         for comparison in comparisons:
-            shown = tables_of(found, comparison)[: 1 if len(comparisons) > MOST_IN_DETAIL else None]
+            if len(comparisons) > MOST_IN_DETAIL:
+                shown = [next(iter_tables(found, comparison))]
+            else:
+                shown = case_tables(f"{study} {comparison.variant} {track}")
             parts += [f"### {table.title}\n\n{markdown(table)}" for table in shown]
             parts += [
                 f"![{comparison.title}, {title}: {kind}](../images/results/{name}.png)\n"
@@ -556,14 +593,10 @@ def cache_of(study: str) -> Path:
     return CACHE / f"{study}-{hashlib.sha256(Store(RESULTS / study).packed.read_bytes()).hexdigest()[:16]}"
 
 
-def draw_all() -> None:
-    """Draw what is not there yet, in one process per core: Matplotlib takes longer than all tables."""
+def draw_missing() -> subprocess.Popen[bytes] | None:
+    """Begin to draw what is not there yet in another process, which takes about as long as making the tables."""
     missing = [study for study in studies() if not cache_of(study).exists()]
-    count = os.cpu_count() or 1
-    shares = [missing[i::count] for i in range(min(count, len(missing)))]
-    for done in [subprocess.Popen([sys.executable, __file__, *share]) for share in shares]:
-        if done.wait():
-            raise RuntimeError("the figures of the results could not be drawn: see above")
+    return subprocess.Popen([sys.executable, __file__, *missing]) if missing else None
 
 
 def draw(study: str) -> list[Path]:
@@ -586,7 +619,7 @@ CALLS = {
     for function in (
         *(table, over_cases, counts, overlaps, repeats, times, settings_tried, difference, under, corruptions_lower),
         *(corruptions_by_interval, without_noise, overlap, summary_run_twice, outcome, wrong, count, at_use),
-        *(right_at_use, frozen, frozen_share),
+        *(right_at_use, frozen, frozen_share, labels_worth, by_shift),
     )
 }
 

@@ -164,6 +164,31 @@ def test_differences_in_sentences() -> None:
     assert re.fullmatch(r"[+−][\d.]+ points, [+−][\d.]+ to [+−][\d.]+", shown)
 
 
+def test_a_statement_is_compared_with_labels_on_every_test_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = (
+        "temperature-1000",
+        "accuracy",
+        "temperature-100",
+        "temperature-20",
+        "raw",
+    )  # NLL .1 more from one to the next
+    rows = [method(i, name, name.title(), seeds=2, suite="kinds") for i, name in enumerate(names)]
+    for run in rows[1]["runs"]:
+        run["conditions"]["fog"]["metrics"].update(nll=0.05, ece=1.0)
+    made = typed(study([comparison(rows, variant="v")], seeds=2))
+    monkeypatch.setattr(results, "gathered", {"images": made}.__getitem__)
+    results.frozen_means.cache_clear()
+    assert results.labels_worth("images", "accuracy").splitlines()[2:] == [
+        "| Accuracy | 3 of 3 | 3 of 3 | 1 of 3 | 2 of 3 | 2 of 3 | 2 of 3 |"
+    ]
+    nll, ece = (0.3 + 0.05 + 0.9 + 2 * 0.005) / 3, (0.03 + 1.0 + 0.09 + 2 * 0.001) / 3
+    (row,) = results.frozen("accuracy", "images").splitlines()[2:]
+    assert row.split(" | ")[1:3] == [f"{nll:.3f}", f"{100 * ece:.1f}"]
+    assert row.endswith("| 3 of 3 | 2 of 3 | -0.300 |")
+    assert results.frozen_share("accuracy,raw", "nll", "images") == "50 %"
+    results.frozen_means.cache_clear()
+
+
 @pytest.mark.usefixtures("known")
 def test_a_difference_with_runs_missing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = results.gathered("a")

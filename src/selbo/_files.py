@@ -1,4 +1,7 @@
-"""Atomic writing of files: they are complete or absent, however a program ends."""
+"""Files that are read must be there; files that are written are complete or absent, however a program ends.
+
+Imports nothing slow: a command looks here for its input before it imports what takes seconds.
+"""
 
 import csv
 import io
@@ -6,7 +9,51 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+DATA_FILES: Final = (".csv", ".parquet", ".npz")
+PREDICTION_FILES: Final = (".csv", ".parquet", ".jsonl")
+
+
+def require_table(path: str | os.PathLike[str]) -> Path:
+    """The path of a table.
+
+    Raises:
+        ValueError: If it has another ending, is not a file, or is empty.
+    """
+    return _required("data", path, DATA_FILES)
+
+
+def require_predictions(path: str | os.PathLike[str]) -> Path:
+    """The path of a file of predictions.
+
+    Raises:
+        ValueError: If it has another ending, is not a file, or is empty.
+    """
+    return _required("predictions", path, PREDICTION_FILES)
+
+
+def _required(what: str, path: str | os.PathLike[str], endings: Sequence[str]) -> Path:
+    file = Path(path)
+    if file.suffix.lower() not in endings:
+        raise ValueError(f"{what} must be a file that ends in {' or '.join(endings)}, but got {os.fspath(path)!r}")
+    if not file.is_file():
+        found = "a folder" if file.is_dir() else "not there"
+        raise ValueError(f"{what} must be a file, but {os.fspath(path)!r} is {found}")
+    if file.stat().st_size == 0:
+        raise ValueError(f"{os.fspath(path)!r} is empty")
+    return file
+
+
+def require_model(folder: Path) -> None:
+    """Check that the folder of a model exists; `selbo.tabular.saved_model` checks its content.
+
+    Raises:
+        ValueError: If it does not, or is a file.
+    """
+    if not folder.is_dir():
+        what = "a file" if folder.exists() else "not there"
+        raise ValueError(f"the model must be a folder made by selbo train, but {os.fspath(folder)!r} is {what}")
 
 
 @contextmanager

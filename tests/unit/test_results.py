@@ -183,3 +183,22 @@ def test_records_of_ones_own_are_read_and_written() -> None:
     assert found.to_dict() == content
     with pytest.raises(ValueError, match=r"^`parts.x.metrics.nll` must be a finite number, but got 'much'$"):
         Nested.from_dict({"parts": {"x": {"level": 0.5, "metrics": {"nll": "much"}}}})
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf"), 10**400, True, "1"])
+@pytest.mark.parametrize("others", [[], [0.5], [2, None, 0]])
+def test_a_number_that_is_none_is_found_among_others(wrong: object, others: list[float | None]) -> None:
+    content = {"level": None, "metrics": {str(i): each for i, each in enumerate(others)} | {"nll": wrong}}
+    with pytest.raises(ValueError, match=r"^`metrics.nll` must be a finite number, but got"):
+        Measurement.from_dict(content)
+    content = {"level": None, "metrics": {}, "recall": [*others, wrong]}
+    with pytest.raises(ValueError, match=rf"^`recall\[{len(others)}\]` must be a finite number, but got"):
+        Measurement.from_dict(content)
+
+
+def test_a_number_may_be_missing_only_where_a_field_says_so() -> None:
+    assert Measurement.from_dict({"level": 1, "metrics": {}, "recall": [None, 1, 0.5]}).recall == (None, 1, 0.5)
+    content = plain()
+    content["runs"][0]["histogram"] = [0.25, None]
+    with pytest.raises(ValueError, match=r"^`runs\[0\].histogram\[1\]` must be a finite number, but got None$"):
+        Comparison.from_dict(content)

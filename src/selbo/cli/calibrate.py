@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from selbo._files import require_predictions
 from selbo.cli.options import (
     KNOWLEDGE,
     AnswersRight,
@@ -99,6 +100,7 @@ def calibrate(
     saved_to = None if save is None else file_target(save, "--save", (".json",), others)
     page = None if report is None else file_target(report, "--report", (".html",), others)
     fractions = stated_fractions(class_fractions, class_fraction)
+    require_predictions(predictions)
 
     from selbo.tabular import predictions as files
     from selbo.tabular.saved_calibration import load_calibration, save_calibration

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from selbo._files import require_model, require_table
 from selbo.cli.options import (
     DataFile,
     Debug,
@@ -44,6 +45,8 @@ def evaluate(
     Example: selbo evaluate model other_hospital.csv --by site --report evaluation.html
     """
     page = None if report is None else file_target(report, "--report", (".html",), {"the table": data})
+    require_model(model)
+    require_table(data)
 
     from selbo.report import outcomes
     from selbo.tabular import saved_model, workflow

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from selbo._files import require_predictions
 from selbo.cli.options import (
     KNOWLEDGE,
     AnswersRight,
@@ -108,6 +109,7 @@ def monitor(
     }
     if belief is not None and any(value is not None for name, value in stated.items() if name != "delta"):
         raise ValueError("`--belief` states everything, so nothing else can be stated with it, but is")
+    require_predictions(predictions)
 
     from selbo.tabular import saved_monitor
 

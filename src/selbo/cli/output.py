@@ -147,24 +147,26 @@ def baselines_table(methods: "Sequence[MethodResult]") -> "Table":
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("", overflow="fold", min_width=12)
-    for title in ("NLL [95 %]", "difference [95 %]", "accuracy, % [95 %]"):
+    for title in ("NLL [95 %]", "difference [95 %]", "accuracy, %"):
         table.add_column(title, justify="right", no_wrap=True)
     for each in methods:
         table.add_row(
             each.name,
-            _with_interval(each.metrics["nll"], each.intervals["nll"], 1),
-            _with_interval(each.nll_difference, each.nll_difference_interval, 1, sign="+"),
-            _with_interval(each.metrics["accuracy"], each.intervals["accuracy"], 100),
+            _with_interval(each.metrics["nll"], each.intervals["nll"], 1, digits=2),
+            _with_interval(each.nll_difference, each.nll_difference_interval, 1, digits=3, sign="+"),
+            _with_interval(each.metrics["accuracy"], each.intervals["accuracy"], 100, digits=0),
         )
     return table
 
 
-def _with_interval(value: float | None, ends: Sequence[float] | None, factor: int, sign: str = "") -> str:
+def _with_interval(
+    value: float | None, ends: Sequence[float] | None, factor: int, *, digits: int, sign: str = ""
+) -> str:
     """A number and its interval, both short: ``.312 [.29, .34]``, ``85.4 [79, 90]``."""
     if value is None:
         return ""
-    digits = 2 if factor == 1 else 0
-    shown = [f"{factor * value:{sign}.{digits + 1}f}", *(f"{factor * each:.{digits}f}" for each in ends or ())]
+    first_digits = 1 if factor == 100 else 3
+    shown = [f"{factor * value:{sign}.{first_digits}f}", *(f"{factor * each:.{digits}f}" for each in ends or ())]
     first, *others = (re.sub(r"^([+-]?)0\.", r"\1.", each) for each in shown)
     return f"{first} [{', '.join(others)}]" if others else first
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from selbo._files import require_model, require_table
 from selbo.cli.options import (
     DataFile,
     Debug,
@@ -87,6 +88,10 @@ def predict(
         raise ValueError("`--labelled` is for `--max-risk`, which is not given")
     if confidence is not None and labelled is None:
         raise ValueError("`--confidence` is for `--labelled`, which is not given")
+    require_model(model)
+    for file in filter(None, (data, labelled)):
+        require_table(file)
+
     from selbo.evaluation.predict import at_temperature
     from selbo.tabular import saved_model
     from selbo.tabular.table import listed, read_table
@@ -94,7 +99,7 @@ def predict(
     target = table_target(out, source=data)
     found = saved_model.load_model(model, device=device_of(device))
     identify = id_column or found.preprocessing.id_column
-    table = read_table(data, columns=(*found.preprocessing.columns, identify))
+    table = read_table(data, columns=(*found.preprocessing.columns, *([identify] if identify else [])))
     if id_column is not None:
         _ = table[id_column]
     inputs, notes = found.preprocessing.transform(table)
@@ -119,7 +124,7 @@ def predict(
         answered = rule(_normalised(prediction)).tolist()
         note(_in_words(rule, sum(answered), len(answered)))
     columns = saved_model.as_columns(prediction, classes, answered)
-    if identify in table.columns:
+    if identify and identify in table.columns:
         columns = {identify: table[identify].texts(), **columns}
     write_table(columns, target)
     if (target is None or target.suffix.lower() == ".csv") and (risky := formula_like(classes)):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from selbo._files import require_table
 from selbo.cli.options import (
     KNOWLEDGE,
     ClassFraction,
@@ -22,6 +23,7 @@ from selbo.cli.options import (
     widths,
 )
 from selbo.cli.output import baselines_table, console, metrics_table, note, visible, writable_folder
+from selbo.tabular.problems import Problems
 
 if TYPE_CHECKING:
     from selbo.results import StatedGroups
@@ -208,13 +210,18 @@ def train(
     Example: selbo train patients.csv --target ill --accuracy 0.9 --class-fractions no=0.8,yes=0.2 --out model
     """
     stated = stated_fractions(class_fractions, class_fraction)
-    layers, where = widths(hidden), device_of(device)
+    layers = widths(hidden)
     if (groups is None) != (group_fractions is None):
         raise ValueError("`--groups` and `--group-fractions` must be given together, but one of them is missing")
     if groups is None and group_concentration is not None:
         raise ValueError("`--group-concentration` is about `--group-fractions`, but none are stated")
     if groups is None and target is None:
         raise MissingOption("'--target', which names the column with the classes, or '--groups'", ctx=context)
+    missing = Problems()
+    for file in filter(None, (data, unlabelled, group_fractions, test)):
+        missing.attempt(require_table, file)
+    missing.stop()
+    where = device_of(device)
 
     from selbo.estimator import SummaryClassifier
     from selbo.tabular.groups import GroupSource
@@ -264,7 +271,6 @@ def train_into(job: "Job", out: Path, *, overwrite: bool) -> "TrainingMetrics":
     """Train into a folder, or read the metrics of a finished run."""
     from selbo.estimator.settings import check_settings
     from selbo.tabular import saved_model, workflow
-    from selbo.tabular.problems import Problems
 
     problems, task = Problems(), None
     problems.attempt(check_settings, job.classifier)

@@ -23,7 +23,7 @@ from selbo.estimator.intake import take_in, take_in_groups, take_in_inputs, take
 from selbo.estimator.pool import FittedPool, Pool, fit_pool
 from selbo.estimator.rows import GroupRows, Rows, few_threads, score_by_groups
 from selbo.estimator.settings import (
-    POOL,
+    POOL_BASE,
     WHOLE_GROUPS,
     base_of,
     check_for_groups,
@@ -378,7 +378,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.seed_ = self._draw_seed()
             val = take_in_val(self, X_val, y_val, rows)
             self.base_ = base_of(self, groups=rows.grouped is not None)
-            if self.base_ == POOL:
+            if self.base_ == POOL_BASE:
                 return self._fit_pool(rows, val, stated, running)
             trained = self._trained(rows, val, stated, running)
             check = trained.result.label_check
@@ -525,8 +525,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The correction of a pool by the belief: about the unlabelled rows, else about held-out labelled ones."""
         if not self._states_something:
             return None, None
-        about_labelled = rows.unlabelled is None
-        if about_labelled:
+        labels = None
+        if rows.unlabelled is None:
             like_weights = rows.resampled()
             log_probs, labels = fitted.held_out[like_weights], rows.labels[like_weights]
             if self.accuracy is not None and rows.weights is None:
@@ -534,7 +534,6 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 if (short := shortfall(seen, labels)) is not None:
                     warnings.warn(f"{short}.", UserWarning, stacklevel=4)
         else:
-            assert rows.unlabelled is not None
             log_probs = fitted.pool.predict(rows.unlabelled).log_probs
         fractions = stated.class_fractions if self.class_fractions is not None else None
         try:
@@ -543,13 +542,13 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 accuracy=self.accuracy,
                 class_fractions=fractions,
                 concentration=self._pool_concentration(rows),
-                labels=labels if about_labelled else None,
-                prior_strength=POOL_PRIOR if about_labelled else TEMPERATURE_PRIOR,
+                labels=labels,
+                prior_strength=TEMPERATURE_PRIOR if labels is None else POOL_PRIOR,
             )
         except ValueError as error:
             left = "predictions are left as they are"
             shift = None
-            if fractions is not None and not about_labelled:
+            if fractions is not None and labels is None:
                 shift = LabelShift.from_labels(rows.labels, fractions, weights=rows.weights)
                 left = "predictions are corrected by the class fractions of the labels and the stated ones alone"
             warnings.warn(f"{error}; {left}", UserWarning, stacklevel=4)

@@ -21,39 +21,42 @@ from selbo.evaluation.predict import Prediction
 from selbo.metrics.uncertainty import entropy
 from selbo.random import derive, generator_for
 
-MEMBERS: Final = ("linear", "random_forest", "extra_trees", "networks")
+POOL_MEMBERS: Final = ("linear", "random_forest", "extra_trees", "networks")
 
-FOLDS: Final = 5
+POOL_FOLDS: Final = 5
 
-PENALTIES: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
+LINEAR_PENALTIES: Final = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 """Inverse strengths of the L2 penalty of the linear classifier, of which held-out likelihood chooses one."""
 
-ROWS_TO_CHOOSE: Final = 2000
+ROWS_TO_CHOOSE: Final = 1000
 """Number of rows on which the penalty is chosen."""
 
-TREES: Final = 100
+ROWS_TO_FIT: Final = 4000
+"""Number of rows on which the linear classifier is trained to predict held-out rows: more rows change little."""
 
-HIDDEN: Final = 128
-RATE: Final = 0.01
-DECAY: Final = 1e-4
-WARM_UP: Final = 0.1
-BATCH: Final = 128
-LARGE_BATCH: Final = 256
-FEWEST_PER_BATCH: Final = 16
+TREES_PER_FOREST: Final = 100
+
+NETWORK_WIDTH: Final = 128
+NETWORK_RATE: Final = 0.01
+NETWORK_DECAY: Final = 1e-4
+RATE_WARM_UP: Final = 0.1
+ROWS_PER_STEP: Final = 128
+MANY_ROWS_PER_STEP: Final = 256
+FEWEST_ROWS_PER_STEP: Final = 16
 ROWS_SEEN: Final = 40_000
-EPOCHS: Final = (20, 150)
-CHECKS: Final = 40
+NETWORK_EPOCHS: Final = (20, 150)
+NETWORK_CHECKS: Final = 40
 """The networks: hidden units, largest learning rate, weight decay, share of the steps in which the rate grows, rows per
 step (usually, for large tables, and at least), rows per training run within limits on the number of epochs, and how
 often they are compared on held-out rows."""
 
-MANY_ROWS: Final = 8000
+LARGE_TABLE: Final = 8000
 """Number of rows from which batches are large."""
 
-FARTHEST: Final = 6.0
+LARGEST_INPUT: Final = 6.0
 """Networks see standardised values up to this size: what lies beyond is extrapolation."""
 
-FLOOR: Final = 1e-6
+ABSENT_PROBABILITY: Final = 1e-6
 """Least probability of a class, for classes that a fold lacks."""
 
 WEIGHT_PRIOR: Final = 1.0
@@ -62,7 +65,7 @@ WEIGHT_PRIOR: Final = 1.0
 ROWS_AT_ONCE: Final = 1 << 14
 """Rows per pass of a prediction."""
 
-Report = Callable[[float], object]
+ReportShare = Callable[[float], object]
 """Called with the share of the work that is done."""
 
 
@@ -80,17 +83,17 @@ class Networks(nn.Module):
         self, folds: int, num_features: int, num_classes: int, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
-        self.first = nn.Parameter(torch.zeros(folds, num_features, HIDDEN))
+        self.first = nn.Parameter(torch.zeros(folds, num_features, NETWORK_WIDTH))
         if generator is not None:
             nn.init.normal_(self.first, std=math.sqrt(2 / max(num_features, 1)), generator=generator)
-        self.first_bias = nn.Parameter(torch.zeros(folds, 1, HIDDEN))
-        self.last = nn.Parameter(torch.zeros(folds, HIDDEN, num_classes))
+        self.first_bias = nn.Parameter(torch.zeros(folds, 1, NETWORK_WIDTH))
+        self.last = nn.Parameter(torch.zeros(folds, NETWORK_WIDTH, num_classes))
         self.last_bias = nn.Parameter(torch.zeros(folds, 1, num_classes))
         self.linear = nn.Parameter(torch.zeros(folds, num_features, num_classes))
 
     def logits(self, inputs: Tensor) -> Tensor:
         """Logits of each network for rows of its own: (folds, B, features) -> (folds, B, K)."""
-        near = inputs.to(self.first).clamp(-FARTHEST, FARTHEST)
+        near = inputs.to(self.first).clamp(-LARGEST_INPUT, LARGEST_INPUT)
         hidden = torch.baddbmm(self.first_bias, near, self.first).relu()
         return torch.baddbmm(self.last_bias, hidden, self.last) + near @ self.linear
 
@@ -260,7 +263,7 @@ class _Table(NamedTuple):
     num_classes: int
 
 
-Folds = Sequence[tuple[Tensor, Tensor]]
+RowFolds = Sequence[tuple[Tensor, Tensor]]
 """Rows to train on and rows to hold out."""
 
 
@@ -271,7 +274,7 @@ def fit_pool(
     *,
     row_weights: Tensor | None = None,
     seed: int = 0,
-    report: Report = lambda share: None,
+    report: ReportShare = lambda share: None,
 ) -> FittedPool:
     """Train the members on labelled rows, and weight them.
 
@@ -316,52 +319,54 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _folds(labels: Tensor, seed: int) -> Folds:
+def _folds(labels: Tensor, seed: int) -> RowFolds:
     """As many rows of each class in every fold as possible."""
     order = torch.randperm(len(labels), generator=generator_for(seed, "folds"))
     by_class = order[labels[order].argsort(stable=True)]
     of_row = torch.empty_like(labels)
-    of_row[by_class] = torch.arange(len(labels)) % FOLDS
-    return [((of_row != k).nonzero()[:, 0], (of_row == k).nonzero()[:, 0]) for k in range(min(FOLDS, len(labels)))]
+    of_row[by_class] = torch.arange(len(labels)) % POOL_FOLDS
+    return [((of_row != k).nonzero()[:, 0], (of_row == k).nonzero()[:, 0]) for k in range(min(POOL_FOLDS, len(labels)))]
 
 
-def _linear(table: _Table, folds: Folds) -> _Member:
+def _linear(table: _Table, folds: RowFolds) -> _Member:
     step = math.ceil(len(table.labels) / ROWS_TO_CHOOSE)
-    scores = dict.fromkeys(PENALTIES, 0.0)
+    scores = dict.fromkeys(LINEAR_PENALTIES, 0.0)
     for train, test in folds:
-        some, others = train[::step], test[::step]
-        for penalty in PENALTIES:
-            log_probs = _logistic(table, some, penalty)(table.inputs[others]).clamp(min=math.log(FLOOR))
+        others = test[::step]
+        path = _logistic_path(table, train[::step], LINEAR_PENALTIES)
+        for penalty, module in zip(LINEAR_PENALTIES, path, strict=True):
+            log_probs = module(table.inputs[others]).clamp(min=math.log(ABSENT_PROBABILITY))
             scores[penalty] += float(log_probs.gather(1, table.labels[others, None])[:, 0] @ table.weights[others])
     best = max(scores, key=scores.__getitem__)
     held_out = torch.empty(len(table.labels), table.num_classes, dtype=torch.float64)
     for train, test in folds:
-        held_out[test] = _logistic(table, train, best)(table.inputs[test])
-    module = _logistic(table, torch.arange(len(table.labels)), best)
-    return _Member(module, held_out.clamp(min=math.log(FLOOR)).log_softmax(-1))
+        (module,) = _logistic_path(table, train[:: math.ceil(len(train) / ROWS_TO_FIT)], [best])
+        held_out[test] = module(table.inputs[test])
+    (module,) = _logistic_path(table, torch.arange(len(table.labels)), [best])
+    return _Member(module, held_out.clamp(min=math.log(ABSENT_PROBABILITY)).log_softmax(-1))
 
 
-def _logistic(table: _Table, rows: Tensor, penalty: float) -> Linear:
-    """Logistic regression on some rows; a class that they lack has a small probability."""
+def _logistic_path(table: _Table, rows: Tensor, penalties: Sequence[float]) -> Iterator[Linear]:
+    """Logistic regression on some rows, each fit from the last one; a class that they lack has a small probability."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    module = Linear(table.inputs.shape[1], table.num_classes)
-    module.bias.fill_(math.log(FLOOR))
     present = table.labels[rows].unique()
-    if len(present) == 1:
+    inputs, labels, weights = (each[rows].numpy() for each in table[:3])
+    model = LogisticRegression(max_iter=100, warm_start=True)
+    for penalty in penalties:
+        module = Linear(table.inputs.shape[1], table.num_classes)
+        module.bias.fill_(math.log(ABSENT_PROBABILITY))
         module.bias[present] = 0.0
-        return module
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # close is enough
-        found = LogisticRegression(C=penalty, max_iter=200).fit(
-            table.inputs[rows].numpy(), table.labels[rows].numpy(), table.weights[rows].numpy()
-        )
-    weight, bias = torch.from_numpy(found.coef_), torch.from_numpy(found.intercept_)
-    if len(weight) == 1:  # the second of two classes against the first
-        weight, bias = torch.cat([torch.zeros_like(weight), weight]), torch.cat([torch.zeros_like(bias), bias])
-    module.weight[present], module.bias[present] = weight, bias
-    return module
+        if len(present) > 1:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # close is enough
+                model.set_params(C=penalty).fit(inputs, labels, weights)
+            weight, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
+            if len(weight) == 1:  # the second of two classes against the first
+                weight, bias = (torch.cat([torch.zeros_like(each), each]) for each in (weight, bias))
+            module.weight[present], module.bias[present] = weight, bias
+        yield module
 
 
 def _forest(table: _Table, kind: str, seed: int) -> _Member:
@@ -370,7 +375,7 @@ def _forest(table: _Table, kind: str, seed: int) -> _Member:
     maker = {"random_forest": RandomForestClassifier, "extra_trees": ExtraTreesClassifier}[kind]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Some inputs do not have OOB scores")
-        found = maker(TREES, bootstrap=True, oob_score=True, n_jobs=-1, random_state=seed % 2**32).fit(
+        found = maker(TREES_PER_FOREST, bootstrap=True, oob_score=True, n_jobs=-1, random_state=seed % 2**32).fit(
             table.inputs.numpy(), table.labels.numpy(), table.weights.numpy()
         )
     totals = torch.bincount(table.labels, table.weights, minlength=table.num_classes)
@@ -378,24 +383,27 @@ def _forest(table: _Table, kind: str, seed: int) -> _Member:
     unseen = torch.from_numpy(found.oob_decision_function_)
     unseen = torch.where(unseen.isnan(), module.prior, unseen)
     count = len(table.labels)
-    outside = TREES * (1 - 1 / count) ** count  # trees that have not seen a row
+    outside = TREES_PER_FOREST * (1 - 1 / count) ** count  # trees that have not seen a row
     module.temperature.fill_(temperature(module.scaled(unseen, outside), table.labels))
     return _Member(module, module.scaled(unseen, outside))
 
 
-def _networks(table: _Table, folds: Folds, seed: int, report: Report) -> _Member:
+def _networks(table: _Table, folds: RowFolds, seed: int, report: ReportShare) -> _Member:
     """One network per fold, trained on the others; the epoch is the one with the best held-out likelihood of all."""
     generator = generator_for(seed, "networks")
     inputs, labels, weights = table.inputs.float(), table.labels, table.weights.float()
     module = Networks(len(folds), inputs.shape[1], table.num_classes, generator)
     fewest = min(len(train) for train, _ in folds)
-    size = min(LARGE_BATCH if fewest >= MANY_ROWS else BATCH, max(FEWEST_PER_BATCH, fewest // 4), fewest)
+    size = min(
+        MANY_ROWS_PER_STEP if fewest >= LARGE_TABLE else ROWS_PER_STEP, max(FEWEST_ROWS_PER_STEP, fewest // 4), fewest
+    )
     per_epoch = fewest // size
-    epochs = min(max(ROWS_SEEN // fewest, EPOCHS[0]), EPOCHS[1])
-    optimizer = torch.optim.AdamW(module.parameters(), RATE, weight_decay=DECAY, fused=True)
+    epochs = min(max(ROWS_SEEN // fewest, NETWORK_EPOCHS[0]), NETWORK_EPOCHS[1])
+    optimizer = torch.optim.AdamW(module.parameters(), NETWORK_RATE, weight_decay=NETWORK_DECAY, fused=True)
     steps = epochs * per_epoch
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, (step + 1) / (WARM_UP * steps)) * (1 + math.cos(math.pi * step / steps)) / 2
+        optimizer,
+        lambda step: min(1.0, (step + 1) / (RATE_WARM_UP * steps)) * (1 + math.cos(math.pi * step / steps)) / 2,
     )
     held_out = nn.utils.rnn.pad_sequence([test for _, test in folds], batch_first=True, padding_value=-1)
     counted = (held_out >= 0) * weights[held_out]
@@ -409,7 +417,7 @@ def _networks(table: _Table, folds: Folds, seed: int, report: Report) -> _Member
             (losses @ weights[rows].flatten() / size).backward()
             optimizer.step()
             schedule.step()
-        if epoch % max(1, epochs // CHECKS) == 0 or epoch == epochs - 1:
+        if epoch % max(1, epochs // NETWORK_CHECKS) == 0 or epoch == epochs - 1:
             with torch.no_grad():
                 log_probs = module.logits(inputs[held_out]).log_softmax(-1)
             nll = -float((log_probs.gather(-1, labels[held_out][..., None])[..., 0] * counted).sum())

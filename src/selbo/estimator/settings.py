@@ -16,10 +16,10 @@ from selbo.summary.partitions import require_partition
 WHOLE_GROUPS: Final = "groups"
 """Early stopping by groups that are held out as a whole."""
 
-AUTO: Final = "auto"
-POOL: Final = "pool"
-NETWORK: Final = "network"
-BASES: Final = (AUTO, POOL, NETWORK)
+AUTO_BASE: Final = "auto"
+POOL_BASE: Final = "pool"
+NETWORK_BASE: Final = "network"
+BASES: Final = (AUTO_BASE, POOL_BASE, NETWORK_BASE)
 """What a classifier is made of."""
 
 NETWORK_SETTINGS: Final = (
@@ -98,11 +98,11 @@ def base_of(told: Any, *, groups: bool) -> str:
         given.append("concentration")
     if groups:
         given.append("groups")
-    if told.base != POOL:
-        return NETWORK if told.base == NETWORK or given else POOL
+    if told.base != POOL_BASE:
+        return NETWORK_BASE if told.base == NETWORK_BASE or given else POOL_BASE
     if given:
         raise ValueError(f"`{given[0]}` is for a network, but `base` is 'pool': leave it out, or choose base='network'")
-    return POOL
+    return POOL_BASE
 
 
 def _same(value: Any, default: Any) -> bool:
@@ -174,7 +174,7 @@ def doubts(told: Any, classes: NDArray[Any], rows: Rows, fractions: Sequence[flo
     if told.accuracy is not None and _checks.positive("accuracy", told.accuracy) > 1 / len(classes):  # else an error
         found.append(below_guessing(told.accuracy, fractions, classes.tolist(), tolerance=SHARE_ROUNDING))
     given, labels = told.concentration, rows.evidence
-    lowered = base_of(told, groups=rows.grouped is not None) == NETWORK and not told.overrule_labels
+    lowered = base_of(told, groups=rows.grouped is not None) == NETWORK_BASE and not told.overrule_labels
     if not isinstance(given, str) and given is not None and given > labels and lowered:
         found.append(
             f"the concentration {given:g} exceeds the number of labelled rows, so {labels:g} is used and the belief "

@@ -17,7 +17,7 @@ from selbo.estimator.classifier import SummaryClassifier
 from selbo.estimator.forest import Forest
 from selbo.estimator.intake import FeatureScale
 from selbo.estimator.pool import Pool
-from selbo.estimator.settings import NETWORK, POOL, check_settings
+from selbo.estimator.settings import NETWORK_BASE, POOL_BASE, check_settings
 from selbo.evaluation.belief_calibration import BeliefCalibration
 from selbo.nn import storage
 from selbo.objectives import Evidential, LabelShift
@@ -79,7 +79,7 @@ def save_classifier(classifier: SummaryClassifier, path: Path) -> dict[str, Any]
         "num_unlabelled": classifier.n_unlabelled_,
     }
     network = classifier.network_
-    if classifier.base_ == NETWORK and METHODS[classifier.method].bayesian:
+    if classifier.base_ == NETWORK_BASE and METHODS[classifier.method].bayesian:
         storage.save(network, path)
     else:
         from safetensors.torch import save
@@ -134,7 +134,7 @@ def restore(description: Any, classes: NDArray[Any], names: Sequence[str]) -> Su
     )
     classifier.n_features_in_, classifier.encoder_ = len(names), None
     classifier.label_shift_ = _label_shift(description["label_shift"], len(classes))
-    classifier.base_ = _checks.one_of("base", description["base"], (NETWORK, POOL))
+    classifier.base_ = _checks.one_of("base", description["base"], (NETWORK_BASE, POOL_BASE))
     classifier.calibration_ = _calibration(description["calibration"], len(classes))
     classifier.n_unlabelled_ = _checks.whole("num_unlabelled", description["num_unlabelled"], at_least=0)
     classifier._objective = Evidential(1) if classifier.method == "evidential" else None
@@ -152,7 +152,7 @@ def load_network(classifier: SummaryClassifier, path: Path, *, device: str) -> N
         ValueError: If the shapes differ. A damaged description could ask for a network too large for memory.
     """
     num_inputs = classifier.scale_.num_inputs
-    if classifier.base_ == POOL:
+    if classifier.base_ == POOL_BASE:
         classifier.network_ = _load_pool(path, num_inputs, len(classifier.classes_))
         return
     bayesian = METHODS[classifier.method].bayesian

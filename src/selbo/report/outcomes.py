@@ -119,8 +119,9 @@ def baseline_takeaway(found: Sequence[MethodResult]) -> str:
     for each in found[1:]:
         low, high = each.nll_difference_interval or (0.0, 0.0)
         word = "no clear difference from" if low <= 0 <= high else "better than" if low > 0 else "worse than"
-        said.append(f"{word} {each.name} ({each.nll_difference or 0.0:+.3f} [{low:+.3f}, {high:+.3f}])")
-    return f"{model} by NLL: {'; '.join(said)}.".replace("-", "\N{MINUS SIGN}")
+        numbers = f"({each.nll_difference or 0.0:+.3f} [{low:+.3f}, {high:+.3f}])"
+        said.append(f"{word} {each.name} {numbers.replace('-', chr(0x2212))}")  # a minus sign, not a hyphen
+    return f"{model} by NLL: {'; '.join(said)}."
 
 
 def takeaway_of(found: Sequence[ClassResult], *, most_frequent: str, confidence: float) -> str:

@@ -14,10 +14,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from selbo._files import require_predictions
 from selbo.evaluation.belief_calibration import UNLABELLED
-from selbo.tabular.table import Numbers, Table, TableColumn, Texts, listed, nearest, read_table
-
-PREDICTION_FILES: Final = (".csv", ".parquet", ".jsonl")
+from selbo.tabular.table import Numbers, Table, TableColumn, Texts, find_separator, listed, nearest, read_table
 
 PREFIX: Final = "p_"
 """What `selbo predict` writes before the name of a class."""
@@ -72,27 +71,20 @@ def read_predictions(path: Path) -> PredictionFile:
     Raises:
         ValueError: If it does not exist, is empty, or cannot be read.
     """
-    suffix = path.suffix.lower()
-    if suffix not in PREDICTION_FILES:
-        raise ValueError(
-            f"predictions must be a file that ends in {' or '.join(PREDICTION_FILES)}, but got {os.fspath(path)!r}"
-        )
+    suffix = require_predictions(path).suffix.lower()
     if suffix == ".jsonl":
         return _read_lines(path)
     table = read_table(path)
     import polars
 
     if suffix == ".csv":
-        frame = polars.read_csv(path, glob=False, infer_schema=False)
+        frame = polars.read_csv(path, glob=False, infer_schema=False, separator=find_separator(path))
         return PredictionFile(path, table, {series.name: series.to_list() for series in frame}, None)
     frame = polars.read_parquet(path, glob=False, use_pyarrow=False)
     return PredictionFile(path, table, dict(frame.to_dict(as_series=True)), None)
 
 
 def _read_lines(path: Path) -> PredictionFile:
-    if not path.is_file():
-        what = "a folder" if path.is_dir() else "not there"
-        raise ValueError(f"predictions must be a file, but {os.fspath(path)!r} is {what}")
     records: list[dict[str, Any]] = []
     try:
         with path.open(encoding="utf-8-sig") as lines:

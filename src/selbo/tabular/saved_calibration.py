@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from selbo.evaluation.belief_calibration import BeliefCalibration
-from selbo.tabular.saved_model import OtherVersionError, read_json, write_json
+from selbo.tabular.json_files import OtherVersionError, read_json, write_json
 
 CALIBRATION_FORMAT: Final = "selbo-calibration-1"
 

@@ -5,7 +5,6 @@ last: a folder without it is not finished. All files are JSON or safetensors; no
 """
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,10 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from selbo import _checks
-from selbo._files import columns_as_csv, replacing
+from selbo._files import columns_as_csv, replacing, require_model
 from selbo.estimator import SummaryClassifier, storage
 from selbo.evaluation.predict import Prediction
 from selbo.results import Record
+from selbo.tabular.json_files import OtherVersionError, read_json, write_json
 from selbo.tabular.metrics import TrainingMetrics
 from selbo.tabular.preprocessing import PREPROCESSING_FORMAT, Preprocessing
 from selbo.tabular.table import Numbers, listed
@@ -47,10 +47,6 @@ SUMMED: Final = (WEIGHTS, PREPROCESSING)
 """Files whose checksums are in the manifest."""
 
 
-class OtherVersionError(ValueError):
-    """A file of selbo in a format that this version cannot read."""
-
-
 def digest(path: Path) -> str:
     """SHA-256 of a file."""
     found = hashlib.sha256()
@@ -58,29 +54,6 @@ def digest(path: Path) -> str:
         while block := file.read(1 << 20):
             found.update(block)
     return found.hexdigest()
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write a file atomically."""
-    with replacing(path) as unfinished:
-        unfinished.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-
-
-def read_json(path: Path, *, kind: str) -> dict[str, Any]:
-    """Read a JSON file of selbo; raises an error if it is not of the given kind."""
-    if path.exists() and not path.is_file():  # reading a pipe would block
-        raise ValueError(f"{os.fspath(path)!r} is not a file")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{os.fspath(path)!r} cannot be read: {error}") from error
-    found = str(content.get("format")) if isinstance(content, dict) else ""
-    if found != kind and found.rpartition("-")[0] == kind.rpartition("-")[0]:
-        raise OtherVersionError(f"{os.fspath(path)!r} was written by another version of selbo: train the model again")
-    if found != kind:
-        raise ValueError(f"{os.fspath(path)!r} is not a file of selbo with the format {kind!r}")
-    assert isinstance(content, dict)
-    return content
 
 
 # --- the state of a folder ---
@@ -351,9 +324,7 @@ def load_model(folder: Path, *, device: str = "cpu") -> Trained:
     Raises:
         ValueError: If it is not a model folder, is not finished, or its files do not match.
     """
-    if not folder.is_dir():
-        what = "a file" if folder.exists() else "not there"
-        raise ValueError(f"the model must be a folder made by selbo train, but {os.fspath(folder)!r} is {what}")
+    require_model(folder)
     if not (folder / MANIFEST).exists():
         begun = (folder / SETTINGS).exists()
         todo = (

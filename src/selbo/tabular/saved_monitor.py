@@ -24,7 +24,7 @@ from selbo.presets import partition_for
 from selbo.summary.beliefs import Masses
 from selbo.summary.estimation import JEFFREYS, EstimatedBelief
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION, SummaryLikelihood
-from selbo.tabular.saved_model import OtherVersionError, read_json, write_json
+from selbo.tabular.json_files import OtherVersionError, read_json, write_json
 from selbo.tabular.table import listed
 
 MONITOR_FORMAT: Final = "selbo-monitor-1"

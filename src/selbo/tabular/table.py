@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from selbo._files import require_table
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -135,16 +137,8 @@ def read_table(path: str | os.PathLike[str], *, columns: Collection[str] | None 
     Raises:
         ValueError: If the file does not exist, is empty, or cannot be read.
     """
-    file = Path(path)
-    reader = READERS.get(file.suffix.lower())
-    if reader is None:
-        raise ValueError(f"data must be a file that ends in {' or '.join(READERS)}, but got {os.fspath(path)!r}")
-    if not file.is_file():
-        what = "a folder" if file.is_dir() else "not there"
-        raise ValueError(f"data must be a file, but {os.fspath(path)!r} is {what}")
-    if file.stat().st_size == 0:
-        raise ValueError(f"{os.fspath(path)!r} is empty")
-    names, found = reader(file, columns)
+    file = require_table(path)
+    names, found = READERS[file.suffix.lower()](file, columns)
     if not names:
         raise ValueError(f"{os.fspath(path)!r} has no columns")
     lengths = {len(column.numbers if column.numbers is not None else column.texts()) for column in found.values()}
@@ -178,29 +172,42 @@ def _polars(file: Path) -> Any:
 
 def _read_csv(file: Path, columns: Collection[str] | None) -> Read:
     polars = _polars(file)
-    _check_lines(file)
+    mark = find_separator(file)
+    _check_lines(file, mark)
+    how = {"glob": False, "infer_schema": False, "separator": mark}
     try:
         if columns is None:
-            frame = polars.read_csv(file, glob=False, infer_schema=False)
+            frame = polars.read_csv(file, **how)
             names = wanted = frame.columns
         else:
-            names = polars.read_csv(file, glob=False, infer_schema=False, n_rows=0).columns
+            names = polars.read_csv(file, **how, n_rows=0).columns
             wanted = _wanted(names, columns)
             # a line with more values than names is an error only if all are read
-            parsed = None if len(wanted) == len(names) or _may_be_longer(file, len(names)) else wanted
-            frame = polars.read_csv(file, glob=False, infer_schema=False, columns=parsed)
+            parsed = None if len(wanted) == len(names) or _may_be_longer(file, len(names), mark) else wanted
+            frame = polars.read_csv(file, **how, columns=parsed)
     except polars.exceptions.NoDataError:
         raise ValueError(f"{os.fspath(file)!r} is empty") from None
     except polars.exceptions.PolarsError as error:
-        raise ValueError(f"{os.fspath(file)!r} {_csv_fault(file, error)}") from error
+        raise ValueError(f"{os.fspath(file)!r} {_csv_fault(file, error, mark)}") from error
     _check_header(file, names)
     return names, {name: _column_of_texts(frame[name]) for name in wanted}
 
 
-def _check_lines(file: Path) -> None:
+def find_separator(file: Path) -> str:
+    """What separates the columns of a CSV file: commas, unless the header has none, but semicolons or tabs."""
+    with file.open("rb") as stream:
+        header = b""
+        while not header.strip():
+            if not (header := stream.readline(MOST_LINE_BYTES)):
+                return ","
+    bare = re.sub(rb'"[^"]*"', b"", header)
+    return next((mark for mark in (",", ";", "\t") if mark.encode() in bare), ",")
+
+
+def _check_lines(file: Path, mark: str) -> None:
     """Reject lines and headers that are too long to parse."""
     with file.open("rb") as stream:
-        if stream.readline(MOST_LINE_BYTES).count(b",") >= MOST_COLUMNS:
+        if stream.readline(MOST_LINE_BYTES).count(mark.encode()) >= MOST_COLUMNS:
             raise ValueError(
                 f"{os.fspath(file)!r} has more than {MOST_COLUMNS} columns, which is more than can be read"
             )
@@ -217,21 +224,19 @@ def _check_lines(file: Path) -> None:
                 length = len(block) - block.rfind(b"\n") - 1
 
 
-def _may_be_longer(file: Path, num_columns: int) -> bool:
+def _may_be_longer(file: Path, num_columns: int, mark: str) -> bool:
     """Whether a row may have more values than there are columns. False is certain, True is not.
 
     A line has at least as many commas as separators, unless a quoted value continues on the next line.
     """
     with file.open("rb") as lines:
-        return any(line.count(b",") >= num_columns or line.count(b'"') % 2 for line in lines)
+        return any(line.count(mark.encode()) >= num_columns or line.count(b'"') % 2 for line in lines)
 
 
 def _check_header(file: Path, names: Sequence[str]) -> None:
-    """Reject names in another encoding, separators other than commas, and repeated names."""
+    """Reject names in another encoding, and repeated names."""
     if any("\ufffd" in name for name in names):  # what polars reads where a header is not UTF-8
         raise ValueError(f"{os.fspath(file)!r} {NOT_UTF8}")
-    if len(names) == 1 and (fault := _other_separator(names[0])):
-        raise ValueError(f"{os.fspath(file)!r} {fault}")
     there, seen = set(names), set[str]()
     for name in names:
         found = REPEATED.fullmatch(name)
@@ -242,32 +247,22 @@ def _check_header(file: Path, names: Sequence[str]) -> None:
         seen.add(plain)
 
 
-def _other_separator(header: str, *, commas: bool = False) -> str:
-    """The error for a header that uses another separator; empty if it is a single name."""
-    mark = re.search(r"[;\t]", header)
-    if mark is None:
-        return ""
-    shown = "tabs" if mark[0] == "\t" else "semicolons"
-    more = ", and write numbers with a decimal point" if commas else ""
-    return f"seems to be separated by {shown}: separate the columns by commas{more}"
-
-
-def _csv_fault(file: Path, error: Exception) -> str:
+def _csv_fault(file: Path, error: Exception, mark: str) -> str:
     """Explain why polars cannot read a file, and how to fix it."""
     unknown = f"cannot be read as CSV: {first_sentence(error)}"
     if "utf-8" in str(error).lower():
         return NOT_UTF8
     try:
         with file.open(encoding="utf-8-sig", newline="") as lines:
-            rows = csv.reader(lines)
+            rows = csv.reader(lines, delimiter=mark)
             header = next(row for row in rows if row)
-            if len(header) == 1 and (fault := _other_separator(header[0], commas=True)):
-                return fault
+            what = {",": "comma", ";": "semicolon", "\t": "tab"}[mark]
+            more = ", and write numbers with a decimal point" if mark == "," else ""
             for row in rows:
                 if len(row) > len(header):
                     return (
                         f"has {len(row)} values in line {rows.line_num}, but {len(header)} columns: put a value with a "
-                        "comma in it in quotes, and write numbers with a decimal point"
+                        f"{what} in it in quotes{more}"
                     )
     except UnicodeDecodeError:
         return NOT_UTF8

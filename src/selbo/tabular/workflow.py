@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from selbo._files import require_table
 from selbo.estimator import Statement, SummaryClassifier, storage
-from selbo.estimator.settings import POOL, base_of
+from selbo.estimator.pool import Pool
+from selbo.estimator.settings import POOL_BASE, base_of
 from selbo.evaluation import calibrate, check_belief
 from selbo.evaluation.check_belief import shortfall
 from selbo.evaluation.predict import Prediction, at_temperature
@@ -28,6 +30,7 @@ from selbo.tabular import saved_model
 from selbo.tabular.baselines import baseline_log_probs, compare_methods
 from selbo.tabular.group_results import TaskGroups, compare_groups, contradictions_in_words, groups_takeaway
 from selbo.tabular.groups import GroupSource, known_labels, read_groups
+from selbo.tabular.json_files import write_json
 from selbo.tabular.metrics import RowCounts, TableMetrics, TrainingMetrics, ValidationMetrics
 from selbo.tabular.preprocessing import FEWEST_ROWS, Preprocessing, find_classes, fit_preprocessing, label_names
 from selbo.tabular.problems import Problems
@@ -56,7 +59,19 @@ MISSING_GROUP: Final = "(missing)"
 
 
 def _title(classifier: SummaryClassifier, base: str) -> str:
-    return "pool of classifiers" if base == POOL else METHODS[classifier.method].title
+    return "pool of classifiers" if base == POOL_BASE else METHODS[classifier.method].title
+
+
+def _learner(classifier: SummaryClassifier) -> str:
+    """What was trained, as the subject of a sentence."""
+    if isinstance(classifier.network_, Pool):
+        weights = zip(classifier.network_.members, classifier.network_.weights.tolist(), strict=True)
+        shares = ", ".join(f"{name.replace('_', ' ')} {100 * weight:.0f} %" for name, weight in weights)
+        return f"A pool of classifiers ({shares}, weighted by held-out rows)"
+    hidden = classifier.hidden
+    layers = "hidden layers" if len(hidden) > 1 else "one hidden layer"
+    title = METHODS[classifier.method].title
+    return f"A network with {layers} of {' and '.join(map(str, hidden))} units, trained by the method {title},"
 
 
 @dataclass(frozen=True)
@@ -131,9 +146,7 @@ class Job:
             stated = {"groups": self.groups.column, "group_concentration": self.groups.concentration}
         problems = Problems()
         for file in filter(None, files.values()):
-            if not file.is_file():
-                with problems.collecting():
-                    read_table(file)  # raises the error
+            problems.attempt(require_table, file)
         problems.stop()
         settings = storage.settings_of(self.classifier)
         return {
@@ -373,7 +386,7 @@ def _use_of_unlabelled(job: Job, count: int) -> tuple[bool, str]:
 
 
 def _identifiers(preprocessing: Preprocessing, table: Table, rows: NDArray[np.int64]) -> list[str | None] | None:
-    if preprocessing.id_column not in table.columns:
+    if not preprocessing.id_column or preprocessing.id_column not in table.columns:
         return None
     texts = table[preprocessing.id_column].texts()
     return [texts[row] for row in rows.tolist()]
@@ -516,7 +529,7 @@ def train_model(
     if replace:
         saved_model.clear(folder)
     saved_model.remove_unfinished(folder)
-    saved_model.write_json(folder / saved_model.SETTINGS, {"format": saved_model.SETTINGS_FORMAT, "settings": identity})
+    write_json(folder / saved_model.SETTINGS, {"format": saved_model.SETTINGS_FORMAT, "settings": identity})
     classifier, names = job.classifier, task.preprocessing.class_labels
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -857,12 +870,9 @@ def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetr
     but = ""
     if task.unlabelled is not None:
         but = f"; the belief, however, is about the {len(task.unlabelled)} rows of {task.place}, and compared with them"
-    hidden = job.classifier.hidden
     description = (
-        f"A network with {'hidden layers' if len(hidden) > 1 else 'one hidden layer'} of "
-        f"{' and '.join(map(str, hidden))} units learned to predict {what} from "
-        f"{len(task.preprocessing.inputs)} columns, by the method {job.title}. Everything below is about "
-        f"the test rows, which it did not see{but}."
+        f"{_learner(job.classifier)} learned to predict {what} from {len(task.preprocessing.inputs)} columns. "
+        f"Everything below is about the test rows, which it did not see{but}."
     )
     takeaway = "" if metrics.stated_groups is None else f"{groups_takeaway(metrics.stated_groups, len(known))} "
     if prediction is not None:

@@ -96,7 +96,7 @@ def test_errors_are_one_sentence_without_a_traceback(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("selbo.cli.evaluate.device_of", fail)
+    monkeypatch.setattr("selbo.cli.evaluate.require_model", fail)
     assert run(monkeypatch, "evaluate", "m", "a.csv") == code
     assert capsys.readouterr().err == f"selbo: error: {message}\n"
     monkeypatch.setattr(sys, "argv", ["selbo", "evaluate", "m", "a.csv", "--debug"])
@@ -107,9 +107,9 @@ def test_errors_are_one_sentence_without_a_traceback(
 @pytest.mark.parametrize(
     ("where", "arguments", "goes_on"),
     [
-        ("train.device_of", ["train", "a.csv", "--target", "a", "--out", "m"], True),
-        ("evaluate.device_of", ["evaluate", "m", "a.csv"], False),
-        ("predict.device_of", ["predict", "m", "a.csv"], False),
+        ("train.require_table", ["train", "a.csv", "--target", "a", "--out", "m"], True),
+        ("evaluate.require_model", ["evaluate", "m", "a.csv"], False),
+        ("predict.require_model", ["predict", "m", "a.csv"], False),
         ("demo.device_of", ["demo", "--out", "d"], False),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -204,8 +205,10 @@ NAMES = [
     ids=lambda value: name_of(value) if isinstance(value, dict) else " and ".join(value),
 )
 def test_the_command_is_parsed_and_gives_the_same_summary(
-    state: dict[str, Any], names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    state: dict[str, Any], names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("data.csv").write_text("not read", encoding="utf-8")
     found = answer("belief", {**state, "names": list(names)})
     copy = found["copies"]["command"]
     if not copy["text"]:
@@ -215,7 +218,7 @@ def test_the_command_is_parsed_and_gives_the_same_summary(
 
     def keep(job: Job) -> None:
         asked["classifier"] = job.classifier
-        raise ValueError("far enough")
+        raise LookupError("far enough")
 
     monkeypatch.setattr(Job, "identity", keep)
     program, *arguments = shlex.split(copy["text"])

@@ -13,10 +13,10 @@ from sklearn.linear_model import LogisticRegression
 from selbo import SummaryClassifier, calibrate_to_belief
 from selbo.estimator import pool as pools
 from selbo.estimator import storage
-from selbo.estimator.pool import MEMBERS, Pool, fit_pool, mix, pool_weights
+from selbo.estimator.pool import POOL_MEMBERS, Pool, fit_pool, mix, pool_weights
 from tests.unit.estimator.small import blobs, two_groups
 
-FEW = {"TREES": 10, "ROWS_SEEN": 2000, "EPOCHS": (2, 10)}
+FEW = {"TREES_PER_FOREST": 10, "ROWS_SEEN": 2000, "NETWORK_EPOCHS": (2, 10)}
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +76,7 @@ def test_every_member_predicts_the_classes() -> None:
     X, y = tensors(400)
     found = fit_pool(X[:200], y[:200], 3)
     by_member = found.pool.by_member(X[200:])
-    assert list(found.pool.members) == list(MEMBERS)
+    assert list(found.pool.members) == list(POOL_MEMBERS)
     torch.testing.assert_close(by_member.exp().sum(-1), torch.ones(4, 200, dtype=torch.float64))
     for log_probs in by_member:
         assert (log_probs.argmax(-1) == y[200:]).double().mean() > 0.75
@@ -87,7 +87,7 @@ def test_every_member_predicts_the_classes() -> None:
 def test_the_linear_member_is_logistic_regression() -> None:
     X, y = tensors(150)
     member = fit_pool(X, y, 3).pool.members["linear"]
-    candidates = [LogisticRegression(C=C, max_iter=200).fit(X.numpy(), y.numpy()) for C in pools.PENALTIES]
+    candidates = [LogisticRegression(C=C, max_iter=200).fit(X.numpy(), y.numpy()) for C in pools.LINEAR_PENALTIES]
     differences = [np.abs(each.predict_proba(X.numpy()) - member(X).exp().numpy()).max() for each in candidates]
     assert min(differences) < 1e-3
 

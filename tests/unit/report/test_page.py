@@ -149,6 +149,11 @@ def html(results: Results) -> str:
     return page.render_page(Comparison.from_dict(results))
 
 
+@pytest.fixture(scope="module")
+def training_html() -> str:
+    return page.render_page(Comparison.from_dict(fake_training()))
+
+
 class Reader(HTMLParser):
     """Tags with their attributes, and the text of each table cell."""
 
@@ -270,8 +275,8 @@ def test_a_full_page_has_every_section(html: str) -> None:
     ]
 
 
-def test_sections_without_data_are_left_out() -> None:
-    text = page.render_page(Comparison.from_dict(fake_training()))
+def test_sections_without_data_are_left_out(training_html: str) -> None:
+    text = training_html
     assert headings(text) == [
         "The result",
         "Can the stated confidence be trusted?",
@@ -286,11 +291,10 @@ def test_sections_without_data_are_left_out() -> None:
     assert f"<dt>NLL</dt><dd>{nll:.3f}</dd>" in text
 
 
-def test_a_test_set_is_clean_only_beside_corrupted_ones(html: str) -> None:
+def test_a_test_set_is_clean_only_beside_corrupted_ones(html: str, training_html: str) -> None:
     assert "clean test set" in html
-    text = page.render_page(Comparison.from_dict(fake_training()))
-    assert "on the test set" in text
-    assert "clean test set" not in text
+    assert "on the test set" in training_html
+    assert "clean test set" not in training_html
 
 
 def test_the_takeaway_stands_on_top(results: Results, html: str) -> None:

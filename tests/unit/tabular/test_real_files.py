@@ -96,24 +96,17 @@ def test_a_file_with_everything_trains_at_the_first_try(run: Run, tmp_path: Path
 def test_all_problems_are_one_message(run: Run, tmp_path: Path) -> None:
     patients().write_csv(tmp_path / "patients.csv")
     patients().drop("age", "ill").write_csv(tmp_path / "other.csv")
-    shown = run(
-        *("train", tmp_path / "patients.csv", "--target", "ill", "--out", tmp_path / "model"),
-        *(
-            "--drop",
-            "wat",
-            "--id",
-            "name",
-            "--class-fractions",
-            "sick=0.3,well=0.7",
-            "--unlabelled",
-            tmp_path / "gone.csv",
-        ),
-    )
+    command = ["train", tmp_path / "patients.csv", "--target", "ill", "--out", tmp_path / "model"]
+    shown = run(*command, "--unlabelled", tmp_path / "gone.csv", "--test", tmp_path / "too.csv", "--drop", "wat")
+    assert shown.code == 2
+    assert shown.err.splitlines() == [
+        f"selbo: error: data must be a file, but '{tmp_path}/{name}.csv' is not there" for name in ("gone", "too")
+    ]
+    shown = run(*command, "--drop", "wat", "--id", "name", "--class-fractions", "sick=0.3,well=0.7")
     assert shown.code == 2
     assert not (tmp_path / "model").exists()
     errors = [line.removeprefix("selbo: error: ") for line in shown.err.splitlines()]
     assert [error.split(":")[0] for error in errors] == [
-        f"data must be a file, but '{tmp_path}/gone.csv' is not there",
         "there is no column 'wat' in patients.csv",
         "there is no column 'name' in patients.csv",
         "`--class-fractions` must name the classes ['no', 'yes'], but names ['sick', 'well']",
@@ -236,8 +229,10 @@ def test_another_table_to_test_on(run: Run, tmp_path: Path) -> None:
 
 
 def test_identifiers_of_predictions(run: Run, tmp_path: Path) -> None:
-    patients(60).write_csv(tmp_path / "train.csv")
+    patients(60).with_row_index("", offset=1).write_csv(tmp_path / "train.csv")
     run("train", tmp_path / "train.csv", "--target", "ill", *OPTIONS, "--out", tmp_path / "model")
+    assert (tmp_path / "model" / "test_predictions.csv").read_text().startswith("row,true_class,predicted_class,p_no,")
+    assert run("predict", tmp_path / "model", tmp_path / "train.csv").out.startswith("predicted_class,p_no,")
     chosen = run("predict", tmp_path / "model", tmp_path / "train.csv", "--id", "remark")
     assert chosen.out.splitlines()[1].startswith("seen by 0,")
     assert "identif" not in chosen.err
@@ -348,10 +343,10 @@ def test_what_is_said_about_baselines() -> None:
             nll_difference_interval=ends,
         )
 
-    found = [result("ours", None, None), result("a", 0.1, (0.05, 0.15)), result("b", -0.1, (-0.2, 0.1))]
+    found = [result("ours", None, None), result("a", 0.1, (0.05, 0.15)), result("b-c", -0.1, (-0.2, 0.1))]
     found.append(result("c", -0.3, (-0.4, -0.2)))
     assert baseline_takeaway(found) == (
-        "ours by NLL: better than a (+0.100 [+0.050, +0.150]); no clear difference from b (−0.100 [−0.200, +0.100]); "
+        "ours by NLL: better than a (+0.100 [+0.050, +0.150]); no clear difference from b-c (−0.100 [−0.200, +0.100]); "
         "worse than c (−0.300 [−0.400, −0.200])."
     )
     with pytest.raises(ValueError, match=r"`intervals.nll_difference` must be two increasing numbers"):

@@ -19,6 +19,7 @@ from safetensors.torch import load_file, save_file
 
 from selbo.estimator import SummaryClassifier, storage
 from selbo.tabular import saved_model
+from selbo.tabular.json_files import write_json
 from selbo.tabular.metrics import RowCounts, TrainingMetrics, ValidationMetrics
 from selbo.tabular.preprocessing import CategoryInput, NumberInput, Preprocessing
 
@@ -61,7 +62,7 @@ def write(folder: Path, *, bayesian: bool) -> Path:
         random_state=0,
     )
     classifier.fit(X, y, X_unlabelled=X + 1 if bayesian else None)
-    saved_model.write_json(folder / saved_model.SETTINGS, {"format": saved_model.SETTINGS_FORMAT, "settings": {}})
+    write_json(folder / saved_model.SETTINGS, {"format": saved_model.SETTINGS_FORMAT, "settings": {}})
     saved_model.write_model(
         folder,
         classifier=classifier,
@@ -218,7 +219,7 @@ def test_a_model_of_an_earlier_version_is_refused(folder: Path, name: str) -> No
 
 
 def test_training_into_a_folder_of_an_earlier_version(folder: Path) -> None:
-    saved_model.write_json(folder / saved_model.SETTINGS, {"format": "selbo-training-1", "settings": {}})
+    write_json(folder / saved_model.SETTINGS, {"format": "selbo-training-1", "settings": {}})
     with pytest.raises(
         ValueError, match="holds a model of another version of selbo: choose another folder, or replace"
     ):

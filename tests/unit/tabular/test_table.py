@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from selbo._files import DATA_FILES
 from selbo.tabular import table as module
 from selbo.tabular.preprocessing import (
     CategoryInput,
@@ -133,9 +134,12 @@ def test_types_of_parquet_are_its_own(tmp_path: Path) -> None:
         ("data.csv", "", "is empty"),
         ("data.csv", "\n", "is empty"),
         ("data.csv", "a,b\n", "has no rows, only the names of 2 columns"),
-        ("data.csv", "a;b\n1;2\n", "seems to be separated by semicolons"),
-        ("data.csv", "a\tb\n1\t2\n", "seems to be separated by tabs"),
-        ("data.csv", "a;b\n1,5;2,5\n", "seems to be separated by semicolons: .*with a decimal point"),
+        (
+            "data.csv",
+            "a;b\n1;2\n1;2;3\n",
+            "has 3 values in line 3, but 2 columns: put a value with a semicolon in it in",
+        ),
+        ("data.csv", "b;y;y\n1;2;3\n", "has the column 'y' more than once"),
         ("data.csv", "a,b\n1,2\n1,2,3\n", "has 3 values in line 3, but 2 columns: put a value with a comma in it in"),
         ("data.csv", "b,y,y\n1,2,3\n", "has the column 'y' more than once: give each a name of its own"),
         ("data.csv", "b,y, y\n1,2,3\n", "has the column 'y' more than once"),
@@ -150,6 +154,18 @@ def test_files_that_are_refused(tmp_path: Path, name: str, content: str | None, 
         csv(tmp_path, content, name)
     with pytest.raises(ValueError, match=message):
         read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_semicolons_and_tabs_separate_too(tmp_path: Path, mark: str) -> None:
+    rows = [["a", '"b, or c"', "d"], ["1", "x", "1,5"], ["2", f'"y{mark}z"', "2,5"]]
+    table = read_table(csv(tmp_path, "\n" + "\n".join(mark.join(row) for row in rows) + "\n"))
+    assert list(table.columns) == ["a", "b, or c", "d"]
+    assert table["a"].numbers.tolist() == [1, 2]
+    assert table["b, or c"].texts() == ["x", f"y{mark}z"]
+    part = read_table(tmp_path / "data.csv", columns=["d"])
+    assert (part["d"].texts(), part.other_columns) == (["1,5", "2,5"], ("a", "b, or c"))
+    assert list(read_table(csv(tmp_path, f"a,b{mark}c\n1,2\n")).columns) == ["a", f"b{mark}c"]  # commas come first
 
 
 def test_a_folder_is_refused(tmp_path: Path) -> None:
@@ -555,3 +571,7 @@ def test_parts_are_disjoint_and_have_every_class_in_its_share(seed: int) -> None
 def test_shares_that_are_refused(test: float, val: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         split(["a"] * 9, test_fraction=test, val_fraction=val, seed=0)
+
+
+def test_there_is_a_reader_for_every_kind_of_file() -> None:
+    assert tuple(module.READERS) == DATA_FILES

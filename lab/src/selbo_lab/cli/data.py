@@ -169,16 +169,21 @@ def embed(
         typer.Option("--model", help="Folder or hub name of a sentence-transformers model.", show_default=False),
     ],
     batch_size: Annotated[int, typer.Option("--batch-size", help="Sentences per batch.", min=1)] = 64,
+    zero_shot: Annotated[
+        bool, typer.Option("--zero-shot", help="Scores of the classes instead, for the set sst-zero-shot.")
+    ] = False,
     device: Device = "auto",
     debug: Debug = False,
 ) -> None:
     """Compute embeddings of the sentences of sst.
 
-    Needs the package sentence-transformers. Existing embeddings are reused.
+    Needs the package sentence-transformers. Existing embeddings are reused. Zero-shot scores compare sentences with
+    descriptions of the classes.
 
     Example: selbo data embed sst --model sentence-transformers/all-mpnet-base-v2
     """
     from selbo_lab.data import embeddings, store
+    from selbo_lab.data import zero_shot as scores
     from selbo_lab.data.catalogue import SOURCES
 
     if name != "sst":
@@ -193,8 +198,9 @@ def embed(
             progress("embedding", done - told, total)
             told = done
 
-        path = embeddings.embed_sst(model, batch_size=batch_size, device=device_of(device), progress=count)
-    console().print(f"Embeddings: {path}", soft_wrap=True)
+        make = scores.score_sst if zero_shot else embeddings.embed_sst
+        path = make(model, batch_size=batch_size, device=device_of(device), progress=count)
+    console().print(f"{'Zero-shot scores' if zero_shot else 'Embeddings'}: {path}", soft_wrap=True)
 
 
 @data.command()
@@ -238,7 +244,7 @@ def left_out(source: "Source", name: str) -> bool:
 
 def state(each: "DataSet") -> str:
     """State of a data set: whether it can be loaded, and from which files."""
-    from selbo_lab.data import embeddings, store
+    from selbo_lab.data import embeddings, store, zero_shot
     from selbo_lab.data.sentences import SST
 
     if not each.sources:
@@ -246,8 +252,10 @@ def state(each: "DataSet") -> str:
     files = sum(len(source.files) for source in each.sources)
     lacking = [source for source in each.sources if not store.present(source)]
     absent = sum(len(store.missing(source)) for source in lacking)
-    if each.sources == (SST,) and (embeddings.list_embeddings() or not lacking):
-        return "in the store" if embeddings.list_embeddings() else "not embedded"
+    if each.sources == (SST,):
+        made = zero_shot.zero_shot_files() if each.name == "sst-zero-shot" else embeddings.list_embeddings()
+        if made or not lacking:
+            return "in the store" if made else "not embedded"
     if each.optional:
         if lacking:
             return f"needs {lacking[0].name}"

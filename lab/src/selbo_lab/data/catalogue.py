@@ -23,6 +23,7 @@ from selbo_lab.data import (
     store,
     svhn,
     voters,
+    zero_shot,
 )
 from selbo_lab.data.cifar_files import CIFAR10, CIFAR10_C
 from selbo_lab.data.dataset import LabelledData
@@ -143,6 +144,7 @@ SETS: Final[dict[str, DataSet]] = {
         ),
         _set("svhn", "house numbers, unlike CIFAR-10", ("test",), svhn.svhn, svhn.SVHN),
         _set("sst", "sentences of film reviews, embedded", PARTS, sst.sst, SST),
+        _set("sst-zero-shot", "their zero-shot scores", PARTS, zero_shot.sst_zero_shot, SST),
         _set("voters", "people and their vote in 2016, by state", TABLE_PARTS, voters.voters, voters.VOTERS),
         _set("adult", "people and their income, by education and occupation", TABLE_PARTS, adult.adult, adult.ADULT),
         _set("census", "people and their income, of whom few are rich", TABLE_PARTS, census.census, census.CENSUS),

@@ -35,6 +35,9 @@ CHUNK_BATCHES: Final = 8
 
 HASH_LETTERS: Final = 16
 
+Encode = Callable[..., NDArray[np.float32]]
+"""Turns sentences into vectors."""
+
 
 @dataclass(frozen=True)
 class Embeddings:
@@ -172,11 +175,22 @@ def import_embeddings(path: Path | str, *, encoder: str | None = None) -> Path:
                 f"{os.fspath(given)!r} must hold the labels of the sentences in the store, but 'y_{suffix}' differs"
             )
     name = encoder or _encoder_in(arrays) or given.stem
+    return write_arrays({each: arrays[each] for each in ARRAYS}, name)
+
+
+def write_arrays(arrays: dict[str, NDArray[Any]], encoder: str, *, folder: Path | None = None) -> Path:
+    """Write arrays that an encoder made, in a file that is named after it and after their content.
+
+    Args:
+        arrays: All of `ARRAYS`.
+        encoder: What made them.
+        folder: Folder in the store; that of the embeddings if not given.
+    """
     digest = hashlib.sha256(b"import")
     for each in ARRAYS:
         digest.update(repr((each, arrays[each].dtype.str, arrays[each].shape)).encode())
         digest.update(np.ascontiguousarray(arrays[each]).data)
-    return _write({each: arrays[each] for each in ARRAYS}, name, digest.hexdigest())
+    return _write(arrays, encoder, digest.hexdigest(), folder)
 
 
 def embed_sst(
@@ -209,6 +223,29 @@ def embed_sst(
         if progress is not None:
             progress(total, total)
         return path
+    encode = load_encoder(model, batch_size=batch_size, device=device)
+    arrays: dict[str, NDArray[Any]] = {}
+    done = 0
+    for part, (texts, labels) in sentences.items():
+
+        def count(some: int, before: int = done) -> None:
+            if progress is not None:
+                progress(before + some, total)
+
+        arrays[f"x_{SUFFIXES[part]}"] = encode(texts, count)
+        arrays[f"y_{SUFFIXES[part]}"] = labels.numpy().astype(np.uint8)
+        done += len(texts)
+    return _write(arrays, model, digest)
+
+
+def load_encoder(model: str, *, batch_size: int = 64, device: str | None = None) -> Encode:
+    """Load a sentence encoder; it takes sentences, and a listener for the number of those done, and returns vectors.
+
+    Args:
+        model: Name on the hub, or a folder.
+        batch_size: Sentences encoded at a time.
+        device: Where to encode; None leaves the choice to sentence-transformers.
+    """
     try:
         sentence_transformers = importlib.import_module("sentence_transformers")
     except ImportError:
@@ -216,20 +253,17 @@ def embed_sst(
             "embedding sentences needs the package sentence-transformers: pip install 'selbo-lab[embed]'"
         ) from None
     encoder = sentence_transformers.SentenceTransformer(model, device=device)
-    arrays: dict[str, NDArray[Any]] = {}
-    done = 0
-    for part, (texts, labels) in sentences.items():
+
+    def encode(texts: Sequence[str], told: Callable[[int], None] = lambda _: None) -> NDArray[np.float32]:
         pieces = []
         for start in range(0, len(texts), CHUNK_BATCHES * batch_size):
             some = list(texts[start : start + CHUNK_BATCHES * batch_size])
             vectors = encoder.encode(some, batch_size=batch_size, convert_to_numpy=True, show_progress_bar=False)
             pieces.append(np.asarray(vectors, dtype=np.float32))
-            done += len(some)
-            if progress is not None:
-                progress(done, total)
-        arrays[f"x_{SUFFIXES[part]}"] = np.concatenate(pieces)
-        arrays[f"y_{SUFFIXES[part]}"] = labels.numpy().astype(np.uint8)
-    return _write(arrays, model, digest)
+            told(start + len(some))
+        return np.concatenate(pieces)
+
+    return encode
 
 
 def _key(model: str, sentences: dict[str, tuple[tuple[str, ...], Tensor]]) -> str:
@@ -247,13 +281,13 @@ def _key(model: str, sentences: dict[str, tuple[tuple[str, ...], Tensor]]) -> st
     return digest.hexdigest()
 
 
-def _path(encoder: str, digest: str) -> Path:
+def _path(encoder: str, digest: str, folder: Path | None = None) -> Path:
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(encoder).name).strip("-.") or "encoder"
-    return embeddings_folder() / f"{slug}-{digest[:HASH_LETTERS]}.npz"
+    return (folder or embeddings_folder()) / f"{slug}-{digest[:HASH_LETTERS]}.npz"
 
 
-def _write(arrays: dict[str, NDArray[Any]], encoder: str, digest: str) -> Path:
-    path = _path(encoder, digest)
+def _write(arrays: dict[str, NDArray[Any]], encoder: str, digest: str, folder: Path | None = None) -> Path:
+    path = _path(encoder, digest, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished:
         with unfinished.open("wb") as file:

@@ -1,7 +1,7 @@
 """Tables of a study, and the main one for the terminal; `table_files` writes them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from selbo.report import (
@@ -23,7 +23,7 @@ from selbo_lab.report.origin import provenance
 from selbo_lab.report.sample_notes import sample_notes
 from selbo_lab.report.studies import Cell
 from selbo_lab.report.study_data import corruptions_of
-from selbo_lab.run.records import CLEAN, USE, MethodRuns, Run, StudyComparison, StudyResults, Tried
+from selbo_lab.run.records import CLEAN, SHIFTS, USE, MethodRuns, Run, StudyComparison, StudyResults, Tried
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -78,6 +78,24 @@ class Entry(NamedTuple):
         return " ".join(filter(None, (self.value, self.error, self.note)))
 
 
+class RowsOnDemand(Sequence[dict[str, Any]]):
+    """Lines of a CSV file, which are many more numbers than the table has; computed when they are asked for."""
+
+    def __init__(self, compute: Callable[[], list[dict[str, Any]]]) -> None:
+        self.compute = compute
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """The lines."""
+        return self.compute()
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
 class StudyTable(NamedTuple):
     """A table to read, and the numbers behind it.
 
@@ -99,7 +117,7 @@ class StudyTable(NamedTuple):
     rows: list[list[Entry]]
     align: str
     notes: list[str]
-    raw: list[dict[str, Any]]
+    raw: Sequence[dict[str, Any]]
 
     @property
     def title(self) -> str:
@@ -119,17 +137,31 @@ def tables_of(results: StudyResults, comparison: StudyComparison) -> list[StudyT
         results: Results of a study, from `selbo_lab.schedule.runner.gather`.
         comparison: One of its ``comparisons``.
     """
-    has_temperatures = comparison.track == "selbo" and not comparison.data.groups  # which have no validation labels
+    return list(iter_tables(results, comparison))
+
+
+def iter_tables(results: StudyResults, comparison: StudyComparison) -> Iterator[StudyTable]:
+    """The tables of `tables_of`, each computed when it is reached."""
+    return (table for table in _every_table(results, comparison) if table.rows and len(table.heads) > 1)
+
+
+def _every_table(results: StudyResults, comparison: StudyComparison) -> Iterator[StudyTable]:
+    data, evaluation = comparison.data, comparison.evaluation
+    without = data.groups or data.prevalences or evaluation.halves  # nothing was scaled by validation labels
+    has_temperatures = comparison.track == "selbo" and not without
     ways = (False, True) if has_temperatures else (False,)
-    made = [table for scaled in ways for table in _scores(results, comparison, scaled)]
-    made += [_recalls(results, comparison, place) for place in ("clean", "corrupted") if comparison.classes]
-    made += [_by_corruption(results, comparison)]
-    made += [_differences(results, comparison, scaled) for scaled in ways]
+    for scaled in ways:
+        yield from _scores(results, comparison, scaled)
+    for place in ("clean", "corrupted") if comparison.classes else ():
+        yield _recalls(results, comparison, place)
+    yield _by_corruption(results, comparison)
+    for scaled in ways:
+        yield _differences(results, comparison, scaled)
     if comparison.focus and not comparison.has_target_domain:  # studies with a target domain have an overview for that
-        made.append(_baselines(results, comparison, ways))
-    made += [_paper(results, comparison)] if comparison.paper.methods else []
-    made += [_settings(results, comparison)]
-    return [table for table in made if table.rows and len(table.heads) > 1]
+        yield _baselines(results, comparison, ways)
+    if comparison.paper.methods:
+        yield _paper(results, comparison)
+    yield _settings(results, comparison)
 
 
 def chosen_by(comparison: StudyComparison) -> str:
@@ -138,7 +170,7 @@ def chosen_by(comparison: StudyComparison) -> str:
 
 
 def _scores(results: StudyResults, comparison: StudyComparison, scaled: bool) -> Iterator[StudyTable]:
-    methods, every = comparison.methods, studies.all_columns(comparison)
+    methods = comparison.methods
     remarks = [f"{method.title}: {method.note}" for method in methods if method.note]
     for name, title, foreign, notes in (
         ("scores", _places(comparison), False, [*_conditions(comparison), *remarks]),
@@ -146,12 +178,6 @@ def _scores(results: StudyResults, comparison: StudyComparison, scaled: bool) ->
     ):
         columns = [column for column in studies.columns_of(comparison) if column.ood == foreign]
         entries = [_entries(c.metric, list(studies.cells(comparison, c, scaled).values())) for c in columns]
-        raw = [
-            _place(results, comparison, method, scaled) | {"column": str(column)} | _raw(cell)
-            for column in every
-            if column.ood == foreign
-            for method, cell in studies.cells(comparison, column, scaled).items()
-        ]
         yield StudyTable(
             f"{name}-temperature" if scaled else name,
             _title(comparison),
@@ -160,8 +186,19 @@ def _scores(results: StudyResults, comparison: StudyComparison, scaled: bool) ->
             [[_named_entry(method), *(each[i] for each in entries)] for i, method in enumerate(methods)],
             "l" + "r" * len(columns),
             [_reading(results, methods), *notes, *sample_notes(comparison, columns), *below(results, comparison.runs)],
-            raw,
+            RowsOnDemand(partial(_raw_scores, results, comparison, foreign, scaled)),
         )
+
+
+def _raw_scores(
+    results: StudyResults, comparison: StudyComparison, foreign: bool, scaled: bool
+) -> list[dict[str, Any]]:
+    return [
+        _place(results, comparison, method, scaled) | {"column": str(column)} | _raw(cell)
+        for column in studies.all_columns(comparison)
+        if column.ood == foreign
+        for method, cell in studies.cells(comparison, column, scaled).items()
+    ]
 
 
 def _recalls(results: StudyResults, comparison: StudyComparison, place: str) -> StudyTable:
@@ -198,8 +235,14 @@ def _recalls(results: StudyResults, comparison: StudyComparison, place: str) -> 
 
 
 def _by_corruption(results: StudyResults, comparison: StudyComparison) -> StudyTable:
-    """NLL under each corruption, one row each, as the mean over its levels; empty for fewer than two kinds."""
+    """NLL under each corruption, one row each, as the mean over its levels; empty for fewer than two kinds.
+
+    With many target domains, by size of the label shift instead.
+    """
     methods, kinds = comparison.methods, corruptions_of(comparison).kinds
+    what = "label shift" if comparison.data.prevalences else "corruption"
+    if comparison.data.prevalences:
+        kinds = {name: [name] for name in SHIFTS}
     rows, raw = [], []
     for kind, conditions in (kinds if len(kinds) > 1 else {}).items():
         found = studies.mean_cells(comparison, [MetricColumn(each, "nll") for each in conditions])
@@ -213,8 +256,8 @@ def _by_corruption(results: StudyResults, comparison: StudyComparison) -> StudyT
     return StudyTable(
         "corruptions",
         _title(comparison),
-        "NLL by corruption",
-        [Head("corruption"), *(Head(method.title) for method in methods)],
+        f"NLL by {what}",
+        [Head(what), *(Head(method.title) for method in methods)],
         rows,
         "l" + "r" * len(methods),
         [f"{_reading(results, methods).replace('column', 'row')}{mean}", *below(results, comparison.runs)],
@@ -293,11 +336,13 @@ def _pairs(
             *sample_notes(comparison, columns),
             *below(results, comparison.runs),
         ],
-        [
-            each.place | {"column": str(column)} | _raw(each.found(column))
-            for column in studies.all_columns(comparison)
-            for each in pairs
-        ],
+        RowsOnDemand(
+            lambda: [
+                each.place | {"column": str(column)} | _raw(each.found(column))
+                for column in studies.all_columns(comparison)
+                for each in pairs
+            ]
+        ),
     )
 
 

@@ -28,6 +28,9 @@ FROZEN: Final = ("logistic", "forest", "boosted_trees")
 SCIKIT_LEARN: Final = ("label_spreading", "logistic_self_training", *FROZEN)
 """Objectives that are scikit-learn methods and train no network."""
 
+ZERO_SHOT: Final = "zero_shot"
+"""Objective of a classifier that is not trained: the inputs are its logits."""
+
 ON_UNLABELLED: Final = ("entropy_minimisation", "expectation_regularisation")
 """Objectives with a term on unlabelled inputs that is not a summary."""
 

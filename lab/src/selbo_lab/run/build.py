@@ -89,11 +89,11 @@ def told_of(data: DataSpec | str, num_classes: int) -> Told:
     """Prior knowledge about a data set; about the target domain, if there is one."""
     case = DataSpec(data) if isinstance(data, str) else data
     known = tuple(KNOWN_FRACTIONS.get(case.name, {}).values()) or (1 / num_classes,) * num_classes
-    stated = _shifted(case.use_fractions or known, case.fractions_off)
+    stated = with_first_off(case.use_fractions or known, case.fractions_off)
     return Told(stated, case.use_accuracy, case.label_fractions or known)
 
 
-def _shifted(fractions: tuple[float, ...], by: float) -> tuple[float, ...]:
+def with_first_off(fractions: tuple[float, ...], by: float) -> tuple[float, ...]:
     """Increase the fraction of class 0; the other classes decrease in proportion."""
     if not by:
         return fractions
@@ -267,7 +267,7 @@ def _fractions(inner: str | None, told: Told, num_classes: int, text: str) -> li
         return [count / sum(told.counts) for count in told.counts]
     numbers = _numbers(inner, text)
     if len(numbers) == 1 and inner[0] in "+-":
-        return list(_shifted(told.fractions, numbers[0]))
+        return list(with_first_off(told.fractions, numbers[0]))
     if len(numbers) != num_classes:
         raise ValueError(f"`belief` must have one fraction per class, {num_classes} in total, but got {text!r}")
     return numbers

@@ -25,6 +25,12 @@ CORRUPTION_SEED: Final = 0
 TEST_SEED: Final = 0
 """Seeds for noise, corruptions and test examples: the same for all methods and all seeds of a run."""
 
+LEAST_PREVALENCE: Final = 0.001
+"""Smallest class fraction of a target domain that is drawn from the simplex."""
+
+LARGEST_SAMPLE: Final = 1000
+"""Number of unlabelled inputs, and of test inputs, of such a domain, if there are so many."""
+
 SMALLEST_SPREAD: Final = 1e-3
 """Minimum standard deviation used to standardise, for features that hardly vary."""
 
@@ -132,6 +138,36 @@ def random_rows(labels: Tensor, fractions: Sequence[float], size: int, *, seed: 
     counts = torch.bincount(draws, minlength=len(fractions)).minimum(sizes).tolist()
     chosen = [(labels == k).nonzero().squeeze(1)[:count] for k, count in enumerate(counts)]
     return torch.cat(chosen).sort().values
+
+
+def uniform_prevalences(num_classes: int, count: int, *, seed: int) -> list[tuple[float, ...]]:
+    """Class fractions drawn uniformly from the simplex, the protocol of QuaPy's `UPP`; at least `LEAST_PREVALENCE`."""
+    draws = torch.rand(count, num_classes, generator=generator_for(seed, "prevalences"), dtype=torch.float64)
+    spacings = -torch.log1p(-draws)
+    found = (spacings / spacings.sum(-1, keepdim=True)).clamp(min=LEAST_PREVALENCE)
+    return [tuple(each) for each in (found / found.sum(-1, keepdim=True)).tolist()]
+
+
+def rows_with(labels: Tensor, fractions: Sequence[float], size: int, *, generator: torch.Generator) -> Tensor:
+    """Random rows with these class fractions; with replacement where a class has too few rows.
+
+    Args:
+        labels: Labels of all rows, of every class.
+        fractions: Class fractions.
+        size: Number of rows.
+        generator: Source of the choice.
+    """
+    chosen = []
+    for k, count in enumerate(counts_of(fractions, size)):
+        there = (labels == k).nonzero().squeeze(1)
+        if count and not len(there):
+            raise ValueError(f"`labels` must hold class {k} to sample it, but do not")
+        if count <= len(there):
+            picked = torch.randperm(len(there), generator=generator)[:count]
+        else:
+            picked = torch.randint(len(there), (count,), generator=generator)
+        chosen.append(there[picked])
+    return torch.cat(chosen)
 
 
 def counts_of(fractions: Sequence[float], size: int) -> list[int]:

@@ -20,7 +20,8 @@ from selbo.training import Diverged
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.published import auroc_of_both_columns
 from selbo_lab.run import baselines, build, frozen
-from selbo_lab.run.records import CLEAN, USE, OODMeasurement, RunHistogram, RunMeasurement, ScoreMap
+from selbo_lab.run.domains import LARGEST_SAMPLE, LEAST_PREVALENCE, rows_with, uniform_prevalences
+from selbo_lab.run.records import CLEAN, SHIFTS, USE, OODMeasurement, RunHistogram, RunMeasurement, ScoreMap
 from selbo_lab.run.scores import map_of, score_histogram
 from selbo_lab.run.tasks import Condition, RunTask
 from selbo_lab.studies.run_spec import FROZEN_CORRECTIONS, RunSpec
@@ -37,7 +38,10 @@ COMPILED_MODELS: Final = tuple(build.LARGE_NETWORKS)
 
 
 VAL: Final = "val"
-"""Name of the validation data among sets that were predicted."""
+POOL: Final = "unlabelled"
+"""Names of the validation data and of unlabelled inputs among sets that were predicted."""
+
+SHOWN_BY_SHIFT: Final = ("nll", "accuracy", "ece")
 
 
 class Member(NamedTuple):
@@ -110,7 +114,7 @@ class Evaluation:
     def predict_inputs(self, inputs: Tensor, draws: int) -> Prediction:
         """Predictions for inputs on the device of the networks, in the precision of training; returned on the CPU."""
         at_a_time = VECTORS_AT_A_TIME if inputs.ndim == 2 else IMAGES_AT_A_TIME
-        network = self.spec.recipe.objective not in baselines.SCIKIT_LEARN
+        network = self.spec.recipe.objective not in (*baselines.SCIKIT_LEARN, baselines.ZERO_SHOT)
         compiled = network and self.spec.model.name in COMPILED_MODELS and torch.device(self.device).type == "cuda"
         if compiled:
             at_a_time = min(COMPILED_AT_A_TIME, len(self.task.test))
@@ -137,9 +141,11 @@ class Evaluation:
         evaluation = self.spec.evaluation
         if evaluation.halves and evaluation.test:
             return self._by_halves()
-        on_val = self.predict(self.task.val, evaluation.draws)
+        on_val = self._seen(VAL, self.task.val).prediction
         self.temperature = temperature_of(on_val, self.task.val.labels)
         val = self._condition(on_val, self.task.val.labels, level=None)
+        if self.spec.data.prevalences:
+            return self._over_prevalences(on_val)
         if self.task.use is not None:
             self.correction = self._correction(on_val, self._on_unlabelled)
             val = replace(val, nll_at_use=self._nll_at_use(self._for_use(on_val).prediction))
@@ -219,6 +225,49 @@ class Evaluation:
             score_histogram=score_histogram(shown[CLEAN].prediction),
         )
 
+    def _over_prevalences(self, on_val: Prediction) -> Findings:
+        """Mean metrics over target domains with class fractions from the whole simplex, and by size of the shift."""
+        data, task, seed = self.spec.data, self.task, self.spec.seed
+        assert task.use is not None
+        pool, use = self._seen(POOL, unlabelled_of(task)), self._seen(USE, task.use)
+        counts = task.train.class_counts
+        shifts, found, shown = list[float](), list[RunMeasurement](), list[SeenSet]()
+        noise = generator_for(seed, "samples")
+        for fractions in uniform_prevalences(len(counts), data.prevalences, seed=seed):
+            there, tested = (
+                each.rows(rows_with(each.labels, fractions, min(LARGEST_SAMPLE, len(each.labels)), generator=noise))
+                for each in (pool, use)
+            )
+            self.correction = self._correction(on_val, partial(SeenSet, *there), fractions)
+            shown.append(tested._replace(prediction=self._for_use(tested.prediction).prediction))
+            found.append(self._measured(shown[-1].prediction, tested.labels))
+            shifts.append(sum(abs(p - n / len(task.train)) for p, n in zip(fractions, counts, strict=True)))
+        order = sorted(range(len(found)), key=shifts.__getitem__)
+        clean = self._seen(CLEAN, task.test)
+        conditions = {
+            CLEAN: self._measured(clean.prediction, clean.labels, level=0.0),
+            USE: RunMeasurement(level=None, metrics=_mean_metrics([each.metrics for each in found])),
+        }
+        for i, name in enumerate(SHIFTS):
+            third = order[i * len(order) // len(SHIFTS) : (i + 1) * len(order) // len(SHIFTS)]
+            metrics = _mean_metrics([found[k].metrics for k in third])
+            conditions[name] = RunMeasurement(level=None, metrics={each: metrics[each] for each in SHOWN_BY_SHIFT})
+        together = Prediction(
+            *(torch.cat(each) for each in zip(*(vars(s.prediction).values() for s in shown), strict=True))
+        )
+        return Findings(
+            self._measured(on_val, task.val.labels),
+            self.temperature,
+            conditions=conditions,
+            reliability=outcomes.reliability_of(together, torch.cat([each.labels for each in shown])),
+        )
+
+    def _seen(self, name: str, data: LabelledData) -> SeenSet:
+        """Predictions for a set, made once."""
+        if name not in self.seen:
+            self.seen[name] = SeenSet(self.predict(data, self.spec.evaluation.draws), data.labels)
+        return self.seen[name]
+
     def _every_set(self) -> dict[str, SeenSet]:
         """Predictions for the validation data and all test sets, the clean one first."""
         draws, task = self.spec.evaluation.draws, self.task
@@ -234,13 +283,22 @@ class Evaluation:
         pool = unlabelled_of(self.task)
         return SeenSet(self.predict(pool, self.spec.evaluation.draws), pool.labels)
 
-    def _correction(self, on_val: Prediction, pool: Callable[[], SeenSet]) -> baselines.Correction | None:
-        """The correction of predictions for the target domain, if any; ``pool`` predicts for its unlabelled inputs."""
+    def _correction(
+        self, on_val: Prediction, pool: Callable[[], SeenSet], fractions: tuple[float, ...] = ()
+    ) -> baselines.Correction | None:
+        """The correction of predictions for the target domain, if any.
+
+        Args:
+            on_val: Predictions for the validation data.
+            pool: Predicts for the unlabelled inputs of the target domain.
+            fractions: Its class fractions; those of the data if not given.
+        """
         self.frozen = None
         how = self.spec.recipe.correction or ("known" if self.spec.recipe.label_shift else "")
         if not how:
             return None
-        fractions = build.told_of(self.spec.data, self.task.train.num_classes).fractions
+        told = fractions or build.told_of(self.spec.data, self.task.train.num_classes).fractions
+        fractions = _stated_off(told, self.spec.recipe.fractions_off)
         if how in FROZEN_CORRECTIONS:
             there = pool()
             self.frozen = frozen.frozen_correction(
@@ -334,6 +392,19 @@ class Evaluation:
             belief, partition=belief.partition.removeprefix("Closed"), scale=None, shells=None
         )
         return RunHistogram(belief=belief, masses=outcomes.region_masses(clean, summary.partition))
+
+
+def _stated_off(fractions: tuple[float, ...], by: float) -> tuple[float, ...]:
+    """Class fractions with an error in that of class 0, which stays away from 0 and 1."""
+    first = min(max(fractions[0] + by, LEAST_PREVALENCE), 1 - LEAST_PREVALENCE)
+    return build.with_first_off(fractions, first - fractions[0]) if by else fractions
+
+
+def _mean_metrics(measured: list[Metrics]) -> Metrics:
+    """Mean of each metric; None if one is missing."""
+    columns = {name: [each[name] for each in measured] for name in measured[0]}
+    known = {name: [each for each in values if each is not None] for name, values in columns.items()}
+    return {name: math.fsum(v) / len(v) if len(v) == len(measured) else None for name, v in known.items()}
 
 
 def halves(count: int, *, seed: int) -> tuple[Tensor, Tensor]:

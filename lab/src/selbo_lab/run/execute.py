@@ -106,7 +106,7 @@ def execute_run(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None =
 
 @dataclass
 class _Memory:
-    """The networks of the last run whose networks others share, and what they predicted for test sets in halves."""
+    """The networks of the last run whose networks others share, and what they predicted if others share that too."""
 
     training: Hashable = None
     members: list[Member] = field(default_factory=list)
@@ -115,7 +115,7 @@ class _Memory:
 
     def seen_in(self, spec: RunSpec) -> dict[str, SeenSet] | None:
         """Predictions for the sets of this evaluation, to read and to fill; None if there are none to share."""
-        if not spec.evaluation.halves:
+        if not spec.shares_predictions:
             return None
         if spec.evaluation != self.evaluation:
             self.evaluation, self.seen = spec.evaluation, {}
@@ -188,10 +188,12 @@ def _trained(
     name: str = "member",
 ) -> Member:
     recipe = spec.recipe
-    if recipe.objective in baselines.SCIKIT_LEARN:
+    if recipe.objective in (*baselines.SCIKIT_LEARN, baselines.ZERO_SHOT):
         objective = build.objective_of(
             recipe, num_data=len(task.train), num_classes=task.train.num_classes, data=spec.data
         )
+        if recipe.objective == baselines.ZERO_SHOT:
+            return Member(nn.Identity(), objective)
         return Member(baselines.scikit_learn(recipe, task.train, unlabelled_of(task), seed=spec.seed), objective)
     train = task.train.to(device).tensors()
     fitted = partial(_fitted, spec, task, saved or _Checkpoints(None), device=device, member=member, earlier=earlier)

@@ -15,6 +15,9 @@ CLEAN = "clean"
 USE = "use"
 """Conditions without corruption: the test set of the source domain, and that of the target domain if there is one."""
 
+SHIFTS = ("small shifts", "medium shifts", "large shifts")
+"""Conditions for thirds of many target domains, by the distance of their class fractions from those in training."""
+
 
 # --- a run ---
 
@@ -185,7 +188,7 @@ class Run(Record):
     @property
     def corrupted(self) -> dict[str, RunMeasurement]:
         """Conditions with corruption."""
-        return {name: each for name, each in self.conditions.items() if name not in {CLEAN, USE}}
+        return {name: each for name, each in self.conditions.items() if name not in {CLEAN, USE, *SHIFTS}}
 
     @property
     def belief(self) -> StatedBelief | None:
@@ -203,6 +206,28 @@ class Run(Record):
         """The record as stored in files: without test results if there are none."""
         found = super().to_dict()
         return found if self.conditions else {k: v for k, v in found.items() if k not in {"conditions", "ood"}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunValidation(Record):
+    """The part of a `Run` that settings are chosen by."""
+
+    spec: RunSpec
+    status: str
+    val: RunMeasurement | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether training was completed."""
+        return self.status == FINISHED
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCost(Record):
+    """The part of a `Run` about where it was run and how long it took."""
+
+    made_by: RunProvenance
+    seconds: RunTimes
 
 
 # --- a study ---

@@ -8,14 +8,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from selbo.files import replacing
+from selbo.results import Record
 from selbo_lab.run.provenance import code_version
-from selbo_lab.run.records import STUDY_FORMAT, Manifest, Run
+from selbo_lab.run.records import STUDY_FORMAT, Manifest, Run, RunCost, RunValidation
 from selbo_lab.studies.run_spec import RUN_FORMAT, RunSpec
+
+StoredT = TypeVar("StoredT", bound=Record)
 
 RUNS: Final = "runs"
 STUDY_FILE: Final = "study.json"
@@ -74,22 +77,25 @@ class Store:
             (self.folder / UNFINISHED).rmdir()
 
     def read(self, spec: RunSpec) -> Run | None:
-        """The result of a run, or None.
+        """The result of a run, or None. Its settings are not read again: their hash is the id.
 
         Raises:
             ValueError: If the file is not the result of that run.
         """
-        return self.read_id(spec.id)
+        return self._read(spec.id, Run, spec=spec)
 
-    def read_id(self, run_id: str) -> Run | None:
-        """The result of a run by its id, or None.
+    def read_validation(self, spec: RunSpec) -> RunValidation | None:
+        """The part of a result that settings are chosen by, or None; the rest is not checked.
 
         Raises:
             ValueError: If the file is not the result of that run.
         """
+        return self._read(spec.id, RunValidation, spec=spec)
+
+    def _read(self, run_id: str, kind: type[StoredT], **known: RunSpec) -> StoredT | None:
         found = self._content(run_id)
         try:
-            return None if found is None else Run.from_dict(found)
+            return None if found is None else kind.from_dict(found | known)
         except ValueError as error:
             path = os.fspath(self.path(run_id))
             raise ValueError(f"{path!r} does not hold a run: {error}; remove it, and the run is done again") from error
@@ -114,8 +120,15 @@ class Store:
 
     def all(self) -> Iterator[Run]:
         """All results, by id."""
+        return self._all(Run)
+
+    def all_costs(self) -> Iterator[RunCost]:
+        """The machine and the seconds of all runs, by id; the rest is not checked."""
+        return self._all(RunCost)
+
+    def _all(self, kind: type[StoredT]) -> Iterator[StoredT]:
         for run_id in sorted(self.ids()):
-            found = self.read_id(run_id)
+            found = self._read(run_id, kind)
             assert found is not None
             yield found
 

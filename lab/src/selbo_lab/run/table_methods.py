@@ -20,7 +20,7 @@ from selbo_lab.studies.run_spec import Recipe
 LEAST_OF_OTHERS: Final = 1e-6
 """Minimum probability of a class, but in the votes of a forest, where it is `LEAST_PROBABILITY`."""
 
-LEAST_FRACTION: Final = 1e-3
+LEAST_STATED_FRACTION: Final = 1e-3
 """Minimum of a stated class fraction."""
 
 CALIBRATED_TREES: Final = 300
@@ -88,10 +88,10 @@ def correct_for_statement(
     return correct_prior(log_probs, before, stated)
 
 
-def stated_fractions(fractions: tuple[float, ...], off: float = 0.0) -> tuple[float, ...]:
+def fractions_as_stated(fractions: tuple[float, ...], off: float = 0.0) -> tuple[float, ...]:
     """Class fractions as they are stated: that of class 0 is off, and none is zero."""
     rest = (1 - fractions[0] - off) / (1 - fractions[0])
-    moved = np.array([fractions[0] + off, *(each * rest for each in fractions[1:])]).clip(LEAST_FRACTION)
+    moved = np.array([fractions[0] + off, *(each * rest for each in fractions[1:])]).clip(LEAST_STATED_FRACTION)
     return tuple((moved / moved.sum()).tolist())
 
 

@@ -18,8 +18,8 @@ from selbo_lab.run.table_methods import (
     LogProbs,
     correct_for_statement,
     fit_table_method,
+    fractions_as_stated,
     stated_accuracy,
-    stated_fractions,
 )
 from selbo_lab.studies.run_spec import RunSpec
 
@@ -65,7 +65,7 @@ def execute_table_run(spec: RunSpec) -> Run:
 def _predictions(spec: RunSpec, case: TableCase) -> tuple[Tensor, float]:
     """Log-probabilities of the test rows, and CPU seconds of the training."""
     recipe, rows = spec.recipe, case.test.inputs
-    stated = stated_fractions(case.stated, recipe.fractions_off)
+    stated = fractions_as_stated(case.stated, recipe.fractions_off)
     if recipe.objective == "constant" and spec.data.labels:  # always the stated fractions
         return torch.tensor(stated, dtype=torch.float64).log().expand(len(rows), -1), 0.0
     if recipe.objective == "summary_network" and spec.data.labels:

@@ -23,6 +23,7 @@ SMOKE_TRAIN: Final = 64
 SMOKE_TEST: Final = 32
 SHAPES: Final = {
     "sst": (768,),
+    "sst-zero-shot": (2,),
     "mnist35": (1, 28, 28),
     "cifar10": (3, 32, 32),
     "cifar10-im": (3, 32, 32),
@@ -40,8 +41,14 @@ TEN_CLASSES: Final = ("cifar10", "cifar10-im", "digits", "fashion-train")
 SPLIT_BY_SEED: Final = ("digits", "breast-cancer", *catalogue.TABLES)
 """Data sets without published parts, which are split again for every seed if there is a target domain."""
 
+WITHOUT_VALIDATION: Final = ("fashion-train", *catalogue.TABLES)
+"""Data sets without a validation part, for which some training rows are used if there is a target domain."""
+
 VAL_SHARE: Final = 0.2
-"""Share of the training rows of a table that are for validation, if there is a target domain."""
+"""Share of these rows."""
+
+MADE_BY_AN_ENCODER: Final = ("sst", "sst-zero-shot")
+"""Data sets that an encoder made from raw files, which are not needed any more."""
 
 
 class Condition(NamedTuple):
@@ -95,7 +102,7 @@ def require_files(data: DataSpec, evaluation: EvaluationSpec) -> None:
     if data.generated:
         return
     names = [data.name, *(evaluation.ood if evaluation.test else ())]
-    if data.name == "sst":  # any embeddings suffice
+    if data.name in MADE_BY_AN_ENCODER:  # what an encoder made suffices
         _part(data, "test", 0)
         del names[0]
     for source in dict.fromkeys(source for name in names for source in catalogue.SETS[name].sources):
@@ -128,8 +135,9 @@ def _read_part(data: DataSpec, part: str, seed: int) -> LabelledData:
         return mnist.mnist35(part, train_size=data.train_size or None, seed=seed)
     if data.name == "sst":
         return sst.sst(part, embedding=data.encoder or None)
-    if data.name in catalogue.TABLES and part != "test":
-        rows = catalogue.load_set(data.name, "train", seed=seed)
+    if data.name in WITHOUT_VALIDATION and part != "test":
+        split = {"seed": seed} if data.name in catalogue.TABLES else {}
+        rows = catalogue.load_set(data.name, "train", **split)
         cut = round(VAL_SHARE * len(rows))
         return rows.rows(range(cut) if part == "val" else range(cut, len(rows)), name=f"{rows.name}, {part}")
     if data.name in SPLIT_BY_SEED:

@@ -9,7 +9,7 @@ import torch
 from selbo_lab import checks
 from selbo_lab.run.build import KNOWN_FRACTIONS
 from selbo_lab.run.corrupted_cache import make_missing
-from selbo_lab.run.records import Manifest, MethodRuns, Run, StudyComparison, StudyResults, Tried
+from selbo_lab.run.records import Manifest, MethodRuns, Run, RunValidation, StudyComparison, StudyResults, Tried
 from selbo_lab.run.result_store import Store
 from selbo_lab.run.tasks import generated_sets, require_files
 from selbo_lab.schedule.executors import BY_NAME, Done, Work
@@ -203,13 +203,13 @@ def val_nll(store: Store, study: Study, tracks: Sequence[str]) -> dict[str, floa
     """Validation NLL of the tuning runs, by run id; None if a run diverged or its NLL is not finite."""
     found: dict[str, float | None] = {}
     for job in plan.tuning_jobs(study, tracks):
-        result = store.read(job.spec)
+        result = store.read_validation(job.spec)
         if result is not None:
             found[job.spec.id] = _nll_to_choose_by(result)
     return found
 
 
-def _nll_to_choose_by(run: Run) -> float | None:
+def _nll_to_choose_by(run: Run | RunValidation) -> float | None:
     """Validation NLL; weighted to the class fractions of the target domain, if there is one."""
     if not run.finished or run.val is None:
         return None

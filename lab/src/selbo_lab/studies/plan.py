@@ -3,9 +3,10 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Final, NamedTuple
 
-from selbo_lab.studies.run_spec import EvaluationSpec, Recipe, RunSpec
+from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 from selbo_lab.studies.study import Study, StudyMethod, Track, Variant
 
 TUNING_SEED: Final = 1000
@@ -33,10 +34,18 @@ def tuning_jobs(study: Study, tracks: Sequence[str]) -> Iterator[PlannedRun]:
 
 def tuning_specs(variant: Variant, track: Track, recipe: Recipe) -> list[RunSpec]:
     """Runs on validation data only: on as many seeds as the variant says, or one with all validation data."""
-    evaluation = EvaluationSpec(draws=track.evaluation.draws, test=False)
-    data = variant.data if variant.tuning_seeds else replace(variant.data, val_size=0)
-    seeds = range(TUNING_SEED, TUNING_SEED + max(1, variant.tuning_seeds))
-    return [RunSpec(data, variant.model, recipe, evaluation, seed) for seed in seeds]
+    return list(_tuning_specs(variant.data, variant.model, recipe, track.evaluation.draws, variant.tuning_seeds))
+
+
+@cache
+def _tuning_specs(
+    data: DataSpec, model: ModelSpec, recipe: Recipe, draws: int, tuning_seeds: int
+) -> tuple[RunSpec, ...]:
+    """The same objects each time, because each hashes its settings once."""
+    evaluation = EvaluationSpec(draws=draws, test=False)
+    data = data if tuning_seeds else replace(data, val_size=0)
+    seeds = range(TUNING_SEED, TUNING_SEED + max(1, tuning_seeds))
+    return tuple(RunSpec(data, model, recipe, evaluation, seed) for seed in seeds)
 
 
 def tuned_nll(variant: Variant, track: Track, recipe: Recipe, val_nll: Mapping[str, float | None]) -> float | None:

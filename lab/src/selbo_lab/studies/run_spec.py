@@ -26,6 +26,7 @@ OBJECTIVES: Final = (
     "logistic",
     "forest",
     "boosted_trees",
+    "zero_shot",
     "group_belief",
     "proportion_loss",
     "easy_llp",
@@ -57,6 +58,7 @@ TWO_PLACES: Final = (
     "standardised",
     "fractions_off",
     "random_pool",
+    "prevalences",
 )
 """Fields of data with a target domain."""
 
@@ -152,6 +154,8 @@ class DataSpec:
             proportion.
         random_pool: Whether the classes of unlabelled inputs are sampled independently, so that their fractions match
             those of the target domain only approximately.
+        prevalences: Number of target domains, if there are many: each has class fractions drawn uniformly from the
+            simplex, its own sample of unlabelled inputs and its own test sample. Results are means over them.
         normalised: Whether pixels are normalised by the mean and standard deviation of the training images; if not,
             bytes are only divided by 255, in all data sets that the network sees.
         groups: Groups whose class fractions are known: a column of a table, two of them as in ``education x
@@ -182,6 +186,7 @@ class DataSpec:
     standardised: bool = False
     fractions_off: float = 0.0
     random_pool: bool = False
+    prevalences: int = 0
     normalised: bool = True
     groups: str = ""
     group_size: int = 0
@@ -200,6 +205,8 @@ class DataSpec:
         elsewhere = any(getattr(self, name) != getattr(DataSpec, name) for name in TWO_PLACES)
         if elsewhere and not self.labels:
             raise ValueError("`labels` must be given for data with a target domain, but is 0")
+        if self.prevalences and (self.use_fractions or self.fractions_off or self.random_pool):
+            raise ValueError("`prevalences` are class fractions of the target domain, but others are given too")
         for name in OF_GROUPS[1:]:
             if getattr(self, name) != getattr(DataSpec, name) and not self.groups:
                 raise ValueError(f"`{name}` is about `groups`, but there are none")
@@ -309,10 +316,11 @@ class Recipe:
             predictions are then scaled to it without labels (`selbo.calibrate_to_belief`).
         states_fractions: Whether the correction ``belief`` states the class fractions of the target domain.
         accuracy_off: Error of the stated accuracy.
+        fractions_off: Error of the fraction of class 0 that the corrections ``belief`` and ``known``, and methods for
+            tables, state; the other classes change in proportion.
         target_labels: Number of labels of the target domain that a correction uses.
         vat_weight: Weight of the consistency of LLP-VAT per example.
         vat_radius: Length of its adversarial perturbations, in standard deviations of the features.
-        fractions_off: Error of the stated fraction of class 0, for tables; the other classes change in proportion.
     """
 
     objective: str
@@ -492,6 +500,11 @@ class RunSpec:
     def shares_networks(self) -> bool:
         """Whether other runs of a study may differ in the correction only and use the same trained networks."""
         return bool(self.data.labels) or self.evaluation.halves
+
+    @property
+    def shares_predictions(self) -> bool:
+        """Whether such runs also use the same predictions, because corrections are fitted to parts of large sets."""
+        return bool(self.data.prevalences) or self.evaluation.halves
 
     @cached_property
     def training(self) -> Hashable:

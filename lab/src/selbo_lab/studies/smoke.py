@@ -18,6 +18,7 @@ SMOKE_WIDTH: Final = 1 / 32
 SMOKE_LABELS: Final = 16
 SMOKE_UNLABELLED: Final = 16
 SMOKE_GROUP: Final = 8
+SMOKE_PREVALENCES: Final = 3
 KEPT: Final = ("steps", "pretraining", "batch_size", "precision")
 """Settings that variants do not change in a smoke test."""
 
@@ -67,7 +68,13 @@ def _covering(things: Sequence[T], kinds: Callable[[T], set[object]]) -> list[T]
 def _kinds_of_case(data: DataSpec) -> set[object]:
     shifted, corrupted = data.label_fractions != data.use_fractions, bool(data.use_noise or data.use_corruption)
     of_groups = (bool(data.group_size), data.official, bool(data.fraction_noise), bool(data.few_labels))
-    return {data.name, ("shifted", shifted), ("corrupted", corrupted), *enumerate(of_groups)}
+    return {
+        data.name,
+        ("simplex", bool(data.prevalences)),
+        ("shifted", shifted),
+        ("corrupted", corrupted),
+        *enumerate(of_groups),
+    }
 
 
 def _kinds_of_method(method: StudyMethod) -> set[object]:
@@ -101,7 +108,13 @@ def _smoke_data(data: DataSpec) -> DataSpec:
     if not data.labels:
         return tiny
     labels, val_size = min(SMOKE_LABELS, data.labels), min(SMOKE_LABELS, data.val_size)
-    return replace(tiny, labels=labels, val_size=val_size, unlabelled=SMOKE_UNLABELLED)
+    return replace(
+        tiny,
+        labels=labels,
+        val_size=val_size,
+        unlabelled=0 if data.prevalences else SMOKE_UNLABELLED,  # of every class
+        prevalences=min(SMOKE_PREVALENCES, data.prevalences),
+    )
 
 
 def _smoke_track(track: Track) -> Track:

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Final
 
 from selbo_lab import checks
@@ -36,11 +37,17 @@ class StudyMethod:
 
     def candidates(self) -> list[Recipe]:
         """The recipes to choose from; one if there is nothing to choose."""
-        names = [name for name, _ in self.grid]
-        return [
-            replace(self.recipe, **dict(zip(names, values, strict=True)))
-            for values in itertools.product(*(values for _, values in self.grid))
-        ]
+        return list(_recipes(self.recipe, self.grid))
+
+
+@cache
+def _recipes(recipe: Recipe, grid: SettingGrid) -> tuple[Recipe, ...]:
+    """A recipe with all combinations of some settings; planning, choosing and reporting ask for the same ones."""
+    names = [name for name, _ in grid]
+    return tuple(
+        replace(recipe, **dict(zip(names, values, strict=True)))
+        for values in itertools.product(*(values for _, values in grid))
+    )
 
 
 @dataclass(frozen=True)

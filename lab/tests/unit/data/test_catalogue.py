@@ -33,6 +33,7 @@ NAMES = {
     "cifar10-im-c",
     "svhn",
     "sst",
+    "sst-zero-shot",
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from selbo_lab.data import embeddings, sentences, sst
+from selbo_lab.data import embeddings, sentences, sst, zero_shot
 from selbo_lab.data.store import MissingData
 
 COUNTS = {"train": (12, 8), "val": (2, 1), "test": (1, 3)}
@@ -95,6 +95,27 @@ def test_sentences_are_embedded_in_their_order(folder: Path, fake: type[FakeEnco
         np.testing.assert_array_equal(data.labels.numpy(), labels_of(part))
         assert "by some/model" in data.source
     assert reports == [(16, 27), (20, 27), (23, 27), (27, 27)]
+
+
+def test_zero_shot_scores_are_cosines_with_descriptions_of_the_classes(folder: Path, fake: type[FakeEncoder]) -> None:
+    path = zero_shot.score_sst("some/model", batch_size=2)
+    assert path.parent == folder / "zero-shot"
+    assert embeddings.list_embeddings() == []  # other studies must not mistake them for embeddings
+
+    def vector(text: str) -> np.ndarray:
+        encoder = fake("some/model")
+        found = encoder.encode([text], batch_size=2, convert_to_numpy=True, show_progress_bar=False)[0].astype(float)
+        return found / np.sqrt((found**2).sum())
+
+    classes = [np.mean([vector(each) for each in zero_shot.PROMPTS[name]], 0) for name in ("negative", "positive")]
+    data = zero_shot.sst_zero_shot("test")
+    for text, logits in zip(texts_of("test"), data.inputs.numpy(), strict=True):
+        cosines = [vector(text) @ each / np.sqrt((each**2).sum()) for each in classes]
+        np.testing.assert_allclose(logits, 100 * np.array(cosines), rtol=1e-5)
+    np.testing.assert_array_equal(data.labels.numpy(), labels_of("test"))
+    zero_shot.score_sst("other/model", batch_size=3)
+    with pytest.raises(ValueError, match="must hold one file of scores, but holds 2"):
+        zero_shot.sst_zero_shot("test")
 
 
 def test_what_was_made_is_not_made_again(folder: Path, fake: type[FakeEncoder]) -> None:

@@ -17,7 +17,7 @@ from selbo_lab.data.dataset import LabelledData
 from selbo_lab.run import table_cases, table_runs
 from selbo_lab.run.execute import execute_run
 from selbo_lab.run.table_cases import table_case
-from selbo_lab.run.table_methods import correct_for_statement, fit_table_method, stated_accuracy, stated_fractions
+from selbo_lab.run.table_methods import correct_for_statement, fit_table_method, fractions_as_stated, stated_accuracy
 from selbo_lab.schedule import runner
 from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 
@@ -110,10 +110,10 @@ def test_few_labels_are_for_two_classes(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_stated_fractions() -> None:
-    assert stated_fractions((0.9, 0.1)) == pytest.approx((0.9, 0.1))
-    assert stated_fractions((0.9, 0.1), 0.05) == pytest.approx((0.95, 0.05))
-    assert stated_fractions((0.5, 0.4, 0.1), -0.1) == pytest.approx((0.4, 0.48, 0.12))
-    assert min(stated_fractions((0.6, 0.4, 0.0))) == pytest.approx(0.001, rel=0.01)
+    assert fractions_as_stated((0.9, 0.1)) == pytest.approx((0.9, 0.1))
+    assert fractions_as_stated((0.9, 0.1), 0.05) == pytest.approx((0.95, 0.05))
+    assert fractions_as_stated((0.5, 0.4, 0.1), -0.1) == pytest.approx((0.4, 0.48, 0.12))
+    assert min(fractions_as_stated((0.6, 0.4, 0.0))) == pytest.approx(0.001, rel=0.01)
 
 
 def test_a_stated_accuracy_can_be_stated() -> None:
@@ -126,7 +126,7 @@ def test_a_stated_accuracy_can_be_stated() -> None:
 @pytest.mark.parametrize("off", [0.0, -0.1])
 def test_the_pool_is_the_classifier_at_its_default(off: float) -> None:
     """Trained once for all statements, and corrected as `SummaryClassifier` does."""
-    case, stated = table_case(FEW, 3), stated_fractions((0.9, 0.1), off)
+    case, stated = table_case(FEW, 3), fractions_as_stated((0.9, 0.1), off)
     assert case.unlabelled is not None
     recipe = Recipe("pool", correction="belief")
     found = correct_for_statement(recipe, fit_table_method(recipe, case, seed=3), case, stated, case.test.inputs)

@@ -26,7 +26,7 @@ from selbo.training import Optimizer, checkpoint, fit, processes
 from selbo_lab.data import MissingData, mnist, sst
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.run import build, corrupted_cache, evaluate, execute, posthoc, provenance, tasks
-from selbo_lab.run.records import Manifest, Run
+from selbo_lab.run.records import Manifest, Run, RunCost, RunValidation
 from selbo_lab.run.result_store import Store, studies_in
 from selbo_lab.schedule import executors, runner
 from selbo_lab.studies import plan
@@ -477,7 +477,22 @@ def test_a_store_keeps_results_whole(tmp_path: Path, result: Run) -> None:
     store.write(result)
     assert store.has(SPEC)
     assert store.read(SPEC) == result
+    assert list(store.all()) == [result]
     assert [path.name for path in store.runs.iterdir()] == [f"{SPEC.id}.json"]
+
+
+def test_a_part_of_a_result_is_read_alone(tmp_path: Path, result: Run) -> None:
+    store = Store(tmp_path / "study")
+    assert store.read_validation(SPEC) is None
+    store.write(result)
+    found = store.read_validation(SPEC)
+    assert found == RunValidation(spec=result.spec, status=result.status, val=result.val)
+    assert found.finished
+    assert list(store.all_costs()) == [RunCost(made_by=result.made_by, seconds=result.seconds)]
+    store.write(replace(result, status="diverged", val=None))
+    found = store.read_validation(SPEC)
+    assert found is not None
+    assert (found.finished, found.val) == (False, None)
 
 
 @pytest.mark.parametrize(
@@ -487,8 +502,9 @@ def test_a_file_that_is_no_result_is_refused(tmp_path: Path, text: str) -> None:
     store = Store(tmp_path)
     store.runs.mkdir()
     store.path(SPEC.id).write_text(text)
-    with pytest.raises(ValueError, match="remove it, and the run is done again"):
-        store.read(SPEC)
+    for read in (store.read, store.read_validation):
+        with pytest.raises(ValueError, match="remove it, and the run is done again"):
+            read(SPEC)
 
 
 # --- packed into one file ---

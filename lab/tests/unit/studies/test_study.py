@@ -476,6 +476,7 @@ FIRST_SEEDS = {
     "primary-shift": 140,
     "frozen": 90,
     "frozen-images": 300,
+    "frozen-shift": 310,
     "posteriors": 80,
     "posteriors-20k": 110,
     "groups": 200,
