@@ -242,7 +242,7 @@ def pool_weights(
 
     Example:
         >>> pool_weights(torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.7, 0.2]]), prior=0.5)
-        tensor([0.8487, 0.1513])
+        tensor([0.8403, 0.1597])
     """
     count = likelihoods.shape[1]
     rows = torch.ones(len(likelihoods)).to(likelihoods) if row_weights is None else row_weights.to(likelihoods)
