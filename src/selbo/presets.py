@@ -38,9 +38,6 @@ MOST_CORNERS: Final = 20
 
 CONFIDENCE_EDGES: Final = (0.3, 0.5, 0.7, 0.9)
 
-FRACTION_UNCERTAINTY: Final = 0.05
-"""Default tolerance of stated class fractions of unlabelled rows, chosen together with their default concentration."""
-
 MOST_CONCENTRATION: Final = 1000.0
 """Largest default concentration of a belief about the training rows; more rows do not make the belief more certain."""
 
@@ -244,16 +241,6 @@ def default_concentration(num_labels: float, *, elsewhere: bool = False) -> floa
         (50.0, 1000.0, 2400.0)
     """
     return DEFAULT_CONCENTRATION_PER_LABEL * num_labels if elsewhere else min(float(num_labels), MOST_CONCENTRATION)
-
-
-def uncertainty_for(class_fractions: Sequence[float]) -> float:
-    """Default tolerance of stated class fractions of unlabelled rows: .05, or half of the smallest fraction.
-
-    Example:
-        >>> uncertainty_for([0.5, 0.5]), uncertainty_for([0.98, 0.02])
-        (0.05, 0.01)
-    """
-    return min(FRACTION_UNCERTAINTY, min(class_fractions) / 2)
 
 
 def below_guessing(

@@ -13,8 +13,8 @@ from selbo.presets import (
     objective_for,
     partition_for,
     summary_for,
-    uncertainty_for,
 )
+from selbo.summary.elicitation import uncertainty_for
 
 
 def summary() -> selbo.SummaryLikelihood:

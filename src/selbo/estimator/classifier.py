@@ -51,10 +51,10 @@ from selbo.presets import (
     natural_gradient_for,
     objective_for,
     summaries_for,
-    uncertainty_for,
 )
 from selbo.random import derive, generator_for
 from selbo.summary.beliefs import Belief
+from selbo.summary.elicitation import uncertainty_for
 from selbo.summary.grouped import GroupedSummary
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import Partition
@@ -167,9 +167,10 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     You can pass unlabelled rows to `fit`, either marked in ``y`` or as ``X_unlabelled``. They may come from another
     domain than the labelled rows. The belief is then about the unlabelled rows, not about the labelled ones. If
     ``class_fractions`` are stated too, the classifier is trained on the labels as they are, and predictions are
-    corrected for the difference between the class fractions of the labels and the stated ones: those of a pool so that
-    their mean for the unlabelled rows is as stated, those of a network by `selbo.LabelShift`. The predictions are then
-    valid for the domain of the unlabelled rows.
+    corrected for the difference between the class fractions of the labels and the stated ones. Those of a network are
+    corrected by `selbo.LabelShift`; those of a pool so that their mean for the unlabelled rows comes closer to the
+    statement, the more so the fewer the labels and the smaller ``fraction_uncertainty``. The predictions are then valid
+    for the domain of the unlabelled rows.
 
     If nothing is stated, the predictions of a pool are not corrected, and the belief of a network is that classes are
     predicted as often as they occur in the training labels.
@@ -189,8 +190,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             `CornerShells` for up to 20 classes, `ConfidenceBins` for more (in addition to `ClassRegions` if class
             fractions are stated), and `ClassRegions` if the belief is only about class fractions.
         base: ``"pool"``, ``"network"``, or ``"auto"``: a pool, unless there are groups or one of the parameters below,
-            up to ``prior_std``, ``belief``, ``partition``, ``early_stopping``, ``overrule_labels``,
-            ``fraction_uncertainty`` or ``device`` differs from its default. These are for networks.
+            up to ``prior_std``, ``belief``, ``partition``, ``early_stopping``, ``overrule_labels`` or ``device``
+            differs from its default. These are for networks.
         method: ``"summary_elbo"``; or, as a baseline, ``"elbo"``, ``"plain"``, ``"plain_summary"``,
             ``"label_smoothing"`` or ``"evidential"``. Methods without a summary ignore the belief.
         posterior: How ``"summary_elbo"`` and ``"elbo"`` train the posterior over the weights: ``"mean_field"`` by
@@ -536,6 +537,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             log_probs = fitted.pool.predict(rows.unlabelled).log_probs
         fractions = stated.class_fractions if self.class_fractions is not None else None
+        counts = None
+        if labels is None and fractions is not None and self.accuracy is None:
+            counts = torch.bincount(rows.labels, rows.weights, minlength=len(self.classes_)).tolist()
         try:
             found = calibrate_to_belief(
                 log_probs,
@@ -543,6 +547,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 class_fractions=fractions,
                 concentration=self._pool_concentration(rows),
                 labels=labels,
+                label_counts=counts,
+                fraction_uncertainty=None if counts is None else stated.fraction_uncertainty,
                 prior_strength=TEMPERATURE_PRIOR if labels is None else POOL_PRIOR,
             )
         except ValueError as error:

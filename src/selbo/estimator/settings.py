@@ -35,7 +35,6 @@ NETWORK_SETTINGS: Final = (
     "prior_std",
     "early_stopping",
     "overrule_labels",
-    "fraction_uncertainty",
     "device",
 )
 """Parameters that only a network has."""

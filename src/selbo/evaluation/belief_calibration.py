@@ -22,6 +22,7 @@ from selbo import _checks
 from selbo.metrics.inputs import Array, on_host, rows_by_group, table
 from selbo.summary._dirichlet import largest_entry
 from selbo.summary.beliefs import Belief
+from selbo.summary.elicitation import uncertainty_for
 from selbo.summary.estimation import EstimatedBelief
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION, SummaryLikelihood
 
@@ -118,6 +119,8 @@ def calibrate_to_belief(
     class_fractions: Sequence[float] | None = None,
     concentration: float | None = None,
     labels: Array | None = None,
+    label_counts: Sequence[float] | None = None,
+    fraction_uncertainty: float | None = None,
     offsets: bool | None = None,
     prior_strength: float = TEMPERATURE_PRIOR,
 ) -> BeliefCalibration:
@@ -142,6 +145,13 @@ def calibrate_to_belief(
         concentration: Number of observations that the statements are worth; 1000 if not given. A standard deviation s
             of the accuracy a is a concentration of a (1 - a) / s².
         labels: Classes of the inputs, shape (n,), -1 where there is none: they enter as likelihood.
+        label_counts: Number of labels of each class that the classifier was trained on, if class fractions alone are
+            stated. Prior correction by these counts is then weighed against the statement: with $b^m$ the offsets that
+            meet it, and $b^p_k = \log \pi_k - \log n_k$, the result is $b^p + w\,(b^m - b^p)$, where
+            $w = v / (v + \sum_k u^2 / \pi_k^2)$ and $v = \sum_k 1 / n_k$. Many labels make it prior correction, and a
+            certain statement is met.
+        fraction_uncertainty: u, the uncertainty of each stated fraction, with ``label_counts``; if not given, .05 or
+            half of the smallest fraction, whichever is less.
         offsets: Whether offsets are fitted; if not given, where class fractions are stated.
         prior_strength: c, the weight of the prior of the temperature, whose mode is 1; 0 for none.
 
@@ -177,6 +187,8 @@ def calibrate_to_belief(
     known = None if labels is None else _labels(labels, given)
     if summary is None and accuracy is None and class_fractions is None and known is None:
         raise ValueError("`accuracy`, `class_fractions`, `belief` or `labels` must be given: nothing is stated")
+    if label_counts is not None and (class_fractions is None or accuracy is not None or known is not None):
+        raise ValueError("`label_counts` is for class fractions alone, but they are not all that is stated")
     if accuracy is not None:
         reason = f", which is what answers among {count} classes can reach (1/K by guessing, 1 without any error)"
         accuracy = _checks.fraction("accuracy", accuracy, low=1 / count, high=1.0, reason=reason)
@@ -200,6 +212,10 @@ def calibrate_to_belief(
     before, after = _means(rows, torch.zeros_like(solution)), _means(rows, solution)
     if known is None:  # labels may contradict a statement: the result is a compromise then
         _require_agreement(statement, after)
+    if label_counts is not None:
+        assert class_fractions is not None
+        solution = _weighed(solution, class_fractions, label_counts, fraction_uncertainty)
+        after = _means(rows, solution)
     return BeliefCalibration(
         temperature=math.exp(-float(solution[0])),
         offsets=tuple(solution[1:].tolist()),
@@ -212,6 +228,25 @@ def calibrate_to_belief(
         offset_errors=tuple(errors[1:].tolist()),
         num_inputs=len(rows),
     )
+
+
+def _weighed(
+    solution: Tensor, fractions: Sequence[float], label_counts: Sequence[float], uncertainty: float | None
+) -> Tensor:
+    """Offsets between those that meet the stated fractions and those of prior correction by the labels."""
+    if len(label_counts) != len(fractions):
+        raise ValueError(f"`label_counts` must hold {len(fractions)} numbers, but got {len(label_counts)}")
+    counts = torch.tensor(
+        [_checks.positive(f"label_counts[{k}]", each) for k, each in enumerate(label_counts)]
+    ).double()
+    stated = torch.tensor(fractions, dtype=torch.float64)
+    doubt = uncertainty_for(fractions) if uncertainty is None else uncertainty
+    doubt = _checks.non_negative("fraction_uncertainty", doubt)
+    by_labels = stated.log() - counts.log()
+    by_labels -= by_labels.mean()
+    of_labels, of_statement = (1 / counts).sum(), ((doubt / stated) ** 2).sum()
+    weight = of_labels / (of_labels + of_statement)
+    return torch.cat([solution[:1], by_labels + weight * (solution[1:] - by_labels)])
 
 
 class UnreachableFractionError(ValueError):

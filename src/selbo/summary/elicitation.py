@@ -45,6 +45,10 @@ LOG_TOTAL_RANGE: Final = (math.log(1e-9), math.log(1e12))
 """Search range of the log sum of the parameters for a Beta; accuracies from 1/2 + 1e-6 to 1 - 1e-9."""
 
 
+FRACTION_UNCERTAINTY: Final = 0.05
+"""Default tolerance of stated class fractions of unlabelled rows, chosen together with their default concentration."""
+
+
 def expect(
     accuracy: float, class_fractions: Sequence[float] | None = None, *, num_classes: int | None = None
 ) -> Beta | Dirichlet:
@@ -143,6 +147,16 @@ def elicit_concentration(
         widest = float(np.asarray(width)[strength <= 0].max())
         raise ValueError(f"`margin` must be smaller to say anything about the fraction, but got {widest:g}")
     return strength if strength.ndim else float(strength)
+
+
+def uncertainty_for(class_fractions: Sequence[float]) -> float:
+    """Default tolerance of stated class fractions of unlabelled rows: .05, or half of the smallest fraction.
+
+    Example:
+        >>> uncertainty_for([0.5, 0.5]), uncertainty_for([0.98, 0.02])
+        (0.05, 0.01)
+    """
+    return min(FRACTION_UNCERTAINTY, min(class_fractions) / 2)
 
 
 def _fractions(class_fractions: Sequence[float] | None, num_classes: int | None) -> tuple[float, ...]:

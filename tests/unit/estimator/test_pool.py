@@ -162,13 +162,25 @@ def test_fractions_of_unlabelled_rows_are_met_there() -> None:
     X, y = two_groups(1, rows=800)
     here = np.concatenate([np.flatnonzero(y == 0)[:50], np.flatnonzero(y == 1)[:50]])
     there = np.concatenate([np.flatnonzero(y == 0)[50:300], np.flatnonzero(y == 1)[50:100]])
-    found = SummaryClassifier(class_fractions=[5 / 6, 1 / 6], random_state=0).fit(
+    found = SummaryClassifier(class_fractions=[5 / 6, 1 / 6], fraction_uncertainty=0, random_state=0).fit(
         X[here], y[here], X_unlabelled=X[there]
     )
+    assert found.base_ == "pool"
     np.testing.assert_allclose(found.predict_proba(X[there]).mean(0), [5 / 6, 1 / 6], atol=1e-4)
     source = found.posterior_predictive(X[there], target_domain=False)
     assert float(source.probs[:, 1].mean()) > 0.2
     torch.testing.assert_close(source.log_probs, found.network_(found.scale_(X[there])))
+
+
+def test_uncertain_fractions_are_weighed_against_the_labels() -> None:
+    X, y = two_groups(1, rows=400)
+    here, there = np.arange(100), np.arange(100, 400)
+    found = SummaryClassifier(class_fractions=[0.8, 0.2], random_state=0).fit(X[here], y[here], X_unlabelled=X[there])
+    source = found.posterior_predictive(X[there], target_domain=False).log_probs
+    expected = calibrate_to_belief(
+        source, class_fractions=[0.8, 0.2], label_counts=np.bincount(y[here]).tolist(), fraction_uncertainty=0.05
+    )
+    assert found.calibration_ == expected
 
 
 def test_a_statement_out_of_reach_is_a_warning(monkeypatch) -> None:

@@ -284,3 +284,55 @@ def test_predictions_must_be_numbers_with_the_classes_of_the_fit() -> None:
     found = calibrate_to_belief(log_probs, accuracy=0.7)
     with pytest.raises(ValueError, match=r"shape \(..., 4\), one column for each class"):
         found(log_probs[:, :3])
+
+
+# --- fractions beside the labels that a classifier was trained on ---
+
+
+def two_classes() -> Tensor:
+    generator = torch.Generator().manual_seed(5)
+    logits = torch.stack([torch.zeros(400), 2 * torch.randn(400, generator=generator) - 0.3], 1)
+    return logits.double().log_softmax(-1)
+
+
+def test_a_certain_statement_is_met_whatever_the_labels() -> None:
+    rows = two_classes()
+    plain = calibrate_to_belief(rows, class_fractions=[0.8, 0.2])
+    found = calibrate_to_belief(rows, class_fractions=[0.8, 0.2], label_counts=[20, 30], fraction_uncertainty=0)
+    assert found.offsets == pytest.approx(plain.offsets, abs=1e-12)
+    assert found.class_fractions == pytest.approx([0.8, 0.2], abs=1e-6)
+
+
+def test_many_labels_make_it_prior_correction() -> None:
+    rows = two_classes()
+    found = calibrate_to_belief(rows, class_fractions=[0.8, 0.2], label_counts=[4e9, 6e9])
+    torch.testing.assert_close(found(rows), correct_prior(rows, [0.4, 0.6], [0.8, 0.2]), atol=1e-6, rtol=0)
+
+
+def test_between_the_two_variances_decide() -> None:
+    """As of two measurements of one number: the variance of log-counts, and that of the logarithm of fractions."""
+    rows = two_classes()
+    met = calibrate_to_belief(rows, class_fractions=[0.9, 0.1]).offsets[0]
+    prior = (math.log(0.9 / 30) - math.log(0.1 / 20)) / 2
+    found = calibrate_to_belief(rows, class_fractions=[0.9, 0.1], label_counts=[30, 20])  # +- .05
+    of_labels, of_statement = 1 / 30 + 1 / 20, (0.05 / 0.9) ** 2 + (0.05 / 0.1) ** 2
+    expected = (met * of_labels + prior * of_statement) / (of_labels + of_statement)
+    assert found.offsets[0] == pytest.approx(expected, abs=1e-9)
+    assert found.class_fractions == pytest.approx(found(rows).exp().mean(0).tolist(), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("others", "message"),
+    [
+        ({"class_fractions": None, "accuracy": 0.8}, "is for class fractions alone"),
+        ({"accuracy": 0.85}, "is for class fractions alone"),
+        ({"labels": torch.zeros(400, dtype=torch.int64)}, "is for class fractions alone"),
+        ({"label_counts": [1, 2, 3]}, "`label_counts` must hold 2 numbers, but got 3"),
+        ({"label_counts": [0, 5]}, "`label_counts"),
+        ({"fraction_uncertainty": -0.1}, "`fraction_uncertainty`"),
+    ],
+)
+def test_label_counts_that_do_not_fit_are_refused(others: dict[str, Any], message: str) -> None:
+    settings: dict[str, Any] = {"class_fractions": [0.8, 0.2], "label_counts": [20, 30], **others}
+    with pytest.raises(ValueError, match=message):
+        calibrate_to_belief(two_classes(), **settings)

@@ -82,7 +82,9 @@ def correct_for_statement(
     if recipe.correction == "belief":
         assert case.unlabelled is not None
         try:
-            return calibrate_to_belief(found(case.unlabelled.inputs), class_fractions=stated)(log_probs)
+            counts = torch.bincount(case.train.labels, minlength=len(stated)).tolist()
+            unlabelled = found(case.unlabelled.inputs)
+            return calibrate_to_belief(unlabelled, class_fractions=stated, label_counts=counts)(log_probs)
         except ValueError:  # no correction makes the predictions agree: the classifier falls back to the prior
             pass
     return correct_prior(log_probs, before, stated)
