@@ -63,7 +63,7 @@ def train(
         typer.Option(
             "--concentration",
             help="Prior strength of the belief, in training rows; if not given, the number of training rows but at "
-            "most 1000, or 0.3 times that number for --unlabelled rows.",
+            "most 1000; for --unlabelled rows 1000, or 0.3 times that number for a network.",
             rich_help_panel=KNOWLEDGE,
         ),
     ] = None,

@@ -145,20 +145,19 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier of tables with a belief about its predictions, for use with scikit-learn.
 
     State what you know about the task: the expected accuracy (``accuracy``), the class fractions (``class_fractions``),
-    or both. By default the classifier is a pool (``base="pool"``): a linear classifier, two forests and five networks,
-    weighted by the likelihood of labels that they have not seen. Its predictions are then corrected so that they agree
-    with the belief and with the labels of held-out rows (`selbo.calibrate_to_belief`).
+    or both. The classifier is a pool, unless ``base`` or another parameter asks for a network: a linear classifier, two
+    forests and five networks, weighted by the likelihood of labels that they have not seen. Its predictions are then
+    corrected so that they agree with the belief and with the labels of held-out rows (`selbo.calibrate_to_belief`).
 
     With ``base="network"``, it is a multilayer perceptron with a posterior over its weights. It is trained by the
     Summary ELBO, so that the distribution of its predicted probabilities agrees with the belief. The first quarter of
     the steps uses the labels only, because a belief cannot tell which class is which.
 
-    Features are standardised internally,
-    except those that hold only zeros and ones. A missing value, NaN, is replaced by the median of its feature; where
-    values are missing in training, one more input says so. In a data frame, text and categories become one input per
-    category: rare ones, and those that training did not have, are pooled, and missing ones have their own. All
-    computations run in double precision, and the same ``random_state`` gives the same classifier. The command
-    ``selbo train`` preprocesses a file and trains this classifier.
+    Features are standardised internally, except those that hold only zeros and ones. A missing value, NaN, is replaced
+    by the median of its feature; where values are missing in training, one more input says so. In a data frame, text
+    and categories become one input per category: rare ones, and those that training did not have, are pooled, and
+    missing ones have their own. The same ``random_state`` gives the same classifier. The command ``selbo train``
+    preprocesses a file and trains this classifier.
 
     Labels may be missing altogether if you know the class fractions of groups of rows, such as the vote of each state:
     pass ``groups`` and ``group_fractions`` to `fit`. The classifier of individuals is then learned from the differences
@@ -218,7 +217,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             warning.
         fraction_uncertainty: Uncertainty of each class fraction, if no accuracy or belief is stated: with .05, a
             fraction of .5 stands for any from .45 to .55. If not given, .05 or half of the smallest fraction, whichever
-            is less, if the fractions are stated about unlabelled rows, else 0.
+            is less, if the fractions are stated about unlabelled rows, else 0. A pool uses it for unlabelled rows only;
+            the labels of held-out rows stand against the statement otherwise.
         device: Device to train and predict on: ``"cpu"``, or another torch device.
         random_state: Seed for all randomness: an integer, a RandomState, or None for a different result each time.
             Numpy's global state is not used.
@@ -361,7 +361,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             checkpoint: Checkpoint file of a network, written every few seconds. If it exists, training resumes from it,
                 which requires the same data and settings. Remove it afterwards. Not supported with
                 ``concentration="auto"``.
-            log: File for JSON lines: the terms of the objective, and the validation NLL if ``X_val`` is given.
+            log: File for JSON lines of a network: the terms of the objective, and the validation NLL if ``X_val`` is
+                given.
             progress: Show a progress bar; None for one on a terminal only.
 
         Returns:

@@ -98,7 +98,7 @@ class Networks(nn.Module):
         return torch.baddbmm(self.last_bias, hidden, self.last) + near @ self.linear
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Mean log-probabilities: (B, features) -> (B, K)."""
+        """Logarithm of the mean probabilities: (B, features) -> (B, K)."""
         by_fold = self.logits(inputs.expand(len(self.first), -1, -1)).double().log_softmax(-1)
         mean: Tensor = by_fold.logsumexp(0) - math.log(len(by_fold))
         return mean

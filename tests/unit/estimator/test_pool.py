@@ -14,6 +14,7 @@ from selbo import SummaryClassifier, calibrate_to_belief
 from selbo.estimator import pool as pools
 from selbo.estimator import storage
 from selbo.estimator.pool import POOL_MEMBERS, Pool, fit_pool, mix, pool_weights
+from selbo.estimator.rows import Rows
 from tests.unit.estimator.small import blobs, two_groups
 
 FEW = {"TREES_PER_FOREST": 10, "ROWS_SEEN": 2000, "NETWORK_EPOCHS": (2, 10)}
@@ -201,8 +202,22 @@ def test_weights_count_as_repetitions_in_the_correction() -> None:
     X, y = two_groups(2, rows=200)
     weights = np.where(np.arange(200) < 100, 3.0, 1.0)
     found = SummaryClassifier(accuracy=0.84, random_state=0).fit(X, y, weights)
-    assert found.calibration_ is not None
-    assert found.calibration_.num_inputs == 200
+    again = fit_pool(
+        found.scale_(X), torch.from_numpy(y), 2, row_weights=torch.from_numpy(weights / 2), seed=found.seed_
+    )
+    drawn = Rows(found.scale_(X), torch.from_numpy(y), torch.from_numpy(weights)).resampled()
+    expected = calibrate_to_belief(
+        again.held_out[drawn], accuracy=0.84, concentration=400.0, labels=y[drawn.numpy()], prior_strength=20.0
+    )
+    assert found.calibration_ == expected
+
+
+def test_rows_are_drawn_as_often_as_their_weights_say() -> None:
+    weights = torch.tensor([3.0, 1.0]).double().repeat_interleave(100)
+    drawn = Rows(torch.zeros(200, 1), torch.zeros(200, dtype=torch.int64), weights).resampled()
+    counts = torch.bincount(drawn, minlength=200)
+    assert (int(counts[:100].sum()), int(counts[100:].sum())) == (150, 50)
+    assert set(counts[:100].tolist()) == {1, 2}
 
 
 def test_a_saved_pool_predicts_the_same(tmp_path) -> None:
