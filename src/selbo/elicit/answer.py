@@ -10,7 +10,7 @@ from selbo.elicit.export import copies_of
 from selbo.elicit.frozen import calibrate_file
 from selbo.elicit.groups import read_group_shares
 from selbo.elicit.refused import RefusedError
-from selbo.elicit.state import State, build_belief, build_partition, read_aloud, read_state
+from selbo.elicit.state import OF_SCORES, State, build_belief, build_partition, read_aloud, read_state
 from selbo.elicit.uploads import count_scores, read_counts
 from selbo.plots.labels import region_axis
 from selbo.summary.beliefs import Belief, checked_masses
@@ -70,7 +70,8 @@ def shown(state: State, *, partition: Partition | None = None, belief: Belief | 
     axis, picture = _axis(regions, state.labels), picture_of(believed, regions, s0, state.labels)
     if partition is None:  # the ranges that the page builds are those of probabilities
         if len(axis["labels"]) > len(s0):  # edges, not names
-            axis |= {"labels": [in_percent(text, sign="") for text in axis["labels"]], "title": f"{axis['title']}, %"}
+            title = f"probability of {state.labels[1]}" if state.regions in OF_SCORES else axis["title"]
+            axis |= {"labels": [in_percent(text, sign="") for text in axis["labels"]], "title": f"{title}, %"}
         if picture is not None and "corners" in picture:
             picture["corners"] = [[in_percent(note) for note in notes] for notes in picture["corners"]]
     return {

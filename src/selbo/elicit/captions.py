@@ -39,8 +39,8 @@ def claim_sentences(
         )
     low, high = interval
     said.append(
-        f"{_of_strength(state)}: nine times in ten, “{labels[most]}” then has between {share(low[most])} and "
-        f"{share(high[most])} of the predictions."
+        f"{_of_strength(state)}, “{labels[most]}” has between {share(low[most])} and {share(high[most])} of the "
+        "predictions, nine times in ten."
     )
     return said
 
@@ -49,9 +49,9 @@ def _of_strength(state: State) -> str:
     strength = amount(state.strength)
     if state.concentration is None and state.num_labels is None:
         return (
-            f"Your numbers count as much as your labelled examples, and at most as {strength} of them; with {strength}"
+            f"Your numbers count as much as your labelled examples, and at most as {strength} of them. With {strength}"
         )
-    return f"You are as sure as if you had seen {strength} cases"
+    return f"If you are as sure as after {strength} cases"
 
 
 def amount(value: float) -> str:

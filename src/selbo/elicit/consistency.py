@@ -103,7 +103,7 @@ def _strength_against_labels(state: State) -> str:
     if not state.overrules_labels:
         return ""
     return (
-        f"To be as sure as after {amount(state.strength)} cases is more than your {amount(state.num_labels or 0)} labelled "
+        f"You are as sure as after {amount(state.strength)} cases, but have {amount(state.num_labels or 0)} labelled "
         "examples: your numbers would overrule the labels, and may swap classes."
     )
 

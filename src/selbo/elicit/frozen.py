@@ -165,9 +165,9 @@ def _probability_columns(heading: list[str], found: dict[int, FloatArray]) -> li
     if len(fractions) == 1:
         return fractions
     raise _refused(
-        f"The file must have one column per class, up to {MOST_CLASSES}, with probabilities that sum to 1 in every row, "
-        "or one column of probabilities, but has neither. The command selbo calibrate also takes logits and names of "
-        "columns."
+        f"The file must have one column per class, up to {MOST_CLASSES}, with probabilities that sum to 1 in every "
+        "row, or a single column of probabilities, but has neither. The command selbo calibrate also takes logits, and "
+        "names of columns."
     )
 
 
@@ -192,12 +192,14 @@ def _claims(calibration: BeliefCalibration, accuracy: float, count: int, changed
             f"The model is {how}: its predictions claim to be right in {share(before)} of cases, and you say "
             f"{share(accuracy)}. Corrected, they claim {share(after)}."
         )
-    answers = f"{amount(changed)} of {amount(count)} predictions now name another class."
-    return [
-        found,
-        answers if changed else f"None of the {amount(count)} predictions names another class than before.",
-        f"The correction is a temperature of {calibration.temperature:.3g}: above 1 it makes predictions less sure.",
-    ]
+    if changed:
+        answers = (
+            f"{amount(changed)} of {amount(count)} predictions now name another class. How often the model is right is "
+            "about its answers before."
+        )
+    else:
+        answers = f"None of the {amount(count)} predictions names another class than before."
+    return [found, answers, f"All logits are divided by {calibration.temperature:.3g}, the temperature."]
 
 
 def _warnings(
@@ -222,11 +224,13 @@ def _rows(
     calibration: BeliefCalibration, accuracy: float, fractions: tuple[float, ...] | None, classes: list[str]
 ) -> list[list[Any]]:
     """Name of a claim, its value before, after and as stated."""
-    found: list[list[Any]] = [["right answers", calibration.accuracy_before, calibration.accuracy, accuracy]]
     before, after = calibration.class_fractions_before, calibration.class_fractions
-    for k in sorted(sorted(range(len(classes)), key=lambda k: -abs(after[k] - before[k]))[:MOST_LISTED]):
-        found.append([f"share of “{classes[k]}”", before[k], after[k], None if fractions is None else fractions[k]])
-    return found
+    stated = fractions or (None,) * len(classes)
+    listed = sorted(sorted(range(len(classes)), key=lambda k: -abs(after[k] - before[k]))[:MOST_LISTED])
+    return [
+        ["right answers", calibration.accuracy_before, calibration.accuracy, accuracy],
+        *([f"share of “{classes[k]}”", before[k], after[k], stated[k]] for k in listed),
+    ]
 
 
 def _histogram(before: FloatArray, after: FloatArray, classes: list[str]) -> dict[str, Any]:

@@ -143,8 +143,8 @@ def _said(names: list[str], ratios: tuple[float, ...]) -> str:
     """How much the groups can teach, in a sentence."""
     weakest = min(ratios, default=0.0)
     about = (
-        f"Shares differ between the {len(names)} groups by {weakest:.2g} times their precision, if each is right to about "
-        "10 points."
+        f"Between the {len(names)} groups, shares differ by {weakest:.2g} times their precision, if each is right to "
+        "about 10 points."
     )
     if weakest < 0.5:
         return f"The groups are too alike to teach which individuals belong to which class. {about}"
