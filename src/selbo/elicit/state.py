@@ -324,7 +324,7 @@ def _concentration(value: object) -> float | None:
     return (
         None
         if value is None
-        else _between(value, "concentration", "The number of cases that you are as sure as", 1e-3, 1e9)
+        else _between(value, "concentration", "The number of cases", 1e-3, 1e9)
     )
 
 

@@ -20,7 +20,7 @@ const HINTS = {
   confidence: "The largest probability: for very many classes.",
 };
 const WAYS = {
-  questions: { waiting: "Computing …", accuracy: "2. How often could a careful expert be right?", hint: "What people or other models reach. If unsure, say the lower number." },
+  questions: { waiting: "Computing …", accuracy: "2. How often could a careful expert be right?", hint: "If unsure, say the lower number." },
   predictions: { waiting: "Choose a file: the corrected predictions are shown here.", accuracy: "2. How often is this model right?", hint: "From a report, or from a sample of cases that you checked." },
   groups: { waiting: "Paste a table: what it says is shown here." },
 };
@@ -681,6 +681,7 @@ $("pad").addEventListener("pointerdown", (event) => {
   event.preventDefault();
   $("pad").setPointerCapture(event.pointerId);
   brush = null;
+  $("pad").children[current]?.focus({ preventScroll: true }); // so that a stroke is one step of Undo
   paint(event);
   $("pad").children[current]?.focus({ preventScroll: true });
 });
