@@ -79,12 +79,17 @@ def main() -> None:
             for name, shot in SHOTS.items():
                 window = open_window(browser, shot.width, shot.height, dark=shot.dark)
                 page = window.new_page()
+                page.emulate_media(reduced_motion="reduce")  # or some figures are still fading in
                 page.goto(server.url + shot.fragment)
                 page.wait_for_selector("#output[aria-busy=false]")
                 if shot.predictions:
                     page.set_input_files("#predictions", {"name": "model.csv", "mimeType": "text/csv", "buffer": TABLE})
                     page.wait_for_selector("#frozen-headline:not(:empty)")
+                    page.wait_for_selector("#output[aria-busy=false]")
                 page.evaluate(f"document.querySelector('{shot.at}').scrollIntoView({{block: '{shot.block}'}})")
+                page.evaluate(
+                    "for (const e of [document.scrollingElement, input]) e.scrollTop = Math.round(e.scrollTop)"
+                )
                 path = out / f"{name}.png"
                 page.screenshot(path=path)
                 window.close()

@@ -465,7 +465,11 @@ def test_predictions_are_corrected(page: Page, tmp_path: Path, seed: int) -> Non
     for stated in (None, (0.5, 0.3, 0.2)):
         if stated is not None:
             page.click("#use-shares")
-            assert [name.text_content() for name in page.tab.locator("#share-rows label").all()] == ["cat", "dog", "<b>"]
+            assert [name.text_content() for name in page.tab.locator("#share-rows label").all()] == [
+                "cat",
+                "dog",
+                "<b>",
+            ]
             for k, share in enumerate(stated):
                 page.enter(f"#share-{k}", str(100 * share))
         with page.tab.expect_download() as download:
@@ -478,10 +482,16 @@ def test_predictions_are_corrected(page: Page, tmp_path: Path, seed: int) -> Non
         np.testing.assert_allclose(after, reached, atol=1e-9)
     assert shlex.split(page.text("#take-calibrate pre"))[:5] == ["selbo", "calibrate", "model.csv", "--accuracy", "0.7"]
     assert "model.csv" not in page.js("location.hash")
-    path.write_text("cat,dog\n0.5,3\n")
-    page.tab.set_input_files("#predictions", path)
+    path.unlink()
+    page.enter("#accuracy", "71")
+    page.until("document.getElementById('problem-predictions').textContent.includes('choose it again')")
+    page.complaints = [text for text in page.complaints if "ERR_FILE_NOT_FOUND" not in text]
+    other = tmp_path / "other.csv"
+    other.write_text("cat,dog\n0.5,0.7\n")
+    page.tab.set_input_files("#predictions", other)
     page.until("document.getElementById('problem-predictions').textContent.includes('one column per class')")
     assert page.js("document.getElementById('predictions').getAttribute('aria-invalid')") == "true"
+    assert page.js("document.getElementById('download').disabled")
 
 
 # --- the three questions ---

@@ -169,14 +169,14 @@ def test_regions_can_be_read_aloud() -> None:
     assert read_aloud(state, build_partition(state)) == [
         "at most 40 % sure",
         "40 to 80 % sure",
-        "more than 80 % sure",
+        "over 80 % sure",
     ]
 
 
 def test_the_centre_says_what_it_is() -> None:
     state = read_state({"classes": 3, "names": ["a", "b", "c"], "regions": "shells", "edges": [0.7, 0.99]})
     assert read_aloud(state, build_partition(state)) == [
-        *(f"{name}: more than 99 % sure" for name in "abc"),
+        *(f"{name}: over 99 % sure" for name in "abc"),
         *(f"{name}: 70 to 99 % sure" for name in "abc"),
         "no class above 70 %",
     ]
