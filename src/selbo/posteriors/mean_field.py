@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from selbo import _checks
 from selbo._compile import tensor_version
 from selbo.nn.convert import mean_network, variational_layers
 from selbo.nn.gaussian import draw_noise, in_prior_stds, require_gaussians, split_noise
@@ -70,6 +71,7 @@ class MeanField(Posterior):
         # compiled code cannot check whether the network writes into its inputs, so it does not use the shortcut
         rows = BatchRows(count, batch_size, inputs, folded, estimator, generator, tensor_version(folded))
         stds = self.stds() if self.scale == 1 else [std * self.scale for std in self.stds()]
+        _checks.unsharded("bnn", stds, "shard the whole network at once and call its unshard() before each step")
         parts = split_noise(noise, self.gaussians)
         weights = [each.reparameterise(part, std) for each, part, std in zip(self.gaussians, parts, stds, strict=True)]
         sampled = [
