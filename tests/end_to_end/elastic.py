@@ -59,7 +59,7 @@ def fitted(folder: Path) -> dict[str, torch.Tensor]:
         log_every=2,
         checkpoint=Checkpoint(folder / "run", every=0.0),
     )
-    resumed = torch.tensor([result.resumed_from, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))])
+    resumed = torch.tensor([result.resumed_from, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))])
     return {**net.state_dict(), "curve": result.curve, "resumed": resumed}
 
 

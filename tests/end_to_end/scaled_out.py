@@ -134,7 +134,6 @@ SCENARIOS = [(name, "ddp") for name in CASES] + [(name, "fsdp") for name, case i
 
 def refused() -> dict[str, str]:
     """What cannot be sharded, in one sentence each."""
-    messages = {}
     network = wrap(CASES["deterministic"].network(), "fsdp", whole=True)
     bnn = wrap(CASES["mean field"].network(), "fsdp", whole=True)
     calls: dict[str, Callable[[], object]] = {
@@ -142,12 +141,15 @@ def refused() -> dict[str, str]:
         "fit": lambda: selbo.fit(network, selbo.CrossEntropy(N), blobs(N), steps=1, batch_size=8),
         "mean field": lambda: selbo.ELBO(N)(bnn, *blobs(N)),
     }
-    for name, call in calls.items():
-        try:
-            call()
-        except ValueError as error:
-            messages[name] = str(error)
-    return messages
+    return {name: message_of(call) for name, call in calls.items()}
+
+
+def message_of(call: Callable[[], object]) -> str:
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+    return "no error"
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ def test_a_killed_worker_is_started_again_and_the_run_is_the_same(tmp_path):
         capture_output=True,
         text=True,
         timeout=SECONDS,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     for rank in range(2):
@@ -44,5 +45,11 @@ def test_a_killed_worker_is_started_again_and_the_run_is_the_same(tmp_path):
     for folder in (whole, again):
         dcp_to_torch_save(folder / "loop" / "step-000012", folder / "loop.pt")
     expected, found = (torch.load(folder / "loop.pt", weights_only=True) for folder in (whole, again))
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
-    assert found["model"].keys() == expected["model"].keys() != set()
+    for part in (found, expected):
+        assert part["model"]
+        assert part["optimizer"]["state"]
+    for one, two in (
+        (found["model"], expected["model"]),
+        (found["optimizer"]["state"], expected["optimizer"]["state"]),
+    ):
+        torch.testing.assert_close(one, two, rtol=0, atol=0)

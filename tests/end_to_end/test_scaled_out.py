@@ -1,4 +1,4 @@
-"""DistributedDataParallel and fully_shard (FSDP2) in a loop of one's own: two processes are one with the whole batch."""
+"""DistributedDataParallel and fully_shard (FSDP2) in a plain loop: two processes are one with the whole batch."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_what_cannot_be_sharded_is_one_sentence(folder):
         assert messages == {
             "natural gradient": "`params` must not be sharded here, as by `fully_shard`: a natural gradient trains a "
             "whole network, as DistributedDataParallel has it",
-            "fit": "`model` must not be sharded here, as by `fully_shard`: pass the network as it is, or write the loop "
-            "yourself (docs/scale-out.md)",
-            "mean field": "`bnn` must not be sharded here, as by `fully_shard`: shard the whole network at once and call "
-            "its unshard() before each step",
+            "fit": "`model` must not be sharded here, as by `fully_shard`: pass the network as it is, or write the "
+            "loop yourself (docs/scale-out.md)",
+            "mean field": "`bnn` must not be sharded here, as by `fully_shard`: shard the whole network at once and "
+            "call its unshard() before each step",
         }
