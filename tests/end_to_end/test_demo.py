@@ -175,7 +175,7 @@ def test_shown_code_calibrates_a_frozen_model(stories: dict[str, Story]) -> None
 
 def test_shown_code_adapts(stories: dict[str, Story]) -> None:
     table = shift.shifted_table("breast cancer", 0)
-    adapt = shown_function(stories["shift"].code, "adapt_to_fractions")
+    adapt = shown_function(stories["shift"].code, "adapt_to_target")
     probs = adapt(*table.source, table.target, table.test[0], class_fractions=table.after, seed=0)
     found = selbo.evaluate(probs, table.test[1])["nll"]
     (run,) = (run for run in stories["shift"].results.of_method("labels and class fractions") if run.seed == 0)

@@ -55,9 +55,7 @@ class ShiftedTable(NamedTuple):
     after: list[float]
 
 
-def adapt_to_fractions(
-    X: Any, y: Any, X_target: Any, X_new: Any, *, class_fractions: list[float], seed: int = 0
-) -> Any:
+def adapt_to_target(X: Any, y: Any, X_target: Any, X_new: Any, *, class_fractions: list[float], seed: int = 0) -> Any:
     """Train on labels of the source domain, and state the class fractions of the target domain."""
     model = SummaryClassifier(class_fractions=class_fractions, random_state=seed)
     model.fit(X, y, X_unlabelled=X_target)  # a few labels, and rows of the target domain without any
@@ -103,7 +101,7 @@ def run_shift(part: str, seed: int, **_options: Any) -> list[Outcome]:
     (X, y), (X_test, y_test) = table.source, table.test
     pool = SummaryClassifier(random_state=seed).fit(X, y).predict_proba(X_test)
     logistic = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y).predict_proba(X_test)
-    ours = adapt_to_fractions(X, y, table.target, X_test, class_fractions=table.after, seed=seed)
+    ours = adapt_to_target(X, y, table.target, X_test, class_fractions=table.after, seed=seed)
     predictions: dict[str, Tensor] = {}
     for name, corrected, probs in ((_BEFORE, _CORRECTED, pool), (_LOGISTIC, _LOGISTIC_CORRECTED, logistic)):
         predictions[name] = _log_probs(probs)
@@ -149,7 +147,7 @@ def tell_shift(runs: Sequence[Outcome], seeds: Sequence[int], made_by: Provenanc
         picture="accuracy",
         without=_BEFORE,
         conditions=(_BREAST, _DIGITS),
-        code=(_CODE_HEADER, adapt_to_fractions),
+        code=(_CODE_HEADER, adapt_to_target),
         methods=(_LOGISTIC, _LOGISTIC_CORRECTED, _BEFORE, _CORRECTED, _OURS),
         focus=_OURS,
         labels=table.source[1],

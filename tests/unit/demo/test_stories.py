@@ -55,8 +55,8 @@ def test_mean_over_models() -> None:
 
 
 def test_types_are_left_out_of_shown_code() -> None:
-    shown = shown_code("import x", shift.adapt_to_fractions)
+    shown = shown_code("import x", shift.adapt_to_target)
     assert shown.startswith(
-        "import x\n\n\ndef adapt_to_fractions(X, y, X_target, X_new, *, class_fractions, seed=0):\n    "
+        "import x\n\n\ndef adapt_to_target(X, y, X_target, X_new, *, class_fractions, seed=0):\n    "
     )
     assert "# a few labels" in shown
