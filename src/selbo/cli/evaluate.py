@@ -49,11 +49,11 @@ def evaluate(
     require_table(data)
 
     from selbo.report import outcomes
-    from selbo.tabular import saved_model, workflow
+    from selbo.tabular import evaluation, saved_model
 
     found = saved_model.load_model(model, device=device_of(device))
     with speaking_of_options():
-        result, notes, shown = workflow.evaluate_file(
+        result, notes, shown = evaluation.evaluate_file(
             found, data, num_samples=num_samples, seed=seed, target=target, by=by
         )
     for text in notes:

@@ -149,7 +149,7 @@ def _rule(
     from selbo.evaluation.decide import abstain
     from selbo.tabular import saved_model
     from selbo.tabular.table import read_table
-    from selbo.tabular.workflow import read_labelled
+    from selbo.tabular.task import read_labelled
 
     if labelled is None:
         return abstain(_normalised(prediction), max_risk=max_risk)

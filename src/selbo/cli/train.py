@@ -18,6 +18,7 @@ from selbo.cli.options import (
     Seed,
     as_options,
     device_of,
+    number_or_auto,
     speaking_of_options,
     stated_fractions,
     widths,
@@ -27,8 +28,8 @@ from selbo.tabular.problems import Problems
 
 if TYPE_CHECKING:
     from selbo.results import StatedGroups
+    from selbo.tabular.job import Job
     from selbo.tabular.metrics import TrainingMetrics
-    from selbo.tabular.workflow import Job
 
 NETWORK = "Network and training"
 
@@ -113,11 +114,13 @@ def train(
         ),
     ] = None,
     group_concentration: Annotated[
-        float | None,
+        str | None,
         typer.Option(
             "--group-concentration",
-            help="How sure the fractions of all groups are, in observations; if not given, 100 (about plus or minus 10 "
-            "points), or the number of rows of a smaller group.",
+            metavar="NUMBER|auto",
+            help="How sure the fractions of all groups are, in observations; auto estimates it by groups that are held "
+            "out, in six times the time; if not given, 100 (about plus or minus 10 points), or the number of rows of a "
+            "smaller group.",
             rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
@@ -225,7 +228,7 @@ def train(
 
     from selbo.estimator import SummaryClassifier
     from selbo.tabular.groups import GroupSource
-    from selbo.tabular.workflow import Job
+    from selbo.tabular.job import Job
 
     classifier = SummaryClassifier(
         accuracy=accuracy,
@@ -249,7 +252,9 @@ def train(
     )
     stated_groups = None
     if groups is not None and group_fractions is not None:
-        stated_groups = GroupSource(groups, group_fractions, group_concentration)
+        stated_groups = GroupSource(
+            groups, group_fractions, number_or_auto("--group-concentration", group_concentration)
+        )
     with speaking_of_options():
         job = Job(
             data,
@@ -271,23 +276,24 @@ def train_into(job: "Job", out: Path, *, overwrite: bool) -> "TrainingMetrics":
     """Train into a folder, or read the metrics of a finished run."""
     from selbo.estimator.settings import check_settings
     from selbo.tabular import saved_model, workflow
+    from selbo.tabular.task import prepare
 
     problems, task = Problems(), None
     problems.attempt(check_settings, job.classifier)
     identity = problems.attempt(job.identity)
     if identity is None or problems.found:
-        problems.attempt(workflow.prepare, job)  # names all others too
+        problems.attempt(prepare, job)  # names all others too
         problems.stop()
     assert identity is not None
     if saved_model.state_of(out, identity, overwrite=overwrite) != "finished":
-        task = workflow.prepare(job)
+        task = prepare(job)
         writable_folder(out)
     with saved_model.sole_writer(out):
         state = saved_model.state_of(out, identity, overwrite=overwrite)  # another process may have finished meanwhile
         if state == "finished":
             note(f"{out} is already trained with these settings; showing its results")
             return saved_model.finished(out)
-        task = task or workflow.prepare(job)
+        task = task or prepare(job)
         for text in task.notes:
             note(as_options(text))
         if state == "resume" and (out / saved_model.CHECKPOINT).exists():
