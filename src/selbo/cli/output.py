@@ -300,7 +300,7 @@ def waiting(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress_bar(total: int) -> Iterator[Callable[[str, int], None]]:
+def progress_bar(total: float) -> Iterator[Callable[[str, float], None]]:
     """Show a progress bar on the error stream if that is a terminal; yields a function of a label and an advance."""
     if not sys.stderr.isatty():
         yield lambda _label, _advance: None
