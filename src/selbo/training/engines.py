@@ -21,7 +21,8 @@ from selbo.random import derive
 from selbo.training.augment import crop_and_flip
 from selbo.training.batches import Batch, TensorBatches, UnlabelledBatches, as_set
 from selbo.training.distributed import average_gradients
-from selbo.training.stored import AnyBatches
+from selbo.training.perceptron import PerceptronEngine, is_written_out
+from selbo.training.stored import AnyBatches, StoredBatches
 
 OPTIMIZERS: Final = ("adam", "sgd")
 PRECISIONS: Final = ("fp32", "bf16")
@@ -351,10 +352,12 @@ class Engine:
         choice: str,
     ) -> None:
         self.plan, self.batches, self.unlabelled, self.choice = plan, batches, unlabelled, choice
-        self.engine: EagerEngine | GraphEngine
+        self.engine: EagerEngine | GraphEngine | PerceptronEngine
         if wants_graph(choice, plan.device, batches, plan.world):
             assert isinstance(batches, TensorBatches)
             self.engine = GraphEngine(plan, batches, unlabelled, start=start, compiled=choice != "cudagraph")
+        elif choice != "eager" and isinstance(batches, StoredBatches) and is_written_out(plan, batches):
+            self.engine = PerceptronEngine(plan, batches, start=start)
         else:
             self.engine = EagerEngine(plan, batches, unlabelled, start=start)
 
@@ -371,7 +374,7 @@ class Engine:
         except Exception as error:
             expected = isinstance(error, CaptureFailed) or is_compiler_error(error)
             if (
-                isinstance(engine, EagerEngine)
+                isinstance(engine, EagerEngine | PerceptronEngine)
                 or engine.graph is not None
                 or self.choice == "compile+cudagraph"
                 or not expected
