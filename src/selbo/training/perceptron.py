@@ -8,7 +8,8 @@ checkpoints see them as they are.
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -22,6 +23,9 @@ from selbo.training.stored import AnyBatches, StoredBatches
 
 if TYPE_CHECKING:
     from selbo.training.engines import Plan
+
+ONE_THREAD_PRODUCTS: Final = 2**23
+"""Multiplications per step (rows times weights) below which a second thread does not pay off."""
 
 Floats = NDArray[np.float32]
 
@@ -87,22 +91,36 @@ class PerceptronEngine:
         ]
         self.layers = list(zip(whole[0][::2], whole[0][1::2], whole[1][::2], whole[1][1::2], strict=True))
         self.buffers: dict[int, _Buffers] = {}
+        self.batch_size = batches.batch_size
+        self.controller: Any = None
+        with suppress(ImportError):
+            from threadpoolctl import ThreadpoolController
+
+            self.controller = ThreadpoolController()
 
     def run(self, start: int, stop: int, rate_at: Callable[[int], float], seconds: float) -> Tensor:
         """Run steps from ``start`` to ``stop`` or until time is up; returns their terms, (steps, terms)."""
         begin, losses = time.perf_counter(), []
-        for step in range(start, stop):
-            batch = next(self.batches)
-            assert batch.labels is not None
-            losses.append(self._gradient(batch.inputs.numpy(), batch.labels.numpy()))
-            self._adam(rate_at(step))
-            if time.perf_counter() - begin > seconds:
-                break
+        with self._few_threads():
+            for step in range(start, stop):
+                batch = next(self.batches)
+                assert batch.labels is not None
+                losses.append(self._gradient(batch.inputs.numpy(), batch.labels.numpy()))
+                self._adam(rate_at(step))
+                if time.perf_counter() - begin > seconds:
+                    break
         for each in self.counters:
             each.fill_(self.count)
         found = torch.tensor(losses, dtype=torch.float64)
         nothing = torch.zeros_like(found)
         return torch.stack([found, -self.num_data * found, nothing, nothing], 1)
+
+    def _few_threads(self) -> AbstractContextManager[Any]:
+        """One thread for the products of small matrices: others would wait for each other longer than they compute."""
+        if self.controller is None or self.batch_size * self.weights.size >= ONE_THREAD_PRODUCTS:
+            return nullcontext()
+        found: AbstractContextManager[Any] = self.controller.limit(limits=1, user_api="blas")
+        return found
 
     def _gradient(self, inputs: Floats, labels: NDArray[np.int64]) -> float:
         """Gradient of the mean cross-entropy; returns its value."""
