@@ -11,19 +11,20 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from selbo import SummaryClassifier, calibrate_to_belief
+from selbo.estimator import fold_networks
 from selbo.estimator import pool as pools
 from selbo.estimator import storage
 from selbo.estimator.pool import POOL_MEMBERS, Pool, fit_pool, mix, pool_weights
 from selbo.estimator.rows import Rows
 from tests.unit.estimator.small import blobs, two_groups
 
-FEW = {"TREES_PER_FOREST": 10, "ROWS_SEEN": 2000, "NETWORK_EPOCHS": (2, 10)}
+FEW = {(pools, "TREES_PER_FOREST"): 10, (fold_networks, "ROWS_SEEN"): 2000, (fold_networks, "NETWORK_EPOCHS"): (2, 10)}
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in FEW.items():
-        monkeypatch.setattr(pools, name, value)
+    for (module, name), value in FEW.items():
+        monkeypatch.setattr(module, name, value)
 
 
 def tensors(rows: int, **others) -> tuple[torch.Tensor, torch.Tensor]:
@@ -91,6 +92,24 @@ def test_the_linear_member_is_logistic_regression() -> None:
     candidates = [LogisticRegression(C=C, max_iter=200).fit(X.numpy(), y.numpy()) for C in pools.LINEAR_PENALTIES]
     differences = [np.abs(each.predict_proba(X.numpy()) - member(X).exp().numpy()).max() for each in candidates]
     assert min(differences) < 1e-3
+
+
+def test_large_tables_have_fewer_trees_of_the_slow_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "LARGE_TABLE", 60)
+    monkeypatch.setattr(pools, "FEW_TREES", 6)
+    X, y = tensors(60)
+    trees = [len(fit_pool(X, y, 3).pool.members[each].forest.roots) for each in ("random_forest", "extra_trees")]
+    assert trees == [6, 10]
+    assert len(fit_pool(X[:59], y[:59], 3).pool.members["random_forest"].forest.roots) == 10
+
+
+def test_more_rows_than_choose_the_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every third row chooses it, and all held-out rows are predicted by fits to others."""
+    monkeypatch.setattr(pools, "ROWS_TO_CHOOSE", 50)
+    X, y = tensors(150)
+    fitted = pools._linear(pools._Table(X, y, torch.ones(150).double(), 3), pools._folds(y, 0))
+    assert bool(fitted.held_out.exp().sum(1).isclose(torch.ones(150).double()).all())
+    assert 0 < nll(fitted.module(X), y) < nll(fitted.held_out, y) < math.log(3) / 2
 
 
 def test_a_class_of_one_row_and_two_rows_in_all() -> None:
