@@ -20,7 +20,7 @@ from selbo.estimator.abstaining import answer_or_abstain
 from selbo.estimator.group_doubts import doubt_groups
 from selbo.estimator.group_intake import GroupStatement
 from selbo.estimator.intake import take_in, take_in_groups, take_in_inputs, take_in_val
-from selbo.estimator.pool import FittedPool, Pool, fit_pool
+from selbo.estimator.pool import POOL_PRIOR, FittedPool, Pool, fit_pool
 from selbo.estimator.rows import GroupRows, Rows, few_threads, score_by_groups
 from selbo.estimator.settings import (
     POOL_BASE,
@@ -75,10 +75,6 @@ EARLY_VALIDATIONS: Final = 50
 
 POOL_PARTS: Final = 100
 """Parts of the progress of a pool."""
-
-POOL_PRIOR: Final = 20.0
-"""Weight of the prior of the temperature of a pool, whose mode is 1, in observations: the pool is fitted to the same
-labels, and in tables of some hundred rows they tell little more about the temperature."""
 
 VALIDATION_SAMPLES: Final = 16
 """Weight samples per validation."""

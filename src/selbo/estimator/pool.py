@@ -2,7 +2,8 @@ r"""A pool of classifiers for tables: a linear one, two forests and networks, we
 
 No single kind of classifier suits all tables. A pool predicts $\sum_m w_m\, p_m(y \mid x)$, where the weights maximise
 the likelihood of labels that the members have not seen: those of other folds for the linear classifier and the
-networks, and those outside the bootstrap sample for the trees of a forest.
+networks, and those outside the bootstrap sample for the trees of a forest. A mean of calibrated probabilities is less
+certain than it should be, so that the pool has a temperature besides, which is fitted to the same labels.
 """
 
 import math
@@ -17,7 +18,7 @@ from torch.nn import functional as F
 
 from selbo.estimator.fold_networks import LARGE_TABLE, Networks, ReportShare, RowFolds, fit_networks
 from selbo.estimator.forest import Forest
-from selbo.evaluation.calibrate import temperature
+from selbo.evaluation.calibrate import scale, temperature
 from selbo.evaluation.predict import Prediction
 from selbo.metrics.uncertainty import entropy
 from selbo.random import derive, generator_for
@@ -47,6 +48,10 @@ ABSENT_PROBABILITY: Final = 1e-6
 
 WEIGHT_PRIOR: Final = 1.0
 """Pseudo-observations per member in the estimation of the weights."""
+
+POOL_PRIOR: Final = 50.0
+"""Weight of the prior of the temperature of a pool, whose mode is 1, in observations: weights and temperature are fitted
+to the same labels, and those of small tables tell little about it."""
 
 ROWS_AT_ONCE: Final = 1 << 14
 """Rows per pass of a prediction."""
@@ -103,19 +108,22 @@ class Linear(nn.Module):
 
 
 class Pool(nn.Module):
-    """A weighted mean of the probabilities of several classifiers of standardised rows.
+    """A weighted mean of the probabilities of several classifiers of standardised rows, scaled by a temperature.
 
     Args:
         members: Modules that return log-probabilities, by name.
         weights: Weight of each, shape (M,), summing to one.
+        temperature: Temperature of the mean.
     """
 
     weights: Tensor
+    temperature: Tensor
 
-    def __init__(self, members: dict[str, nn.Module], weights: Tensor) -> None:
+    def __init__(self, members: dict[str, nn.Module], weights: Tensor, temperature: float = 1.0) -> None:
         super().__init__()
         self.members = nn.ModuleDict(members)
         self.register_buffer("weights", weights.double())
+        self.register_buffer("temperature", torch.tensor(temperature, dtype=torch.float64))
 
     @classmethod
     def with_shapes(cls, shapes: Mapping[str, Sequence[int]], num_features: int, num_classes: int) -> "Pool":
@@ -142,7 +150,7 @@ class Pool(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Log-probabilities of the pool: (B, features) -> (B, K)."""
-        return mix(self.by_member(inputs), self.weights)
+        return scale(mix(self.by_member(inputs), self.weights), float(self.temperature))
 
     def by_member(self, inputs: Tensor) -> Tensor:
         """Log-probabilities of each member: (B, features) -> (M, B, K)."""
@@ -150,13 +158,15 @@ class Pool(nn.Module):
 
     @torch.no_grad()
     def predict(self, inputs: Tensor) -> Prediction:
-        """Predictions; the mutual information is the disagreement of the members."""
+        """Predictions. The mutual information is the disagreement of the members, but at most the entropy."""
         by_member = torch.cat([self.by_member(each) for each in inputs.split(ROWS_AT_ONCE)], dim=1)
-        log_probs = mix(by_member, self.weights)
-        total = entropy(log_probs=log_probs, validate=False)
+        mixed = mix(by_member, self.weights)
         within = torch.einsum("m,mb->b", self.weights, entropy(log_probs=by_member, validate=False))
-        within = torch.minimum(within, total)  # rounding
-        return Prediction(log_probs.exp(), log_probs, total, within, total - within)
+        between = (entropy(log_probs=mixed, validate=False) - within).clamp(min=0.0)  # rounding
+        log_probs = scale(mixed, float(self.temperature))
+        total = entropy(log_probs=log_probs, validate=False)
+        between = torch.minimum(between, total)
+        return Prediction(log_probs.exp(), log_probs, total, total - between, between)
 
 
 class FittedPool(NamedTuple):
@@ -240,7 +250,10 @@ def fit_pool(
         found["networks"] = _networks(table, folds, seed, lambda share: report(0.6 + 0.4 * share))
     held_out = torch.stack([each.held_out for each in found.values()])
     mixed = pool_weights(held_out[:, torch.arange(len(labels)), labels].T.exp(), weights)
-    return FittedPool(Pool({name: each.module for name, each in found.items()}, mixed), mix(held_out, mixed))
+    together = mix(held_out, mixed)
+    shared = temperature(together, labels, weights=weights, prior_strength=POOL_PRIOR)
+    pool = Pool({name: each.module for name, each in found.items()}, mixed, shared)
+    return FittedPool(pool, scale(together, shared))
 
 
 class _Member(NamedTuple):
@@ -346,7 +359,7 @@ def _forest(table: _Table, kind: str, seed: int) -> _Member:
     unseen = torch.where(unseen.isnan(), module.prior, unseen)
     count = len(table.labels)
     outside = trees * (1 - 1 / count) ** count  # trees that have not seen a row
-    module.temperature.fill_(temperature(module.scaled(unseen, outside), table.labels))
+    module.temperature.fill_(temperature(module.scaled(unseen, outside), table.labels, weights=table.weights))
     return _Member(module, module.scaled(unseen, outside))
 
 

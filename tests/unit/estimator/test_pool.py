@@ -14,7 +14,7 @@ from selbo import SummaryClassifier, calibrate_to_belief
 from selbo.estimator import fold_networks
 from selbo.estimator import pool as pools
 from selbo.estimator import storage
-from selbo.estimator.pool import POOL_MEMBERS, Pool, fit_pool, mix, pool_weights
+from selbo.estimator.pool import POOL_MEMBERS, POOL_PRIOR, Pool, fit_pool, mix, pool_weights
 from selbo.estimator.rows import Rows
 from tests.unit.estimator.small import blobs, two_groups
 
@@ -82,7 +82,8 @@ def test_every_member_predicts_the_classes() -> None:
     torch.testing.assert_close(by_member.exp().sum(-1), torch.ones(4, 200, dtype=torch.float64))
     for log_probs in by_member:
         assert (log_probs.argmax(-1) == y[200:]).double().mean() > 0.75
-    torch.testing.assert_close(found.pool(X[200:]), mix(by_member, found.pool.weights))
+    mixed = mix(by_member, found.pool.weights)
+    torch.testing.assert_close(found.pool(X[200:]), (mixed / found.pool.temperature).log_softmax(-1))
     assert nll(found.pool(X[200:]), y[200:]) < max(nll(each, y[200:]) for each in by_member)
 
 
@@ -137,8 +138,26 @@ def test_the_disagreement_of_members_is_the_mutual_information() -> None:
     found, by_member = pool.predict(X), pool.by_member(X)
     weights = pool.weights[:, None, None]
     joint = weights * by_member.exp()
-    expected = (joint * (by_member - found.log_probs)).sum((0, 2))
-    torch.testing.assert_close(found.mutual_information, expected)
+    expected = (joint * (by_member - mix(by_member, pool.weights))).sum((0, 2))
+    torch.testing.assert_close(found.mutual_information, torch.minimum(expected, found.entropy))
+    torch.testing.assert_close(found.entropy, -(found.probs * found.log_probs).sum(-1))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_temperature_is_the_most_probable_one(weighted: bool) -> None:
+    """Given the labels of held-out rows, and the prior; a mean of predictions is too uncertain."""
+    X, y = tensors(120)
+    weights = torch.where(torch.arange(120) < 60, 1.5, 0.5).double() if weighted else torch.ones(120).double()
+    found = fit_pool(X, y, 3, row_weights=weights if weighted else None)
+    mean = found.held_out * found.pool.temperature  # up to a constant of each row
+
+    def loss(z: np.ndarray) -> float:
+        log_probs = (mean * math.exp(z[0])).log_softmax(-1)
+        return POOL_PRIOR * (math.exp(z[0]) - 1 - z[0]) - float(weights @ log_probs.gather(1, y[:, None])[:, 0])
+
+    best = math.exp(-float(minimize(loss, np.zeros(1), method="BFGS").x[0]))
+    assert float(found.pool.temperature) == pytest.approx(best, abs=1e-4)
+    assert float(found.pool.temperature) < 1
 
 
 # --- the estimator ---
@@ -167,7 +186,7 @@ def test_a_stated_accuracy_is_calibrated_with_the_labels_of_held_out_rows() -> N
     X, y = two_groups(0)
     found = SummaryClassifier(accuracy=0.84, random_state=0).fit(X, y)
     again = fit_pool(found.scale_(X), torch.from_numpy(y), 2, seed=found.seed_)
-    expected = calibrate_to_belief(again.held_out, accuracy=0.84, concentration=300.0, labels=y, prior_strength=20.0)
+    expected = calibrate_to_belief(again.held_out, accuracy=0.84, concentration=300.0, labels=y, prior_strength=POOL_PRIOR)
     assert found.calibration_ == expected
     assert found.validation_nll_ == pytest.approx(nll(again.held_out, torch.from_numpy(y)))
 
@@ -226,7 +245,7 @@ def test_weights_count_as_repetitions_in_the_correction() -> None:
     )
     drawn = Rows(found.scale_(X), torch.from_numpy(y), torch.from_numpy(weights)).resampled()
     expected = calibrate_to_belief(
-        again.held_out[drawn], accuracy=0.84, concentration=400.0, labels=y[drawn.numpy()], prior_strength=20.0
+        again.held_out[drawn], accuracy=0.84, concentration=400.0, labels=y[drawn.numpy()], prior_strength=POOL_PRIOR
     )
     assert found.calibration_ == expected
 
