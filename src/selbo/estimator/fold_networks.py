@@ -105,9 +105,7 @@ class StepByStep:
 
     @staticmethod
     def _views(vector: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
-        return [
-            part.view(each.shape) for part, each in zip(vector.split([e.numel() for e in like]), like, strict=True)
-        ]
+        return [part.view(each.shape) for part, each in zip(vector.split([e.numel() for e in like]), like, strict=True)]
 
     @property
     def weights(self) -> Tensor:

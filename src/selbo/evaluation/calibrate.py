@@ -206,8 +206,15 @@ def _shares(weights: Array | None, count: int) -> Tensor:
     if weights is None:
         return torch.full((count,), 1 / count, dtype=torch.float64)
     given = on_host("weights", weights).double()
-    if given.shape != (count,) or not bool(given.isfinite().all()) or bool((given < 0).any()) or float(given.sum()) <= 0:
-        raise ValueError(f"`weights` must be {count} numbers of at least 0, not all 0, but got shape {tuple(given.shape)}")
+    if (
+        given.shape != (count,)
+        or not bool(given.isfinite().all())
+        or bool((given < 0).any())
+        or float(given.sum()) <= 0
+    ):
+        raise ValueError(
+            f"`weights` must be {count} numbers of at least 0, not all 0, but got shape {tuple(given.shape)}"
+        )
     return given / given.sum()
 
 

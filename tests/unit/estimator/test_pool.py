@@ -11,9 +11,8 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from selbo import SummaryClassifier, calibrate_to_belief
-from selbo.estimator import fold_networks
+from selbo.estimator import fold_networks, storage
 from selbo.estimator import pool as pools
-from selbo.estimator import storage
 from selbo.estimator.pool import POOL_MEMBERS, POOL_PRIOR, Pool, fit_pool, mix, pool_weights
 from selbo.estimator.rows import Rows
 from tests.unit.estimator.small import blobs, two_groups
@@ -186,9 +185,12 @@ def test_a_stated_accuracy_is_calibrated_with_the_labels_of_held_out_rows() -> N
     X, y = two_groups(0)
     found = SummaryClassifier(accuracy=0.84, random_state=0).fit(X, y)
     again = fit_pool(found.scale_(X), torch.from_numpy(y), 2, seed=found.seed_)
-    expected = calibrate_to_belief(again.held_out, accuracy=0.84, concentration=300.0, labels=y, prior_strength=POOL_PRIOR)
+    expected = calibrate_to_belief(
+        again.held_out, accuracy=0.84, concentration=300.0, labels=y, prior_strength=POOL_PRIOR
+    )
     assert found.calibration_ == expected
     assert found.validation_nll_ == pytest.approx(nll(again.held_out, torch.from_numpy(y)))
+    np.testing.assert_array_equal(found.held_out_log_proba_, again.held_out)
 
 
 def test_an_accuracy_that_held_out_rows_contradict_is_doubted() -> None:

@@ -96,7 +96,9 @@ def test_a_weight_is_a_number_of_rows(strength):
     logits = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(40) % 3
     counts = torch.arange(40) % 4
-    repeated = temperature(logits.repeat_interleave(counts, 0), labels.repeat_interleave(counts), prior_strength=strength)
+    repeated = temperature(
+        logits.repeat_interleave(counts, 0), labels.repeat_interleave(counts), prior_strength=strength
+    )
     per_row = strength * 40 / int(counts.sum())  # weights are divided by their mean
     assert temperature(logits, labels, weights=counts, prior_strength=per_row) == pytest.approx(repeated)
 
