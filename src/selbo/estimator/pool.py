@@ -50,8 +50,8 @@ WEIGHT_PRIOR: Final = 1.0
 """Pseudo-observations per member in the estimation of the weights."""
 
 POOL_PRIOR: Final = 50.0
-"""Weight of the prior of the temperature of a pool, whose mode is 1, in observations. The weights are fitted to the same
-labels, and those of small tables tell little about a temperature."""
+"""Weight of the prior of the temperature of a pool, whose mode is 1, in observations. The weights are fitted to the
+same labels, and those of small tables tell little about a temperature."""
 
 ROWS_AT_ONCE: Final = 1 << 14
 """Rows per pass of a prediction."""
