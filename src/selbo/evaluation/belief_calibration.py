@@ -49,6 +49,9 @@ ROWS_OF_PART: Final = 200
 START_RANGE: Final = (-12.0, 7.0)
 """Range of -log T in which the first approximation of the temperature is sought."""
 
+WEIGHTS_TRIED: Final = 10
+"""Parts into which the range of a weight is cut, to find the one with the minimum."""
+
 MOST_CHANGES: Final = 100
 MOST_SHORTER_CHANGES: Final = 12
 LARGEST_CHANGE: Final = 2.0
@@ -151,9 +154,12 @@ def calibrate_to_belief(
         labels: Classes of the inputs, shape (n,), -1 where there is none: they enter as likelihood.
         label_counts: Number of labels of each class that the classifier was trained on, if class fractions alone are
             stated. Prior correction by these counts is then weighed against the statement: with $b^m$ the offsets that
-            meet it, and $b^p_k = \log \pi_k - \log n_k$, the result is $b^p + w\,(b^m - b^p)$, where
-            $w = v / (v + \sum_k u^2 / \pi_k^2)$ and $v = \sum_k 1 / n_k$. Many labels make it prior correction, and a
-            certain statement is met.
+            meet it, and $b^p_k = \log \pi_k - \log n_k$, the result is $b = b^p + w\,(b^m - b^p)$. The weight $w$, from
+            0 to 1, is the most probable one if the true fractions $\bar q$ differ from the statement as its uncertainty
+            says, and the odds of the classifier are off as those of the counts are: it minimises
+            $\frac{\sum_k \pi_k (1 - \pi_k)}{K u^2} \mathrm{KL}(\pi \,\|\, \bar q) + \frac12 \sum_k n_k (\delta_k -
+            \bar\delta)^2$, where $\delta_k = b_k - \log \bar q_k + \log n_k$ and $\bar\delta$ is its mean, weighted
+            by $n_k$. Many labels make it prior correction, and a certain statement is met.
         fraction_uncertainty: u, the uncertainty of each stated fraction, with ``label_counts``; if not given, .05 or
             half of the smallest fraction, whichever is less.
         offsets: Whether offsets are fitted; if not given, where class fractions are stated.
@@ -208,7 +214,7 @@ def calibrate_to_belief(
         _require_agreement(statement, after)
     if label_counts is not None:
         assert class_fractions is not None
-        solution = _weighed(solution, class_fractions, label_counts, fraction_uncertainty)
+        solution = _weighed(solution, rows, class_fractions, label_counts, fraction_uncertainty)
         after = _means(rows, solution)
     return _result(solution, errors, floor=floor, before=before, after=after, num_inputs=len(rows))
 
@@ -347,9 +353,11 @@ def _sums_of_part(log_probs: Array, *, at: Tensor, floor: float) -> "RowSums":
 
 
 def _weighed(
-    solution: Tensor, fractions: Sequence[float], label_counts: Sequence[float], uncertainty: float | None
+    solution: Tensor, rows: Tensor, fractions: Sequence[float], label_counts: Sequence[float], uncertainty: float | None
 ) -> Tensor:
     """Offsets between those that meet the stated fractions and those of prior correction by the labels."""
+    from scipy.optimize import minimize_scalar
+
     if len(label_counts) != len(fractions):
         raise ValueError(f"`label_counts` must hold {len(fractions)} numbers, but got {len(label_counts)}")
     counts = torch.tensor(
@@ -357,12 +365,27 @@ def _weighed(
     ).double()
     stated = torch.tensor(fractions, dtype=torch.float64)
     doubt = uncertainty_for(fractions) if uncertainty is None else uncertainty
-    doubt = _checks.non_negative("fraction_uncertainty", doubt)
+    if _checks.non_negative("fraction_uncertainty", doubt) == 0:
+        return solution
+    alpha = float((stated * (1 - stated)).mean()) / doubt**2
     by_labels = stated.log() - counts.log()
     by_labels -= by_labels.mean()
-    of_labels, of_statement = (1 / counts).sum(), ((doubt / stated) ** 2).sum()
-    weight = of_labels / (of_labels + of_statement)
-    return torch.cat([solution[:1], by_labels + weight * (solution[1:] - by_labels)])
+
+    def between(weight: float) -> Tensor:
+        return torch.cat([solution[:1], by_labels + weight * (solution[1:] - by_labels)])
+
+    def loss(weight: float) -> float:
+        at = between(weight)
+        mean = _means(rows, at)[1:]
+        error = at[1:] - mean.log() + counts.log()
+        error = error - counts @ error / counts.sum()
+        return alpha * _kl(fractions, mean.tolist()) + float(counts @ error**2) / 2
+
+    tried = [k / WEIGHTS_TRIED for k in range(WEIGHTS_TRIED + 1)]
+    best = min(tried, key=loss)
+    near = (max(best - 1 / WEIGHTS_TRIED, 0.0), min(best + 1 / WEIGHTS_TRIED, 1.0))
+    found = float(minimize_scalar(loss, bounds=near, method="bounded", options={"xatol": 1e-6}).x)
+    return between(min((best, found), key=loss))
 
 
 class UnreachableFractionError(ValueError):
