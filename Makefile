@@ -37,7 +37,7 @@ LAB_integrations := yes
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.installed-demo  ## compare six ways to train a classifier, and write the report to demo/
+demo: $(VENV)/.installed-demo  ## tell four stories on data of scikit-learn, and write the report to demo/
 	$(BIN)/selbo demo --out demo
 
 data: $(VENV)/.installed-test  ## make real data present for the tests, in .data/

@@ -406,10 +406,13 @@ class CornerShells(CheckedPartition):
         self.edges = Edges(levels, lower=1 / num_classes, space=space, slope_factor=slope_factor)
 
     def _memberships(self, log_probs: Tensor) -> Tensor:
+        odds = log_odds(log_probs)
         # weight of a shell against the centre: the crossings of all thresholds up to it
-        climb = self.edges.crossings(log_odds(log_probs)).cumsum(-1)  # (..., B, K, T)
-        shells = climb.flip(-1).transpose(-1, -2).flatten(-2)  # highest threshold first, then class by class
-        return torch.softmax(torch.nn.functional.pad(shells, (0, 1)), dim=-1)
+        climb, shells = torch.zeros_like(odds[..., :1]), [torch.zeros_like(odds[..., :1])]
+        for edge in range(len(self.edges.values)):
+            climb = climb + self.edges.crossing(odds, edge)
+            shells.insert(0, climb)  # highest threshold first, and the centre last
+        return torch.softmax(torch.cat(shells, -1), dim=-1)
 
     def _assign(self, log_probs: Tensor) -> Tensor:
         level = self.edges.count_below(top_log_odds(log_probs))
