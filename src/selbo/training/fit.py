@@ -37,7 +37,7 @@ from selbo.training.validation import Validation, Validator
 
 ENGINES: Final = ("auto", "eager", "cudagraph", "compile+cudagraph")
 FEWEST_COMPILED_STEPS: Final = 2000
-"""Shorter runs would spend more time compiling than compiled steps save (docs/performance.md)."""
+"""Shorter runs would spend more time compiling than compiled steps save (docs/reference/performance.md)."""
 NATURAL: Final = "natural_gradient"
 ADAM_RATE: Final = 1e-3
 NATURAL_RATE: Final = 0.1
