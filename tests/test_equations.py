@@ -97,7 +97,9 @@ def rows() -> list[Row]:
 
 
 def test_every_equation_is_listed_once(rows: list[Row]) -> None:
-    assert rows, "docs/explanation/equations.md has no row such as | Eq. (5) | in words | `selbo.module.function` | `tests/...` |"
+    assert rows, (
+        "docs/explanation/equations.md has no row such as | Eq. (5) | in words | `selbo.module.function` | `tests/...` |"
+    )
     numbers = [row.number for row in rows]
     assert sorted(set(numbers), key=int) == sorted(numbers, key=int)
 

@@ -489,7 +489,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The given concentration, limited to the number of labels, or the default."""
         if self.concentration is None or isinstance(self.concentration, str):
             if rows.unlabelled is None and not self._states_something:
-                return MOST_CONCENTRATION  # the belief repeats the labels; see docs/reference/measurements.md
+                return MOST_CONCENTRATION  # the belief repeats the labels; see docs/reference/measurements-defaults.md
             return default_concentration(rows.evidence, elsewhere=rows.unlabelled is not None)
         return float(self.concentration if self.overrule_labels else min(self.concentration, rows.evidence))
 

@@ -165,8 +165,8 @@ def interval_memberships(crossings: Tensor) -> Tensor:
 
     The odds of two neighbouring intervals are the exponential of the crossing between them: the adjacent-category
     logit model of ordinal regression. Eq. (19) is the corresponding cumulative-logit model. With one slope for all
-    edges, in probability space, the two agree up to terms of the order of $e^{-k}$ (docs/explanation/deviations.md). This one stays
-    non-negative for unequal slopes as well.
+    edges, in probability space, the two agree up to terms of the order of $e^{-k}$ (docs/explanation/deviations.md).
+    This one stays non-negative for unequal slopes as well.
     """
     return torch.softmax(_steps(crossings), dim=-1)
 
