@@ -98,7 +98,7 @@ def rows() -> list[Row]:
 
 def test_every_equation_is_listed_once(rows: list[Row]) -> None:
     assert rows, (
-        "docs/explanation/equations.md has no row such as | Eq. (5) | in words | `selbo.module.function` | `tests/...` |"
+        "docs/explanation/equations.md has no row such as | Eq. (5) | in words | `selbo.module.name` | `tests/...` |"
     )
     numbers = [row.number for row in rows]
     assert sorted(set(numbers), key=int) == sorted(numbers, key=int)
