@@ -30,6 +30,15 @@ PredictionSeed = Annotated[
 Device = Annotated[str, typer.Option("--device", help="Device: cpu, cuda, cuda:0 or auto.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 NumSamples = Annotated[int, typer.Option("--num-samples", help="Weight samples per prediction.", min=1)]
+Stream = Annotated[
+    bool | None,
+    typer.Option(
+        "--stream/--no-stream",
+        help="Read the table in parts, in bounded memory, or as a whole; if not given, in parts from 400 MB of CSV or "
+        "200 MB of Parquet on.",
+        show_default=False,
+    ),
+]
 Model = Annotated[Path, typer.Argument(metavar="DIR", help="Model folder written by selbo train.", show_default=False)]
 DataFile = Annotated[
     Path, typer.Argument(metavar="DATA", help="Table: .csv, .parquet or .npz file.", show_default=False)

@@ -41,6 +41,8 @@ class Job:
         test: A table of labelled rows to test on.
         keep: Columns to use even if they look like identifiers or free text.
         id_column: Column that identifies rows: no input, but kept in predictions.
+        stream: Whether the table is read in parts, in bounded memory; the classifier is then a network.
+        one_pass: Whether a streamed table is trained on for at least one pass, instead of the steps of the classifier.
     """
 
     data: Path
@@ -54,6 +56,8 @@ class Job:
     test: Path | None = None
     keep: Sequence[str] = ()
     id_column: str = ""
+    stream: bool = False
+    one_pass: bool = False
 
     def __post_init__(self) -> None:
         if self.test is not None and self.test_fraction:
@@ -90,7 +94,7 @@ class Job:
     def identity(self) -> dict[str, Any]:
         """Settings and checksums of the data. A folder with another identity is not resumed."""
         files = {"data_sha256": self.data, "unlabelled_sha256": self.unlabelled, "test_sha256": self.test}
-        stated = {}
+        stated: dict[str, Any] = {}
         if self.groups is not None:
             files["group_fractions_sha256"] = self.groups.fractions
             stated = {"groups": self.groups.column, "group_concentration": self.groups.concentration}
@@ -99,6 +103,9 @@ class Job:
             problems.attempt(require_table, file)
         problems.stop()
         settings = storage.settings_of(self.classifier)
+        if self.stream:
+            stated["stream"] = True
+            settings["steps"] = "one pass" if self.one_pass else settings["steps"]
         return {
             "target": self.target,
             "seed": settings.pop("random_state"),

@@ -2,8 +2,9 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from selbo.estimator import SummaryClassifier
+from selbo.estimator import Statement, SummaryClassifier
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.tabular.group_results import TaskGroups
 from selbo.tabular.groups import known_labels, read_groups
@@ -84,6 +85,33 @@ class Task:
     def is_tested(self) -> bool:
         """Whether there are labelled rows to test on."""
         return len(self.test[1]) > 0
+
+    @property
+    def num_train(self) -> int:
+        """Number of training rows."""
+        return len(self.train[1])
+
+    @property
+    def train_counts(self) -> Tensor:
+        """Number of labelled training rows of each class."""
+        return self.train[1][self.train[1] >= 0].bincount(minlength=self.num_classes)
+
+    def statement(self, classifier: SummaryClassifier) -> Statement:
+        """The belief about the training rows."""
+        return classifier.statement(**self.arguments(), X_unlabelled=self.unlabelled)
+
+    def fit(self, classifier: SummaryClassifier, *, checkpoint: Path, log: Path, progress: bool | None) -> None:
+        """Train a classifier. A killed run resumes from its checkpoint."""
+        names = self.preprocessing.class_labels
+        validation = {"X_val": self.val[0], "y_val": names[self.val[1]]} if len(self.val[1]) else {}
+        classifier.fit(
+            **self.arguments(),
+            **validation,
+            X_unlabelled=self.unlabelled,
+            checkpoint=checkpoint,
+            log=log,
+            progress=progress,
+        )
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `SummaryClassifier.fit` about the training rows."""
@@ -220,8 +248,8 @@ def _encode(job: Job, table: Table) -> _Encoded:
     preprocessing, notes = fitted
     inputs, _ = preprocessing.transform(table)
     labels = torch.from_numpy(preprocessing.labels(table))
-    notes += _notes_on_rows(job, table, [name for name in names if name is not None])
-    use, text = _use_of_unlabelled(job, len(free))
+    notes += notes_on_rows(job, Counter(name for name in names if name is not None))
+    use, text = use_of_unlabelled(job, len(free))
     notes += [text] if text else []
     return _Encoded(
         preprocessing,
@@ -232,22 +260,22 @@ def _encode(job: Job, table: Table) -> _Encoded:
     )
 
 
-def _notes_on_rows(job: Job, table: Table, names: Sequence[str]) -> list[str]:
-    """Notes on rows that are not held out, or not used."""
-    found, (test, val) = [], job.shares(len(names))
+def notes_on_rows(job: Job, counts: Mapping[str, int]) -> list[str]:
+    """Notes on rows that are not held out, by the number of rows of each class."""
+    labels = sum(counts.values())
+    found, (test, val) = [], job.shares(labels)
     if job.val_fraction is None and val == 0:
         found.append(
-            f"with fewer than {FEWEST_TO_VALIDATE} labelled rows ({len(names)}), none are held out to validate, and no "
+            f"with fewer than {FEWEST_TO_VALIDATE} labelled rows ({labels}), none are held out to validate, and no "
             "temperature is fitted: `val_fraction` holds some out"
         )
-    counts = Counter(names)
     rare = [name for name, count in counts.items() if count < FEWEST_ROWS]
     if rare and test + val > 0:
         found.append(f"classes with fewer than {FEWEST_ROWS} rows are used for training only: {listed(rare)}")
     return found
 
 
-def _use_of_unlabelled(job: Job, count: int) -> tuple[bool, str]:
+def use_of_unlabelled(job: Job, count: int) -> tuple[bool, str]:
     """Whether rows without label are those that the belief is about, and a note on them."""
     if count == 0:
         return False, ""

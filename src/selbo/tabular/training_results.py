@@ -64,7 +64,7 @@ def belief_checks(task: Task, job: Job, predicted: Predicted) -> BeliefChecks:
 
 def row_counts(task: Task) -> RowCounts:
     """Number of rows in each part of the data."""
-    train, val, test = (len(part[1]) for part in (task.train, task.val, task.test))
+    train, val, test = task.num_train, len(task.val[1]), len(task.test[1])
     if task.groups is None:
         return RowCounts(
             train=train, val=val, test=test, unlabelled=None if task.unlabelled is None else len(task.unlabelled)
@@ -108,7 +108,7 @@ def baselines_of(task: Task, job: Job, prediction: Prediction | None) -> tuple[M
 def _stated_fractions(task: Task, job: Job) -> list[float]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # issued before training
-        return job.classifier.statement(**task.arguments(), X_unlabelled=task.unlabelled).class_fractions
+        return task.statement(job.classifier).class_fractions
 
 
 def prediction_columns(task: Task, prediction: Prediction | None) -> dict[str, Sequence[Any]]:
@@ -125,8 +125,7 @@ def prediction_columns(task: Task, prediction: Prediction | None) -> dict[str, S
 
 def validation_metrics(task: Task, prediction: Prediction) -> ValidationMetrics:
     """Metrics of the validation rows."""
-    labels, known = task.val[1], task.train[1][task.train[1] >= 0]
-    counts = torch.bincount(known, minlength=task.num_classes).clamp(min=1).double()
+    labels, counts = task.val[1], task.train_counts.clamp(min=1).double()
     return ValidationMetrics(
         nll=F.nll_loss(prediction.log_probs.double(), labels).item(),
         constant_nll=-(counts / counts.sum()).log()[labels].mean().item(),
@@ -137,8 +136,7 @@ def validation_metrics(task: Task, prediction: Prediction) -> ValidationMetrics:
 
 def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetrics, *, seconds: float) -> Comparison:
     """The results that the report shows: one method, one seed."""
-    classes, known = task.preprocessing.classes, task.train[1][task.train[1] >= 0]
-    counts = known.bincount(minlength=task.num_classes)
+    classes, counts = task.preprocessing.classes, task.train_counts
     summary, prediction = task.summaries[0] if task.summaries else None, predicted.test
     believed = prediction if predicted.unlabelled is None else predicted.unlabelled
     rows, what = metrics.rows, job.target or "the class"
@@ -152,7 +150,7 @@ def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetr
         f"{_learner(job.classifier)} learned to predict {what} from {len(task.preprocessing.inputs)} columns. "
         f"Everything below is about the test rows, which it did not see{but}."
     )
-    takeaway = "" if metrics.stated_groups is None else f"{groups_takeaway(metrics.stated_groups, len(known))} "
+    takeaway = "" if metrics.stated_groups is None else f"{groups_takeaway(metrics.stated_groups, int(counts.sum()))} "
     if prediction is not None:
         takeaway += outcomes.takeaway_of(
             metrics.per_class,

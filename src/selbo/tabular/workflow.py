@@ -1,5 +1,6 @@
 """From a table to a model folder: trains and tests a `SummaryClassifier`, and writes the folder."""
 
+import shutil
 import time
 import warnings
 from pathlib import Path
@@ -49,18 +50,12 @@ def train_model(
         saved_model.clear(folder)
     saved_model.remove_unfinished(folder)
     write_json(folder / saved_model.SETTINGS, {"format": saved_model.SETTINGS_FORMAT, "settings": identity})
-    classifier, names = job.classifier, task.preprocessing.class_labels
+    classifier = job.classifier
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         warnings.filterwarnings("ignore", message=".* held-out rows are classified")  # checked below, on more rows
-        validation = {"X_val": task.val[0], "y_val": names[task.val[1]]} if len(task.val[1]) else {}
-        classifier.fit(
-            **task.arguments(),
-            **validation,
-            X_unlabelled=task.unlabelled,
-            checkpoint=folder / saved_model.CHECKPOINT,
-            log=folder / saved_model.LOG,
-            progress=progress,
+        task.fit(
+            classifier, checkpoint=folder / saved_model.CHECKPOINT, log=folder / saved_model.LOG, progress=progress
         )
     task, begin = task.after(classifier), time.perf_counter()
     predicted = Predicted(  # labelled rows of the table are evaluated in the source domain, without correction
@@ -105,4 +100,5 @@ def train_model(
         data=saved_model.TableFile(name=task.name, sha256=identity["data_sha256"]),
         unlabelled=unlabelled,
     )
+    shutil.rmtree(folder / saved_model.ROWS, ignore_errors=True)
     return metrics
