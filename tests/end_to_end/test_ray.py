@@ -51,6 +51,6 @@ def test_a_killed_node_loses_nothing(tmp_path):
     calibration = BeliefCalibration.from_dict(found["calibration"])
     alone = selbo.calibrate_to_belief(torch.as_tensor(numbers["log_probs"]), **STATED)
     assert calibration.num_inputs == ROWS
-    assert calibration.temperature == pytest.approx(alone.temperature, rel=1e-8)
-    assert calibration.offsets == pytest.approx(alone.offsets, rel=1e-8)
-    assert calibration.log_temperature_error == pytest.approx(alone.log_temperature_error, rel=1e-6)
+    assert calibration.temperature == pytest.approx(alone.temperature, rel=1e-6)
+    assert calibration.offsets == pytest.approx(alone.offsets, rel=1e-6)
+    assert calibration.log_temperature_error == pytest.approx(alone.log_temperature_error, rel=1e-5)
