@@ -403,7 +403,9 @@ def _trainable(model: nn.Module, objective: Objective) -> list[nn.Parameter]:
     parameters = [each for each in model.parameters() if each.requires_grad]
     if not parameters:
         raise ValueError("`model` must have at least one parameter that requires a gradient, but has none")
-    _checks.unsharded("model", parameters, "pass the network as it is, or write the loop yourself (docs/scale-out.md)")
+    _checks.unsharded(
+        "model", parameters, "pass the network as it is, or write the loop yourself (docs/how-to/scale-out.md)"
+    )
     return parameters
 
 
