@@ -39,6 +39,7 @@ def temperature(
     log_probs: Array,
     labels: Array,
     *,
+    weights: Array | None = None,
     prior_strength: float = PRIOR_STRENGTH,
     bounds: tuple[float, float] | None = None,
 ) -> float:
@@ -62,6 +63,7 @@ def temperature(
         log_probs: Log-probabilities or logits, shape (B, K), K >= 2; both give the same result. -inf is a probability
             of 0.
         labels: Classes, shape (B,), of data that the network was not trained on.
+        weights: Weight of each row, shape (B,); they are divided by their mean, so that B rows count as B.
         prior_strength: c; 0 for maximum likelihood.
         bounds: Smallest and largest temperature; if not given, none with a prior and (0.01, 100) without.
 
@@ -81,7 +83,7 @@ def temperature(
         bounds = TEMPERATURE_BOUNDS
     rows = table("log_probs", log_probs)
     classes = labels_of(labels, rows)
-    slope_of_nll = _slope_by_inverse_temperature(rows, classes)
+    slope_of_nll = _slope_by_inverse_temperature(rows, classes, _shares(weights, len(rows)))
 
     def slope(log_temperature: float) -> float:
         """Derivative of the mean objective by the inverse temperature; falls as the temperature rises."""
@@ -199,7 +201,24 @@ def scale(log_probs: Array, temperature: float) -> Tensor:
     return divided.log_softmax(-1).to(result_dtype(given))
 
 
-def _slope_by_inverse_temperature(rows: Tensor, classes: Tensor) -> Callable[[float], float]:
+def _shares(weights: Array | None, count: int) -> Tensor:
+    """Weights of rows, summing to one."""
+    if weights is None:
+        return torch.full((count,), 1 / count, dtype=torch.float64)
+    given = on_host("weights", weights).double()
+    if (
+        given.shape != (count,)
+        or not bool(given.isfinite().all())
+        or bool((given < 0).any())
+        or float(given.sum()) <= 0
+    ):
+        raise ValueError(
+            f"`weights` must be {count} numbers of at least 0, not all 0, but got shape {tuple(given.shape)}"
+        )
+    return given / given.sum()
+
+
+def _slope_by_inverse_temperature(rows: Tensor, classes: Tensor, shares: Tensor) -> Callable[[float], float]:
     """Derivative by 1/T of the mean negative log-probability: E[x] under softmax(x / T), minus x of the label.
 
     A constant per row does not matter, so the largest entry of each row is moved to 0. This avoids overflow, and rows
@@ -216,10 +235,10 @@ def _slope_by_inverse_temperature(rows: Tensor, classes: Tensor) -> Callable[[fl
     largest = rows.double().amax(-1, keepdim=True)
     shifted = rows.double() - largest
     finite = shifted.nan_to_num(neginf=0.0)  # classes of probability 0 add nothing to the mean
-    target = (of_label - largest).mean().item()
+    target = float(shares @ (of_label - largest)[:, 0])
 
     def slope(inverse_temperature: float) -> float:
-        return ((inverse_temperature * shifted).softmax(-1) * finite).sum(-1).mean().item() - target
+        return float(shares @ ((inverse_temperature * shifted).softmax(-1) * finite).sum(-1)) - target
 
     return slope
 

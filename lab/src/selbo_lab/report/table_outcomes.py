@@ -182,7 +182,8 @@ def _mean(case: StudyComparison, name: str, place: str, metric: str) -> float | 
 
 
 def _states(method: MethodRuns) -> bool:
-    return method.recipe.states_accuracy or method.recipe.states_fractions
+    recipe = method.recipe
+    return recipe.states_accuracy or recipe.states_fractions or recipe.states_label_fractions
 
 
 def _mark_best(rows: list[list[Entry]], columns: int) -> None:

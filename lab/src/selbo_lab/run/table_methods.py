@@ -3,6 +3,7 @@
 import random
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from selbo import LabelShift, calibrate, calibrate_to_belief
+from selbo.estimator.pool import POOL_PRIOR
 from selbo.evaluation import correct_prior
+from selbo.presets import MOST_CONCENTRATION
 from selbo_lab.run.baselines import LEAST_PROBABILITY
 from selbo_lab.run.frozen import LEAST_ERROR
 from selbo_lab.run.table_cases import TableCase
@@ -33,6 +36,26 @@ SMOKE_STEPS_UP_TO: Final = 10
 
 LogProbs = Callable[[Tensor], Tensor]
 """Log-probabilities of rows: (N, D) -> (N, K), in float64."""
+
+
+@dataclass(frozen=True)
+class FittedClassifier:
+    """A trained classifier; call it for log-probabilities of rows.
+
+    Attributes:
+        classifier: One of scikit-learn's interface.
+        least: Minimum probability of a class.
+    """
+
+    classifier: Any
+    least: float
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Log-probabilities: (N, D) -> (N, K), in float64."""
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            probs = np.asarray(self.classifier.predict_proba(_array(rows)), dtype=np.float64).clip(self.least)
+        return torch.from_numpy(np.log(probs / probs.sum(-1, keepdims=True)))
 
 
 def fit_table_method(
@@ -64,7 +87,7 @@ def fit_table_method(
                 classifier = _of_scikit_learn(recipe, labels, seed).fit(inputs, labels)
     finally:
         random.setstate(before)
-    return _as_log_probs(classifier, LEAST_PROBABILITY if recipe.objective == "forest" else LEAST_OF_OTHERS)
+    return FittedClassifier(classifier, LEAST_PROBABILITY if recipe.objective == "forest" else LEAST_OF_OTHERS)
 
 
 def correct_for_statement(
@@ -88,6 +111,26 @@ def correct_for_statement(
         except ValueError:  # no correction makes the predictions agree: the classifier falls back to the prior
             pass
     return correct_prior(log_probs, before, stated)
+
+
+def correct_by_held_out(found: LogProbs, case: TableCase, rows: Tensor, statements: Mapping[str, Any]) -> Tensor:
+    """Log-probabilities of rows by a pool that was told nothing, corrected by what is stated about the training rows.
+
+    The correction is that of a `SummaryClassifier` with these statements and the same seed, which would train the same
+    pool again.
+    """
+    assert isinstance(found, FittedClassifier)
+    held_out, labels = found.classifier.held_out_log_proba_, case.train.labels
+    try:
+        return calibrate_to_belief(
+            held_out,
+            **statements,
+            concentration=min(len(labels), MOST_CONCENTRATION),
+            labels=labels,
+            prior_strength=POOL_PRIOR,
+        )(found(rows))
+    except ValueError:  # no correction makes the predictions agree: the classifier leaves them as they are
+        return found(rows)
 
 
 def fractions_as_stated(fractions: tuple[float, ...], off: float = 0.0) -> tuple[float, ...]:
@@ -144,19 +187,9 @@ def _scaled_mlp(inputs: NDArray[np.float64], labels: NDArray[np.int64], seed: in
         inputs, labels, test_size=HELD_OUT, stratify=labels, random_state=seed
     )
     fitted = make_pipeline(StandardScaler(), MLPClassifier(random_state=seed)).fit(train, train_labels)
-    found = _as_log_probs(fitted, LEAST_OF_OTHERS)
+    found = FittedClassifier(fitted, LEAST_OF_OTHERS)
     temperature = calibrate.temperature(found(torch.from_numpy(held_out)), torch.from_numpy(held_out_labels))
     return lambda rows: calibrate.scale(found(rows), temperature)
-
-
-def _as_log_probs(classifier: Any, least: float) -> LogProbs:
-    def log_probs(rows: Tensor) -> Tensor:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            probs = np.asarray(classifier.predict_proba(_array(rows)), dtype=np.float64).clip(least)
-        return torch.from_numpy(np.log(probs / probs.sum(-1, keepdims=True)))
-
-    return log_probs
 
 
 def _array(rows: Tensor) -> NDArray[np.float64]:

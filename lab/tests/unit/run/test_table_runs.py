@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from selbo.estimator import SummaryClassifier
-from selbo.random import generator_for
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.run import table_cases, table_runs
 from selbo_lab.run.execute import execute_run
@@ -189,21 +188,34 @@ def test_runs_that_differ_only_in_the_correction_share_a_classifier(monkeypatch:
     assert len(trained) == 2
 
 
-def test_an_accuracy_that_is_stated_is_that_of_the_test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Any] = []
-
-    def made(recipe: Recipe, case: table_cases.TableCase, *, seed: int, statements: Any = None) -> Any:
-        told.append(statements)
-        rows = torch.rand(len(case.test), 2, generator=generator_for(5), dtype=torch.float64).log_softmax(-1)
-        return lambda inputs: rows
-
-    monkeypatch.setattr(table_runs, "fit_table_method", made)
-    monkeypatch.setattr(table_runs, "_LAST", table_runs._LastClassifier())
-    run = execute_run(run_spec(WHOLE, objective="pool", states_accuracy=True, states_fractions=True))
-    untold, statements = told
-    assert untold is None
-    assert statements["accuracy"] == pytest.approx(max(0.501, run.conditions["clean"].metrics["accuracy"] or 0))
-    assert statements["class_fractions"] == pytest.approx(table_case(WHOLE, 0).stated)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"states_accuracy": True},
+        {"states_fractions": True},
+        {"states_accuracy": True, "states_fractions": True},
+        {"states_label_fractions": True},
+    ],
+)
+def test_what_is_stated_is_true_and_corrects_the_pool_as_the_classifier_does(settings: dict[str, bool]) -> None:
+    run = execute_run(run_spec(WHOLE, objective="pool", **settings))
+    case = table_case(WHOLE, 0)
+    inputs, labels = case.train.inputs.double().numpy(), case.train.labels.numpy()
+    test, answers = case.test.inputs.double().numpy(), case.test.labels.numpy()
+    statements: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if "states_accuracy" in settings:
+            plain = SummaryClassifier(random_state=0).fit(inputs, labels)
+            statements["accuracy"] = max(0.501, float((plain.predict(test) == answers).mean()))
+        if "states_fractions" in settings:
+            statements["class_fractions"] = (np.bincount(answers) / len(answers)).tolist()
+        if "states_label_fractions" in settings:
+            statements["class_fractions"] = (np.bincount(labels) / len(labels)).tolist()
+        told = SummaryClassifier(**statements, random_state=0).fit(inputs, labels)
+    nll = -np.log(told.predict_proba(test)[np.arange(len(answers)), answers]).mean()
+    assert told.calibration_ is not None
+    assert run.conditions["clean"].metrics["nll"] == pytest.approx(nll, rel=1e-4)
 
 
 @pytest.mark.parametrize("name", ["tables", "few-labels"])
