@@ -316,7 +316,7 @@ class Encoder:
         self.rows += chunk.table.num_rows
         for name, each in encoded.items():
             before = self.counts.get(name)
-            unread = Counter(each.unread) + Counter({} if before is None else before.unread)
+            unread = Counter({} if before is None else before.unread) + Counter(each.unread)
             missing = each.missing + (0 if before is None else before.missing)
             self.counts[name] = EncodedColumn(each.block[:0], missing, dict(unread))
         return self.preprocessing.joined(encoded)
