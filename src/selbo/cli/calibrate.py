@@ -303,7 +303,7 @@ def _write(source: Source, probs: "NDArray[np.float64]", target: Path | None) ->
         return
     with progress_bar(1.0) as report, table_writer(target) as write:
         for chunk, part in prediction_chunks(file):
-            new = _new_columns(part, source.chosen, probs[chunk.first : chunk.first + chunk.table.num_rows])
+            new = _new_columns(part, source.chosen, probs[chunk.first : chunk.first + chunk.num_rows])
             write(part.replaced_texts(new) if as_text else part.replaced(new))
             report(f"writing {file.path.name}", chunk.share)
 

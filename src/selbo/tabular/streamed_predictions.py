@@ -12,7 +12,7 @@ from torch import Tensor
 from selbo.evaluation.predict import Prediction
 from selbo.tabular.chunks import Chunk, LargeTable, Report, no_report, open_large
 from selbo.tabular.preprocessing import Preprocessing
-from selbo.tabular.streaming import Encoder, kinds_like_training, naming_rows
+from selbo.tabular.streaming import Encoder, kinds_like_training, naming_rows, plain_numbers
 from selbo.tabular.table import Numbers
 
 EXACT_CELLS: Final = 2**25
@@ -48,8 +48,9 @@ class ChunkedPredictions:
         more: tuple[str, ...] = (),
         report: Report = no_report,
     ) -> None:
-        large = open_large(path)
-        self.table: LargeTable = large.only((*preprocessing.columns, *more), kinds_like_training(preprocessing))
+        kinds = kinds_like_training(preprocessing)
+        numeric = plain_numbers(preprocessing, kinds) - set(more)
+        self.table: LargeTable = open_large(path).only((*preprocessing.columns, *more), kinds, numeric)
         self.encoder, self.predict, self.report = Encoder(preprocessing), predict, report
         self.notes: list[str] = []
         self.rows = 0

@@ -313,7 +313,7 @@ class Encoder:
             ProblemsError: If columns are missing or have another type.
         """
         encoded = self.preprocessing.encode(chunk.table, partial=True)
-        self.rows += chunk.table.num_rows
+        self.rows += chunk.num_rows
         for name, each in encoded.items():
             before = self.counts.get(name)
             unread = Counter({} if before is None else before.unread) + Counter(each.unread)
@@ -354,13 +354,22 @@ def kinds_like_training(preprocessing: Preprocessing) -> dict[str, str]:
     return found
 
 
+def plain_numbers(preprocessing: Preprocessing, kinds: Mapping[str, str]) -> set[str]:
+    """Columns of a CSV file of which only the numbers are needed, with a decimal point; ``kinds`` as far as known."""
+    return {
+        each.name
+        for each in preprocessing.inputs
+        if isinstance(each, NumberInput) and each.decimal == "." and kinds.get(each.name, "number") == "number"
+    }
+
+
 @contextmanager
 def naming_rows(chunk: Chunk) -> Iterator[None]:
     """Name the rows of a chunk in an error about its content."""
     try:
         yield
     except ValueError as error:
-        where = f"rows {chunk.first + 1} to {chunk.first + chunk.table.num_rows}"
+        where = f"rows {chunk.first + 1} to {chunk.first + chunk.num_rows}"
         if isinstance(error, ProblemsError):
             raise ProblemsError([f"{where}: {each}" for each in error.problems]) from error
         raise ValueError(f"{where}: {error}") from error
@@ -396,8 +405,9 @@ def _convert(job: Job, folder: Path, identity: Mapping[str, Any], report: Report
     encoder, ids = Encoder(preprocessing), list[str | None]()
     kept: dict[str, list[Numbers]] = {name: [] for name in HELD}
     with RowWriter(folder, flags_of(preprocessing, scale)) as writer:
-        for chunk in timer.each(READING, found.table.only(columns).chunks()):
-            rows = slice(chunk.first, chunk.first + chunk.table.num_rows)
+        large = found.table.only(columns, numeric=plain_numbers(preprocessing, found.table.kinds))
+        for chunk in timer.each(READING, large.chunks()):
+            rows = slice(chunk.first, chunk.first + chunk.num_rows)
             here, labels = part[rows], found.labels[rows]
             with timer.of(PREPROCESSING), naming_rows(chunk):
                 inputs = encoder(chunk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -217,30 +218,24 @@ def test_a_killed_run_resumes(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
     arguments = ["train", file, "--target", "ill", "--method", "plain", *QUICK[2:], "--steps", 300, "--stream"]
     assert run(*arguments, "--out", tmp_path / "whole").code == 0
     monkeypatch.setattr(streamed_classifier, "CHECKPOINT_SECONDS", 0.0)
-    again, calls, read = [*arguments, "--out", tmp_path / "killed"], [], chunks.LargeTable.as_table
+    again, calls = [*arguments, "--out", tmp_path / "killed"], []
 
-    def counting(self: chunks.LargeTable, frame: pl.DataFrame) -> object:
-        calls.append(1)
-        if len(calls) in kills:
-            raise KilledError
-        return read(self, frame)
+    def killing(work: Callable[..., object], at: int) -> Callable[..., object]:
+        def counted(*given: object) -> object:
+            calls.append(1)
+            if len(calls) == at:
+                raise KilledError
+            return work(*given)
 
-    kills = {5, 30}
-    monkeypatch.setattr(chunks.LargeTable, "as_table", counting)
-    for _ in range(2):
-        with pytest.raises(KilledError):
-            run(*again)
-    steps, read_rows = [], RowStore.read
+        return counted
 
-    def killed_later(self: RowStore, first: int, count: int) -> object:
-        steps.append(1)
-        if len(steps) == 12:
-            raise KilledError
-        return read_rows(self, first, count)
-
-    monkeypatch.setattr(RowStore, "read", killed_later)
-    with pytest.raises(KilledError):
-        run(*again)
+    for owner, name, at in ((chunks.KindScan, "add", 7), (streaming.Encoder, "__call__", 7), (RowStore, "read", 12)):
+        assert not (tmp_path / "killed" / saved_model.ROWS / streaming.TASK).exists()
+        calls.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, killing(getattr(owner, name), at))
+            with pytest.raises(KilledError):
+                run(*again)
     assert (tmp_path / "killed" / saved_model.CHECKPOINT).exists()
     monkeypatch.setattr(streaming, "_scan", lambda *_: pytest.fail("it reads the table again"))
     shown = run(*again)
