@@ -45,7 +45,7 @@ ROWS_PER_CHUNK: Final = 131_072
 CELLS_PER_CHUNK: Final = 2**23
 """Rows of a Parquet file per chunk, fewer if there are many columns."""
 
-Report = Callable[[str, float], None]
+ReadingReport = Callable[[str, float], None]
 """Called with what is being done, and the share of the file since the last call."""
 
 
@@ -303,7 +303,7 @@ class Reservoir:
 
 
 def read_sample(
-    path: Path, *, most: int, seed: int, columns: Collection[str] | None = None, report: Report = no_report
+    path: Path, *, most: int, seed: int, columns: Collection[str] | None = None, report: ReadingReport = no_report
 ) -> tuple[Table, int]:
     """A uniform sample of the rows of a large table, and the number of all rows.
 

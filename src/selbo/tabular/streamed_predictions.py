@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from selbo.evaluation.predict import Prediction
-from selbo.tabular.chunks import Chunk, LargeTable, Report, no_report, open_large
+from selbo.tabular.chunks import Chunk, LargeTable, ReadingReport, no_report, open_large
 from selbo.tabular.preprocessing import Preprocessing
 from selbo.tabular.streaming import Encoder, kinds_like_training, naming_rows, plain_numbers
 from selbo.tabular.table import Numbers
@@ -46,7 +46,7 @@ class ChunkedPredictions:
         predict: Predict,
         *,
         more: tuple[str, ...] = (),
-        report: Report = no_report,
+        report: ReadingReport = no_report,
     ) -> None:
         kinds = kinds_like_training(preprocessing)
         numeric = plain_numbers(preprocessing, kinds) - set(more)

@@ -34,9 +34,9 @@ ROWS_PER_BLOCK: Final = 4096
 SHUFFLED_ROWS: Final = 65_536
 """Rows in memory, which are shuffled together: at least so many, less than twice as many, and four batches."""
 
-NUMBERS: Final = "numbers.f32"
-FLAGS: Final = "flags.u8"
-LABELS: Final = "labels.i32"
+NUMBERS_FILE: Final = "numbers.f32"
+FLAGS_FILE: Final = "flags.u8"
+CLASSES_FILE: Final = "labels.i32"
 
 
 class RowWriter:
@@ -52,7 +52,7 @@ class RowWriter:
         self.folder, self.files = folder, list[IO[bytes]]()
 
     def __enter__(self) -> "RowWriter":
-        self.files = [(self.folder / name).open("wb") for name in (NUMBERS, FLAGS, LABELS)]
+        self.files = [(self.folder / name).open("wb") for name in (NUMBERS_FILE, FLAGS_FILE, CLASSES_FILE)]
         return self
 
     def write(self, inputs: NDArray[Any], labels: NDArray[Any]) -> None:
@@ -84,14 +84,14 @@ class RowStore:
         self.num_inputs, self.widths = len(is_flag), (int((~is_flag).sum()), int(is_flag.sum()))
         self._order = np.argsort(np.concatenate([np.flatnonzero(~is_flag), np.flatnonzero(is_flag)]))
         self._in_order = bool((self._order == np.arange(len(is_flag))).all())
-        self.num_rows = (folder / LABELS).stat().st_size // 4
-        sizes = ((NUMBERS, 4 * self.widths[0]), (FLAGS, self.widths[1]))
+        self.num_rows = (folder / CLASSES_FILE).stat().st_size // 4
+        sizes = ((NUMBERS_FILE, 4 * self.widths[0]), (FLAGS_FILE, self.widths[1]))
         if any((folder / name).stat().st_size != width * self.num_rows for name, width in sizes):
             raise ValueError("the stored training rows are not complete: remove the folder, and train again")
 
     def labels(self) -> Tensor:
         """Classes of all rows, (N,)."""
-        return torch.from_numpy(np.fromfile(self.folder / LABELS, dtype=np.int32).astype(np.int64))
+        return torch.from_numpy(np.fromfile(self.folder / CLASSES_FILE, dtype=np.int32).astype(np.int64))
 
     def read(self, first: int, count: int) -> tuple[Tensor, Tensor]:
         """Inputs (n, inputs) and classes (n,) of consecutive rows."""
@@ -107,7 +107,11 @@ class RowStore:
         return self._joined(*found)
 
     def _files(self) -> tuple[tuple[str, Any, int], ...]:
-        return (NUMBERS, np.float32, self.widths[0]), (FLAGS, np.uint8, self.widths[1]), (LABELS, np.int32, 1)
+        return (
+            (NUMBERS_FILE, np.float32, self.widths[0]),
+            (FLAGS_FILE, np.uint8, self.widths[1]),
+            (CLASSES_FILE, np.int32, 1),
+        )
 
     def _part(self, name: str, kind: Any, width: int, first: int, count: int) -> NDArray[Any]:
         size = np.dtype(kind).itemsize * width

@@ -118,7 +118,7 @@ def test_the_same_model(run: Run, tmp_path: Path, method: str, monkeypatch: pyte
     )
     assert parts["row"].to_list() == whole["row"].to_list()
     np.testing.assert_allclose(parts["p_yes"], whole["p_yes"], atol=2e-4)
-    assert not (tmp_path / "parts" / saved_model.ROWS).exists()
+    assert not (tmp_path / "parts" / saved_model.STORED_ROWS).exists()
     metrics = json.loads((tmp_path / "parts" / saved_model.METRICS).read_text())
     assert metrics["rows"] == {"train": 420, "val": 60, "test": 120}
 
@@ -146,7 +146,7 @@ def test_a_sample_decides_on_columns_and_all_rows_are_trained_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streaming, "SAMPLE_ROWS", 100)
-    monkeypatch.setattr(streaming, "MOST_HELD_OUT", 40)
+    monkeypatch.setattr(streaming, "MOST_ROWS_HELD_OUT", 40)
     file = write(patients(), tmp_path / "t.csv")
     found = task_of(job_of(file), tmp_path / "rows")
     assert (len(found.val[1]), len(found.test[1]), found.num_train) == (40, 40, 520)
@@ -230,7 +230,7 @@ def test_a_killed_run_resumes(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
         return counted
 
     for owner, name, at in ((chunks.KindScan, "add", 7), (streaming.Encoder, "__call__", 7), (RowStore, "read", 12)):
-        assert not (tmp_path / "killed" / saved_model.ROWS / streaming.TASK).exists()
+        assert not (tmp_path / "killed" / saved_model.STORED_ROWS / streaming.TASK_FILE).exists()
         calls.clear()
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, killing(getattr(owner, name), at))
@@ -243,7 +243,7 @@ def test_a_killed_run_resumes(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
     assert "resuming from the checkpoint" in shown.err
     for name in (saved_model.WEIGHTS, saved_model.PREPROCESSING, saved_model.TEST_PREDICTIONS, saved_model.METRICS):
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
-    assert not (tmp_path / "killed" / saved_model.ROWS).exists()
+    assert not (tmp_path / "killed" / saved_model.STORED_ROWS).exists()
     shown = run(*again)
     assert "is already trained with these settings" in shown.err
 

@@ -63,7 +63,7 @@ def test_inputs_of_one_kind(tmp_path, flags):
 
 
 def test_a_store_that_was_cut_is_refused(store):
-    with (store.folder / stored.NUMBERS).open("ab") as file:
+    with (store.folder / stored.NUMBERS_FILE).open("ab") as file:
         file.write(b"1234")
     with pytest.raises(ValueError, match="the stored training rows are not complete"):
         RowStore(store.folder, FLAGS)
