@@ -193,6 +193,13 @@ def difference(
     return with_interval(found, which.metric, unit=unit, brackets=brackets)
 
 
+def score(where: str, method: str, metric: str) -> str:
+    """Mean over seeds of a metric on clean data or, if there is one, in the target domain; in per cent but for NLL."""
+    conditions = [run.conditions.get(USE, run.conditions[CLEAN]) for run in runs_of(where, method)]
+    mean = fmean(each.metrics[metric] or 0.0 for each in conditions)
+    return short(mean, 3, sign=False) if metric == "nll" else f"{100 * mean:.1f} %"
+
+
 def with_interval(found: Difference, metric: str = "nll", *, unit: str = "", brackets: bool = False) -> str:
     """A difference and its interval, in percentage points unless it is one of NLL."""
     digits, factor = (3, 1) if metric == "nll" else (1, 100)
@@ -387,6 +394,11 @@ def frozen(methods: str = "", study: str = "frozen") -> str:
         cells = (titles[name], *shown, *(f"{each} of {len(cases)}" for each in wins), f"{worst:+.3f}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def frozen_mean(method: str, metric: str, study: str = "frozen") -> str:
+    """Mean of a metric over the cases of a study of frozen classifiers."""
+    return short(fmean(each[metric] for each in frozen_means(study)[method]), 3, sign=False)
 
 
 def frozen_share(methods: str, metric: str, study: str = "frozen") -> str:
@@ -619,7 +631,7 @@ CALLS = {
     for function in (
         *(table, over_cases, counts, overlaps, repeats, times, settings_tried, difference, under, corruptions_lower),
         *(corruptions_by_interval, without_noise, overlap, summary_run_twice, outcome, wrong, count, at_use),
-        *(right_at_use, frozen, frozen_share, labels_worth, by_shift),
+        *(right_at_use, frozen, frozen_mean, frozen_share, labels_worth, by_shift, score),
     )
 }
 

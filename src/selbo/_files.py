@@ -92,8 +92,8 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
-def columns_as_csv(columns: Mapping[str, Sequence[Any]]) -> str:
-    """Columns of the same length as a CSV file, floats with eight digits.
+def columns_as_csv(columns: Mapping[str, Sequence[Any]], *, header: bool = True) -> str:
+    """Columns of the same length as a CSV file, floats with eight digits, with or without a line of names.
 
     Example:
         >>> print(columns_as_csv({"a": [1, 2], "b": ["x, y", 0.1 + 0.2]}), end="")
@@ -103,7 +103,8 @@ def columns_as_csv(columns: Mapping[str, Sequence[Any]]) -> str:
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
+    if header:
+        writer.writerow(columns)
     for row in zip(*columns.values(), strict=True):
         writer.writerow([f"{each:.8g}" if isinstance(each, float) else each for each in row])
     return text.getvalue()

@@ -67,6 +67,7 @@ def plain(rank: int, folder: Path) -> dict[str, Tensor]:
             optimizer.step()
         made = difference(net, before) | {"histogram": monitor.take()["summary"].histogram}
         found |= {prefix + name: value for name, value in made.items()}
+        del wrapped, optimizer  # one that outlives the process group may hang
     dist.destroy_process_group()
     return found
 

@@ -26,7 +26,7 @@ from sklearn.datasets import load_breast_cancer, load_iris
 from command_line import Run, run_command
 from selbo import decide
 from selbo.elicit.answer import answer
-from selbo.tabular import workflow
+from selbo.tabular import task, workflow
 from selbo.tabular.splits import split
 
 ROWS = 120
@@ -272,8 +272,8 @@ def test_a_finished_folder_is_left_as_it_is(
     selbo: Run, table: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {name: (model / name).stat().st_mtime_ns for name in listing(model)}
-    for work in ("prepare", "train_model"):
-        monkeypatch.setattr(workflow, work, lambda *_, **__: pytest.fail("it does the work again"))
+    for module, work in ((task, "prepare"), (workflow, "train_model")):
+        monkeypatch.setattr(module, work, lambda *_, **__: pytest.fail("it does the work again"))
     shown = selbo(*quick(table, model))
     assert shown.code == 0
     assert "is already trained with these settings" in shown.err

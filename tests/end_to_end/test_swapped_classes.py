@@ -17,6 +17,8 @@ import selbo
 from selbo.elicit.answer import answer
 from selbo.presets import summary_for
 from selbo.tabular import workflow
+from selbo.tabular.job import Job
+from selbo.tabular.task import prepare
 
 CASES = {"balanced": (0.5, 0.5), "90:10": (0.9, 0.1), "three classes": (1 / 3, 1 / 3, 1 / 3)}
 ACCURACY = {"balanced": 0.92, "90:10": 0.96, "three classes": 0.9}
@@ -126,10 +128,10 @@ def test_command(case, tmp_path, monkeypatch):
             ACCURACY[case], list(CASES[case]), TIMES[-1] * LABELS, overrule_labels=True, hidden=(16,), steps=100,
             learning_rate=0.016, num_samples=16, random_state=seed,
         )  # fmt: skip
-        job = workflow.Job(file, "label", classifier)
+        job = Job(file, "label", classifier)
         folder = tmp_path / f"{seed}"
         folder.mkdir()
-        task = workflow.prepare(job)
+        task = prepare(job)
         found = workflow.train_model(task, job, folder, identity=job.identity(), progress=False)
         assert found.warnings == ()
         right[seed] = found.metrics["accuracy"]

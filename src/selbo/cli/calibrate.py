@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -20,16 +20,28 @@ from selbo.cli.options import (
     ReportFile,
     RowFractions,
     StatementWorth,
+    Stream,
     speaking_of_options,
     stated_fractions,
 )
-from selbo.cli.output import console, file_target, note, table_target, visible, write_records, write_table
+from selbo.cli.output import (
+    console,
+    file_target,
+    note,
+    progress_bar,
+    table_target,
+    table_writer,
+    visible,
+    write_records,
+    write_table,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from rich.table import Table
 
+    from selbo.tabular.chunks import LargeTable
     from selbo.tabular.predictions import ClassColumns, PredictionFile
     from selbo.tabular.saved_calibration import SavedCalibration
 
@@ -78,13 +90,14 @@ def calibrate(
         Path | None, typer.Option("--load", help="Apply the correction of this file instead of fitting one.")
     ] = None,
     report: ReportFile = None,
+    stream: Stream = None,
     debug: Debug = False,
 ) -> None:
     """Calibrate the predictions of any classifier to what you know about it.
 
     State how often its answers are right (--accuracy), how frequent the classes are (--class-fractions), or both: no
     label is needed. Writes the table with calibrated probabilities, in the order of its rows and with all other
-    columns unchanged.
+    columns unchanged. A large CSV or Parquet file is read and written in parts.
 
     Example: selbo calibrate predictions.csv --accuracy 0.95 --class-fractions spam=0.12,ham=0.88 --out calibrated.csv
     """
@@ -107,26 +120,20 @@ def calibrate(
 
     with speaking_of_options():
         saved = None if load is None else load_calibration(load)
-        file = files.read_predictions(predictions)
-        chosen = files.find_class_columns(
-            file.table,
-            columns=None if columns is None else [name.strip() for name in columns.split(",") if name.strip()],
-            classes=None if saved is None else saved.classes,
-            labels=labels,
-        )
-        values = files.columns_as_array(file.table, chosen.columns)
-        log_probs, found, text = files.as_log_probs(values, chosen.columns, kind)
+        named = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+        source = read_source(predictions, stream, named, None if saved is None else saved.classes, labels)
+        log_probs, chosen = source.values, source.chosen
+        found, text = files.fill_log_probs(log_probs, chosen.columns, kind, into=log_probs)
         if columns is None:
             note(_which(chosen, found))
         if text is not None:
             note(text)
         if saved is None:
-            known = None if labels is None else files.parse_labels(file.table[labels], chosen.classes)
-            saved = _fit(log_probs, chosen.classes, accuracy, fractions, concentration, known)
+            saved = _fit(source, accuracy, fractions, concentration)
     effect = measure_effect(saved, chosen.classes, log_probs)
     if page is not None:  # first, as it needs packages that may be missing
         _report(saved, effect, predictions.name, page, fitted=load is None)
-    _write(file, chosen, effect.probs, target)
+    _write(source, effect.probs, target)
     if saved_to is not None:
         save_calibration(saved, saved_to)
     screen = console(stderr=target is None)
@@ -135,6 +142,49 @@ def calibrate(
     for path, what in ((target, f"{len(log_probs)} predictions"), (saved_to, "the correction"), (page, "a report")):
         if path is not None:
             note(f"wrote {what} to {path}")
+
+
+class Source(NamedTuple):
+    """A file of predictions.
+
+    Attributes:
+        file: Its content, or the file if it is read in parts.
+        chosen: The columns of the classes.
+        values: Predictions as they are in the file, shape (n, K).
+        labels: Numbers of the classes, -1 where there is none; None without labels.
+    """
+
+    file: "PredictionFile | LargeTable"
+    chosen: "ClassColumns"
+    values: "NDArray[np.float64]"
+    labels: "NDArray[np.int64] | None"
+
+
+def read_source(
+    predictions: Path,
+    stream: bool | None,
+    columns: Sequence[str] | None,
+    classes: Sequence[str] | None,
+    labels: str | None,
+) -> Source:
+    """Read a file of predictions, in parts if it is large; JSON lines are read as a whole."""
+    from selbo.tabular import predictions as files
+    from selbo.tabular.chunks import is_large
+
+    lines = predictions.suffix.lower() == ".jsonl"
+    if lines and stream:
+        raise ValueError("`stream` is for .csv and .parquet files, but the predictions are JSON lines")
+    if not lines and is_large(predictions, stream=stream):
+        from selbo.tabular.streamed_calibration import read_large_predictions
+
+        with progress_bar(1.0) as report:
+            return Source(
+                *read_large_predictions(predictions, columns=columns, classes=classes, labels=labels, report=report)
+            )
+    file = files.read_predictions(predictions)
+    chosen = files.find_class_columns(file.table, columns=columns, classes=classes, labels=labels)
+    known = None if labels is None else files.parse_labels(file.table[labels], chosen.classes)
+    return Source(file, chosen, files.columns_as_array(file.table, chosen.columns), known)
 
 
 def _which(chosen: "ClassColumns", kind: str) -> str:
@@ -146,18 +196,22 @@ def _which(chosen: "ClassColumns", kind: str) -> str:
 
 
 def _fit(
-    log_probs: "NDArray[np.float64]",
-    classes: tuple[str, ...],
+    source: Source,
     accuracy: float | None,
     fractions: Sequence[float] | Mapping[str, float] | None,
     concentration: float | None,
-    labels: "NDArray[np.int64] | None",
 ) -> "SavedCalibration":
-    """Fit the correction."""
+    """Fit the correction, to a random part of the rows if these are very many."""
     from selbo.evaluation.belief_calibration import UNLABELLED, UnreachableFractionError, calibrate_to_belief
     from selbo.tabular.saved_calibration import SavedCalibration
+    from selbo.tabular.streamed_calibration import rows_to_fit
     from selbo.tabular.table import listed
 
+    classes, log_probs, labels = source.chosen.classes, source.values, source.labels
+    rows = rows_to_fit(log_probs, labels)
+    if len(rows) < len(log_probs):
+        note(f"the correction is fitted to {len(rows)} of {len(log_probs)} rows, chosen at random, and applied to all")
+        log_probs, labels = log_probs[rows], None if labels is None else labels[rows]
     if isinstance(fractions, Mapping):
         if set(fractions) != set(classes):
             raise ValueError(
@@ -208,25 +262,56 @@ def measure_effect(saved: "SavedCalibration", classes: Sequence[str], log_probs:
     """
     import numpy as np
 
+    from selbo.tabular.predictions import ROWS_AT_A_TIME
+
     order = [list(classes).index(name) for name in saved.classes]
-    before = np.exp(log_probs[:, order])
-    after = saved.calibration(log_probs[:, order]).exp().numpy()
-    after = after / after.sum(1, keepdims=True)
-    answers = before.argmax(1)
-    rows = np.arange(len(before))
-    probs = np.empty_like(after)
-    probs[:, order] = after
+    count = len(log_probs)
+    probs, confidence = np.empty_like(log_probs), np.empty(count)
+    accuracies, fractions, changed = np.zeros(2), np.zeros((2, len(order))), 0
+    for first in range(0, count, ROWS_AT_A_TIME):
+        part = slice(first, first + ROWS_AT_A_TIME)
+        given = log_probs[part][:, order]
+        before, after = np.exp(given), saved.calibration(given).exp().numpy()
+        after = after / after.sum(1, keepdims=True)
+        answers, rows = before.argmax(1), np.arange(len(before))
+        probs[part, order] = after
+        confidence[part] = before.max(1)
+        accuracies += before[rows, answers].sum(), after[rows, answers].sum()
+        fractions += before.sum(0), after.sum(0)
+        changed += int((after.argmax(1) != answers).sum())
     return Effect(
         probs,
-        (float(before[rows, answers].mean()), float(after[rows, answers].mean())),
-        (before.mean(0).tolist(), after.mean(0).tolist()),
-        int((after.argmax(1) != answers).sum()),
-        before.max(1),
+        (float(accuracies[0] / count), float(accuracies[1] / count)),
+        ((fractions[0] / count).tolist(), (fractions[1] / count).tolist()),
+        changed,
+        confidence,
     )
 
 
-def _write(file: "PredictionFile", chosen: "ClassColumns", probs: "NDArray[np.float64]", target: Path | None) -> None:
+def _write(source: Source, probs: "NDArray[np.float64]", target: Path | None) -> None:
     """Write the table with new probabilities; where `selbo predict` wrote it, also the answers and the entropy."""
+    from selbo.tabular.predictions import PredictionFile
+    from selbo.tabular.streamed_calibration import prediction_chunks
+
+    file, as_text = source.file, target is None or target.suffix.lower() == ".csv"
+    if isinstance(file, PredictionFile):
+        new = _new_columns(file, source.chosen, probs)
+        if file.records is not None and target is not None and not as_text:
+            write_records(file.replaced_records(new), target)
+        else:
+            write_table(file.replaced_texts(new) if as_text else file.replaced(new), target)
+        return
+    with progress_bar(1.0) as report, table_writer(target) as write:
+        for chunk, part in prediction_chunks(file):
+            new = _new_columns(part, source.chosen, probs[chunk.first : chunk.first + chunk.table.num_rows])
+            write(part.replaced_texts(new) if as_text else part.replaced(new))
+            report(f"writing {file.path.name}", chunk.share)
+
+
+def _new_columns(
+    file: "PredictionFile", chosen: "ClassColumns", probs: "NDArray[np.float64]"
+) -> dict[str, Sequence[Any]]:
+    """Columns that a correction changes."""
     import numpy as np
 
     from selbo.tabular.predictions import is_from_selbo
@@ -238,12 +323,7 @@ def _write(file: "PredictionFile", chosen: "ClassColumns", probs: "NDArray[np.fl
         new["predicted_class"] = [answer if old else None for answer, old in zip(answers, before, strict=True)]
         if "entropy" in file.table.columns:
             new["entropy"] = (-(probs * np.log(np.maximum(probs, np.finfo(float).tiny))).sum(1)).tolist()
-    if target is None or target.suffix.lower() == ".csv":
-        write_table(file.replaced_texts(new), target)
-    elif file.records is not None:
-        write_records(file.replaced_records(new), target)
-    else:
-        write_table(file.replaced(new), target)
+    return new
 
 
 # --- what is shown ---

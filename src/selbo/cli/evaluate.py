@@ -14,10 +14,11 @@ from selbo.cli.options import (
     NumSamples,
     PredictionSeed,
     ReportFile,
+    Stream,
     device_of,
     speaking_of_options,
 )
-from selbo.cli.output import console, file_target, groups_table, metrics_table, note, visible
+from selbo.cli.output import console, file_target, groups_table, metrics_table, note, progress_bar, visible
 
 
 def evaluate(
@@ -31,6 +32,7 @@ def evaluate(
         typer.Option("--by", metavar="COLUMN", help="Also evaluate the rows of each value of this column."),
     ] = None,
     report: ReportFile = None,
+    stream: Stream = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     num_samples: NumSamples = 128,
     seed: PredictionSeed = None,
@@ -41,6 +43,7 @@ def evaluate(
 
     Shows the metrics of the predictions without and with temperature scaling. The temperature was fitted on the
     validation rows during training. With --by, groups of rows are compared, such as hospitals, with 95 % intervals.
+    A large table is read in parts.
 
     Example: selbo evaluate model other_hospital.csv --by site --report evaluation.html
     """
@@ -49,12 +52,12 @@ def evaluate(
     require_table(data)
 
     from selbo.report import outcomes
-    from selbo.tabular import saved_model, workflow
+    from selbo.tabular import evaluation, saved_model
 
     found = saved_model.load_model(model, device=device_of(device))
-    with speaking_of_options():
-        result, notes, shown = workflow.evaluate_file(
-            found, data, num_samples=num_samples, seed=seed, target=target, by=by
+    with speaking_of_options(), progress_bar(1.0) as advance:
+        result, notes, shown = evaluation.evaluate_file(
+            found, data, num_samples=num_samples, seed=seed, target=target, by=by, stream=stream, report=advance
         )
     for text in notes:
         note(text)

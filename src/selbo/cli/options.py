@@ -30,6 +30,15 @@ PredictionSeed = Annotated[
 Device = Annotated[str, typer.Option("--device", help="Device: cpu, cuda, cuda:0 or auto.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 NumSamples = Annotated[int, typer.Option("--num-samples", help="Weight samples per prediction.", min=1)]
+Stream = Annotated[
+    bool | None,
+    typer.Option(
+        "--stream/--no-stream",
+        help="Read the table in parts, in bounded memory, or as a whole; if not given, in parts from 400 MB of CSV or "
+        "200 MB of Parquet on.",
+        show_default=False,
+    ),
+]
 Model = Annotated[Path, typer.Argument(metavar="DIR", help="Model folder written by selbo train.", show_default=False)]
 DataFile = Annotated[
     Path, typer.Argument(metavar="DATA", help="Table: .csv, .parquet or .npz file.", show_default=False)
@@ -102,6 +111,16 @@ def widths(text: str) -> tuple[int, ...]:
     if not all(part.isascii() and part.isdigit() and int(part) > 0 for part in parts):
         raise ValueError(f"`--hidden` must be whole numbers above 0 such as 128 or 128,64, but got {text!r}")
     return tuple(int(part) for part in parts)
+
+
+def number_or_auto(option: str, text: str | None) -> float | str | None:
+    """The number that an option states, or "auto"; None if it is not given."""
+    if text is None or text.strip().lower() == "auto":
+        return None if text is None else "auto"
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"`{option}` must be a number or auto, but got {text!r}") from None
 
 
 def fractions(parts: Sequence[str], option: str) -> list[float] | dict[str, float]:

@@ -11,7 +11,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from tempfile import TemporaryDirectory
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from selbo._files import columns_as_csv, replacing
 
@@ -251,6 +252,43 @@ def write_table(columns: dict[str, Sequence[Any]], path: Path | None) -> None:
             unfinished.write_text(text, encoding="utf-8")
 
 
+@contextmanager
+def table_writer(path: Path | None) -> Iterator[Callable[[dict[str, Sequence[Any]]], None]]:
+    """Write a table in parts, atomically, as `write_table` does; yields a function that appends rows."""
+    if path is None:
+        yield _appending(sys.stdout, on_screen=sys.stdout.isatty())
+        sys.stdout.flush()
+    elif path.suffix.lower() == ".parquet":
+        import polars
+
+        with replacing(path) as unfinished, TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
+            parts: list[Path] = []
+
+            def append(columns: dict[str, Sequence[Any]]) -> None:
+                parts.append(Path(folder) / f"{len(parts):06}.parquet")
+                frame = polars.DataFrame(columns)
+                frame.with_columns(polars.col(polars.Null).cast(polars.String)).write_parquet(parts[-1])
+
+            yield append
+            polars.scan_parquet(parts, glob=False).sink_parquet(unfinished)
+    else:
+        with replacing(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="") as stream:
+            yield _appending(stream)
+
+
+def _appending(stream: IO[str], *, on_screen: bool = False) -> Callable[[dict[str, Sequence[Any]]], None]:
+    """A function that appends rows to a CSV file; the first time after the names of the columns."""
+    begun = False
+
+    def append(columns: dict[str, Sequence[Any]]) -> None:
+        nonlocal begun
+        text = columns_as_csv(columns, header=not begun)
+        stream.write(visible(text, keep="\n") if on_screen else text)
+        begun = True
+
+    return append
+
+
 def write_records(records: Iterable[Mapping[str, Any]], path: Path) -> None:
     """Write JSON lines atomically, one object per line."""
     with replacing(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as lines:
@@ -300,7 +338,7 @@ def waiting(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress_bar(total: int) -> Iterator[Callable[[str, int], None]]:
+def progress_bar(total: float) -> Iterator[Callable[[str, float], None]]:
     """Show a progress bar on the error stream if that is a terminal; yields a function of a label and an advance."""
     if not sys.stderr.isatty():
         yield lambda _label, _advance: None

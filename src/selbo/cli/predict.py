@@ -13,10 +13,11 @@ from selbo.cli.options import (
     Model,
     NumSamples,
     PredictionSeed,
+    Stream,
     device_of,
     speaking_of_options,
 )
-from selbo.cli.output import formula_like, note, table_target, write_table
+from selbo.cli.output import formula_like, note, progress_bar, table_target, table_writer, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,11 +26,15 @@ if TYPE_CHECKING:
 
     from selbo.evaluation.decide import Abstention
     from selbo.evaluation.predict import Prediction
+    from selbo.tabular.chunks import LargeTable
     from selbo.tabular.saved_model import Trained
-    from selbo.tabular.table import Numbers
+    from selbo.tabular.table import Numbers, Table
 
 ABSTAIN: Final = "When not to answer"
 """Heading of the options about abstention."""
+
+ROWS_WRITTEN: Final = 100_000
+"""Rows that are written at a time."""
 
 
 def predict(
@@ -71,6 +76,7 @@ def predict(
         str | None,
         typer.Option("--id", metavar="COLUMN", help="Column to write too; if not given, that of selbo train --id."),
     ] = None,
+    stream: Stream = None,
     seed: PredictionSeed = None,
     device: Device = "cpu",
     debug: Debug = False,
@@ -80,7 +86,8 @@ def predict(
     Writes one line per row, in the order of the rows: the predicted class, the probability of each class, the entropy
     of the prediction and the mutual information (uncertainty about the weights; large for rows unlike the training
     data), both in nats. A target column is ignored. Missing values are imputed as in training. With --max-risk, rows
-    that are too uncertain have no predicted class; their probabilities are written all the same.
+    that are too uncertain have no predicted class; their probabilities are written all the same. A large table is read,
+    predicted and written in parts.
 
     Example: selbo predict model new_patients.csv --max-risk 0.05 --out predictions.csv
     """
@@ -94,19 +101,11 @@ def predict(
 
     from selbo.evaluation.predict import at_temperature
     from selbo.tabular import saved_model
-    from selbo.tabular.table import listed, read_table
+    from selbo.tabular.chunks import is_large
+    from selbo.tabular.table import listed
 
     target = table_target(out, source=data)
     found = saved_model.load_model(model, device=device_of(device))
-    identify = id_column or found.preprocessing.id_column
-    table = read_table(data, columns=(*found.preprocessing.columns, *([identify] if identify else [])))
-    if id_column is not None:
-        _ = table[id_column]
-    inputs, notes = found.preprocessing.transform(table)
-    if identify and identify not in table.columns:
-        notes.append(f"there is no column {identify!r}, which identified rows in training: predictions have none")
-    for text in notes:
-        note(text)
     temperature = found.manifest.temperature if calibrated else None
     if calibrated and temperature is None:
         note("no temperature was fitted in training, so none is applied")
@@ -115,25 +114,114 @@ def predict(
         prediction = found.predict(rows, num_samples=num_samples, seed=seed)
         return prediction if temperature is None else at_temperature(prediction, temperature)
 
-    prediction = predicted(inputs)
-    classes = found.preprocessing.classes
-    answered = None
-    if max_risk is not None:
+    def rule_for(prediction: "Prediction") -> "Abstention | None":
+        if max_risk is None:
+            return None
         with speaking_of_options():
-            rule = _rule(found, prediction, predicted, max_risk, labelled, confidence)
-        answered = rule(_normalised(prediction)).tolist()
-        note(_in_words(rule, sum(answered), len(answered)))
-    columns = saved_model.as_columns(prediction, classes, answered)
-    if identify and identify in table.columns:
-        columns = {identify: table[identify].texts(), **columns}
-    write_table(columns, target)
+            return _rule(found, prediction, predicted, max_risk, labelled, confidence)
+
+    with speaking_of_options():
+        large = is_large(data, stream=stream)
+    work = _predict_large if large else _predict_whole
+    rows = work(found, data, target, id_column, predicted=predicted, rule_for=None if max_risk is None else rule_for)
+    classes = found.preprocessing.classes
     if (target is None or target.suffix.lower() == ".csv") and (risky := formula_like(classes)):
         note(
             f"a spreadsheet may interpret these classes as formulas: {listed(risky)}; they are written unchanged, to "
             "match your labels"
         )
     if target is not None:
-        note(f"wrote {table.num_rows} predictions to {target}")
+        note(f"wrote {rows} predictions to {target}")
+
+
+def _predict_whole(
+    model: "Trained",
+    data: Path,
+    target: Path | None,
+    id_column: str | None,
+    *,
+    predicted: "Callable[[Numbers], Prediction]",
+    rule_for: "Callable[[Prediction], Abstention | None] | None",
+) -> int:
+    """Predict a table in memory; returns the number of rows."""
+    from selbo.tabular import saved_model
+    from selbo.tabular.table import read_table
+
+    identify = id_column or model.preprocessing.id_column
+    table = read_table(data, columns=(*model.preprocessing.columns, *([identify] if identify else [])))
+    if id_column is not None:
+        _ = table[id_column]
+    inputs, notes = model.preprocessing.transform(table)
+    for text in [*notes, *_without_identifiers(identify, table)]:
+        note(text)
+    prediction = predicted(inputs)
+    answered, rule = None, None if rule_for is None else rule_for(prediction)
+    if rule is not None:
+        answered = rule(_normalised(prediction)).tolist()
+        note(_in_words(rule, sum(answered), len(answered)))
+    columns = saved_model.as_columns(prediction, model.preprocessing.classes, answered)
+    if identify and identify in table.columns:
+        columns = {identify: table[identify].texts(), **columns}
+    write_table(columns, target)
+    return table.num_rows
+
+
+def _predict_large(
+    model: "Trained",
+    data: Path,
+    target: Path | None,
+    id_column: str | None,
+    *,
+    predicted: "Callable[[Numbers], Prediction]",
+    rule_for: "Callable[[Prediction], Abstention | None] | None",
+) -> int:
+    """Predict a table chunk by chunk; returns the number of rows. A rule to abstain needs all predictions first."""
+    from time import perf_counter
+
+    import numpy as np
+
+    from selbo.tabular import saved_model
+    from selbo.tabular.streamed_predictions import ChunkedPredictions, KeptPredictions, select
+
+    begin, classes = perf_counter(), model.preprocessing.classes
+    identify = id_column or model.preprocessing.id_column
+    with progress_bar(1.0) as report, table_writer(target) as write:
+        more = (identify,) if identify else ()
+        chunks = ChunkedPredictions(data, model.preprocessing, predicted, more=more, report=report)
+        if id_column is not None and id_column not in chunks.table.names:
+            _ = chunks.table.as_table(next(chunks.table.chunks()).frame)[id_column]
+        kept, names = KeptPredictions(), list[str | None]()
+        for chunk, prediction in chunks:
+            own = {}
+            if identify in chunk.table.columns:
+                own = {identify: chunk.table[identify].texts()}
+            if rule_for is None:
+                write({**own, **saved_model.as_columns(prediction, classes)})
+            else:
+                kept.add(prediction)
+                names += own.get(identify, [])
+        if rule_for is not None:
+            whole = kept.whole()
+            rule = rule_for(whole)
+            assert rule is not None
+            answered = rule(_normalised(whole)).numpy()
+            for first in range(0, len(answered), ROWS_WRITTEN):
+                rows = np.zeros(len(answered), dtype=bool)
+                rows[first : first + ROWS_WRITTEN] = True
+                own = {identify: names[first : first + ROWS_WRITTEN]} if names else {}
+                write({**own, **saved_model.as_columns(select(whole, rows), classes, answered[rows].tolist())})
+            note(_in_words(rule, int(answered.sum()), len(answered)))
+    for text in [*chunks.notes, *_without_identifiers(identify, chunks.table)]:
+        note(text)
+    note(f"rows per second: {chunks.rows / (perf_counter() - begin):.3g}, from reading to writing")
+    return chunks.rows
+
+
+def _without_identifiers(identify: str, table: "Table | LargeTable") -> list[str]:
+    """A note if the column that identified rows in training is not there."""
+    if not identify or identify in table.columns:
+        return []
+    return [f"there is no column {identify!r}, which identified rows in training: predictions have none"]
 
 
 def _rule(
@@ -149,7 +237,7 @@ def _rule(
     from selbo.evaluation.decide import abstain
     from selbo.tabular import saved_model
     from selbo.tabular.table import read_table
-    from selbo.tabular.workflow import read_labelled
+    from selbo.tabular.task import read_labelled
 
     if labelled is None:
         return abstain(_normalised(prediction), max_risk=max_risk)

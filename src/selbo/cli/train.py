@@ -1,7 +1,7 @@
 """`selbo train`: train a classifier on a table, with a belief about the task, into a folder."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,19 +16,21 @@ from selbo.cli.options import (
     NumSamples,
     Out,
     Seed,
+    Stream,
     as_options,
     device_of,
+    number_or_auto,
     speaking_of_options,
     stated_fractions,
     widths,
 )
-from selbo.cli.output import baselines_table, console, metrics_table, note, visible, writable_folder
+from selbo.cli.output import baselines_table, console, metrics_table, note, progress_bar, visible, writable_folder
 from selbo.tabular.problems import Problems
 
 if TYPE_CHECKING:
     from selbo.results import StatedGroups
+    from selbo.tabular.job import Job
     from selbo.tabular.metrics import TrainingMetrics
-    from selbo.tabular.workflow import Job
 
 NETWORK = "Network and training"
 
@@ -113,11 +115,13 @@ def train(
         ),
     ] = None,
     group_concentration: Annotated[
-        float | None,
+        str | None,
         typer.Option(
             "--group-concentration",
-            help="How sure the fractions of all groups are, in observations; if not given, 100 (about plus or minus 10 "
-            "points), or the number of rows of a smaller group.",
+            metavar="NUMBER|auto",
+            help="How sure the fractions of all groups are, in observations; auto estimates it by groups that are held "
+            "out, in six times the time; if not given, 100 (about plus or minus 10 points), or the number of rows of a "
+            "smaller group.",
             rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
@@ -189,6 +193,7 @@ def train(
             help="Share of rows for validation; if not given, 0.1, or 0 for fewer than 200 labelled rows.",
         ),
     ] = None,
+    stream: Stream = None,
     num_samples: NumSamples = 128,
     overwrite: Annotated[
         bool,
@@ -205,7 +210,9 @@ def train(
     If you know the class fractions of groups, such as the vote of each state, pass --groups and --group-fractions:
     individuals are then classified with few labels or none. Missing values, dates, identifiers and text are taken care
     of, and notes say how. Writes the model, its metrics, test predictions and report.html to the folder.
-    selbo.SummaryClassifier trains the same model. If training is interrupted, run the same command again to resume.
+    selbo.SummaryClassifier trains the same model. A large file is read in parts, in bounded memory (--stream), and a
+    network is trained on it: for one pass over the rows, unless --steps is given. If training is interrupted, run the
+    same command again to resume.
 
     Example: selbo train patients.csv --target ill --accuracy 0.9 --class-fractions no=0.8,yes=0.2 --out model
     """
@@ -224,14 +231,17 @@ def train(
     where = device_of(device)
 
     from selbo.estimator import SummaryClassifier
+    from selbo.tabular.chunks import is_large
     from selbo.tabular.groups import GroupSource
-    from selbo.tabular.workflow import Job
+    from selbo.tabular.job import Job
 
+    with speaking_of_options():
+        large = is_large(data, stream=stream) and (groups is None or stream is True)
     classifier = SummaryClassifier(
         accuracy=accuracy,
         class_fractions=stated,
         concentration=concentration,
-        base=base,
+        base="network" if large and base == "auto" else base,
         method=method,
         posterior=posterior,
         hidden=layers,
@@ -249,7 +259,9 @@ def train(
     )
     stated_groups = None
     if groups is not None and group_fractions is not None:
-        stated_groups = GroupSource(groups, group_fractions, group_concentration)
+        stated_groups = GroupSource(
+            groups, group_fractions, number_or_auto("--group-concentration", group_concentration)
+        )
     with speaking_of_options():
         job = Job(
             data,
@@ -263,36 +275,56 @@ def train(
             test,
             tuple(keep or ()),
             id_column or "",
+            large,
+            large and _is_default(context, "steps"),
         )
         print_result(train_into(job, out, overwrite=overwrite), job, out)
+
+
+def _is_default(context: typer.Context, option: str) -> bool:
+    """Whether an option was left out."""
+    source = context.get_parameter_source(option)
+    return source is None or source.name.startswith("DEFAULT")
 
 
 def train_into(job: "Job", out: Path, *, overwrite: bool) -> "TrainingMetrics":
     """Train into a folder, or read the metrics of a finished run."""
     from selbo.estimator.settings import check_settings
     from selbo.tabular import saved_model, workflow
+    from selbo.tabular.streaming import StreamedTask, prepare_streamed
+    from selbo.tabular.task import Task, prepare
 
-    problems, task = Problems(), None
+    def streamed(identity: dict[str, Any]) -> StreamedTask:
+        with progress_bar(1.0) as report:
+            return prepare_streamed(job, out / saved_model.ROWS, identity, report)
+
+    problems = Problems()
+    task: Task | None = None
     problems.attempt(check_settings, job.classifier)
     identity = problems.attempt(job.identity)
     if identity is None or problems.found:
-        problems.attempt(workflow.prepare, job)  # names all others too
+        if not job.stream:
+            problems.attempt(prepare, job)  # names all others too
         problems.stop()
     assert identity is not None
     if saved_model.state_of(out, identity, overwrite=overwrite) != "finished":
-        task = workflow.prepare(job)
+        if not job.stream:
+            task = prepare(job)
         writable_folder(out)
     with saved_model.sole_writer(out):
         state = saved_model.state_of(out, identity, overwrite=overwrite)  # another process may have finished meanwhile
         if state == "finished":
             note(f"{out} is already trained with these settings; showing its results")
             return saved_model.finished(out)
-        task = task or workflow.prepare(job)
+        task = task or (streamed(identity) if job.stream else prepare(job))
         for text in task.notes:
             note(as_options(text))
         if state == "resume" and (out / saved_model.CHECKPOINT).exists():
             note("resuming from the checkpoint")
-        return workflow.train_model(task, job, out, identity=identity, replace=state == "replace")
+        found = workflow.train_model(task, job, out, identity=identity, replace=state == "replace")
+    if isinstance(task, StreamedTask):
+        note(task.speeds_in_words(job.classifier))
+    return found
 
 
 def print_result(found: "TrainingMetrics", job: "Job", folder: Path) -> None:

@@ -359,7 +359,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y_val: Labels of the validation rows.
             checkpoint: Checkpoint file of a network, written every few seconds. If it exists, training resumes from it,
                 which requires the same data and settings. Remove it afterwards. Not supported with
-                ``concentration="auto"``.
+                ``concentration="auto"``; with ``group_concentration="auto"`` the concentration is estimated again.
             log: File for JSON lines of a network: the terms of the objective, and the validation NLL if ``X_val`` is
                 given.
             progress: Show a progress bar; None for one on a terminal only.
@@ -577,10 +577,6 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "`checkpoint` supports a single training run, but concentration='auto' trains several times"
             )
         if rows.grouped is not None and rows.grouped.estimated:
-            if running.checkpoint is not None:
-                raise ValueError(
-                    "`checkpoint` supports a single training run, but group_concentration='auto' trains several times"
-                )
             rows = replace(rows, grouped=rows.grouped.with_concentration(self._estimate_concentration(rows, running)))
             stated = self._statement(rows, stated.class_fractions, self._concentration_for(rows))
         train, alone = rows, rows.groups_alone
@@ -622,7 +618,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 train = replace(rows, grouped=replace(rows.grouped.without(fold), estimated=False))
                 fractions = resolve_class_fractions(self, self.classes_, train)
                 stated = self._statement(train, fractions, self._concentration_for(train))
-                trained = self._train(train, None, stated, running)
+                trained = self._train(train, None, stated, running._replace(checkpoint=None))
                 held_out = rows.grouped.only(fold)
                 seen = self._predict_rows(trained.network, trained.objective, held_out.inputs, VALIDATION_SAMPLES)
                 for k, strength in enumerate(GROUP_CONCENTRATIONS):

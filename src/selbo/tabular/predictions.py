@@ -26,6 +26,9 @@ PREDICTION_KINDS: Final = ("probabilities", "log-probabilities", "logits")
 SUM_TOLERANCE: Final = 0.02
 """Difference from 1 that rounding may give the sum of the probabilities of a row."""
 
+ROWS_AT_A_TIME: Final = 2**17
+"""Rows that are computed with at a time, where there may be many."""
+
 NOT_SCORED: Final = -9999.0
 """Log-probability at which a class counts as impossible; some services return it for a class that was not scored."""
 
@@ -302,36 +305,64 @@ def as_log_probs(
     Returns:
         Log-probabilities, shape (n, K); what the predictions are; and a note if they had to be normalised.
     """
-    _require(~np.isnan(values), values, columns, "have a number in every row")
-    _require(values < np.inf, values, columns, "be below infinity")
+    log_probs = np.empty_like(values)
+    found, text = fill_log_probs(values, columns, kind, into=log_probs)
+    return log_probs, found, text
+
+
+def fill_log_probs(
+    values: NDArray[np.float64], columns: Sequence[str], kind: str | None = None, *, into: NDArray[np.float64]
+) -> tuple[str, str | None]:
+    """`as_log_probs` into an array, which may be ``values`` itself; memory is needed for some rows at a time.
+
+    Returns:
+        What the predictions are, and a note if they had to be normalised.
+    """
+    for first in range(0, len(values), ROWS_AT_A_TIME):
+        part = values[first : first + ROWS_AT_A_TIME]
+        _require(~np.isnan(part), part, columns, "have a number in every row", first)
+        _require(part < np.inf, part, columns, "be below infinity", first)
     if kind is not None and kind not in PREDICTION_KINDS:
         raise ValueError(
             f"`input` must be {', '.join(PREDICTION_KINDS[:-1])} or {PREDICTION_KINDS[-1]}, but got {kind!r}"
         )
     found = recognise_kind(values) if kind is None else kind
-    text = None
-    if found == "probabilities":
-        _require(values >= 0, values, columns, "hold probabilities, at least 0")
+    low, high = np.inf, -np.inf
+    for first in range(0, len(values), ROWS_AT_A_TIME):
+        rows = slice(first, first + ROWS_AT_A_TIME)
+        into[rows], sums = _normalised(values[rows], columns, found, first)
+        low, high = min(low, float(sums.min())), max(high, float(sums.max()))
+    if max(1 - low, high - 1) <= SUM_TOLERANCE:
+        return found, None
+    return found, (
+        f"as probabilities, rows of {found} sum to {_range(np.array([low, high]))}, so they are normalised: other "
+        "answers than these classes do not count"
+    )
+
+
+def _normalised(
+    values: NDArray[np.float64], columns: Sequence[str], kind: str, first: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Log-probabilities of some rows, and the sums of their probabilities before."""
+    from scipy.special import log_softmax
+
+    if kind == "probabilities":
+        _require(values >= 0, values, columns, "hold probabilities, at least 0", first)
         sums = values.sum(1)
         with np.errstate(divide="ignore"):
             values = np.log(values)
-    elif found == "log-probabilities":
-        _require(values <= SUM_TOLERANCE, values, columns, "hold log-probabilities, at most 0")
+    elif kind == "log-probabilities":
+        _require(values <= SUM_TOLERANCE, values, columns, "hold log-probabilities, at most 0", first)
         values = np.where(values <= NOT_SCORED, -np.inf, values)
         sums = np.exp(values).sum(1)
     else:
         sums = np.ones(len(values))
     empty = (values == -np.inf).all(1)
     if bool(empty.any()):
-        raise ValueError(f"row {int(empty.argmax()) + 1} must give some class a positive probability, but gives none")
-    if bool((abs(sums - 1) > SUM_TOLERANCE).any()):
-        text = (
-            f"as probabilities, rows of {found} sum to {_range(sums)}, so they are normalised: other answers than "
-            "these classes do not count"
+        raise ValueError(
+            f"row {first + int(empty.argmax()) + 1} must give some class a positive probability, but gives none"
         )
-    from scipy.special import log_softmax
-
-    return np.asarray(log_softmax(values, axis=1)), found, text
+    return np.asarray(log_softmax(values, axis=1)), sums
 
 
 def _range(values: NDArray[np.float64]) -> str:
@@ -339,13 +370,16 @@ def _range(values: NDArray[np.float64]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _require(good: NDArray[np.bool_], values: NDArray[np.float64], columns: Sequence[str], what: str) -> None:
+def _require(
+    good: NDArray[np.bool_], values: NDArray[np.float64], columns: Sequence[str], what: str, first: int
+) -> None:
+    """Check values of some rows, before which there are ``first`` others."""
     if bool(good.all()):
         return
     row, column = (int(each) for each in np.argwhere(~good)[0])
     value = values[row, column]
     shown = "none" if np.isnan(value) else f"{value:g}"
-    raise ValueError(f"the column {columns[column]!r} must {what}, but row {row + 1} has {shown}")
+    raise ValueError(f"the column {columns[column]!r} must {what}, but row {first + row + 1} has {shown}")
 
 
 def parse_labels(column: TableColumn, classes: Sequence[str]) -> NDArray[np.int64]:

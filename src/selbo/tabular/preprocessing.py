@@ -27,7 +27,7 @@ from selbo.tabular.columns import (
 from selbo.tabular.dates import DATE_PARTS
 from selbo.tabular.problems import Problems
 from selbo.tabular.spelling import BODIES, is_missing
-from selbo.tabular.table import NAMES_SHOWN, Numbers, Table, listed, nearest
+from selbo.tabular.table import NAMES_SHOWN, Numbers, Table, TableColumn, listed, nearest
 
 PREPROCESSING_FORMAT: Final = "selbo-preprocessing-3"
 
@@ -108,6 +108,19 @@ class Preprocessing:
         Raises:
             ProblemsError: If columns are missing or have another type; names all of them.
         """
+        encoded = self.encode(table)
+        return self.joined(encoded), [*self.notes_on_columns(table), *self.notes_on_values(encoded)]
+
+    def encode(self, table: Table, *, partial: bool = False) -> dict[str, EncodedColumn]:
+        """Encode the columns of a table, by name.
+
+        Args:
+            table: The table.
+            partial: Whether it is a part of a table, which may hold any number of values that cannot be read.
+
+        Raises:
+            ProblemsError: If columns are missing or have another type; names all of them.
+        """
         names, problems = self.columns, Problems()
         there = [*table.columns, *table.other_columns]
         if missing := [name for name in names if name not in table.columns]:
@@ -121,15 +134,41 @@ class Preprocessing:
             if each.name in table.columns:
                 with problems.collecting():
                     encoded[each.name] = _encode_like_training(each, table)
+                    if not partial:
+                        self.check_unread(each, encoded[each.name], table.num_rows, table.name)
         problems.stop()
-        known = {*names, *self.left_out, self.target, self.id_column}
-        notes = []
-        if extra := [name for name in there if name not in known]:
-            notes.append(f"columns unknown to the model are ignored: {listed(extra)}")
-        notes += self._notes(encoded)
-        return np.concatenate([encoded[name].block for name in names], axis=1), notes
+        return encoded
 
-    def _notes(self, encoded: dict[str, EncodedColumn]) -> list[str]:
+    def check_unread(self, each: Input, found: EncodedColumn, rows: int, name: str) -> None:
+        """Check that most values of a column could be read as those of training were.
+
+        Args:
+            each: The column.
+            found: Its values that are missing, and those that could not be read.
+            rows: Number of its values.
+            name: Name of the file.
+
+        Raises:
+            ValueError: If most of them could not.
+        """
+        unread, there = sum(found.unread.values()), rows - found.missing
+        if not isinstance(each, CategoryInput) and unread > UNREADABLE_SHARE * there:
+            kind = {"number": "numbers", "date": "dates"}[each.kind]
+            odd = max(found.unread, key=lambda text: found.unread[text])
+            raise ValueError(f"column {each.name!r} must hold {kind} as in training, but {name} has {odd[:40]!r} in it")
+
+    def joined(self, encoded: Mapping[str, EncodedColumn]) -> Numbers:
+        """Encoded columns side by side, shape (rows, features)."""
+        return np.concatenate([encoded[name].block for name in self.columns], axis=1)
+
+    def notes_on_columns(self, table: Table) -> list[str]:
+        """Notes for the user on the columns of a table."""
+        known = {*self.columns, *self.left_out, self.target, self.id_column}
+        extra = [name for name in [*table.columns, *table.other_columns] if name not in known]
+        return [f"columns unknown to the model are ignored: {listed(extra)}"] if extra else []
+
+    def notes_on_values(self, encoded: Mapping[str, EncodedColumn]) -> list[str]:
+        """Notes for the user on values that are missing or could not be read; only the counts are used."""
         notes, gaps, unread = [], dict[str, object](), dict[str, object]()
         for each in self.inputs:
             found = encoded[each.name]
@@ -236,22 +275,14 @@ def _encode_like_training(each: Input, table: Table) -> EncodedColumn:
     """Encode a column of another table.
 
     Raises:
-        ValueError: If most of its values cannot be read as those of training were.
+        ValueError: If it holds neither numbers nor text.
     """
     column = table[each.name]
-    kind = {"number": "numbers", "date": "dates", "category": "text"}[each.kind]
     if column.numbers is None and column.kind not in {"text", "date"}:
         raise ValueError(
             f"column {each.name!r} of {table.name} is of type {column.kind}, but was of numbers or text in training"
         )
-    found = each.encode(column)
-    unread, there = sum(found.unread.values()), table.num_rows - found.missing
-    if not isinstance(each, CategoryInput) and unread > UNREADABLE_SHARE * there:
-        odd = max(found.unread, key=lambda text: found.unread[text])
-        raise ValueError(
-            f"column {each.name!r} must hold {kind} as in training, but {table.name} has {odd[:40]!r} in it"
-        )
-    return found
+    return each.encode(column)
 
 
 # --- labels ---
@@ -292,14 +323,28 @@ def find_classes(table: Table, target: str) -> tuple[str, ...]:
     Raises:
         ValueError: If there is no label, the target is a quantity or an identifier, or has only one class.
     """
-    column = table[target]
     counts: dict[str, int] = {}
     for name in label_names(table, target):
         if name is not None:
             counts[name] = counts.get(name, 0) + 1
+    return classes_by_count(counts, table[target], target, num_rows=table.num_rows)
+
+
+def classes_by_count(counts: Mapping[str, int], column: TableColumn, target: str, *, num_rows: int) -> tuple[str, ...]:
+    """Names of the classes, sorted; integers by value.
+
+    Args:
+        counts: Number of rows of each class.
+        column: The column of the labels, or its different values.
+        target: Name of the column.
+        num_rows: Number of rows of the table.
+
+    Raises:
+        ValueError: If there is no label, the target is a quantity or an identifier, or has only one class.
+    """
     rows = sum(counts.values())
     if not counts:
-        raise ValueError(f"the target must be known in some rows, but {target!r} has no value in {table.num_rows}")
+        raise ValueError(f"the target must be known in some rows, but {target!r} has no value in {num_rows}")
     many = len(counts) > MOST_WHOLE and len(counts) > WHOLE_SHARE * rows
     if column.numbers is not None and (many or (column.kind == "number" and len(counts) > MOST_FRACTIONS)):
         raise ValueError(
@@ -307,8 +352,8 @@ def find_classes(table: Table, target: str) -> tuple[str, ...]:
             f"{rows} rows, as in regression: selbo trains classifiers"
         )
     if len(counts) < 2:
-        gaps = table.num_rows - rows
-        but = f", and {gaps} of {table.num_rows} rows have no label" if gaps else ""
+        gaps = num_rows - rows
+        but = f", and {gaps} of {num_rows} rows have no label" if gaps else ""
         raise ValueError(
             f"the target must have at least 2 classes, but all of {target!r} is {next(iter(counts))!r}{but}"
         )

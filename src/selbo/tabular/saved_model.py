@@ -39,6 +39,9 @@ TEST_PREDICTIONS: Final = "test_predictions.csv"
 LOG: Final = "train.jsonl"
 CHECKPOINT: Final = "checkpoint.safetensors"
 LOCK: Final = ".lock"
+ROWS: Final = ".rows"
+"""Folder of the stored rows of a large table, during training."""
+
 FILES: Final = (MANIFEST, WEIGHTS, PREPROCESSING, METRICS, REPORT, TEST_PREDICTIONS, LOG, CHECKPOINT, SETTINGS)
 """All files of a folder, in the order of removal: first the manifest, which marks it as complete, last the settings,
 which mark it as a folder of selbo train."""
@@ -159,6 +162,7 @@ def finished(folder: Path) -> TrainingMetrics:
     """Read ``metrics.json`` of a complete run; removes a leftover checkpoint."""
     (folder / CHECKPOINT).unlink(missing_ok=True)
     remove_unfinished(folder)
+    shutil.rmtree(folder / ROWS, ignore_errors=True)
     content = read_json(folder / METRICS, kind=METRICS_FORMAT)
     with _naming(folder / METRICS):
         return TrainingMetrics.from_dict(content)

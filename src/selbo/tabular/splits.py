@@ -37,7 +37,7 @@ class Parts:
     test: NDArray[np.int64]
 
 
-def split(labels: Sequence[Any], *, test_fraction: float, val_fraction: float, seed: int) -> Parts:
+def split(labels: Sequence[Any] | NDArray[Any], *, test_fraction: float, val_fraction: float, seed: int) -> Parts:
     """Split rows into three parts, with every class in each part, as close to its share as whole rows allow.
 
     Classes of fewer than three rows are used for training only.
@@ -56,7 +56,7 @@ def split(labels: Sequence[Any], *, test_fraction: float, val_fraction: float, s
     _check_shares(test_fraction, val_fraction)
     generator = torch.Generator().manual_seed(_checks.whole("seed", seed, at_least=0))
     names = np.asarray(labels)
-    parts: tuple[list[int], list[int], list[int]] = ([], [], [])
+    parts: tuple[list[NDArray[np.int64]], ...] = ([], [], [])
     for name in np.unique(names):
         rows = np.flatnonzero(names == name)
         rows = rows[torch.randperm(len(rows), generator=generator).numpy()]
@@ -64,8 +64,8 @@ def split(labels: Sequence[Any], *, test_fraction: float, val_fraction: float, s
         test = 0 if few or test_fraction == 0 else min(max(1, round(test_fraction * len(rows))), len(rows) - 2)
         val = 0 if few or val_fraction == 0 else min(max(1, round(val_fraction * len(rows))), len(rows) - test - 1)
         for part, chosen in zip(parts, (rows[test + val :], rows[test : test + val], rows[:test]), strict=True):
-            part.extend(chosen.tolist())
-    return Parts(*(np.sort(np.array(part, dtype=np.int64)) for part in parts))
+            part.append(chosen)
+    return Parts(*(np.sort(np.concatenate([np.empty(0, dtype=np.int64), *part])) for part in parts))
 
 
 def split_groups(

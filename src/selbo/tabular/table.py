@@ -160,7 +160,8 @@ def _wanted(names: Sequence[str], columns: Collection[str] | None) -> Sequence[s
 # --- CSV and Parquet, by polars ---
 
 
-def _polars(file: Path) -> Any:
+def import_polars(file: Path) -> Any:
+    """The package polars, which reads a file; an error that says how to install it if it is not there."""
     try:
         import polars
     except ImportError:
@@ -171,7 +172,7 @@ def _polars(file: Path) -> Any:
 
 
 def _read_csv(file: Path, columns: Collection[str] | None) -> Read:
-    polars = _polars(file)
+    polars = import_polars(file)
     mark = find_separator(file)
     _check_lines(file, mark)
     how = {"glob": False, "infer_schema": False, "separator": mark}
@@ -188,9 +189,9 @@ def _read_csv(file: Path, columns: Collection[str] | None) -> Read:
     except polars.exceptions.NoDataError:
         raise ValueError(f"{os.fspath(file)!r} is empty") from None
     except polars.exceptions.PolarsError as error:
-        raise ValueError(f"{os.fspath(file)!r} {_csv_fault(file, error, mark)}") from error
-    _check_header(file, names)
-    return names, {name: _column_of_texts(frame[name]) for name in wanted}
+        raise ValueError(f"{os.fspath(file)!r} {csv_fault(file, error, mark)}") from error
+    check_header(file, names)
+    return names, {name: column_of_texts(frame[name]) for name in wanted}
 
 
 def find_separator(file: Path) -> str:
@@ -233,7 +234,7 @@ def _may_be_longer(file: Path, num_columns: int, mark: str) -> bool:
         return any(line.count(mark.encode()) >= num_columns or line.count(b'"') % 2 for line in lines)
 
 
-def _check_header(file: Path, names: Sequence[str]) -> None:
+def check_header(file: Path, names: Sequence[str]) -> None:
     """Reject names in another encoding, and repeated names."""
     if any("\ufffd" in name for name in names):  # what polars reads where a header is not UTF-8
         raise ValueError(f"{os.fspath(file)!r} {NOT_UTF8}")
@@ -247,7 +248,7 @@ def _check_header(file: Path, names: Sequence[str]) -> None:
         seen.add(plain)
 
 
-def _csv_fault(file: Path, error: Exception, mark: str) -> str:
+def csv_fault(file: Path, error: Exception, mark: str) -> str:
     """Explain why polars cannot read a file, and how to fix it."""
     unknown = f"cannot be read as CSV: {first_sentence(error)}"
     if "utf-8" in str(error).lower():
@@ -271,38 +272,88 @@ def _csv_fault(file: Path, error: Exception, mark: str) -> str:
     return unknown
 
 
-def _column_of_texts(series: "pl.Series") -> TableColumn:
-    """A column of a CSV file: numbers if all values are, else dates or text."""
+def column_of_texts(series: "pl.Series", kind: str | None = None) -> TableColumn:
+    """A column of a CSV file: numbers if all values are, else dates or text.
+
+    Args:
+        series: The values as they are written.
+        kind: What the column holds, if it is known: ``"number"``, ``"date"``, ``"boolean"`` or ``"text"``.
+    """
     import polars
 
-    text = series.str.strip_chars()
-    text = text.set(text == "", None)
-    numbers = text.cast(polars.Float64, strict=False)
-    missing = text.is_null() | text.str.to_lowercase().is_in(MISSING_WORDS)
-    if bool((numbers.is_not_null() | missing).all()) and (bool(text.is_null().all()) or not bool(missing.all())):
+    text = stripped(series)
+    numbers = None
+    if kind in {None, "number"}:
+        numbers = text.cast(polars.Float64, strict=False)
+        if kind is None:
+            kind = TextKinds().add(text, numbers).kind
+    if kind == "number":
+        assert numbers is not None
         values = numbers.fill_null(np.nan).to_numpy().astype(np.float64)
         return TableColumn(_number_kind(values), values, text.to_list)
-    there = text.drop_nulls()
-    if bool(there.str.contains(DATE).all()):
+    if kind == "date":
         return TableColumn("date", None, text.to_list)
-    lower = there.str.to_lowercase()
-    if bool(lower.is_in(["true", "false"]).all()):
+    if kind == "boolean":
         text = text.str.to_lowercase()  # one spelling of booleans
     return TableColumn("text", None, text.to_list)
 
 
+def stripped(series: "pl.Series") -> "pl.Series":
+    """Texts without space around them, null where nothing is left."""
+    text = series.str.strip_chars()
+    return text.set(text == "", None)
+
+
+@dataclass
+class TextKinds:
+    """What the texts of a column may be, judged by all parts of it that were added."""
+
+    numbers: bool = True
+    dates: bool = True
+    booleans: bool = True
+    empty: bool = True
+    without_number: bool = True
+
+    def add(self, text: "pl.Series", numbers: "pl.Series | None" = None) -> "TextKinds":
+        """Add a part of the column; ``numbers`` are its values as numbers, null if they are none."""
+        import polars
+
+        there = text.drop_nulls()
+        self.empty = self.empty and len(there) == 0
+        if self.numbers:
+            values = text.cast(polars.Float64, strict=False) if numbers is None else numbers
+            odd = text.filter(values.is_null() & text.is_not_null())
+            missing = odd.str.to_lowercase().is_in(MISSING_WORDS)
+            self.numbers = bool(missing.all())
+            # "nan" is a number to polars, but a word for a missing value
+            certain = text.filter(values.is_not_null()).str.to_lowercase().is_in(MISSING_WORDS)
+            self.without_number = self.without_number and bool(certain.all())
+        if self.dates and len(there):
+            self.dates = bool(there.str.contains(DATE).all())
+        if self.booleans and len(there):
+            self.booleans = bool(there.str.to_lowercase().is_in(["true", "false"]).all())
+        return self
+
+    @property
+    def kind(self) -> str:
+        """``"number"``, ``"date"``, ``"boolean"`` or ``"text"``."""
+        if self.numbers and (self.empty or not self.without_number):
+            return "number"
+        return "date" if self.dates else "boolean" if self.booleans else "text"
+
+
 def _read_parquet(file: Path, columns: Collection[str] | None) -> Read:
-    polars = _polars(file)
+    polars = import_polars(file)
     try:
         with file.open("rb") as stream:
             names = list(polars.read_parquet_schema(stream))
         frame = polars.read_parquet(file, glob=False, columns=list(_wanted(names, columns)), use_pyarrow=False)
     except (polars.exceptions.PolarsError, OSError) as error:
         raise ValueError(f"{os.fspath(file)!r} cannot be read as Parquet: {first_sentence(error)}") from error
-    return names, {series.name: _column_of_type(series) for series in frame}
+    return names, {series.name: column_of_type(series) for series in frame}
 
 
-def _column_of_type(series: "pl.Series") -> TableColumn:
+def column_of_type(series: "pl.Series") -> TableColumn:
     """A column of a Parquet file, by its declared type."""
     import polars
 

@@ -19,8 +19,10 @@ from selbo.objectives.unlabelled import Assigned, UnlabelledSet
 from selbo.posteriors import NaturalGradient, NaturalGradientPosterior, Posterior
 from selbo.random import derive
 from selbo.training.augment import crop_and_flip
-from selbo.training.batches import Batch, LoaderBatches, TensorBatches, UnlabelledBatches, as_set
+from selbo.training.batches import Batch, TensorBatches, UnlabelledBatches, as_set
 from selbo.training.distributed import average_gradients
+from selbo.training.perceptron import PerceptronEngine, is_written_out
+from selbo.training.stored import AnyBatches, StoredBatches
 
 OPTIMIZERS: Final = ("adam", "sgd")
 PRECISIONS: Final = ("fp32", "bf16")
@@ -131,9 +133,7 @@ class EagerEngine:
 
     name = "eager"
 
-    def __init__(
-        self, plan: Plan, batches: TensorBatches | LoaderBatches, unlabelled: UnlabelledBatches | None, *, start: int
-    ) -> None:
+    def __init__(self, plan: Plan, batches: AnyBatches, unlabelled: UnlabelledBatches | None, *, start: int) -> None:
         self.plan = plan
         self.batches = batches.from_step(start)
         self.unlabelled: Iterator[Assigned] | None = None if unlabelled is None else unlabelled.from_step(start)
@@ -345,17 +345,19 @@ class Engine:
     def __init__(
         self,
         plan: Plan,
-        batches: TensorBatches | LoaderBatches,
+        batches: AnyBatches,
         unlabelled: UnlabelledBatches | None,
         *,
         start: int,
         choice: str,
     ) -> None:
         self.plan, self.batches, self.unlabelled, self.choice = plan, batches, unlabelled, choice
-        self.engine: EagerEngine | GraphEngine
+        self.engine: EagerEngine | GraphEngine | PerceptronEngine
         if wants_graph(choice, plan.device, batches, plan.world):
             assert isinstance(batches, TensorBatches)
             self.engine = GraphEngine(plan, batches, unlabelled, start=start, compiled=choice != "cudagraph")
+        elif choice != "eager" and isinstance(batches, StoredBatches) and is_written_out(plan, batches):
+            self.engine = PerceptronEngine(plan, batches, start=start)
         else:
             self.engine = EagerEngine(plan, batches, unlabelled, start=start)
 
@@ -372,7 +374,7 @@ class Engine:
         except Exception as error:
             expected = isinstance(error, CaptureFailed) or is_compiler_error(error)
             if (
-                isinstance(engine, EagerEngine)
+                isinstance(engine, EagerEngine | PerceptronEngine)
                 or engine.graph is not None
                 or self.choice == "compile+cudagraph"
                 or not expected
@@ -414,7 +416,7 @@ def forget_capture(device: torch.device) -> None:
     torch.cuda.default_generators[index].graphsafe_set_state(torch.Generator(torch.device("cuda", index)))
 
 
-def wants_graph(choice: str, device: torch.device, batches: TensorBatches | LoaderBatches, world: int) -> bool:
+def wants_graph(choice: str, device: torch.device, batches: AnyBatches, world: int) -> bool:
     """Whether to capture steps in a CUDA graph: on CUDA, in one process, with the data on the device."""
     possible = device.type == "cuda" and isinstance(batches, TensorBatches) and world == 1
     if choice == "compile+cudagraph" and not possible:

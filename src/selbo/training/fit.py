@@ -20,7 +20,6 @@ from selbo.training import distributed
 from selbo.training.batches import (
     Data,
     LoaderBatches,
-    TensorBatches,
     UnlabelledBatches,
     as_tensors,
     count_labels,
@@ -32,6 +31,7 @@ from selbo.training.checkpoint import Checkpoint
 from selbo.training.engines import AUGMENTATIONS, PRECISIONS, Optimizer, Plan, wants_graph
 from selbo.training.groups import choose_rows_per_group
 from selbo.training.schedules import SCHEDULES, Schedule
+from selbo.training.stored import AnyBatches, RowStore, StoredBatches
 from selbo.training.trainer import FitResult, Trainer
 from selbo.training.validation import Validation, Validator
 
@@ -48,7 +48,7 @@ VALIDATIONS: Final = 50
 def fit(
     model: nn.Module | Posterior,
     objective: Objective,
-    train: Data,
+    train: Data | RowStore,
     val: Data | None = None,
     *,
     unlabelled: Unlabelled | None = None,
@@ -191,16 +191,20 @@ def fit(
     ):
         network.to(where)
         objective.to(where)
-        batches = make_batches(
-            train,
-            batch_size=batch_size,
-            device=where,
-            seed=seed,
-            whole_only=objective.has_summary,
-            shard=(rank, world),
-            groups=groups,
-            rows_per_group=None if groups is None else choose_rows_per_group(rows_per_group, batch_size),
-        )
+        batches: AnyBatches
+        if isinstance(train, RowStore):
+            batches = _stored(train, batch_size, where, seed, groups=groups, world=world)
+        else:
+            batches = make_batches(
+                train,
+                batch_size=batch_size,
+                device=where,
+                seed=seed,
+                whole_only=objective.has_summary,
+                shard=(rank, world),
+                groups=groups,
+                rows_per_group=None if groups is None else choose_rows_per_group(rows_per_group, batch_size),
+            )
         total = _number_of_steps(steps, epochs, batches)
         if engine == "auto" and total < FEWEST_COMPILED_STEPS:
             engine = "cudagraph"
@@ -249,7 +253,7 @@ def fit(
             return trainer.result()
 
 
-def _number_of_labels(train: Data, objective: Objective) -> int:
+def _number_of_labels(train: Data | RowStore, objective: Objective) -> int:
     """Number of labels that a belief must not outweigh: N, unless some are missing."""
     tensors = as_tensors("train", train)
     if tensors is None or not objective.has_summary:
@@ -258,10 +262,19 @@ def _number_of_labels(train: Data, objective: Objective) -> int:
     return objective.num_data if labels == len(tensors.inputs) else labels
 
 
+def _stored(
+    train: RowStore, batch_size: int, device: torch.device, seed: int, *, groups: Tensor | None, world: int
+) -> StoredBatches:
+    if groups is not None:
+        raise ValueError("`groups` must be given with `train` as tensors, but it is a store of rows")
+    if world > 1:
+        raise ValueError("`train` must be tensors or a TensorDataset to train with several processes")
+    size = _checks.whole("batch_size", batch_size, at_least=1)
+    return StoredBatches(train, batch_size=size, seed=seed, device=device)
+
+
 @contextmanager
-def _known_sizes(
-    objective: Objective, batches: TensorBatches | LoaderBatches, others: UnlabelledBatches | None
-) -> Iterator[None]:
+def _known_sizes(objective: Objective, batches: AnyBatches, others: UnlabelledBatches | None) -> Iterator[None]:
     """Tell beliefs about groups how many examples each group has, within a block, unless a user did."""
     told: list[GroupedSummary] = []
     which = [None] * len(objective.terms) if others is None else others.which
@@ -269,7 +282,7 @@ def _known_sizes(
         if not isinstance(term.summary, GroupedSummary) or term.summary.sizes is not None:
             continue
         data = batches if each is None or others is None else others.sets[each]
-        if isinstance(data, LoaderBatches):
+        if isinstance(data, LoaderBatches | StoredBatches):
             raise ValueError("`sizes` must be given to selbo.GroupedSummary to train with a DataLoader")
         if data.data.groups is not None:
             term.summary.set_sizes(data.data.groups, data.data.weights)
@@ -390,6 +403,7 @@ def _trainable(model: nn.Module, objective: Objective) -> list[nn.Parameter]:
     parameters = [each for each in model.parameters() if each.requires_grad]
     if not parameters:
         raise ValueError("`model` must have at least one parameter that requires a gradient, but has none")
+    _checks.unsharded("model", parameters, "pass the network as it is, or write the loop yourself (docs/scale-out.md)")
     return parameters
 
 
@@ -405,13 +419,13 @@ def _device(name: str | torch.device) -> torch.device:
     return device
 
 
-def _number_of_steps(steps: int | None, epochs: int | None, batches: TensorBatches | LoaderBatches) -> int:
+def _number_of_steps(steps: int | None, epochs: int | None, batches: AnyBatches) -> int:
     if epochs is not None:
         return _checks.whole("epochs", epochs, at_least=1) * batches.per_epoch
     return 5000 if steps is None else _checks.whole("steps", steps, at_least=1)
 
 
-def _size(batches: TensorBatches | LoaderBatches, asked: int) -> int:
+def _size(batches: AnyBatches, asked: int) -> int:
     """Requested number of labelled examples per step."""
     return (batches.batch_size or asked) if isinstance(batches, LoaderBatches) else asked
 

@@ -16,12 +16,13 @@ from selbo.posteriors import Posterior
 from selbo.summary.moving_average import MovingAverage
 from selbo.training import checkpoint as files
 from selbo.training import distributed
-from selbo.training.batches import LoaderBatches, TensorBatches, UnlabelledBatches
+from selbo.training.batches import TensorBatches, UnlabelledBatches
 from selbo.training.callbacks import Callback, Start, StepRecord
 from selbo.training.checkpoint import Checkpoint
 from selbo.training.engines import Engine, Plan
 from selbo.training.schedules import Schedule
 from selbo.training.state import TrainingState
+from selbo.training.stored import AnyBatches
 from selbo.training.validation import Validator
 
 CHECKED_EXAMPLES: Final = 2048
@@ -96,7 +97,7 @@ class Trainer:
     """
 
     plan: Plan
-    batches: TensorBatches | LoaderBatches
+    batches: AnyBatches
     unlabelled: UnlabelledBatches | None
     validator: Validator
     schedule: Schedule

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from selbo.cli.app import app
 from selbo.elicit.answer import answer
 from selbo.summary.likelihood import SummaryLikelihood
-from selbo.tabular.workflow import Job
+from selbo.tabular.job import Job
 
 TWO_NUMBERS = [
     {"classes": classes, "accuracy": 0.83, "fractions": fractions, "regions": regions, "concentration": 2.5}

@@ -18,8 +18,12 @@ from command_line import Run, run_command
 from selbo.cli import output
 from selbo.report.page import render_page
 from selbo.results import MethodResult
-from selbo.tabular import baselines, saved_model, workflow
+from selbo.tabular import baselines, saved_model, training_results, workflow
+from selbo.tabular.job import Job
+from selbo.tabular.metrics import TrainingMetrics
 from selbo.tabular.problems import ProblemsError
+from selbo.tabular.table import read_table
+from selbo.tabular.task import prepare
 
 QUICK = {"steps": 10, "hidden": (4,), "num_samples": 4, "random_state": 0, "unlabelled_label": False}
 OPTIONS = ["--steps", 10, "--hidden", 4, "--num-samples", 4]
@@ -52,17 +56,17 @@ def patients(rows: int = 120, seed: int = 0) -> pl.DataFrame:
     )
 
 
-def job_of(folder: Path, frame: pl.DataFrame, **options: object) -> workflow.Job:
+def job_of(folder: Path, frame: pl.DataFrame, **options: object) -> Job:
     frame.write_csv(folder / "patients.csv")
     settings = {name: options.pop(name) for name in ("accuracy", "class_fractions", "method") if name in options}
     classifier = selbo.SummaryClassifier(**{**QUICK, **settings})
-    return workflow.Job(folder / "patients.csv", "ill", classifier, **options)
+    return Job(folder / "patients.csv", "ill", classifier, **options)
 
 
-def trained(job: workflow.Job, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+def trained(job: Job, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     monkeypatch.setattr("selbo.report.page.write_page", lambda _, path: path.write_text("report"))
     folder.mkdir()
-    workflow.train_model(workflow.prepare(job), job, folder, identity=job.identity(), progress=False)
+    workflow.train_model(prepare(job), job, folder, identity=job.identity(), progress=False)
     return json.loads((folder / "metrics.json").read_text())
 
 
@@ -113,7 +117,7 @@ def test_all_problems_are_one_message(run: Run, tmp_path: Path) -> None:
     ]
     job = job_of(tmp_path, patients(), unlabelled=tmp_path / "other.csv", test=tmp_path / "other.csv")
     with pytest.raises(ProblemsError) as error:
-        workflow.prepare(job)
+        prepare(job)
     assert [each.split(":")[0] for each in error.value.problems] == [
         "other.csv must have the columns of the training data, but has no 'age'",
         "there is no column 'ill' in other.csv",
@@ -126,7 +130,7 @@ def test_all_problems_are_one_message(run: Run, tmp_path: Path) -> None:
 def test_rows_without_label_are_what_a_belief_is_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = patients(150).with_columns(ill=pl.Series([*patients(150)["ill"][:90], *[""] * 30, *["NA"] * 30]))
     job = job_of(tmp_path, frame, class_fractions={"no": 0.5, "yes": 0.5})
-    task = workflow.prepare(job)
+    task = prepare(job)
     assert (len(task.train[1]), len(task.test[1]), len(task.unlabelled)) == (72, 18, 60)
     assert "60 rows of patients.csv without label are used: what is stated is about them" in task.notes
     assert task.words.startswith("Of the cases without label, no makes up 50 %")
@@ -136,7 +140,7 @@ def test_rows_without_label_are_what_a_belief_is_about(tmp_path: Path, monkeypat
     assert job.classifier.label_shift_ is not None
     other = job_of(tmp_path, frame, class_fractions=[0.5, 0.5], unlabelled=tmp_path / "more.csv")
     patients(60, seed=4).drop("ill").write_csv(tmp_path / "more.csv")
-    assert any("left out, as `unlabelled` names others" in note for note in workflow.prepare(other).notes)
+    assert any("left out, as `unlabelled` names others" in note for note in prepare(other).notes)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +155,7 @@ def test_rows_without_label_are_what_a_belief_is_about(tmp_path: Path, monkeypat
 def test_rows_without_label_that_are_left_out(tmp_path: Path, gaps: int, settings: dict[str, object], why: str) -> None:
     labels = patients(150)["ill"].to_list()
     frame = patients(150).with_columns(ill=pl.Series([*labels[:-gaps], *[None] * gaps]))
-    task = workflow.prepare(job_of(tmp_path, frame, **settings))
+    task = prepare(job_of(tmp_path, frame, **settings))
     assert task.unlabelled is None
     assert any(why in note for note in task.notes)
     assert len(task.train[1]) + len(task.val[1]) + len(task.test[1]) == 150 - gaps
@@ -164,12 +168,12 @@ def test_rows_without_label_that_are_left_out(tmp_path: Path, gaps: int, setting
 def test_few_labels_are_not_validated_on(tmp_path: Path, rows: int, val: int) -> None:
     draws = np.random.default_rng(0)
     frame = pl.DataFrame({"x": draws.normal(size=rows), "ill": ["no", "yes"] * (rows // 2) + ["no"] * (rows % 2)})
-    task = workflow.prepare(job_of(tmp_path, frame))
+    task = prepare(job_of(tmp_path, frame))
     assert abs(len(task.val[1]) - val) <= 1
     said = [note for note in task.notes if "none are held out to validate" in note]
     assert bool(said) == (val == 0)
     for share in (0.0, 0.1):
-        task = workflow.prepare(job_of(tmp_path, frame, val_fraction=share))
+        task = prepare(job_of(tmp_path, frame, val_fraction=share))
         assert abs(len(task.val[1]) - share * rows) <= 2
         assert not any("none are held out" in note for note in task.notes)
 
@@ -188,7 +192,7 @@ def test_without_validation_there_is_no_temperature(tmp_path: Path, monkeypatch:
 def test_rare_classes_are_used_for_training(tmp_path: Path) -> None:
     labels = ["no"] * 50 + ["yes"] * 48 + ["maybe"] * 2
     frame = patients(100).with_columns(ill=pl.Series(labels))
-    task = workflow.prepare(job_of(tmp_path, frame))
+    task = prepare(job_of(tmp_path, frame))
     assert task.preprocessing.classes == ("maybe", "no", "yes")
     assert [int((part[1] == 0).sum()) for part in (task.train, task.val, task.test)] == [2, 0, 0]
     assert "classes with fewer than 3 rows are used for training only: 'maybe'" in task.notes
@@ -251,7 +255,7 @@ def test_identifiers_of_predictions(run: Run, tmp_path: Path) -> None:
 def test_baselines_are_those_of_scikit_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = job_of(tmp_path, patients(300), class_fractions=[0.5, 0.5])
     found = trained(job, tmp_path / "model", monkeypatch)
-    task = workflow.prepare(job)
+    task = prepare(job)
     names = [each["method"] for each in found["baselines"]]
     assert names == ["Summary ELBO", baselines.LOGISTIC, baselines.CORRECTED, baselines.FREQUENCIES]
     assert found["baselines"][0]["metrics"]["nll"] == pytest.approx(found["metrics"]["nll"])
@@ -286,7 +290,7 @@ def test_a_prior_correction_is_shown_where_it_applies(tmp_path: Path, monkeypatc
     there = trained(job_of(tmp_path, patients(), **stated, test=tmp_path / "test.csv"), tmp_path / "there", monkeypatch)
     assert baselines.CORRECTED in [each["method"] for each in there["baselines"]]
     model = saved_model.load_model(tmp_path / "there")
-    table = workflow.read_table(tmp_path / "test.csv")
+    table = read_table(tmp_path / "test.csv")
     seen = model.predict(model.preprocessing.transform(table)[0], num_samples=4)
     saved = pl.read_csv(tmp_path / "there" / "test_predictions.csv")
     np.testing.assert_allclose(saved["p_yes"], seen.probs[:, 1].numpy(), rtol=1e-6)
@@ -305,12 +309,12 @@ def test_a_class_without_training_rows_has_a_probability() -> None:
 
 def test_the_report_shows_baselines_and_notes(tmp_path: Path) -> None:
     job = job_of(tmp_path, patients(), accuracy=0.8)
-    task = workflow.prepare(job)
+    task = prepare(job)
     job.classifier.fit(**task.arguments())
-    seen = workflow.Predicted(None, job.classifier.posterior_predictive(task.test[0]))
-    metrics = workflow.TrainingMetrics(
-        **vars(workflow.test_metrics(task, seen)),
-        rows=workflow.row_counts(task),
+    seen = training_results.Predicted(None, job.classifier.posterior_predictive(task.test[0]))
+    metrics = TrainingMetrics(
+        **vars(training_results.test_metrics(task, seen)),
+        rows=training_results.row_counts(task),
         features=3,
         method="summary_elbo",
         belief=task.words,
@@ -319,9 +323,9 @@ def test_the_report_shows_baselines_and_notes(tmp_path: Path) -> None:
         shortfall=None,
         validation=None,
         notes=("columns <b> & more are left out",),
-        baselines=workflow.baselines_of(task, job, seen.test),
+        baselines=training_results.baselines_of(task, job, seen.test),
     )
-    page = render_page(workflow.results_of(task, job, seen, metrics, seconds=1.0))
+    page = render_page(training_results.results_of(task, job, seen, metrics, seconds=1.0))
     assert "How the data were read" in page
     assert "columns &lt;b&gt; &amp; more are left out" in page
     assert "Was it worth it?" in page

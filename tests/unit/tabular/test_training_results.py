@@ -16,9 +16,12 @@ import selbo
 from selbo.evaluation.check_belief import SIGNIFICANCE, check_accuracy, check_likelihood, shortfall
 from selbo.evaluation.predict import Prediction, at_temperature
 from selbo.report import outcomes
-from selbo.tabular import workflow
+from selbo.tabular.evaluation import evaluation_of, fitted_temperature
+from selbo.tabular.job import Job
 from selbo.tabular.metrics import RowCounts, TrainingMetrics
 from selbo.tabular.preprocessing import Preprocessing
+from selbo.tabular.task import Task
+from selbo.tabular.training_results import Predicted, belief_checks, in_words, validation_metrics
 
 PREPROCESSING = Preprocessing(target="ill", classes=("no", "yes"), numeric_target=False, inputs=())
 
@@ -30,10 +33,10 @@ def prediction_of(probs: np.ndarray) -> Prediction:
     return Prediction(table, table.log(), zeros, zeros, zeros)
 
 
-def task_of(val, test, *, accuracy=0.9, fractions=(0.5, 0.5), train=(50, 50), **others) -> workflow.Task:
+def task_of(val, test, *, accuracy=0.9, fractions=(0.5, 0.5), train=(50, 50), **others) -> Task:
     labels = {"val": torch.as_tensor(val), "test": torch.as_tensor(test)}
     belief = selbo.expect(accuracy, list(fractions))
-    return workflow.Task(
+    return Task(
         name="patients.csv",
         preprocessing=PREPROCESSING,
         train=(np.zeros((sum(train), 1)), torch.repeat_interleave(torch.arange(2), torch.tensor(train))),
@@ -46,7 +49,7 @@ def task_of(val, test, *, accuracy=0.9, fractions=(0.5, 0.5), train=(50, 50), **
     )
 
 
-JOB = workflow.Job(Path("patients.csv"), "ill", selbo.SummaryClassifier(accuracy=0.9, random_state=0))
+JOB = Job(Path("patients.csv"), "ill", selbo.SummaryClassifier(accuracy=0.9, random_state=0))
 
 
 def answers(generator, count, reached):
@@ -59,7 +62,7 @@ def answers(generator, count, reached):
 def checked(generator, *, stated, reached, sizes=(40, 80), **others):
     (val, seen_val), (test, seen_test) = (answers(generator, size, reached) for size in sizes)
     task = task_of(val, test, accuracy=stated, **others)
-    return workflow.belief_checks(task, JOB, workflow.Predicted(seen_val, seen_test))
+    return belief_checks(task, JOB, Predicted(seen_val, seen_test))
 
 
 # --- a belief that is too bold ---
@@ -126,57 +129,20 @@ def test_other_contradictions_stay_what_they_were(seed):
     assert elsewhere == ((), None)  # these rows are not what was spoken of
 
 
-# --- what is stated, in words ---
-
-
-@pytest.mark.parametrize(
-    ("stated", "clinic", "words"),
-    [
-        ({}, None, "Of all cases, no makes up 70 % and yes 30 % (as in the training rows)."),
-        (
-            {"accuracy": 0.9},
-            None,
-            "About 90 % of all cases can be decided rightly; no makes up 70 % and yes 30 % (as in ",
-        ),
-        (
-            {"class_fractions": [0.8, 0.2]},
-            "clinic.csv",
-            "Of the cases in clinic.csv, no makes up 80 % and yes 20 % (as ",
-        ),
-        ({"class_fractions": {"no": 0.8, "yes": 0.2}}, "clinic.csv", "(as stated, give or take 5)."),
-        ({"class_fractions": [0.8, 0.2], "accuracy": 0.9}, "clinic.csv", "no makes up 80 % and yes 20 % (as stated)."),
-        ({"class_fractions": [0.8, 0.2], "fraction_uncertainty": 0.1}, None, "(as stated, give or take 10)."),
-    ],
-)
-def test_a_statement_in_words(stated, clinic, words):
-    job = workflow.Job(Path("a.csv"), "ill", selbo.SummaryClassifier(**stated), clinic and Path(clinic))
-    X, y = np.arange(10.0)[:, None], ["no"] * 7 + ["yes"] * 3
-    found = job.classifier.statement(X, y, X_unlabelled=clinic and X)
-    assert words in workflow.describe_statement(job, found, ["no", "yes"])
-
-
-def test_many_classes_are_not_all_named():
-    classes = ["b,x", "a,y", "c=d", "0.5", "e"]
-    found = selbo.estimator.Statement([0.3, 0.25, 0.25, 0.02, 0.18], 0.0, [])
-    assert workflow.describe_statement(JOB, found, classes).endswith(
-        "; the most frequent class, b,x, makes up 30 % and the rarest, class 0.5, 2 % (as in the training rows)."
-    )
-
-
 # --- temperature, in words ---
 
 
 def metrics_of(task, val, test):
-    temperature = workflow.fitted_temperature(val, task.val[1])
+    temperature = fitted_temperature(val, task.val[1])
     return TrainingMetrics(
-        **vars(workflow.evaluation_of(test, task.test[1], temperature, PREPROCESSING.classes)),
+        **vars(evaluation_of(test, task.test[1], temperature, PREPROCESSING.classes)),
         rows=RowCounts(train=len(task.train[1]), val=len(task.val[1]), test=len(task.test[1])),
         features=1,
         method="summary_elbo",
         belief=task.words,
         warnings=(),
-        **workflow.belief_checks(task, JOB, workflow.Predicted(val, test))._asdict(),
-        validation=workflow.validation_metrics(task, val),
+        **belief_checks(task, JOB, Predicted(val, test))._asdict(),
+        validation=validation_metrics(task, val),
     )
 
 
@@ -186,7 +152,7 @@ def told(labels, probs, *, train=(50, 50)):
     assert found.calibrated["nll"] == pytest.approx(
         outcomes.metrics_of(at_temperature(prediction_of(probs), found.temperature), task.test[1])["nll"]
     )
-    return found, workflow.in_words(found).split(" Temperature scaling on")[0]
+    return found, in_words(found).split(" Temperature scaling on")[0]
 
 
 LABELS = np.arange(60) % 3 // 2  # one in three is of class 1
@@ -229,13 +195,13 @@ def test_nothing_odd_is_not_spoken_of():
     probs = np.where(LABELS == 1, 0.8, 0.2)
     probs[:6] = 1 - probs[:6]
     found, _ = told(LABELS, probs)
-    assert workflow.in_words(found).startswith("Temperature scaling on the 60 validation rows (T = ")
+    assert in_words(found).startswith("Temperature scaling on the 60 validation rows (T = ")
 
 
 def test_warnings_come_before_all_that():
     found, _ = told(LABELS, np.where(np.arange(60) % 3 == 0, 1 - LABELS, LABELS) * 0.6 + 0.2)
     said = {"contradictions": ("class fractions: contradicted",), "shortfall": "too few"}
-    words = workflow.in_words(replace(found, **said))
+    words = in_words(replace(found, **said))
     assert words.startswith(
         "Warning: the held-out rows contradict the stated belief, if it was about such rows: class fractions: "
         "contradicted. Warning: too few. "
