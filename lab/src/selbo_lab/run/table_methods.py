@@ -3,7 +3,7 @@
 import random
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -60,9 +60,15 @@ class FittedClassifier:
 
     classifier: Any
     least: float
+    _known: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Log-probabilities: (N, D) -> (N, K), in float64."""
+        """Log-probabilities: (N, D) -> (N, K), in float64. Corrections of one classifier ask for the same rows."""
+        if id(rows) not in self._known:
+            self._known[id(rows)] = rows, self._log_probs(rows)
+        return self._known[id(rows)][1]
+
+    def _log_probs(self, rows: Tensor) -> Tensor:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             probs = np.asarray(self.classifier.predict_proba(_array(rows)), dtype=np.float64).clip(self.least)
