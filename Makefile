@@ -22,7 +22,7 @@ EXTRAS_coverage := [test]
 EXTRAS_check := [dev]
 EXTRAS_docs  := [docs]
 EXTRAS_bench :=
-EXTRAS_integrations := [lightning,mlflow,tensorboard,test,transformers]
+EXTRAS_integrations := [lightning,mlflow,ray,tensorboard,test,transformers]
 LAB_test     := yes
 LAB_coverage := yes
 LAB_check    := yes
@@ -90,8 +90,8 @@ docs: $(VENV)/.installed-docs  ## build the documentation into site/
 bench: $(VENV)/.installed-bench  ## run every script in benchmarks/
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-integrations: $(VENV)/.installed-integrations  ## test with Lightning, transformers, MLflow and TensorBoard themselves
-	$(BIN)/python -m pytest tests/unit/integrations tests/end_to_end/test_adapted_processes.py tests/test_examples.py $(PYTEST_ARGS)
+integrations: $(VENV)/.installed-integrations  ## test with Lightning, transformers, Ray, MLflow and TensorBoard themselves
+	$(BIN)/python -m pytest tests/unit/integrations tests/end_to_end/test_adapted_processes.py tests/end_to_end/test_ray.py tests/test_examples.py $(PYTEST_ARGS)
 
 format: $(VENV)/.installed-format  ## format the code and apply the safe lint fixes
 	$(BIN)/ruff format .

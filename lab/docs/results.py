@@ -60,8 +60,8 @@ MOST_IN_DETAIL = 20
 """Largest number of comparisons of a study of which a page has all tables; of more it has the scores."""
 
 CALL = re.compile(r"\{\{ (\w+\(.*?\)) \}\}", re.DOTALL)
-BETWEEN = re.compile(r"\]\((\.\./lab/docs/|\.\./\.\./docs/)")
-"""A link from a page of the library to one of the laboratory, or back, as GitHub needs it."""
+BETWEEN = re.compile(r"\]\((?:((?:\.\./)*)\.\./lab/docs/|\.\./\.\./docs/)")
+"""A link from a page of the library, in any folder, to one of the laboratory, or back, as GitHub needs it."""
 KEPT = re.compile(r"(<!-- = (\w+\(.*?\)) -->\n?).*?(\n?<!-- / -->)", re.DOTALL)
 
 EXCHANGED = {"lenet-1000": "lenet-8000", "lenet-8000": "lenet-1000"}
@@ -99,7 +99,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(text: str, **_: object) -> str:
     """Called by MkDocs: fill the calls of a page, and link between the two folders of pages as if they were one."""
-    return CALL.sub(lambda match: evaluate(match[1]), BETWEEN.sub("](", text))
+    return CALL.sub(lambda match: evaluate(match[1]), BETWEEN.sub(lambda match: f"]({match[1] or ''}", text))
 
 
 def refreshed(text: str) -> str:

@@ -46,7 +46,7 @@ def test_what_cannot_be_sharded_is_one_sentence(folder):
             "natural gradient": "`params` must not be sharded here, as by `fully_shard`: a natural gradient trains a "
             "whole network, as DistributedDataParallel has it",
             "fit": "`model` must not be sharded here, as by `fully_shard`: pass the network as it is, or write the "
-            "loop yourself (docs/scale-out.md)",
+            "loop yourself (docs/how-to/scale-out.md)",
             "mean field": "`bnn` must not be sharded here, as by `fully_shard`: shard the whole network at once and "
             "call its unshard() before each step",
         }

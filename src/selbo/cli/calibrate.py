@@ -144,7 +144,7 @@ def calibrate(
             note(f"wrote {what} to {path}")
 
 
-class Source(NamedTuple):
+class PredictionSource(NamedTuple):
     """A file of predictions.
 
     Attributes:
@@ -166,7 +166,7 @@ def read_source(
     columns: Sequence[str] | None,
     classes: Sequence[str] | None,
     labels: str | None,
-) -> Source:
+) -> PredictionSource:
     """Read a file of predictions, in parts if it is large; JSON lines are read as a whole."""
     from selbo.tabular import predictions as files
     from selbo.tabular.chunks import is_large
@@ -178,13 +178,13 @@ def read_source(
         from selbo.tabular.streamed_calibration import read_large_predictions
 
         with progress_bar(1.0) as report:
-            return Source(
+            return PredictionSource(
                 *read_large_predictions(predictions, columns=columns, classes=classes, labels=labels, report=report)
             )
     file = files.read_predictions(predictions)
     chosen = files.find_class_columns(file.table, columns=columns, classes=classes, labels=labels)
     known = None if labels is None else files.parse_labels(file.table[labels], chosen.classes)
-    return Source(file, chosen, files.columns_as_array(file.table, chosen.columns), known)
+    return PredictionSource(file, chosen, files.columns_as_array(file.table, chosen.columns), known)
 
 
 def _which(chosen: "ClassColumns", kind: str) -> str:
@@ -196,7 +196,7 @@ def _which(chosen: "ClassColumns", kind: str) -> str:
 
 
 def _fit(
-    source: Source,
+    source: PredictionSource,
     accuracy: float | None,
     fractions: Sequence[float] | Mapping[str, float] | None,
     concentration: float | None,
@@ -288,7 +288,7 @@ def measure_effect(saved: "SavedCalibration", classes: Sequence[str], log_probs:
     )
 
 
-def _write(source: Source, probs: "NDArray[np.float64]", target: Path | None) -> None:
+def _write(source: PredictionSource, probs: "NDArray[np.float64]", target: Path | None) -> None:
     """Write the table with new probabilities; where `selbo predict` wrote it, also the answers and the entropy."""
     from selbo.tabular.predictions import PredictionFile
     from selbo.tabular.streamed_calibration import prediction_chunks
@@ -303,7 +303,7 @@ def _write(source: Source, probs: "NDArray[np.float64]", target: Path | None) ->
         return
     with progress_bar(1.0) as report, table_writer(target) as write:
         for chunk, part in prediction_chunks(file):
-            new = _new_columns(part, source.chosen, probs[chunk.first : chunk.first + chunk.table.num_rows])
+            new = _new_columns(part, source.chosen, probs[chunk.first : chunk.first + chunk.num_rows])
             write(part.replaced_texts(new) if as_text else part.replaced(new))
             report(f"writing {file.path.name}", chunk.share)
 

@@ -296,7 +296,7 @@ def train_into(job: "Job", out: Path, *, overwrite: bool) -> "TrainingMetrics":
 
     def streamed(identity: dict[str, Any]) -> StreamedTask:
         with progress_bar(1.0) as report:
-            return prepare_streamed(job, out / saved_model.ROWS, identity, report)
+            return prepare_streamed(job, out / saved_model.STORED_ROWS, identity, report)
 
     problems = Problems()
     task: Task | None = None

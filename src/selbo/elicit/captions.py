@@ -34,8 +34,8 @@ def claim_sentences(
     most, least = int(np.argmax(s0)), int(np.argmin(s0))
     if s0[most] - s0[least] > 1e-9:
         said.append(
-            f"Most predictions, {share(s0[most])}, fall on “{labels[most]}”, and fewest, {share(s0[least])}, on "
-            f"“{labels[least]}”."
+            f"The largest share of the predictions, {share(s0[most])}, falls on “{labels[most]}”, and the smallest, "
+            f"{share(s0[least])}, on “{labels[least]}”."
         )
     low, high = interval
     said.append(

@@ -258,7 +258,7 @@ def _written(file: Predictions, probs: FloatArray) -> str:
         writer.writerow(file.heading)
     place = {k: i for i, k in enumerate(file.columns)}
     for row, values in zip(file.rows, kept.tolist(), strict=True):
-        texts = [repr(value).replace(".", ",") if comma else repr(value) for value in values]
+        texts = [f"{value:.8g}".replace(".", "," if comma else ".") for value in values]
         writer.writerow([texts[place[k]] if k in place else cell for k, cell in enumerate(row)])
     return out.getvalue()
 

@@ -157,7 +157,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Labels may be missing altogether if you know the class fractions of groups of rows, such as the vote of each state:
     pass ``groups`` and ``group_fractions`` to `fit`. The classifier of individuals is then learned from the differences
-    between groups (docs/groups.md).
+    between groups (docs/tutorials/groups.md).
 
     You can pass unlabelled rows to `fit`, either marked in ``y`` or as ``X_unlabelled``. They may come from another
     domain than the labelled rows. The belief is then about the unlabelled rows, not about the labelled ones. If
@@ -489,7 +489,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The given concentration, limited to the number of labels, or the default."""
         if self.concentration is None or isinstance(self.concentration, str):
             if rows.unlabelled is None and not self._states_something:
-                return MOST_CONCENTRATION  # the belief repeats the labels; see docs/measurements.md
+                return MOST_CONCENTRATION  # the belief repeats the labels; see docs/reference/measurements-defaults.md
             return default_concentration(rows.evidence, elsewhere=rows.unlabelled is not None)
         return float(self.concentration if self.overrule_labels else min(self.concentration, rows.evidence))
 

@@ -493,7 +493,7 @@ class RowSums(NamedTuple):
     With q the corrected probabilities of a row, y its answer, and z the derivative of log q by -log T.
 
     Attributes:
-        count: Number of rows, shape ().
+        num_rows: Number of rows, shape ().
         right: q_y by answer, shape (K,).
         right_slope: q_y z_y, shape ().
         right_probs: q_y q, shape (K,).
@@ -502,7 +502,7 @@ class RowSums(NamedTuple):
         products: q q', shape (K, K).
     """
 
-    count: Tensor
+    num_rows: Tensor
     right: Tensor
     right_slope: Tensor
     right_probs: Tensor
@@ -512,7 +512,7 @@ class RowSums(NamedTuple):
 
     def means(self) -> Tensor:
         """Mean probability of the answers, then of each class."""
-        return torch.cat([self.right.sum()[None], self.probs]) / self.count
+        return torch.cat([self.right.sum()[None], self.probs]) / self.num_rows
 
 
 def sum_rows(at: Tensor, rows: Tensor) -> RowSums:
@@ -523,7 +523,7 @@ def sum_rows(at: Tensor, rows: Tensor) -> RowSums:
     answers = rows.argmax(-1, keepdim=True)
     right = probs.gather(1, answers)
     return RowSums(
-        count=torch.tensor(len(rows), dtype=torch.float64),
+        num_rows=torch.tensor(len(rows), dtype=torch.float64),
         right=torch.zeros(rows.shape[1], dtype=torch.float64).index_add_(0, answers[:, 0], right[:, 0]),
         right_slope=(right * around.gather(1, answers)).sum(),
         right_probs=right[:, 0] @ probs,
@@ -550,7 +550,7 @@ class _Statement:
 
     def loss_of_sums(self, at: Tensor, sums: RowSums) -> _Local:
         """Negative log posterior without labels, up to a constant. The curvature is exact where statements are met."""
-        inverse, size, count = at[0].exp(), len(at), sums.count
+        inverse, size, count = at[0].exp(), len(at), sums.num_rows
         value: float = self.prior_strength * float(inverse - 1 - at[0])
         gradient, hessian = torch.zeros(size, dtype=torch.float64), torch.zeros(size, size, dtype=torch.float64)
         gradient[0], hessian[0, 0] = self.prior_strength * (inverse - 1), self.prior_strength * inverse

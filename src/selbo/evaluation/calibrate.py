@@ -23,8 +23,9 @@ from selbo.metrics.inputs import Array, labels_of, on_host, table
 
 PRIOR_STRENGTH: Final = 8.0
 """Strength of the prior of the temperature: near T = 1 it equals a normal distribution of log T with a standard
-deviation of 1/sqrt(8), about a third. Chosen by simulation (docs/measurements.md): with few labels the expected NLL was
-at most .05 above that at T = 1 and mostly below; with 200 or more labels it equalled that of maximum likelihood."""
+deviation of 1/sqrt(8), about a third. Chosen by simulation (docs/reference/measurements-defaults.md): with few labels
+the expected NLL was at most .05 above that at T = 1 and mostly below; with 200 or more labels it equalled that of
+maximum likelihood."""
 
 TEMPERATURE_BOUNDS: Final = (0.01, 100.0)
 """Limits of the search without a prior. If all data are classified correctly, there is no best temperature, because the

@@ -274,7 +274,8 @@ def expected_accuracy(a: float, b: float) -> float:
     r"""Expected accuracy of a binary classifier with calibrated scores distributed as Beta(a, b), Eq. (9).
 
     $E \max(s, 1 - s) = F(1/2) - \mu\,(2 I_{1/2}(a + 1, b) - 1)$ with $\mu = a / (a + b)$: the closed form of Eq. (18)
-    with two misprints corrected (docs/deviations.md), written with the regularised incomplete beta function $I$.
+    with two misprints corrected (docs/explanation/deviations.md), written with the regularised incomplete beta
+    function $I$.
     """
     from scipy.special import betainc
 

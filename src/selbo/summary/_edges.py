@@ -24,7 +24,7 @@ from selbo._numerics import PreciseModule
 SPACES: Final = ("logit", "probability")
 
 SLOPE_FACTORS: Final = {"logit": 15.0, "probability": 5.0}
-"""Slope of an edge times the width of the narrower adjacent region, by space; see docs/measurements.md."""
+"""Slope of an edge times the width of the narrower adjacent region, by space; see docs/reference/measurements.md."""
 
 LONE_WIDTH: Final = 1.0
 """Width, in nats of log-odds, that sets the slope of an edge with no bounded region on either side."""
@@ -176,8 +176,8 @@ def interval_memberships(crossings: Tensor) -> Tensor:
 
     The odds of two neighbouring intervals are the exponential of the crossing between them: the adjacent-category
     logit model of ordinal regression. Eq. (19) is the corresponding cumulative-logit model. With one slope for all
-    edges, in probability space, the two agree up to terms of the order of $e^{-k}$ (docs/deviations.md). This one stays
-    non-negative for unequal slopes as well.
+    edges, in probability space, the two agree up to terms of the order of $e^{-k}$ (docs/explanation/deviations.md).
+    This one stays non-negative for unequal slopes as well.
     """
     return torch.softmax(_steps(crossings), dim=-1)
 

@@ -456,10 +456,10 @@ class CornerShells(CheckedPartition):
 
         Example:
             >>> CornerShells(2, [0.9]).spoken_labels(["cat", "dog"])
-            ['cat: more than 90 % sure', 'dog: more than 90 % sure', 'no class above 90 %']
+            ['cat: over 90 % sure', 'dog: over 90 % sure', 'no class above 90 %']
         """
         levels = percent_labels(self.edges.values)
-        shells = [f"more than {levels[-1]}", *reversed([f"{low} to {high}" for low, high in pairwise(levels)])]
+        shells = [f"over {levels[-1]}", *reversed([f"{low} to {high}" for low, high in pairwise(levels)])]
         classes = class_labels(self.num_classes, names)
         return [*(f"{name}: {shell} % sure" for shell in shells for name in classes), f"no class above {levels[0]} %"]
 
@@ -621,11 +621,11 @@ class ConfidenceBins(CheckedPartition):
 
         Example:
             >>> ConfidenceBins([0.5, 0.9], num_classes=10).spoken_labels()
-            ['at most 50 % sure', '50 to 90 % sure', 'more than 90 % sure']
+            ['at most 50 % sure', '50 to 90 % sure', 'over 90 % sure']
         """
         edges = percent_labels(self.edges.values)
         inner = [f"{low} to {high} % sure" for low, high in pairwise(edges)]
-        return [f"at most {edges[0]} % sure", *inner, f"more than {edges[-1]} % sure"]
+        return [f"at most {edges[0]} % sure", *inner, f"over {edges[-1]} % sure"]
 
     def scale(self, names: Sequence[str] | None = None) -> Scale:
         """The largest probability; none is below 1/K."""

@@ -6,9 +6,11 @@ with the columns that the whole file would have, so what works on a table works 
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -43,7 +45,7 @@ ROWS_PER_CHUNK: Final = 131_072
 CELLS_PER_CHUNK: Final = 2**23
 """Rows of a Parquet file per chunk, fewer if there are many columns."""
 
-Report = Callable[[str, float], None]
+ReadingReport = Callable[[str, float], None]
 """Called with what is being done, and the share of the file since the last call."""
 
 
@@ -65,20 +67,28 @@ def is_large(path: str | os.PathLike[str], *, stream: bool | None = None) -> boo
     return file.stat().st_size >= LARGE_BYTES[file.suffix.lower()] if stream is None else stream
 
 
-class Chunk(NamedTuple):
+class Chunk:
     """Consecutive rows of a file.
 
-    Attributes:
+    Args:
+        source: The file.
         first: Number of the rows before.
         frame: The columns that were asked for, as they are in the file: those of a CSV file are text.
-        table: The same as a table.
         share: Share of the file that these rows are.
     """
 
-    first: int
-    frame: "pl.DataFrame"
-    table: Table
-    share: float
+    def __init__(self, source: "LargeTable", first: int, frame: "pl.DataFrame", share: float) -> None:
+        self.source, self.first, self.frame, self.share = source, first, frame, share
+
+    @cached_property
+    def table(self) -> Table:
+        """The rows as a table."""
+        return self.source.as_table(self.frame)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of the rows."""
+        return self.frame.height
 
 
 @dataclass(frozen=True)
@@ -90,22 +100,27 @@ class LargeTable:
         names: Names of all its columns.
         kinds: What columns of a CSV file hold, see `column_of_texts`; each chunk is judged by itself if not given.
         columns: The columns to read.
+        numeric: Columns of a CSV file of which only the numbers are needed; they are parsed as such where all values of
+            a chunk are numbers, which is quicker.
     """
 
     path: Path
     names: tuple[str, ...]
     kinds: Mapping[str, str]
     columns: tuple[str, ...]
+    numeric: frozenset[str] = frozenset()
 
     @property
     def is_csv(self) -> bool:
         """Whether the file is text, without types."""
         return self.path.suffix.lower() == ".csv"
 
-    def only(self, columns: Collection[str], kinds: Mapping[str, str] | None = None) -> "LargeTable":
+    def only(
+        self, columns: Collection[str], kinds: Mapping[str, str] | None = None, numeric: Collection[str] = ()
+    ) -> "LargeTable":
         """The same file with some of its columns, at least one; names that do not exist are ignored."""
         chosen = tuple(name for name in self.names if name in set(columns)) or self.names[:1]
-        return replace(self, columns=chosen, kinds=self.kinds if kinds is None else kinds)
+        return replace(self, columns=chosen, kinds=self.kinds if kinds is None else kinds, numeric=frozenset(numeric))
 
     def chunks(self) -> Iterator[Chunk]:
         """All rows, in order.
@@ -116,7 +131,7 @@ class LargeTable:
         first = 0
         for frame, share in (_csv_frames if self.is_csv else _parquet_frames)(self):
             if frame.height:
-                yield Chunk(first, frame, self.as_table(frame), share)
+                yield Chunk(self, first, frame, share)
                 first += frame.height
         if first == 0:
             raise ValueError(f"{os.fspath(self.path)!r} has no rows, only the names of {len(self.names)} columns")
@@ -128,7 +143,9 @@ class LargeTable:
 
     def as_column(self, series: "pl.Series") -> TableColumn:
         """Some values of a column."""
-        return column_of_texts(series, self.kinds.get(series.name)) if self.is_csv else column_of_type(series)
+        if self.is_csv and not series.dtype.is_float():
+            return column_of_texts(series, self.kinds.get(series.name))
+        return column_of_type(series)
 
 
 def open_large(path: str | os.PathLike[str]) -> LargeTable:
@@ -176,10 +193,16 @@ def _csv_frames(table: LargeTable) -> Iterator[tuple["pl.DataFrame", float]]:
     import polars
 
     mark, size = find_separator(table.path), table.path.stat().st_size
-    schema: Any = dict.fromkeys(table.names, polars.String)
+    texts: Any = dict.fromkeys(table.names, polars.String)
+    numbers = {name: polars.Float64 if name in table.numeric else polars.String for name in table.names}
     for block in _blocks(table.path):
+        frame = None
+        if table.numeric:
+            with suppress(polars.exceptions.PolarsError):  # a value is no number
+                frame = polars.read_csv(block, has_header=False, schema=numbers, separator=mark, glob=False)
         try:
-            frame = polars.read_csv(block, has_header=False, schema=schema, separator=mark, glob=False)
+            if frame is None:
+                frame = polars.read_csv(block, has_header=False, schema=texts, separator=mark, glob=False)
         except polars.exceptions.NoDataError:
             continue
         except polars.exceptions.PolarsError as error:
@@ -280,7 +303,7 @@ class Reservoir:
 
 
 def read_sample(
-    path: Path, *, most: int, seed: int, columns: Collection[str] | None = None, report: Report = no_report
+    path: Path, *, most: int, seed: int, columns: Collection[str] | None = None, report: ReadingReport = no_report
 ) -> tuple[Table, int]:
     """A uniform sample of the rows of a large table, and the number of all rows.
 

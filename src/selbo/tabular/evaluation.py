@@ -16,7 +16,7 @@ from selbo.evaluation.predict import Prediction, at_temperature
 from selbo.report import outcomes
 from selbo.results import ClassificationTask, Comparison, Measurement, Outcome
 from selbo.tabular import saved_model
-from selbo.tabular.chunks import Report, is_large, no_report
+from selbo.tabular.chunks import ReadingReport, is_large, no_report
 from selbo.tabular.job import model_title
 from selbo.tabular.metrics import TableMetrics
 from selbo.tabular.preprocessing import Preprocessing
@@ -87,7 +87,7 @@ def evaluate_file(
     target: str | None = None,
     by: str | None = None,
     stream: bool | None = False,
-    report: Report = no_report,
+    report: ReadingReport = no_report,
 ) -> Evaluated:
     """Evaluate a model on a labelled table.
 
@@ -142,7 +142,7 @@ def _read_whole(
     *,
     num_samples: int,
     seed: int | None,
-    report: Report,
+    report: ReadingReport,
 ) -> _Read:
     wanted = (*labelled.columns, labelled.target, *([] if by is None else [by]))
     table = read_table(data, columns=wanted)
@@ -164,7 +164,7 @@ def _read_large(
     *,
     num_samples: int,
     seed: int | None,
-    report: Report,
+    report: ReadingReport,
 ) -> _Read:
     """The same, chunk by chunk; only the predictions, classes and groups of the rows are kept."""
     chunks = ChunkedPredictions(

@@ -39,7 +39,7 @@ TEST_PREDICTIONS: Final = "test_predictions.csv"
 LOG: Final = "train.jsonl"
 CHECKPOINT: Final = "checkpoint.safetensors"
 LOCK: Final = ".lock"
-ROWS: Final = ".rows"
+STORED_ROWS: Final = ".rows"
 """Folder of the stored rows of a large table, during training."""
 
 FILES: Final = (MANIFEST, WEIGHTS, PREPROCESSING, METRICS, REPORT, TEST_PREDICTIONS, LOG, CHECKPOINT, SETTINGS)
@@ -162,7 +162,7 @@ def finished(folder: Path) -> TrainingMetrics:
     """Read ``metrics.json`` of a complete run; removes a leftover checkpoint."""
     (folder / CHECKPOINT).unlink(missing_ok=True)
     remove_unfinished(folder)
-    shutil.rmtree(folder / ROWS, ignore_errors=True)
+    shutil.rmtree(folder / STORED_ROWS, ignore_errors=True)
     content = read_json(folder / METRICS, kind=METRICS_FORMAT)
     with _naming(folder / METRICS):
         return TrainingMetrics.from_dict(content)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from selbo.evaluation.belief_calibration import UNLABELLED
 from selbo.random import derive
-from selbo.tabular.chunks import Chunk, LargeTable, Report, no_report, open_large
+from selbo.tabular.chunks import Chunk, LargeTable, ReadingReport, no_report, open_large
 from selbo.tabular.predictions import (
     ClassColumns,
     PredictionFile,
@@ -48,7 +48,7 @@ def read_large_predictions(
     columns: Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     labels: str | None = None,
-    report: Report = no_report,
+    report: ReadingReport = no_report,
 ) -> LargePredictions:
     """Read the predictions of a CSV or Parquet file; arguments as in `find_class_columns`.
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from selbo.evaluation.predict import Prediction
-from selbo.tabular.chunks import Chunk, LargeTable, Report, no_report, open_large
+from selbo.tabular.chunks import Chunk, LargeTable, ReadingReport, no_report, open_large
 from selbo.tabular.preprocessing import Preprocessing
-from selbo.tabular.streaming import Encoder, kinds_like_training, naming_rows
+from selbo.tabular.streaming import Encoder, kinds_like_training, naming_rows, plain_numbers
 from selbo.tabular.table import Numbers
 
 EXACT_CELLS: Final = 2**25
@@ -46,10 +46,11 @@ class ChunkedPredictions:
         predict: Predict,
         *,
         more: tuple[str, ...] = (),
-        report: Report = no_report,
+        report: ReadingReport = no_report,
     ) -> None:
-        large = open_large(path)
-        self.table: LargeTable = large.only((*preprocessing.columns, *more), kinds_like_training(preprocessing))
+        kinds = kinds_like_training(preprocessing)
+        numeric = plain_numbers(preprocessing, kinds) - set(more)
+        self.table: LargeTable = open_large(path).only((*preprocessing.columns, *more), kinds, numeric)
         self.encoder, self.predict, self.report = Encoder(preprocessing), predict, report
         self.notes: list[str] = []
         self.rows = 0

@@ -32,7 +32,7 @@ from selbo.tabular.chunks import (
     Chunk,
     KindScan,
     LargeTable,
-    Report,
+    ReadingReport,
     Reservoir,
     is_large,
     no_report,
@@ -59,7 +59,7 @@ from selbo.training.stored import RowStore, RowWriter, StoredBatches
 SAMPLE_ROWS: Final = 100_000
 """Rows of a large table that decide which columns are used, and give categories, scales and medians."""
 
-MOST_HELD_OUT: Final = 100_000
+MOST_ROWS_HELD_OUT: Final = 100_000
 """Maximum number of rows for testing, and for validation: the standard error of an accuracy is then below 0.2 %."""
 
 MOST_UNLABELLED: Final = 100_000
@@ -69,14 +69,14 @@ MOST_LABEL_TEXTS: Final = 100_000
 """Different values in the column of the labels at which it is certainly none."""
 
 STORE_FORMAT: Final = "selbo-rows-1"
-TASK: Final = "task.json"
-ARRAYS: Final = "arrays.npz"
+TASK_FILE: Final = "task.json"
+TASK_ARRAYS: Final = "arrays.npz"
 
-READING: Final = "reading"
-PREPROCESSING: Final = "preprocessing"
+READING_STAGE: Final = "reading"
+PREPROCESSING_STAGE: Final = "preprocessing"
 
-TRAIN, VAL, TEST, FREE = 1, 2, 3, 4
-HELD: Final = {"val": VAL, "test": TEST, "unlabelled": FREE}
+FOR_TRAINING, FOR_VALIDATION, FOR_TEST, FOR_BELIEF = 1, 2, 3, 4
+HELD: Final = {"val": FOR_VALIDATION, "test": FOR_TEST, "unlabelled": FOR_BELIEF}
 """What rows are used for; 0 for rows that are left out."""
 
 
@@ -160,7 +160,9 @@ class StreamedTask(Task):
         classifier.__dict__.update({name: value for name, value in vars(streamed).items() if name != "device"})
 
 
-def prepare_streamed(job: Job, folder: Path, identity: Mapping[str, Any], report: Report = no_report) -> StreamedTask:
+def prepare_streamed(
+    job: Job, folder: Path, identity: Mapping[str, Any], report: ReadingReport = no_report
+) -> StreamedTask:
     """Read, encode and store a large table, or use what an interrupted run has stored.
 
     Args:
@@ -194,7 +196,7 @@ def _check_options(job: Job) -> None:
 def _is_of(folder: Path, identity: Mapping[str, Any]) -> bool:
     """Whether a folder holds the rows of a job, complete."""
     try:
-        found = read_json(folder / TASK, kind=STORE_FORMAT)
+        found = read_json(folder / TASK_FILE, kind=STORE_FORMAT)
     except ValueError:
         return False
     return bool(found.get("identity") == json.loads(json.dumps(identity)))
@@ -214,14 +216,14 @@ class _Scanned(NamedTuple):
     counts: dict[str, int]
 
 
-def _scan(job: Job, report: Report, timer: Timer) -> _Scanned:
+def _scan(job: Job, report: ReadingReport, timer: Timer) -> _Scanned:
     """Read all rows once."""
     large = open_large(job.data)
     assert job.target is not None
     _ = large.as_table(_no_rows(large))[job.target]  # must be there
     reservoir, kinds, labels = Reservoir(SAMPLE_ROWS, seed=derive(job.seed, "sample")), KindScan(large), LabelScan()
-    for chunk in timer.each(READING, large.chunks()):
-        with timer.of(PREPROCESSING):
+    for chunk in timer.each(READING_STAGE, large.chunks()):
+        with timer.of(PREPROCESSING_STAGE):
             reservoir.add(chunk.first, chunk.frame)
             kinds.add(chunk.frame)
             labels.add(chunk.frame[job.target], large, job.target)
@@ -313,10 +315,10 @@ class Encoder:
             ProblemsError: If columns are missing or have another type.
         """
         encoded = self.preprocessing.encode(chunk.table, partial=True)
-        self.rows += chunk.table.num_rows
+        self.rows += chunk.num_rows
         for name, each in encoded.items():
             before = self.counts.get(name)
-            unread = Counter(each.unread) + Counter({} if before is None else before.unread)
+            unread = Counter({} if before is None else before.unread) + Counter(each.unread)
             missing = each.missing + (0 if before is None else before.missing)
             self.counts[name] = EncodedColumn(each.block[:0], missing, dict(unread))
         return self.preprocessing.joined(encoded)
@@ -354,24 +356,33 @@ def kinds_like_training(preprocessing: Preprocessing) -> dict[str, str]:
     return found
 
 
+def plain_numbers(preprocessing: Preprocessing, kinds: Mapping[str, str]) -> set[str]:
+    """Columns of a CSV file of which only the numbers are needed, with a decimal point; ``kinds`` as far as known."""
+    return {
+        each.name
+        for each in preprocessing.inputs
+        if isinstance(each, NumberInput) and each.decimal == "." and kinds.get(each.name, "number") == "number"
+    }
+
+
 @contextmanager
 def naming_rows(chunk: Chunk) -> Iterator[None]:
     """Name the rows of a chunk in an error about its content."""
     try:
         yield
     except ValueError as error:
-        where = f"rows {chunk.first + 1} to {chunk.first + chunk.table.num_rows}"
+        where = f"rows {chunk.first + 1} to {chunk.first + chunk.num_rows}"
         if isinstance(error, ProblemsError):
             raise ProblemsError([f"{where}: {each}" for each in error.problems]) from error
         raise ValueError(f"{where}: {error}") from error
 
 
-def _convert(job: Job, folder: Path, identity: Mapping[str, Any], report: Report) -> None:
+def _convert(job: Job, folder: Path, identity: Mapping[str, Any], report: ReadingReport) -> None:
     """Read all rows twice, and write the store."""
     timer = Timer()
     found = _scan(job, lambda label, share: report(label, share / 2), timer)
     part, notes = _allot(job, found)
-    in_training = np.flatnonzero(part[found.sample_rows] == TRAIN)
+    in_training = np.flatnonzero(part[found.sample_rows] == FOR_TRAINING)
     preprocessing, more = fit_preprocessing(
         found.sample,
         target=job.target,
@@ -383,7 +394,7 @@ def _convert(job: Job, folder: Path, identity: Mapping[str, Any], report: Report
     )
     notes += [*more, *notes_on_rows(job, found.counts)]
     sample = preprocessing.transform(found.sample)[0]
-    in_scale = np.isin(part[found.sample_rows], (TRAIN, FREE))
+    in_scale = np.isin(part[found.sample_rows], (FOR_TRAINING, FOR_BELIEF))
     scale = FeatureScale.of(sample[in_scale], None, preprocessing.features)
     arrays: dict[str, NDArray[Any]] = {
         "sample_x": sample[in_training],
@@ -396,24 +407,25 @@ def _convert(job: Job, folder: Path, identity: Mapping[str, Any], report: Report
     encoder, ids = Encoder(preprocessing), list[str | None]()
     kept: dict[str, list[Numbers]] = {name: [] for name in HELD}
     with RowWriter(folder, flags_of(preprocessing, scale)) as writer:
-        for chunk in timer.each(READING, found.table.only(columns).chunks()):
-            rows = slice(chunk.first, chunk.first + chunk.table.num_rows)
+        large = found.table.only(columns, numeric=plain_numbers(preprocessing, found.table.kinds))
+        for chunk in timer.each(READING_STAGE, large.chunks()):
+            rows = slice(chunk.first, chunk.first + chunk.num_rows)
             here, labels = part[rows], found.labels[rows]
-            with timer.of(PREPROCESSING), naming_rows(chunk):
+            with timer.of(PREPROCESSING_STAGE), naming_rows(chunk):
                 inputs = encoder(chunk)
-                writer.write(scale(inputs[here == TRAIN]).numpy(), labels[here == TRAIN])
+                writer.write(scale(inputs[here == FOR_TRAINING]).numpy(), labels[here == FOR_TRAINING])
             for name, number in HELD.items():
                 kept[name].append(inputs[here == number])
             if job.id_column:
                 texts = chunk.table[job.id_column].texts()
-                ids += [texts[row] for row in np.flatnonzero(here == TEST).tolist()]
+                ids += [texts[row] for row in np.flatnonzero(here == FOR_TEST).tolist()]
             report(f"preprocessing {job.data.name}", chunk.share / 2)
     encoder.finish(job.data.name)
     for name, number in HELD.items():
         arrays[f"{name}_x"] = np.concatenate(kept[name])
         arrays[f"{name}_rows"] = np.flatnonzero(part == number)
         arrays[f"{name}_y"] = found.labels[part == number]
-    np.savez(folder / ARRAYS, **arrays)  # type: ignore[arg-type]
+    np.savez(folder / TASK_ARRAYS, **arrays)  # type: ignore[arg-type]
     content = {
         "format": STORE_FORMAT,
         "identity": dict(identity),
@@ -424,7 +436,7 @@ def _convert(job: Job, folder: Path, identity: Mapping[str, Any], report: Report
         "seconds": timer.seconds,
         "rows": len(found.labels),
     }
-    write_json(folder / TASK, content)
+    write_json(folder / TASK_FILE, content)
 
 
 def _allot(job: Job, found: _Scanned) -> tuple[NDArray[np.uint8], list[str]]:
@@ -440,13 +452,13 @@ def _allot(job: Job, found: _Scanned) -> tuple[NDArray[np.uint8], list[str]]:
     rank = np.argsort(np.argsort(np.array(found.classes.classes)))  # classes are split in the order of their names
     parts = split(rank[found.labels[known]], test_fraction=test_fraction, val_fraction=val_fraction, seed=job.seed)
     part = np.zeros(len(found.labels), dtype=np.uint8)
-    for number, rows in ((TRAIN, parts.train), (VAL, parts.val), (TEST, parts.test)):
+    for number, rows in ((FOR_TRAINING, parts.train), (FOR_VALIDATION, parts.val), (FOR_TEST, parts.test)):
         part[known[rows]] = number
     use, text = use_of_unlabelled(job, len(free))
     notes += [*told, *([text] if text else [])]
     if use:
         draw = np.random.default_rng(derive(job.seed, "unlabelled"))
-        part[free if len(free) <= MOST_UNLABELLED else draw.choice(free, MOST_UNLABELLED, replace=False)] = FREE
+        part[free if len(free) <= MOST_UNLABELLED else draw.choice(free, MOST_UNLABELLED, replace=False)] = FOR_BELIEF
         if len(free) > MOST_UNLABELLED:
             notes.append(f"{MOST_UNLABELLED} of them are used, chosen at random")
     return part, notes
@@ -456,9 +468,9 @@ def _capped(job: Job, labels: int) -> tuple[tuple[float, float], list[str]]:
     """Shares of the labelled rows for testing and validation, limited to rows that fit into memory, and a note."""
     found, notes = [], []
     for share, what in zip(job.shares(labels), ("test on", "validate"), strict=True):
-        found.append(min(share, MOST_HELD_OUT / max(labels, 1)))
-        if share * labels > MOST_HELD_OUT:
-            notes.append(f"{MOST_HELD_OUT} rows are held out to {what}, and no more, as they stay in memory")
+        found.append(min(share, MOST_ROWS_HELD_OUT / max(labels, 1)))
+        if share * labels > MOST_ROWS_HELD_OUT:
+            notes.append(f"{MOST_ROWS_HELD_OUT} rows are held out to {what}, and no more, as they stay in memory")
     return (found[0], found[1]), notes
 
 
@@ -473,9 +485,9 @@ def flags_of(preprocessing: Preprocessing, scale: FeatureScale) -> list[bool]:
 
 def _load(job: Job, folder: Path) -> StreamedTask:
     """The task of a complete store."""
-    found = read_json(folder / TASK, kind=STORE_FORMAT)
+    found = read_json(folder / TASK_FILE, kind=STORE_FORMAT)
     preprocessing = Preprocessing.from_json(found["preprocessing"])
-    with np.load(folder / ARRAYS, allow_pickle=False) as arrays:
+    with np.load(folder / TASK_ARRAYS, allow_pickle=False) as arrays:
         kept = dict(arrays)
     scale = FeatureScale(kept["mean"], kept["std"], preprocessing.features, kept["medians"], tuple(found["indicators"]))
     streamed = StreamedClassifier(**job.classifier.get_params())
@@ -541,7 +553,9 @@ def _table(job: Job, path: Path, columns: tuple[str, ...], notes: list[str]) -> 
     """Another table of a job: as a whole, or a sample if it is large."""
     if not is_large(path):
         return read_table(path, columns=columns)
-    table, rows = read_sample(path, most=MOST_HELD_OUT, seed=derive(job.seed, os.fspath(path.name)), columns=columns)
+    table, rows = read_sample(
+        path, most=MOST_ROWS_HELD_OUT, seed=derive(job.seed, os.fspath(path.name)), columns=columns
+    )
     if table.num_rows < rows:
         notes.append(f"{path.name}: {table.num_rows} of {rows} rows are used, chosen at random")
     return table

@@ -100,5 +100,5 @@ def train_model(
         data=saved_model.TableFile(name=task.name, sha256=identity["data_sha256"]),
         unlabelled=unlabelled,
     )
-    shutil.rmtree(folder / saved_model.ROWS, ignore_errors=True)
+    shutil.rmtree(folder / saved_model.STORED_ROWS, ignore_errors=True)
     return metrics

@@ -37,7 +37,7 @@ from selbo.training.validation import Validation, Validator
 
 ENGINES: Final = ("auto", "eager", "cudagraph", "compile+cudagraph")
 FEWEST_COMPILED_STEPS: Final = 2000
-"""Shorter runs would spend more time compiling than compiled steps save (docs/performance.md)."""
+"""Shorter runs would spend more time compiling than compiled steps save (docs/reference/performance.md)."""
 NATURAL: Final = "natural_gradient"
 ADAM_RATE: Final = 1e-3
 NATURAL_RATE: Final = 0.1
@@ -96,7 +96,8 @@ def fit(
             an incomplete last batch is dropped. With a Dataset or DataLoader it is dropped if there is a summary term.
             An optional third tensor, shape (N,), holds relative weights of the examples, in the likelihood and in the
             histogram of the summary; it is divided by its mean. The label -1 stands for none. Without labels, pass the
-            inputs alone, or (inputs, None). A DataLoader may give (inputs, labels, groups).
+            inputs alone, or (inputs, None). A DataLoader may give (inputs, labels, groups). For more rows than fit
+            into memory, a `selbo.training.stored.RowStore`.
         val: Validation data, in the same form, all with labels. If ``validation`` selects by a function that needs no
             labels, pass (inputs, None).
         unlabelled: Inputs of the summary instead of the training inputs, shape (U, ...). They are moved to the device
@@ -403,7 +404,9 @@ def _trainable(model: nn.Module, objective: Objective) -> list[nn.Parameter]:
     parameters = [each for each in model.parameters() if each.requires_grad]
     if not parameters:
         raise ValueError("`model` must have at least one parameter that requires a gradient, but has none")
-    _checks.unsharded("model", parameters, "pass the network as it is, or write the loop yourself (docs/scale-out.md)")
+    _checks.unsharded(
+        "model", parameters, "pass the network as it is, or write the loop yourself (docs/how-to/scale-out.md)"
+    )
     return parameters
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ONE_THREAD_PRODUCTS: Final = 2**23
 """Multiplications per step (rows times weights) below which a second thread does not pay off."""
 
-Floats = NDArray[np.float32]
+Floats32 = NDArray[np.float32]
 
 
 def is_written_out(plan: "Plan", batches: AnyBatches) -> bool:
@@ -85,7 +85,7 @@ class PerceptronEngine:
             parameter.data = view
         self.count = int(self.counters[0])
         shapes = [tuple(each.shape) for each in parameters]
-        whole: list[list[Floats]] = [
+        whole: list[list[Floats32]] = [
             [flat[place].reshape(shape) for place, shape in zip(_places(parameters), shapes, strict=True)]
             for flat in (self.weights, self.gradient)
         ]
@@ -122,7 +122,7 @@ class PerceptronEngine:
         found: AbstractContextManager[Any] = self.controller.limit(limits=1, user_api="blas")
         return found
 
-    def _gradient(self, inputs: Floats, labels: NDArray[np.int64]) -> float:
+    def _gradient(self, inputs: Floats32, labels: NDArray[np.int64]) -> float:
         """Gradient of the mean cross-entropy; returns its value."""
         count = len(inputs)
         if count not in self.buffers:

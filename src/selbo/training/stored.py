@@ -4,7 +4,9 @@ Inputs are stored as float32, or as one byte where they are zeros and ones. An e
 in random order, some at a time, and shuffles the rows of these: a batch holds rows from several places of the file.
 """
 
+import bisect
 import hashlib
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,11 +32,11 @@ ROWS_PER_BLOCK: Final = 4096
 """Rows that are read together."""
 
 SHUFFLED_ROWS: Final = 65_536
-"""Rows in memory, which are shuffled together; more if a batch has more than a fourth of them."""
+"""Rows in memory, which are shuffled together: at least so many, less than twice as many, and four batches."""
 
-NUMBERS: Final = "numbers.f32"
-FLAGS: Final = "flags.u8"
-LABELS: Final = "labels.i32"
+NUMBERS_FILE: Final = "numbers.f32"
+FLAGS_FILE: Final = "flags.u8"
+CLASSES_FILE: Final = "labels.i32"
 
 
 class RowWriter:
@@ -50,7 +52,7 @@ class RowWriter:
         self.folder, self.files = folder, list[IO[bytes]]()
 
     def __enter__(self) -> "RowWriter":
-        self.files = [(self.folder / name).open("wb") for name in (NUMBERS, FLAGS, LABELS)]
+        self.files = [(self.folder / name).open("wb") for name in (NUMBERS_FILE, FLAGS_FILE, CLASSES_FILE)]
         return self
 
     def write(self, inputs: NDArray[Any], labels: NDArray[Any]) -> None:
@@ -82,14 +84,14 @@ class RowStore:
         self.num_inputs, self.widths = len(is_flag), (int((~is_flag).sum()), int(is_flag.sum()))
         self._order = np.argsort(np.concatenate([np.flatnonzero(~is_flag), np.flatnonzero(is_flag)]))
         self._in_order = bool((self._order == np.arange(len(is_flag))).all())
-        self.num_rows = (folder / LABELS).stat().st_size // 4
-        sizes = ((NUMBERS, 4 * self.widths[0]), (FLAGS, self.widths[1]))
+        self.num_rows = (folder / CLASSES_FILE).stat().st_size // 4
+        sizes = ((NUMBERS_FILE, 4 * self.widths[0]), (FLAGS_FILE, self.widths[1]))
         if any((folder / name).stat().st_size != width * self.num_rows for name, width in sizes):
             raise ValueError("the stored training rows are not complete: remove the folder, and train again")
 
     def labels(self) -> Tensor:
         """Classes of all rows, (N,)."""
-        return torch.from_numpy(np.fromfile(self.folder / LABELS, dtype=np.int32).astype(np.int64))
+        return torch.from_numpy(np.fromfile(self.folder / CLASSES_FILE, dtype=np.int32).astype(np.int64))
 
     def read(self, first: int, count: int) -> tuple[Tensor, Tensor]:
         """Inputs (n, inputs) and classes (n,) of consecutive rows."""
@@ -105,7 +107,11 @@ class RowStore:
         return self._joined(*found)
 
     def _files(self) -> tuple[tuple[str, Any, int], ...]:
-        return (NUMBERS, np.float32, self.widths[0]), (FLAGS, np.uint8, self.widths[1]), (LABELS, np.int32, 1)
+        return (
+            (NUMBERS_FILE, np.float32, self.widths[0]),
+            (FLAGS_FILE, np.uint8, self.widths[1]),
+            (CLASSES_FILE, np.int32, 1),
+        )
 
     def _part(self, name: str, kind: Any, width: int, first: int, count: int) -> NDArray[Any]:
         size = np.dtype(kind).itemsize * width
@@ -122,7 +128,7 @@ class RowStore:
 class StoredBatches:
     """Batches of stored rows: blocks in random order, and rows shuffled within some blocks at a time.
 
-    A store of at most `SHUFFLED_ROWS` rows is shuffled as a whole, in the order of `TensorBatches`.
+    A store of less than twice `SHUFFLED_ROWS` rows is shuffled as a whole, in the order of `TensorBatches`.
 
     Args:
         store: The rows.
@@ -136,40 +142,41 @@ class StoredBatches:
             raise ValueError("`train` must hold at least one example, but holds none")
         self.store, self.seed, self.device = store, seed, device
         self.batch_size = min(batch_size, store.num_rows)
-        together = max(SHUFFLED_ROWS, 4 * self.batch_size)
-        self.blocks_together = math.ceil(together / ROWS_PER_BLOCK)
-        self.rows_together = self.blocks_together * ROWS_PER_BLOCK
-        groups, left = divmod(store.num_rows, self.rows_together)
-        self.whole = self.rows_together // self.batch_size
-        """Batches of each group of blocks; the last one has fewer rows."""
-        self.per_epoch = groups * self.whole + left // self.batch_size
+        rows, blocks = store.num_rows, math.ceil(store.num_rows / ROWS_PER_BLOCK)
+        together = math.ceil(max(SHUFFLED_ROWS, 4 * self.batch_size) / ROWS_PER_BLOCK)
+        groups = max(1, blocks // together)
+        self.starts = [k * blocks // groups for k in range(groups)] + [blocks]
+        """First block of each group of blocks that are read together, in the order of an epoch."""
+        sizes = [(end - start) * ROWS_PER_BLOCK for start, end in itertools.pairwise(self.starts)]
+        sizes[-1] -= blocks * ROWS_PER_BLOCK - rows
+        self.ends = list(itertools.accumulate(size // self.batch_size for size in sizes))
+        """Number of batches up to the end of each group."""
+        self.per_epoch = self.ends[-1]
         self.num_labels = store.num_rows
 
     def from_step(self, step: int) -> Iterator[Batch]:
         """Endless iterator over batches, starting at a step."""
         while True:
             epoch, position = divmod(step, self.per_epoch)
-            group, skip = divmod(position, self.whole)
+            group = bisect.bisect_right(self.ends, position)
+            before = self.ends[group - 1] if group else 0
             inputs, labels = self._group(epoch, group)
             if self.device.type != "cpu":
                 inputs, labels = inputs.to(self.device), labels.to(self.device)
-            last = (group + 1) * self.whole >= self.per_epoch
-            batches = self.per_epoch - group * self.whole if last else self.whole
-            for k in range(skip, batches):
+            for k in range(position - before, self.ends[group] - before):
                 rows = slice(k * self.batch_size, (k + 1) * self.batch_size)
                 yield Batch(inputs[rows], labels[rows])
                 step += 1
 
     def _group(self, epoch: int, group: int) -> tuple[Tensor, Tensor]:
         """Rows of the blocks that are read together, shuffled."""
-        blocks = math.ceil(self.store.num_rows / ROWS_PER_BLOCK)
-        if blocks <= self.blocks_together:
+        if len(self.ends) == 1:
             order = torch.randperm(self.store.num_rows, generator=generator_for(self.seed, "order", epoch))
             inputs, labels = self.store.read(0, self.store.num_rows)
             return inputs[order], labels[order]
         # the last block may be shorter, and stays in the last group, so that all epochs have as many batches
-        places = torch.randperm(blocks - 1, generator=generator_for(self.seed, "blocks", epoch)).tolist()
-        places = [*places, blocks - 1][group * self.blocks_together : (group + 1) * self.blocks_together]
+        places = torch.randperm(self.starts[-1] - 1, generator=generator_for(self.seed, "blocks", epoch)).tolist()
+        places = [*places, self.starts[-1] - 1][self.starts[group] : self.starts[group + 1]]
         parts = [self.store.read(place * ROWS_PER_BLOCK, ROWS_PER_BLOCK) for place in places]
         inputs, labels = (torch.cat(each) for each in zip(*parts, strict=True))
         order = torch.randperm(len(labels), generator=generator_for(self.seed, "order", epoch, group))

@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.optimize import brentq, minimize
 from torch import Tensor
 
 from selbo import ConfidenceBins, Masses, SummaryLikelihood, calibrate_groups, calibrate_to_belief, expect
-from selbo.evaluation import BeliefCalibration, correct_prior
+from selbo.evaluation import BeliefCalibration, calibrate_in_parts, correct_prior
 from selbo.evaluation.belief_calibration import _Statement
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -361,3 +362,55 @@ def test_label_counts_that_do_not_fit_are_refused(others: dict[str, Any], messag
     settings: dict[str, Any] = {"class_fractions": [0.8, 0.2], "label_counts": [20, 30], **others}
     with pytest.raises(ValueError, match=message):
         calibrate_to_belief(two_classes(), **settings)
+
+
+# --- in parts ---
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"accuracy": 0.7},
+        {"class_fractions": [0.1, 0.2, 0.3, 0.4]},
+        {"accuracy": 0.5, "class_fractions": [0.2, 0.2, 0.2, 0.4]},
+    ],
+)
+def test_in_parts_as_in_one(stated: dict[str, Any], seed: int) -> None:
+    """The function can be pickled, parts may come in any order, and some rows have zeros."""
+    log_probs, *_ = sharpened(seed, rows=12_000, factor=2.0)
+    log_probs[::7] += torch.tensor([0.0, 1.0, 0.0, 2.0])  # parts differ
+    log_probs[5, 2] = -torch.inf
+    parts = [*log_probs.float().split([1, 5000, 700, 6299])]
+    asked: list[int] = []
+
+    def map_parts(function: Any) -> Any:
+        asked.append(1)
+        return [pickle.loads(pickle.dumps(function))(part) for part in reversed(parts)]
+
+    found, alone = calibrate_in_parts(map_parts, **stated), calibrate_to_belief(log_probs.float(), **stated)
+    assert len(asked) < 15
+    one, other = found.to_dict(), alone.to_dict()
+    assert one.keys() == other.keys()
+    for name, value in other.items():
+        assert one[name] == pytest.approx(value, rel=1e-5, abs=1e-7), name
+
+
+def test_parts_that_cannot_be_used_are_one_sentence() -> None:
+    rows = torch.zeros(3, 2)
+
+    def calibrated(*parts: Tensor, **stated: Any) -> BeliefCalibration:
+        return calibrate_in_parts(lambda function: [function(part) for part in parts], **stated)
+
+    with pytest.raises(ValueError, match="nothing is stated"):
+        calibrated(rows)
+    with pytest.raises(ValueError, match="at least one row of predictions, but gave none"):
+        calibrated(accuracy=0.7)
+    with pytest.raises(ValueError, match="the same classes in every part, but they differ"):
+        calibrated(rows, torch.zeros(3, 3), accuracy=0.7)
+    with pytest.raises(ValueError, match="some are NaN or inf"):
+        calibrated(rows, torch.full((3, 2), torch.nan), accuracy=0.7)
+    with pytest.raises(ValueError, match="must hold 2 numbers"):
+        calibrated(rows, class_fractions=[0.2, 0.3, 0.5])
+    always = torch.tensor([[0.0, -1.0], [0.0, -2.0]]).repeat(5000, 1)
+    with pytest.raises(ValueError, match=r"`accuracy` of 0\.9 cannot be reached: with these class fractions"):
+        calibrated(always, accuracy=0.9, class_fractions=[0.5, 0.5])

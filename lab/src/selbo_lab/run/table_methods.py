@@ -1,9 +1,10 @@
-"""Classifiers of tables at their defaults: of scikit-learn, and selbo's with and without a belief."""
+"""Classifiers of tables: others at their defaults and tuned, and selbo's with and without a belief."""
 
 import random
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -31,6 +32,16 @@ MOST_FOLDS: Final = 5
 HELD_OUT: Final = 0.2
 """Share of the labels that the temperature of an MLP is fitted to."""
 
+TUNED: Final[Mapping[str, Mapping[str, Sequence[Any]]]] = {
+    "tuned_logistic": {"C": tuple(10.0**k for k in range(-3, 5))},
+    "tuned_forest": {"min_samples_leaf": (1, 3, 10, 30), "max_features": ("sqrt", 0.5)},
+    "tuned_trees": {"learning_rate": (0.03, 0.1), "max_leaf_nodes": (7, 31), "max_iter": (50, 200)},
+    "tuned_lightgbm": {"learning_rate": (0.03, 0.1), "num_leaves": (7, 31), "n_estimators": (50, 200)},
+}
+"""Settings of tuned classifiers, as many of each, among which cross-validated NLL chooses."""
+
+SMOKE_TREES: Final = 5
+
 SMOKE_STEPS_UP_TO: Final = 10
 """A recipe with at most so many steps is a trial."""
 
@@ -49,9 +60,15 @@ class FittedClassifier:
 
     classifier: Any
     least: float
+    _known: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Log-probabilities: (N, D) -> (N, K), in float64."""
+        """Log-probabilities: (N, D) -> (N, K), in float64. Corrections of one classifier ask for the same rows."""
+        if id(rows) not in self._known:
+            self._known[id(rows)] = rows, self._log_probs(rows)
+        return self._known[id(rows)][1]
+
+    def _log_probs(self, rows: Tensor) -> Tensor:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             probs = np.asarray(self.classifier.predict_proba(_array(rows)), dtype=np.float64).clip(self.least)
@@ -84,10 +101,15 @@ def fit_table_method(
                 others = None if case.unlabelled is None else _array(case.unlabelled.inputs)
                 classifier.fit(inputs, labels, X_unlabelled=others)
             else:
-                classifier = _of_scikit_learn(recipe, labels, seed).fit(inputs, labels)
+                classifier = _untrained(recipe, labels, seed).fit(inputs, labels)
     finally:
         random.setstate(before)
     return FittedClassifier(classifier, LEAST_PROBABILITY if recipe.objective == "forest" else LEAST_OF_OTHERS)
+
+
+def can_be_trained(recipe: Recipe) -> bool:
+    """Whether the package of a recipe is installed."""
+    return "lightgbm" not in recipe.objective or find_spec("lightgbm") is not None
 
 
 def correct_for_statement(
@@ -155,14 +177,49 @@ def _summary_classifier(recipe: Recipe, seed: int, statements: Mapping[str, Any]
     return SummaryClassifier(**statements, base="network", random_state=seed, **steps)
 
 
-def _of_scikit_learn(recipe: Recipe, labels: NDArray[np.int64], seed: int) -> Any:
+def _tuned(recipe: Recipe, folds: int, seed: int) -> Any:
+    """A classifier with the settings that have the lowest cross-validated NLL."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    trial = recipe.steps <= SMOKE_STEPS_UP_TO
+    grid = {name: list(values[:1] if trial else values) for name, values in TUNED[recipe.objective].items()}
+    match recipe.objective:
+        case "tuned_logistic":
+            grid = {f"logisticregression__{name}": values for name, values in grid.items()}
+            classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        case "tuned_forest":
+            classifier = RandomForestClassifier(SMOKE_TREES if trial else CALIBRATED_TREES, random_state=seed)
+        case "tuned_trees":
+            classifier = HistGradientBoostingClassifier(early_stopping=False, random_state=seed)
+        case _:
+            classifier = _lightgbm(seed)
+    return GridSearchCV(classifier, grid, scoring="neg_log_loss", cv=folds)
+
+
+def _lightgbm(seed: int) -> Any:
+    from lightgbm import LGBMClassifier
+
+    return LGBMClassifier(random_state=seed, n_jobs=1, verbose=-1)
+
+
+def _untrained(recipe: Recipe, labels: NDArray[np.int64], seed: int) -> Any:
+    folds = max(2, min(MOST_FOLDS, int(np.bincount(labels).min())))
+    if recipe.objective in TUNED:
+        return _tuned(recipe, folds, seed)
+    return _lightgbm(seed) if recipe.objective == "lightgbm" else _of_scikit_learn(recipe, folds, seed)
+
+
+def _of_scikit_learn(recipe: Recipe, folds: int, seed: int) -> Any:
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
     from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    folds = max(2, min(MOST_FOLDS, int(np.bincount(labels).min())))
     match recipe.objective:
         case "logistic":
             return make_pipeline(StandardScaler(), LogisticRegression(C=recipe.inverse_penalty))

@@ -20,7 +20,7 @@ const HINTS = {
   confidence: "The largest probability: for very many classes.",
 };
 const WAYS = {
-  questions: { waiting: "Computing …", accuracy: "2. How often could a careful expert be right?", hint: "What people or other models reach. If unsure, say the lower number." },
+  questions: { waiting: "Computing …", accuracy: "2. How often could a careful expert be right?", hint: "If unsure, say the lower number." },
   predictions: { waiting: "Choose a file: the corrected predictions are shown here.", accuracy: "2. How often is this model right?", hint: "From a report, or from a sample of cases that you checked." },
   groups: { waiting: "Paste a table: what it says is shown here." },
 };
@@ -234,11 +234,16 @@ async function ask(path, body, type, signal) {
     reply = await fetch(path, { method: "POST", body, headers: { "Content-Type": type }, signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
+    if (body instanceof Blob && !(await isReadable(body))) throw { message: "The file was changed or removed: choose it again.", field: body === file ? "file" : "predictions" };
     throw { message: "The server does not answer: is selbo elicit still running?", field: "" };
   }
   const content = await reply.json().catch(() => ({ error: "The answer of the server cannot be read.", field: "" }));
   if (!reply.ok || content.error) throw { message: content.error, field: content.field };
   return content;
+}
+
+async function isReadable(blob) {
+  return blob.slice(0, 1).arrayBuffer().then(() => true, () => false);
 }
 
 function change(update) {
@@ -338,7 +343,7 @@ function problems(error) {
   for (const control of document.querySelectorAll("[aria-invalid]")) control.removeAttribute("aria-invalid");
   output.classList.toggle("stale", Boolean(error));
   output.classList.toggle("empty", !{ questions: shown, predictions: shownFrozen, groups: shownGroups }[entered.way]);
-  for (const button of document.querySelectorAll("[data-copy]")) button.disabled = Boolean(error);
+  for (const button of document.querySelectorAll("[data-copy], #download")) button.disabled = Boolean(error);
   const place = error && $(`problem-${error.field}`);
   $("failure").hidden = !error;
   $("failure").textContent = error ? error.message : "";
@@ -681,6 +686,7 @@ $("pad").addEventListener("pointerdown", (event) => {
   event.preventDefault();
   $("pad").setPointerCapture(event.pointerId);
   brush = null;
+  $("pad").children[current]?.focus({ preventScroll: true }); // so that a stroke is one step of Undo
   paint(event);
   $("pad").children[current]?.focus({ preventScroll: true });
 });
@@ -727,9 +733,15 @@ $("use-counts").addEventListener("click", async () => {
   }
 });
 $("groups").addEventListener("input", (event) => change({ groups: event.target.value }));
-$("groups-file").addEventListener("change", async (event) => {
-  if (event.target.files.length) change({ groups: await event.target.files[0].text() });
+$("groups-file").addEventListener("change", async ({ target }) => {
+  if (!target.files.length) return;
+  change({ groups: await target.files[0].text() });
+  target.value = ""; // the same file can be chosen again, changed
 });
+for (const id of ["file", "predictions"])
+  $(id).addEventListener("click", ({ target }) => {
+    if (target.getAttribute("aria-invalid")) target.value = ""; // likewise
+  });
 $("predictions").addEventListener("change", (event) => {
   if (!event.target.files.length) return; // the dialog was left: what was chosen stays
   [frozen, isNew] = [event.target.files[0], true];
