@@ -36,7 +36,7 @@ LEAST_REPEATS: Final = 3
 FITTED: Final = 4
 LEAST_MIB: Final = 4.0
 T_95: Final = 4.303  # two degrees of freedom: four points and a line
-STEPS: Final = 30  # of training with several processes
+STEPS: Final = 20  # of training with several processes, which is not repeated
 
 IMPORTED_LATE: Final = ("scipy.special", "scipy.optimize", "scipy.fft", "selbo.estimator", "selbo.training.fit")
 
@@ -220,12 +220,12 @@ def peak_mib() -> float:
 
 def measure_here(name: str, size: int, answer: Any) -> None:
     """Run one size of a curve in this process, and send its median seconds and memory."""
+    if CURVES[name].of == "processes":  # which fork again, so nothing may have been trained here
+        answer.send((CURVES[name].build(size)(), math.nan))
+        return
     epoch(64)()  # what the first training of a process sets up
     before = peak_mib()
     work = CURVES[name].build(size)
-    if CURVES[name].of == "processes":
-        answer.send((statistics.median(work() for _ in range(LEAST_REPEATS)), math.nan))
-        return
     work()
     times: list[float] = []
     while sum(times) < LEAST_SECONDS or len(times) < LEAST_REPEATS:
