@@ -22,7 +22,7 @@ EXTRAS_coverage := [test]
 EXTRAS_check := [dev]
 EXTRAS_docs  := [docs]
 EXTRAS_bench :=
-EXTRAS_integrations := [lightning,mlflow,tensorboard,test,transformers]
+EXTRAS_integrations := [lightning,mlflow,ray,tensorboard,test,transformers]
 LAB_test     := yes
 LAB_coverage := yes
 LAB_check    := yes
@@ -37,7 +37,7 @@ LAB_integrations := yes
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.installed-demo  ## compare six ways to train a classifier, and write the report to demo/
+demo: $(VENV)/.installed-demo  ## tell four stories on data of scikit-learn, and write the report to demo/
 	$(BIN)/selbo demo --out demo
 
 data: $(VENV)/.installed-test  ## make real data present for the tests, in .data/
@@ -47,8 +47,8 @@ data: $(VENV)/.installed-test  ## make real data present for the tests, in .data
 test test-lab coverage: export OMP_NUM_THREADS ?= 1
 
 # What a change of the library should pass, in minutes: its unit tests and properties, and a smoke ring of the laboratory.
-# Coverage makes tests half as long again. So it is measured where it is a condition, in summary/. What trains, simulates or
-# compiles for seconds belongs to the slow ring, whose tests run once, under a random seed.
+# Coverage makes tests half as long again. So it is measured where it is a condition, in summary/, by the tests of it. What
+# trains, simulates or compiles for seconds belongs to the slow ring, whose tests run once, under a random seed.
 SMOKE := lab/tests/unit/studies lab/tests/unit/cli
 SLOW := tests/end_to_end tests/statistical tests/test_examples.py
 # Files of a minute or so, which would leave one core idle if they came last.
@@ -56,8 +56,9 @@ LONG := tests/end_to_end tests/test_examples.py lab/tests/end_to_end lab/tests/u
 MEASURED := tests/unit/summary
 
 test: $(VENV)/.installed-test  ## run the library's unit tests and a smoke ring of the laboratory
-	$(BIN)/python -m pytest $(PARALLEL) src tests $(SMOKE) $(patsubst %,--ignore=%,$(SLOW) $(MEASURED)) $(PYTEST_ARGS)
-	$(BIN)/python -m pytest $(PARALLEL) --cov=selbo.summary --cov-report= $(MEASURED) $(PYTEST_ARGS)
+	@rm -f .coverage .coverage.*
+	$(BIN)/python -m pytest $(PARALLEL) --measure=selbo.summary=$(MEASURED) src tests $(SMOKE) $(patsubst %,--ignore=%,$(SLOW)) $(PYTEST_ARGS)
+	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --include='src/selbo/summary/*' --fail-under=95
 
 # Under a seed that is another one each time; of the tests that `make test` runs with seed 0, those that take one.
@@ -89,8 +90,8 @@ docs: $(VENV)/.installed-docs  ## build the documentation into site/
 bench: $(VENV)/.installed-bench  ## run every script in benchmarks/
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-integrations: $(VENV)/.installed-integrations  ## test with Lightning, transformers, MLflow and TensorBoard themselves
-	$(BIN)/python -m pytest tests/unit/integrations tests/end_to_end/test_adapted_processes.py tests/test_examples.py $(PYTEST_ARGS)
+integrations: $(VENV)/.installed-integrations  ## test with Lightning, transformers, Ray, MLflow and TensorBoard themselves
+	$(BIN)/python -m pytest tests/unit/integrations tests/end_to_end/test_adapted_processes.py tests/end_to_end/test_ray.py tests/test_examples.py $(PYTEST_ARGS)
 
 format: $(VENV)/.installed-format  ## format the code and apply the safe lint fixes
 	$(BIN)/ruff format .

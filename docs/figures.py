@@ -34,6 +34,7 @@ ANNEALED = (1.0, 50.0)  # slope factor at the first and at the last step
 READABLE = 0.7  # what is stated about the noisy digits
 NUM_TRAIN = 400
 CONFIDENCE_BINS = 20
+RELIABILITY_BINS = 10
 NUM_SHOWN = 10
 
 
@@ -101,6 +102,43 @@ def noisy_digits() -> tuple[torch.Tensor, torch.Tensor]:
     noisy = images.float() / 16 + 0.4 * torch.randn(images.shape, generator=generator)
     order = torch.randperm(len(noisy), generator=generator)
     return noisy[order], numbers[order]
+
+
+def frozen() -> Figure:
+    """The first example of the README: how often a frozen classifier is right, by how sure it is, before and after."""
+    from sklearn.datasets import load_digits
+    from sklearn.naive_bayes import MultinomialNB
+
+    X, y = load_digits(return_X_y=True)
+    raw = MultinomialNB().fit(X[:500], y[:500])
+    stated = selbo.BeliefCalibrator(raw, accuracy=0.8).fit(X[500:1000])
+    with style.figure_style():
+        figure = style.new_figure(width=style.TWO_COLUMNS, height=2.7)
+        panels = figure.subplots(1, 2, sharey=True)
+        looks = method_styles(["plain", "plain + summary"])
+        titles = ("As predicted", "After “right in 80 % of the cases”")
+        for axes, model, look, title in zip(panels, (raw, stated), looks.values(), titles, strict=True):
+            draw_reliability(axes, model.predict_proba(X[1000:]), y[1000:], colour=look.colour)
+            axes.set_title(title, fontweight="bold")
+            axes.set_xlabel("confidence, the largest probability")
+        panels[0].set_ylabel("share that is right")
+    return figure
+
+
+def draw_reliability(axes: Axes, probs: np.ndarray, classes: np.ndarray, *, colour: str) -> None:
+    """Share of right answers by confidence; the area of a dot is the number of images."""
+    confidence, right = probs.max(1), probs.argmax(1) == classes
+    bins = np.minimum((confidence * RELIABILITY_BINS).astype(int), RELIABILITY_BINS - 1)
+    counts = np.bincount(bins, minlength=RELIABILITY_BINS)
+    means = [np.bincount(bins, each, RELIABILITY_BINS)[counts > 0] / counts[counts > 0] for each in (confidence, right)]
+    axes.plot([0, 1], [0, 1], color=style.INK, linewidth=0.8, linestyle=(0, (2, 1.5)))
+    axes.scatter(*means, s=600 * counts[counts > 0] / len(classes) + 6, color=colour, alpha=0.85, clip_on=False)
+    said = f"says {confidence.mean():.0%}, is right {right.mean():.0%}".replace("%", " %")
+    axes.text(0.03, 0.97, said, transform=axes.transAxes, va="top")
+    style.tidy(axes)
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _: labels.number(value))
 
 
 def cameras() -> Figure:
@@ -229,6 +267,7 @@ DRAWN: dict[str, Callable[[], Figure]] = {
     "dirichlet_process_samples": dirichlet_process_samples,
     "cameras": cameras,
     "effect": effect,
+    "frozen": frozen,
     "effect_narrow": effect_narrow,
     "summary_against_histogram": summary_against_histogram,
     "toy_repair": toy_repair,

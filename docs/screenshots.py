@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import threading
 from pathlib import Path
@@ -17,16 +18,28 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from chromium import find_chromium, launch_chromium, open_window  # noqa: E402
 
-PATIENTS = "#k=2&name=healthy&name=ill&accuracy=0.9&shares=0.8,0.2&labels=200&regions=equal&bins=10"
+PATIENTS = "#k=2&name=healthy&name=ill&accuracy=0.9&shares=0.8,0.2&concentration=100"
 FINDINGS = (
     "#k=3&name=benign&name=unclear&name=malignant&accuracy=0.8&shares=0.6,0.3,0.1"
     "&labels=200&regions=shells&edges=0.7,0.9"
 )
 DIGITS = "#k=10&accuracy=0.7&labels=1000&regions=shells"
+MODEL = "#way=predictions&accuracy=0.8"
 DRAWN = (
     "#k=2&name=healthy&name=ill&accuracy=0.95&shares=0.8,0.2&from=draw&heights=100,30,10,6,5,5,0,8,10,30"
     "&labels=100&regions=equal&bins=10"
 )
+
+
+CERTAINTY = [math.sin(i) * 6 for i in range(300)]
+"""Log-odds of a model that is too sure."""
+
+TABLE = "\n".join(
+    [
+        "id,healthy,ill",
+        *(f"{i},{1 / (1 + math.exp(z)):.4f},{1 / (1 + math.exp(-z)):.4f}" for i, z in enumerate(CERTAINTY)),
+    ]
+).encode()
 
 
 class Shot(NamedTuple):
@@ -36,6 +49,7 @@ class Shot(NamedTuple):
     dark: bool = False
     at: str = "body"
     block: str = "start"
+    predictions: bool = False
 
 
 SHOTS = {
@@ -43,6 +57,7 @@ SHOTS = {
     "three-classes-dark": Shot(FINDINGS, 1366, 1150, dark=True),
     "ten-classes": Shot(DIGITS, 1366, 1200),
     "drawn-dark": Shot(DRAWN, 1366, 1150, dark=True, at="#reset-pad", block="end"),
+    "predictions": Shot(MODEL, 1366, 1000, predictions=True),
     "phone": Shot(PATIENTS, 390, 844),
     "phone-words": Shot(PATIENTS, 390, 844, at="#said"),
     "phone-triangle-dark": Shot(FINDINGS, 390, 844, dark=True, at="#picture-section"),
@@ -64,9 +79,17 @@ def main() -> None:
             for name, shot in SHOTS.items():
                 window = open_window(browser, shot.width, shot.height, dark=shot.dark)
                 page = window.new_page()
+                page.emulate_media(reduced_motion="reduce")  # or some figures are still fading in
                 page.goto(server.url + shot.fragment)
                 page.wait_for_selector("#output[aria-busy=false]")
+                if shot.predictions:
+                    page.set_input_files("#predictions", {"name": "model.csv", "mimeType": "text/csv", "buffer": TABLE})
+                    page.wait_for_selector("#frozen-headline:not(:empty)")
+                    page.wait_for_selector("#output[aria-busy=false]")
                 page.evaluate(f"document.querySelector('{shot.at}').scrollIntoView({{block: '{shot.block}'}})")
+                page.evaluate(
+                    "for (const e of [document.scrollingElement, input]) e.scrollTop = Math.round(e.scrollTop)"
+                )
                 path = out / f"{name}.png"
                 page.screenshot(path=path)
                 window.close()

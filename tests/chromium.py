@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
@@ -23,6 +24,12 @@ def find_chromium() -> str | None:
     """SELBO_TEST_BROWSER, or the first of the usual names that is installed."""
     named = os.environ.get("SELBO_TEST_BROWSER")
     return named or next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+def find_axe() -> Path | None:
+    """SELBO_TEST_AXE, or what .ci/browser fetched: axe-core, a checker of accessibility."""
+    path = Path(os.environ.get("SELBO_TEST_AXE") or Path(__file__).parents[1] / ".cache" / "axe.min.js")
+    return path if path.is_file() else None
 
 
 @contextmanager

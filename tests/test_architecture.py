@@ -51,7 +51,18 @@ LABORATORY_LAYERS = (
 
 Layers = tuple[set[str], ...]
 
-OPTIONAL = {"matplotlib", "sklearn", "typer", "rich", "pandas", "lightning", "transformers", "mlflow", "tensorboard"}
+OPTIONAL = {
+    "matplotlib",
+    "sklearn",
+    "typer",
+    "rich",
+    "pandas",
+    "lightning",
+    "transformers",
+    "mlflow",
+    "ray",
+    "tensorboard",
+}
 SLOW = {"torch", "numpy", "scipy", "sklearn", "matplotlib", "polars", "safetensors", "jinja2"}
 """Packages that take long to import: none is needed to say what the command does."""
 REQUIRED = {"torch", "numpy", "scipy"}

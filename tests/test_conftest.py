@@ -1,7 +1,8 @@
-"""`--only-stochastic` and `--first` choose the right tests, and tests can interrupt commands wherever they run."""
+"""Options of ours choose the right tests, and tests can interrupt commands wherever they run."""
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -81,9 +82,28 @@ def test_the_tests_of_a_folder_come_first_and_all_keep_their_order(
 def test_commands_can_be_interrupted_where_pytest_is_a_background_job(plugin: ModuleType) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts such a job
     try:
-        plugin.pytest_configure(SimpleNamespace(pluginmanager=SimpleNamespace(register=lambda *_: None)))
+        config = SimpleNamespace(pluginmanager=SimpleNamespace(register=lambda *_: None), getoption=lambda *_: None)
+        plugin.pytest_configure(config)
         asked = "import signal; print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"
         found = subprocess.run([sys.executable, "-S", "-c", asked], capture_output=True, text=True, check=True)
     finally:
         signal.signal(signal.SIGINT, before)
     assert found.stdout == "False\n"
+
+
+def test_only_the_tests_of_a_folder_are_measured_and_imports_too(tmp_path: Path) -> None:
+    for name, text in {
+        "conftest.py": (ROOT / "conftest.py").read_text(encoding="utf-8"),
+        "pkg/__init__.py": "",
+        "pkg/part.py": "def reached():\n    return 1\n\n\ndef missed():\n    return 2\n",
+        "own/test_own.py": "from pkg import part\n\n\ndef test_own():\n    assert part.reached() == 1\n",
+        "other/test_other.py": "from pkg import part\n\n\ndef test_other():\n    assert part.missed() == 2\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    run = [sys.executable, "-m"]
+    options = ["-q", "-p", "no:cacheprovider", "--measure=pkg=own", "."]
+    for arguments in (["pytest", *options], ["coverage", "combine", "-q"], ["coverage", "json", "-q"]):
+        subprocess.run([*run, *arguments], cwd=tmp_path, capture_output=True, check=True)
+    files = json.loads((tmp_path / "coverage.json").read_text(encoding="utf-8"))["files"]
+    assert files["pkg/part.py"]["executed_lines"] == [1, 2, 5]

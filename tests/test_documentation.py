@@ -13,7 +13,8 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "lab" / "docs").glob("*.md"))]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "README.md", *DOCS, *sorted((ROOT / "lab" / "docs").glob("*.md"))]
 SOURCES = sorted((ROOT / "src" / "selbo").rglob("*.py"))
 
 WIDEST = 90
@@ -50,6 +51,35 @@ def test_examples_of_docstrings_fit_their_column(path: Path) -> None:
         for example in doctest.DocTestParser().get_examples(docstring or ""):
             lines = [f">>> {line}" for line in example.source.splitlines()] + example.want.splitlines()
             assert max(map(len, lines)) <= WIDEST, f"{path.name}: {lines}"
+
+
+# --- pages ---
+
+FOLDERS = {"tutorials", "how-to", "explanation", "reference"}
+LONGEST = 200
+LONGER = {"docs/how-to/adapters.md", "docs/reference/command.md", "docs/reference/performance.md"}
+"""Pages still to be cut. Those of the laboratory are lists of results and designs."""
+
+NAVIGATION = re.findall(r"^ +- .*: ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_pages_are_short() -> None:
+    lines = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8").count("\n") for path in DOCS}
+    assert {page for page, count in lines.items() if count > LONGEST} == LONGER
+
+
+def test_every_page_has_a_job_and_one_place_in_the_navigation() -> None:
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in DOCS]
+    assert {page.partition("/")[0] for page in pages if "/" in page} == FOLDERS
+    assert {page for page in pages if "/" not in page} == {"index.md", "changelog.md"}
+    laboratory = [path.name for path in (ROOT / "lab" / "docs").glob("*.md")]
+    assert sorted(each for each in NAVIGATION if not each.startswith("results/")) == sorted([*pages, *laboratory])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_images_exist(page: Path) -> None:
+    for target in re.findall(r"!\[[^\]]*\]\(([^)\s#]+)", page.read_text(encoding="utf-8")):
+        assert "images/results/" in target or (page.parent / target).is_file(), f"{page.name} shows {target}"
 
 
 # --- colours ---

@@ -1,4 +1,4 @@
-"""`docs/equations.md`, the tags `Eq. (n)` in the code and the tests say the same.
+"""`docs/explanation/equations.md`, the tags `Eq. (n)` in the code and the tests say the same.
 
 One table row per equation: `| Eq. (n) | in words | function | test |`, the last two in backticks, several with commas.
 """
@@ -93,11 +93,13 @@ def has_test(reference: str) -> bool:
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
-    return parse_rows((ROOT / "docs" / "equations.md").read_text(encoding="utf-8"))
+    return parse_rows((ROOT / "docs" / "explanation" / "equations.md").read_text(encoding="utf-8"))
 
 
 def test_every_equation_is_listed_once(rows: list[Row]) -> None:
-    assert rows, "docs/equations.md has no row such as | Eq. (5) | in words | `selbo.module.function` | `tests/...` |"
+    assert rows, (
+        "docs/explanation/equations.md has no row such as | Eq. (5) | in words | `selbo.module.name` | `tests/...` |"
+    )
     numbers = [row.number for row in rows]
     assert sorted(set(numbers), key=int) == sorted(numbers, key=int)
 

@@ -39,7 +39,7 @@ MAX_EXAMPLE_LINES = 80
 TIMEOUT_SECONDS = 300
 RELATIVE, LAST_DIGITS = 0.1, 2
 MADE_ON = "aarch64"
-NOT_BY_MAKE = {"accelerate", "lightning", "mlflow", "tensorboard", "transformers"}
+NOT_BY_MAKE = {"accelerate", "lightning", "mlflow", "ray", "tensorboard", "transformers"}
 
 BLOCK = re.compile(
     r"(?:<!--\s*not run(?P<colon>:)?(?P<reason>(?:(?!-->).)*)-->\s*\n)?"

@@ -60,8 +60,8 @@ MOST_IN_DETAIL = 20
 """Largest number of comparisons of a study of which a page has all tables; of more it has the scores."""
 
 CALL = re.compile(r"\{\{ (\w+\(.*?\)) \}\}", re.DOTALL)
-BETWEEN = re.compile(r"\]\((\.\./lab/docs/|\.\./\.\./docs/)")
-"""A link from a page of the library to one of the laboratory, or back, as GitHub needs it."""
+BETWEEN = re.compile(r"\]\((?:((?:\.\./)*)\.\./lab/docs/|\.\./\.\./docs/)")
+"""A link from a page of the library, in any folder, to one of the laboratory, or back, as GitHub needs it."""
 KEPT = re.compile(r"(<!-- = (\w+\(.*?\)) -->\n?).*?(\n?<!-- / -->)", re.DOTALL)
 
 EXCHANGED = {"lenet-1000": "lenet-8000", "lenet-8000": "lenet-1000"}
@@ -99,7 +99,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(text: str, **_: object) -> str:
     """Called by MkDocs: fill the calls of a page, and link between the two folders of pages as if they were one."""
-    return CALL.sub(lambda match: evaluate(match[1]), BETWEEN.sub("](", text))
+    return CALL.sub(lambda match: evaluate(match[1]), BETWEEN.sub(lambda match: f"]({match[1] or ''}", text))
 
 
 def refreshed(text: str) -> str:
@@ -191,6 +191,13 @@ def difference(
     found = statistics.paired(ours, theirs, which, scaled)
     assert found.pairs == found.seeds, f"{where} has runs missing"
     return with_interval(found, which.metric, unit=unit, brackets=brackets)
+
+
+def score(where: str, method: str, metric: str) -> str:
+    """Mean over seeds of a metric on clean data or, if there is one, in the target domain; in per cent but for NLL."""
+    conditions = [run.conditions.get(USE, run.conditions[CLEAN]) for run in runs_of(where, method)]
+    mean = fmean(each.metrics[metric] or 0.0 for each in conditions)
+    return short(mean, 3, sign=False) if metric == "nll" else f"{100 * mean:.1f} %"
 
 
 def with_interval(found: Difference, metric: str = "nll", *, unit: str = "", brackets: bool = False) -> str:
@@ -387,6 +394,11 @@ def frozen(methods: str = "", study: str = "frozen") -> str:
         cells = (titles[name], *shown, *(f"{each} of {len(cases)}" for each in wins), f"{worst:+.3f}")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def frozen_mean(method: str, metric: str, study: str = "frozen") -> str:
+    """Mean of a metric over the cases of a study of frozen classifiers."""
+    return short(fmean(each[metric] for each in frozen_means(study)[method]), 3, sign=False)
 
 
 def frozen_share(methods: str, metric: str, study: str = "frozen") -> str:
@@ -619,7 +631,7 @@ CALLS = {
     for function in (
         *(table, over_cases, counts, overlaps, repeats, times, settings_tried, difference, under, corruptions_lower),
         *(corruptions_by_interval, without_noise, overlap, summary_run_twice, outcome, wrong, count, at_use),
-        *(right_at_use, frozen, frozen_share, labels_worth, by_shift),
+        *(right_at_use, frozen, frozen_mean, frozen_share, labels_worth, by_shift, score),
     )
 }
 

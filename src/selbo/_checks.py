@@ -74,6 +74,12 @@ def one_of(name: str, value: str, choices: Iterable[str]) -> str:
     return value
 
 
+def unsharded(name: str, tensors: Iterable[Tensor], remedy: str) -> None:
+    """Tensors that this process holds as a whole, not a shard of them as after `fully_shard`."""
+    if any(hasattr(each, "full_tensor") for each in tensors):
+        raise ValueError(f"`{name}` must not be sharded here, as by `fully_shard`: {remedy}")
+
+
 def increasing(name: str, values: Sequence[float], *, low: float, high: float) -> tuple[float, ...]:
     """At least one number, strictly increasing, strictly inside an interval."""
     numbers = tuple(_number(name, v) for v in values)

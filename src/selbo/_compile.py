@@ -56,6 +56,28 @@ def in_backward() -> bool:
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
 
 
+def open_checkpoints() -> list[Any]:
+    """Activation checkpoints (``use_reentrant=False``) whose forward pass is running, the innermost first.
+
+    Each has an attribute ``recompute_fn``: the function that the backward pass calls with the inputs, to compute the
+    activations again. Torch calls hooks for the tensors that it saves; that of a checkpoint holds the checkpoint.
+    """
+    if torch.compiler.is_compiling():
+        return []
+    hooks: Any = torch._C._autograd
+    found, removed = [], []
+    while (pair := hooks._top_saved_tensors_default_hooks(True)) is not None:
+        removed.append(pair)
+        hooks._pop_saved_tensors_default_hooks()
+        pack: Any = pair[0]
+        names = getattr(getattr(pack, "__code__", None), "co_freevars", ())
+        if pack.__module__ == "torch.utils.checkpoint" and "frame" in names:
+            found.append(pack.__closure__[names.index("frame")].cell_contents)
+    for pair in reversed(removed):
+        hooks._push_saved_tensors_default_hooks(*pair)
+    return found
+
+
 def in_function_transform() -> bool:
     """Whether a transform of `torch.func`, such as `vmap`, is running."""
     return torch._C._functorch.peek_interpreter_stack() is not None

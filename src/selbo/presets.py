@@ -26,7 +26,7 @@ POSTERIORS: Final = (MEAN_FIELD, NATURAL_GRADIENT)
 """Ways to train the posterior of a Bayesian method."""
 
 TABULAR_RATE: Final = 0.1
-"""Learning rate of a natural gradient for tables; docs/sklearn.md has the values that were tried."""
+"""Learning rate of a natural gradient for tables; docs/tutorials/tables.md has the values that were tried."""
 
 NATURAL_BETAS: Final = (0.9, 0.999)
 """Decays of its averages: tables are trained for some thousand steps, in which the curvature must be found."""
@@ -223,7 +223,7 @@ def summaries_for(
 
 
 def default_concentration(num_labels: float, *, elsewhere: bool = False) -> float:
-    """Default concentration of a belief (docs/sklearn.md).
+    """Default concentration of a belief (docs/tutorials/tables.md).
 
     A belief about the labelled rows weighs as much as their labels, but at most 1000. A belief about unlabelled rows
     weighs 0.3 per label: no label can contradict it, and with this weight a wrong belief does little harm.

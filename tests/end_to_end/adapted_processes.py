@@ -67,8 +67,74 @@ def plain(rank: int, folder: Path) -> dict[str, Tensor]:
             optimizer.step()
         made = difference(net, before) | {"histogram": monitor.take()["summary"].histogram}
         found |= {prefix + name: value for name, value in made.items()}
+        del wrapped, optimizer  # one that outlives the process group may hang
     dist.destroy_process_group()
     return found
+
+
+def accelerate(rank: int, folder: Path) -> dict[str, Tensor]:
+    """A loop with an Accelerator, which wraps the network in DDP."""
+    from accelerate import Accelerator
+
+    from selbo.integrations.monitor import SummaryMonitor
+
+    accelerator = Accelerator(cpu=True)
+    assert accelerator.num_processes == 2
+    net, term = simple(), summary()
+    before = weights(net)
+    inputs, labels = (each[:BATCH].chunk(2)[rank] for each in data())
+    wrapped, optimizer = accelerator.prepare(net, torch.optim.SGD(net.parameters(), lr=1.0))
+    with SummaryMonitor(term) as monitor:
+        log_probs = wrapped(inputs).log_softmax(-1)
+        accelerator.backward(nn.functional.nll_loss(log_probs, labels.clamp(min=0)) - term(log_probs) / N)
+        optimizer.step()
+    made = difference(net, before) | {"histogram": monitor.take()["summary"].histogram}
+    del wrapped, optimizer
+    accelerator.end_training()
+    return made
+
+
+def bayesian() -> tuple[nn.Module, selbo.objectives.Objective]:
+    """A mean-field network and its objective."""
+    return selbo.to_bayesian(simple(), init_std=0.1), selbo.SummaryELBO(summary(), N, summary_warmup=0)
+
+
+def lightning_bayesian(rank: int, folder: Path) -> dict[str, Tensor]:
+    """A Bayesian network in Lightning: three steps with Adam, with the same weight samples in both processes."""
+    import lightning.pytorch as pl
+
+    from selbo.integrations.lightning import SummaryCallback
+    from selbo.random import generator_for
+
+    class Module(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network, self.objective = bayesian()
+
+        def training_step(self, batch: list[Tensor], batch_idx: int) -> Tensor:
+            noise = generator_for(0, "noise", self.global_step)
+            terms = self.objective(self.network, *batch, num_samples=3, generator=noise)
+            return terms.loss
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.Adam(self.parameters(), lr=0.01)
+
+    module, (inputs, labels) = Module(), (each[:BATCH].chunk(2)[rank] for each in data())
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        devices=2,
+        strategy="ddp",
+        max_steps=3,
+        use_distributed_sampler=False,
+        callbacks=[SummaryCallback(every_n_steps=1)],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=folder,
+    )
+    trainer.fit(module, DataLoader(TensorDataset(inputs, labels.clamp(min=0)), batch_size=BATCH))
+    return weights(module.network)
 
 
 def lightning(rank: int, folder: Path) -> dict[str, Tensor]:
@@ -168,5 +234,12 @@ def transformers(rank: int, folder: Path) -> dict[str, Tensor]:
 
 if __name__ == "__main__":
     scenario, where, which = sys.argv[1], Path(sys.argv[2]), int(os.environ["RANK"])
-    made = {"plain": plain, "lightning": lightning, "transformers": transformers}[scenario](which, where)
+    scenarios = {
+        "plain": plain,
+        "accelerate": accelerate,
+        "lightning": lightning,
+        "lightning_bayesian": lightning_bayesian,
+        "transformers": transformers,
+    }
+    made = scenarios[scenario](which, where)
     save_file({name: value.contiguous() for name, value in made.items()}, where / f"{scenario}.{which}")

@@ -1,4 +1,4 @@
-"""DDP in a plain loop, in Lightning and in the Trainer: two processes step as one with the whole batch."""
+"""DDP in a plain loop, Accelerate, Lightning and the Trainer: two processes step as one with the whole batch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from end_to_end.adapted_processes import BATCH, N, data, simple
+from end_to_end.adapted_processes import BATCH, N, bayesian, data, simple
 from ranks import run_two
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F
 from unit.training.toys import summary
+
+from selbo.random import generator_for
 
 
 def needs(*packages: str) -> pytest.MarkDecorator:
@@ -59,6 +61,28 @@ def test_a_plain_loop_has_one_histogram(tmp_path):
         alone = summary().histogram(part).double()
         torch.testing.assert_close(found["apart.histogram"], alone, rtol=1e-5, atol=1e-8)
         assert max((found[f"apart.{name}"] - value).abs().max() for name, value in expected.items()) > 0.01
+
+
+@needs("accelerate")
+def test_accelerate_has_one_histogram(tmp_path):
+    expected, log_probs = whole()
+    for found in two_processes("accelerate", tmp_path):
+        assert_equal(found, expected)
+        torch.testing.assert_close(found["histogram"], summary().histogram(log_probs).double(), rtol=1e-5, atol=1e-8)
+
+
+@needs("lightning")
+def test_a_bayesian_network_in_lightning_is_trained_as_in_one_process(tmp_path):
+    (net, objective), (inputs, labels) = bayesian(), (each[:BATCH] for each in data())
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for step in range(3):
+        optimizer.zero_grad()
+        noise = generator_for(0, "noise", step)
+        objective(net, inputs, labels.clamp(min=0), num_samples=3, generator=noise).loss.backward()
+        optimizer.step()
+    for found in two_processes("lightning_bayesian", tmp_path):
+        for name, value in net.named_parameters():
+            torch.testing.assert_close(found[name], value.detach(), rtol=1e-5, atol=1e-5)
 
 
 @needs("lightning")

@@ -1,22 +1,32 @@
-"""`selbo demo`, short: all methods, all tests, a table and a page; and what its conclusion says."""
+"""`selbo demo`, short: four stories, a table and a page; and what its conclusions say."""
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import rich.console  # noqa: F401  (importing it draws from `random`: before the guard looks)
+import torch
+from sklearn.naive_bayes import MultinomialNB
 from typer.testing import CliRunner
 
+import selbo
 from forked_python import run_forked
 from selbo.cli.app import app
-from selbo.demo import comparison
+from selbo.demo import comparison, frozen, groups, shift
+from selbo.demo.digits import noisy_digits
+from selbo.demo.stories import PLANS
+from selbo.report.stories import Story, StoryResults, verdict
 from selbo.report.takeaway import takeaway
-from selbo.results import Comparison
+
+STORIES = ("frozen", "shift", "groups", "training")
 
 
 @pytest.fixture(scope="module")
@@ -28,31 +38,64 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_table_results_and_page(folder: Path) -> None:
-    printed = (folder / "printed.txt").read_text(encoding="utf-8")
+@pytest.fixture(scope="module")
+def stories(folder: Path) -> dict[str, Story]:
+    found = StoryResults.from_dict(json.loads((folder / "results.json").read_text(encoding="utf-8")))
+    return {story.name: story for story in found.stories}
+
+
+def printed_runs(folder: Path, story: str) -> list[dict[str, Any]]:
+    found = json.loads((folder / "results.json").read_text(encoding="utf-8"))["stories"]
+    (runs,) = (each["results"]["runs"] for each in found if each["name"] == story)
+    return runs
+
+
+def test_one_line_per_story(folder: Path, stories: dict[str, Story]) -> None:
+    printed = (folder / "printed.txt").read_text(encoding="utf-8").splitlines()
+    assert tuple(stories) == STORIES == tuple(PLANS)
+    for story in stories.values():
+        (line,) = (line for line in printed if story.short in line)
+        counts = [int(each) for each in line.split()[-3:]]
+        assert sum(counts) == len(story.conditions) * len(story.others)
+    assert max(map(len, (line for line in printed if "report.html" not in line))) <= 80
+
+
+def test_every_method_and_seed_is_there(folder: Path, stories: dict[str, Story]) -> None:
     names = [method.name for method in comparison.DEMO_METHODS]
+    assert stories["training"].results.methods == tuple(names)
     assert len(names) == 6
-    for name in names:
-        assert name.split()[0] in printed
-    assert max(map(len, printed.splitlines())) <= 80 or "report.html" in printed
-    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    assert results["methods"] == names
-    assert {(run["method"], run["seed"]) for run in results["runs"]} == {(m, s) for m in names for s in (0, 1)}
-    for run in results["runs"]:
+    for story in stories.values():
+        runs = {(run.method, run.seed) for run in story.results.runs}
+        assert runs == {(method, seed) for method in story.results.methods for seed in (0, 1)}
+        assert all(set(story.conditions) <= set(run.conditions) for run in story.results.runs)
+    for run in printed_runs(folder, "training"):
         assert set(run["conditions"]) == {"clean", *(f"noise {level:g}" for level in (0.1, 0.2, 0.3, 0.4, 0.5))}
         assert sum(run["histogram"]) == pytest.approx(1)
+
+
+def test_page_shows_every_story_with_its_picture_code_and_conclusion(folder: Path, stories: dict[str, Story]) -> None:
     page = (folder / "report.html").read_text(encoding="utf-8")
-    assert "<svg" in page
     assert not re.search(r"(src|href)=.https?:", page)
+    sections = re.split(r'<section id="', page)[1:]
+    assert [each.partition('"')[0] for each in sections] == list(STORIES)
+    for section, story in zip(sections, stories.values(), strict=True):
+        told = html.unescape(section)
+        assert "<svg" in section
+        assert story.code in told
+        for sentence in verdict(story):
+            assert sentence in told
     assert not list(folder.glob(".*")), "nothing half-written is left"
 
 
 def test_its_own_folder_is_written_to_again(folder: Path, tmp_path: Path) -> None:
     shutil.copy(folder / "results.json", tmp_path)
     (tmp_path / "report.html").write_text("old", encoding="utf-8")
-    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), "--steps", "1", "--seeds", "1", "--jobs", "1"])
+    options = ["--steps", "1", "--seeds", "1", "--jobs", "1", "--only", "training"]
+    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), *options])
     assert result.exit_code == 0, result.output
-    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["seeds"] == [0]
+    (story,) = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["stories"]
+    assert story["name"] == "training"
+    assert story["results"]["seeds"] == [0]
     assert "<svg" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
@@ -67,14 +110,17 @@ def test_a_folder_with_something_else_is_refused(results: str | None, tmp_path: 
     assert {each.name: each.read_text(encoding="utf-8") for each in tmp_path.iterdir()} == before
 
 
+def test_an_unknown_story_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"`--only` must be one of .*frozen.*, but got 'trees'"):
+        app(["demo", "--out", str(tmp_path / "new"), "--only", "trees"], standalone_mode=False)
+    assert not (tmp_path / "new").exists()
+
+
 def test_several_processes_find_the_same(folder: Path, tmp_path: Path) -> None:
-    chosen = ("--steps", "3", "--seeds", "1", "--jobs", "2")
+    chosen = ("--steps", "3", "--seeds", "1", "--jobs", "2", "--only", "training")
     run = run_forked("selbo", "demo", "--out", str(tmp_path), *chosen)
     assert run.returncode == 0, run.stderr
-    ours, theirs = (
-        [run for run in json.loads((each / "results.json").read_text(encoding="utf-8"))["runs"] if run["seed"] == 0]
-        for each in (tmp_path, folder)
-    )
+    ours, theirs = ([run for run in printed_runs(each, "training") if run["seed"] == 0] for each in (tmp_path, folder))
     assert len(ours) == len(comparison.DEMO_METHODS)
     for run in (*ours, *theirs):
         del run["seconds"]
@@ -82,17 +128,73 @@ def test_several_processes_find_the_same(folder: Path, tmp_path: Path) -> None:
 
 
 def test_temperature_changes_confidence_and_nothing_else(folder: Path) -> None:
-    runs = json.loads((folder / "results.json").read_text(encoding="utf-8"))["runs"]
+    runs = printed_runs(folder, "training")
     by_method = {run["method"]: run["conditions"]["clean"]["metrics"] for run in runs if run["seed"] == 0}
     plain, tempered = by_method["plain"], by_method["plain + temperature"]
     assert plain["accuracy"] == tempered["accuracy"]
     assert plain["nll"] != tempered["nll"]
 
 
-def test_the_conclusion_follows_the_numbers(folder: Path) -> None:
+def test_a_stated_accuracy_changes_confidence_towards_it_and_no_answer(stories: dict[str, Story]) -> None:
+    before, after = (stories["frozen"].results.of_method(name)[0].conditions for name in ("as predicted", *OURS))
+    for name, stated in frozen.STATED_ACCURACIES.items():
+        assert before[name].metrics["accuracy"] == pytest.approx(after[name].metrics["accuracy"], abs=0.005)  # ties
+        assert abs(after[name].metrics["confidence"] - stated) < 0.03
+    assert after["mean of the five models"].metrics["nll"] == pytest.approx(
+        np.mean([after[name].metrics["nll"] for name in frozen.STATED_ACCURACIES])
+    )
+
+
+OURS = ("stated accuracy, no labels",)
+
+
+def test_the_conclusion_follows_the_numbers(stories: dict[str, Story]) -> None:
     """Its cases are in lab/tests/unit/report/test_study_takeaway.py."""
-    results = Comparison.from_json((folder / "results.json").read_text(encoding="utf-8"))
+    results = stories["training"].results
     told = str(results.takeaway)
     assert told == takeaway(replace(results, takeaway=None))
     assert told.startswith("Summary ELBO against the best other method of each column: on the clean test set it is ")
-    assert told.splitlines()[0] in (folder / "report.html").read_text(encoding="utf-8").split("<h2>")[0]
+
+
+# --- the code that is shown is the code ---
+
+
+def shown_function(code: str, name: str) -> Any:
+    namespace: dict[str, Any] = {}
+    exec(compile(code, "shown", "exec"), namespace)
+    return namespace[name]
+
+
+def test_shown_code_calibrates_a_frozen_model(stories: dict[str, Story]) -> None:
+    (X, y), (X_pool, _), (X_test, _) = frozen.digit_parts(0)
+    model = MultinomialNB().fit(X, y)
+    found = shown_function(stories["frozen"].code, "calibrate_frozen")(model, X_pool, X_test, 0.9)
+    correction = selbo.calibrate_to_belief(torch.tensor(model.predict_proba(X_pool)).log(), accuracy=0.9)
+    assert np.allclose(found, correction(torch.tensor(model.predict_proba(X_test)).log()).exp())
+
+
+def test_shown_code_adapts(stories: dict[str, Story]) -> None:
+    table = shift.shifted_table("breast cancer", 0)
+    adapt = shown_function(stories["shift"].code, "adapt_to_target")
+    probs = adapt(*table.source, table.target, table.test[0], class_fractions=table.after, seed=0)
+    found = selbo.evaluate(probs, table.test[1])["nll"]
+    (run,) = (run for run in stories["shift"].results.of_method("labels and class fractions") if run.seed == 0)
+    assert found == pytest.approx(run.conditions["breast cancer"].metrics["nll"], rel=1e-6)
+
+
+def test_shown_code_learns_from_groups(stories: dict[str, Story]) -> None:
+    digits = groups.grouped_digits(0)
+    learn = shown_function(stories["groups"].code, "learn_from_groups")
+    probs = learn(digits.train[0], digits.groups, digits.fractions, digits.test[0], steps=3, seed=0)
+    (run,) = (run for run in stories["groups"].results.of_method("group fractions, no labels") if run.seed == 0)
+    assert selbo.evaluate(probs, digits.test[1])["nll"] == pytest.approx(run.conditions["digits"].metrics["nll"])
+
+
+def test_shown_code_trains_the_network_of_the_summary_elbo(stories: dict[str, Story]) -> None:
+    task, method = noisy_digits(0), comparison.DEMO_METHODS[-1]
+    train = shown_function(stories["training"].code, "train_summary_elbo")
+    belief = selbo.expect(comparison.STATED_ACCURACY, class_fractions=list(task.class_fractions))
+    network, _ = train(task.train, belief, method.value * len(task.train[1]), steps=2, seed=5)
+    ours = comparison.fitted(method, task, seed=5, steps=2).network
+    for name, value in ours.state_dict().items():
+        assert torch.equal(value, network.state_dict()[name])

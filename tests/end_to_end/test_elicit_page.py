@@ -21,8 +21,9 @@ import pytest
 import torch
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Request, WebError
 
-from chromium import find_chromium, launch_chromium, open_window
+from chromium import find_axe, find_chromium, launch_chromium, open_window
 from selbo.elicit.server import Server
+from selbo.evaluation.belief_calibration import calibrate_to_belief
 from selbo.summary.beliefs import Empirical
 from selbo.summary.elicitation import expect
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, ScoreBins
@@ -187,6 +188,11 @@ class Page:
         """What stands in fields."""
         return self.js(f"[...document.querySelectorAll({json.dumps(selector)})].map(box => box.value)")
 
+    def advanced(self) -> None:
+        """Unfold what only experts need."""
+        if not self.js("document.getElementById('advanced').open"):
+            self.click("#advanced > summary")
+
     def choose(self, selector: str, value: str) -> None:
         """Choose in a list."""
         self.tab.select_option(selector, value)
@@ -210,13 +216,14 @@ def test_three_classes_with_shares(page: Page) -> None:
     page.enter("#classes", "3")
     page.click("#equal")
     for k, share in enumerate(("60", "30", "10")):
-        page.enter(f"#class-rows input[type=number]:nth-of-type({2 * k + 2})", share)
+        page.enter(f"#share-{k}", share)
     page.enter("#accuracy", "80")
     reference = expect(0.8, [0.6, 0.3, 0.1]).masses(CornerShells(3))
     assert page.masses() == pytest.approx(reference.tolist(), rel=1e-12)
     assert page.js("document.querySelector('#picture canvas').width") == 240
     centre = page.js("[...document.querySelectorAll('#picture .over')].map(text => text.textContent)")
     assert centre == [f"{100 * reference[-1]:.1f} %"]
+    page.advanced()
     page.choose("#regions", "classes")
     assert page.masses() == pytest.approx([0.6, 0.3, 0.1], rel=1e-7)
     page.choose("#regions", "confidence")
@@ -246,7 +253,7 @@ def test_the_picture_shows_bars_in_proportion(page: Page) -> None:
 
 def test_concentration_changes_draws_and_not_s0(page: Page) -> None:
     before, spread = page.masses(), []
-    page.click("#advanced summary")
+    page.advanced()
     for concentration in ("10", "100000"):
         page.enter("#concentration", concentration)
         assert page.masses() == before
@@ -268,14 +275,21 @@ def test_everything_can_be_done_by_keyboard(page: Page) -> None:
     page.settle()
     assert page.js("document.getElementById('accuracy').value") == "90.3"
     assert page.masses() == pytest.approx(expect(0.903).masses(ScoreBins.equal(10)).tolist(), rel=1e-12)
+    page.tab_to("element.id === 'sure'")
+    page.press("ArrowDown")
+    page.settle()
+    assert "If you are as sure as after 10 cases" in page.text("#claims")
+    page.press("ArrowUp")
+    page.tab_to("element.tagName === 'SUMMARY' && element.parentElement.id === 'advanced'")
+    page.press("Enter")
     page.tab_to("element.id === 'labels'")
     page.write("250")
     page.settle()
-    assert "A prior strength of 250 weighs as much as 250 labelled examples" in page.text("#claims")
+    assert "If you are as sure as after 250 cases" in page.text("#claims")
     page.tab_to("element.name === 'source'")
     page.press("ArrowDown")
     page.settle()
-    assert page.text("#file-said").startswith("No file yet: until you choose one, the belief is that of accuracy")
+    assert page.text("#file-said").startswith("No file yet: until you choose one, the belief is that of the answers")
     assert page.text("#problem-file") == ""  # it asks, and does not complain
     assert not page.visible("#failure")
     assert page.masses() == pytest.approx(expect(0.903).masses(ScoreBins.equal(10)).tolist(), rel=1e-12)
@@ -329,6 +343,7 @@ def test_the_drawing_pad_by_keyboard(page: Page, width: int, height: int, region
     """One stop of the Tab key; arrows choose a bar and change it; label and value are shown, said and in view."""
     page.look(width, height)
     page.open(f"#k=2&name=no&name=yes&accuracy=0.9&shares=0.7,0.3&regions={regions}")
+    page.advanced()
     page.tab_to("element.name === 'source'")
     for _ in range(2):
         page.press("ArrowDown")
@@ -361,7 +376,7 @@ def test_the_drawing_pad_by_keyboard(page: Page, width: int, height: int, region
         assert page.js(f"{focused}.contains(document.elementFromPoint(...{middle}))")  # in view, and nothing covers it
     if upright:
         edges = page.js("[...document.querySelectorAll('#pad-axis span')].map(mark => mark.textContent)")
-        assert edges == ["0", *(f".{i}" for i in range(1, 10)), "1"]
+        assert edges == [str(10 * i) for i in range(11)]
     else:
         assert page.js("[...document.querySelectorAll('#pad .name')].map(name => name.textContent)") == labels
         assert page.js("[...document.querySelectorAll('#pad .name')].every(name => name.checkVisibility())")
@@ -370,6 +385,7 @@ def test_the_drawing_pad_by_keyboard(page: Page, width: int, height: int, region
 
 
 def test_a_histogram_is_drawn_with_the_pointer(page: Page) -> None:
+    page.advanced()
     page.click("[name=source][value=draw]")
     page.js("document.getElementById('pad').scrollIntoView({block: 'center'})")
     boxes = page.js(
@@ -396,7 +412,7 @@ def test_counts_are_pasted(page: Page) -> None:
     page.click("#paste summary")
     page.enter("#counts", "healthy 60\nill 30\ndead 10")
     page.click("#use-counts")
-    page.until("document.querySelectorAll('#class-rows input[type=text]').length === 3")
+    page.until("document.querySelectorAll('#name-rows input').length === 3")
     page.settle()
     assert "“healthy” in 60 %, “ill” in 30 % and “dead” in 10 % of cases" in page.text("#claims")
     page.enter("#counts", "healthy 60\nill many")
@@ -406,19 +422,156 @@ def test_counts_are_pasted(page: Page) -> None:
 
 
 def test_a_table_of_groups_is_pasted(page: Page) -> None:
-    page.click("#groups-panel summary")
+    """It is shown at once, kept on reload, and part of the link."""
+    page.click("[name=way][value=groups]")
+    assert page.visible("#waiting")
+    assert not page.visible("#groups-section")
     page.enter("#groups", "town,no,yes\nAsh <b>,30,70\nBirch,60,40")
-    page.click("#use-groups")
-    page.until("!document.getElementById('groups-section').hidden")
-    assert "2 groups. Their shares differ" in page.text("#groups-said")
-    assert "Ash <b>" in page.text("#groups-table")
+    assert "Between the 2 groups, shares differ" in page.text("#groups-said")
     assert "70.0 %" in page.text("#groups-table")
     assert "--group-fractions results.csv" in page.text("#take-groupcommand pre")
     assert "Ash <b>,0.3,0.7" in page.text("#take-results pre")
+    assert not page.visible("#bars")
+    assert not page.visible("#accuracy")
+    link = page.js("document.getElementById('link').value")
     page.enter("#groups", "town,no,yes\nAsh,30,70\nBirch,60,x")
-    page.click("#use-groups")
-    page.until("document.getElementById('problem-groups').textContent")
     assert "“Birch” has “x”" in page.text("#problem-groups")
+    page.tab.reload()
+    page.settle()
+    assert "“Birch” has “x”" in page.text("#problem-groups")
+    page.open(link.removeprefix(page.url))
+    assert "Ash <b>" in page.text("#groups-table")
+    page.click("[name=way][value=questions]")
+    assert page.visible("#bars")
+    assert page.masses() == pytest.approx(expect(0.9).masses(ScoreBins.equal(10)).tolist(), rel=1e-12)
+
+
+def test_predictions_are_corrected(page: Page, tmp_path: Path, seed: int) -> None:
+    """The file that is downloaded has the probabilities of the library; the link has nothing of it."""
+    logits = 3 * np.random.default_rng(seed).normal(size=(400, 3))
+    log_probs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    path = tmp_path / "model.csv"
+    rows = [f"{i},{','.join(map(repr, row))}" for i, row in enumerate(np.exp(log_probs).tolist())]
+    path.write_text("\n".join(["id,cat,dog,<b>", *rows]))
+    page.click("[name=way][value=predictions]")
+    assert "Choose a file" in page.text("#waiting")
+    assert not page.visible("#share-0")
+    page.tab.set_input_files("#predictions", path)
+    page.until("document.getElementById('frozen-headline').textContent")
+    page.enter("#accuracy", "70")
+    assert f"claim to be right in {100 * np.exp(log_probs).max(1).mean():.0f} % of cases" in page.text(
+        "#frozen-headline"
+    )
+    for stated in (None, (0.5, 0.3, 0.2)):
+        if stated is not None:
+            page.click("#use-shares")
+            assert [name.text_content() for name in page.tab.locator("#share-rows label").all()] == [
+                "cat",
+                "dog",
+                "<b>",
+            ]
+            for k, share in enumerate(stated):
+                page.enter(f"#share-{k}", str(100 * share))
+        with page.tab.expect_download() as download:
+            page.click("#download")
+        written = np.loadtxt(download.value.path(), delimiter=",", skiprows=1)
+        reference = calibrate_to_belief(log_probs, accuracy=0.7, class_fractions=stated)(log_probs).exp().numpy()
+        np.testing.assert_allclose(written[:, 1:], reference, rtol=1e-6)
+        after = page.js("[...document.querySelectorAll('#frozen-bars .bar')].map(bar => Number(bar.dataset.mass))")
+        reached = np.histogram(reference.max(1), np.linspace(0.3, 1, 8))[0] / 400
+        np.testing.assert_allclose(after, reached, atol=1e-9)
+    assert shlex.split(page.text("#take-calibrate pre"))[:5] == ["selbo", "calibrate", "model.csv", "--accuracy", "0.7"]
+    assert "model.csv" not in page.js("location.hash")
+    path.unlink()
+    page.enter("#accuracy", "71")
+    page.until("document.getElementById('problem-predictions').textContent.includes('choose it again')")
+    page.complaints = [text for text in page.complaints if "ERR_FILE_NOT_FOUND" not in text]
+    other = tmp_path / "other.csv"
+    other.write_text("cat,dog\n0.5,0.7\n")
+    page.tab.set_input_files("#predictions", other)
+    page.until("document.getElementById('problem-predictions').textContent.includes('one column per class')")
+    assert page.js("document.getElementById('predictions').getAttribute('aria-invalid')") == "true"
+    assert page.js("document.getElementById('download').disabled")
+
+
+# --- the three questions ---
+
+
+def test_sensitivity_and_specificity_become_accuracy_and_shares(page: Page) -> None:
+    """Then Undo and Redo, by button and by key, one step per edit; a reload keeps what was entered."""
+    page.enter("#name-rows input", "healthy")
+    page.enter("#name-rows input:nth-of-type(2)", "ill")
+    page.click("#test summary")
+    for name, value in (("prevalence", "20"), ("sensitivity", "85"), ("specificity", "92.5")):
+        page.enter(f"#{name}", value)
+    assert "20 % × 85 % + 80 % × 92.5 % = 91 %" in page.text("#arithmetic")
+    assert "170 are found and 30 missed" in page.text("#arithmetic")
+    assert "740 are cleared and 60 are false alarms" in page.text("#arithmetic")
+    page.click("#use-test")
+    assert page.values("#accuracy, #share-0, #share-1") == ["91", "80", "20"]
+    assert page.masses() == pytest.approx(expect(0.91, [0.8, 0.2]).masses(ScoreBins.equal(10)).tolist(), rel=1e-9)
+    page.choose("#sure", "100")
+    before = everything(page)
+    assert "concentration=100" in page.js("location.hash")
+    page.click("#undo")
+    assert page.values("#sure") == [""]
+    page.click("#undo")
+    assert page.values("#accuracy, #specificity, #share-1") == ["90", "92.5", "50"]
+    page.press("Control+z")
+    assert page.values("#specificity") == [""]
+    for _ in range(2):
+        page.press("Control+y")
+    page.press("Control+Shift+z")
+    page.settle()
+    assert everything(page) == before
+    assert page.js("document.getElementById('redo').getAttribute('aria-disabled')") == "true"
+    page.enter("#classes", "4")
+    assert not page.visible("#test")
+    page.press("Control+z")  # with the number in focus
+    page.settle()
+    page.js("document.activeElement.blur()")
+    assert everything(page) == before
+    page.tab.reload()
+    page.settle()
+    assert everything(page) == before
+    assert page.visible("#specificity")
+
+
+def test_the_first_screen_has_no_jargon(page: Page) -> None:
+    said = page.tab.inner_text("#input") + page.tab.inner_text(".view:not([hidden])")
+    for word in ("P(", "s0", "s₀", "Dirichlet", "concentration", "prior", "partition", "region", "summary", "belief"):
+        assert word not in said, word
+    assert page.js("document.querySelector('#sure').getBoundingClientRect().bottom") < 900  # all three are in sight
+
+
+@pytest.mark.skipif(find_axe() is None, reason="no axe-core is at hand (SELBO_TEST_AXE names one)")
+@pytest.mark.parametrize(("width", "height", "dark"), [(1366, 900, False), (390, 844, True)])
+def test_axe_finds_nothing(page: Page, width: int, height: int, dark: bool, tmp_path: Path) -> None:
+    page.look(width, height, dark=dark)
+    page.advanced()
+    page.click("[name=source][value=draw]")
+    page.click("#test summary")
+    page.click("#numbers summary")
+    script = find_axe()
+    assert script is not None
+    session = page.window.new_cdp_session(page.tab)  # the policy of the page allows no other way
+    session.send("Runtime.evaluate", {"expression": script.read_text("utf-8")})
+    path = tmp_path / "model.csv"
+    path.write_text("a,b\n0.9,0.1\n0.2,0.8\n")
+    found = {}
+    for way in ("questions", "predictions", "groups"):
+        page.click(f"[name=way][value={way}]")
+        if way == "predictions":
+            page.tab.set_input_files("#predictions", path)
+            page.until("document.getElementById('frozen-headline').textContent")
+        if way == "groups":
+            page.enter("#groups", "town,no,yes\nAsh,30,70\nBirch,60,40")
+        page.settle()
+        found[way] = page.js(
+            "axe.run({resultTypes: ['violations']}).then(({violations}) => "
+            "violations.map(({id, nodes}) => [id, nodes.map(node => node.target.join(' '))]))"
+        )
+    assert found == {"questions": [], "predictions": [], "groups": []}
 
 
 def test_scores_are_counted_again_when_regions_change(page: Page, tmp_path: Path, seed: int) -> None:
@@ -426,6 +579,7 @@ def test_scores_are_counted_again_when_regions_change(page: Page, tmp_path: Path
     path = tmp_path / "scores.csv"
     path.write_text("score\n" + "\n".join(map(str, scores)))
     earlier = Empirical(torch.from_numpy(np.stack([1 - scores, scores], -1)).log())
+    page.advanced()
     page.click("[name=source][value=scores]")
     page.tab.set_input_files("#file", path)
     page.until("document.getElementById('file-said').textContent")
@@ -455,6 +609,7 @@ def test_scores_are_counted_again_when_regions_change(page: Page, tmp_path: Path
 def test_bad_files_are_explained(page: Page, tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "bad.csv"
     path.write_text(content)
+    page.advanced()
     page.click("[name=source][value=scores]")
     page.tab.set_input_files("#file", path)
     page.until(f"document.getElementById('failure').textContent.includes({json.dumps(message)})")
@@ -468,6 +623,7 @@ def test_a_file_that_is_too_large_is_not_sent(page: Page, tmp_path: Path) -> Non
     path = tmp_path / "large.csv"
     with path.open("wb") as file:
         file.truncate(10 * 2**30)  # ten gigabytes of nothing, which take no room on the disk
+    page.advanced()
     page.click("[name=source][value=scores]")
     page.tab.set_input_files("#file", path)
     page.until("document.getElementById('failure').textContent.includes('at most 16 MB')")
@@ -477,6 +633,7 @@ def test_a_file_that_is_too_large_is_not_sent(page: Page, tmp_path: Path) -> Non
 def upload(page: Page, path: Path) -> None:
     """Two predictions of class 1 in eight; the middle bin of three leaves open which class its scores predict."""
     path.write_text("0.05\n0.1\n0.3\n0.35\n0.4\n0.45\n0.55\n0.9\n")
+    page.advanced()
     page.click("[name=source][value=scores]")
     page.tab.set_input_files("#file", path)
     page.until("document.getElementById('file-said').textContent.includes('8 predictions')")
@@ -485,6 +642,7 @@ def upload(page: Page, path: Path) -> None:
 
 def test_after_an_upload_the_words_are_exact(page: Page, tmp_path: Path) -> None:
     page.open("#k=2&regions=edges&edges=0.2,0.8")
+    assert page.visible("#edges")  # what a link says is not folded away
     upload(page, tmp_path / "scores.csv")
     assert "It predicts “class 0” in 75 % and “class 1” in 25 % of cases." in page.text("#claims")
     mean = np.mean([0.95, 0.9, 0.7, 0.65, 0.6, 0.55, 0.55, 0.9])
@@ -495,7 +653,7 @@ def test_after_an_upload_the_words_are_exact(page: Page, tmp_path: Path) -> None
 
 # --- nothing is lost ---
 
-NAMES, SHARES = "#class-rows input[type=text]", "#class-rows input[type=number]"
+NAMES, SHARES = "#name-rows input", "#share-rows input"
 FIVE = "#k=5&name=a&name=b&name=c&name=d&name=e&accuracy=0.9&shares=0.4,0.3,0.15,0.1,0.05"
 
 
@@ -510,8 +668,9 @@ def everything(page: Page) -> Any:
 @pytest.mark.parametrize("way", ["peek", "skip", "anchor", "reload", "away"])
 def test_nothing_is_lost(page: Page, tmp_path: Path, way: str) -> None:
     page.look(390, 844)
-    page.enter("#class-rows input[type=text]", "healthy")
+    page.enter("#name-rows input", "healthy")
     page.enter("#accuracy", "83")
+    page.advanced()
     page.enter("#labels", "77")
     upload(page, tmp_path / "scores.csv")
     before = everything(page)
@@ -535,6 +694,7 @@ def test_nothing_is_lost(page: Page, tmp_path: Path, way: str) -> None:
         page.tab.go_back()
     page.settle()
     assert everything(page) == before
+    page.advanced()
     if way in ("peek", "skip", "anchor"):  # and Back returns to the form, with what was changed meanwhile
         page.enter("#accuracy", "84")
         page.js("history.back()")
@@ -559,14 +719,15 @@ def test_a_reload_keeps_what_no_link_has(page: Page, tmp_path: Path) -> None:
     page.enter("#counts", "a 1\nb")
     page.click("[name=source][value=expect]")
     page.choose("#regions", "equal")
-    page.enter("#class-rows input[type=number]", "120")
+    page.enter("#share-0", "120")
     assert page.visible("#failure")
     page.tab.reload()
     page.settle()
     assert "nothing is left for 1 of them" in page.text("#failure")
     assert page.values(SHARES)[0] == "120"
     assert page.values("#counts") == ["a 1\nb"]
-    page.enter("#class-rows input[type=number]", "20")
+    page.enter("#share-0", "20")
+    page.advanced()
     page.click("[name=source][value=scores]")
     assert page.masses() == counted
     page.choose("#regions", "unequal")
@@ -605,6 +766,7 @@ def test_the_number_of_classes_can_be_edited(page: Page) -> None:
 
 
 def test_regions_and_edges_come_back_with_the_number_of_classes(page: Page) -> None:
+    page.advanced()
     page.choose("#regions", "edges")
     page.enter("#edges", "0.2, 0.7")
     masses = page.masses()
@@ -620,11 +782,11 @@ def test_regions_and_edges_come_back_with_the_number_of_classes(page: Page) -> N
 def test_typing_a_share_is_enough(page: Page) -> None:
     page.open("#k=3&accuracy=0.8&regions=classes")
     assert page.js("document.getElementById('equal').checked")
-    page.enter("#class-rows input:nth-of-type(2)", "60")
+    page.enter("#share-0", "60")
     assert not page.js("document.getElementById('equal').checked")
     assert page.values(SHARES) == ["60", "20", "20"]
     assert page.masses() == pytest.approx([0.6, 0.2, 0.2], rel=1e-7)
-    page.enter("#class-rows input:nth-of-type(4)", "30")
+    page.enter("#share-1", "30")
     assert page.values(SHARES) == ["60", "30", "10"]
     page.click("#equal")
     assert page.values(SHARES) == ["33.333"] * 3
@@ -654,17 +816,20 @@ def test_a_slider_is_followed_while_it_is_dragged(page: Page) -> None:
 def test_the_number_of_labels_sets_the_prior_strength(page: Page) -> None:
     assert "1000" not in page.text("#take-command pre") + page.text("#take-sklearn pre")
     assert "num_labels = ..." in page.text("#take-python pre")
+    assert not page.visible("#labels, #concentration")
+    page.advanced()
     page.enter("#labels", "300")
-    assert "A prior strength of 300 weighs as much as 300" in page.text("#claims")
+    assert "If you are as sure as after 300 cases" in page.text("#claims")
     assert "num_labels = 300" in page.text("#take-python pre")
     assert "concentration" not in page.text("#take-command pre") + page.text("#take-sklearn pre")
-    assert not page.visible("#concentration")
-    page.click("#advanced summary")
     assert page.js("document.getElementById('concentration').placeholder") == "300"
     page.enter("#concentration", "3000")
-    assert "more than your 300 labelled examples: the belief would overrule the labels" in page.text("#warnings")
+    assert "but have 300 labelled examples: your numbers would overrule the labels" in page.text("#warnings")
+    assert page.text("#sure option:checked") == "As after 3000 cases"
     assert "--concentration 3000 --overrule-labels" in page.text("#take-command pre")
-    page.click("#by-labels")
+    page.js("document.getElementById('sure').focus()")
+    page.choose("#sure", "")
+    assert page.values("#concentration") == [""]
     assert not page.visible("#warnings")
     assert "concentration" not in page.text("#take-command pre")
 
@@ -687,7 +852,7 @@ def test_shares_that_do_not_sum_to_one_can_be_scaled(page: Page) -> None:
         ("#accuracy", "40", "accuracy", "above 50 %"),
         ("#accuracy", "", "accuracy", "must be a number"),
         ("#classes", "1000", "classes", "takes up to 100 classes"),
-        ("#concentration", "0", "concentration", "prior strength must lie between"),
+        ("#concentration", "0", "concentration", "number of cases must lie between"),
         ("#labels", "0", "labels", "number of labelled examples must lie between 1"),
         ("#bins", "1", "bins", "between 2 and 50"),
     ],
@@ -696,8 +861,7 @@ def test_a_wrong_number_is_explained_beside_its_field(
     page: Page, selector: str, text: str, field: str, message: str
 ) -> None:
     before = page.masses()
-    if field == "concentration":
-        page.click("#advanced summary")
+    page.advanced()
     page.js(f"(box => {{ box.focus(); box.select(); }})(document.querySelector({json.dumps(selector)}))")
     if text:
         page.write(text)
@@ -711,8 +875,8 @@ def test_a_wrong_number_is_explained_beside_its_field(
 
 def test_tags_in_names_are_text(page: Page) -> None:
     name = "<img src=x onerror='window.hacked=1'>"
-    page.enter("#class-rows input[type=text]", name)
-    page.enter("#class-rows input[type=text]:nth-of-type(3)", "<script>window.hacked=2</script>")
+    page.enter("#name-rows input", name)
+    page.enter("#name-rows input:nth-of-type(2)", "<script>window.hacked=2</script>")
     assert name in page.text("#claims")
     assert name in page.text("#take-python pre")
     assert page.js("document.querySelectorAll('#output img, #output script').length") == 0
@@ -739,11 +903,11 @@ def test_nonsense_in_a_link_is_explained(page: Page) -> None:
 def test_a_link_brings_everything_back(page: Page) -> None:
     page.enter("#classes", "3")
     for k, name in enumerate(("a & b", "c=d#e", "é, <f>")):
-        page.enter(f"#class-rows input[type=text]:nth-of-type({2 * k + 1})", name)
+        page.enter(f"#name-rows input:nth-of-type({k + 1})", name)
     page.enter("#accuracy", "76.5")
+    page.advanced()
     page.enter("#edges", "0.6, 0.8")
     page.enter("#labels", "4321")
-    page.click("#advanced summary")
     page.enter("#concentration", "321")
     page.click("#again")
     masses, claims = page.masses(), page.text("#claims")

@@ -13,6 +13,7 @@ import pytest
 
 import selbo
 from selbo.cli.main import main
+from selbo.estimator import classifier as classifier_module
 from selbo.tabular import saved_model
 from selbo.tabular.groups import GroupSource, known_labels, read_groups
 from selbo.tabular.preprocessing import fit_preprocessing
@@ -120,6 +121,20 @@ def test_estimator_and_command_give_the_same_model(tmp_path: Path, command: Any)
     np.testing.assert_allclose(found, classifier.predict_proba(X), atol=1e-7)
 
 
+def test_the_estimated_concentration_is_said_and_used(
+    tmp_path: Path, command: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classifier_module, "GROUP_CONCENTRATIONS", (5.0,))
+    write_people(tmp_path)
+    code, out, _ = command("train", "people.csv", *GROUPS, *OPTIONS, "--group-concentration", "auto", "--out", "model")
+    assert code == 0
+    assert "with a concentration that held-out groups decide" in " ".join(out.split())
+    estimated = saved_model.finished(tmp_path / "model")
+    assert estimated.belief.endswith("The estimated concentration is 5.")
+    assert command("train", "people.csv", *GROUPS, *OPTIONS, "--group-concentration", "5", "--out", "model5")[0] == 0
+    assert estimated.stated_groups == saved_model.finished(tmp_path / "model5").stated_groups  # intervals, too
+
+
 def test_labels_are_tested_on_if_there_are_enough(tmp_path: Path, command: Any) -> None:
     write_people(tmp_path, labels=20)
     _, out, err = command("train", "people.csv", "--target", "vote", *GROUPS, *OPTIONS, "--out", "few")
@@ -152,6 +167,10 @@ def test_labels_are_tested_on_if_there_are_enough(tmp_path: Path, command: Any) 
         ([*GROUPS, "--method", "elbo"], "`--groups` is for a method with a summary"),
         ([*GROUPS, "--unlabelled", "new.csv"], "`--unlabelled` cannot be given together with `--groups`"),
         ([*GROUPS, "--group-concentration", "-1"], "`--group-concentration` must be a finite number greater than 0"),
+        (
+            [*GROUPS, "--group-concentration", "high"],
+            "`--group-concentration` must be a number or auto, but got 'high'",
+        ),
         ([*GROUPS, "--target", "b"], "the labels in 'b' must be the classes of votes.csv"),
         ([*GROUPS, "--drop", "a", "--drop", "b"], "there is no column to predict the classes from"),
     ],

@@ -54,7 +54,7 @@ class TestToy:
     """From over-confident and from central logits."""
 
     def test_the_default_slope_comes_within_5_per_cent(self, belief, seed):
-        """Also with a learning rate of .02, which takes longer: docs/measurements.md."""
+        """Also with a learning rate of .02, which takes longer: docs/reference/measurements.md."""
         summary = selbo.SummaryLikelihood(selbo.ScoreBins(EDGES), belief, concentration=1000.0)
         far, near = total_variation(summary, start_logits("over-confident", seed), start_logits("central", seed))
         assert far <= 0.05

@@ -1,6 +1,6 @@
 """Quirks of the authors' code: where it differs from the paper or from the library.
 
-Only the published track uses them; `docs/deviations.md` lists the effect of each.
+Only the published track uses them; `docs/explanation/deviations.md` lists the effect of each.
 """
 
 import math

@@ -12,7 +12,7 @@ from selbo.cli.output import console, note
 STATED: Final = frozenset(
     (
         *("k", "name", "accuracy", "shares", "labels", "from", "heights", "masses", "rows", "claimed", "predicted"),
-        *("regions", "bins", "edges", "concentration", "seed"),
+        *("regions", "bins", "edges", "concentration", "seed", "way", "groups", "correct"),
     )
 )
 """Parameters that a link of the page may hold, see ``read`` in ``page.js``."""
@@ -41,9 +41,10 @@ def elicit(
 ) -> None:
     """State what you know about a task in the browser, and see what it means.
 
-    Opens a local page. It turns an expected accuracy and class fractions, the scores of an earlier model or a histogram
-    drawn by hand into a belief, shows and describes it, and exports it as Python or as a command. Works offline; the
-    server stores nothing. Press Ctrl-C to stop it.
+    Opens a local page. It turns the answers to three questions (what are the classes, how often could an expert be
+    right, how frequent is each class) into a belief, shows and describes it, and exports it as Python or as a command.
+    It also corrects a file of predictions, and reads a table of groups. Works offline; the server stores nothing.
+    Press Ctrl-C to stop it.
 
     Example: selbo elicit --no-browser
     """

@@ -113,6 +113,16 @@ def widths(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
+def number_or_auto(option: str, text: str | None) -> float | str | None:
+    """The number that an option states, or "auto"; None if it is not given."""
+    if text is None or text.strip().lower() == "auto":
+        return None if text is None else "auto"
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"`{option}` must be a number or auto, but got {text!r}") from None
+
+
 def fractions(parts: Sequence[str], option: str) -> list[float] | dict[str, float]:
     """Parse class fractions such as ``"0.3"`` or ``"yes=0.3"``; a name is everything before the last ``=``.
 

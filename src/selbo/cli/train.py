@@ -19,6 +19,7 @@ from selbo.cli.options import (
     Stream,
     as_options,
     device_of,
+    number_or_auto,
     speaking_of_options,
     stated_fractions,
     widths,
@@ -114,11 +115,13 @@ def train(
         ),
     ] = None,
     group_concentration: Annotated[
-        float | None,
+        str | None,
         typer.Option(
             "--group-concentration",
-            help="How sure the fractions of all groups are, in observations; if not given, 100 (about plus or minus 10 "
-            "points), or the number of rows of a smaller group.",
+            metavar="NUMBER|auto",
+            help="How sure the fractions of all groups are, in observations; auto estimates it by groups that are held "
+            "out, in six times the time; if not given, 100 (about plus or minus 10 points), or the number of rows of a "
+            "smaller group.",
             rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
@@ -256,7 +259,9 @@ def train(
     )
     stated_groups = None
     if groups is not None and group_fractions is not None:
-        stated_groups = GroupSource(groups, group_fractions, group_concentration)
+        stated_groups = GroupSource(
+            groups, group_fractions, number_or_auto("--group-concentration", group_concentration)
+        )
     with speaking_of_options():
         job = Job(
             data,

@@ -1,1 +1,1 @@
-"""The demo, `selbo demo`: compares six ways to train a classifier of noisy digits."""
+"""The demo, `selbo demo`: four stories about what stating a belief changes."""

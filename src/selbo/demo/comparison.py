@@ -1,18 +1,16 @@
-"""The demo: six ways to train a classifier on the same noisy, imbalanced digits, with the same tests."""
+"""Fourth story, the paper's setting: six ways to train a classifier on the same noisy, imbalanced digits."""
 
 import functools
-import json
 import time
-from collections.abc import Callable
-from concurrent.futures import as_completed
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from selbo.demo.digits import NUM_CLASSES, NoisyDigits, noisy_digits
+from selbo.demo.telling import shown_code
 from selbo.evaluation import calibrate
 from selbo.evaluation.predict import Prediction, at_temperature, predict
 from selbo.models import MLP
@@ -20,14 +18,14 @@ from selbo.nn import to_bayesian
 from selbo.objectives import ELBO, CrossEntropy, Evidential, LabelSmoothing, Objective, SummaryELBO
 from selbo.presets import INIT_STD
 from selbo.report import outcomes
+from selbo.report.stories import Story
 from selbo.report.takeaway import takeaway
-from selbo.results import ClassificationTask, Comparison, Outcome
+from selbo.results import ClassificationTask, Comparison, Outcome, Provenance
 from selbo.summary.beliefs import Belief
 from selbo.summary.elicitation import expect
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import ConfidenceBins
 from selbo.training import Optimizer, fit
-from selbo.training.processes import pool_of
 
 STATED_ACCURACY: Final = 0.85
 """Stated accuracy: about six of seven of these noisy digits can be recognised. (Networks of this kind reach it on the
@@ -35,15 +33,12 @@ validation images of seeds 10 to 14, which the demo does not use.)"""
 
 EDGES: Final = (0.3, 0.5, 0.7, 0.9)
 HIDDEN: Final = 128
-STEPS: Final = 1000
+STEPS: Final = 600
 BATCH_SIZE: Final = 150
 PREDICTION_DRAWS: Final = 64
 PRIOR_STD: Final = 0.2
 
 PAGE_TITLE: Final = "Six ways to train a classifier of noisy digits"
-RESULTS: Final = "results.json"
-
-Report = Callable[[str, int], object]
 
 
 class Fitted(NamedTuple):
@@ -59,7 +54,8 @@ class DemoMethod:
 
     Attributes:
         name: Displayed name.
-        objective: Builds the objective from the number of training images, the belief and the setting.
+        objective: Builds the objective from the number of training images and the setting; None for the Summary ELBO,
+            which `train_summary_elbo` trains.
         setting: Tuned setting: ``"weight decay"``, ``"smoothing"``, ``"kl weight"`` or ``"concentration"``, the last
             as a multiple of the number of training images.
         value: Value of the setting.
@@ -70,7 +66,7 @@ class DemoMethod:
     """
 
     name: str
-    objective: Callable[[int, Belief, float], Objective]
+    objective: Callable[[int, float], Objective] | None
     setting: str
     value: float
     tried: tuple[float, ...]
@@ -84,120 +80,52 @@ class DemoMethod:
         return self.value if self.setting == "weight decay" else self.weight_decay
 
 
-class DemoJob(NamedTuple):
-    """Runs that share one network and one seed."""
-
-    seed: int
-    methods: tuple[str, ...]
-    steps: int
-    device: str
-
+SUMMARY: Final = "Summary ELBO"
 
 DECAYS: Final = (0.0, 0.003, 0.01, 0.02)
 DECAY: Final = 0.003
 KL_WEIGHT: Final = 0.05
 
 DEMO_METHODS: Final = (
-    DemoMethod("plain", lambda n, *_: CrossEntropy(n), "weight decay", DECAY, DECAYS),
-    DemoMethod("plain + temperature", lambda n, *_: CrossEntropy(n), "weight decay", DECAY, DECAYS, tempered=True),
+    DemoMethod("plain", lambda n, _: CrossEntropy(n), "weight decay", DECAY, DECAYS),
+    DemoMethod("plain + temperature", lambda n, _: CrossEntropy(n), "weight decay", DECAY, DECAYS, tempered=True),
     DemoMethod(
         "label smoothing",
-        lambda n, _, epsilon: LabelSmoothing(epsilon, n),
+        lambda n, epsilon: LabelSmoothing(epsilon, n),
         "smoothing",
         0.02,
         (0.02, 0.05, 0.1, 0.2),
         weight_decay=DECAY,
     ),
-    DemoMethod("evidential", lambda n, *_: Evidential(n), "weight decay", 0.0, (0.0, 0.0003, 0.001, 0.003)),
+    DemoMethod("evidential", lambda n, _: Evidential(n), "weight decay", 0.0, (0.0, 0.0003, 0.001, 0.003)),
     DemoMethod(
         "ELBO",
-        lambda n, _, weight: ELBO(n, kl_weight=weight),
+        lambda n, weight: ELBO(n, kl_weight=weight),
         "kl weight",
         KL_WEIGHT,
         (0.05, 0.1, 0.2, 0.3),
         bayesian=True,
     ),
-    DemoMethod(
-        "Summary ELBO",
-        lambda n, belief, times: SummaryELBO(
-            confidence_summary(belief, times * n), n, kl_weight=KL_WEIGHT, summary_warmup=0
-        ),
-        "concentration",
-        0.25,
-        (0.25, 0.5, 1.0, 2.0),
-        bayesian=True,
-    ),
+    DemoMethod(SUMMARY, None, "concentration", 0.25, (0.25, 0.5, 1.0, 2.0), bayesian=True),
 )
 
 
-GROUPS: Final = (("plain", "plain + temperature"), ("label smoothing",), ("evidential",), ("ELBO",), ("Summary ELBO",))
+GROUPS: Final = (("plain", "plain + temperature"), ("label smoothing",), ("evidential",), ("ELBO",), (SUMMARY,))
 """Methods that share a network run together."""
 
 
-def run_job(job: DemoJob, report: Report) -> list[Outcome]:
-    """Train and test the methods of a job in one thread, since such small networks gain nothing from more."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        task, trained = noisy_digits(job.seed), dict[str, Fitted]()
-        methods = [method for method in DEMO_METHODS if method.name in job.methods]
-        return [run_method(each, task, job, trained=trained, report=report) for each in methods]
-    finally:
-        torch.set_num_threads(threads)
+def run_training(part: str, seed: int, *, steps: int, device: str) -> list[Outcome]:
+    """Train and test the methods that share a network, the first of which is ``part``, with one seed."""
+    task, trained = noisy_digits(seed), dict[str, Fitted]()
+    (names,) = (group for group in GROUPS if group[0] == part)
+    methods = [method for method in DEMO_METHODS if method.name in names]
+    return [run_method(each, task, seed, steps=steps, device=device, trained=trained) for each in methods]
 
 
-def _silently(job: DemoJob) -> list[Outcome]:
-    return run_job(job, _silent)
-
-
-def _shared_out(work: list[DemoJob], jobs: int, report: Report) -> list[Outcome]:
-    """Run jobs in parallel processes, the longest first; the results are in the order of the jobs."""
-    with pool_of(min(jobs, len(work))) as pool:
-        last_first = {
-            pool.submit(_silently, job): job for job in sorted(work, key=lambda job: -GROUPS.index(job.methods))
-        }
-        try:
-            for done in as_completed(last_first):
-                job = last_first[done]
-                report(f"{job.methods[0]}, seed {job.seed}", len(job.methods) * job.steps)
-            found = {job: done.result() for done, job in last_first.items()}
-        except BaseException:  # such as a keyboard interrupt: do not wait for jobs that have not started
-            pool.shutdown(cancel_futures=True)
-            raise
-    return [run for job in work for run in found[job]]
-
-
-def _silent(_what: str, _steps: int) -> None:
-    """Report nothing."""
-
-
-def compare(
-    *,
-    seeds: int = 3,
-    steps: int = STEPS,
-    seed: int = 0,
-    device: str = "cpu",
-    jobs: int = 1,
-    report: Report = _silent,
-) -> Comparison:
-    """Train all methods with all seeds, and test them on clean, corrupted and out-of-distribution inputs.
-
-    Args:
-        seeds: Number of seeds.
-        steps: Training steps per run.
-        seed: First seed.
-        device: Device to train on.
-        jobs: Number of processes; it does not affect the results, since each run has one thread.
-        report: Called with a label and the number of steps since the last call.
-
-    Returns:
-        The results, with their takeaway.
-    """
-    begin = time.perf_counter()
-    chosen = range(seed, seed + seeds)
-    work = [DemoJob(each, methods, steps, device) for each in chosen for methods in GROUPS]
-    runs = _shared_out(work, jobs, report) if jobs > 1 else [run for job in work for run in run_job(job, report)]
-    first = noisy_digits(seed)
+def tell_training(runs: Sequence[Outcome], seeds: Sequence[int], made_by: Provenance) -> Story:
+    """The story of these runs."""
+    first = noisy_digits(seeds[0])
+    order = [method.name for method in DEMO_METHODS]
     results = Comparison(
         title=PAGE_TITLE,
         description=DESCRIPTION.format(
@@ -206,7 +134,7 @@ def compare(
             test=len(first.test[1]),
             percent=f"{100 * STATED_ACCURACY:g}",
         ),
-        focus="Summary ELBO",
+        focus=SUMMARY,
         task=ClassificationTask(
             num_train=len(first.train[1]),
             num_test=len(first.test[1]),
@@ -215,24 +143,34 @@ def compare(
             class_counts=tuple(first.train[1].bincount(minlength=NUM_CLASSES).tolist()),
         ),
         belief=outcomes.describe_belief(own_summary(first), words_of(first)),
-        methods=tuple(method.name for method in DEMO_METHODS),
-        seeds=tuple(chosen),
-        runs=tuple(runs),
+        methods=tuple(order),
+        seeds=tuple(seeds),
+        runs=tuple(sorted(runs, key=lambda run: (run.seed, order.index(run.method)))),
         clean="clean",
         corruption="noise added",
         ood_name="photographs",
-        made_by=outcomes.made_by(time.perf_counter() - begin),
+        made_by=made_by,
     )
-    return replace(results, takeaway=takeaway(results))
+    return Story(
+        name="training",
+        title=PAGE_TITLE,
+        short="six ways to train",
+        stated=words_of(first),
+        picture="corruption",
+        without="ELBO",
+        conditions=("clean", f"noise {max(first.corrupted):g}"),
+        code=shown_code(CODE_HEADER, train_summary_elbo),
+        results=replace(results, takeaway=takeaway(results)),
+    )
 
 
-def made_here(folder: Path) -> bool:
-    """Whether a folder holds results of the demo; only then are they replaced."""
-    try:
-        found = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(found, dict) and found.get("title") == PAGE_TITLE
+CODE_HEADER: Final = f"""\
+import torch
+from selbo import ConfidenceBins, SummaryELBO, SummaryLikelihood, fit, to_bayesian
+from selbo.models import MLP
+
+EDGES, HIDDEN, NUM_CLASSES, BATCH_SIZE = {EDGES}, {HIDDEN}, {NUM_CLASSES}, {BATCH_SIZE}
+PRIOR_STD, INIT_STD, KL_WEIGHT = {PRIOR_STD:g}, {INIT_STD:g}, {KL_WEIGHT:g}"""
 
 
 DESCRIPTION: Final = """\
@@ -265,31 +203,38 @@ def _expected(class_fractions: tuple[float, ...]) -> Belief:
     return expect(STATED_ACCURACY, class_fractions=list(class_fractions))
 
 
-def confidence_summary(belief: Belief, concentration: float) -> SummaryLikelihood:
-    """A summary with this belief about the confidence of predictions."""
-    partition = ConfidenceBins(list(EDGES), num_classes=NUM_CLASSES)
-    return SummaryLikelihood(partition, belief, concentration=concentration, overrule_labels=True)
+def train_summary_elbo(
+    train: Any, belief: Any, concentration: float, *, steps: int, seed: int = 0, device: str = "cpu"
+) -> Any:
+    """Train a Bayesian network on images and labels, with a belief about the confidence of its predictions."""
+    partition = ConfidenceBins(EDGES, num_classes=NUM_CLASSES)
+    summary = SummaryLikelihood(partition, belief, concentration=concentration, overrule_labels=True)
+    network = MLP((64, HIDDEN, NUM_CLASSES), generator=torch.Generator().manual_seed(seed))
+    bayesian = to_bayesian(network, prior_std=PRIOR_STD, init_std=INIT_STD)
+    objective = SummaryELBO(summary, len(train[1]), kl_weight=KL_WEIGHT, summary_warmup=0)
+    fit(bayesian, objective, train, steps=steps, batch_size=BATCH_SIZE, seed=seed, device=device)
+    return bayesian, objective
 
 
 def own_summary(task: NoisyDigits) -> SummaryLikelihood:
     """The summary that the Summary ELBO is trained with."""
-    times = DEMO_METHODS[-1].value
-    return confidence_summary(stated_belief(task), times * len(task.train[1]))
+    concentration = DEMO_METHODS[-1].value * len(task.train[1])
+    partition = ConfidenceBins(EDGES, num_classes=NUM_CLASSES)
+    return SummaryLikelihood(partition, stated_belief(task), concentration=concentration, overrule_labels=True)
 
 
-def fitted(method: DemoMethod, task: NoisyDigits, *, seed: int, steps: int, device: str, report: Report) -> Fitted:
+def fitted(method: DemoMethod, task: NoisyDigits, *, seed: int, steps: int, device: str = "cpu") -> Fitted:
     """Train a network."""
-    objective = method.objective(len(task.train[1]), stated_belief(task), method.value)
+    count = len(task.train[1])
+    if method.objective is None:
+        belief = stated_belief(task)
+        return Fitted(
+            *train_summary_elbo(task.train, belief, method.value * count, steps=steps, seed=seed, device=device)
+        )
+    objective = method.objective(count, method.value)
     network: nn.Module = MLP((64, HIDDEN, NUM_CLASSES), generator=torch.Generator().manual_seed(seed))
     if method.bayesian:
         network = to_bayesian(network, prior_std=PRIOR_STD, init_std=INIT_STD)
-    done = 0
-
-    def note(record: dict[str, Any]) -> None:
-        nonlocal done
-        report(f"{method.name}, seed {seed}", record["step"] - done)
-        done = record["step"]
-
     fit(
         network,
         objective,
@@ -299,25 +244,21 @@ def fitted(method: DemoMethod, task: NoisyDigits, *, seed: int, steps: int, devi
         optimizer=Optimizer(weight_decay=method.decay),
         seed=seed,
         device=device,
-        callbacks=[note],
     )
     return Fitted(network, objective)
 
 
 def run_method(
-    method: DemoMethod, task: NoisyDigits, job: DemoJob, *, trained: dict[str, Fitted], report: Report
+    method: DemoMethod, task: NoisyDigits, seed: int, *, steps: int, device: str, trained: dict[str, Fitted]
 ) -> Outcome:
     """Train one method with one seed, or reuse the deterministic network, and test it."""
     begin = time.perf_counter()
     if method.tempered:
         model = trained["plain"]
-        report(f"{method.name}, seed {job.seed}", job.steps)
         on_validation = predicted(model, task.val[0])
         temperature = calibrate.temperature(on_validation.log_probs, task.val[1])
     else:
-        model = trained[method.name] = fitted(
-            method, task, seed=job.seed, steps=job.steps, device=job.device, report=report
-        )
+        model = trained[method.name] = fitted(method, task, seed=seed, steps=steps, device=device)
         temperature = 1.0
     labels = task.test[1]
     clean, foreign = predicted(model, task.test[0], temperature), predicted(model, task.photographs, temperature)
@@ -327,7 +268,7 @@ def run_method(
         conditions[f"noise {level:g}"] = outcomes.condition(noisy, labels, level=level)
     return Outcome(
         method=method.name,
-        seed=job.seed,
+        seed=seed,
         conditions=conditions,
         histogram=outcomes.region_masses(clean, own_summary(task).partition),
         reliability=outcomes.reliability_of(clean, labels),

@@ -1,14 +1,16 @@
 """Computes everything that the page shows from its state; runs in a worker process, without state of its own."""
 
+import re
 from typing import Any, Final
 
 from selbo.elicit.captions import claim_sentences
 from selbo.elicit.charts import intervals_of, picture_of, samples_of
 from selbo.elicit.consistency import warnings_of
 from selbo.elicit.export import copies_of
+from selbo.elicit.frozen import calibrate_file
 from selbo.elicit.groups import read_group_shares
 from selbo.elicit.refused import RefusedError
-from selbo.elicit.state import State, build_belief, build_partition, read_aloud, read_state
+from selbo.elicit.state import OF_SCORES, State, build_belief, build_partition, read_aloud, read_state
 from selbo.elicit.uploads import count_scores, read_counts
 from selbo.plots.labels import region_axis
 from selbo.summary.beliefs import Belief, checked_masses
@@ -26,8 +28,10 @@ def answer(task: str, content: Any, body: bytes = b"") -> dict[str, Any]:
 
     Args:
         task: ``belief``, everything about a state; ``counts``, fractions from pasted text; ``groups``, fractions of
-            groups from a pasted table; ``scores``, masses from a CSV file.
-        content: The state; for ``counts`` and ``groups`` nothing.
+            groups from a pasted table; ``scores``, masses from a CSV file; ``calibrate``, a CSV file with corrected
+            predictions.
+        content: The state; for ``calibrate`` what is stated about the predictions; for ``counts`` and ``groups``
+            nothing.
         body: The text or the file.
 
     Returns:
@@ -37,6 +41,8 @@ def answer(task: str, content: Any, body: bytes = b"") -> dict[str, Any]:
         return read_counts(body.decode("utf-8", errors="replace"))
     if task == "groups":
         return read_group_shares(body.decode("utf-8-sig", errors="replace"))
+    if task == "calibrate":
+        return calibrate_file(body, content)
     state = read_state(content)
     if task == "scores":
         return count_scores(body, state)
@@ -61,19 +67,26 @@ def shown(state: State, *, partition: Partition | None = None, belief: Belief | 
     except ValueError as error:
         raise RefusedError(_on_the_page(str(error)), "regions") from error
     interval = intervals_of(s0, state.strength)
+    axis, picture = _axis(regions, state.labels), picture_of(believed, regions, s0, state.labels)
+    if partition is None:  # the ranges that the page builds are those of probabilities
+        if len(axis["labels"]) > len(s0):  # edges, not names
+            title = f"probability of {state.labels[1]}" if state.regions in OF_SCORES else axis["title"]
+            axis |= {"labels": [in_percent(text, sign="") for text in axis["labels"]], "title": f"{title}, %"}
+        if picture is not None and "corners" in picture:
+            picture["corners"] = [[in_percent(note) for note in notes] for notes in picture["corners"]]
     return {
         "s0": s0.tolist(),
         "low": interval[0].tolist(),
         "high": interval[1].tolist(),
         "labels": read_aloud(state, regions),
         "strength": state.strength,
-        "axis": _axis(regions, state.labels),
+        "axis": axis,
         "draws": samples_of(s0, state.strength, state.seed),
         "heights": [round(HIGHEST_BAR * float(mass / s0.max()), 2) for mass in s0],
         "belief": _named(believed, state.classes),
         "shares": list(state.shares),
         "levels": list(state.levels),
-        "picture": picture_of(believed, regions, s0, state.labels),
+        "picture": picture,
         "claims": [_unbroken(text) for text in claim_sentences(state, regions, believed, s0, interval)],
         "warnings": [_unbroken(text) for text in warnings_of(state, regions, believed, s0)],
         "copies": copies_of(
@@ -85,6 +98,25 @@ def shown(state: State, *, partition: Partition | None = None, belief: Belief | 
 def _axis(partition: Partition, names: list[str]) -> dict[str, Any]:
     axis = region_axis(partition, names)
     return {"positions": axis.positions, "labels": axis.labels, "title": axis.title, "ordered": axis.ordered}
+
+
+def in_percent(text: str, *, sign: str = " %") -> str:
+    """A label of probabilities, with percentages instead; the numbers of a label are below or equal to 1.
+
+    Example:
+        >>> in_percent("> .95: 21.1 %"), in_percent(".85–.95"), in_percent(".05", sign="")
+        ('> 95 %: 21.1 %', '85–95 %', '5')
+    """
+    edges, colon, rest = text.partition(": ")
+    if not re.fullmatch(r"(> |≤ )?(\d*\.\d+|[01]|1/\d+)(–(\d*\.\d+|1))?", edges):
+        return text
+    shown = re.sub(r"1/\d+|\d*\.\d+|[01]", lambda found: f"{100 * _value(found[0]):.6g}", edges)
+    return f"{shown}{sign}{colon}{rest}"
+
+
+def _value(text: str) -> float:
+    above, _, below = text.partition("/")
+    return float(above) / float(below or 1)
 
 
 def _named(belief: Belief, num_classes: int) -> str:

@@ -27,20 +27,20 @@ def claim_sentences(
     parameters = belief.dirichlet(state.classes)
     said = _of_density(state, parameters) if parameters is not None else _of_histogram(state, partition, s0)
     if tells_class(partition) and not tells_confidence(partition):
-        said.append("These regions look at the predicted class only: how sure a prediction is will not matter.")
+        said.append("Only the predicted class counts: how sure a prediction is will not matter.")
     elif tells_confidence(partition) and not tells_class(partition):
-        said.append("These regions look at confidence only: which class is predicted will not matter.")
+        said.append("Only confidence counts: which class is predicted will not matter.")
     labels = read_aloud(state, partition)
     most, least = int(np.argmax(s0)), int(np.argmin(s0))
     if s0[most] - s0[least] > 1e-9:
         said.append(
-            f"The fullest region is “{labels[most]}” with {share(s0[most])} of the predictions, the emptiest "
-            f"“{labels[least]}” with {share(s0[least])}."
+            f"The largest share of the predictions, {share(s0[most])}, falls on “{labels[most]}”, and the smallest, "
+            f"{share(s0[least])}, on “{labels[least]}”."
         )
     low, high = interval
     said.append(
-        f"{_of_strength(state)}: in nine of ten histograms that agree with it, “{labels[most]}” has between "
-        f"{share(low[most])} and {share(high[most])}."
+        f"{_of_strength(state)}, “{labels[most]}” has between {share(low[most])} and {share(high[most])} of the "
+        "predictions, nine times in ten."
     )
     return said
 
@@ -48,8 +48,10 @@ def claim_sentences(
 def _of_strength(state: State) -> str:
     strength = amount(state.strength)
     if state.concentration is None and state.num_labels is None:
-        return f"With {strength} labelled examples or more, the belief weighs as much as {strength} of them"
-    return f"A prior strength of {strength} weighs as much as {strength} labelled examples"
+        return (
+            f"Your numbers count as much as your labelled examples, and at most as {strength} of them. With {strength}"
+        )
+    return f"If you are as sure as after {strength} cases"
 
 
 def amount(value: float) -> str:
@@ -84,7 +86,7 @@ def _of_density(state: State, parameters: FloatArray) -> list[str]:
         f"About {share(sure)} of cases are predicted with more than {100 * SURE:g} % confidence, and "
         f"{share(open_share)} are left open, with no class above {100 * OPEN:g} %.",
         _of_classes(state, np.stack([entry.probabilities] * 2, -1)),
-        f"If its probabilities mean what they say, such a classifier is right in {share(entry.expected)} of cases.",
+        f"If its probabilities can be trusted, such a classifier is right in {share(entry.expected)} of cases.",
     ]
 
 
@@ -102,12 +104,12 @@ def _of_histogram(state: State, partition: Partition, s0: FloatArray) -> list[st
         said.append(_of_classes(state, class_ranges(partition, s0)))
     if counted and state.claimed:
         said.append(
-            f"If its probabilities mean what they say, the earlier model is right in {share(state.claimed)} of cases."
+            f"If its probabilities can be trusted, the earlier model is right in {share(state.claimed)} of cases."
         )
     elif tells_confidence(partition):
         low, high = accuracy_range(partition, s0)
         said.append(
-            f"If its probabilities mean what they say, such a classifier is right in {share(low)} to {share(high)} "
+            f"If its probabilities can be trusted, such a classifier is right in {share(low)} to {share(high)} "
             "of cases."
         )
     if counted:

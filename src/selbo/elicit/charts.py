@@ -98,7 +98,7 @@ def confidence_picture(parameters: FloatArray) -> dict[str, Any]:
     """Distribution of the confidence, over all classes."""
     return {
         "kind": "confidence",
-        "labels": ConfidenceBins(CONFIDENCE_CELLS, len(parameters)).region_labels(),
+        "labels": ConfidenceBins(CONFIDENCE_CELLS, len(parameters)).spoken_labels(),
         "masses": confidence_masses(parameters, CONFIDENCE_CELLS).tolist(),
     }
 

@@ -65,7 +65,7 @@ def _accuracy_against_histogram(state: State, partition: Partition, s0: FloatArr
     if low - STATED_ROUNDING <= state.accuracy <= high + STATED_ROUNDING:
         return ""
     return (
-        f"If its probabilities mean what they say, a classifier with this histogram is right in {100 * low:.3g} to "
+        f"If its probabilities can be trusted, a classifier with this histogram is right in {100 * low:.3g} to "
         f"{100 * high:.3g} % of cases, but the expected accuracy is {100 * state.accuracy:.3g} %."
     )
 
@@ -103,8 +103,8 @@ def _strength_against_labels(state: State) -> str:
     if not state.overrules_labels:
         return ""
     return (
-        f"A prior strength of {amount(state.strength)} is more than your {amount(state.num_labels or 0)} labelled "
-        "examples: the belief would overrule the labels, and may swap classes."
+        f"You are as sure as after {amount(state.strength)} cases, but have {amount(state.num_labels or 0)} labelled "
+        "examples: your numbers would overrule the labels, and may swap classes."
     )
 
 
@@ -117,6 +117,6 @@ def _little_mass(state: State, partition: Partition, s0: FloatArray) -> str:
     named = ", ".join(f"“{labels[r]}”" for r in order[:MOST_NAMED])
     more = f" and {len(empty) - MOST_NAMED} more" if len(empty) > MOST_NAMED else ""
     return (
-        f"Almost no mass lies on {named}{more} (below {100 * ALMOST_NO_MASS:g} % each): this says that nearly no "
-        "prediction may fall there. If you did not mean that, choose fewer or wider regions."
+        f"Almost no prediction may fall on {named}{more} (below {100 * ALMOST_NO_MASS:g} % each). If you did not mean "
+        "that, choose fewer or wider ranges under Advanced."
     )

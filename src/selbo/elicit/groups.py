@@ -142,13 +142,13 @@ def _fractions(values: FloatArray, names: list[str]) -> FloatArray:
 def _said(names: list[str], ratios: tuple[float, ...]) -> str:
     """How much the groups can teach, in a sentence."""
     weakest = min(ratios, default=0.0)
-    found = (
-        f"{len(names)} groups. Their shares differ between groups by {weakest:.2g} times their precision, if each is "
-        "right to about 10 points"
+    about = (
+        f"Between the {len(names)} groups, shares differ by {weakest:.2g} times their precision, if each is right to "
+        "about 10 points."
     )
     if weakest < 0.5:
-        return f"{found}: too little to teach which individuals belong to which class."
-    return f"{found}: enough to learn from, if inputs tell the groups apart too."
+        return f"The groups are too alike to teach which individuals belong to which class. {about}"
+    return f"The groups differ enough to learn from, if the inputs of individuals differ with them. {about}"
 
 
 def _code(column: str, classes: list[str], names: list[str], fractions: FloatArray) -> str:

@@ -56,6 +56,7 @@ TASKS: Final = {
     "/api/counts": ("counts", MOST_COUNT_BYTES, "text/plain"),
     "/api/groups": ("groups", MOST_STATE_BYTES, "text/plain"),
     "/api/scores": ("scores", MOST_SCORE_BYTES, "text/csv"),
+    "/api/calibrate": ("calibrate", MOST_SCORE_BYTES, "text/csv"),
 }
 """By path: the kind of request, the maximum body size and the type."""
 
@@ -260,7 +261,7 @@ class Handler(BaseHTTPRequestHandler):
             self._refuse(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
                 f"That is {_size(length)}, but at most {_size(most)} are taken: a sample of the rows is enough.",
-                "file" if most == MOST_SCORE_BYTES else "",
+                {"/api/scores": "file", "/api/calibrate": "predictions"}.get(urlsplit(self.path).path, ""),
             )
             return None
         return length

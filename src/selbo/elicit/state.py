@@ -321,7 +321,7 @@ def _num_labels(value: object) -> int | None:
 
 
 def _concentration(value: object) -> float | None:
-    return None if value is None else _between(value, "concentration", "The prior strength", 1e-3, 1e9)
+    return None if value is None else _between(value, "concentration", "The number of cases", 1e-3, 1e9)
 
 
 def _heights(value: object) -> tuple[float, ...]:

@@ -20,7 +20,7 @@ from selbo.estimator.abstaining import answer_or_abstain
 from selbo.estimator.group_doubts import doubt_groups
 from selbo.estimator.group_intake import GroupStatement
 from selbo.estimator.intake import take_in, take_in_groups, take_in_inputs, take_in_val
-from selbo.estimator.pool import FittedPool, Pool, fit_pool
+from selbo.estimator.pool import POOL_PRIOR, FittedPool, Pool, fit_pool
 from selbo.estimator.rows import GroupRows, Rows, few_threads, score_by_groups
 from selbo.estimator.settings import (
     POOL_BASE,
@@ -75,10 +75,6 @@ EARLY_VALIDATIONS: Final = 50
 
 POOL_PARTS: Final = 100
 """Parts of the progress of a pool."""
-
-POOL_PRIOR: Final = 20.0
-"""Weight of the prior of the temperature of a pool, whose mode is 1, in observations: the pool is fitted to the same
-labels, and in tables of some hundred rows they tell little more about the temperature."""
 
 VALIDATION_SAMPLES: Final = 16
 """Weight samples per validation."""
@@ -161,7 +157,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Labels may be missing altogether if you know the class fractions of groups of rows, such as the vote of each state:
     pass ``groups`` and ``group_fractions`` to `fit`. The classifier of individuals is then learned from the differences
-    between groups (docs/groups.md).
+    between groups (docs/tutorials/groups.md).
 
     You can pass unlabelled rows to `fit`, either marked in ``y`` or as ``X_unlabelled``. They may come from another
     domain than the labelled rows. The belief is then about the unlabelled rows, not about the labelled ones. If
@@ -229,6 +225,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         feature_names_in_: Names of the features, if all names in the training data are strings.
         base_: What was trained, ``"pool"`` or ``"network"``.
         calibration_: The `selbo.BeliefCalibration` that corrects the predictions of a pool, or None.
+        held_out_log_proba_: Log-probabilities of the labelled training rows, each by members of the pool that were not
+            trained on it, before the correction, shape (labelled rows, classes). None for a network, and for a
+            classifier that was loaded from a file.
         n_unlabelled_: Number of unlabelled rows that the belief is about; 0 if it is about the training rows. With
             groups, the number of rows without a label.
         concentration_: The concentration that was used; None if the method uses no belief, or one about groups only.
@@ -360,7 +359,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y_val: Labels of the validation rows.
             checkpoint: Checkpoint file of a network, written every few seconds. If it exists, training resumes from it,
                 which requires the same data and settings. Remove it afterwards. Not supported with
-                ``concentration="auto"``.
+                ``concentration="auto"``; with ``group_concentration="auto"`` the concentration is estimated again.
             log: File for JSON lines of a network: the terms of the objective, and the validation NLL if ``X_val`` is
                 given.
             progress: Show a progress bar; None for one on a terminal only.
@@ -395,6 +394,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.__dict__.update(before)
             raise
         self.calibration_: BeliefCalibration | None = None
+        self.held_out_log_proba_: NDArray[np.float64] | None = None
         self.network_ = trained.network
         self._objective: Objective | None = trained.objective
         self.label_shift_ = trained.label_shift
@@ -489,7 +489,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The given concentration, limited to the number of labels, or the default."""
         if self.concentration is None or isinstance(self.concentration, str):
             if rows.unlabelled is None and not self._states_something:
-                return MOST_CONCENTRATION  # the belief repeats the labels; see docs/measurements.md
+                return MOST_CONCENTRATION  # the belief repeats the labels; see docs/reference/measurements-defaults.md
             return default_concentration(rows.evidence, elsewhere=rows.unlabelled is not None)
         return float(self.concentration if self.overrule_labels else min(self.concentration, rows.evidence))
 
@@ -515,6 +515,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.group_summary_, self.groups_, self.n_iter_ = None, None, 1
         self.loss_curve_ = np.empty(0)
         held_out, labels = fitted.held_out, rows.labels
+        self.held_out_log_proba_ = held_out.numpy()
         if val is not None:
             held_out, labels = self.network_.predict(val.inputs).log_probs, val.labels
         self.validation_nll_ = -float(held_out[torch.arange(len(labels)), labels].mean())
@@ -576,10 +577,6 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "`checkpoint` supports a single training run, but concentration='auto' trains several times"
             )
         if rows.grouped is not None and rows.grouped.estimated:
-            if running.checkpoint is not None:
-                raise ValueError(
-                    "`checkpoint` supports a single training run, but group_concentration='auto' trains several times"
-                )
             rows = replace(rows, grouped=rows.grouped.with_concentration(self._estimate_concentration(rows, running)))
             stated = self._statement(rows, stated.class_fractions, self._concentration_for(rows))
         train, alone = rows, rows.groups_alone
@@ -621,7 +618,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 train = replace(rows, grouped=replace(rows.grouped.without(fold), estimated=False))
                 fractions = resolve_class_fractions(self, self.classes_, train)
                 stated = self._statement(train, fractions, self._concentration_for(train))
-                trained = self._train(train, None, stated, running)
+                trained = self._train(train, None, stated, running._replace(checkpoint=None))
                 held_out = rows.grouped.only(fold)
                 seen = self._predict_rows(trained.network, trained.objective, held_out.inputs, VALIDATION_SAMPLES)
                 for k, strength in enumerate(GROUP_CONCENTRATIONS):

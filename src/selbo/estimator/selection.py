@@ -110,7 +110,7 @@ class GroupScorer:
     `GroupSplit`.
 
     In `GridSearchCV` and `cross_val_score`, groups reach the splitter, the classifier and the scorer by metadata
-    routing (docs/groups.md).
+    routing (docs/how-to/check-groups.md).
 
     Args:
         group_fractions: As in `SummaryClassifier.fit`.

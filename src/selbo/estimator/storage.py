@@ -135,6 +135,7 @@ def restore(description: Any, classes: NDArray[Any], names: Sequence[str]) -> Su
     classifier.n_features_in_, classifier.encoder_ = len(names), None
     classifier.label_shift_ = _label_shift(description["label_shift"], len(classes))
     classifier.base_ = _checks.one_of("base", description["base"], (NETWORK_BASE, POOL_BASE))
+    classifier.held_out_log_proba_ = None
     classifier.calibration_ = _calibration(description["calibration"], len(classes))
     classifier.n_unlabelled_ = _checks.whole("num_unlabelled", description["num_unlabelled"], at_least=0)
     classifier._objective = Evidential(1) if classifier.method == "evidential" else None

@@ -5,6 +5,7 @@ from selbo.evaluation.belief_calibration import (
     BeliefCalibration,
     GroupedCalibration,
     calibrate_groups,
+    calibrate_in_parts,
     calibrate_to_belief,
 )
 from selbo.evaluation.calibrate import bias_corrected_temperature
@@ -35,6 +36,7 @@ __all__ = [
     "bias_corrected_temperature",
     "calibrate",
     "calibrate_groups",
+    "calibrate_in_parts",
     "calibrate_to_belief",
     "check_belief",
     "check_groups",

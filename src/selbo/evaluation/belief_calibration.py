@@ -11,9 +11,10 @@ whose maximum is where the two agree.
 """
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -42,8 +43,14 @@ CONTRADICTION: Final = 3.0
 ROWS_OF_FIRST_FIT: Final = 5000
 """Number of rows for the first approximation."""
 
+ROWS_OF_PART: Final = 200
+"""Number of rows that each part gives for it."""
+
 START_RANGE: Final = (-12.0, 7.0)
 """Range of -log T in which the first approximation of the temperature is sought."""
+
+WEIGHTS_TRIED: Final = 10
+"""Parts into which the range of a weight is cut, to find the one with the minimum."""
 
 MOST_CHANGES: Final = 100
 MOST_SHORTER_CHANGES: Final = 12
@@ -147,9 +154,12 @@ def calibrate_to_belief(
         labels: Classes of the inputs, shape (n,), -1 where there is none: they enter as likelihood.
         label_counts: Number of labels of each class that the classifier was trained on, if class fractions alone are
             stated. Prior correction by these counts is then weighed against the statement: with $b^m$ the offsets that
-            meet it, and $b^p_k = \log \pi_k - \log n_k$, the result is $b^p + w\,(b^m - b^p)$, where
-            $w = v / (v + \sum_k u^2 / \pi_k^2)$ and $v = \sum_k 1 / n_k$. Many labels make it prior correction, and a
-            certain statement is met.
+            meet it, and $b^p_k = \log \pi_k - \log n_k$, the result is $b = b^p + w\,(b^m - b^p)$. The weight $w$, from
+            0 to 1, is the most probable one if the true fractions $\bar q$ differ from the statement as its uncertainty
+            says, and the odds of the classifier are off as those of the counts are: it minimises
+            $\frac{\sum_k \pi_k (1 - \pi_k)}{K u^2} \mathrm{KL}(\pi \,\|\, \bar q) + \frac12 \sum_k n_k (\delta_k -
+            \bar\delta)^2$, where $\delta_k = b_k - \log \bar q_k + \log n_k$ and $\bar\delta$ is its mean, weighted
+            by $n_k$. Many labels make it prior correction, and a certain statement is met.
         fraction_uncertainty: u, the uncertainty of each stated fraction, with ``label_counts``; if not given, .05 or
             half of the smallest fraction, whichever is less.
         offsets: Whether offsets are fitted; if not given, where class fractions are stated.
@@ -189,33 +199,29 @@ def calibrate_to_belief(
         raise ValueError("`accuracy`, `class_fractions`, `belief` or `labels` must be given: nothing is stated")
     if label_counts is not None and (class_fractions is None or accuracy is not None or known is not None):
         raise ValueError("`label_counts` is for class fractions alone, but they are not all that is stated")
-    if accuracy is not None:
-        reason = f", which is what answers among {count} classes can reach (1/K by guessing, 1 without any error)"
-        accuracy = _checks.fraction("accuracy", accuracy, low=1 / count, high=1.0, reason=reason)
-    if class_fractions is not None:
-        class_fractions = _checks.simplex("class_fractions", class_fractions)
-        if len(class_fractions) != count:
-            raise ValueError(
-                f"`class_fractions` must hold {count} numbers, one for each column of `log_probs`, but got "
-                f"{len(class_fractions)}"
-            )
+    accuracy, class_fractions = _checked_statements(accuracy, class_fractions, count)
     floor = zero_floor(given)
     rows = raise_zeros(given.double(), floor)
-    alpha = _checks.positive("concentration", DEFAULT_CONCENTRATION if concentration is None else concentration)
-    alpha = alpha * len(rows) / (alpha + len(rows))
+    alpha = _worth(concentration, len(rows))
     with_offsets = class_fractions is not None if offsets is None else offsets
     with_temperature = accuracy is not None or summary is not None or known is not None
     free = torch.tensor([with_temperature, *[with_offsets] * count])
     statement = _Statement(accuracy, class_fractions, alpha, summary, strength, free)
-    _require_possible(statement, rows.argmax(-1))
+    _require_possible(statement, torch.bincount(rows.argmax(-1), minlength=count))
     solution, errors = _minimise(statement, rows, known)
     before, after = _means(rows, torch.zeros_like(solution)), _means(rows, solution)
     if known is None:  # labels may contradict a statement: the result is a compromise then
         _require_agreement(statement, after)
     if label_counts is not None:
         assert class_fractions is not None
-        solution = _weighed(solution, class_fractions, label_counts, fraction_uncertainty)
+        solution = _weighed(solution, rows, class_fractions, label_counts, fraction_uncertainty)
         after = _means(rows, solution)
+    return _result(solution, errors, floor=floor, before=before, after=after, num_inputs=len(rows))
+
+
+def _result(
+    solution: Tensor, errors: Tensor, *, floor: float, before: Tensor, after: Tensor, num_inputs: int
+) -> BeliefCalibration:
     return BeliefCalibration(
         temperature=math.exp(-float(solution[0])),
         offsets=tuple(solution[1:].tolist()),
@@ -226,14 +232,132 @@ def calibrate_to_belief(
         class_fractions_before=tuple(before[1:].tolist()),
         log_temperature_error=float(errors[0]),
         offset_errors=tuple(errors[1:].tolist()),
-        num_inputs=len(rows),
+        num_inputs=num_inputs,
     )
 
 
+def _checked_statements(
+    accuracy: float | None, class_fractions: Sequence[float] | None, count: int
+) -> tuple[float | None, Sequence[float] | None]:
+    if accuracy is not None:
+        reason = f", which is what answers among {count} classes can reach (1/K by guessing, 1 without any error)"
+        accuracy = _checks.fraction("accuracy", accuracy, low=1 / count, high=1.0, reason=reason)
+    if class_fractions is not None:
+        class_fractions = _checks.simplex("class_fractions", class_fractions)
+        if len(class_fractions) != count:
+            raise ValueError(
+                f"`class_fractions` must hold {count} numbers, one for each column of `log_probs`, but got "
+                f"{len(class_fractions)}"
+            )
+    return accuracy, class_fractions
+
+
+def _worth(concentration: float | None, count: int) -> float:
+    """Observations that statements are worth, given the number of inputs, which are a sample."""
+    alpha = _checks.positive("concentration", DEFAULT_CONCENTRATION if concentration is None else concentration)
+    return alpha * count / (alpha + count)
+
+
+MapParts: TypeAlias = Callable[[Callable[[Array], Any]], Iterable[Any]]
+"""Calls a function with the log-probabilities of every part, (n, K) each, and gives the results, in any order."""
+
+
+def calibrate_in_parts(
+    map_parts: MapParts,
+    *,
+    accuracy: float | None = None,
+    class_fractions: Sequence[float] | None = None,
+    concentration: float | None = None,
+    prior_strength: float = TEMPERATURE_PRIOR,
+) -> BeliefCalibration:
+    """`calibrate_to_belief` for predictions that no machine holds at once, such as those of a Ray data set.
+
+    The loss depends on all predictions only through sums over rows, so the parts can be anywhere. They are asked once
+    for their size and a few rows, from which a first correction is fitted, and then for sums, about ten times.
+
+    Args:
+        map_parts: Calls a function with each part and gives the results. The function can be pickled.
+        accuracy: Share of the answers that are right.
+        class_fractions: Fraction of each class among the inputs.
+        concentration: Number of observations that the statements are worth; 1000 if not given.
+        prior_strength: Weight of the prior of the temperature.
+
+    Returns:
+        The correction; the same as `calibrate_to_belief` gives for all rows, up to rounding.
+
+    Example:
+        >>> log_probs = torch.tensor([[0.99, 0.01], [0.02, 0.98], [0.97, 0.03]]).log()
+        >>> parts = log_probs.split(2)
+        >>> calibration = calibrate_in_parts(
+        ...     lambda function: [function(part) for part in parts],
+        ...     accuracy=0.8,
+        ...     prior_strength=0,
+        ... )
+        >>> calibration.temperature, calibration.num_inputs
+        (2.8604, 3)
+    """
+    if accuracy is None and class_fractions is None:
+        raise ValueError("`accuracy` or `class_fractions` must be given: nothing is stated")
+    strength = _checks.non_negative("prior_strength", prior_strength)
+    overviews = [each for each in map_parts(_overview) if each.num_rows]
+    if not overviews:
+        raise ValueError("`map_parts` must give at least one row of predictions, but gave none")
+    count, total = len(overviews[0].answers), sum(each.num_rows for each in overviews)
+    if any(len(each.answers) != count for each in overviews):
+        raise ValueError("`map_parts` must give predictions of the same classes in every part, but they differ")
+    accuracy, class_fractions = _checked_statements(accuracy, class_fractions, count)
+    floor = min(each.floor for each in overviews)
+    free = torch.tensor([accuracy is not None, *[class_fractions is not None] * count])
+    statement = _Statement(accuracy, class_fractions, _worth(concentration, total), None, strength, free)
+    _require_possible(statement, torch.stack([each.answers for each in overviews]).sum(0))
+
+    def sums(at: Tensor) -> RowSums:
+        found = list(map_parts(partial(_sums_of_part, at=at, floor=floor)))
+        return RowSums(*(torch.stack(values).sum(0) for values in zip(*found, strict=True)))
+
+    some = raise_zeros(torch.cat([each.some for each in overviews]), floor)
+    start = _start(statement, some[:: max(len(some) // ROWS_OF_FIRST_FIT, 1)], None)
+    before = sums(torch.zeros(count + 1, dtype=torch.float64)).means()
+    solution, hessian = _descend(statement, lambda at: statement.loss_of_sums(at, sums(at)), start)
+    after = sums(solution).means()
+    _require_agreement(statement, after)
+    return _result(solution, _errors(statement, hessian), floor=floor, before=before, after=after, num_inputs=total)
+
+
+class Overview(NamedTuple):
+    """What is asked of a part first.
+
+    Attributes:
+        num_rows: Number of rows.
+        floor: Probability that replaces zeros, by this part alone.
+        answers: How often each class is the answer, shape (K,).
+        some: At most a few hundred rows.
+    """
+
+    num_rows: int
+    floor: float
+    answers: Tensor
+    some: Tensor
+
+
+def _overview(log_probs: Array) -> Overview:
+    given = table("log_probs", log_probs).double()
+    if bool(given.isnan().any()) or bool((given == torch.inf).any()):
+        raise ValueError("`log_probs` must be numbers below infinity, but some are NaN or inf")
+    counts = torch.bincount(given.argmax(-1), minlength=given.shape[1])
+    return Overview(len(given), zero_floor(given), counts, given[:: max(len(given) // ROWS_OF_PART, 1)].clone())
+
+
+def _sums_of_part(log_probs: Array, *, at: Tensor, floor: float) -> "RowSums":
+    return sum_rows(at, raise_zeros(table("log_probs", log_probs).double(), floor))
+
+
 def _weighed(
-    solution: Tensor, fractions: Sequence[float], label_counts: Sequence[float], uncertainty: float | None
+    solution: Tensor, rows: Tensor, fractions: Sequence[float], label_counts: Sequence[float], uncertainty: float | None
 ) -> Tensor:
     """Offsets between those that meet the stated fractions and those of prior correction by the labels."""
+    from scipy.optimize import minimize_scalar
+
     if len(label_counts) != len(fractions):
         raise ValueError(f"`label_counts` must hold {len(fractions)} numbers, but got {len(label_counts)}")
     counts = torch.tensor(
@@ -241,12 +365,27 @@ def _weighed(
     ).double()
     stated = torch.tensor(fractions, dtype=torch.float64)
     doubt = uncertainty_for(fractions) if uncertainty is None else uncertainty
-    doubt = _checks.non_negative("fraction_uncertainty", doubt)
+    if _checks.non_negative("fraction_uncertainty", doubt) == 0:
+        return solution
+    alpha = float((stated * (1 - stated)).mean()) / doubt**2
     by_labels = stated.log() - counts.log()
     by_labels -= by_labels.mean()
-    of_labels, of_statement = (1 / counts).sum(), ((doubt / stated) ** 2).sum()
-    weight = of_labels / (of_labels + of_statement)
-    return torch.cat([solution[:1], by_labels + weight * (solution[1:] - by_labels)])
+
+    def between(weight: float) -> Tensor:
+        return torch.cat([solution[:1], by_labels + weight * (solution[1:] - by_labels)])
+
+    def loss(weight: float) -> float:
+        at = between(weight)
+        mean = _means(rows, at)[1:]
+        error = at[1:] - mean.log() + counts.log()
+        error = error - counts @ error / counts.sum()
+        return alpha * _kl(fractions, mean.tolist()) + float(counts @ error**2) / 2
+
+    tried = [k / WEIGHTS_TRIED for k in range(WEIGHTS_TRIED + 1)]
+    best = min(tried, key=loss)
+    near = (max(best - 1 / WEIGHTS_TRIED, 0.0), min(best + 1 / WEIGHTS_TRIED, 1.0))
+    found = float(minimize_scalar(loss, bounds=near, method="bounded", options={"xatol": 1e-6}).x)
+    return between(min((best, found), key=loss))
 
 
 class UnreachableFractionError(ValueError):
@@ -348,6 +487,52 @@ class _Local(NamedTuple):
     hessian: Tensor
 
 
+class RowSums(NamedTuple):
+    """Sums over rows at a point (-log T, offsets); those of several parts are added.
+
+    With q the corrected probabilities of a row, y its answer, and z the derivative of log q by -log T.
+
+    Attributes:
+        num_rows: Number of rows, shape ().
+        right: q_y by answer, shape (K,).
+        right_slope: q_y z_y, shape ().
+        right_probs: q_y q, shape (K,).
+        probs: q, shape (K,).
+        slopes: q z, shape (K,).
+        products: q q', shape (K, K).
+    """
+
+    num_rows: Tensor
+    right: Tensor
+    right_slope: Tensor
+    right_probs: Tensor
+    probs: Tensor
+    slopes: Tensor
+    products: Tensor
+
+    def means(self) -> Tensor:
+        """Mean probability of the answers, then of each class."""
+        return torch.cat([self.right.sum()[None], self.probs]) / self.num_rows
+
+
+def sum_rows(at: Tensor, rows: Tensor) -> RowSums:
+    """Sums over rows, (n, K), at a point (-log T, offsets)."""
+    scores = rows * at[0].exp()
+    probs = (scores + at[1:]).softmax(-1)
+    around = scores - (probs * scores).sum(-1, keepdim=True)
+    answers = rows.argmax(-1, keepdim=True)
+    right = probs.gather(1, answers)
+    return RowSums(
+        num_rows=torch.tensor(len(rows), dtype=torch.float64),
+        right=torch.zeros(rows.shape[1], dtype=torch.float64).index_add_(0, answers[:, 0], right[:, 0]),
+        right_slope=(right * around.gather(1, answers)).sum(),
+        right_probs=right[:, 0] @ probs,
+        probs=probs.sum(0),
+        slopes=(probs * around).sum(0),
+        products=probs.T @ probs,
+    )
+
+
 @dataclass(frozen=True)
 class _Statement:
     """What is known, and how much it weighs."""
@@ -363,35 +548,38 @@ class _Statement:
         """Difference from a stated share that contradicts it."""
         return CONTRADICTION * math.sqrt(stated * (1 - stated) / self.alpha)
 
-    def loss(self, at: Tensor, rows: Tensor, labels: Tensor | None) -> _Local:
-        """Negative log posterior, up to a constant. The curvature is exact where the statements are met."""
-        inverse, size = at[0].exp(), len(at)
+    def loss_of_sums(self, at: Tensor, sums: RowSums) -> _Local:
+        """Negative log posterior without labels, up to a constant. The curvature is exact where statements are met."""
+        inverse, size, count = at[0].exp(), len(at), sums.num_rows
         value: float = self.prior_strength * float(inverse - 1 - at[0])
         gradient, hessian = torch.zeros(size, dtype=torch.float64), torch.zeros(size, size, dtype=torch.float64)
         gradient[0], hessian[0, 0] = self.prior_strength * (inverse - 1), self.prior_strength * inverse
-        scores = rows * inverse
-        log_probs = (scores + at[1:]).log_softmax(-1)
-        probs = log_probs.exp()
-        answers = rows.argmax(-1, keepdim=True)
-        around = scores - (probs * scores).sum(-1, keepdim=True)  # derivative of log_probs by -log T
         if self.accuracy is not None:
-            right = probs.gather(1, answers)
-            found = min(max(float(right.mean()), 1e-12), 1 - 1e-12)
-            by_class = torch.zeros(size - 1, dtype=torch.float64).index_add_(0, answers[:, 0], right[:, 0])
-            slope = torch.cat([(right * around.gather(1, answers)).sum(0), by_class - right[:, 0] @ probs]) / len(rows)
+            found = min(max(float(sums.right.sum() / count), 1e-12), 1 - 1e-12)
+            slope = torch.cat([sums.right_slope[None], sums.right - sums.right_probs]) / count
             value += self.alpha * _kl((self.accuracy, 1 - self.accuracy), (found, 1 - found))
             gradient += self.alpha * (found - self.accuracy) / (found * (1 - found)) * slope
             bend = self.accuracy / found**2 + (1 - self.accuracy) / (1 - found) ** 2
             hessian += self.alpha * bend * torch.outer(slope, slope)
         if self.class_fractions is not None:
-            stated, mean = torch.tensor(self.class_fractions, dtype=torch.float64), probs.mean(0)
-            by_offset = mean.diag() - probs.T @ probs / len(rows)
-            slopes = torch.cat([(probs * around).mean(0)[:, None], by_offset], 1)
+            stated, mean = torch.tensor(self.class_fractions, dtype=torch.float64), sums.probs / count
+            by_offset = mean.diag() - sums.products / count
+            slopes = torch.cat([(sums.slopes / count)[:, None], by_offset], 1)
             value += self.alpha * _kl(self.class_fractions, mean.tolist())
             gradient -= self.alpha * slopes.T @ (stated / mean)
             hessian += self.alpha * slopes.T @ ((stated / mean**2)[:, None] * slopes)
+        return _Local(value, gradient, hessian)
+
+    def loss(self, at: Tensor, rows: Tensor, labels: Tensor | None) -> _Local:
+        """Negative log posterior, up to a constant."""
+        value, gradient, hessian = self.loss_of_sums(at, sum_rows(at, rows))
+        size = len(at)
         if labels is not None:
             there = labels != UNLABELLED
+            scores = rows * at[0].exp()
+            log_probs = (scores + at[1:]).log_softmax(-1)
+            probs = log_probs.exp()
+            around = scores - (probs * scores).sum(-1, keepdim=True)  # derivative of log_probs by -log T
             p, z, of_label = probs[there], around[there], labels[there, None]
             value -= float(log_probs[there].gather(1, of_label).sum())
             rest = p.sum(0) - torch.bincount(of_label[:, 0], minlength=size - 1)
@@ -431,18 +619,35 @@ def _kl(stated: Sequence[float], found: Sequence[float]) -> float:
 
 def _minimise(statement: _Statement, rows: Tensor, labels: Tensor | None) -> tuple[Tensor, Tensor]:
     """Parameters (-log T, offsets) of least loss, first on some of the rows, then on all; and their standard errors."""
-    free, every = statement.free, max(len(rows) // ROWS_OF_FIRST_FIT, 1)
-    some, known = rows[::every], None if labels is None else labels[::every]
-    found = torch.zeros(len(free), dtype=torch.float64)
-    if statement.accuracy is not None:
-        found[0] = _inverse_for(statement.accuracy, some)
+    every = max(len(rows) // ROWS_OF_FIRST_FIT, 1)
     if every > 1:
-        found, _ = _descend(statement, some, known, found)
-    found, hessian = _descend(statement, rows, labels, found)
-    errors = torch.zeros(len(free), dtype=torch.float64)
+        start = _start(statement, rows[::every], None if labels is None else labels[::every])
+    else:
+        start = _start_of_temperature(statement, rows)
+    found, hessian = _descend(statement, lambda at: statement.loss(at, rows, labels), start)
+    return found, _errors(statement, hessian)
+
+
+def _start(statement: _Statement, some: Tensor, labels: Tensor | None) -> Tensor:
+    """A first approximation, from some of the rows."""
+    start = _start_of_temperature(statement, some)
+    return _descend(statement, lambda at: statement.loss(at, some, labels), start)[0]
+
+
+def _start_of_temperature(statement: _Statement, rows: Tensor) -> Tensor:
+    start = torch.zeros(len(statement.free), dtype=torch.float64)
+    if statement.accuracy is not None:
+        start[0] = _inverse_for(statement.accuracy, rows)
+    return start
+
+
+def _errors(statement: _Statement, hessian: Tensor) -> Tensor:
+    """Standard errors of the parameters; 0 for those that are not fitted."""
+    errors = torch.zeros(len(statement.free), dtype=torch.float64)
     # offsets that are all moved by one number change nothing, so the matrix has no inverse
-    errors[free] = torch.linalg.pinv(hessian, hermitian=True, rtol=FLAT).diagonal().clamp(min=0).sqrt()
-    return found, errors
+    inverse = torch.linalg.pinv(hessian, hermitian=True, rtol=FLAT)
+    errors[statement.free] = inverse.diagonal().clamp(min=0).sqrt()
+    return errors
 
 
 def _inverse_for(accuracy: float, rows: Tensor) -> float:
@@ -460,9 +665,9 @@ def _inverse_for(accuracy: float, rows: Tensor) -> float:
     return float(brentq(excess, low, high, xtol=1e-3))
 
 
-def _descend(statement: _Statement, rows: Tensor, labels: Tensor | None, start: Tensor) -> tuple[Tensor, Tensor]:
+def _descend(statement: _Statement, loss: Callable[[Tensor], _Local], start: Tensor) -> tuple[Tensor, Tensor]:
     """Newton's method with halved steps where one does not lower the loss; returns the curvature there too."""
-    free, at, local = statement.free, start, statement.loss(start, rows, labels)
+    free, at, local = statement.free, start, loss(start)
     for _ in range(MOST_CHANGES):
         values, vectors = torch.linalg.eigh(local.hessian[free][:, free])
         curved = values.abs() > FLAT * values.abs().max()
@@ -473,7 +678,7 @@ def _descend(statement: _Statement, rows: Tensor, labels: Tensor | None, start: 
         for _ in range(MOST_SHORTER_CHANGES):
             ahead = at.clone()
             ahead[free] += step
-            there = statement.loss(ahead, rows, labels)
+            there = loss(ahead)
             if there.value < local.value:
                 break
             step /= 2
@@ -504,10 +709,10 @@ def _require_agreement(statement: _Statement, after: Tensor) -> None:
 
 
 def _require_possible(statement: _Statement, answers: Tensor) -> None:
-    """Raise an error if class fractions and accuracy contradict each other, whatever the correction."""
+    """Raise an error if class fractions and accuracy contradict each other, given the number of answers by class."""
     if statement.accuracy is None or statement.class_fractions is None:
         return
-    shares = torch.bincount(answers, minlength=len(statement.class_fractions)).double() / len(answers)
+    shares = answers.double() / answers.sum()
     most = float(torch.minimum(shares, torch.tensor(statement.class_fractions, dtype=torch.float64)).sum())
     if statement.accuracy > most + statement.margin(statement.accuracy):
         raise ValueError(

@@ -23,8 +23,9 @@ from selbo.metrics.inputs import Array, labels_of, on_host, table
 
 PRIOR_STRENGTH: Final = 8.0
 """Strength of the prior of the temperature: near T = 1 it equals a normal distribution of log T with a standard
-deviation of 1/sqrt(8), about a third. Chosen by simulation (docs/measurements.md): with few labels the expected NLL was
-at most .05 above that at T = 1 and mostly below; with 200 or more labels it equalled that of maximum likelihood."""
+deviation of 1/sqrt(8), about a third. Chosen by simulation (docs/reference/measurements-defaults.md): with few labels
+the expected NLL was at most .05 above that at T = 1 and mostly below; with 200 or more labels it equalled that of
+maximum likelihood."""
 
 TEMPERATURE_BOUNDS: Final = (0.01, 100.0)
 """Limits of the search without a prior. If all data are classified correctly, there is no best temperature, because the
@@ -39,6 +40,7 @@ def temperature(
     log_probs: Array,
     labels: Array,
     *,
+    weights: Array | None = None,
     prior_strength: float = PRIOR_STRENGTH,
     bounds: tuple[float, float] | None = None,
 ) -> float:
@@ -62,6 +64,7 @@ def temperature(
         log_probs: Log-probabilities or logits, shape (B, K), K >= 2; both give the same result. -inf is a probability
             of 0.
         labels: Classes, shape (B,), of data that the network was not trained on.
+        weights: Weight of each row, shape (B,); they are divided by their mean, so that B rows count as B.
         prior_strength: c; 0 for maximum likelihood.
         bounds: Smallest and largest temperature; if not given, none with a prior and (0.01, 100) without.
 
@@ -81,7 +84,7 @@ def temperature(
         bounds = TEMPERATURE_BOUNDS
     rows = table("log_probs", log_probs)
     classes = labels_of(labels, rows)
-    slope_of_nll = _slope_by_inverse_temperature(rows, classes)
+    slope_of_nll = _slope_by_inverse_temperature(rows, classes, _shares(weights, len(rows)))
 
     def slope(log_temperature: float) -> float:
         """Derivative of the mean objective by the inverse temperature; falls as the temperature rises."""
@@ -199,7 +202,24 @@ def scale(log_probs: Array, temperature: float) -> Tensor:
     return divided.log_softmax(-1).to(result_dtype(given))
 
 
-def _slope_by_inverse_temperature(rows: Tensor, classes: Tensor) -> Callable[[float], float]:
+def _shares(weights: Array | None, count: int) -> Tensor:
+    """Weights of rows, summing to one."""
+    if weights is None:
+        return torch.full((count,), 1 / count, dtype=torch.float64)
+    given = on_host("weights", weights).double()
+    if (
+        given.shape != (count,)
+        or not bool(given.isfinite().all())
+        or bool((given < 0).any())
+        or float(given.sum()) <= 0
+    ):
+        raise ValueError(
+            f"`weights` must be {count} numbers of at least 0, not all 0, but got shape {tuple(given.shape)}"
+        )
+    return given / given.sum()
+
+
+def _slope_by_inverse_temperature(rows: Tensor, classes: Tensor, shares: Tensor) -> Callable[[float], float]:
     """Derivative by 1/T of the mean negative log-probability: E[x] under softmax(x / T), minus x of the label.
 
     A constant per row does not matter, so the largest entry of each row is moved to 0. This avoids overflow, and rows
@@ -216,10 +236,10 @@ def _slope_by_inverse_temperature(rows: Tensor, classes: Tensor) -> Callable[[fl
     largest = rows.double().amax(-1, keepdim=True)
     shifted = rows.double() - largest
     finite = shifted.nan_to_num(neginf=0.0)  # classes of probability 0 add nothing to the mean
-    target = (of_label - largest).mean().item()
+    target = float(shares @ (of_label - largest)[:, 0])
 
     def slope(inverse_temperature: float) -> float:
-        return ((inverse_temperature * shifted).softmax(-1) * finite).sum(-1).mean().item() - target
+        return float(shares @ ((inverse_temperature * shifted).softmax(-1) * finite).sum(-1)) - target
 
     return slope
 

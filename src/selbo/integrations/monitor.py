@@ -6,11 +6,11 @@ from functools import partial
 from types import TracebackType
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
+from selbo.summary.grouped import GroupedSummary
 from selbo.summary.likelihood import SummaryLikelihood, normalise_counts
-from selbo.training.distributed import sum_over_processes
+from selbo.training.distributed import announced_processes, number_of_processes, sum_over_processes
 
 Reduction = Callable[[Tensor], Tensor]
 
@@ -44,10 +44,11 @@ class SummaryMonitor:
     """Monitors the summaries of a network during training, for a loop other than `selbo.fit`.
 
     While it is open it does two things, both only for summaries in training mode. First, with several processes
-    (torch.distributed, as in DDP) it sums the histogram over the batches of all of them. The gradient, which DDP
-    averages over processes, is then that of one process with the whole batch; otherwise each process would compare its
-    own part of the batch with the belief. Summaries that already have ``reductions`` are not summed again. Second, it
-    accumulates histograms and values until `take` is called, without synchronising with the device.
+    (torch.distributed, as in DDP and FSDP2) it sums the histogram over the batches of all of them, and so those of the
+    groups of a `selbo.GroupedSummary`. The gradient, which is averaged over processes, is then that of one process with
+    the whole batch; otherwise each process would compare its own part of the batch with the belief. Summaries that
+    already have ``reductions`` are not summed again. Second, it accumulates histograms and values until `take` is
+    called, without synchronising with the device; not those of groups.
 
     Args:
         module: Module that holds the summaries: a network, an objective, a LightningModule, or a summary itself.
@@ -68,12 +69,18 @@ class SummaryMonitor:
         places = {place: each for place, each in module.named_modules() if isinstance(each, SummaryLikelihood)}
         names = [f"summary/{each.name}" if each.name else place for place, each in places.items()]
         found = dict(zip(names if len(set(names)) == len(names) else places, places.values(), strict=True))
-        if not found:
+        grouped = [each for each in module.modules() if isinstance(each, GroupedSummary)]
+        if not found and not grouped:
             raise ValueError(
                 f"`module` must hold a selbo.SummaryLikelihood as an attribute, but {type(module).__name__} has none"
             )
         self.summaries = {"summary": next(iter(found.values()))} if len(found) == 1 else found
         self.gather = gather
+        # only where they are needed: a reduction changes how sums by group are kept
+        several = gather and max(number_of_processes(), announced_processes()) > 1
+        self._grouped = [(each, partial(self._sum_groups, each)) for each in grouped if several and not each.reductions]
+        for summary, reduction in self._grouped:
+            summary.reductions.append(reduction)
         self._counts: dict[str, Tensor] = {}
         self._values: dict[str, tuple[Tensor, int]] = {}
         self._reductions: dict[str, Reduction] = {}
@@ -96,9 +103,11 @@ class SummaryMonitor:
         for name, reduction in self._reductions.items():
             if reduction in self.summaries[name].reductions:
                 self.summaries[name].reductions.remove(reduction)
+        for summary, reduction in self._grouped:
+            summary.reductions.remove(reduction)
         for hook in self._hooks:
             hook.remove()
-        self._reductions, self._hooks = {}, []
+        self._reductions, self._hooks, self._grouped = {}, [], []
 
     def take(self) -> dict[str, Snapshot]:
         """Snapshots since the last call, by name: ``summary``; for several, ``summary/NAME`` or their module paths.
@@ -121,17 +130,18 @@ class SummaryMonitor:
         summary = self.summaries[name]
         if not summary.training:
             return counts
-        if self.gather and summary.reductions[0] is self._reductions[name] and _number_of_processes() > 1:
+        if self.gather and summary.reductions[0] is self._reductions[name] and number_of_processes() > 1:
             counts = sum_over_processes(counts)
         one = counts.detach().reshape(-1, counts.shape[-1]).mean(0)
         self._counts[name] = self._counts[name] + one if name in self._counts else one
         return counts
 
+    @staticmethod
+    def _sum_groups(summary: GroupedSummary, sums: Tensor) -> Tensor:
+        """One of the ``reductions``: sums by group, (..., G, columns) -> (..., G, columns), over all processes."""
+        return sum_over_processes(sums) if summary.training and number_of_processes() > 1 else sums
+
     def _value(self, name: str, summary: nn.Module, arguments: object, value: Tensor) -> None:
         if summary.training:
             total, number = self._values.get(name, (torch.zeros_like(value.detach().mean()), 0))
             self._values[name] = (total + value.detach().mean(), number + 1)
-
-
-def _number_of_processes() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1

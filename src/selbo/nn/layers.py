@@ -4,13 +4,14 @@ During sampling, a batch holds the rows of all samples, one sample after the oth
 and normalisation, process them as one batch; a variational layer applies a different weight sample to each block.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from selbo._compile import disable_fast_path, has_forward_hooks, in_backward, tensor_version
+from selbo._compile import disable_fast_path, has_forward_hooks, in_backward, open_checkpoints, tensor_version
 from selbo.nn.gaussian import GaussianParameter
 from selbo.nn.stacked import CONVOLUTIONS, convolution, convolve, embedding, linear, only_looks_up
 
@@ -70,6 +71,73 @@ class Sampled(NamedTuple):
     stds: dict[str, Tensor]
 
 
+class SampledPass:
+    """A context in which samples go through the layers of a network, and go through them again where torch recomputes.
+
+    Activation checkpointing (`torch.utils.checkpoint`) calls parts of a network again in the backward pass. The layers
+    then have the same samples and, for the estimators with noise of their own, the same noise. Samples are kept for as
+    long as the checkpoint.
+
+    Args:
+        layers: The variational layers.
+        sampled: Batch, weights and standard deviations of each.
+    """
+
+    def __init__(self, layers: "Sequence[VariationalLayer]", sampled: Sequence[Sampled]) -> None:
+        self.layers, self.sampled = layers, sampled
+        self.rows = sampled[0].rows
+        self.outer: list[Any] = []  # checkpoints around the samples, which draw them again
+
+    def __enter__(self) -> None:
+        self.outer = open_checkpoints()
+        self.set_layers(self.sampled, None if torch.compiler.is_compiling() else self)
+
+    def __exit__(self, *_: object) -> None:
+        self.set_layers([None] * len(self.layers), None)
+
+    def set_layers(self, sampled: "Sequence[Sampled | None]", own: "SampledPass | None") -> None:
+        """Set what the layers use, and the pass that they tell about checkpoints."""
+        for layer, each in zip(self.layers, sampled, strict=True):
+            layer.sampled, layer.sampled_pass, layer.has_drawn = each, own, True
+
+    def repeat_in_backward(self) -> bool:
+        """Let open checkpoints recompute with the samples of this pass; returns whether there are any."""
+        inner = [each for each in open_checkpoints() if not any(each is other for other in self.outer)]
+        for each in inner:
+            if not isinstance(each.recompute_fn, Recompute):
+                each.recompute_fn = Recompute(each.recompute_fn, self)
+        return bool(inner)
+
+
+class Recompute:
+    """Function of a checkpoint that computes activations again, with the samples and the noise of the forward pass.
+
+    Args:
+        function: The function.
+        source: The pass, before the first layer inside the checkpoint has drawn noise.
+    """
+
+    def __init__(self, function: Callable[..., object], source: SampledPass) -> None:
+        self.function, self.source = function, source
+        generator = source.rows.generator
+        # only estimators with noise of their own draw in a layer; torch restores the default generator itself
+        self.state = None if generator is None or source.rows.estimator == "shared" else generator.get_state()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> object:
+        """Call the function, with which torch ends by an exception if it has what it needs."""
+        layers, rows = self.source.layers, self.source.rows._replace(version=None)
+        if self.state is not None and rows.generator is not None:
+            generator = torch.Generator(rows.generator.device)
+            rows = rows._replace(generator=generator.set_state(self.state))
+        before = [(layer.sampled, layer.sampled_pass) for layer in layers]
+        self.source.set_layers([each._replace(rows=rows) for each in self.source.sampled], None)
+        try:
+            return self.function(*args, **kwargs)
+        finally:
+            for layer, (sampled, own) in zip(layers, before, strict=True):
+                layer.sampled, layer.sampled_pass = sampled, own
+
+
 class VariationalLayer(nn.Module):
     """Wraps a layer and replaces its parameters by Gaussian posteriors.
 
@@ -86,6 +154,7 @@ class VariationalLayer(nn.Module):
         self.names = tuple(posteriors)
         self.posteriors = nn.ModuleList(posteriors.values())
         self.sampled: Sampled | None = None  # set by a posterior while samples go through the network
+        self.sampled_pass: SampledPass | None = None  # the pass, if layers may be called again for it
         self.has_drawn = False  # whether samples have gone through it
         self.is_whole = not any(True for _ in plain.parameters())  # no parameter of it stays deterministic
         self.is_sequence_first = False  # part of a transformer whose first dimension is the position
@@ -95,7 +164,7 @@ class VariationalLayer(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         # state of a single pass is not copied, because its autograd graph cannot be
-        return {**self.__dict__, "sampled": None}
+        return {**self.__dict__, "sampled": None, "sampled_pass": None}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the wrapped layer with the weight samples of this pass or, without samples, the posterior means."""
@@ -104,9 +173,12 @@ class VariationalLayer(nn.Module):
             if self.has_drawn and in_backward():
                 raise ValueError(
                     "a variational layer was called in the backward pass, as activation checkpointing does, when its "
-                    "samples are gone: checkpoint the whole call of forward_samples, without a `generator`, instead"
+                    "samples are gone: pass use_reentrant=False to torch.utils.checkpoint"
                 )
             return functional_call(self.plain, self._means(), args, kwargs)
+        if self.sampled_pass is not None and self.sampled_pass.repeat_in_backward():
+            # the inputs will be other objects when they are computed again
+            sampled = sampled._replace(rows=sampled.rows._replace(version=None))
         rows, weights, _ = sampled
         if rows.estimator != "shared" and self._is_simple(nn.Linear, *CONVOLUTIONS):
             return self._local(sampled, args[0]) if rows.estimator == "local" else self._flipout(sampled, args[0])

@@ -247,7 +247,7 @@ class Objective(nn.Module):
         terms: Further terms, such as a summary of the predictions. They are treated as independent statements: each
             counts with its own weight, and information that two of them share counts twice.
         estimator: How a Bayesian network samples weights, see `forward_samples`. All but ``"shared"`` sample separate
-            weights for each input and change the terms (docs/networks.md has numbers).
+            weights for each input and change the terms (docs/how-to/networks.md has numbers).
         accept_approximation: Allow such an estimator together with terms; otherwise it is an error.
         label_shift: Class fractions of the source and the target domain, if they differ. Terms are then computed from
             predictions for unlabelled inputs that are corrected for the shift.

@@ -6,10 +6,11 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from selbo import _checks
 from selbo._compile import tensor_version
 from selbo.nn.convert import mean_network, variational_layers
 from selbo.nn.gaussian import draw_noise, in_prior_stds, require_gaussians, split_noise
-from selbo.nn.layers import BatchRows, Sampled
+from selbo.nn.layers import BatchRows, Sampled, SampledPass
 from selbo.nn.storage import describe_structure
 from selbo.posteriors.posterior import Posterior, tensor_answer
 
@@ -70,21 +71,19 @@ class MeanField(Posterior):
         # compiled code cannot check whether the network writes into its inputs, so it does not use the shortcut
         rows = BatchRows(count, batch_size, inputs, folded, estimator, generator, tensor_version(folded))
         stds = self.stds() if self.scale == 1 else [std * self.scale for std in self.stds()]
+        _checks.unsharded("bnn", stds, "shard the whole network at once and call its unshard() before each step")
         parts = split_noise(noise, self.gaussians)
         weights = [each.reparameterise(part, std) for each, part, std in zip(self.gaussians, parts, stds, strict=True)]
-        try:
-            for layer, numbers in zip(self._layers, self._numbers, strict=True):
-                own = [weights[number] for number in numbers]
-                layer.sampled = Sampled(
-                    rows,
-                    dict(zip(layer.names, own, strict=True)),
-                    dict(zip(layer.names, [stds[number] for number in numbers], strict=True)),
-                )
-                layer.has_drawn = True
+        sampled = [
+            Sampled(
+                rows,
+                dict(zip(layer.names, [weights[number] for number in numbers], strict=True)),
+                dict(zip(layer.names, [stds[number] for number in numbers], strict=True)),
+            )
+            for layer, numbers in zip(self._layers, self._numbers, strict=True)
+        ]
+        with SampledPass(self._layers, sampled):
             outputs = tensor_answer(self.network(folded))
-        finally:
-            for layer in self._layers:
-                layer.sampled = None
         if outputs.shape[0] != count * batch_size:
             raise ValueError(
                 f"`bnn` must return one row per input, but returned {outputs.shape[0]} rows for {count * batch_size}"

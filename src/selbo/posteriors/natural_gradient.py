@@ -587,6 +587,9 @@ def _check_group(group: dict[str, Any]) -> None:
     for beta in (beta1, beta2):
         if not 0 <= _checks.non_negative("betas", beta) < 1:
             raise ValueError(f"`betas` must be from 0 to below 1, but got {group['betas']!r}")
+    _checks.unsharded(
+        "params", group["params"], "a natural gradient trains a whole network, as DistributedDataParallel has it"
+    )
     for each in group["params"]:
         if each.dtype not in (torch.float32, torch.float64):
             raise ValueError(

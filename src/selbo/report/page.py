@@ -88,7 +88,6 @@ def write_html(render: Callable[[], str], path: str | os.PathLike[str]) -> Path:
 def render_page(results: Comparison) -> str:
     """The HTML of the page."""
     belief = results.belief
-    figures = (_figure_section(results, name) for name in available_figures(results))
     template = load_templates().get_template("comparison.html")
     return template.render(
         version=results.made_by.selbo,
@@ -98,18 +97,23 @@ def render_page(results: Comparison) -> str:
         summary=_facts(results),
         belief=belief,
         concentration=number(belief.concentration, digits=6) if belief else "",
-        sections=[
-            _result(results),
-            *_baseline_sections(results),
-            *_stated_group_sections(results),
-            *_group_sections(results),
-            *_class_sections(results),
-            *figures,
-        ],
+        sections=comparison_sections(results),
         notes=results.notes or (),
         command=results.made_by.command,
         made=_made(results),
     )
+
+
+def comparison_sections(results: Comparison) -> "list[Section]":
+    """The sections of the page; those without data are left out."""
+    return [
+        _result(results),
+        *_baseline_sections(results),
+        *_stated_group_sections(results),
+        *_group_sections(results),
+        *_class_sections(results),
+        *(_figure_section(results, name) for name in available_figures(results)),
+    ]
 
 
 def _paragraphs(text: str | None) -> list[str | list[str]]:

@@ -11,8 +11,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from selbo._numerics import FloatArray
+from selbo.summary._gauss_rule import gauss_rule
 
 LOG_NEGLIGIBLE: Final = -46.0
 """exp(-46) = 1e-20: the part of an integral of order one that is neglected."""
@@ -28,7 +30,9 @@ LARGE: Final = 1000.0
 """Above this parameter, log Gamma is computed by Stirling's series."""
 
 RARE: Final = 1e-8
-"""A class that is the largest with a lower probability than this is integrated over its own range."""
+FILLED: Final = 0.25
+"""A class that is the largest with a lower probability than the first is integrated over its own range, unless the
+common nodes cover that and the second part of them or more lies in it."""
 
 FIRST_CELLS: Final = 2**10
 MOST_CELLS: Final = 2**16
@@ -37,6 +41,12 @@ ROUNDING: Final = 1e-15
 CONVOLUTION_ERROR: Final = 1e-8
 """The grids of `max_tails`: cells of the unit interval, doubled until the result changes by less than the error; where
 an uncut variable is truncated, well above the sum of one; and the rounding error of a Fourier transform."""
+
+MANY: Final = 96
+REPRESENTATIVES: Final = 24
+SMALLEST: Final = 1e-16
+"""Of more different parameters below one than the first, the second number represents them in `max_tails`, and smaller
+ones than the third count as that."""
 
 SCRAMBLINGS: Final = 8
 MOST_QUANTILES: Final = 2**18
@@ -106,11 +116,13 @@ def largest_entry(concentration: FloatArray) -> LargestEntry:
     different, place, how_many = np.unique(a, return_inverse=True, return_counts=True)
     counts = how_many.astype(np.float64)
     tables = gamma_tables(different, counts)
-    integrand = np.exp(log_integrand(tables))
+    log_terms = log_integrand(tables)
+    integrand = np.exp(log_terms)
     tail = np.exp(tables.log_tail) * different / a.sum()
     probabilities = integrand.sum(0) + tail
     expected = float((integrand @ counts * np.exp(tables.nodes)).sum() / a.sum())  # the tail adds less than exp(-36)
-    for k in np.flatnonzero(probabilities < RARE):
+    covered = _within_nodes(log_terms - tables.log_weights[:, None], tables.low)
+    for k in np.flatnonzero((probabilities < RARE) & ~covered):
         probabilities[k] = _rare_probability(different, counts, int(k))
     return LargestEntry(probabilities[place], expected)
 
@@ -119,6 +131,15 @@ def log_integrand(tables: GammaTables) -> FloatArray:
     """Log of weight x f_k x the product of the other F_j at each node: (n, K)."""
     log_product = (tables.log_cdf @ tables.counts)[:, None]
     return np.asarray(tables.log_weights[:, None] + tables.log_density + log_product - tables.log_cdf)
+
+
+def _within_nodes(log_f: FloatArray, low: float) -> NDArray[np.bool_]:
+    """Whether log-concave integrands, (n, K), have their range within the nodes and fill a part of it: (K,).
+
+    Below LOG_TINY an integral has a closed form, so an integrand need not vanish at that end.
+    """
+    near = log_f > log_f.max(0) + LOG_TINY
+    return np.asarray((~near[0] | (low == LOG_TINY)) & ~near[-1] & (near.mean(0) > FILLED))
 
 
 def gamma_tables(a: FloatArray, counts: FloatArray) -> GammaTables:
@@ -130,7 +151,8 @@ def gamma_tables(a: FloatArray, counts: FloatArray) -> GammaTables:
     """
     from scipy.special import gammainccinv
 
-    high = math.log(float(gammainccinv(a, math.exp(LOG_NEGLIGIBLE)).max()))
+    # Gamma densities of small parameters are proportional to exp(-x), whatever their probability
+    high = math.log(max(float(gammainccinv(a, math.exp(LOG_NEGLIGIBLE)).max()), -LOG_NEGLIGIBLE))
     low = _where_log_product_falls_to(LOG_NEGLIGIBLE, a, counts, high)
     nodes, weights = _panels(low, high)
     return GammaTables(
@@ -213,7 +235,7 @@ def _rare_probability(a: FloatArray, counts: FloatArray, k: int) -> float:
 
 
 def _mode(log_concave: Callable[[float], float], low: float, high: float) -> float:
-    for _ in range(200):
+    for _ in range(60):
         first, second = low + (high - low) / 3, high - (high - low) / 3
         at_first, at_second = log_concave(first), log_concave(second)
         # where both underflow, the mode is to the right: on the left the distribution functions vanish
@@ -252,7 +274,8 @@ def expected_accuracy(a: float, b: float) -> float:
     r"""Expected accuracy of a binary classifier with calibrated scores distributed as Beta(a, b), Eq. (9).
 
     $E \max(s, 1 - s) = F(1/2) - \mu\,(2 I_{1/2}(a + 1, b) - 1)$ with $\mu = a / (a + b)$: the closed form of Eq. (18)
-    with two misprints corrected (docs/deviations.md), written with the regularised incomplete beta function $I$.
+    with two misprints corrected (docs/explanation/deviations.md), written with the regularised incomplete beta
+    function $I$.
     """
     from scipy.special import betainc
 
@@ -318,12 +341,26 @@ def _convolved_cdf(a: FloatArray, edges: FloatArray, cells: int) -> tuple[FloatA
     length = 8 * cells
     cuts = [*edges, UNCUT]
     spectra = np.ones((len(cuts), length // 2 + 1), dtype=np.complex128)
-    for value, count in zip(*np.unique(a, return_counts=True), strict=True):
+    for value, count in zip(*_represented(a), strict=True):
         for spectrum, masses in zip(spectra, _cut_gamma_masses(float(value), rate, cuts, cells), strict=True):
             spectrum *= rfft(masses, length) ** count
     mass_at_one = irfft(spectra, length)[:, cells]
     noise = ROUNDING / mass_at_one[-1]
     return np.asarray(mass_at_one[:-1] / mass_at_one[-1]), float(noise)
+
+
+def _represented(a: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Different parameters and the number of variables with each; many below one are represented by a few.
+
+    A Gamma density with a parameter below one falls everywhere. The Fourier transform of such a density, cut or not,
+    has a positive imaginary part, so its logarithm is a smooth function of the parameter.
+    """
+    different, how_many = np.unique(a, return_counts=True)
+    counts, below = how_many.astype(np.float64), different < 1
+    if below.sum() <= MANY:
+        return different, counts
+    rule = gauss_rule(np.log(np.maximum(different[below], SMALLEST)), counts[below], REPRESENTATIVES)
+    return np.append(np.exp(rule.nodes), different[~below]), np.append(rule.weights, counts[~below])
 
 
 def _cut_gamma_masses(a: float, rate: float, cuts: list[float], cells: int) -> list[FloatArray]:

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from selbo import _checks
-from selbo._numerics import LOG_HALF, PreciseModule
+from selbo._numerics import PreciseModule
 
 SPACES: Final = ("logit", "probability")
 
 SLOPE_FACTORS: Final = {"logit": 15.0, "probability": 5.0}
-"""Slope of an edge times the width of the narrower adjacent region, by space; see docs/measurements.md."""
+"""Slope of an edge times the width of the narrower adjacent region, by space; see docs/reference/measurements.md."""
 
 LONE_WIDTH: Final = 1.0
 """Width, in nats of log-odds, that sets the slope of an edge with no bounded region on either side."""
@@ -41,9 +41,13 @@ def binary_log_odds(log_probs: Tensor) -> Tensor:
 def log_odds(log_probs: Tensor) -> Tensor:
     """Log-odds of each class against all others, log p_k - log(1 - p_k): (..., K) -> (..., K)."""
     largest = _is_largest(log_probs)
-    rest_of_largest = log_probs.masked_fill(largest, -math.inf).logsumexp(-1, keepdim=True)
-    # every other class has p <= 1/2, where 1 - p loses nothing
-    rest_of_others = torch.log1p(-log_probs.clamp(max=LOG_HALF).exp())
+    others = log_probs.masked_fill(largest, -math.inf)
+    second = others.detach().amax(-1, keepdim=True)
+    relative = others.sub_(second).exp_()  # p_k over the second largest, from which both cases are computed
+    rest_of_largest = second + relative.sum(-1, keepdim=True).log()
+    # every other class has p <= 1/2, where 1 - p loses nothing and its rounding is small against log p
+    scale = second.exp().clamp(max=0.5)
+    rest_of_others = torch.addcmul(torch.ones_like(scale), relative, scale, value=-1).log()
     return log_probs - torch.where(largest, rest_of_largest, rest_of_others)
 
 
@@ -108,14 +112,20 @@ class Edges(PreciseModule):
 
     def crossings(self, log_odds: Tensor) -> Tensor:
         """Crossing of each edge: (...) -> (..., E), positive above the edge, zero on it."""
-        values = log_odds.unsqueeze(-1)
+        return self._crossing(log_odds.unsqueeze(-1), slice(None))
+
+    def crossing(self, log_odds: Tensor, edge: int) -> Tensor:
+        """Crossing of one edge: (...) -> (...)."""
+        return self._crossing(log_odds, edge)
+
+    def _crossing(self, values: Tensor, edge: int | slice) -> Tensor:
         factor = self.slope_factor.to(values.device)  # zero-dimensional, so the result has the other operand's type
-        widths = self._like(self.widths, values)
+        widths = self._like(self.widths[edge], values)
         if self.space == "probability":
-            return factor / widths * self._distances(values)
-        distance = values - self._like(self.positions, values)
-        height = factor.sqrt()
-        return distance + height * torch.tanh(height / widths * distance)
+            return factor / widths * self._distances(values, edge)
+        distance = values - self._like(self.positions[edge], values)
+        height = self._like(factor.sqrt(), values)
+        return torch.addcmul(distance, (height / widths * distance).tanh_(), height)
 
     def count_below(self, log_odds: Tensor) -> Tensor:
         """Number of edges below: (...) -> (...) long."""
@@ -126,11 +136,12 @@ class Edges(PreciseModule):
         """Edges and softness as plain data: the arguments of a partition that has such edges."""
         return {"edges": list(self.values), "space": self.space, "slope_factor": self.slope_factor.item()}
 
-    def _distances(self, log_odds: Tensor) -> Tensor:
+    def _distances(self, log_odds: Tensor, edge: int | slice) -> Tensor:
         # above one half, p - e is computed as (1 - e) - (1 - p): both are small there, so no precision is lost
-        from_zero = torch.sigmoid(log_odds) - self._like(self.probabilities, log_odds)
-        from_one = self._like(self.complements, log_odds) - torch.sigmoid(-log_odds)
-        return torch.where(self._like(self.probabilities, log_odds) < 0.5, from_zero, from_one)
+        probabilities = self._like(self.probabilities[edge], log_odds)
+        from_zero = torch.sigmoid(log_odds) - probabilities
+        from_one = self._like(self.complements[edge], log_odds) - torch.sigmoid(-log_odds)
+        return torch.where(probabilities < 0.5, from_zero, from_one)
 
     def _like(self, buffer: Tensor, values: Tensor) -> Tensor:
         return buffer.to(device=values.device, dtype=values.dtype)
@@ -165,8 +176,8 @@ def interval_memberships(crossings: Tensor) -> Tensor:
 
     The odds of two neighbouring intervals are the exponential of the crossing between them: the adjacent-category
     logit model of ordinal regression. Eq. (19) is the corresponding cumulative-logit model. With one slope for all
-    edges, in probability space, the two agree up to terms of the order of $e^{-k}$ (docs/deviations.md). This one stays
-    non-negative for unequal slopes as well.
+    edges, in probability space, the two agree up to terms of the order of $e^{-k}$ (docs/explanation/deviations.md).
+    This one stays non-negative for unequal slopes as well.
     """
     return torch.softmax(_steps(crossings), dim=-1)
 

@@ -41,6 +41,16 @@ def edge_labels(edges: Sequence[float]) -> list[str]:
     return [repr(edge) for edge in edges]
 
 
+def percent_labels(edges: Sequence[float]) -> list[str]:
+    """The same edges in percent, without the sign.
+
+    Example:
+        >>> percent_labels([1 / 7, 0.5]), percent_labels([0.99, 0.9999])
+        (['14.3', '50'], ['99', '99.99'])
+    """
+    return [f"{100 * float(label):.12g}" for label in edge_labels(edges)]
+
+
 def interval_labels(ends: Sequence[str]) -> list[str]:
     """Labels of the intervals between consecutive ends.
 

@@ -16,7 +16,15 @@ import numpy as np
 
 from selbo import _checks
 from selbo._numerics import FloatArray
-from selbo.summary._dirichlet import expected_accuracy, gamma_tables, largest_entry, log_gamma_cdf, log_integrand
+from selbo.summary._dirichlet import (
+    RARE,
+    expected_accuracy,
+    gamma_tables,
+    largest_entry,
+    log_gamma_cdf,
+    log_integrand,
+)
+from selbo.summary._gauss_rule import gauss_rule
 from selbo.summary.beliefs import Beta, Dirichlet
 
 RESIDUAL: Final = 1e-8
@@ -36,6 +44,14 @@ LONGEST_STEP: Final = 5.0
 NEWTON_ERROR: Final = 1e-11
 DIFFERENCE: Final = 1e-3
 """Newton's method: limits on steps, halvings and step length, tolerance, and finite difference of a log-parameter."""
+
+NODES: Final = (24, 48, 96)
+INTERPOLATION_ERROR: Final = 1e-9
+"""Numbers of nodes that represent more classes than that: the first whose relative errors of fractions are small enough
+counts, else the last."""
+
+LOG_FLOOR: Final = -37.0
+"""Log of a fraction, 8.5e-17, below which parameters are proportional to fractions to the last digits."""
 
 LARGEST_PARAMETER: Final = 2.5e7
 """Dirichlet parameters above this are not found: rounding errors of the accuracy exceed its distance from 1/K times
@@ -219,29 +235,59 @@ def _accept(accuracy: float, residual: float) -> None:
 
 
 class _Stated(NamedTuple):
-    """Different class fractions, and the number of classes with each."""
+    """Class fractions, and the number of classes with each; of representatives, it need not be whole."""
 
     fractions: FloatArray
     counts: FloatArray
+
+    @property
+    def num_classes(self) -> int:
+        """K, the number of classes that are represented."""
+        return round(float(self.counts.sum()))
 
 
 def _solve_dirichlet(accuracy: float, fractions: FloatArray) -> FloatArray:
     """Dirichlet parameters with the given argmax frequencies and expected accuracy.
 
-    Newton's method in the logarithms of the parameters, continued along a path. As the accuracy approaches one, the
-    parameters become proportional to the fractions. The path starts near there and lowers the accuracy in steps of its
-    log-odds.
+    All classes meet the same largest Gamma variable, whose distribution function is the product over all classes, so
+    their log-parameters are one smooth function of the log-fractions. It is found at a few nodes of the log-fractions,
+    whose weights turn the product over nodes into that over classes, and interpolated. The probabilities of all classes
+    are then computed without nodes, and tell whether there were enough.
     """
     if _least_parameter(accuracy, len(fractions)) > LARGEST_PARAMETER:
         _accept(accuracy, math.inf)
-    goal = _coordinate(accuracy, len(fractions))
+    different, place, counts = np.unique(fractions, return_inverse=True, return_counts=True)  # of equal classes, one
+    points = np.maximum(np.log(different), LOG_FLOOR)
+    a, residual = fractions, math.inf
+    for size in NODES:
+        rule = gauss_rule(points, counts.astype(np.float64), size)
+        log_nodes = _follow_path(accuracy, _Stated(np.exp(rule.nodes), rule.weights))
+        if log_nodes is not None:
+            a = np.exp(rule.interpolation @ log_nodes + np.log(different) - points)[place]
+            entry = largest_entry(a)
+            residual = float(max(abs(entry.expected - accuracy), np.abs(entry.probabilities - fractions).max()))
+            relative = np.abs(entry.probabilities - fractions) / np.maximum(fractions, RARE)
+            if relative.max() < INTERPOLATION_ERROR:
+                break
+        if len(different) <= size:
+            break
+    _accept(accuracy, residual)
+    return a
+
+
+def _follow_path(accuracy: float, stated: _Stated) -> FloatArray | None:
+    """Logarithms of the parameters, by Newton's method continued along a path; None if it does not get there.
+
+    As the accuracy approaches one, the parameters become proportional to the fractions. The path starts near there and
+    lowers the accuracy in steps of its log-odds.
+    """
+    fractions, counts, num_classes = *stated, stated.num_classes
+    goal = _coordinate(accuracy, num_classes)
     position = max(goal, START)
     # for small parameters 1 - E max p = A log 2 P(two sampled classes differ), A their sum
-    rest = (1 - 1 / len(fractions)) * _sigmoid(-position)
-    different, place, counts = np.unique(fractions, return_inverse=True, return_counts=True)  # of equal classes, one
-    stated = _Stated(different, counts.astype(np.float64))
-    guess = np.log(different * rest / (math.log(2) * (1 - (fractions**2).sum())))
-    log_a, slope, step = _newton(guess, position, stated), np.zeros(len(different)), FIRST_STEP
+    rest = (1 - 1 / num_classes) * _sigmoid(-position)
+    guess = np.log(fractions * rest / (math.log(2) * (1 - counts @ fractions**2)))
+    log_a, slope, step = _newton(guess, position, stated), np.zeros(len(fractions)), FIRST_STEP
     while log_a is not None and position > goal and step > SMALLEST_STEP:
         ahead = max(goal, position - step)
         trial = _newton(log_a + slope * (ahead - position), ahead, stated)
@@ -250,12 +296,7 @@ def _solve_dirichlet(accuracy: float, fractions: FloatArray) -> FloatArray:
         else:
             slope, step = (trial - log_a) / (ahead - position), 2 * step
             log_a, position = trial, ahead
-    if log_a is None or position > goal:
-        _accept(accuracy, math.inf)
-    a: FloatArray = np.exp(np.asarray(log_a))[place]
-    entry = largest_entry(a)
-    _accept(accuracy, float(max(abs(entry.expected - accuracy), np.abs(entry.probabilities - fractions).max())))
-    return a
+    return None if position > goal else log_a
 
 
 def _least_parameter(accuracy: float, num_classes: int) -> float:
@@ -319,10 +360,9 @@ def _errors(log_a: FloatArray, position: float, stated: _Stated) -> tuple[FloatA
     d_sum = np.exp(tables.nodes) @ (counts * ((integrand @ counts)[:, None] * d_log_cdf + own))
     d_expected = d_sum / total - expected * share * counts
 
-    num_classes = round(float(counts.sum()))
-    slope = 1 / (expected - 1 / num_classes) + 1 / (1 - expected)
+    slope = 1 / (expected - 1 / stated.num_classes) + 1 / (1 - expected)
     with np.errstate(divide="ignore"):  # after too long a step, log 0 makes the error infinite, and the step is halved
         error = np.append(
-            np.log(probabilities / stated.fractions), _coordinate(float(expected), num_classes) - position
+            np.log(probabilities / stated.fractions), _coordinate(float(expected), stated.num_classes) - position
         )
     return error, np.vstack([d_probabilities / probabilities[:, None], slope * d_expected])

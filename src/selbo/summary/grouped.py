@@ -34,7 +34,7 @@ TINY: Final = torch.finfo(torch.float32).tiny
 
 EXACT_UP_TO: Final = 8
 """Default size of the largest group whose counts are evaluated exactly. In groups of nine the Gaussian form is off by
-.04 nats on average (docs/measurements.md), and exact evaluation of larger groups costs more."""
+.04 nats on average (docs/reference/measurements-groups.md), and exact evaluation of larger groups costs more."""
 
 OneBelief: TypeAlias = Belief | Sequence[float] | Tensor | FloatArray
 """A belief, or one mass per region."""

@@ -21,7 +21,14 @@ from selbo.summary._edges import (
     log_odds,
     top_log_odds,
 )
-from selbo.summary._labels import CONFIDENCE_TITLE, class_labels, edge_labels, interval_labels, score_title
+from selbo.summary._labels import (
+    CONFIDENCE_TITLE,
+    class_labels,
+    edge_labels,
+    interval_labels,
+    percent_labels,
+    score_title,
+)
 
 SAME_EDGE: Final = 1e-9
 """Edges that differ by less than this are equal: 1 - 0.9 is not exactly 0.1."""
@@ -339,6 +346,16 @@ class ScoreBins(CheckedPartition):
         name = class_labels(2, names)[1]
         return Scale(score_title(name), f"P({name})", f"P({name})", ("0", *edge_labels(self.edges.values), "1"))
 
+    def spoken_labels(self, names: Sequence[str] | None = None) -> list[str]:
+        """Ranges of the probability of class 1, for a sentence.
+
+        Example:
+            >>> ScoreBins([0.25]).spoken_labels(["healthy", "ill"])
+            ['ill: 0 to 25 % likely', 'ill: 25 to 100 % likely']
+        """
+        name, ends = class_labels(2, names)[1], ["0", *percent_labels(self.edges.values), "100"]
+        return [f"{name}: {low} to {high} % likely" for low, high in pairwise(ends)]
+
     def to_dict(self) -> dict[str, Any]:
         """Type and arguments as plain data."""
         return {"type": type_name(type(self)), "arguments": self.edges.arguments()}
@@ -389,10 +406,13 @@ class CornerShells(CheckedPartition):
         self.edges = Edges(levels, lower=1 / num_classes, space=space, slope_factor=slope_factor)
 
     def _memberships(self, log_probs: Tensor) -> Tensor:
+        odds = log_odds(log_probs)
         # weight of a shell against the centre: the crossings of all thresholds up to it
-        climb = self.edges.crossings(log_odds(log_probs)).cumsum(-1)  # (..., B, K, T)
-        shells = climb.flip(-1).transpose(-1, -2).flatten(-2)  # highest threshold first, then class by class
-        return torch.softmax(torch.nn.functional.pad(shells, (0, 1)), dim=-1)
+        climb, shells = torch.zeros_like(odds[..., :1]), [torch.zeros_like(odds[..., :1])]
+        for edge in range(len(self.edges.values)):
+            climb = climb + self.edges.crossing(odds, edge)
+            shells.insert(0, climb)  # highest threshold first, and the centre last
+        return torch.softmax(torch.cat(shells, -1), dim=-1)
 
     def _assign(self, log_probs: Tensor) -> Tensor:
         level = self.edges.count_below(top_log_odds(log_probs))
@@ -432,8 +452,16 @@ class CornerShells(CheckedPartition):
         return [*(f"{name} {shell}" for shell in self.shells() for name in classes), "centre"]
 
     def spoken_labels(self, names: Sequence[str] | None = None) -> list[str]:
-        """Class and shell of each region, for a sentence."""
-        return [*self.region_labels(names)[:-1], f"no class > {edge_labels(self.edges.values)[0]}"]
+        """Class and shell of each region, for a sentence.
+
+        Example:
+            >>> CornerShells(2, [0.9]).spoken_labels(["cat", "dog"])
+            ['cat: over 90 % sure', 'dog: over 90 % sure', 'no class above 90 %']
+        """
+        levels = percent_labels(self.edges.values)
+        shells = [f"over {levels[-1]}", *reversed([f"{low} to {high}" for low, high in pairwise(levels)])]
+        classes = class_labels(self.num_classes, names)
+        return [*(f"{name}: {shell} % sure" for shell in shells for name in classes), f"no class above {levels[0]} %"]
 
     def shells(self) -> list[str]:
         """The shells of a corner, from the corner inwards.
@@ -584,6 +612,17 @@ class ConfidenceBins(CheckedPartition):
         """
         edges = edge_labels(self.edges.values)
         return [f"≤ {edges[0]}", *interval_labels(edges), f"> {edges[-1]}"]
+
+    def spoken_labels(self, names: Sequence[str] | None = None) -> list[str]:
+        """Ranges of the largest probability, for a sentence.
+
+        Example:
+            >>> ConfidenceBins([0.5, 0.9], num_classes=10).spoken_labels()
+            ['at most 50 % sure', '50 to 90 % sure', 'over 90 % sure']
+        """
+        edges = percent_labels(self.edges.values)
+        inner = [f"{low} to {high} % sure" for low, high in pairwise(edges)]
+        return [f"at most {edges[0]} % sure", *inner, f"over {edges[-1]} % sure"]
 
     def scale(self, names: Sequence[str] | None = None) -> Scale:
         """The largest probability; none is below 1/K."""

@@ -28,12 +28,12 @@ class GroupSource:
     Attributes:
         column: Column of the data with the group of each row.
         fractions: Table with one row per group.
-        concentration: Concentration of all groups, if it is stated.
+        concentration: Concentration of all groups, if it is stated; "auto" to estimate it.
     """
 
     column: str
     fractions: Path
-    concentration: float | None = None
+    concentration: float | str | None = None
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class GroupTable(GroupColumn):
     Attributes:
         name: Name of the file.
         fractions: Fraction of each class, in their order, by group.
-        concentration: Concentration of all groups, or by group; None for the default.
+        concentration: Concentration of all groups, or by group; "auto" to estimate it, None for the default.
         notes: Notes for the user.
     """
 
     name: str
     fractions: dict[str, tuple[float, ...]]
-    concentration: float | dict[str, float] | None
+    concentration: float | str | dict[str, float] | None
     notes: tuple[str, ...] = ()
 
     def arguments(self, groups: Sequence[str | None]) -> dict[str, Any]:

@@ -143,10 +143,12 @@ def _groups_in_words(job: Job, stated: Statement, classes: Sequence[str]) -> str
     assert stated.groups is not None
     classifier, strength = job.classifier, stated.groups.concentration
     low, high = float(strength.min()), float(strength.max())
-    worth = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+    worth = f"a concentration of {low:.4g}" if low == high else f"a concentration of {low:.4g} to {high:.4g}"
+    if job.groups.concentration == "auto":
+        worth = "a concentration that held-out groups decide"
     said = (
         f"The class fractions of {stated.groups.num_groups} groups ({job.groups.column}) are as stated in "
-        f"{job.groups.fractions.name}, with a concentration of {worth}."
+        f"{job.groups.fractions.name}, with {worth}."
     )
     if classifier.class_fractions is not None:
         said += f" Of all cases, {_fractions_in_words(classes, stated.class_fractions)} (as stated)."

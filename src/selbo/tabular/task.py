@@ -3,7 +3,7 @@
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -116,6 +116,15 @@ class Task:
     def arguments(self) -> dict[str, Any]:
         """Arguments of `SummaryClassifier.fit` about the training rows."""
         return fit_arguments(self.train, self.preprocessing, self.groups)
+
+    def after(self, fitted: SummaryClassifier) -> "Task":
+        """The task with the concentration of the groups that a fit has estimated, if it was to estimate one."""
+        if self.groups is None or not isinstance(self.groups.table.concentration, str):
+            return self
+        assert fitted.group_summary_ is not None
+        found = float(fitted.group_summary_.concentration[0])
+        groups = replace(self.groups, table=replace(self.groups.table, concentration=found))
+        return replace(self, groups=groups, words=f"{self.words} The estimated concentration is {found:.4g}.")
 
 
 def fit_arguments(

@@ -57,7 +57,7 @@ def train_model(
         task.fit(
             classifier, checkpoint=folder / saved_model.CHECKPOINT, log=folder / saved_model.LOG, progress=progress
         )
-    begin = time.perf_counter()
+    task, begin = task.after(classifier), time.perf_counter()
     predicted = Predicted(  # labelled rows of the table are evaluated in the source domain, without correction
         val=classifier.posterior_predictive(task.val[0], target_domain=False) if len(task.val[1]) else None,
         test=classifier.posterior_predictive(task.test[0], target_domain=task.elsewhere) if task.is_tested else None,

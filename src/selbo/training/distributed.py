@@ -16,8 +16,7 @@ from selbo.summary.likelihood import Summary
 @contextmanager
 def process_group(device: torch.device) -> Iterator[tuple[int, int]]:
     """Rank and number of processes; joins the process group of torchrun if that has not happened yet."""
-    announced = int(os.environ.get("WORLD_SIZE", "1")) > 1
-    if not dist.is_available() or not (dist.is_initialized() or announced):
+    if not dist.is_available() or not (dist.is_initialized() or announced_processes() > 1):
         yield 0, 1
         return
     joined = not dist.is_initialized()
@@ -28,6 +27,16 @@ def process_group(device: torch.device) -> Iterator[tuple[int, int]]:
     finally:
         if joined:
             dist.destroy_process_group()
+
+
+def announced_processes() -> int:
+    """Number of processes that torchrun has started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def number_of_processes() -> int:
+    """Number of processes of the process group; 1 without one."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 class _SumOverProcesses(torch.autograd.Function):

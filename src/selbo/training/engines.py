@@ -107,7 +107,7 @@ class Optimizer:
         lr: float | Tensor = torch.tensor(rate, device=parameters[0].device) if on_graph else rate
         momentum, decay = self.momentum, self.weight_decay
         if self.kind == "adam":
-            # fused is fastest on both CPU and GPU (docs/performance.md)
+            # fused is fastest on both CPU and GPU (docs/reference/performance.md)
             return torch.optim.Adam(parameters, lr=lr, weight_decay=decay, fused=True, capturable=on_graph)
         return torch.optim.SGD(
             parameters, lr=lr, momentum=momentum, nesterov=momentum > 0, weight_decay=decay, fused=True

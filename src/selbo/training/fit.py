@@ -37,7 +37,7 @@ from selbo.training.validation import Validation, Validator
 
 ENGINES: Final = ("auto", "eager", "cudagraph", "compile+cudagraph")
 FEWEST_COMPILED_STEPS: Final = 2000
-"""Shorter runs would spend more time compiling than compiled steps save (docs/performance.md)."""
+"""Shorter runs would spend more time compiling than compiled steps save (docs/reference/performance.md)."""
 NATURAL: Final = "natural_gradient"
 ADAM_RATE: Final = 1e-3
 NATURAL_RATE: Final = 0.1
@@ -404,6 +404,9 @@ def _trainable(model: nn.Module, objective: Objective) -> list[nn.Parameter]:
     parameters = [each for each in model.parameters() if each.requires_grad]
     if not parameters:
         raise ValueError("`model` must have at least one parameter that requires a gradient, but has none")
+    _checks.unsharded(
+        "model", parameters, "pass the network as it is, or write the loop yourself (docs/how-to/scale-out.md)"
+    )
     return parameters
 
 

@@ -76,7 +76,7 @@ def test_the_heat_map_is_bright_where_predictions_are() -> None:
     assert corner_0 > corner_2 > centre
     assert found["names"] == ["class 0", "class 1", "class 2"]
     assert len(found["lines"]) == 6
-    assert found["corners"][0][0] == "> .95: 21.1 %"
+    assert found["corners"][0][0] == "> 95 %: 21.1 %"
     assert found["inside"][0][2] == "52.5 %"
 
 
@@ -120,13 +120,13 @@ def test_claims_of_two_numbers() -> None:
     assert f"{100 * open_share:.1f} % are left open" in found
     assert "“healthy” in 80 % and “ill” in 20 % of cases" in found
     assert "right in 90 % of cases" in found
-    assert "A prior strength of 500 weighs as much as 500 labelled examples" in found
+    assert "If you are as sure as after 500 cases, “ill: 0 to 10 % likely” has between" in found
 
 
 def test_claims_of_the_strength_follow_the_number_of_labels() -> None:
-    assert "A prior strength of 70 weighs as much as 70 labelled examples" in plain(shown(num_labels=70)["claims"])
-    assert "A prior strength of 1 000 weighs" in plain(shown(num_labels=70_000)["claims"])
-    assert "With 1 000 labelled examples or more, the belief weighs as much as 1 000" in plain(shown()["claims"])
+    assert "If you are as sure as after 70 cases" in plain(shown(num_labels=70)["claims"])
+    assert "If you are as sure as after 1 000 cases" in plain(shown(num_labels=70_000)["claims"])
+    assert "as much as your labelled examples, and at most as 1 000 of them. With 1 000, “" in plain(shown()["claims"])
     few, many = shown(num_labels=20), shown(num_labels=2000)
     assert few["s0"] == many["s0"]
     assert few["high"][0] - few["low"][0] > 3 * (many["high"][0] - many["low"][0])
@@ -139,7 +139,7 @@ def test_claims_of_counted_scores_are_exact() -> None:
     found = plain(shown(**state, **counted)["claims"])
     assert "It predicts “class 0” in 42 % and “class 1” in 58 % of cases." in found
     assert "the earlier model is right in 71 % of cases" in found
-    assert " to " not in found.split("fullest")[0]
+    assert " to " not in found.split("The largest share")[0]
     assert "This is what 1 234 predictions of the earlier model look like." in found
     assert shown(**state, **counted)["warnings"] == []
     other = plain(shown(**state, **{**counted, "fractions": [0.6, 0.4]})["warnings"])
@@ -196,7 +196,7 @@ def test_a_belief_that_agrees_with_itself_has_no_warning() -> None:
         ({"fractions": [0.7, 0.3], "accuracy": 0.71}, "its mean probability is 38.2 %"),
         (
             {"accuracy": 0.9999, "regions": "edges", "edges": [0.49, 0.51]},
-            "Almost no mass lies on “P(class 1) .49 to .51”",
+            "Almost no prediction may fall on “class 1: 49 to 51 % likely”",
         ),
         (
             {"source": "draw", "heights": [1, 1], "regions": "edges", "edges": [0.5], "fractions": [0.8, 0.2]},
@@ -246,6 +246,16 @@ def test_drawing_begins_with_the_highest_bar_at_the_top() -> None:
     found = shown(accuracy=0.9)
     assert max(found["heights"]) == 100
     np.testing.assert_allclose(np.array(found["heights"]) * max(found["s0"]), 100 * np.array(found["s0"]), atol=0.01)
+
+
+def test_axes_are_in_percent_and_names_of_classes_stay() -> None:
+    axis = shown(regions="edges", edges=[0.005, 0.25], names=["0", "1"])["axis"]
+    assert axis["labels"] == ["0", "0.5", "25", "100"]
+    assert axis["title"] == "probability of 1, %"
+    assert shown(regions="classes", names=["0", "1"])["axis"]["labels"] == ["0", "1"]
+    axis = shown(classes=4, regions="confidence", edges=[0.5])["axis"]
+    assert axis["labels"] == ["25", "50", "100"]
+    assert axis["title"] == "largest predicted probability, %"
 
 
 def test_the_belief_is_named() -> None:

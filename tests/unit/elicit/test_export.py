@@ -102,7 +102,10 @@ def test_a_strength_above_the_number_of_labels_is_warned_of_and_exported_as_such
     state = {"num_labels": 300, "concentration": 5000.0}
     found = answer("belief", state)
     (warning,) = found["warnings"]
-    assert "is more than your 300 labelled examples: the belief would overrule the labels" in warning
+    assert (
+        "after 5\N{NO-BREAK SPACE}000 cases, but have 300 labelled examples: your numbers would overrule the labels"
+        in warning
+    )
     names: dict[str, Any] = {}
     for kind in ("python", "sklearn"):
         assert "overrule_labels=True" in found["copies"][kind]["text"]

@@ -34,7 +34,8 @@ def test_fractions_percentages_and_counts_are_the_same(text: str) -> None:
     assert found["texts"]["groupcommand"] == (
         "selbo train people.csv --groups town --group-fractions results.csv --out model"
     )
-    assert found["said"].startswith("2 groups. Their shares differ between groups by 3.2 times their precision")
+    assert found["said"].startswith("The groups differ enough to learn from")
+    assert "Between the 2 groups, shares differ by 3.2 times their precision" in found["said"]
     assert answer("groups", None, text.encode()) == found
 
 
@@ -46,7 +47,7 @@ def test_how_sure_the_shares_are_stays_in_the_table() -> None:
 
 
 def test_shares_that_hardly_differ_are_said_to() -> None:
-    assert "too little to teach" in read_group_shares("g,a,b\nx,0.5,0.5\ny,0.51,0.49")["said"]
+    assert "too alike to teach" in read_group_shares("g,a,b\nx,0.5,0.5\ny,0.51,0.49")["said"]
 
 
 @pytest.mark.parametrize("count", [20, LONGEST_CODE + 1])

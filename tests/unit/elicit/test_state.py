@@ -87,8 +87,8 @@ def test_everything_said_is_read() -> None:
         ({"regions": "edges", "edges": [i / 60 for i in range(1, 60)]}, "edges", "at most 50, but there are 59"),
         ({"regions": "shells", "edges": [0.4]}, "edges", "thresholds .* 0.5, or the shells would overlap"),
         ({"classes": 4, "regions": "confidence", "edges": [0.2]}, "edges", "0.25, which no largest probability"),
-        ({"concentration": 0}, "concentration", "prior strength must lie between"),
-        ({"concentration": "much"}, "concentration", "prior strength must be a number"),
+        ({"concentration": 0}, "concentration", "number of cases must lie between"),
+        ({"concentration": "much"}, "concentration", "number of cases must be a number"),
         ({"num_labels": 0}, "labels", "number of labelled examples must lie between 1 and"),
         ({"num_labels": 1.5}, "labels", "number of labelled examples must be a whole number"),
         ({"num_labels": "many"}, "labels", "number of labelled examples must be a number"),
@@ -164,11 +164,19 @@ def test_a_histogram_of_other_regions_is_refused(given: dict[str, object], field
 
 def test_regions_can_be_read_aloud() -> None:
     state = read_state({"names": ["no", "yes"], "regions": "edges", "edges": [0.25]})
-    assert read_aloud(state, build_partition(state)) == ["P(yes) 0 to .25", "P(yes) .25 to 1"]
+    assert read_aloud(state, build_partition(state)) == ["yes: 0 to 25 % likely", "yes: 25 to 100 % likely"]
     state = read_state({"classes": 5, "regions": "confidence", "edges": [0.4, 0.8]})
-    assert read_aloud(state, build_partition(state)) == ["confidence ≤ .4", "confidence .4 to .8", "confidence > .8"]
+    assert read_aloud(state, build_partition(state)) == [
+        "at most 40 % sure",
+        "40 to 80 % sure",
+        "over 80 % sure",
+    ]
 
 
 def test_the_centre_says_what_it_is() -> None:
-    state = read_state({"classes": 3, "names": ["a", "b", "c"], "regions": "shells", "edges": [0.7]})
-    assert read_aloud(state, build_partition(state)) == ["a > .7", "b > .7", "c > .7", "no class > .7"]
+    state = read_state({"classes": 3, "names": ["a", "b", "c"], "regions": "shells", "edges": [0.7, 0.99]})
+    assert read_aloud(state, build_partition(state)) == [
+        *(f"{name}: over 99 % sure" for name in "abc"),
+        *(f"{name}: 70 to 99 % sure" for name in "abc"),
+        "no class above 70 %",
+    ]

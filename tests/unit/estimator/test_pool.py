@@ -11,19 +11,19 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
 from selbo import SummaryClassifier, calibrate_to_belief
+from selbo.estimator import fold_networks, storage
 from selbo.estimator import pool as pools
-from selbo.estimator import storage
-from selbo.estimator.pool import POOL_MEMBERS, Pool, fit_pool, mix, pool_weights
+from selbo.estimator.pool import POOL_MEMBERS, POOL_PRIOR, Pool, fit_pool, mix, pool_weights
 from selbo.estimator.rows import Rows
 from tests.unit.estimator.small import blobs, two_groups
 
-FEW = {"TREES_PER_FOREST": 10, "ROWS_SEEN": 2000, "NETWORK_EPOCHS": (2, 10)}
+FEW = {(pools, "TREES_PER_FOREST"): 10, (fold_networks, "ROWS_SEEN"): 2000, (fold_networks, "NETWORK_EPOCHS"): (2, 10)}
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in FEW.items():
-        monkeypatch.setattr(pools, name, value)
+    for (module, name), value in FEW.items():
+        monkeypatch.setattr(module, name, value)
 
 
 def tensors(rows: int, **others) -> tuple[torch.Tensor, torch.Tensor]:
@@ -81,7 +81,8 @@ def test_every_member_predicts_the_classes() -> None:
     torch.testing.assert_close(by_member.exp().sum(-1), torch.ones(4, 200, dtype=torch.float64))
     for log_probs in by_member:
         assert (log_probs.argmax(-1) == y[200:]).double().mean() > 0.75
-    torch.testing.assert_close(found.pool(X[200:]), mix(by_member, found.pool.weights))
+    mixed = mix(by_member, found.pool.weights)
+    torch.testing.assert_close(found.pool(X[200:]), (mixed / found.pool.temperature).log_softmax(-1))
     assert nll(found.pool(X[200:]), y[200:]) < max(nll(each, y[200:]) for each in by_member)
 
 
@@ -91,6 +92,24 @@ def test_the_linear_member_is_logistic_regression() -> None:
     candidates = [LogisticRegression(C=C, max_iter=200).fit(X.numpy(), y.numpy()) for C in pools.LINEAR_PENALTIES]
     differences = [np.abs(each.predict_proba(X.numpy()) - member(X).exp().numpy()).max() for each in candidates]
     assert min(differences) < 1e-3
+
+
+def test_large_tables_have_fewer_trees_of_the_slow_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "LARGE_TABLE", 60)
+    monkeypatch.setattr(pools, "FEW_TREES", 6)
+    X, y = tensors(60)
+    trees = [len(fit_pool(X, y, 3).pool.members[each].forest.roots) for each in ("random_forest", "extra_trees")]
+    assert trees == [6, 10]
+    assert len(fit_pool(X[:59], y[:59], 3).pool.members["random_forest"].forest.roots) == 10
+
+
+def test_more_rows_than_choose_the_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every third row chooses it, and all held-out rows are predicted by fits to others."""
+    monkeypatch.setattr(pools, "ROWS_TO_CHOOSE", 50)
+    X, y = tensors(150)
+    fitted = pools._linear(pools._Table(X, y, torch.ones(150).double(), 3), pools._folds(y, 0))
+    assert bool(fitted.held_out.exp().sum(1).isclose(torch.ones(150).double()).all())
+    assert 0 < nll(fitted.module(X), y) < nll(fitted.held_out, y) < math.log(3) / 2
 
 
 def test_a_class_of_one_row_and_two_rows_in_all() -> None:
@@ -118,8 +137,26 @@ def test_the_disagreement_of_members_is_the_mutual_information() -> None:
     found, by_member = pool.predict(X), pool.by_member(X)
     weights = pool.weights[:, None, None]
     joint = weights * by_member.exp()
-    expected = (joint * (by_member - found.log_probs)).sum((0, 2))
-    torch.testing.assert_close(found.mutual_information, expected)
+    expected = (joint * (by_member - mix(by_member, pool.weights))).sum((0, 2))
+    torch.testing.assert_close(found.mutual_information, torch.minimum(expected, found.entropy))
+    torch.testing.assert_close(found.entropy, -(found.probs * found.log_probs).sum(-1))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_temperature_is_the_most_probable_one(weighted: bool) -> None:
+    """Given the labels of held-out rows, and the prior; a mean of predictions is too uncertain."""
+    X, y = tensors(120)
+    weights = torch.where(torch.arange(120) < 60, 1.5, 0.5).double() if weighted else torch.ones(120).double()
+    found = fit_pool(X, y, 3, row_weights=weights if weighted else None)
+    mean = found.held_out * found.pool.temperature  # up to a constant of each row
+
+    def loss(z: np.ndarray) -> float:
+        log_probs = (mean * math.exp(z[0])).log_softmax(-1)
+        return POOL_PRIOR * (math.exp(z[0]) - 1 - z[0]) - float(weights @ log_probs.gather(1, y[:, None])[:, 0])
+
+    best = math.exp(-float(minimize(loss, np.zeros(1), method="BFGS").x[0]))
+    assert float(found.pool.temperature) == pytest.approx(best, abs=1e-4)
+    assert float(found.pool.temperature) < 1
 
 
 # --- the estimator ---
@@ -148,9 +185,12 @@ def test_a_stated_accuracy_is_calibrated_with_the_labels_of_held_out_rows() -> N
     X, y = two_groups(0)
     found = SummaryClassifier(accuracy=0.84, random_state=0).fit(X, y)
     again = fit_pool(found.scale_(X), torch.from_numpy(y), 2, seed=found.seed_)
-    expected = calibrate_to_belief(again.held_out, accuracy=0.84, concentration=300.0, labels=y, prior_strength=20.0)
+    expected = calibrate_to_belief(
+        again.held_out, accuracy=0.84, concentration=300.0, labels=y, prior_strength=POOL_PRIOR
+    )
     assert found.calibration_ == expected
     assert found.validation_nll_ == pytest.approx(nll(again.held_out, torch.from_numpy(y)))
+    np.testing.assert_array_equal(found.held_out_log_proba_, again.held_out)
 
 
 def test_an_accuracy_that_held_out_rows_contradict_is_doubted() -> None:
@@ -207,7 +247,7 @@ def test_weights_count_as_repetitions_in_the_correction() -> None:
     )
     drawn = Rows(found.scale_(X), torch.from_numpy(y), torch.from_numpy(weights)).resampled()
     expected = calibrate_to_belief(
-        again.held_out[drawn], accuracy=0.84, concentration=400.0, labels=y[drawn.numpy()], prior_strength=20.0
+        again.held_out[drawn], accuracy=0.84, concentration=400.0, labels=y[drawn.numpy()], prior_strength=POOL_PRIOR
     )
     assert found.calibration_ == expected
 

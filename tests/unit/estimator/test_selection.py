@@ -161,24 +161,26 @@ def test_early_stopping_can_hold_out_whole_groups(monkeypatch: pytest.MonkeyPatc
         SummaryClassifier(early_stopping="groups").fit(X[:ROWS], groups=["a"] * ROWS, group_fractions={"a": [0.5, 0.5]})
 
 
-def test_an_estimated_concentration_needs_groups_and_no_checkpoint(tmp_path: Any) -> None:
+def test_an_estimated_concentration_needs_groups() -> None:
     classifier = SummaryClassifier(hidden=(), steps=2, random_state=0)
     stated = {"groups": TOWN[:ROWS], "group_fractions": FRACTIONS}
-    with pytest.raises(ValueError, match="'auto' trains several times"):
-        classifier.fit(X[:ROWS], **stated, group_concentration="auto", checkpoint=tmp_path / "c")
     with pytest.raises(ValueError, match="or 'auto': 'many'"):
         classifier.fit(X[:ROWS], **stated, group_concentration="many")
     with pytest.warns(UserWarning, match="hardly differ"), pytest.raises(ValueError, match="if there is one group"):
         classifier.fit(X[:ROWS], groups=["a"] * ROWS, group_fractions={"a": [0.5, 0.5]}, group_concentration="auto")
 
 
-def test_the_estimate_is_used_for_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_estimate_is_used_for_training(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And only that training is in the checkpoint: none of those that the estimate needs resumes from it."""
     monkeypatch.setattr(module, "GROUP_CONCENTRATIONS", (7.0,))
     stated = {"groups": TOWN[:ROWS], "group_fractions": FRACTIONS}
     settings = {"hidden": (4,), "steps": 20, "num_samples": 8, "learning_rate": 0.03, "random_state": 0}
-    found, expected = (
-        SummaryClassifier(**settings).fit(X[:ROWS], **stated, group_concentration=each).predict_proba(X[ROWS:])
-        for each in ("auto", 7.0)
+    found, expected, again = (
+        SummaryClassifier(**settings)
+        .fit(X[:ROWS], **stated, group_concentration=each, checkpoint=tmp_path / file)
+        .predict_proba(X[ROWS:])
+        for each, file in (("auto", "estimated"), (7.0, "stated"), ("auto", "stated"))
     )
     np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(again, expected)
     assert torch.from_numpy(found).isfinite().all()

@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy.optimize import brentq, minimize
 from torch import Tensor
 
 from selbo import ConfidenceBins, Masses, SummaryLikelihood, calibrate_groups, calibrate_to_belief, expect
-from selbo.evaluation import BeliefCalibration, correct_prior
+from selbo.evaluation import BeliefCalibration, calibrate_in_parts, correct_prior
 from selbo.evaluation.belief_calibration import _Statement
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -309,16 +310,41 @@ def test_many_labels_make_it_prior_correction() -> None:
     torch.testing.assert_close(found(rows), correct_prior(rows, [0.4, 0.6], [0.8, 0.2]), atol=1e-6, rtol=0)
 
 
-def test_between_the_two_variances_decide() -> None:
-    """As of two measurements of one number: the variance of log-counts, and that of the logarithm of fractions."""
+@pytest.mark.parametrize(("counts", "limit"), [((30, 20), True), ((9, 6), False), ((3, 2), False), ((300, 200), True)])
+def test_between_the_two_the_most_probable_correction_is_found(counts: tuple[int, int], limit: bool) -> None:
+    """Two normal errors, of the stated odds and of the odds of the labels; the prediction of both is one equation.
+
+    With odds $o$, the corrected predictions must have the mean $\\sigma(o)$ if the offset is $o$, less that of the
+    labels, plus an error of the labels. All odds are tried.
+    """
     rows = two_classes()
-    met = calibrate_to_belief(rows, class_fractions=[0.9, 0.1]).offsets[0]
-    prior = (math.log(0.9 / 30) - math.log(0.1 / 20)) / 2
-    found = calibrate_to_belief(rows, class_fractions=[0.9, 0.1], label_counts=[30, 20])  # +- .05
-    of_labels, of_statement = 1 / 30 + 1 / 20, (0.05 / 0.9) ** 2 + (0.05 / 0.1) ** 2
-    expected = (met * of_labels + prior * of_statement) / (of_labels + of_statement)
-    assert found.offsets[0] == pytest.approx(expected, abs=1e-9)
+    scores = (rows[:, 1] - rows[:, 0]).numpy()
+    odds_of_labels, variance = math.log(counts[1] / counts[0]), 1 / counts[0] + 1 / counts[1]
+    offsets = np.linspace(-6, 4, 20_001)
+    mean = np.array([1 / (1 + np.exp(-scores - each)) for each in offsets[::10]]).mean(1)
+    mean = np.interp(offsets, offsets[::10], mean)
+    of_labels = (offsets - np.log(mean / (1 - mean)) + odds_of_labels) ** 2 / (2 * variance)
+    divergence = 0.9 * np.log(0.9 / (1 - mean)) + 0.1 * np.log(0.1 / mean)
+    best = offsets[(of_labels + 0.9 * 0.1 / 0.05**2 * divergence).argmin()]
+    found = calibrate_to_belief(rows, class_fractions=[0.9, 0.1], label_counts=counts, fraction_uncertainty=0.05)
+    met = calibrate_to_belief(rows, class_fractions=[0.9, 0.1])
+    prior = math.log(0.1 / 0.9) - odds_of_labels
+    ends = sorted([prior, met.offsets[1] - met.offsets[0]])
+    assert (not ends[0] < best < ends[1]) == limit
+    assert found.offsets[1] - found.offsets[0] == pytest.approx(np.clip(best, *ends), abs=2e-3)
     assert found.class_fractions == pytest.approx(found(rows).exp().mean(0).tolist(), abs=1e-9)
+
+
+def test_more_classes_are_weighed_too() -> None:
+    """The fewer the labels, the closer to the statement; and between the two in every class."""
+    logits = torch.randn(300, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    stated = [0.6, 0.3, 0.1]
+
+    def miss(factor: float) -> float:
+        found = calibrate_to_belief(logits, class_fractions=stated, label_counts=[factor * each for each in (2, 3, 1)])
+        return max(abs(one - two) for one, two in zip(found.class_fractions, stated, strict=True))
+
+    assert 0 < miss(0.1) < miss(3) <= miss(1e6)
 
 
 @pytest.mark.parametrize(
@@ -336,3 +362,55 @@ def test_label_counts_that_do_not_fit_are_refused(others: dict[str, Any], messag
     settings: dict[str, Any] = {"class_fractions": [0.8, 0.2], "label_counts": [20, 30], **others}
     with pytest.raises(ValueError, match=message):
         calibrate_to_belief(two_classes(), **settings)
+
+
+# --- in parts ---
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"accuracy": 0.7},
+        {"class_fractions": [0.1, 0.2, 0.3, 0.4]},
+        {"accuracy": 0.5, "class_fractions": [0.2, 0.2, 0.2, 0.4]},
+    ],
+)
+def test_in_parts_as_in_one(stated: dict[str, Any], seed: int) -> None:
+    """The function can be pickled, parts may come in any order, and some rows have zeros."""
+    log_probs, *_ = sharpened(seed, rows=12_000, factor=2.0)
+    log_probs[::7] += torch.tensor([0.0, 1.0, 0.0, 2.0])  # parts differ
+    log_probs[5, 2] = -torch.inf
+    parts = [*log_probs.float().split([1, 5000, 700, 6299])]
+    asked: list[int] = []
+
+    def map_parts(function: Any) -> Any:
+        asked.append(1)
+        return [pickle.loads(pickle.dumps(function))(part) for part in reversed(parts)]
+
+    found, alone = calibrate_in_parts(map_parts, **stated), calibrate_to_belief(log_probs.float(), **stated)
+    assert len(asked) < 15
+    one, other = found.to_dict(), alone.to_dict()
+    assert one.keys() == other.keys()
+    for name, value in other.items():
+        assert one[name] == pytest.approx(value, rel=1e-5, abs=1e-7), name
+
+
+def test_parts_that_cannot_be_used_are_one_sentence() -> None:
+    rows = torch.zeros(3, 2)
+
+    def calibrated(*parts: Tensor, **stated: Any) -> BeliefCalibration:
+        return calibrate_in_parts(lambda function: [function(part) for part in parts], **stated)
+
+    with pytest.raises(ValueError, match="nothing is stated"):
+        calibrated(rows)
+    with pytest.raises(ValueError, match="at least one row of predictions, but gave none"):
+        calibrated(accuracy=0.7)
+    with pytest.raises(ValueError, match="the same classes in every part, but they differ"):
+        calibrated(rows, torch.zeros(3, 3), accuracy=0.7)
+    with pytest.raises(ValueError, match="some are NaN or inf"):
+        calibrated(rows, torch.full((3, 2), torch.nan), accuracy=0.7)
+    with pytest.raises(ValueError, match="must hold 2 numbers"):
+        calibrated(rows, class_fractions=[0.2, 0.3, 0.5])
+    always = torch.tensor([[0.0, -1.0], [0.0, -2.0]]).repeat(5000, 1)
+    with pytest.raises(ValueError, match=r"`accuracy` of 0\.9 cannot be reached: with these class fractions"):
+        calibrated(always, accuracy=0.9, class_fractions=[0.5, 0.5])

@@ -91,6 +91,24 @@ def test_after_scaling_the_temperature_is_one(seed):
 # --- where there is no best temperature ---
 
 
+@pytest.mark.parametrize("strength", [0.0, 3.0])
+def test_a_weight_is_a_number_of_rows(strength):
+    logits = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+    labels = torch.arange(40) % 3
+    counts = torch.arange(40) % 4
+    repeated = temperature(
+        logits.repeat_interleave(counts, 0), labels.repeat_interleave(counts), prior_strength=strength
+    )
+    per_row = strength * 40 / int(counts.sum())  # weights are divided by their mean
+    assert temperature(logits, labels, weights=counts, prior_strength=per_row) == pytest.approx(repeated)
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, -1.0], [0.0, 0.0], [1.0, math.nan]])
+def test_weights_that_are_none_are_refused(weights):
+    with pytest.raises(ValueError, match="`weights` must be 2 numbers of at least 0"):
+        temperature(torch.zeros(2, 2), torch.tensor([0, 1]), weights=torch.tensor(weights))
+
+
 def test_separable_data_stop_at_the_lower_bound():
     logits = torch.tensor([[2.0, 0.0, -1.0], [0.0, 0.5, 0.1], [0.0, 1.0, 3.0]])
     labels = torch.tensor([0, 1, 2])

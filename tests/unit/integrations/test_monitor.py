@@ -179,3 +179,19 @@ def test_distance_is_total_variation_and_names_follow_the_summary():
     assert snapshot.scalars() == {"log_summary": -1.5, "summary_distance": snapshot.distance}
     assert set(snapshot.scalars("site")) == {"log_site", "site_distance"}
     assert set(Snapshot(snapshot.histogram, snapshot.s0).scalars()) == {"summary_distance"}
+
+
+@pytest.mark.parametrize("announced", ["1", "2"])
+def test_groups_are_summed_where_several_processes_are_announced_and_left_as_they_were(announced, monkeypatch):
+    """Nobody has joined yet, so that nothing is summed; the reduction is there, because it may happen later."""
+    monkeypatch.setenv("WORLD_SIZE", announced)
+    groups = selbo.GroupedSummary(selbo.ClassRegions(3), torch.full((4, 3), 1 / 3), 20.0)
+    log_probs, which = predictions(0, 9), torch.arange(9) % 4
+    expected = groups(log_probs, which)
+    with SummaryMonitor(groups) as monitor:
+        assert len(groups.reductions) == int(announced) - 1
+        torch.testing.assert_close(groups(log_probs, which), expected)
+        with SummaryMonitor(groups, gather=False):
+            assert len(groups.reductions) == int(announced) - 1
+    assert groups.reductions == []
+    assert monitor.take() == {}

@@ -12,6 +12,7 @@ import pytest
 from scipy import integrate, special, stats
 
 from references import beta_mass, flat_max_at_most, relative_error, win_against_two
+from selbo.summary import _dirichlet
 from selbo.summary._dirichlet import (
     Tails,
     beta_tails,
@@ -389,3 +390,34 @@ def test_a_rare_class_among_equal_ones() -> None:
     apart = largest_entry(np.array([60.0, 60.0, 60.0, 1.0, 1.0]) * (1 + 1e-9 * np.arange(5)))
     assert 0 < found.probabilities[3] < 1e-8
     np.testing.assert_allclose(found.probabilities, apart.probabilities, rtol=1e-5)
+
+
+@pytest.mark.parametrize("total", [0.01, 0.7, 3.0])
+def test_many_rare_classes_share_the_common_nodes(total: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And agree with those that are integrated over their own range."""
+    a = total * np.append(np.geomspace(1e-14, 1e-9, 6), [0.2, 0.3, 0.5])
+    own = [_dirichlet._rare_probability(a, np.ones(9), k) for k in range(6)]
+    assert max(own) < _dirichlet.RARE
+    monkeypatch.setattr(_dirichlet, "_rare_probability", lambda *_: pytest.fail("a class was integrated on its own"))
+    np.testing.assert_allclose(largest_entry(a).probabilities[:6], own, rtol=RELATIVE)
+
+
+def test_a_rare_class_beyond_the_common_nodes_is_integrated_on_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only large parameter: its range is beyond those of the other classes, or far above their lower end."""
+    asked = []
+    monkeypatch.setattr(_dirichlet, "_rare_probability", lambda a, counts, k: asked.append(a[k]) or 0.5)
+    largest_entry(np.array([1000.0, 1.0, 2.0]))
+    assert asked == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("total", [0.5, 4.0, 150.0])
+def test_max_tails_of_many_different_parameters(total: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Represented by a few, and one by one, on one grid; with a total of 150 some parameters exceed one."""
+    shares = 1 / np.arange(1.0, 131)
+    a, edges = total * shares / shares.sum(), np.array([0.15, 0.3, 0.45])
+    represented, noise = _dirichlet._convolved_cdf(a, edges, 512)
+    assert len(_dirichlet._represented(a)[0]) < 60
+    monkeypatch.setattr(_dirichlet, "MANY", 1000)
+    one_by_one, _ = _dirichlet._convolved_cdf(a, edges, 512)
+    assert len(_dirichlet._represented(a)[0]) == 130
+    np.testing.assert_allclose(represented, one_by_one, rtol=0, atol=1e-11 + 10 * noise)

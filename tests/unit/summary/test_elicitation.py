@@ -13,6 +13,7 @@ from scipy import integrate, special
 
 from references import win_against_two
 from selbo.summary import elicitation
+from selbo.summary._gauss_rule import GaussRule, gauss_rule
 from selbo.summary.beliefs import Beta, Dirichlet
 from selbo.summary.elicitation import _solve_dirichlet, expect, expected_accuracy
 
@@ -317,6 +318,96 @@ def test_accuracies_close_to_guessing(excess: float) -> None:
     assert excess == pytest.approx(1.5 / math.sqrt(math.pi) * spread, rel=excess)
 
 
+# --- many classes, represented by a few nodes ---
+
+
+def zipf(num_classes: int, power: float = 1.0) -> np.ndarray:
+    shares = np.arange(1.0, num_classes + 1) ** -power
+    return np.asarray(shares / shares.sum())
+
+
+def one_frequent(num_classes: int) -> np.ndarray:
+    """One class with a fraction of .9; the others from 1e-6 on."""
+    rest = np.geomspace(1e-6, 1e-2, num_classes - 1)
+    return np.append(0.9, 0.1 * rest / rest.sum())
+
+
+MANY = {
+    "zipf": zipf(120),
+    "steep": zipf(110, 2.5),
+    "one frequent": one_frequent(100),
+    "two groups": np.append(np.linspace(1, 1.2, 50), np.linspace(500, 700, 60)) / 36055,
+    "evenly apart": np.geomspace(1e-6, 1, 97) / np.geomspace(1e-6, 1, 97).sum(),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize("accuracy", ["near guessing", "below the largest fraction", "above it", 0.9, 0.9999])
+def test_many_different_fractions_say_what_was_stated(accuracy: str | float, name: str) -> None:
+    """Each fraction to 1e-6 of itself, by the integrals of this file, which know nothing of nodes."""
+    fractions = MANY[name] / MANY[name].sum()
+    largest, chance = fractions.max(), 1 / len(fractions)
+    words = {
+        "near guessing": 1.5 * chance,
+        "below the largest fraction": (largest + chance) / 2,
+        "above it": 1.02 * largest,
+    }
+    stated = words[accuracy] if isinstance(accuracy, str) else accuracy
+    a = np.array(expect(stated, fractions.tolist()).concentration)
+    got_fractions, got_accuracy = statement(a)
+    np.testing.assert_allclose(got_fractions, fractions, rtol=1e-6)
+    assert abs(got_accuracy - stated) <= RESIDUAL
+
+
+@pytest.mark.parametrize("name", ["zipf", "one frequent"])
+@pytest.mark.parametrize("accuracy", [0.3, 0.95])
+def test_nodes_find_the_parameters_of_a_solver_with_all_classes(
+    accuracy: float, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fractions = MANY[name][:40] / MANY[name][:40].sum()
+    by_nodes = expect(accuracy, fractions.tolist()).concentration
+    monkeypatch.setattr(elicitation, "NODES", (40,))
+    one_by_one = expect(accuracy, fractions.tolist()).concentration
+    assert by_nodes != one_by_one
+    np.testing.assert_allclose(by_nodes, one_by_one, rtol=1e-8)
+
+
+def test_too_few_nodes_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def counted(points: np.ndarray, counts: np.ndarray, size: int) -> GaussRule:
+        tried.append(size)
+        return gauss_rule(points, counts, size)
+
+    monkeypatch.setattr(elicitation, "gauss_rule", counted)
+    monkeypatch.setattr(elicitation, "NODES", (4, 8, 30, 60))
+    fractions = zipf(80)
+    got_fractions, got_accuracy = statement(np.array(expect(0.7, fractions.tolist()).concentration))
+    assert tried == [4, 8, 30]
+    np.testing.assert_allclose(got_fractions, fractions, rtol=1e-6)
+    assert abs(got_accuracy - 0.7) <= RESIDUAL
+
+
+def test_nodes_that_never_suffice_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elicitation, "NODES", (3, 4))
+    with pytest.raises(ValueError, match=TOO_CLOSE):
+        expect(0.7, zipf(80, 2.0).tolist())
+
+
+@pytest.mark.parametrize("num_classes", [6, 60])
+def test_parameters_of_negligible_fractions_are_in_proportion_to_them(num_classes: int) -> None:
+    rest = zipf(num_classes - 3)
+    a = np.array(expect(0.8, [1e-60, 1e-30, 2e-15, *rest]).concentration)
+    np.testing.assert_allclose(a[:2] / a[2], [5e-46, 5e-16], rtol=1e-9)
+
+
+def test_the_order_of_many_fractions_does_not_matter(seed: int) -> None:
+    fractions = zipf(200)
+    order = np.random.default_rng(seed).permutation(200)
+    original = np.array(expect(0.8, fractions.tolist()).concentration)
+    np.testing.assert_allclose(expect(0.8, fractions[order].tolist()).concentration, original[order], rtol=1e-9)
+
+
 # --- what cannot be reached ---
 
 
@@ -421,3 +512,18 @@ def test_a_thousand_classes_of_two_frequencies(seed: int) -> None:
     assert abs(largest.mean() - 0.75) < 5 * largest.std() / 4000**0.5
     frequent = (gammas.argmax(1) < 10).mean()
     assert abs(frequent - 0.5) < 5 * 0.5 / 4000**0.5
+
+
+@pytest.mark.stochastic
+def test_a_thousand_classes_of_different_frequencies(seed: int) -> None:
+    """Samples of the belief, which no integral is needed for."""
+    fractions = zipf(1000)
+    a = np.array(expect(accuracy=0.75, class_fractions=fractions.tolist()).concentration)
+    generator = np.random.default_rng(seed)
+    gammas = np.log(generator.gamma(a + 1, size=(4000, 1000))) + np.log(generator.random((4000, 1000))) / a
+    largest = np.exp(gammas.max(1) - np.logaddexp.reduce(gammas, axis=1))
+    assert abs(largest.mean() - 0.75) < 5 * largest.std() / 4000**0.5
+    for classes in (slice(0, 1), slice(1, 10), slice(10, 100), slice(100, 1000)):
+        share = fractions[classes].sum()
+        found = np.isin(gammas.argmax(1), np.arange(1000)[classes]).mean()
+        assert abs(found - share) < 5 * math.sqrt(share * (1 - share) / 4000)

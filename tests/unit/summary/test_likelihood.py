@@ -132,6 +132,19 @@ class TestDirichletProcess:
         assert best[0] > s0[0] * 1.3
         torch.testing.assert_close(best, (100 * s0 + 0.5) / 101.5, rtol=0.02, atol=2e-4)
 
+    @pytest.mark.parametrize("regions", [10, 100])
+    def test_the_maximum_has_half_an_observation_more_in_each_region(self, regions):
+        """With ten observations per region or more; there the gradient is the same in each region."""
+        s0 = 1 / torch.arange(1.0, regions + 1, dtype=torch.float64)
+        s0, alpha = s0 / s0.sum(), 30.0 * regions
+        slopes = {}
+        for half in (0.0, 0.5, 1.0):
+            histogram = (s0 * (alpha - half * regions) + half) / alpha
+            histogram.requires_grad_()
+            dirichlet_process_log_prob(histogram, s0=s0, concentration=alpha).backward()
+            slopes[half] = histogram.grad.std().item()
+        assert slopes[0.5] < 0.1 * min(slopes[0.0], slopes[1.0])
+
     def test_large_concentration_is_a_reverse_kl(self):
         """Between two histograms the difference tends to alpha times the difference of KL(h | s0)."""
         a, b, s0 = (

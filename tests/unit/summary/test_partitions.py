@@ -284,6 +284,38 @@ class TestCornerShells:
             uniform = torch.full((1, count), -math.log(count), dtype=torch.float64)
             assert shells.memberships(uniform)[0, -1] > 0.95
 
+    @pytest.mark.parametrize("space", ["logit", "probability"])
+    @pytest.mark.parametrize("thresholds", [(0.7,), (0.6, 0.8, 0.95)])
+    def test_memberships_and_gradients_are_those_of_a_loop_over_the_definition(self, thresholds, space):
+        """A shell weighs exp(sum of the crossings up to it) against the centre; ties and near-certain rows included."""
+        shells = selbo.CornerShells(5, thresholds, space=space)
+        rows = [torch.tensor([0.5, 0.5, -9.0, -9.0, -9.0]), torch.tensor([12.0, 0.0, 0.0, 1.0, -3.0]), torch.zeros(5)]
+        log_probs = torch.cat([random_log_probs(20, 5), torch.stack(rows).double().log_softmax(-1)]).requires_grad_()
+        weights = torch.linspace(-1.0, 2.0, shells.num_regions, dtype=torch.float64)
+        edges, factor = shells.edges, shells.edges.slope_factor
+        expected = []
+        for row in log_probs:
+            exponents = torch.zeros(len(thresholds), 5, dtype=torch.float64).tolist()
+            for k in range(5):
+                rest = torch.stack([row[j] for j in range(5) if j != k]).exp().sum()
+                climb = 0.0
+                for t, threshold in enumerate(thresholds):
+                    odds = row[k] - rest.log()
+                    distance = odds - math.log(threshold / (1 - threshold))
+                    step = factor.sqrt() * torch.tanh(factor.sqrt() / edges.widths[t] * distance)
+                    by_probability = factor / edges.widths[t] * (torch.sigmoid(odds) - threshold)
+                    climb = climb + (distance + step if space == "logit" else by_probability)
+                    exponents[-1 - t][k] = climb.exp()
+            parts = torch.stack([each for shell in exponents for each in shell] + [torch.ones((), dtype=torch.float64)])
+            expected.append(parts / parts.sum())
+        (want,) = torch.autograd.grad((torch.stack(expected) @ weights).sum(), log_probs)
+        got = shells.memberships(log_probs)
+        torch.testing.assert_close(got, torch.stack(expected), rtol=1e-10, atol=1e-14)
+        # a loop over the definition has a gradient by each log-probability; ours uses that probabilities sum to one
+        tangent = want - log_probs.exp() * want.sum(-1, keepdim=True)
+        (grad,) = torch.autograd.grad((got @ weights).sum(), log_probs)
+        torch.testing.assert_close(grad - log_probs.exp() * grad.sum(-1, keepdim=True), tangent, rtol=1e-9, atol=1e-12)
+
     def test_two_classes_agree_with_score_bins(self):
         log_probs = random_log_probs(100, 2)
         shells = selbo.CornerShells(2, (0.7, 0.9)).assign(log_probs)  # 1 > .9 | 2 > .9 | 1 > .7 | 2 > .7 | centre

@@ -74,8 +74,8 @@ def _ranked(results: StudyResults, track: str, cases: Sequence[StudyComparison])
         rows,
         "lrrrrr",
         [
-            f"Over {len(cases)} tables; ranks are among the {len(cases[0].methods) - len(stating)} methods without a "
-            "statement, 1 is the lowest. Intervals of 95 %: bootstrap over tables.",
+            f"Over {len(cases)} tables; ranks are among the {max(map(len, ranks['nll']))} methods without a "
+            "statement that were run, 1 is the lowest. Intervals of 95 %: bootstrap over tables.",
             "Standards: logistic regression with the chosen C, and the calibrated forest. "
             "CPU seconds of training: median.",
             *below(results, [run for each in cases for run in each.runs]),
@@ -182,7 +182,8 @@ def _mean(case: StudyComparison, name: str, place: str, metric: str) -> float | 
 
 
 def _states(method: MethodRuns) -> bool:
-    return method.recipe.states_accuracy or method.recipe.states_fractions
+    recipe = method.recipe
+    return recipe.states_accuracy or recipe.states_fractions or recipe.states_label_fractions
 
 
 def _mark_best(rows: list[list[Entry]], columns: int) -> None:

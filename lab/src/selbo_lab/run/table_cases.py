@@ -41,6 +41,11 @@ class TableCase:
     unlabelled: LabelledData | None
     stated: tuple[float, ...]
 
+    @property
+    def label_fractions(self) -> tuple[float, ...]:
+        """Class fractions of the labelled rows."""
+        return tuple(each / len(self.train) for each in self.train.class_counts)
+
 
 @lru_cache(maxsize=8)
 def table_case(data: DataSpec, seed: int) -> TableCase:

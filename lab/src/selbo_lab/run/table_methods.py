@@ -1,8 +1,10 @@
-"""Classifiers of tables at their defaults: of scikit-learn, and selbo's with and without a belief."""
+"""Classifiers of tables: others at their defaults and tuned, and selbo's with and without a belief."""
 
 import random
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from selbo import LabelShift, calibrate, calibrate_to_belief
+from selbo.estimator.pool import POOL_PRIOR
 from selbo.evaluation import correct_prior
+from selbo.presets import MOST_CONCENTRATION
 from selbo_lab.run.baselines import LEAST_PROBABILITY
 from selbo_lab.run.frozen import LEAST_ERROR
 from selbo_lab.run.table_cases import TableCase
@@ -28,11 +32,47 @@ MOST_FOLDS: Final = 5
 HELD_OUT: Final = 0.2
 """Share of the labels that the temperature of an MLP is fitted to."""
 
+TUNED: Final[Mapping[str, Mapping[str, Sequence[Any]]]] = {
+    "tuned_logistic": {"C": tuple(10.0**k for k in range(-3, 5))},
+    "tuned_forest": {"min_samples_leaf": (1, 3, 10, 30), "max_features": ("sqrt", 0.5)},
+    "tuned_trees": {"learning_rate": (0.03, 0.1), "max_leaf_nodes": (7, 31), "max_iter": (50, 200)},
+    "tuned_lightgbm": {"learning_rate": (0.03, 0.1), "num_leaves": (7, 31), "n_estimators": (50, 200)},
+}
+"""Settings of tuned classifiers, as many of each, among which cross-validated NLL chooses."""
+
+SMOKE_TREES: Final = 5
+
 SMOKE_STEPS_UP_TO: Final = 10
 """A recipe with at most so many steps is a trial."""
 
 LogProbs = Callable[[Tensor], Tensor]
 """Log-probabilities of rows: (N, D) -> (N, K), in float64."""
+
+
+@dataclass(frozen=True)
+class FittedClassifier:
+    """A trained classifier; call it for log-probabilities of rows.
+
+    Attributes:
+        classifier: One of scikit-learn's interface.
+        least: Minimum probability of a class.
+    """
+
+    classifier: Any
+    least: float
+    _known: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Log-probabilities: (N, D) -> (N, K), in float64. Corrections of one classifier ask for the same rows."""
+        if id(rows) not in self._known:
+            self._known[id(rows)] = rows, self._log_probs(rows)
+        return self._known[id(rows)][1]
+
+    def _log_probs(self, rows: Tensor) -> Tensor:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            probs = np.asarray(self.classifier.predict_proba(_array(rows)), dtype=np.float64).clip(self.least)
+        return torch.from_numpy(np.log(probs / probs.sum(-1, keepdims=True)))
 
 
 def fit_table_method(
@@ -61,10 +101,15 @@ def fit_table_method(
                 others = None if case.unlabelled is None else _array(case.unlabelled.inputs)
                 classifier.fit(inputs, labels, X_unlabelled=others)
             else:
-                classifier = _of_scikit_learn(recipe, labels, seed).fit(inputs, labels)
+                classifier = _untrained(recipe, labels, seed).fit(inputs, labels)
     finally:
         random.setstate(before)
-    return _as_log_probs(classifier, LEAST_PROBABILITY if recipe.objective == "forest" else LEAST_OF_OTHERS)
+    return FittedClassifier(classifier, LEAST_PROBABILITY if recipe.objective == "forest" else LEAST_OF_OTHERS)
+
+
+def can_be_trained(recipe: Recipe) -> bool:
+    """Whether the package of a recipe is installed."""
+    return "lightgbm" not in recipe.objective or find_spec("lightgbm") is not None
 
 
 def correct_for_statement(
@@ -90,6 +135,26 @@ def correct_for_statement(
     return correct_prior(log_probs, before, stated)
 
 
+def correct_by_held_out(found: LogProbs, case: TableCase, rows: Tensor, statements: Mapping[str, Any]) -> Tensor:
+    """Log-probabilities of rows by a pool that was told nothing, corrected by what is stated about the training rows.
+
+    The correction is that of a `SummaryClassifier` with these statements and the same seed, which would train the same
+    pool again.
+    """
+    assert isinstance(found, FittedClassifier)
+    held_out, labels = found.classifier.held_out_log_proba_, case.train.labels
+    try:
+        return calibrate_to_belief(
+            held_out,
+            **statements,
+            concentration=min(len(labels), MOST_CONCENTRATION),
+            labels=labels,
+            prior_strength=POOL_PRIOR,
+        )(found(rows))
+    except ValueError:  # no correction makes the predictions agree: the classifier leaves them as they are
+        return found(rows)
+
+
 def fractions_as_stated(fractions: tuple[float, ...], off: float = 0.0) -> tuple[float, ...]:
     """Class fractions as they are stated: that of class 0 is off, and none is zero."""
     rest = (1 - fractions[0] - off) / (1 - fractions[0])
@@ -112,14 +177,49 @@ def _summary_classifier(recipe: Recipe, seed: int, statements: Mapping[str, Any]
     return SummaryClassifier(**statements, base="network", random_state=seed, **steps)
 
 
-def _of_scikit_learn(recipe: Recipe, labels: NDArray[np.int64], seed: int) -> Any:
+def _tuned(recipe: Recipe, folds: int, seed: int) -> Any:
+    """A classifier with the settings that have the lowest cross-validated NLL."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    trial = recipe.steps <= SMOKE_STEPS_UP_TO
+    grid = {name: list(values[:1] if trial else values) for name, values in TUNED[recipe.objective].items()}
+    match recipe.objective:
+        case "tuned_logistic":
+            grid = {f"logisticregression__{name}": values for name, values in grid.items()}
+            classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+        case "tuned_forest":
+            classifier = RandomForestClassifier(SMOKE_TREES if trial else CALIBRATED_TREES, random_state=seed)
+        case "tuned_trees":
+            classifier = HistGradientBoostingClassifier(early_stopping=False, random_state=seed)
+        case _:
+            classifier = _lightgbm(seed)
+    return GridSearchCV(classifier, grid, scoring="neg_log_loss", cv=folds)
+
+
+def _lightgbm(seed: int) -> Any:
+    from lightgbm import LGBMClassifier
+
+    return LGBMClassifier(random_state=seed, n_jobs=1, verbose=-1)
+
+
+def _untrained(recipe: Recipe, labels: NDArray[np.int64], seed: int) -> Any:
+    folds = max(2, min(MOST_FOLDS, int(np.bincount(labels).min())))
+    if recipe.objective in TUNED:
+        return _tuned(recipe, folds, seed)
+    return _lightgbm(seed) if recipe.objective == "lightgbm" else _of_scikit_learn(recipe, folds, seed)
+
+
+def _of_scikit_learn(recipe: Recipe, folds: int, seed: int) -> Any:
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
     from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    folds = max(2, min(MOST_FOLDS, int(np.bincount(labels).min())))
     match recipe.objective:
         case "logistic":
             return make_pipeline(StandardScaler(), LogisticRegression(C=recipe.inverse_penalty))
@@ -144,19 +244,9 @@ def _scaled_mlp(inputs: NDArray[np.float64], labels: NDArray[np.int64], seed: in
         inputs, labels, test_size=HELD_OUT, stratify=labels, random_state=seed
     )
     fitted = make_pipeline(StandardScaler(), MLPClassifier(random_state=seed)).fit(train, train_labels)
-    found = _as_log_probs(fitted, LEAST_OF_OTHERS)
+    found = FittedClassifier(fitted, LEAST_OF_OTHERS)
     temperature = calibrate.temperature(found(torch.from_numpy(held_out)), torch.from_numpy(held_out_labels))
     return lambda rows: calibrate.scale(found(rows), temperature)
-
-
-def _as_log_probs(classifier: Any, least: float) -> LogProbs:
-    def log_probs(rows: Tensor) -> Tensor:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            probs = np.asarray(classifier.predict_proba(_array(rows)), dtype=np.float64).clip(least)
-        return torch.from_numpy(np.log(probs / probs.sum(-1, keepdims=True)))
-
-    return log_probs
 
 
 def _array(rows: Tensor) -> NDArray[np.float64]:

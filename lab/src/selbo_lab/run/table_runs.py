@@ -16,6 +16,7 @@ from selbo_lab.run.records import CLEAN, FINISHED, USE, Run, RunMeasurement, Run
 from selbo_lab.run.table_cases import TableCase, table_case
 from selbo_lab.run.table_methods import (
     LogProbs,
+    correct_by_held_out,
     correct_for_statement,
     fit_table_method,
     fractions_as_stated,
@@ -70,15 +71,17 @@ def _predictions(spec: RunSpec, case: TableCase) -> tuple[Tensor, float]:
         return torch.tensor(stated, dtype=torch.float64).log().expand(len(rows), -1), 0.0
     if recipe.objective == "summary_network" and spec.data.labels:
         return _told(spec, case, {"class_fractions": list(stated)})
-    if not (recipe.states_accuracy or recipe.states_fractions):
-        found, cpu = _untold(spec, case)
+    found, cpu = _untold(spec, case)
+    if not (recipe.states_accuracy or recipe.states_fractions or recipe.states_label_fractions):
         return correct_for_statement(recipe, found, case, stated, rows), cpu
     statements: dict[str, Any] = {}
     if recipe.states_accuracy:
-        statements["accuracy"] = stated_accuracy(_untold(spec, case)[0](rows), case.test.labels)
+        statements["accuracy"] = stated_accuracy(found(rows), case.test.labels)
     if recipe.states_fractions:
-        statements["class_fractions"] = list(stated)
-    return _told(spec, case, statements)
+        statements["class_fractions"] = stated
+    if recipe.states_label_fractions:
+        statements["class_fractions"] = fractions_as_stated(case.label_fractions)
+    return correct_by_held_out(found, case, rows, statements), cpu
 
 
 def _told(spec: RunSpec, case: TableCase, statements: dict[str, Any]) -> tuple[Tensor, float]:

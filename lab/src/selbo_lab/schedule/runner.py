@@ -1,5 +1,6 @@
 """Runs a study: executes missing runs, chooses settings on validation data, and gathers the results of all seeds."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -11,6 +12,7 @@ from selbo_lab.run.build import KNOWN_FRACTIONS
 from selbo_lab.run.corrupted_cache import make_missing
 from selbo_lab.run.records import Manifest, MethodRuns, Run, RunValidation, StudyComparison, StudyResults, Tried
 from selbo_lab.run.result_store import Store
+from selbo_lab.run.table_methods import can_be_trained
 from selbo_lab.run.tasks import generated_sets, require_files
 from selbo_lab.schedule.executors import BY_NAME, Done, Work
 from selbo_lab.studies import plan, reader, smoke
@@ -156,6 +158,11 @@ class _StudyRunner:
         """Execute the missing runs; ``also`` more will follow."""
         unique = list({spec.id: spec for spec in specs}.values())
         missing = [spec for spec in unique if not self.store.has(spec)]
+        if not all(can_be_trained(spec.recipe) for spec in missing):
+            missing = [spec for spec in missing if can_be_trained(spec.recipe)]
+            unique = [spec for spec in unique if can_be_trained(spec.recipe)]
+            message = "runs of LightGBM are left out, as it is not installed: `pip install 'selbo-lab[tables]'`"
+            warnings.warn(message, UserWarning, stacklevel=2)
         places = {spec.training: place for place, spec in reversed(list(enumerate(missing)))}
         # long runs first, so that none is waited for at the end; runs that share networks follow each other
         missing.sort(key=lambda spec: (-_length(spec), places[spec.training]))

@@ -39,6 +39,11 @@ OBJECTIVES: Final = (
     "logistic_cv",
     "calibrated_forest",
     "stopped_trees",
+    "lightgbm",
+    "tuned_logistic",
+    "tuned_forest",
+    "tuned_trees",
+    "tuned_lightgbm",
     "scaled_mlp",
     "pool",
     "summary_network",
@@ -115,6 +120,7 @@ ADDED_LATER: Final = {
         "vat_weight",
         "vat_radius",
         "fractions_off",
+        "states_label_fractions",
     ),
     "evaluation": ("both_columns", "items", "halves"),
 }
@@ -315,6 +321,7 @@ class Recipe:
         states_accuracy: Whether the accuracy is stated, by the correction ``belief``, or in methods for groups, whose
             predictions are then scaled to it without labels (`selbo.calibrate_to_belief`).
         states_fractions: Whether the correction ``belief`` states the class fractions of the target domain.
+        states_label_fractions: Whether the class fractions of the training labels are stated, which say nothing new.
         accuracy_off: Error of the stated accuracy.
         fractions_off: Error of the fraction of class 0 that the corrections ``belief`` and ``known``, and methods for
             tables, state; the other classes change in proportion.
@@ -384,6 +391,7 @@ class Recipe:
     scale_belief: str = ""
     states_accuracy: bool = False
     states_fractions: bool = False
+    states_label_fractions: bool = False
     accuracy_off: float = 0.0
     target_labels: int = 0
     vat_weight: float = 0.5
@@ -515,6 +523,7 @@ class RunSpec:
             correction="",
             states_accuracy=False,
             states_fractions=False,
+            states_label_fractions=False,
             accuracy_off=0.0,
             target_labels=0,
             fractions_off=self.recipe.fractions_off if self.recipe.told else 0.0,

@@ -187,7 +187,7 @@ def test_vectors_tell_the_classes_apart(real_data: RealData) -> None:
 
 
 def test_the_standard_deviation_of_embeddings(real_data: RealData) -> None:
-    """Of which docs/deviations.md speaks: noise of standard deviation 1 is large beside it."""
+    """Of which docs/explanation/deviations.md speaks: noise of standard deviation 1 is large beside it."""
     real_data.needs(SST)
     found = [each for each in embeddings.list_embeddings() if "all-mpnet-base-v2" in each.encoder]
     if not found:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +14,17 @@ import pytest
 import torch
 
 from selbo.estimator import SummaryClassifier
-from selbo.random import generator_for
 from selbo_lab.data.dataset import LabelledData
-from selbo_lab.run import table_cases, table_runs
+from selbo_lab.run import table_cases, table_methods, table_runs
 from selbo_lab.run.execute import execute_run
 from selbo_lab.run.table_cases import table_case
-from selbo_lab.run.table_methods import correct_for_statement, fit_table_method, fractions_as_stated, stated_accuracy
+from selbo_lab.run.table_methods import (
+    TUNED,
+    correct_for_statement,
+    fit_table_method,
+    fractions_as_stated,
+    stated_accuracy,
+)
 from selbo_lab.schedule import runner
 from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe, RunSpec
 
@@ -189,28 +196,69 @@ def test_runs_that_differ_only_in_the_correction_share_a_classifier(monkeypatch:
     assert len(trained) == 2
 
 
-def test_an_accuracy_that_is_stated_is_that_of_the_test_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Any] = []
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"states_accuracy": True},
+        {"states_fractions": True},
+        {"states_accuracy": True, "states_fractions": True},
+        {"states_label_fractions": True},
+    ],
+)
+def test_what_is_stated_is_true_and_corrects_the_pool_as_the_classifier_does(settings: dict[str, bool]) -> None:
+    run = execute_run(run_spec(WHOLE, objective="pool", **settings))
+    case = table_case(WHOLE, 0)
+    inputs, labels = case.train.inputs.double().numpy(), case.train.labels.numpy()
+    test, answers = case.test.inputs.double().numpy(), case.test.labels.numpy()
+    statements: dict[str, Any] = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if "states_accuracy" in settings:
+            plain = SummaryClassifier(random_state=0).fit(inputs, labels)
+            statements["accuracy"] = max(0.501, float((plain.predict(test) == answers).mean()))
+        if "states_fractions" in settings:
+            statements["class_fractions"] = (np.bincount(answers) / len(answers)).tolist()
+        if "states_label_fractions" in settings:
+            statements["class_fractions"] = (np.bincount(labels) / len(labels)).tolist()
+        told = SummaryClassifier(**statements, random_state=0).fit(inputs, labels)
+    nll = -np.log(told.predict_proba(test)[np.arange(len(answers)), answers]).mean()
+    assert told.calibration_ is not None
+    assert run.conditions["clean"].metrics["nll"] == pytest.approx(nll, rel=1e-4)
 
-    def made(recipe: Recipe, case: table_cases.TableCase, *, seed: int, statements: Any = None) -> Any:
-        told.append(statements)
-        rows = torch.rand(len(case.test), 2, generator=generator_for(5), dtype=torch.float64).log_softmax(-1)
-        return lambda inputs: rows
 
-    monkeypatch.setattr(table_runs, "fit_table_method", made)
-    monkeypatch.setattr(table_runs, "_LAST", table_runs._LastClassifier())
-    run = execute_run(run_spec(WHOLE, objective="pool", states_accuracy=True, states_fractions=True))
-    untold, statements = told
-    assert untold is None
-    assert statements["accuracy"] == pytest.approx(max(0.501, run.conditions["clean"].metrics["accuracy"] or 0))
-    assert statements["class_fractions"] == pytest.approx(table_case(WHOLE, 0).stated)
+def test_tuned_classifiers_have_the_same_budget() -> None:
+    budgets = {name: math.prod(len(values) for values in grid.values()) for name, grid in TUNED.items()}
+    assert set(budgets.values()) == {8}
+
+
+def test_a_tuned_classifier_has_the_lowest_cross_validated_nll() -> None:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import cross_val_score
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    case = table_case(WHOLE, 1)
+    inputs, labels = case.train.inputs.double().numpy(), case.train.labels.numpy()
+    candidates = [make_pipeline(StandardScaler(), LogisticRegression(C=10.0**k, max_iter=1000)) for k in range(-3, 5)]
+    scores = [cross_val_score(each, inputs, labels, scoring="neg_log_loss", cv=5).mean() for each in candidates]
+    best = candidates[int(np.argmax(scores))].fit(inputs, labels)
+    found = fit_table_method(Recipe("tuned_logistic"), case, seed=1)
+    np.testing.assert_allclose(
+        found(case.test.inputs).exp(), best.predict_proba(case.test.inputs.double().numpy()), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", ["tables", "few-labels"])
-def test_a_study_of_tables_on_tiny_data(name: str, tmp_path: Path) -> None:
+def test_a_study_of_tables_on_tiny_data(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Methods whose package is not there are left out, and the user is told."""
+    monkeypatch.setattr(table_methods, "find_spec", lambda package: None)
     study = runner.study_of(name, trial=True)
-    results = runner.run_study(study, tmp_path / name, executor="here")
-    assert all(run is not None and run.tested for case in results.comparisons for run in case.runs)
+    told = pytest.warns(UserWarning, match="runs of LightGBM are left out, as it is not installed")
+    with told if name == "tables" else nullcontext():
+        results = runner.run_study(study, tmp_path / name, executor="here")
+    for method in (each for case in results.comparisons for each in case.methods):
+        missing = "lightgbm" in method.recipe.objective
+        assert all((run is not None and run.tested) != missing for run in method.runs)
     for variant in runner.study_of(name).variants:
         assert variant.data.table
         assert bool(variant.data.labels) == (name == "few-labels")

@@ -48,7 +48,7 @@ export function isHistogram({ axis, s0 }) {
 export function bars(holder, answer) {
   const edges = isHistogram(answer);
   holder.classList.toggle("tall", !edges && answer.s0.length > 24);
-  const label = `Bar chart of the summary: ${answer.labels.slice(0, 30).map((name, r) => `${name} ${percent(answer.s0[r])}`).join(", ")}`;
+  const label = `Where the predictions should fall: ${answer.labels.slice(0, 30).map((name, r) => `${name} ${percent(answer.s0[r])}`).join(", ")}`;
   if (edges) columns(holder, answer, label);
   else rows(holder, answer, label);
 }
@@ -112,6 +112,29 @@ function whisker(svg, x1, y1, x2, y2) {
   svg.append(make("line", { x1, y1, x2, y2, class: "whisker" }));
 }
 
+// Two histograms, bar beside bar.
+export function comparison(holder, { before, after, ends, title }) {
+  const width = widthOf(holder, 720);
+  const height = 290;
+  const box = { left: 44, right: width - 12, top: 12, bottom: height - 44 };
+  const spoken = before.map((mass, r) => `${ends[r]} to ${ends[r + 1]} %: ${percent(mass)} before, ${percent(after[r])} after`).join("; ");
+  const svg = canvasOf(holder, width, height, `${title}: ${spoken}`);
+  const ticks = ticksUpTo(Math.max(...before, ...after));
+  const wide = (box.right - box.left) / before.length;
+  const y = (mass) => box.bottom - (mass / ticks.at(-1)) * (box.bottom - box.top);
+  for (const mass of ticks)
+    svg.append(
+      make("line", { x1: box.left, x2: box.right, y1: y(mass), y2: y(mass), class: mass ? "grid" : "axis" }),
+      words(`${+(100 * mass).toPrecision(3)} %`, box.left - 6, y(mass) + 4, { "text-anchor": "end", class: "soft" }),
+    );
+  for (const [masses, kind, shift] of [[before, "drawn", 0.08], [after, "bar", 0.5]])
+    masses.forEach((mass, r) =>
+      svg.append(make("rect", { x: box.left + (r + shift) * wide, width: 0.42 * wide, y: y(mass), height: box.bottom - y(mass), class: kind, "data-mass": mass })),
+    );
+  ends.forEach((end, r) => svg.append(words(end, box.left + r * wide, box.bottom + 16, { "text-anchor": "middle", class: "soft" })));
+  svg.append(words(title, (box.left + box.right) / 2, height - 6, { "text-anchor": "middle" }));
+}
+
 // --- draws ---
 
 export function draws(holder, { draws: drawn, s0 }) {
@@ -121,7 +144,7 @@ export function draws(holder, { draws: drawn, s0 }) {
   const y = (mass) => height - 3 - (Math.sqrt(mass) / top) * (height - 8); // a root, so that small shares show too
   holder.replaceChildren(
     ...drawn.map((masses, i) => {
-      const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": `Draw ${i + 1}` });
+      const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, width: "100%", role: "img", "aria-label": `Example ${i + 1}` });
       masses.forEach((mass, r) =>
         svg.append(make("rect", { x: r * wide + 0.5, width: Math.max(0.7, wide - 1), y: y(mass), height: height - 3 - y(mass), class: "drawn", "data-mass": mass })),
       );
@@ -162,9 +185,9 @@ function scores(holder, { density, cuts, title }) {
   const steps = density.map((value, i) => `L${x(i * cell)} ${y(value)}H${x((i + 1) * cell)}`).join("");
   svg.append(make("path", { d: `M${x(0)} ${box.bottom}${steps}V${box.bottom}Z`, class: "area" }), make("path", { d: `M${x(0)} ${y(density[0])}${steps}`, class: "outline" }));
   for (const cut of cuts) svg.append(make("line", { x1: x(cut), x2: x(cut), y1: box.top, y2: box.bottom, class: "cut" }));
-  for (const score of [0, 0.25, 0.5, 0.75, 1]) svg.append(words(score || "0", x(score), box.bottom + 16, { "text-anchor": "middle", class: "soft" }));
-  svg.append(words(`probability of ${short(title, 30)}`, (box.left + box.right) / 2, height - 6, { "text-anchor": "middle" }));
-  return ["Density over scores", "How much more often a score occurs than if all were equally frequent (1×). Dashed: where regions end."];
+  for (const score of [0, 0.25, 0.5, 0.75, 1]) svg.append(words(100 * score, x(score), box.bottom + 16, { "text-anchor": "middle", class: "soft" }));
+  svg.append(words(`probability of ${short(title, 30)}, %`, (box.left + box.right) / 2, height - 6, { "text-anchor": "middle" }));
+  return ["The same as a curve", "How much more often a prediction occurs than if all were equally frequent (1×). Dashed: where ranges end."];
 }
 
 function simplex(holder, drawing) {
@@ -202,7 +225,7 @@ function simplex(holder, drawing) {
     });
   });
   scale(svg, drawing.limits, { left: width / 2 - 90, top: height - 30, width: 180 });
-  return ["Heat map of predictions", "Each point is a prediction, a corner is certainty. Colours: how often it occurs, in multiples of all predictions being equally frequent. Lines: where regions end."];
+  return ["The same on a triangle", "Each point is a prediction, a corner is certainty. Colours: how often it occurs, in multiples of all predictions being equally frequent. Lines: where ranges end."];
 }
 
 function heatMap({ columns, rows, shades }, place) {

@@ -2,28 +2,39 @@
 // tab remembers what an address does not have, such as names of classes that are gone or a number that is wrong, so that
 // neither a reload nor Back loses anything.
 
-import { bars, draws, isHistogram, percent, picture } from "/charts.js";
+import { bars, comparison, draws, isHistogram, percent, picture } from "/charts.js";
 
 const PAUSE = 60; // milliseconds between questions: a slider that is dragged is followed
 const PATIENCE = 2000; // milliseconds after which a question is given up for a newer one
 const SMALLEST_DRAWN = 1e-3; // share of the highest bar that a bar at zero counts as, see state.py
+const PAUSE_OF_EDITS = 1000; // milliseconds without which changes of one control are one step of Undo
+const MOST_STEPS = 200; // of Undo
+const LONGEST_TABLE = 3000; // characters of a table of groups that a link may carry
 const SCORES = ["equal", "unequal", "edges"]; // regions of two classes
 const HINTS = {
-  equal: "Equal widths, from 0 to 1.",
-  unequal: "Edges at .01, .05, .1, .9, .95 and .99: for tasks where most cases are clear.",
+  equal: "From 0 to 100 %.",
+  unequal: "Limits at 1, 5, 10, 90, 95 and 99 %: for tasks where most cases are clear.",
   edges: "Numbers between 0 and 1, such as 0.05, 0.5, 0.95.",
-  shells: "Corner shells: very sure and sure of each class; the rest, where no class stands out, is one region.",
+  shells: "Corner shells: very sure and fairly sure of each class. All cases in which no class stands out are one region. Limits are from 0.5 on.",
   classes: "How often each class is predicted, however surely.",
-  confidence: "The largest probability, whatever the class: for very many classes.",
+  confidence: "The largest probability: for very many classes.",
 };
-const LABELS_HINT = "The belief weighs as much as they do, and at most as 1000 of them. If you leave this empty, selbo counts them when it trains.";
+const WAYS = {
+  questions: { waiting: "Computing …", accuracy: "2. How often could a careful expert be right?", hint: "If unsure, say the lower number." },
+  predictions: { waiting: "Choose a file: the corrected predictions are shown here.", accuracy: "2. How often is this model right?", hint: "From a report, or from a sample of cases that you checked." },
+  groups: { waiting: "Paste a table: what it says is shown here." },
+};
 
 const $ = (id) => document.getElementById(id);
 const output = $("output");
 let visit = history.state?.visit; // names what the tab remembers; entries of the history that only jump on the page share it
 let entered = { ...read(location.hash), ...remembered() };
-let shown = null; // the last answer
-let file = null; // the scores, as long as this page is open
+let shown = null; // the last answer about the questions
+let shownGroups = null;
+let shownFrozen = null; // with the corrected file
+let file = null; // the predictions of an earlier model, as long as this page is open
+let frozen = null; // the predictions to correct, likewise
+let isNew = false; // whether they were chosen just now
 let question = null; // that waits for an answer
 let asked = 0; // when it began
 let asking = false;
@@ -39,6 +50,10 @@ function read(hash) {
   const classes = number("k", 2);
   const regions = given.get("regions") ?? (classes > 2 ? "shells" : "equal");
   const found = {
+    way: given.get("way") ?? "questions",
+    groups: given.get("groups") ?? "",
+    test: [null, null, null], // prevalence, sensitivity, specificity
+    correct: given.has("correct"), // correct predictions by the shares too
     classes,
     names: given.getAll("name"), // of more classes than there are, if there were more
     equal: !given.has("shares"),
@@ -113,6 +128,13 @@ function state() {
 function address() {
   const { names, fractions, heights, masses = [], rows, claimed, predicted = [], edges } = state();
   const said = new URLSearchParams();
+  if (entered.way === "groups") {
+    said.set("way", "groups");
+    if (entered.groups.length <= LONGEST_TABLE) said.set("groups", entered.groups);
+    return `#${said}`;
+  }
+  if (entered.way !== "questions") said.set("way", entered.way);
+  if (entered.correct) said.set("correct", 1);
   said.set("k", entered.classes);
   for (const name of names.some(Boolean) ? names : []) said.append("name", name);
   said.set("accuracy", entered.accuracy);
@@ -160,11 +182,49 @@ function arrive() {
   visit = history.state?.visit;
   link = location.hash;
   entered = { ...read(location.hash), ...remembered() };
-  file = null;
-  $("file").value = "";
+  file = frozen = shownFrozen = shownGroups = null;
+  $("file").value = $("predictions").value = "";
+  begin();
+}
+
+// --- undo ---
+
+let past = []; // states, as text
+let future = [];
+let present = "";
+let lastEdit = { place: null, time: 0 };
+
+function note() {
+  const now = JSON.stringify(entered);
+  if (now === present) return;
+  const focused = document.activeElement;
+  const place = $("pad").contains(focused) ? $("pad") : focused;
+  const goesOn = place === lastEdit.place && place.matches("input:not([type=radio], [type=checkbox]), textarea, #pad") && performance.now() - lastEdit.time < PAUSE_OF_EDITS;
+  if (!goesOn) past = [...past, present].slice(-MOST_STEPS);
+  lastEdit = { place, time: performance.now() };
+  [present, future] = [now, []];
+}
+
+function travel(from, to) {
+  if (!from.length) return;
+  to.push(present);
+  present = from.pop();
+  lastEdit = { place: null, time: 0 };
+  entered = JSON.parse(present);
   unfold();
+  fill(true);
   change();
 }
+
+$("undo").addEventListener("click", () => travel(past, future));
+$("redo").addEventListener("click", () => travel(future, past));
+addEventListener("keydown", (event) => {
+  const key = event.key.toLowerCase();
+  if (!(event.ctrlKey || event.metaKey) || event.altKey || (key !== "z" && key !== "y") || event.target.tagName === "TEXTAREA") return;
+  event.preventDefault(); // in a text of several lines, the browser undoes words
+  if (key === "y" || event.shiftKey) travel(future, past);
+  else travel(past, future);
+});
 
 // --- asking ---
 
@@ -174,6 +234,7 @@ async function ask(path, body, type, signal) {
     reply = await fetch(path, { method: "POST", body, headers: { "Content-Type": type }, signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
+    if (body instanceof Blob && !(await isReadable(body))) throw { message: "The file was changed or removed: choose it again.", field: body === file ? "file" : "predictions" };
     throw { message: "The server does not answer: is selbo elicit still running?", field: "" };
   }
   const content = await reply.json().catch(() => ({ error: "The answer of the server cannot be read.", field: "" }));
@@ -181,8 +242,13 @@ async function ask(path, body, type, signal) {
   return content;
 }
 
+async function isReadable(blob) {
+  return blob.slice(0, 1).arrayBuffer().then(() => true, () => false);
+}
+
 function change(update) {
   Object.assign(entered, update);
+  note();
   remember();
   fill();
   output.setAttribute("aria-busy", "true");
@@ -206,11 +272,9 @@ async function refresh() {
   question = new AbortController();
   asked = performance.now();
   try {
-    if (entered.source === "scores" && !entered.counted[layout()]) await count(question.signal);
-    const answer = await ask("/api/belief", JSON.stringify(state()), "application/json", question.signal);
-    shown = answer;
-    problems();
-    show();
+    if (entered.way === "groups") await askGroups(question.signal);
+    else if (entered.way === "predictions") await askFrozen(question.signal);
+    else await askBelief(question.signal);
     if (changed) return;
     link = address();
     remember();
@@ -220,18 +284,56 @@ async function refresh() {
   }
 }
 
+async function askBelief(signal) {
+  if (entered.source === "scores" && !entered.counted[layout()]) await count(signal);
+  shown = await ask("/api/belief", JSON.stringify(state()), "application/json", signal);
+  problems();
+  show();
+}
+
+async function askGroups(signal) {
+  shownGroups = entered.groups.trim() ? await ask("/api/groups", entered.groups, "text/plain", signal) : null;
+  problems();
+  if (shownGroups) showGroups(shownGroups);
+}
+
+async function askFrozen(signal) {
+  if (!frozen) return problems();
+  tooLarge(frozen, "predictions");
+  const { accuracy, concentration, fractions } = state();
+  const known = entered.correct && !isNew ? (fractions ?? statedShares().map(() => 1 / entered.classes)) : null;
+  const [asking, given] = [frozen, { accuracy, concentration, fractions: known, name: frozen.name }];
+  const found = await ask(`/api/calibrate?state=${encodeURIComponent(JSON.stringify(given))}`, frozen, "text/csv", signal);
+  if (frozen !== asking) return;
+  shownFrozen = found;
+  if (isNew) {
+    isNew = false;
+    if (found.classes.join("\n") !== statedShares().map((_, k) => entered.names[k]).join("\n")) {
+      setClasses(found.classes.length);
+      change({ names: found.classes, shares: [], equal: true, correct: false });
+    } else if (entered.correct) change();
+  }
+  problems();
+  showFrozen(found);
+}
+
+function tooLarge({ size }, field) {
+  const most = Number($("file").dataset.most);
+  if (size > most) throw { message: `The file has ${Math.round(size / 2 ** 20)} MB, but at most ${most / 2 ** 20} MB are taken: a sample of the rows is enough.`, field };
+}
+
 async function count(signal) {
   if (!file && entered.file)
     throw { message: `${entered.file} was counted in other regions or classes: choose those again, or the file.`, field: "file" };
   if (!file) return;
-  const most = Number($("file").dataset.most);
-  if (file.size > most) throw { message: `The file has ${Math.round(file.size / 2 ** 20)} MB, but at most ${most / 2 ** 20} MB are taken: a sample of the rows is enough.`, field: "file" };
+  tooLarge(file, "file");
   const [place, { classes, regions, bins, edges }] = [layout(), state()];
   const [given, counting] = [JSON.stringify({ classes, regions, bins, edges }), file];
   const { masses, rows, claimed, predicted } = await ask(`/api/scores?state=${encodeURIComponent(given)}`, file, "text/csv", signal);
   if (file !== counting) return; // another one was chosen meanwhile
   entered.counted[place] = { masses, rows, claimed, predicted };
   entered.file = file.name;
+  present = JSON.stringify(entered); // counting is no step of its own
   remember();
   fill();
 }
@@ -240,8 +342,8 @@ function problems(error) {
   for (const place of document.querySelectorAll(".problem")) place.textContent = "";
   for (const control of document.querySelectorAll("[aria-invalid]")) control.removeAttribute("aria-invalid");
   output.classList.toggle("stale", Boolean(error));
-  output.classList.toggle("empty", !shown);
-  for (const button of document.querySelectorAll("[data-copy]")) button.disabled = Boolean(error);
+  output.classList.toggle("empty", !{ questions: shown, predictions: shownFrozen, groups: shownGroups }[entered.way]);
+  for (const button of document.querySelectorAll("[data-copy], #download")) button.disabled = Boolean(error);
   const place = error && $(`problem-${error.field}`);
   $("failure").hidden = !error;
   $("failure").textContent = error ? error.message : "";
@@ -250,7 +352,8 @@ function problems(error) {
   if (error) $(error.field)?.setAttribute("aria-invalid", "true");
   if (error?.field === "fractions") for (const box of shareBoxes()) box.setAttribute("aria-invalid", "true");
   if (error?.field === "names") for (const box of nameBoxes()) box.setAttribute("aria-invalid", "true");
-  if (error?.field === "concentration") $("advanced").open = true;
+  if ($("advanced").contains(place)) $("advanced").open = true;
+  if (!error && output.classList.contains("empty")) $("peek-text").textContent = WAYS[entered.way].waiting;
   $("rescale").hidden = !(error?.field === "fractions" && !entered.equal && statedShares().every((share) => share === null || share > 0));
 }
 
@@ -263,27 +366,45 @@ function show() {
   $("warnings").hidden = !shown.warnings.length;
   $("warning-list").replaceChildren(...shown.warnings.map((text) => item("li", text)));
   drawCharts();
-  $("belief").textContent = `The belief is ${shown.belief}.`;
-  $("table").replaceChildren(
-    ...shown.s0.map((mass, r) => {
-      const row = document.createElement("tr");
-      const head = item("th", shown.labels[r]);
-      head.scope = "row";
-      const cell = item("td", percent(mass));
-      cell.dataset.mass = mass;
-      row.append(head, cell, item("td", percent(shown.low[r])), item("td", percent(shown.high[r])));
-      return row;
-    }),
-  );
-  for (const [name, { text, note }] of Object.entries(shown.copies)) {
-    const place = $(`take-${name}`);
-    place.querySelector("pre").textContent = text;
-    place.querySelector(".hint").textContent = note;
-    place.querySelector("button").disabled = !text;
-  }
+  $("belief").textContent = `The belief is ${shown.belief}. The shares are the summary s₀ of the paper, with 5 and 95 % quantiles.`;
+  $("table").replaceChildren(...shown.s0.map((mass, r) => tableRow(shown.labels[r], [mass, shown.low[r], shown.high[r]].map(percent))));
+  [...$("table").rows].forEach((row, r) => (row.cells[1].dataset.mass = shown.s0[r]));
+  for (const [name, { text, note }] of Object.entries(shown.copies)) fillTake(name, text, note);
   fillPad();
   fillStrength();
   $("edges").placeholder = shown.levels.join(", ");
+}
+
+function fillTake(name, text, note) {
+  const place = $(`take-${name}`);
+  place.querySelector("pre").textContent = text;
+  if (note !== undefined) place.querySelector(".hint").textContent = note;
+  place.querySelector("button").disabled = !text;
+}
+
+function tableRow(name, cells) {
+  const row = document.createElement("tr");
+  const head = item("th", name);
+  head.scope = "row";
+  row.append(head, ...cells.map((text) => item("td", text)));
+  return row;
+}
+
+function showGroups({ column, classes, groups, fractions, said, texts }) {
+  $("groups-said").textContent = $("peek-text").textContent = said;
+  $("groups-head").replaceChildren(...[column, ...classes].map((name) => Object.assign(item("th", name), { scope: "col" })));
+  $("groups-table").replaceChildren(...groups.map((name, i) => tableRow(name, fractions[i].map(percent))));
+  for (const [kind, text] of Object.entries(texts)) fillTake(kind, text);
+}
+
+function showFrozen({ claims: [headline, ...claims], warnings, rows, copies }) {
+  $("frozen-headline").textContent = $("peek-text").textContent = headline;
+  $("frozen-claims").replaceChildren(...claims.map((text) => item("li", text)));
+  $("doubts").hidden = !warnings.length;
+  $("doubt-list").replaceChildren(...warnings.map((text) => item("li", text)));
+  $("frozen-table").replaceChildren(...rows.map(([name, ...values]) => tableRow(name, values.map((value) => (value === null ? "–" : percent(value))))));
+  for (const [name, { text, note }] of Object.entries(copies)) fillTake(name, text, note);
+  drawCharts();
 }
 
 function item(name, text) {
@@ -293,7 +414,8 @@ function item(name, text) {
 }
 
 function drawCharts() {
-  if (!shown) return;
+  if (entered.way === "predictions" && shownFrozen) comparison($("frozen-bars"), shownFrozen.histogram);
+  if (entered.way !== "questions" || !shown) return;
   $("picture-section").hidden = !shown.picture;
   document.querySelector(".pair").classList.toggle("single", !shown.picture);
   bars($("bars"), shown);
@@ -306,21 +428,30 @@ function drawCharts() {
 
 // --- filling in the form ---
 
-const shareBoxes = () => [...document.querySelectorAll("#class-rows input[type=number]")];
-const nameBoxes = () => [...document.querySelectorAll("#class-rows input[type=text]")];
+const shareBoxes = () => [...document.querySelectorAll("#share-rows input")];
+const nameBoxes = () => [...document.querySelectorAll("#name-rows input")];
 const rounded = (value, digits = 12) => Number(Number(value).toPrecision(digits));
 const inPercent = (value) => (value === null ? null : rounded(100 * value));
 const asShare = (value) => rounded(100 * value, 5);
 
+let forced = false; // whether a control that is being used is filled in too
+
 function set(control, given) {
   const value = Number.isNaN(given) ? "" : (given ?? "");
-  if (control !== document.activeElement && control.value !== String(value)) control.value = value;
+  if ((forced || control !== document.activeElement) && control.value !== String(value)) control.value = value;
 }
 
-function fill() {
+function fill(all = false) {
+  forced = all;
+  fillWay();
   set($("classes"), entered.classes);
   fillClasses();
   $("equal").checked = entered.equal;
+  $("use-shares").checked = entered.correct;
+  $("shares-hint").textContent = entered.classes > 2 ? "In percent. Classes that you leave out get equal parts of the rest." : "";
+  $("shares-panel").hidden = entered.way === "predictions" && !entered.correct;
+  set($("groups"), entered.groups);
+  fillTest();
   set($("counts"), entered.pasted);
   set($("accuracy"), inPercent(entered.accuracy));
   if (isCount(entered.classes)) $("accuracy-range").min = Math.ceil(1000 / entered.classes + 0.5) / 10;
@@ -333,7 +464,7 @@ function fill() {
   const counted = entered.counted[layout()];
   $("file-said").textContent = counted
     ? `${counted.rows} predictions counted${entered.file ? ` in ${entered.file}` : ""}.`
-    : file || entered.file ? "" : "No file yet: until you choose one, the belief is that of accuracy and shares.";
+    : file || entered.file ? "" : "No file yet: until you choose one, the belief is that of the answers above.";
   $("draw-panel").hidden = entered.source !== "draw";
   for (const option of $("regions").options) option.hidden = option.disabled = SCORES.includes(option.value) && entered.classes > 2;
   $("regions").value = entered.regions;
@@ -341,8 +472,51 @@ function fill() {
   $("bins-panel").hidden = entered.regions !== "equal";
   set($("bins"), entered.bins);
   $("edges-panel").hidden = !["edges", "shells", "confidence"].includes(entered.regions);
-  $("edges-label").textContent = entered.regions === "shells" ? "Thresholds, from 0.5 on" : "Edges, from left to right";
   set($("edges"), entered.edges[entered.regions]);
+  for (const [id, steps] of [["undo", past], ["redo", future]]) $(id).setAttribute("aria-disabled", steps.length === 0); // it keeps the focus
+  forced = false;
+}
+
+function fillWay() {
+  for (const choice of document.querySelectorAll("[name=way]")) choice.checked = choice.value === entered.way;
+  for (const part of document.querySelectorAll("[data-ways]")) part.hidden = !part.dataset.ways.split(" ").includes(entered.way);
+  const { waiting, accuracy, hint } = WAYS[entered.way] ?? WAYS.questions;
+  $("waiting").textContent = waiting;
+  $("accuracy-title").textContent = accuracy;
+  $("accuracy-hint").textContent = hint;
+  $("test").hidden ||= entered.classes !== 2;
+  $("link-hint").textContent = {
+    predictions: "It holds your answers, and nothing of the file.",
+    groups: entered.groups.length > LONGEST_TABLE ? "The table is too long for a link: send results.csv." : "It holds the table.",
+  }[entered.way] ?? "It holds everything on this page.";
+  $("link-hint").append(" Elsewhere, open it with ", item("code", "selbo elicit 'LINK'"), ".");
+}
+
+// Of all cases, those that a test answers rightly: the ill that it finds, and the healthy that it clears.
+function fillTest() {
+  const [prevalence, sensitivity, specificity] = entered.test;
+  ["prevalence", "sensitivity", "specificity"].forEach((id, i) => set($(id), inPercent(entered.test[i])));
+  const accuracy = testAccuracy();
+  const known = accuracy !== null;
+  $("use-test").hidden = !known;
+  const [negative, positive] = [0, 1].map((k) => entered.names[k] || `class ${k}`);
+  const of1000 = (share) => `${rounded(1000 * share, 3)}`;
+  const text = (share) => `${rounded(100 * share, 4)} %`;
+  const lines = known
+    ? [
+        `Right answers: ${text(prevalence)} × ${text(sensitivity)} + ${text(1 - prevalence)} × ${text(specificity)} = ${text(accuracy)}.`,
+        `Of 1000 cases, ${of1000(prevalence)} are “${positive}”: ${of1000(prevalence * sensitivity)} are found and ${of1000(prevalence * (1 - sensitivity))} missed.`,
+        `Of the ${of1000(1 - prevalence)} that are “${negative}”, ${of1000((1 - prevalence) * specificity)} are cleared and ${of1000((1 - prevalence) * (1 - specificity))} are false alarms.`,
+      ]
+    : [`How often “${positive}” occurs, how many of these are found, and how many of “${negative}” are cleared.`];
+  const [now, before] = [lines.join(), [...$("arithmetic").children].map((line) => line.textContent).join()];
+  if (now !== before) $("arithmetic").replaceChildren(...lines.map((line) => item("p", line)));
+}
+
+function testAccuracy() {
+  const [prevalence, sensitivity, specificity] = entered.test;
+  const inside = entered.test.every((each) => typeof each === "number" && each >= 0 && each <= 1) && prevalence > 0 && prevalence < 1;
+  return inside ? rounded(prevalence * sensitivity + (1 - prevalence) * specificity) : null;
 }
 
 function fillStrength() {
@@ -350,18 +524,24 @@ function fillStrength() {
   set($("concentration"), entered.concentration);
   $("concentration").placeholder = strength ?? "";
   if (strength) set($("concentration-range"), Math.round(10 * Math.log10(Math.max(1, strength))));
-  $("by-labels").hidden = entered.concentration === null;
-  $("labels-hint").textContent = entered.concentration === null ? LABELS_HINT : "The belief weighs as much as stated below.";
+  const known = [...$("sure").options].some((option) => option.value === String(entered.concentration ?? ""));
+  const own = $("sure").options[$("sure").options.length - 1];
+  own.hidden = own.disabled = known;
+  own.textContent = `As after ${entered.concentration} cases`;
+  $("sure").value = known ? String(entered.concentration ?? "") : "own";
+  const otherwise = entered.way === "predictions" ? "Then your numbers count as if seen in 1000 cases." : "Then your numbers count as much as the labelled examples, and at most as 1000 of them.";
+  $("sure-hint").textContent = entered.concentration === null ? otherwise : "The more you are sure, the more your numbers count against the data.";
 }
 
 function fillClasses() {
-  const holder = $("class-rows");
   if (isCount(entered.classes) && nameBoxes().length !== entered.classes) {
-    const titles = ["Name", "Share, %"].map((text) => Object.assign(item("span", text), { className: "title" }));
-    holder.replaceChildren(...titles, ...Array.from({ length: entered.classes }, (_, k) => classRow(k)).flat());
+    const rows = Array.from({ length: entered.classes }, (_, k) => [nameRow(k), shareRow(k)]);
+    $("name-rows").replaceChildren(...rows.map(([name]) => name));
+    $("share-rows").replaceChildren(...rows.flatMap(([, share]) => share));
   }
   if (!isCount(entered.classes)) return; // the number is being typed: the rows wait
   nameBoxes().forEach((box, k) => set(box, entered.names[k]));
+  document.querySelectorAll("#share-rows label").forEach((label, k) => (label.textContent = entered.names[k] || `class ${k}`));
   const [stated, all] = [statedShares(), entered.equal ? [] : shares()];
   shareBoxes().forEach((box, k) => {
     box.classList.toggle("derived", entered.equal || stated[k] === null);
@@ -369,7 +549,7 @@ function fillClasses() {
   });
 }
 
-function classRow(k) {
+function nameRow(k) {
   const name = Object.assign(document.createElement("input"), { type: "text", placeholder: `class ${k}`, maxLength: 60 });
   name.setAttribute("aria-label", `Name of class ${k}`);
   name.setAttribute("aria-describedby", "problem-names");
@@ -377,15 +557,19 @@ function classRow(k) {
     entered.names[k] = name.value;
     change();
   });
-  const share = Object.assign(document.createElement("input"), { type: "number", step: "any", min: 0, max: 100 });
-  share.setAttribute("aria-label", `Share of class ${k}, percent`);
+  return name;
+}
+
+function shareRow(k) {
+  const label = Object.assign(document.createElement("label"), { htmlFor: `share-${k}` });
+  const share = Object.assign(document.createElement("input"), { id: `share-${k}`, type: "number", inputMode: "decimal", step: "any", min: 0, max: 100 });
   share.setAttribute("aria-describedby", "problem-fractions shares-hint");
   share.addEventListener("input", () => {
     const stated = entered.equal || entered.classes === 2 ? [] : [...entered.shares]; // of two classes, one share says both
     stated[k] = Number.isNaN(share.valueAsNumber) ? null : rounded(share.valueAsNumber / 100);
     change({ shares: stated, equal: false });
   });
-  return [name, share];
+  return [label, share];
 }
 
 // --- drawing by hand ---
@@ -502,6 +686,7 @@ $("pad").addEventListener("pointerdown", (event) => {
   event.preventDefault();
   $("pad").setPointerCapture(event.pointerId);
   brush = null;
+  $("pad").children[current]?.focus({ preventScroll: true }); // so that a stroke is one step of Undo
   paint(event);
   $("pad").children[current]?.focus({ preventScroll: true });
 });
@@ -547,50 +732,40 @@ $("use-counts").addEventListener("click", async () => {
     $("counts").setAttribute("aria-invalid", "true");
   }
 });
-$("groups-file").addEventListener("change", async (event) => {
-  const file = event.target.files[0];
-  if (!file) return;
-  $("groups").value = await file.text();
-  $("use-groups").click();
+$("groups").addEventListener("input", (event) => change({ groups: event.target.value }));
+$("groups-file").addEventListener("change", async ({ target }) => {
+  if (!target.files.length) return;
+  change({ groups: await target.files[0].text() });
+  target.value = ""; // the same file can be chosen again, changed
 });
-$("use-groups").addEventListener("click", async () => {
-  try {
-    showGroups(await ask("/api/groups", $("groups").value, "text/plain"));
-    $("problem-groups").textContent = "";
-    $("groups").removeAttribute("aria-invalid");
-  } catch (error) {
-    $("problem-groups").textContent = error.message;
-    $("groups").setAttribute("aria-invalid", "true");
-  }
+for (const id of ["file", "predictions"])
+  $(id).addEventListener("click", ({ target }) => {
+    if (target.getAttribute("aria-invalid")) target.value = ""; // likewise
+  });
+$("predictions").addEventListener("change", (event) => {
+  if (!event.target.files.length) return; // the dialog was left: what was chosen stays
+  [frozen, isNew] = [event.target.files[0], true];
+  change();
 });
-
-function showGroups(found) {
-  const cell = (kind, text, scope) => {
-    const made = document.createElement(kind);
-    made.textContent = text;
-    if (scope) made.scope = scope;
-    return made;
-  };
-  $("groups-section").hidden = false;
-  $("groups-said").textContent = found.said;
-  $("groups-head").replaceChildren(...[found.column, ...found.classes].map((name) => cell("th", name, "col")));
-  $("groups-table").replaceChildren(
-    ...found.groups.map((name, i) => {
-      const row = document.createElement("tr");
-      row.append(cell("th", name, "row"), ...found.fractions[i].map((share) => cell("td", `${(100 * share).toFixed(1)} %`)));
-      return row;
-    }),
-  );
-  for (const [kind, text] of Object.entries(found.texts)) $(`take-${kind}`).querySelector("pre").textContent = text;
-}
+$("download").addEventListener("click", () => {
+  const url = URL.createObjectURL(new Blob([shownFrozen.csv], { type: "text/csv" }));
+  Object.assign(document.createElement("a"), { href: url, download: "calibrated.csv" }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60000);
+});
+for (const choice of document.querySelectorAll("[name=way]")) choice.addEventListener("change", () => change({ way: choice.value }));
+$("use-shares").addEventListener("change", (event) => change({ correct: event.target.checked }));
+["prevalence", "sensitivity", "specificity"].forEach((id, i) =>
+  $(id).addEventListener("input", (event) => {
+    entered.test[i] = Number.isNaN(event.target.valueAsNumber) ? null : rounded(event.target.valueAsNumber / 100);
+    change();
+  }),
+);
+$("use-test").addEventListener("click", () => change({ accuracy: testAccuracy(), shares: [null, entered.test[0]], equal: false }));
+$("sure").addEventListener("change", (event) => change({ concentration: event.target.value ? Number(event.target.value) : null }));
 for (const id of ["accuracy", "accuracy-range"]) $(id).addEventListener("input", (event) => change({ accuracy: rounded(event.target.valueAsNumber / 100) }));
 $("labels").addEventListener("input", (event) => change({ labels: orNull(event.target.valueAsNumber) }));
 $("concentration").addEventListener("input", (event) => change({ concentration: orNull(event.target.valueAsNumber) }));
 $("concentration-range").addEventListener("input", (event) => change({ concentration: rounded(10 ** (event.target.valueAsNumber / 10), 2) }));
-$("by-labels").addEventListener("click", () => {
-  change({ concentration: null });
-  $("concentration").focus();
-});
 for (const choice of document.querySelectorAll("[name=source]"))
   choice.addEventListener("change", () => {
     if (choice.value === "draw" && entered.source === "scores" && entered.counted[layout()] && shown) entered.drawn[layout()] ??= shown.heights;
@@ -666,9 +841,19 @@ addEventListener("resize", () => {
 });
 
 function unfold() {
-  $("advanced").open = entered.concentration !== null;
-  $("paste").open = Boolean(entered.pasted);
+  const usual = entered.regions === (entered.classes > 20 ? "confidence" : entered.classes > 2 ? "shells" : "equal") && entered.bins === 10 && !edgesOf(entered).length;
+  const isPlain = usual && entered.labels === null && [null, 10, 100, 1000].includes(entered.concentration) && entered.source === "expect";
+  if (!isPlain) $("advanced").open = true;
+  if (entered.pasted) $("paste").open = true;
+  if (entered.test.some((each) => each !== null)) $("test").open = true;
 }
 
-unfold();
-change();
+function begin() {
+  for (const part of ["advanced", "paste", "test"]) $(part).open = false;
+  entered.way = entered.way in WAYS ? entered.way : "questions";
+  [past, future, present] = [[], [], JSON.stringify(entered)];
+  unfold();
+  change();
+}
+
+begin();
