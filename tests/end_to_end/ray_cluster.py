@@ -59,8 +59,9 @@ def main(folder: Path) -> None:
 
     from selbo.integrations.ray import BatchPredictor, calibrate_dataset
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    workers = [cluster.add_node(num_cpus=1) for _ in range(2)]
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    # one of them must do for two actors and a task that reads
+    workers = [cluster.add_node(num_cpus=3) for _ in range(2)]
     ray.init(address=cluster.address, log_to_driver=False)
     ray.data.DataContext.get_current().enable_progress_bars = False
     victims: list[str] = []
