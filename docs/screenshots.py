@@ -87,9 +87,6 @@ def main() -> None:
                     page.wait_for_selector("#frozen-headline:not(:empty)")
                     page.wait_for_selector("#output[aria-busy=false]")
                 page.evaluate(f"document.querySelector('{shot.at}').scrollIntoView({{block: '{shot.block}'}})")
-                page.evaluate(
-                    "for (const e of [document.scrollingElement, input]) e.scrollTop = Math.round(e.scrollTop)"
-                )
                 path = out / f"{name}.png"
                 page.screenshot(path=path)
                 window.close()

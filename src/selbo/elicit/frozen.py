@@ -16,18 +16,18 @@ from selbo.elicit.uploads import ROUNDED_SUM_TOLERANCE
 from selbo.evaluation.belief_calibration import BeliefCalibration, UnreachableFractionError, calibrate_to_belief
 from selbo.presets import below_guessing
 
-PREFIX: Final = "p_"
+COLUMN_PREFIX: Final = "p_"
 """What `selbo predict` writes before the name of a class."""
 
 HISTOGRAM_BINS: Final = 10
 
-FAR: Final = 0.1
+FAR_FROM_CLAIM: Final = 0.1
 """Difference between what is stated and what predictions claim that is worth a check."""
 
-FEW_ROWS: Final = 100
+FEW_UPLOADED: Final = 100
 """Number of rows below which their means are rough."""
 
-MOST_LISTED: Final = 20
+MOST_TABLE_CLASSES: Final = 20
 
 
 class Predictions(NamedTuple):
@@ -138,8 +138,8 @@ def read_predictions_file(content: bytes) -> Predictions:
         name = heading[columns[0]] if heading else "yes"
         return Predictions(heading, rows, columns, [f"not {name}", name], np.hstack([1 - values, values]), separator)
     names = [heading[k] if heading else f"class {i}" for i, k in enumerate(columns)]
-    if all(name.startswith(PREFIX) and len(name) > len(PREFIX) for name in names):
-        names = [name.removeprefix(PREFIX) for name in names]
+    if all(name.startswith(COLUMN_PREFIX) and len(name) > len(COLUMN_PREFIX) for name in names):
+        names = [name.removeprefix(COLUMN_PREFIX) for name in names]
     return Predictions(heading, rows, columns, names, values / values.sum(1, keepdims=True), separator)
 
 
@@ -156,7 +156,9 @@ def _probability_columns(heading: list[str], found: dict[int, FloatArray]) -> li
     """Columns of numbers that are probabilities of the classes; ids, flags and other numbers are left alone."""
     inside = [k for k, values in found.items() if bool(((values >= 0) & (values <= 1)).all())]
     fractions = [k for k in inside if bool((found[k] % 1 > 0).any())]
-    prefixed = [k for k in inside if heading and heading[k].startswith(PREFIX) and len(heading[k]) > len(PREFIX)]
+    prefixed = [
+        k for k in inside if heading and heading[k].startswith(COLUMN_PREFIX) and len(heading[k]) > len(COLUMN_PREFIX)
+    ]
     for columns in (prefixed, inside, fractions):
         if 2 <= len(columns) <= MOST_CLASSES:
             sums = np.sum([found[k] for k in columns], 0)
@@ -208,14 +210,14 @@ def _warnings(
     found = []
     if fractions is not None and (text := below_guessing(accuracy, fractions, classes)):
         found.append(text)
-    if abs(calibration.accuracy_before - accuracy) > FAR:
+    if abs(calibration.accuracy_before - accuracy) > FAR_FROM_CLAIM:
         found.append("What you say is far from what the predictions claim: check it on a few labelled cases.")
     shift = (
         0.0 if fractions is None else float(np.abs(np.subtract(fractions, calibration.class_fractions_before)).max())
     )
-    if shift > FAR:
+    if shift > FAR_FROM_CLAIM:
         found.append("Your shares are far from those that the predictions claim: are they about these rows?")
-    if calibration.num_inputs < FEW_ROWS:
+    if calibration.num_inputs < FEW_UPLOADED:
         found.append(f"{calibration.num_inputs} rows are few, so their mean may be off by chance.")
     return found
 
@@ -226,7 +228,7 @@ def _rows(
     """Name of a claim, its value before, after and as stated."""
     before, after = calibration.class_fractions_before, calibration.class_fractions
     stated = fractions or (None,) * len(classes)
-    listed = sorted(sorted(range(len(classes)), key=lambda k: -abs(after[k] - before[k]))[:MOST_LISTED])
+    listed = sorted(sorted(range(len(classes)), key=lambda k: -abs(after[k] - before[k]))[:MOST_TABLE_CLASSES])
     return [
         ["right answers", calibration.accuracy_before, calibration.accuracy, accuracy],
         *([f"share of “{classes[k]}”", before[k], after[k], stated[k]] for k in listed),

@@ -3,7 +3,7 @@
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,10 @@ from torch import Tensor
 from selbo import _checks
 from selbo.evaluation import BeliefCalibration, Prediction, calibrate_in_parts
 
-Batch = Mapping[str, NDArray[Any]]
+if TYPE_CHECKING:
+    from ray.data import Dataset
+
+RayBatch = Mapping[str, NDArray[Any]]
 """Columns of a batch, as Ray Data gives them with ``batch_format="numpy"``, its default."""
 
 PREDICTED: Final = "log_probs"
@@ -42,7 +45,7 @@ class BatchPredictor:
 
     def __init__(
         self,
-        load: Callable[[], Callable[[Batch], Any]],
+        load: Callable[[], Callable[[RayBatch], Any]],
         *,
         keep: Sequence[str] = (),
         calibration: BeliefCalibration | None = None,
@@ -50,7 +53,7 @@ class BatchPredictor:
         self.predict = load()
         self.keep, self.calibration = tuple(keep), calibration
 
-    def __call__(self, batch: Batch) -> dict[str, NDArray[Any]]:
+    def __call__(self, batch: RayBatch) -> dict[str, NDArray[Any]]:
         """The kept columns, and ``log_probs``, one row of float32 per row of the batch."""
         found = self.predict(batch)
         log_probs = found.log_probs if isinstance(found, Prediction) else found
@@ -67,7 +70,7 @@ class BatchPredictor:
 
 
 def calibrate_dataset(
-    dataset: Any,
+    dataset: "Dataset",
     *,
     accuracy: float | None = None,
     class_fractions: Sequence[float] | None = None,
@@ -107,7 +110,7 @@ def calibrate_dataset(
     )
 
 
-def _apply(batch: Batch, *, function: Callable[[Any], Any], column: str) -> dict[str, list[bytes]]:
+def _apply(batch: RayBatch, *, function: Callable[[Any], Any], column: str) -> dict[str, list[bytes]]:
     """The result of a function of one batch, as bytes in a table of one row."""
     values = np.array(batch[column])  # a copy that can be written to, as torch expects of arrays
     return {"result": [pickle.dumps(function(values))]}

@@ -21,7 +21,7 @@ KNOWN: Final = (
             "fractions belief labels-belief-accuracy pool-fractions pool-belief-low-5",
             "summary-train train accuracy dirichlet-accuracy pool-accuracy pool-belief-high-5",
             "expect-equal both-high-2 dirichlet accuracy-high-2 fractions-high-5 pool-both pool-belief-high-10",
-            "expect-unequal both-low-2 multinomial-accuracy accuracy-low-2 fractions-low-5",
+            "expect-unequal both-low-2 multinomial-accuracy accuracy-low-2 fractions-low-5 pool-labels",
         ),
         *(
             "auto-equal fractions-0.3 natural-summary both-high-5 bold accuracy-high-5",
@@ -47,7 +47,7 @@ KNOWN: Final = (
     (
         *(
             "label-smoothing isotonic-1000 easy-llp forest-calibrated forest-prior",
-            "self-training bcts-1000 forest-prior-low-5",
+            "self-training bcts-1000 forest-prior-low-5 forest-tuned",
             "logistic-self-training forest-prior-high-5",
             "steep fractions+0.1 forest-prior-high-10",
             "published-histogram",
@@ -59,7 +59,7 @@ KNOWN: Final = (
         *(
             "evidential mean-map logistic logistic-prior",
             "entropy logistic-cv logistic-prior-low-5",
-            "published-belief accuracy-0.1 logistic-prior-high-5",
+            "published-belief accuracy-0.1 logistic-prior-high-5 logistic-tuned",
             "empirical accuracy-0.05 logistic-prior-high-10",
             "low accuracy+0.05",
         ),
@@ -92,7 +92,7 @@ KNOWN: Final = (
     (
         *(
             "plain-summary proportion labels-proportion trees-stopped logistic-0.1-prior",
-            "expectation sgd-summary logistic-0.1-prior-low-5",
+            "expectation sgd-summary logistic-0.1-prior-low-5 trees-tuned",
             "multinomial warm-up expectation-shift logistic-0.1-prior-high-5",
             "ema pretrained expectation-bayes logistic-0.1-prior-high-10",
         ),
@@ -100,8 +100,8 @@ KNOWN: Final = (
     ),
     # maroon: temperature scaling; vague beliefs; networks adapted by BatchNorm
     (
-        "plain-temperature temperature-100 group-rate",
-        "uniform uniform-equal batchnorm mc-dropout temperature-20",
+        "plain-temperature temperature-100 group-rate lightgbm",
+        "uniform uniform-equal batchnorm mc-dropout temperature-20 lightgbm-tuned",
         "uniform-unequal batchnorm-known swag temperature-1000",
         "confidence tent laplace bcts-100",
         "source-temperature",

@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from selbo import LabelShift, calibrate, calibrate_to_belief
-from selbo.estimator.pool import POOL_PRIOR
 from selbo.evaluation import correct_prior
-from selbo.presets import MOST_CONCENTRATION
 from selbo_lab.run.baselines import LEAST_PROBABILITY
 from selbo_lab.run.frozen import LEAST_ERROR
 from selbo_lab.run.table_cases import TableCase
@@ -26,6 +24,11 @@ LEAST_OF_OTHERS: Final = 1e-6
 
 LEAST_STATED_FRACTION: Final = 1e-3
 """Minimum of a stated class fraction."""
+
+STATEMENT_UP_TO: Final = 1000.0
+PRIOR_OF_TEMPERATURE: Final = 50.0
+"""Largest concentration of a statement about training rows, and weight of the prior of the temperature: as a
+`SummaryClassifier` has them."""
 
 CALIBRATED_TREES: Final = 300
 MOST_FOLDS: Final = 5
@@ -147,9 +150,9 @@ def correct_by_held_out(found: LogProbs, case: TableCase, rows: Tensor, statemen
         return calibrate_to_belief(
             held_out,
             **statements,
-            concentration=min(len(labels), MOST_CONCENTRATION),
+            concentration=min(len(labels), STATEMENT_UP_TO),
             labels=labels,
-            prior_strength=POOL_PRIOR,
+            prior_strength=PRIOR_OF_TEMPERATURE,
         )(found(rows))
     except ValueError:  # no correction makes the predictions agree: the classifier leaves them as they are
         return found(rows)
