@@ -295,13 +295,19 @@ def draw(curves: dict[str, list[dict[str, Any]]], folder: Path) -> None:
         figure = Figure(figsize=(TWO_COLUMNS, 4.2), layout="constrained")
         panels = figure.subplots(2, 3).ravel()
         for panel, kind in zip(panels, kinds, strict=False):
+            sizes: list[int] = []
             here = {name: rows for name, rows in curves.items() if rows[0]["of"] == kind}
             for colour, (name, rows) in zip(PALETTE, here.items(), strict=False):
                 sizes = [row["size"] for row in rows]
                 panel.loglog(sizes, [row["seconds"] for row in rows], "o-", color=colour, ms=2.5, lw=1, label=name)
+            low, high = panel.get_ylim()
+            panel.set_ylim(min(low, high / 10), 6 * high)  # room for the legend
+            if kind == "processes":
+                panel.set_xticks(sizes, [str(size) for size in sizes])
+                panel.set_xticks([], minor=True)
             panel.set_xlabel(kind)
             panel.set_ylabel("CPU seconds")
-            panel.legend(frameon=False, handlelength=1)
+            panel.legend(frameon=False, handlelength=1, loc="upper left")
         save_figure(figure, folder, "cost_curves", formats=("png",))
 
 
