@@ -126,12 +126,13 @@ def test_the_estimated_concentration_is_said_and_used(
 ) -> None:
     monkeypatch.setattr(classifier_module, "GROUP_CONCENTRATIONS", (5.0,))
     write_people(tmp_path)
-    code, out, _ = command("train", "people.csv", *GROUPS, *OPTIONS, "--group-concentration", "auto", "--out", "model")
+    options = ["people.csv", *GROUPS, *OPTIONS, "--steps", "20"]
+    code, out, _ = command("train", *options, "--group-concentration", "auto", "--out", "model")
     assert code == 0
     assert "with a concentration that held-out groups decide" in " ".join(out.split())
     estimated = saved_model.finished(tmp_path / "model")
     assert estimated.belief.endswith("The estimated concentration is 5.")
-    assert command("train", "people.csv", *GROUPS, *OPTIONS, "--group-concentration", "5", "--out", "model5")[0] == 0
+    assert command("train", *options, "--group-concentration", "5", "--out", "model5")[0] == 0
     assert estimated.stated_groups == saved_model.finished(tmp_path / "model5").stated_groups  # intervals, too
 
 
