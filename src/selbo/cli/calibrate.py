@@ -15,12 +15,14 @@ from selbo.cli.options import (
     AnswersRight,
     ClassFraction,
     Debug,
+    NoHeader,
     PredictionKind,
     PredictionsFile,
     ReportFile,
     RowFractions,
     StatementWorth,
     Stream,
+    as_options,
     speaking_of_options,
     stated_fractions,
 )
@@ -91,6 +93,7 @@ def calibrate(
     ] = None,
     report: ReportFile = None,
     stream: Stream = None,
+    no_header: NoHeader = False,
     debug: Debug = False,
 ) -> None:
     """Calibrate the predictions of any classifier to what you know about it.
@@ -121,7 +124,10 @@ def calibrate(
     with speaking_of_options():
         saved = None if load is None else load_calibration(load)
         named = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
-        source = read_source(predictions, stream, named, None if saved is None else saved.classes, labels)
+        classes = None if saved is None else saved.classes
+        source = read_source(predictions, stream, named, classes, labels, no_header)
+        for each in source.notes:
+            note(as_options(each))
         log_probs, chosen = source.values, source.chosen
         found, text = files.fill_log_probs(log_probs, chosen.columns, kind, into=log_probs)
         if columns is None:
@@ -159,6 +165,13 @@ class PredictionSource(NamedTuple):
     values: "NDArray[np.float64]"
     labels: "NDArray[np.int64] | None"
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How the file was read, for the user."""
+        from selbo.tabular.chunks import LargeTable
+
+        return self.file.notes if isinstance(self.file, LargeTable) else self.file.table.notes
+
 
 def read_source(
     predictions: Path,
@@ -166,6 +179,7 @@ def read_source(
     columns: Sequence[str] | None,
     classes: Sequence[str] | None,
     labels: str | None,
+    no_header: bool = False,
 ) -> PredictionSource:
     """Read a file of predictions, in parts if it is large; JSON lines are read as a whole."""
     from selbo.tabular import predictions as files
@@ -179,9 +193,11 @@ def read_source(
 
         with progress_bar(1.0) as report:
             return PredictionSource(
-                *read_large_predictions(predictions, columns=columns, classes=classes, labels=labels, report=report)
+                *read_large_predictions(
+                    predictions, columns=columns, classes=classes, labels=labels, no_header=no_header, report=report
+                )
             )
-    file = files.read_predictions(predictions)
+    file = files.read_predictions(predictions, no_header=no_header)
     chosen = files.find_class_columns(file.table, columns=columns, classes=classes, labels=labels)
     known = None if labels is None else files.parse_labels(file.table[labels], chosen.classes)
     return PredictionSource(file, chosen, files.columns_as_array(file.table, chosen.columns), known)

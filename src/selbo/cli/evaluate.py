@@ -11,10 +11,12 @@ from selbo.cli.options import (
     Debug,
     Device,
     Model,
+    NoHeader,
     NumSamples,
     PredictionSeed,
     ReportFile,
     Stream,
+    as_options,
     device_of,
     speaking_of_options,
 )
@@ -33,6 +35,7 @@ def evaluate(
     ] = None,
     report: ReportFile = None,
     stream: Stream = None,
+    no_header: NoHeader = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
     num_samples: NumSamples = 128,
     seed: PredictionSeed = None,
@@ -57,10 +60,18 @@ def evaluate(
     found = saved_model.load_model(model, device=device_of(device))
     with speaking_of_options(), progress_bar(1.0) as advance:
         result, notes, shown = evaluation.evaluate_file(
-            found, data, num_samples=num_samples, seed=seed, target=target, by=by, stream=stream, report=advance
+            found,
+            data,
+            num_samples=num_samples,
+            seed=seed,
+            target=target,
+            by=by,
+            stream=stream,
+            no_header=no_header,
+            report=advance,
         )
     for text in notes:
-        note(text)
+        note(as_options(text))
     if page is not None:
         from selbo.report.page import write_page
 

@@ -118,6 +118,8 @@ def monitor(
         given = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
         classes = None if before is None else before.belief.classes
         file, log_probs, found = _read(predictions, given, classes, kind, labels)
+        for each in file.table.notes:
+            note(f"{predictions.name}: {each}")
         nothing = belief is None and reference is None and all(value is None for value in stated.values())
         if before is None or not nothing:
             claimed = _belief(found, stated, belief, reference, kind)

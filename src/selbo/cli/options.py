@@ -39,6 +39,12 @@ Stream = Annotated[
         show_default=False,
     ),
 ]
+NoHeader = Annotated[
+    bool,
+    typer.Option(
+        "--no-header", help="The first line of a CSV file is a row; columns are called column_1, column_2 and so on."
+    ),
+]
 Model = Annotated[Path, typer.Argument(metavar="DIR", help="Model folder written by selbo train.", show_default=False)]
 DataFile = Annotated[
     Path, typer.Argument(metavar="DATA", help="Table: .csv, .parquet or .npz file.", show_default=False)

@@ -11,9 +11,11 @@ from selbo.cli.options import (
     Debug,
     Device,
     Model,
+    NoHeader,
     NumSamples,
     PredictionSeed,
     Stream,
+    as_options,
     device_of,
     speaking_of_options,
 )
@@ -77,6 +79,7 @@ def predict(
         typer.Option("--id", metavar="COLUMN", help="Column to write too; if not given, that of selbo train --id."),
     ] = None,
     stream: Stream = None,
+    no_header: NoHeader = False,
     seed: PredictionSeed = None,
     device: Device = "cpu",
     debug: Debug = False,
@@ -118,12 +121,13 @@ def predict(
         if max_risk is None:
             return None
         with speaking_of_options():
-            return _rule(found, prediction, predicted, max_risk, labelled, confidence)
+            return _rule(found, prediction, predicted, max_risk, labelled, confidence, no_header)
 
     with speaking_of_options():
         large = is_large(data, stream=stream)
-    work = _predict_large if large else _predict_whole
-    rows = work(found, data, target, id_column, predicted=predicted, rule_for=None if max_risk is None else rule_for)
+        work = _predict_large if large else _predict_whole
+        rule = None if max_risk is None else rule_for
+        rows = work(found, data, target, id_column, predicted=predicted, rule_for=rule, no_header=no_header)
     classes = found.preprocessing.classes
     if (target is None or target.suffix.lower() == ".csv") and (risky := formula_like(classes)):
         note(
@@ -142,18 +146,20 @@ def _predict_whole(
     *,
     predicted: "Callable[[Numbers], Prediction]",
     rule_for: "Callable[[Prediction], Abstention | None] | None",
+    no_header: bool,
 ) -> int:
     """Predict a table in memory; returns the number of rows."""
     from selbo.tabular import saved_model
     from selbo.tabular.table import read_table
 
     identify = id_column or model.preprocessing.id_column
-    table = read_table(data, columns=(*model.preprocessing.columns, *([identify] if identify else [])))
+    wanted = (*model.preprocessing.columns, *([identify] if identify else []))
+    table = read_table(data, columns=wanted, no_header=no_header)
     if id_column is not None:
         _ = table[id_column]
     inputs, notes = model.preprocessing.transform(table)
     for text in [*notes, *_without_identifiers(identify, table)]:
-        note(text)
+        note(as_options(text))
     prediction = predicted(inputs)
     answered, rule = None, None if rule_for is None else rule_for(prediction)
     if rule is not None:
@@ -174,6 +180,7 @@ def _predict_large(
     *,
     predicted: "Callable[[Numbers], Prediction]",
     rule_for: "Callable[[Prediction], Abstention | None] | None",
+    no_header: bool,
 ) -> int:
     """Predict a table chunk by chunk; returns the number of rows. A rule to abstain needs all predictions first."""
     from time import perf_counter
@@ -187,7 +194,7 @@ def _predict_large(
     identify = id_column or model.preprocessing.id_column
     with progress_bar(1.0) as report, table_writer(target) as write:
         more = (identify,) if identify else ()
-        chunks = ChunkedPredictions(data, model.preprocessing, predicted, more=more, report=report)
+        chunks = ChunkedPredictions(data, model.preprocessing, predicted, more=more, no_header=no_header, report=report)
         if id_column is not None and id_column not in chunks.table.names:
             _ = chunks.table.as_table(next(chunks.table.chunks()).frame)[id_column]
         kept, names = KeptPredictions(), list[str | None]()
@@ -212,7 +219,7 @@ def _predict_large(
                 write({**own, **saved_model.as_columns(select(whole, rows), classes, answered[rows].tolist())})
             note(_in_words(rule, int(answered.sum()), len(answered)))
     for text in [*chunks.notes, *_without_identifiers(identify, chunks.table)]:
-        note(text)
+        note(as_options(text))
     note(f"rows per second: {chunks.rows / (perf_counter() - begin):.3g}, from reading to writing")
     return chunks.rows
 
@@ -231,6 +238,7 @@ def _rule(
     max_risk: float,
     labelled: Path | None,
     confidence: float | None,
+    no_header: bool,
 ) -> "Abstention":
     """When to answer: by labelled rows or, without them, by the probabilities of the rows themselves."""
     from selbo import _checks
@@ -242,12 +250,13 @@ def _rule(
     if labelled is None:
         return abstain(_normalised(prediction), max_risk=max_risk)
     sure = _checks.fraction("confidence", 0.95 if confidence is None else confidence, low=0.0, high=1.0)
-    table = read_table(labelled, columns=(*model.preprocessing.columns, model.preprocessing.target))
+    wanted = (*model.preprocessing.columns, model.preprocessing.target)
+    table = read_table(labelled, columns=wanted, no_header=no_header)
     if saved_model.digest(labelled) == model.manifest.data.sha256:
         raise ValueError("`labelled` must hold rows that the model was not trained on, but it is the training file")
     (inputs, labels), _, notes = read_labelled(model.preprocessing, table)
     for text in notes:
-        note(f"{labelled.name}: {text}")
+        note(as_options(f"{labelled.name}: {text}"))
     return abstain(_normalised(predicted(inputs)), max_risk=max_risk, labels=labels, delta=1 - sure)
 
 

@@ -13,6 +13,7 @@ from selbo.cli.options import (
     Debug,
     Device,
     MissingOption,
+    NoHeader,
     NumSamples,
     Out,
     Seed,
@@ -194,6 +195,7 @@ def train(
         ),
     ] = None,
     stream: Stream = None,
+    no_header: NoHeader = False,
     num_samples: NumSamples = 128,
     overwrite: Annotated[
         bool,
@@ -277,6 +279,7 @@ def train(
             id_column or "",
             large,
             large and _is_default(context, "steps"),
+            no_header,
         )
         print_result(train_into(job, out, overwrite=overwrite), job, out)
 

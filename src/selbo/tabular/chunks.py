@@ -16,18 +16,20 @@ import numpy as np
 
 from selbo._files import require_table
 from selbo.random import derive
+from selbo.tabular.csv_files import UTF8, Header, find_encoding, name_columns, open_as_utf8, size_as_utf8
 from selbo.tabular.table import (
     MOST_LINE_BYTES,
     Table,
     TableColumn,
     TextKinds,
-    check_header,
     column_of_texts,
     column_of_type,
     csv_fault,
     find_separator,
     first_sentence,
     import_polars,
+    notes_on_text,
+    require_csv,
     stripped,
 )
 
@@ -102,6 +104,9 @@ class LargeTable:
         columns: The columns to read.
         numeric: Columns of a CSV file of which only the numbers are needed; they are parsed as such where all values of
             a chunk are numbers, which is quicker.
+        notes: How the file is read, for the user.
+        header: The names in a CSV file.
+        no_header: Whether the first line of a CSV file is a row.
     """
 
     path: Path
@@ -109,6 +114,9 @@ class LargeTable:
     kinds: Mapping[str, str]
     columns: tuple[str, ...]
     numeric: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+    header: Header | None = None
+    no_header: bool = False
 
     @property
     def is_csv(self) -> bool:
@@ -139,7 +147,8 @@ class LargeTable:
     def as_table(self, frame: "pl.DataFrame") -> Table:
         """Some rows as a table."""
         others = tuple(name for name in self.names if name not in frame.columns)
-        return Table(self.path.name, {each.name: self.as_column(each) for each in frame}, frame.height, others)
+        columns = {each.name: self.as_column(each) for each in frame}
+        return Table(self.path.name, columns, frame.height, others, self.notes, self.header)
 
     def as_column(self, series: "pl.Series") -> TableColumn:
         """Some values of a column."""
@@ -148,21 +157,23 @@ class LargeTable:
         return column_of_type(series)
 
 
-def open_large(path: str | os.PathLike[str]) -> LargeTable:
+def open_large(path: str | os.PathLike[str], *, no_header: bool = False) -> LargeTable:
     """A large table; reads the names of its columns.
+
+    Args:
+        path: The file.
+        no_header: Whether the first line of a CSV file is a row.
 
     Raises:
         ValueError: If the file does not exist or its columns cannot be read.
     """
     file = require_table(path)
+    require_csv(file, no_header)
     polars = import_polars(file)
+    header, notes = None, tuple[str, ...]()
     if file.suffix.lower() == ".csv":
-        try:
-            frame = polars.read_csv(file, glob=False, infer_schema=False, separator=find_separator(file), n_rows=0)
-        except polars.exceptions.PolarsError as error:
-            raise ValueError(f"{os.fspath(file)!r} {csv_fault(file, error, find_separator(file))}") from error
-        names = tuple(frame.columns)
-        check_header(file, names)
+        header = _header_of(file, no_header)
+        names, notes = header.names, notes_on_text(file, header)
     else:
         try:
             with file.open("rb") as stream:
@@ -171,7 +182,26 @@ def open_large(path: str | os.PathLike[str]) -> LargeTable:
             raise ValueError(f"{os.fspath(file)!r} cannot be read as Parquet: {first_sentence(error)}") from error
     if not names:
         raise ValueError(f"{os.fspath(path)!r} has no columns")
-    return LargeTable(file, names, {}, names)
+    return LargeTable(file, names, {}, names, notes=notes, header=header, no_header=no_header)
+
+
+def _header_of(file: Path, no_header: bool) -> Header:
+    """The names of the columns of a CSV file."""
+    import polars
+
+    mark = find_separator(file)
+    try:
+        source: Any = file
+        if find_encoding(file) != UTF8:  # polars would read all of it
+            with open_as_utf8(file) as stream:
+                start = stream.read(BYTES_PER_CHUNK).lstrip(b"\r\n")
+            source = start[: _first_end(start)]
+        found = polars.read_csv(
+            source, glob=False, infer_schema=False, has_header=not no_header, n_rows=int(no_header), separator=mark
+        ).columns
+    except polars.exceptions.PolarsError as error:
+        raise ValueError(f"{os.fspath(file)!r} {csv_fault(file, error, mark)}") from error
+    return name_columns(file, found, mark, no_header=no_header)
 
 
 def _parquet_frames(table: LargeTable) -> Iterator[tuple["pl.DataFrame", float]]:
@@ -192,17 +222,17 @@ def _parquet_frames(table: LargeTable) -> Iterator[tuple["pl.DataFrame", float]]
 def _csv_frames(table: LargeTable) -> Iterator[tuple["pl.DataFrame", float]]:
     import polars
 
-    mark, size = find_separator(table.path), table.path.stat().st_size
+    mark, size = find_separator(table.path), size_as_utf8(table.path)
     texts: Any = dict.fromkeys(table.names, polars.String)
     numbers = {name: polars.Float64 if name in table.numeric else polars.String for name in table.names}
-    for block in _blocks(table.path):
+    for block in _blocks(table.path, header=not table.no_header):
         frame = None
         if table.numeric:
             with suppress(polars.exceptions.PolarsError):  # a value is no number
                 frame = polars.read_csv(block, has_header=False, schema=numbers, separator=mark, glob=False)
         try:
             if frame is None:
-                frame = polars.read_csv(block, has_header=False, schema=texts, separator=mark, glob=False)
+                frame = _read_block(block, texts, mark)
         except polars.exceptions.NoDataError:
             continue
         except polars.exceptions.PolarsError as error:
@@ -210,20 +240,30 @@ def _csv_frames(table: LargeTable) -> Iterator[tuple["pl.DataFrame", float]]:
         yield frame.select(table.columns), len(block) / size
 
 
-def _blocks(path: Path) -> Iterator[bytes]:
-    """The lines of a CSV file after its header, in blocks that end where a row ends."""
-    with path.open("rb") as stream:
-        left, header = stream.read(3).removeprefix(b"\xef\xbb\xbf"), True
+def _read_block(block: bytes, schema: Any, mark: str) -> "pl.DataFrame":
+    """Rows of a CSV file, as text."""
+    import polars
+
+    try:
+        return polars.read_csv(block, has_header=False, schema=schema, separator=mark, glob=False)
+    except polars.exceptions.SchemaError:  # the first row is shorter than the others, as in a file that was cut off
+        full = (mark * (len(schema) - 1) + "\n").encode()
+        return polars.read_csv(full + block, has_header=False, schema=schema, separator=mark, glob=False)[1:]
+
+
+def _blocks(path: Path, *, header: bool) -> Iterator[bytes]:
+    """The lines of a CSV file after its header, if it has one, in blocks that end where a row ends."""
+    with open_as_utf8(path) as stream:
+        left, start = stream.read(3).removeprefix(b"\xef\xbb\xbf"), True
         while True:
             more = stream.read(BYTES_PER_CHUNK)
             block = left + more
-            if header:
+            if start:
                 block = block.lstrip(b"\r\n")
             end = len(block) if not more else _last_end(block)
-            if header and end:
-                first = _first_end(block)
-                yield from _parts(block[first:end])
-                header = False
+            if start and end:
+                yield from _parts(block[_first_end(block) if header else 0 : end])
+                start = False
             elif end:
                 yield block[:end]
             left = block[end:]
@@ -303,7 +343,13 @@ class Reservoir:
 
 
 def read_sample(
-    path: Path, *, most: int, seed: int, columns: Collection[str] | None = None, report: ReadingReport = no_report
+    path: Path,
+    *,
+    most: int,
+    seed: int,
+    columns: Collection[str] | None = None,
+    no_header: bool = False,
+    report: ReadingReport = no_report,
 ) -> tuple[Table, int]:
     """A uniform sample of the rows of a large table, and the number of all rows.
 
@@ -312,9 +358,10 @@ def read_sample(
         most: Maximum number of rows of the sample.
         seed: Seed for the choice.
         columns: The columns to read, all if not given.
+        no_header: Whether the first line of a CSV file is a row.
         report: Called with the progress.
     """
-    large = open_large(path)
+    large = open_large(path, no_header=no_header)
     large = large if columns is None else large.only(columns)
     reservoir, kinds, total = Reservoir(most, seed=seed), KindScan(large), 0
     for chunk in large.chunks():

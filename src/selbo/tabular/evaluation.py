@@ -87,6 +87,7 @@ def evaluate_file(
     target: str | None = None,
     by: str | None = None,
     stream: bool | None = False,
+    no_header: bool = False,
     report: ReadingReport = no_report,
 ) -> Evaluated:
     """Evaluate a model on a labelled table.
@@ -99,6 +100,7 @@ def evaluate_file(
         target: Column with the labels; that of training if not given.
         by: Column whose values are groups, which are evaluated on their own too.
         stream: Whether the table is read in parts, in bounded memory; None to decide by the size of the file.
+        no_header: Whether the first line of a CSV file is a row.
         report: Called with the progress of a table that is read in parts.
     """
     begin = time.perf_counter()
@@ -107,7 +109,7 @@ def evaluate_file(
         raise ValueError("`target` must name the column with the classes, as the model was trained without labels")
     read = _read_large if is_large(data, stream=stream) else _read_whole
     prediction, labels, groups, notes = read(
-        model, labelled, data, by, num_samples=num_samples, seed=seed, report=report
+        model, labelled, data, by, num_samples=num_samples, seed=seed, no_header=no_header, report=report
     )
     if saved_model.digest(data) == model.manifest.data.sha256:
         notes.append("evaluated on the training file; metrics are optimistic")
@@ -142,10 +144,11 @@ def _read_whole(
     *,
     num_samples: int,
     seed: int | None,
+    no_header: bool,
     report: ReadingReport,
 ) -> _Read:
     wanted = (*labelled.columns, labelled.target, *([] if by is None else [by]))
-    table = read_table(data, columns=wanted)
+    table = read_table(data, columns=wanted, no_header=no_header)
     problems = Problems()
     groups = None if by is None else problems.attempt(group_names, table, by)
     read = problems.attempt(read_labelled, labelled, table)
@@ -164,6 +167,7 @@ def _read_large(
     *,
     num_samples: int,
     seed: int | None,
+    no_header: bool,
     report: ReadingReport,
 ) -> _Read:
     """The same, chunk by chunk; only the predictions, classes and groups of the rows are kept."""
@@ -172,6 +176,7 @@ def _read_large(
         labelled,
         lambda inputs: model.predict(inputs, num_samples=num_samples, seed=seed),
         more=(labelled.target, *([] if by is None else [by])),
+        no_header=no_header,
         report=report,
     )
     kept, labels, groups, names = KeptPredictions(), list[NDArray[np.int64]](), list[str](), dict[str, str]()

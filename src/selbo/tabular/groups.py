@@ -90,7 +90,9 @@ def read_groups(source: GroupSource, data: Table) -> tuple[GroupTable, list[str 
             f"{table.name} must state the class fractions of each group, one row per group, but {'; '.join(problems)}"
         )
     known, present = [str(name) for name in names], set(of_rows)
-    notes = [f"columns of {table.name} that hold no numbers are ignored: {listed(ignored)}"] if ignored else []
+    notes = [f"{table.name}: {text}" for text in table.notes]
+    if ignored:
+        notes.append(f"columns of {table.name} that hold no numbers are ignored: {listed(ignored)}")
     if absent := [name for name in known if name not in present]:
         notes.append(f"{table.name} states groups that no row of {data.name} has: {listed(absent)}")
     classes, order, numeric = _classes(columns)

@@ -43,6 +43,7 @@ class Job:
         id_column: Column that identifies rows: no input, but kept in predictions.
         stream: Whether the table is read in parts, in bounded memory; the classifier is then a network.
         one_pass: Whether a streamed table is trained on for at least one pass, instead of the steps of the classifier.
+        no_header: Whether the first line of each table is a row, except that of the fractions of groups.
     """
 
     data: Path
@@ -58,6 +59,7 @@ class Job:
     id_column: str = ""
     stream: bool = False
     one_pass: bool = False
+    no_header: bool = False
 
     def __post_init__(self) -> None:
         if self.test is not None and self.test_fraction:
@@ -106,6 +108,8 @@ class Job:
         if self.stream:
             stated["stream"] = True
             settings["steps"] = "one pass" if self.one_pass else settings["steps"]
+        if self.no_header:
+            stated["no_header"] = True
         return {
             "target": self.target,
             "seed": settings.pop("random_state"),

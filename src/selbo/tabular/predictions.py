@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from selbo._files import require_predictions
 from selbo.evaluation.belief_calibration import UNLABELLED
-from selbo.tabular.table import Numbers, Table, TableColumn, Texts, find_separator, listed, nearest, read_table
+from selbo.tabular.table import Numbers, Table, TableColumn, Texts, listed, nearest, read_table, read_texts, require_csv
 
 PREFIX: Final = "p_"
 """What `selbo predict` writes before the name of a class."""
@@ -65,23 +65,25 @@ class PredictionFile:
         return {name: new[name] if name in new else [_as_text(e) for e in old] for name, old in self.values.items()}
 
 
-def read_predictions(path: Path) -> PredictionFile:
+def read_predictions(path: Path, *, no_header: bool = False) -> PredictionFile:
     """Read a file of predictions.
 
     Args:
         path: A file that ends in ``.csv``, ``.parquet`` or ``.jsonl`` (one JSON object per line).
+        no_header: Whether the first line of a CSV file is a row.
 
     Raises:
         ValueError: If it does not exist, is empty, or cannot be read.
     """
     suffix = require_predictions(path).suffix.lower()
+    require_csv(path, no_header)
     if suffix == ".jsonl":
         return _read_lines(path)
-    table = read_table(path)
+    table = read_table(path, no_header=no_header)
     import polars
 
     if suffix == ".csv":
-        frame = polars.read_csv(path, glob=False, infer_schema=False, separator=find_separator(path))
+        _, frame = read_texts(path, no_header=no_header)
         return PredictionFile(path, table, {series.name: series.to_list() for series in frame}, None)
     frame = polars.read_parquet(path, glob=False, use_pyarrow=False)
     return PredictionFile(path, table, dict(frame.to_dict(as_series=True)), None)

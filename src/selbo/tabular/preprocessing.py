@@ -128,6 +128,7 @@ class Preprocessing:
             hint = nearest(missing[0], [each for each in there if each not in used], there=there)
             problems.add(
                 f"{table.name} must have the columns of the training data, but has no {listed(missing)}: {hint}"
+                f"{table.hint}"
             )
         encoded: dict[str, EncodedColumn] = {}
         for each in self.inputs:
@@ -162,10 +163,10 @@ class Preprocessing:
         return np.concatenate([encoded[name].block for name in self.columns], axis=1)
 
     def notes_on_columns(self, table: Table) -> list[str]:
-        """Notes for the user on the columns of a table."""
+        """Notes for the user on a table and its columns."""
         known = {*self.columns, *self.left_out, self.target, self.id_column}
         extra = [name for name in [*table.columns, *table.other_columns] if name not in known]
-        return [f"columns unknown to the model are ignored: {listed(extra)}"] if extra else []
+        return [*table.notes, *([f"columns unknown to the model are ignored: {listed(extra)}"] if extra else [])]
 
     def notes_on_values(self, encoded: Mapping[str, EncodedColumn]) -> list[str]:
         """Notes for the user on values that are missing or could not be read; only the counts are used."""
@@ -448,7 +449,7 @@ def _named_problems(
                 what = "left out with --drop" if option == "drop" else f"named by --{option} too"
                 found.append(f"the target {target!r} cannot be {what}")
             elif name not in table.columns:
-                found.append(f"there is no column {name!r} in {table.name}: {nearest(name, table.columns)}")
+                found.append(f"there is no column {name!r} in {table.name}: {nearest(name, table.columns)}{table.hint}")
             elif option == "keep" and name in {*drop, id_column}:
                 found.append(f"column {name!r} cannot be both kept and left out")
     return found

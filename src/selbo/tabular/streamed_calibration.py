@@ -48,14 +48,15 @@ def read_large_predictions(
     columns: Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     labels: str | None = None,
+    no_header: bool = False,
     report: ReadingReport = no_report,
 ) -> LargePredictions:
-    """Read the predictions of a CSV or Parquet file; arguments as in `find_class_columns`.
+    """Read the predictions of a CSV or Parquet file; arguments as in `find_class_columns` and `open_large`.
 
     Raises:
         ValueError: If there are no such columns, or a value is no number.
     """
-    large = open_large(path)
+    large = open_large(path, no_header=no_header)
     first = next(large.chunks())
     chosen = find_class_columns(first.table, columns=columns, classes=classes, labels=labels)
     if labels is not None:

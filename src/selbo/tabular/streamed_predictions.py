@@ -36,6 +36,7 @@ class ChunkedPredictions:
         preprocessing: Encodes rows as features.
         predict: Predicts features.
         more: Columns that are read besides the inputs.
+        no_header: Whether the first line of a CSV file is a row.
         report: Called with the progress.
     """
 
@@ -46,11 +47,13 @@ class ChunkedPredictions:
         predict: Predict,
         *,
         more: tuple[str, ...] = (),
+        no_header: bool = False,
         report: ReadingReport = no_report,
     ) -> None:
         kinds = kinds_like_training(preprocessing)
         numeric = plain_numbers(preprocessing, kinds) - set(more)
-        self.table: LargeTable = open_large(path).only((*preprocessing.columns, *more), kinds, numeric)
+        opened = open_large(path, no_header=no_header)
+        self.table: LargeTable = opened.only((*preprocessing.columns, *more), kinds, numeric)
         self.encoder, self.predict, self.report = Encoder(preprocessing), predict, report
         self.notes: list[str] = []
         self.rows = 0

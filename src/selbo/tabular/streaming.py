@@ -218,9 +218,11 @@ class _Scanned(NamedTuple):
 
 def _scan(job: Job, report: ReadingReport, timer: Timer) -> _Scanned:
     """Read all rows once."""
-    large = open_large(job.data)
+    large = open_large(job.data, no_header=job.no_header)
     assert job.target is not None
-    _ = large.as_table(_no_rows(large))[job.target]  # must be there
+    empty = large.as_table(_no_rows(large))
+    _ = empty[job.target]  # must be there
+    empty.require_single(job.target)
     reservoir, kinds, labels = Reservoir(SAMPLE_ROWS, seed=derive(job.seed, "sample")), KindScan(large), LabelScan()
     for chunk in timer.each(READING_STAGE, large.chunks()):
         with timer.of(PREPROCESSING_STAGE):
@@ -392,7 +394,7 @@ def _convert(job: Job, folder: Path, identity: Mapping[str, Any], report: Readin
         keep=job.keep,
         id_column=job.id_column,
     )
-    notes += [*more, *notes_on_rows(job, found.counts)]
+    notes = [*found.table.notes, *notes, *more, *notes_on_rows(job, found.counts)]
     sample = preprocessing.transform(found.sample)[0]
     in_scale = np.isin(part[found.sample_rows], (FOR_TRAINING, FOR_BELIEF))
     scale = FeatureScale.of(sample[in_scale], None, preprocessing.features)
@@ -552,9 +554,13 @@ def _classes(labels: NDArray[Any]) -> Tensor:
 def _table(job: Job, path: Path, columns: tuple[str, ...], notes: list[str]) -> Table:
     """Another table of a job: as a whole, or a sample if it is large."""
     if not is_large(path):
-        return read_table(path, columns=columns)
+        return read_table(path, columns=columns, no_header=job.no_header)
     table, rows = read_sample(
-        path, most=MOST_ROWS_HELD_OUT, seed=derive(job.seed, os.fspath(path.name)), columns=columns
+        path,
+        no_header=job.no_header,
+        most=MOST_ROWS_HELD_OUT,
+        seed=derive(job.seed, os.fspath(path.name)),
+        columns=columns,
     )
     if table.num_rows < rows:
         notes.append(f"{path.name}: {table.num_rows} of {rows} rows are used, chosen at random")

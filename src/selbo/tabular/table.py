@@ -6,18 +6,20 @@ for a missing value, and text otherwise. Nothing is unpickled.
 
 import csv
 import difflib
+import io
 import os
 import re
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from selbo._files import require_table
+from selbo.tabular.csv_files import FALLBACK, UTF8, Header, find_encoding, name_columns, open_as_utf8
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,11 +30,6 @@ Texts = list[str | None]
 MISSING_WORDS: Final = ("na", "n/a", "nan", "null", "none", "?", "-")
 """Words for a missing number in a CSV file, in any case. In a text column they are ordinary values, but only ``none``
 may be the name of a class."""
-
-REPEATED: Final = re.compile(r"(.*)_duplicated_\d+", re.DOTALL)
-"""How polars renames a repeated column name."""
-
-NOT_UTF8: Final = "is not text in UTF-8: save the table as UTF-8 (in a spreadsheet: CSV UTF-8)"
 
 DATE: Final = (
     r"^(\d{4}-\d{1,2}-\d{1,2}|\d{4}/\d{1,2}/\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{4})"
@@ -66,8 +63,13 @@ class TableColumn:
     texts: Callable[[], Texts]
 
 
-Read = tuple[Sequence[str], dict[str, TableColumn]]
-"""Names of all columns of a file, and the columns that were read."""
+class Read(NamedTuple):
+    """What is read of a file: names of all columns, the columns that were read, and how a CSV file was taken."""
+
+    names: Sequence[str]
+    columns: dict[str, TableColumn]
+    notes: tuple[str, ...] = ()
+    header: Header | None = None
 
 
 @dataclass(frozen=True)
@@ -79,18 +81,33 @@ class Table:
         columns: Columns that were read, by name, in the order of the file.
         num_rows: Length of each column, at least 1.
         other_columns: Names of columns that were not read.
+        notes: How the file was read, for the user.
+        header: The names in a CSV file.
     """
 
     name: str
     columns: dict[str, TableColumn]
     num_rows: int
     other_columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    header: Header | None = None
 
     def __getitem__(self, name: str) -> TableColumn:
         if name not in self.columns:
             there = [*self.columns, *self.other_columns]
-            raise ValueError(f"there is no column {name!r} in {self.name}: {nearest(name, there)}")
+            raise ValueError(f"there is no column {name!r} in {self.name}: {nearest(name, there)}{self.hint}")
         return self.columns[name]
+
+    @property
+    def hint(self) -> str:
+        """What may be wrong if a column is not there, as the end of a sentence."""
+        like_data = self.header is not None and self.header.looks_like_data
+        return "; its first line looks like data: pass `no_header` if it has no names" if like_data else ""
+
+    def require_single(self, name: str | None) -> None:
+        """Raise an error if another column had this name, which is that of the target: it may give the target away."""
+        if self.header is not None and name in self.header.renamed.values():
+            raise ValueError(f"{self.name} has the column {name!r}, the target, more than once: remove all but one")
 
 
 def nearest(name: str, known: Iterable[str], *, there: Iterable[str] | None = None) -> str:
@@ -123,13 +140,16 @@ def listed(names: Sequence[object]) -> str:
     return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN} more"
 
 
-def read_table(path: str | os.PathLike[str], *, columns: Collection[str] | None = None) -> Table:
+def read_table(
+    path: str | os.PathLike[str], *, columns: Collection[str] | None = None, no_header: bool = False
+) -> Table:
     """Read a table.
 
     Args:
         path: A file that ends in ``.csv``, ``.parquet`` or ``.npz``. In an NPZ file an array of one dimension is a
             column; one of two, with name ``x``, is the columns ``x_0``, ``x_1``, ...
         columns: Names of the columns to read, all if not given; names that do not exist are ignored.
+        no_header: Whether the first line of a CSV file is a row; the columns are then ``column_1``, ``column_2``, ...
 
     Returns:
         The columns, with any content: unusable values raise an error only where they are used.
@@ -138,7 +158,10 @@ def read_table(path: str | os.PathLike[str], *, columns: Collection[str] | None 
         ValueError: If the file does not exist, is empty, or cannot be read.
     """
     file = require_table(path)
-    names, found = READERS[file.suffix.lower()](file, columns)
+    require_csv(file, no_header)
+    reader = READERS[file.suffix.lower()]
+    read = _read_csv(file, columns, no_header=True) if no_header else reader(file, columns)
+    names, found = read.names, read.columns
     if not names:
         raise ValueError(f"{os.fspath(path)!r} has no columns")
     lengths = {len(column.numbers if column.numbers is not None else column.texts()) for column in found.values()}
@@ -146,7 +169,14 @@ def read_table(path: str | os.PathLike[str], *, columns: Collection[str] | None 
         raise ValueError(f"{os.fspath(path)!r} has columns of different lengths, from {min(lengths)} to {max(lengths)}")
     if lengths == {0}:
         raise ValueError(f"{os.fspath(path)!r} has no rows, only the names of {len(names)} columns")
-    return Table(file.name, found, lengths.pop(), tuple(name for name in names if name not in found))
+    others = tuple(name for name in names if name not in found)
+    return Table(file.name, found, lengths.pop(), others, read.notes, read.header)
+
+
+def require_csv(file: Path, no_header: bool) -> None:
+    """Raise an error if a file has names for its columns, but is said to have none."""
+    if no_header and file.suffix.lower() != ".csv":
+        raise ValueError(f"`no_header` is for .csv files, but got {os.fspath(file)!r}")
 
 
 def _wanted(names: Sequence[str], columns: Collection[str] | None) -> Sequence[str]:
@@ -171,32 +201,66 @@ def import_polars(file: Path) -> Any:
     return polars
 
 
-def _read_csv(file: Path, columns: Collection[str] | None) -> Read:
+def _read_csv(file: Path, columns: Collection[str] | None, no_header: bool = False) -> Read:
+    header, frame = read_texts(file, columns, no_header=no_header)
+    found = {series.name: column_of_texts(series) for series in frame}
+    return Read(header.names, found, notes_on_text(file, header), header)
+
+
+def read_texts(
+    file: Path, columns: Collection[str] | None = None, *, no_header: bool = False
+) -> "tuple[Header, pl.DataFrame]":
+    """The names of all columns of a CSV file, and the columns to read, as text.
+
+    Args:
+        file: The file.
+        columns: Names of the columns to read, all if not given.
+        no_header: Whether the first line is a row.
+    """
     polars = import_polars(file)
-    mark = find_separator(file)
+    mark, encoding = find_separator(file), find_encoding(file)
     _check_lines(file, mark)
-    how = {"glob": False, "infer_schema": False, "separator": mark}
+    how = {"glob": False, "infer_schema": False, "separator": mark, "has_header": not no_header}
+    how |= {} if encoding == UTF8 else {"encoding": encoding}
     try:
         if columns is None:
             frame = polars.read_csv(file, **how)
-            names = wanted = frame.columns
+            header = name_columns(file, frame.columns, mark, no_header=no_header)
+            wanted: Sequence[str] = header.names
         else:
-            names = polars.read_csv(file, **how, n_rows=0).columns
-            wanted = _wanted(names, columns)
+            names = polars.read_csv(file, **how, n_rows=int(no_header)).columns
+            header = name_columns(file, names, mark, no_header=no_header)
+            wanted = _wanted(header.names, columns)
             # a line with more values than names is an error only if all are read
-            parsed = None if len(wanted) == len(names) or _may_be_longer(file, len(names), mark) else wanted
-            frame = polars.read_csv(file, **how, columns=parsed)
+            whole = len(wanted) == len(names) or _may_be_longer(file, len(names), mark)
+            of_polars = dict(zip(header.names, names, strict=True))
+            frame = polars.read_csv(file, **how, columns=None if whole else [of_polars[name] for name in wanted])
     except polars.exceptions.NoDataError:
         raise ValueError(f"{os.fspath(file)!r} is empty") from None
     except polars.exceptions.PolarsError as error:
         raise ValueError(f"{os.fspath(file)!r} {csv_fault(file, error, mark)}") from error
-    check_header(file, names)
-    return names, {name: column_of_texts(frame[name]) for name in wanted}
+    if frame.width == len(header.names):
+        frame.columns = list(header.names)
+        return header, frame.select(wanted)
+    frame.columns = list(wanted)
+    return header, frame
+
+
+def notes_on_text(file: Path, header: Header) -> tuple[str, ...]:
+    """How the text of a CSV file was taken, if that may not be what is meant."""
+    notes = []
+    if find_encoding(file) == FALLBACK:
+        notes.append("the file is not text in UTF-8: it is read as Windows-1252")
+    if header.renamed:
+        notes.append(f"columns of the same name are renamed: {listed(list(header.renamed))}")
+    if header.looks_like_data:
+        notes.append("the first line looks like data, not like names of columns: pass `no_header` if it is")
+    return tuple(notes)
 
 
 def find_separator(file: Path) -> str:
     """What separates the columns of a CSV file: commas, unless the header has none, but semicolons or tabs."""
-    with file.open("rb") as stream:
+    with open_as_utf8(file) as stream:
         header = b""
         while not header.strip():
             if not (header := stream.readline(MOST_LINE_BYTES)):
@@ -207,12 +271,12 @@ def find_separator(file: Path) -> str:
 
 def _check_lines(file: Path, mark: str) -> None:
     """Reject lines and headers that are too long to parse."""
-    with file.open("rb") as stream:
+    with open_as_utf8(file) as stream:
         if stream.readline(MOST_LINE_BYTES).count(mark.encode()) >= MOST_COLUMNS:
             raise ValueError(
                 f"{os.fspath(file)!r} has more than {MOST_COLUMNS} columns, which is more than can be read"
             )
-        stream.seek(0)
+    with open_as_utf8(file) as stream:
         length = 0  # of the last line, over all blocks so far
         while block := stream.read(BYTES_PER_BLOCK):
             first = block.find(b"\n")
@@ -230,31 +294,15 @@ def _may_be_longer(file: Path, num_columns: int, mark: str) -> bool:
 
     A line has at least as many commas as separators, unless a quoted value continues on the next line.
     """
-    with file.open("rb") as lines:
+    with open_as_utf8(file) as lines:
         return any(line.count(mark.encode()) >= num_columns or line.count(b'"') % 2 for line in lines)
-
-
-def check_header(file: Path, names: Sequence[str]) -> None:
-    """Reject names in another encoding, and repeated names."""
-    if any("\ufffd" in name for name in names):  # what polars reads where a header is not UTF-8
-        raise ValueError(f"{os.fspath(file)!r} {NOT_UTF8}")
-    there, seen = set(names), set[str]()
-    for name in names:
-        found = REPEATED.fullmatch(name)
-        plain = (found[1] if found and found[1] in there else name).strip()
-        if plain in seen:
-            what = f"the column {plain!r} more than once" if plain else "more than one column without a name"
-            raise ValueError(f"{os.fspath(file)!r} has {what}: give each a name of its own, or remove all but one")
-        seen.add(plain)
 
 
 def csv_fault(file: Path, error: Exception, mark: str) -> str:
     """Explain why polars cannot read a file, and how to fix it."""
     unknown = f"cannot be read as CSV: {first_sentence(error)}"
-    if "utf-8" in str(error).lower():
-        return NOT_UTF8
     try:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
+        with open_as_utf8(file) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as lines:
             rows = csv.reader(lines, delimiter=mark)
             header = next(row for row in rows if row)
             what = {",": "comma", ";": "semicolon", "\t": "tab"}[mark]
@@ -265,9 +313,7 @@ def csv_fault(file: Path, error: Exception, mark: str) -> str:
                         f"has {len(row)} values in line {rows.line_num}, but {len(header)} columns: put a value with a "
                         f"{what} in it in quotes{more}"
                     )
-    except UnicodeDecodeError:
-        return NOT_UTF8
-    except (csv.Error, StopIteration):
+    except (csv.Error, StopIteration, UnicodeDecodeError):
         return unknown
     return unknown
 
@@ -350,7 +396,7 @@ def _read_parquet(file: Path, columns: Collection[str] | None) -> Read:
         frame = polars.read_parquet(file, glob=False, columns=list(_wanted(names, columns)), use_pyarrow=False)
     except (polars.exceptions.PolarsError, OSError) as error:
         raise ValueError(f"{os.fspath(file)!r} cannot be read as Parquet: {first_sentence(error)}") from error
-    return names, {series.name: column_of_type(series) for series in frame}
+    return Read(names, {series.name: column_of_type(series) for series in frame})
 
 
 def column_of_type(series: "pl.Series") -> TableColumn:
@@ -396,7 +442,7 @@ def _read_npz(file: Path, columns: Collection[str] | None) -> Read:
             reason = "an array holds Python objects: store text as fixed-width strings, numbers as numbers"
         raise ValueError(f"{os.fspath(file)!r} cannot be read as NPZ: {reason}") from error
     names = list(found)
-    return names, {name: _column_of_array(found[name]) for name in _wanted(names, columns)}
+    return Read(names, {name: _column_of_array(found[name]) for name in _wanted(names, columns)})
 
 
 def _columns_of_array(name: str, values: NDArray[Any]) -> dict[str, NDArray[Any]]:

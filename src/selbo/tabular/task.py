@@ -143,10 +143,12 @@ def prepare(job: Job) -> Task:
     """Read and encode a table. All errors in the data or the belief are raised here, together, before training."""
     problems = Problems()
     table, unlabelled_table, test_table = (
-        None if file is None else problems.attempt(read_table, file) for file in (job.data, job.unlabelled, job.test)
+        None if file is None else problems.attempt(read_table, file, no_header=job.no_header)
+        for file in (job.data, job.unlabelled, job.test)
     )
     encoded = None
     if table is not None:
+        problems.attempt(table.require_single, job.target)
         encoded = problems.attempt(_encode if job.groups is None else _encode_groups, job, table)
     if table is not None and encoded is None:
         _check_statement(job, table, problems)
@@ -154,6 +156,7 @@ def prepare(job: Job) -> Task:
         problems.stop()
     assert encoded is not None
     preprocessing, groups, notes, more = encoded.preprocessing, encoded.groups, encoded.notes, []
+    notes = [*(() if table is None else table.notes), *notes]
     train, val, test = encoded.parts
     unlabelled, place, test_rows = encoded.unlabelled, job.data.name, encoded.test_rows
     if unlabelled_table is not None:

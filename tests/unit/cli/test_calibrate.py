@@ -57,6 +57,22 @@ def of_classes(rows: list[dict[str, str]], *names: str) -> np.ndarray:
     return np.array([[float(row[name]) for name in names] for row in rows])
 
 
+@pytest.mark.parametrize("stream", ["--stream", "--no-stream"])
+def test_predictions_in_another_encoding_and_without_names(selbo: Run, tmp_path: Path, stream: str) -> None:
+    probs = probabilities()
+    rows = pl.DataFrame({"text": ["Süd"] * ROWS, "spam": probs[:, 0], "ham": probs[:, 1]})
+    rows.write_csv(tmp_path / "plain.csv")
+    (tmp_path / "bare.csv").write_bytes(rows.write_csv(include_header=False).encode("cp1252"))
+    fractions = ("--class-fractions", "0.3,0.7", stream)
+    plain = selbo(tmp_path / "plain.csv", *fractions, "--out", tmp_path / "a.csv")
+    bare = selbo(tmp_path / "bare.csv", *fractions, "--no-header", "--out", tmp_path / "b.csv")
+    assert (plain.code, bare.code) == (0, 0)
+    assert "note: the file is not text in UTF-8: it is read as Windows-1252" in bare.err
+    one, other = read(tmp_path / "a.csv"), read(tmp_path / "b.csv")
+    assert other[0]["column_1"] == "Süd"
+    np.testing.assert_allclose(of_classes(other, "column_2", "column_3"), of_classes(one, "spam", "ham"))
+
+
 STATED = ("--accuracy", 0.85, "--class-fractions", "ham=0.7,spam=0.3")
 
 

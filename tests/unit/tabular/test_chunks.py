@@ -52,6 +52,26 @@ def test_a_csv_file_in_parts_is_the_whole(tmp_path, monkeypatch, size, mark, sta
             np.testing.assert_array_equal(found[name].numbers, column.numbers)
 
 
+@pytest.mark.parametrize("no_header", [False, True])
+@pytest.mark.parametrize("encoding", ["utf-8", "windows-1252", "utf-16"])
+@pytest.mark.parametrize("size", [60, 2**20])
+def test_any_text_in_parts_is_the_whole(tmp_path, monkeypatch, size, encoding, no_header):
+    """Other encodings, names that are repeated, and none."""
+    names = "zahl,zahl,größe\n" if not no_header else ""
+    lines = [f'{k},{k / 2},"Köln, {WORDS[k % 4]!r} {k}"\n' for k in range(300)]
+    (tmp_path / "t.csv").write_bytes((names + "".join(lines)).encode(encoding))
+    monkeypatch.setattr(chunks, "BYTES_PER_CHUNK", size)
+    whole, large = (read(tmp_path / "t.csv", no_header=no_header) for read in (read_table, open_large))
+    assert tuple(whole.columns) == large.names
+    assert whole.notes == large.notes
+    found, rows = read_sample(tmp_path / "t.csv", most=10**6, seed=0, no_header=no_header)
+    assert rows == whole.num_rows == 300
+    assert {name: found[name].texts() for name in whole.columns} == {
+        name: column.texts() for name, column in whole.columns.items()
+    }
+    assert sum(chunk.share for chunk in large.chunks()) == pytest.approx(1, abs=0.01)
+
+
 def test_a_parquet_file_in_parts_is_the_whole(tmp_path, monkeypatch):
     frame = odd_table().with_columns(pl.Series("float", np.linspace(0, 1, 400, dtype=np.float32)), pl.lit(3).alias("i"))
     frame.write_parquet(tmp_path / "t.parquet", row_group_size=70)
@@ -94,6 +114,15 @@ def test_only_some_columns(tmp_path):
         _ = chunk.table["Late"]
 
 
+@pytest.mark.parametrize("size", [5, 12, 1000])
+def test_short_rows_have_missing_values_wherever_they_stand(tmp_path, monkeypatch, size):
+    (tmp_path / "t.csv").write_text("a,b,c\n1,2,3\n4,5\n6,7,8\n9")
+    monkeypatch.setattr(chunks, "BYTES_PER_CHUNK", size)
+    whole, (found, _) = read_table(tmp_path / "t.csv"), read_sample(tmp_path / "t.csv", most=9, seed=0)
+    assert whole["c"].texts() == ["3", None, "8", None]
+    assert {name: found[name].texts() for name in "abc"} == {name: whole[name].texts() for name in "abc"}
+
+
 def test_a_line_with_too_many_values_is_named(tmp_path, monkeypatch):
     lines = ["a,b"] + ["1,2"] * 700 + ["1,2,3"] + ["1,2"] * 300
     (tmp_path / "t.csv").write_text("\n".join(lines))
@@ -106,8 +135,7 @@ def test_a_line_with_too_many_values_is_named(tmp_path, monkeypatch):
     ("content", "words"),
     [
         (b"a,b\n", "has no rows, only the names of 2 columns"),
-        (b"a,a\n1,2\n", "has the column 'a' more than once"),
-        (b"a,b\n1,\xff\xfe\n" + b"1,2\n" * 3, "is not text in UTF-8"),
+        (b"a,b\n1,\xff\x00\n" + b"1,2\n" * 3, "is not text in UTF-8, UTF-16 or Windows-1252"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path, content, words):

@@ -97,6 +97,50 @@ def test_a_file_with_everything_trains_at_the_first_try(run: Run, tmp_path: Path
     assert len(predicted.out.splitlines()) == 6
 
 
+@pytest.mark.parametrize("stream", ["--stream", "--no-stream"])
+def test_files_of_spreadsheets_and_without_names(run: Run, tmp_path: Path, stream: str) -> None:
+    """Windows-1252 with a repeated name to train on, UTF-16 to predict and evaluate, and both without names."""
+    frame = patients().select("age", "admitted", ward=pl.lit("Süd"), ill="ill")
+    frame = frame.with_columns(ward=pl.Series(["Süd", "Nord", "Straße"] * 40), ill=pl.Series(["ja", "nö"] * 60))
+    rows = frame.write_csv(include_header=False)
+    for name, encoding, header in (("old", "cp1252", "age,day,age,ill\n"), ("new", "utf-16", "age,day,age,ill\n")):
+        (tmp_path / f"{name}.csv").write_bytes((header + rows).encode(encoding))
+        (tmp_path / f"{name}-bare.csv").write_bytes(rows.encode(encoding))
+    probabilities = []
+    for kind, target, more in (("", "ill", ()), ("-bare", "column_4", ("--no-header",))):
+        model = tmp_path / f"model{kind}"
+        command = ("train", tmp_path / f"old{kind}.csv", "--target", target, stream, *OPTIONS, *more)
+        shown = run(*command, "--base", "network", "--out", model)
+        assert shown.code == 0, shown.err
+        notes = [line.removeprefix("selbo: note: ") for line in shown.err.splitlines()]
+        assert notes[0] == "the file is not text in UTF-8: it is read as Windows-1252"
+        assert ("columns of the same name are renamed: 'age_2'" in notes) == (not more)
+        shown = run("predict", model, tmp_path / f"new{kind}.csv", stream, "--num-samples", 4, *more)
+        assert shown.code == 0, shown.err
+        assert "Windows-1252" not in shown.err
+        assert shown.out.splitlines()[0].startswith("predicted_class,p_ja,p_nö,")
+        probabilities.append(pl.read_csv(io.StringIO(shown.out))["p_ja"].to_list())
+        shown = run("evaluate", model, tmp_path / f"new{kind}.csv", stream, "--json", "--num-samples", 4, *more)
+        assert json.loads(shown.out)["metrics"]["num_examples"] == 120
+    assert len(probabilities[0]) == len(probabilities[1]) == 120
+    np.testing.assert_allclose(*probabilities, rtol=1e-6)
+
+
+@pytest.mark.parametrize("stream", ["--stream", "--no-stream"])
+def test_names_that_mislead_are_one_sentence(run: Run, tmp_path: Path, stream: str) -> None:
+    rows = patients().select("age", "ill", again="ill").write_csv(include_header=False)
+    (tmp_path / "twice.csv").write_text("age,ill,ill\n" + rows)
+    shown = run("train", tmp_path / "twice.csv", "--target", "ill", stream, "--out", tmp_path / "model")
+    assert shown.code == 2
+    assert shown.err == (
+        "selbo: error: twice.csv has the column 'ill', the target, more than once: remove all but one\n"
+    )
+    (tmp_path / "bare.csv").write_text("1.5,2.5,yes\n2.5,1.5,no\n" * 40)
+    shown = run("train", tmp_path / "bare.csv", "--target", "ill", stream, "--out", tmp_path / "model")
+    assert shown.code == 2
+    assert "its first line looks like data: pass `--no-header` if it has no names" in shown.err
+
+
 def test_all_problems_are_one_message(run: Run, tmp_path: Path) -> None:
     patients().write_csv(tmp_path / "patients.csv")
     patients().drop("age", "ill").write_csv(tmp_path / "other.csv")

@@ -139,12 +139,7 @@ def test_types_of_parquet_are_its_own(tmp_path: Path) -> None:
             "a;b\n1;2\n1;2;3\n",
             "has 3 values in line 3, but 2 columns: put a value with a semicolon in it in",
         ),
-        ("data.csv", "b;y;y\n1;2;3\n", "has the column 'y' more than once"),
         ("data.csv", "a,b\n1,2\n1,2,3\n", "has 3 values in line 3, but 2 columns: put a value with a comma in it in"),
-        ("data.csv", "b,y,y\n1,2,3\n", "has the column 'y' more than once: give each a name of its own"),
-        ("data.csv", "b,y, y\n1,2,3\n", "has the column 'y' more than once"),
-        ("data.csv", "\r\ny,y,y\r\n1,2,3\r\n", "has the column 'y' more than once"),
-        ("data.csv", ",,y\n1,2,3\n", "has more than one column without a name"),
         ("data.parquet", "not parquet", "cannot be read as Parquet"),
         ("data.npz", "not npz", "is not an NPZ file, or damaged: write it with numpy.savez"),
     ],
@@ -174,20 +169,98 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
         read_table(tmp_path / "a.csv")
 
 
+TOWNS = 'größe;stadt\n1,5;Köln\n2,5;"Genève; Bâle"\n3,5;Smörgås\n'
+
+
 @pytest.mark.parametrize(
-    "content",
+    ("encoding", "notes"),
     [
-        b"a,b\n\xff\xfe,1\n",
-        "größe,b\n1,2\n".encode("latin-1"),
-        "a,b\nköln,2\n".encode("latin-1"),
-        "a,b\nköln,2\n1,2,3\n".encode("latin-1"),
-        "a,b\n1,2\n".encode("utf-16"),
+        ("utf-8-sig", ()),
+        ("latin-1", ("the file is not text in UTF-8: it is read as Windows-1252",)),
+        ("windows-1252", ("the file is not text in UTF-8: it is read as Windows-1252",)),
+        ("utf-16", ()),
+        ("utf-32", ()),
     ],
 )
-def test_text_that_is_not_utf8_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_other_encodings_are_read_as_utf8_is(tmp_path: Path, encoding: str, notes: tuple[str, ...]) -> None:
+    text = TOWNS.replace("Smör", "€ – Smör") if encoding != "latin-1" else TOWNS
+    expected = read_table(csv(tmp_path, text))
+    (tmp_path / "a.csv").write_bytes(text.encode(encoding))
+    for columns in (None, ["stadt"]):
+        table = read_table(tmp_path / "a.csv", columns=columns)
+        assert table["stadt"].texts() == expected["stadt"].texts()
+        assert [*table.other_columns, *table.columns] == ["größe", "stadt"]
+        assert table.notes == notes
+    assert expected["stadt"].texts()[1] == "Genève; Bâle"
+
+
+def test_big_endian_utf16_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"\xfe\xff" + TOWNS.encode("utf-16-be"))
+    assert read_table(tmp_path / "a.csv")["stadt"].texts()[2] == "Smörgås"
+
+
+@pytest.mark.parametrize("content", [b"a,b\n\xff\x00,1\n", b"a,b\n\x81,1\n", b"\xff\xfea\x00,\x00b"])
+def test_what_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.csv").write_bytes(content)
-    with pytest.raises(ValueError, match="is not text in UTF-8: save the table as UTF-8"):
+    with pytest.raises(ValueError, match="is not text in UTF-8, UTF-16 or Windows-1252: save the table as UTF-8"):
         read_table(tmp_path / "a.csv")
+
+
+def test_a_long_line_in_another_encoding_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("a,b\nköln,2\n1,2,3\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="has 3 values in line 3, but 2 columns"):
+        read_table(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "renamed"),
+    [
+        ("b;y;y\n1;2;3\n", ["b", "y", "y_2"], {"y_2": "y"}),
+        ("b,y, y\n1,2,3\n", ["b", "y", "y_2"], {"y_2": "y"}),
+        ("\r\ny,y,y\r\n1,2,3\r\n", ["y", "y_2", "y_3"], {"y_2": "y", "y_3": "y"}),
+        (",,y\n1,2,3\n", ["", "column_2", "y"], {"column_2": ""}),
+        ("y,y_2,y\n1,2,3\n", ["y", "y_2", "y_3"], {"y_3": "y"}),
+        ('"a, b","a, b",c\n1,2,3\n', ["a, b", "a, b_2", "c"], {"a, b_2": "a, b"}),
+    ],
+)
+def test_repeated_names_get_a_number(tmp_path: Path, text: str, names: list[str], renamed: dict[str, str]) -> None:
+    table = read_table(csv(tmp_path, text))
+    assert list(table.columns) == names
+    assert [column.numbers.tolist() for column in table.columns.values()] == [[1], [2], [3]]
+    assert table.header is not None
+    assert table.header.renamed == renamed
+    assert table.notes == (f"columns of the same name are renamed: {', '.join(map(repr, renamed))}",)
+    part = read_table(tmp_path / "data.csv", columns=names[2:])
+    assert part[names[2]].numbers.tolist() == [3]
+    assert part.other_columns == tuple(names[:2])
+
+
+FLOWERS = "5.1,3.5,setosa\n4.9,3.0,setosa\n6.3,3.3,virginica\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_the_first_line_may_be_a_row(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "a.csv").write_bytes(FLOWERS.encode(encoding))
+    table = read_table(tmp_path / "a.csv", no_header=True)
+    assert list(table.columns) == ["column_1", "column_2", "column_3"]
+    assert table["column_1"].numbers.tolist() == [5.1, 4.9, 6.3]
+    assert table["column_3"].texts() == ["setosa", "setosa", "virginica"]
+    assert table.notes == ()
+    part = read_table(tmp_path / "a.csv", columns=["column_2"], no_header=True)
+    assert (part["column_2"].numbers.tolist(), part.num_rows) == ([3.5, 3.0, 3.3], 3)
+
+
+def test_a_first_line_that_looks_like_a_row_is_noted(tmp_path: Path) -> None:
+    table = read_table(csv(tmp_path, FLOWERS))
+    assert table.num_rows == 2
+    assert table.notes == ("the first line looks like data, not like names of columns: pass `no_header` if it is",)
+    with pytest.raises(ValueError, match=r"there is no column 'kind' in data.csv: .*; its first line looks like data"):
+        _ = table["kind"]
+    for text in ("country,2019,2020\nx,1,2\n", "0,1,2,truth\n.1,.2,.7,1\n", "a,1.5\n1,2\n"):
+        assert read_table(csv(tmp_path, text)).notes == ()
+    np.savez(tmp_path / "a.npz", a=[1])
+    with pytest.raises(ValueError, match=r"`no_header` is for .csv files, but got '.*a.npz'"):
+        read_table(tmp_path / "a.npz", no_header=True)
 
 
 def test_names_that_only_look_repeated(tmp_path: Path) -> None:
