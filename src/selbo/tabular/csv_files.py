@@ -178,7 +178,7 @@ def _first_row(file: Path, mark: str) -> list[str]:
 
 
 def looks_like_row(values: Sequence[str]) -> bool:
-    """Whether most values are numbers, but not whole ones that increase, as names of years or classes do.
+    """Whether half of the values or more are numbers, but not increasing whole ones, as names of years or classes are.
 
     Example:
         >>> looks_like_row(["5.1", "3.5", "setosa"]), looks_like_row(["id", "0", "1", "2"])
@@ -187,7 +187,7 @@ def looks_like_row(values: Sequence[str]) -> bool:
     numbers = [number for number in map(_number, values) if number is not None]
     rising = all(one < other for one, other in pairwise(numbers))
     whole = all(number.is_integer() for number in numbers)
-    return 2 * len(numbers) > len(values) and not (rising and whole)
+    return 0 < len(values) <= 2 * len(numbers) and not (rising and whole)
 
 
 def _number(text: str) -> float | None:

@@ -253,10 +253,11 @@ def test_the_first_line_may_be_a_row(tmp_path: Path, encoding: str) -> None:
 def test_a_first_line_that_looks_like_a_row_is_noted(tmp_path: Path) -> None:
     table = read_table(csv(tmp_path, FLOWERS))
     assert table.num_rows == 2
+    assert read_table(csv(tmp_path, "5.1,3.5,red,setosa\n4.9,3.0,red,setosa\n")).notes == table.notes
     assert table.notes == ("the first line looks like data, not like names of columns: pass `no_header` if it is",)
     with pytest.raises(ValueError, match=r"there is no column 'kind' in data.csv: .*; its first line looks like data"):
         _ = table["kind"]
-    for text in ("country,2019,2020\nx,1,2\n", "0,1,2,truth\n.1,.2,.7,1\n", "a,1.5\n1,2\n"):
+    for text in ("country,2019,2020\nx,1,2\n", "0,1,2,truth\n.1,.2,.7,1\n", "a,b,1.5\n1,2,3\n"):
         assert read_table(csv(tmp_path, text)).notes == ()
     np.savez(tmp_path / "a.npz", a=[1])
     with pytest.raises(ValueError, match=r"`no_header` is for .csv files, but got '.*a.npz'"):
