@@ -344,7 +344,7 @@ def train(
     def collate(places: list[int]) -> dict[str, Tensor]:
         chosen, classes = rows[places], labels[places]
         if unlabelled is not None:
-            more = rng.choice(unlabelled, UNLABELLED, replace=False)
+            more = rng.choice(unlabelled, min(UNLABELLED, len(unlabelled)), replace=False)
             chosen = np.concatenate([chosen, more])
             classes = torch.cat([classes, torch.full((len(more),), NO_LABEL)])
         return {**corpus.inputs(chosen), "labels": classes.to(corpus.device)}
@@ -820,7 +820,7 @@ def tables(records: dict[str, list[dict[str, Any]]]) -> str:
 
 def _start(device: str) -> None:
     torch.set_num_threads(1)
-    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.set_float32_matmul_precision("high")
     if device != "cpu":
         torch.zeros(1, device=device)
 
