@@ -9,10 +9,7 @@ BIN         := $(VENV)/bin
 # Python compiles modules when they are first imported, which is a small part of what the packages hold, and keeps them.
 export PYTHONDONTWRITEBYTECODE :=
 PIP         := $(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt
-# Silences a banner of mkdocs-material about its own future; it says nothing about this build.
-export NO_MKDOCS_2_WARNING := 1
-# Runs a command and shows what it prints only if it fails, then all of it. mkdocs needs this: with --quiet it also ignores
-# --strict. So does pip, which warns about each archive on some machines.
+# Runs a command and shows what it prints only if it fails, then all of it. pip warns about each archive on some machines.
 quietly = @said=$$($(1) 2>&1) || { status=$$?; printf '%s\n' "$$said" >&2; exit $$status; }
 
 # What each target installs besides the library, as extras of pyproject.toml; and which ones need the laboratory too.
@@ -50,7 +47,7 @@ test test-lab coverage: export OMP_NUM_THREADS ?= 1
 # Coverage makes tests half as long again. So it is measured where it is a condition, in summary/, by the tests of it. What
 # trains, simulates or compiles for seconds belongs to the slow ring, whose tests run once, under a random seed.
 SMOKE := lab/tests/unit/studies lab/tests/unit/cli
-SLOW := tests/end_to_end tests/statistical tests/test_examples.py
+SLOW := tests/end_to_end tests/statistical tests/test_examples.py tests/test_site.py
 # Files of a minute or so, which would leave one core idle if they came last.
 LONG := tests/end_to_end tests/test_examples.py lab/tests/end_to_end lab/tests/unit/schedule
 MEASURED := tests/unit/summary
@@ -80,11 +77,11 @@ check-code: $(VENV)/.installed-check
 	$(BIN)/mypy
 
 check-docs: $(VENV)/.installed-check
-	@echo "$(BIN)/mkdocs build --strict"
-	$(call quietly,$(BIN)/mkdocs build --strict)
+	@echo "$(BIN)/python docs/tools/build.py"
+	$(call quietly,$(BIN)/python docs/tools/build.py)
 
-docs: $(VENV)/.installed-docs  ## build the documentation into site/
-	$(call quietly,$(BIN)/mkdocs build --strict)
+docs: $(VENV)/.installed-docs  ## build the documentation into site/, with notebooks
+	$(call quietly,$(BIN)/python docs/tools/build.py --notebooks)
 	@echo "Open site/index.html in a browser."
 
 bench: $(VENV)/.installed-bench  ## run every script in benchmarks/

@@ -1,4 +1,4 @@
-"""Fill pages with what `lab/results` says: a hook of MkDocs, and `python lab/docs/results.py` for the READMEs.
+"""Fill pages with what `lab/results` says: for docs/tools/build.py, and `python lab/docs/results.py` for the READMEs.
 
 A page of the documentation has calls such as `{{ table("cifar10 vgg11 selbo", "scores") }}` or
 `{{ difference("cifar10 vgg11 selbo summary elbo", "clean.nll") }}`, which are replaced by a table or a number when the
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,6 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from scipy.stats import ttest_rel
 
@@ -43,10 +43,6 @@ from selbo_lab.schedule import runner
 from selbo_lab.studies import plan
 from selbo_lab.studies.paper import PaperValues
 from selbo_lab.studies.run_spec import Recipe
-
-if TYPE_CHECKING:
-    from mkdocs.config.defaults import MkDocsConfig
-    from mkdocs.structure.files import Files
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -80,25 +76,29 @@ WITHOUT_SUMMARY = ("elbo", "label_smoothing", "evidential")
 # --- pages ---
 
 
-def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Called by MkDocs: add the pages of this folder, the page of each study, and its figures."""
-    from mkdocs.structure.files import File
-
+def write_pages(folder: Path) -> None:
+    """Write the pages of this folder and the page of each study, with its figures, for the documentation."""
     drawing = draw_missing()
     for page in sorted(HERE.glob("*.md")):
-        files.append(File.generated(config, page.name, abs_src_path=str(page)))
+        write(folder / page.name, page.read_text(encoding="utf-8"))
     for study in studies():
-        files.append(File.generated(config, f"results/{study}.md", content=full_page(study)))
+        write(folder / "results" / f"{study}.md", full_page(study))
     if drawing is not None and drawing.wait():
         raise RuntimeError("the figures of the results could not be drawn: see above")
-    for study in studies():
-        for path in draw(study):
-            files.append(File.generated(config, f"images/results/{path.name}", abs_src_path=str(path)))
-    return files
+    for path in (path for study in studies() for path in draw(study)):
+        target = folder / "images" / "results" / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
 
 
-def on_page_markdown(text: str, **_: object) -> str:
-    """Called by MkDocs: fill the calls of a page, and link between the two folders of pages as if they were one."""
+def write(path: Path, text: str) -> None:
+    """Write a page."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(filled(text), encoding="utf-8")
+
+
+def filled(text: str) -> str:
+    """A page with what its calls give, and links between the two folders of pages as if they were one."""
     return CALL.sub(lambda match: evaluate(match[1]), BETWEEN.sub(lambda match: f"]({match[1] or ''}", text))
 
 

@@ -146,14 +146,14 @@ def test_pages_have_calls_and_no_tables_of_their_own(page: str) -> None:
     ],
 )
 def test_links_between_both_folders(link: str, on_site: str) -> None:
-    assert results.on_page_markdown(f"see [this]({link}).") == f"see [this]({on_site})."
+    assert results.filled(f"see [this]({link}).") == f"see [this]({on_site})."
 
 
 def test_a_call_that_fails_is_named() -> None:
     for call in ('table("cifar10 vgg11 selbo", "nothing")', "unknown()", 'difference("no study here")'):
         with pytest.raises(ValueError, match=re.escape(f"the call {call} of a page fails")):
-            results.on_page_markdown(f"text {{{{ {call} }}}}")
-    assert results.on_page_markdown("nothing { here } {{ or(here }}") == "nothing { here } {{ or(here }}"
+            results.filled(f"text {{{{ {call} }}}}")
+    assert results.filled("nothing { here } {{ or(here }}") == "nothing { here } {{ or(here }}"
 
 
 # --- what calls give, of results whose every number is known ---

@@ -1,4 +1,4 @@
-"""Turn the formulas of a page into MathML while the site is built, so that it needs no script to show them.
+"""Turn formulas into MathML: an extension of Python-Markdown, so that a page needs no script to show them.
 
 `pymdownx.arithmatex` marks the formulas of pages and docstrings; latex2mathml converts them. It accepts almost
 anything, so whatever it did not understand is looked for here, and stops the build. What browsers do not read from its
@@ -14,10 +14,8 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from latex2mathml.converter import convert
-from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File, Files
-from mkdocs.structure.pages import Page
+from markdown import Extension, Markdown
+from markdown.postprocessors import Postprocessor
 
 FORMULA = re.compile(
     r'<(?P<tag>span|div) class="arithmatex">(?:\\\((?P<inline>.*?)\\\)|\\\[(?P<block>.*?)\\\])</(?P=tag)>', re.DOTALL
@@ -34,12 +32,9 @@ WITHOUT_SPACE = {"|", "\u2016", "/"}
 NO_OPERAND = {"mo", "mspace", "mtext"}
 CLOSING = {")", "]", "}", "|", "!", "\u2016"}
 THIN_SPACE = "0.167em"
-STYLE_URI = "stylesheets/mathml.css"
-STYLE = """\
-/* The fonts that systems bring for formulas; without one, brackets and sums would not grow. */
-math { font-family: "STIX Two Math", "Cambria Math", "Latin Modern Math", "DejaVu Math TeX Gyre", math, serif; }
-.md-typeset div.arithmatex { overflow: auto hidden; padding: 0.2em 0; }
-"""
+HEADING = re.compile(r'<h([1-6])\b[^>]*>(?:(?!</h\1>).)*class="arithmatex"', re.DOTALL)
+LAST = 0
+"""Priority of what sees the HTML as a whole, with the docstrings in it."""
 
 
 class FormulaError(ValueError):
@@ -178,30 +173,39 @@ def _set_table(element: ET.Element) -> None:
             cell.set("style", f"text-align: {align};{padding}")
 
 
-def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """MkDocs hook: add the style sheet."""
-    files.append(File.generated(config, STYLE_URI, content=STYLE))
-    config.extra_css.append(STYLE_URI)
-    return files
+class Formulas(Postprocessor):
+    """Converts the formulas in the HTML of a page or of a docstring."""
 
+    def run(self, text: str) -> str:
+        if HEADING.search(text):
+            raise FormulaError(f"{self.page}: a heading cannot hold a formula")
+        text = FORMULA.sub(self.convert, text)
+        if re.search(r'class="arithmatex">(?!<math )', text):
+            raise FormulaError(f"{self.page}: a formula was not recognised")
+        return text
 
-def on_page_content(content: str, *, page: Page, **_: Any) -> str:
-    """MkDocs hook: the page's HTML, its docstrings included."""
+    @property
+    def page(self) -> str:
+        """What is converted, as far as Zensical says so."""
+        context = "rendering_context"
+        return self.md.preprocessors[context].page.path if context in self.md.preprocessors else "a page"
 
-    def replace(match: re.Match[str]) -> str:
+    def convert(self, match: re.Match[str]) -> str:
         latex = html.unescape(match["inline"] or match["block"] or "")
         try:
             math = to_mathml(latex, display=match["tag"] == "div")
         except FormulaError as error:
-            raise PluginError(f"{page.file.src_uri}: cannot show the formula {latex.strip()!r}: {error}") from error
+            raise FormulaError(f"{self.page}: cannot show the formula {latex.strip()!r}: {error}") from error
         return f'<{match["tag"]} class="arithmatex">{math}</{match["tag"]}>'
 
-    headings = list(page.toc)
-    for heading in headings:
-        headings.extend(heading.children)
-        if "\\(" in heading.title:
-            raise PluginError(f"{page.file.src_uri}: a heading cannot hold a formula: {heading.title!r}")
-    content = FORMULA.sub(replace, content)
-    if re.search(r'class="arithmatex">(?!<math )', content):
-        raise PluginError(f"{page.file.src_uri}: a formula was not recognised")
-    return content
+
+class MathML(Extension):
+    """Wants `pymdownx.arithmatex` with `generic=True` beside it."""
+
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
+        md.postprocessors.register(Formulas(md), "mathml", LAST)
+
+
+def makeExtension(**options: Any) -> MathML:  # noqa: N802
+    """Called by Python-Markdown."""
+    return MathML(**options)
