@@ -340,7 +340,7 @@ def print_result(found: "TrainingMetrics", job: "Job", folder: Path) -> None:
     more = "" if rows.unlabelled is None else f"; {rows.unlabelled} without labels"
     validate = f" {rows.val} to validate," if rows.val else ""
     facts.add_row("Rows", f"{rows.train} to train,{validate} {rows.test} to test on{more}")
-    facts.add_row("Inputs", f"{found.features} numbers a row")
+    facts.add_row("Inputs", f"{found.features} numbers per row")
     facts.add_row("Classes", f"{len(found.classes)}: {classes}")
     facts.add_row("Method", job.title)
     facts.add_row("Belief", visible(found.belief))

@@ -230,7 +230,7 @@ def _is_convention(labels: NDArray[Any], known: NDArray[np.bool_], stated: Group
     classes = state_classes(stated, [])[0].tolist()
     if not stated.names_classes and others and len(others) + 1 == len(classes):
         raise ValueError(
-            "`y` must say whether the label -1 is a class, but it may be one or stand for no label: pass `classes`, or "
+            "`y` has the label -1, which may be a class or mark unlabelled rows: pass `classes`, or "
             "unlabelled_label=-1 or False"
         )
     return found & (CONVENTION not in classes)

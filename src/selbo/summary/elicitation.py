@@ -161,7 +161,7 @@ def elicit_concentration(
     strength = stated * (1 - stated) * (z / width) ** 2 - 1
     if bool((strength <= 0).any()):
         widest = float(np.asarray(width)[strength <= 0].max())
-        raise ValueError(f"`margin` must be smaller to say anything about the fraction, but got {widest:g}")
+        raise ValueError(f"`margin` must be smaller to be informative about the fraction, but got {widest:g}")
     return strength if strength.ndim else float(strength)
 
 

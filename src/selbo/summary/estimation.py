@@ -195,7 +195,7 @@ def _concentration(samples: FloatArray, mean: FloatArray) -> float:
 
     low, high = (math.log(each) for each in CONCENTRATION_RANGE)
     if slope(high) >= 0:
-        raise ValueError("`fractions` must differ between samples to show how sure they are, but hardly do")
+        raise ValueError("`fractions` must differ between samples to estimate their precision, but are nearly equal")
     return math.exp(brentq(slope, low, high, xtol=1e-12))
 
 
