@@ -93,8 +93,8 @@ def monitor(
     """Check whether a stream of predictions contradicts what you know about it.
 
     An accuracy and class fractions are checked against labels, where there are some; with --reference, predictions are
-    compared with earlier ones. The exit code is 0 if nothing is contradicted and 3 if something is. However often it
-    is run, a belief that is true is contradicted with a probability of at most --delta.
+    compared with earlier ones. The exit code is 0 if nothing is contradicted and 3 if something is. Over any number of
+    runs, a true belief is contradicted with a probability of at most --delta.
 
     Example: selbo monitor today.csv --accuracy 0.9 --labels truth --state monitor.json --report monitor.html
     """

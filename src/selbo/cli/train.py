@@ -209,7 +209,7 @@ def train(
     If you have unlabelled rows from the target domain, pass them with --unlabelled; the belief is then about them.
     If you know the class fractions of groups, such as the vote of each state, pass --groups and --group-fractions:
     individuals are then classified with few labels or none. Missing values, dates, identifiers and text are taken care
-    of, and notes say how. Writes the model, its metrics, test predictions and report.html to the folder.
+    of, and notes describe it. Writes the model, its metrics, test predictions and report.html to the folder.
     selbo.SummaryClassifier trains the same model. A large file is read in parts, in bounded memory (--stream), and a
     network is trained on it: for one pass over the rows, unless --steps is given. If training is interrupted, run the
     same command again to resume.

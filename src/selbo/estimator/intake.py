@@ -38,7 +38,7 @@ class FeatureScale:
     """Means and standard deviations of features; infinite for a constant feature, which carries no information.
 
     Features of zeros and ones are not scaled: standardisation would weigh a rare category far above a frequent one.
-    A missing value, NaN, is replaced by the median. Where values were missing in training, one more input says so.
+    A missing value, NaN, is replaced by the median. If values were missing in training, an indicator is added.
 
     Attributes:
         mean: Mean of each feature.

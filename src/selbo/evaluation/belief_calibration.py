@@ -140,7 +140,7 @@ def calibrate_to_belief(
     + \alpha' \mathrm{KL}(\pi \,\|\, \bar q) + c\,(1/T - 1 + \log T), \qquad \alpha' = \frac{\alpha n}{\alpha + n}$$
 
     is minimised, plus the negative log-likelihood of labels if there are any. Both statements hold in a population, of
-    which the inputs are a sample, so they are worth at most $n$ observations.
+    which the inputs are a sample, so they have the weight of at most $n$ observations.
 
     Args:
         log_probs: Log-probabilities or logits of unlabelled inputs, shape (n, K), as they come from the classifier.

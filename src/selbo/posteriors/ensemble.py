@@ -22,7 +22,7 @@ class Ensemble(Posterior):
 
     The tensors of the members are stacked, and one pass computes all members. Each member is trained as on its own:
     `fit` minimises the sum of their losses, and records the mean. `selbo.predict` gives the mixture, the mean of the
-    members' probabilities, whatever its ``num_samples``.
+    members' probabilities, for any ``num_samples``.
 
     Each member has its own initial weights, BatchNorm statistics, dropout masks and optimiser state. The order of the
     batches, the augmentation, the learning rate and the number of steps are the same for all members. Validation and

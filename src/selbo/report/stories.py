@@ -36,7 +36,7 @@ class Story(Record):
         short: Its title on a terminal, at most 30 characters.
         stated: What was stated, in a sentence.
         picture: ``claims``, ``accuracy`` or ``corruption``.
-        without: The method that ours improves on, for the columns "without" and "with".
+        without: The method without the stated numbers, for the columns "without" and "with".
         conditions: Conditions that the methods are compared under.
         code: The code that made it.
         results: Its results; ``focus`` is our method.

@@ -42,7 +42,7 @@ class MonitoredBelief:
         classes: Names of the classes.
         accuracy: Share of right answers; None if nothing is claimed about it.
         class_fractions: Fraction of each class; None if nothing is claimed about them.
-        concentration: Number of observations that these two are worth.
+        concentration: Number of observations behind these two.
         reference: Number of reference predictions in each region of `selbo.presets.partition_for`, which the stream
             should look like; None if there is no reference.
         delta: Probability of a false alarm over all time.
