@@ -110,7 +110,7 @@ def train(
         typer.Option(
             "--group-fractions",
             help="Table with one row per group: its name, and one column per class with fractions, percentages or "
-            "counts; a column margin, count or concentration says how sure they are.",
+            "counts; a column margin, count or concentration gives their precision.",
             rich_help_panel=KNOWLEDGE,
         ),
     ] = None,

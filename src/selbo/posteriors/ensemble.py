@@ -41,7 +41,7 @@ class Ensemble(Posterior):
     ``"mixture"`` is about the predictions that are used, and so is a statement about accuracy and confidence. It does
     not carry over from members to mixture: $\max_c \bar p_c \le \frac1k \sum_j \max_c p_{jc}$, with equality only if
     some class is the most probable one for every member. If every member has the stated confidence, the mixture has
-    less wherever they disagree; if it is also at least as accurate as they are, it is under-confident. The term
+    less wherever they disagree; if it is also at least as accurate as they are, it is underconfident. The term
     contains the members only through $\bar p$, so its derivative by $p_j$ is $\frac1k$ times that by $\bar p$, the same
     for all members: for each input it moves all of them towards the same classes. It determines the mixture, not
     whether members agree and are less confident, or disagree and are more confident. A single member need not have the

@@ -112,7 +112,7 @@ def standings(story: Story, condition: str) -> dict[str, list[str]]:
 def verdict(story: Story) -> list[str]:
     """One sentence per condition: what our method is ahead of, level with and behind, by its NLL."""
     if len(story.results.seeds) < 2:
-        return ["One seed: no difference between the methods can be told from chance."]
+        return ["One seed: no difference between the methods can be distinguished from chance."]
     said = []
     for condition in story.conditions:
         found = standings(story, condition)
