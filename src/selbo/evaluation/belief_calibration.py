@@ -21,7 +21,7 @@ from torch import Tensor
 
 from selbo import _checks
 from selbo.metrics.inputs import Array, on_host, rows_by_group, table
-from selbo.summary._dirichlet import largest_entry
+from selbo.summary._dirichlet import largest_entry, log_dirichlet_multinomial
 from selbo.summary.beliefs import Belief
 from selbo.summary.elicitation import uncertainty_for
 from selbo.summary.estimation import EstimatedBelief
@@ -153,13 +153,16 @@ def calibrate_to_belief(
             of the accuracy a is a concentration of a (1 - a) / s².
         labels: Classes of the inputs, shape (n,), -1 where there is none: they enter as likelihood.
         label_counts: Number of labels of each class that the classifier was trained on, if class fractions alone are
-            stated. Prior correction by these counts is then weighed against the statement: with $b^m$ the offsets that
-            meet it, and $b^p_k = \log \pi_k - \log n_k$, the result is $b = b^p + w\,(b^m - b^p)$. The weight $w$, from
-            0 to 1, is the most probable one if the true fractions $\bar q$ differ from the statement as its uncertainty
-            says, and the odds of the classifier are off as those of the counts are: it minimises
-            $\frac{\sum_k \pi_k (1 - \pi_k)}{K u^2} \mathrm{KL}(\pi \,\|\, \bar q) + \frac12 \sum_k n_k (\delta_k -
-            \bar\delta)^2$, where $\delta_k = b_k - \log \bar q_k + \log n_k$ and $\bar\delta$ is its mean, weighted
-            by $n_k$. Many labels make it prior correction, and a certain statement is met.
+            stated. Two things follow from them. First, they may be a random sample of the target domain or not, which
+            are equally probable beforehand, and what they say about $\pi$ in the first case enters $\pi$ and $u$ by the
+            probability of that case given the counts. Equal counts, but for one label, say nothing. Second, prior
+            correction by the counts is weighed against $\pi$: with $b^m$ the offsets that meet it, and $b^p_k = \log
+            \pi_k - \log n_k$, the result is $b = b^p + w\,(b^m - b^p)$. The weight $w$, from 0 to 1, is the most
+            probable one if the true fractions $\bar q$ differ from $\pi$ as its uncertainty says, and the odds of the
+            classifier are off as those of the counts are: it minimises $\frac{\sum_k \pi_k (1 - \pi_k)}{K u^2}
+            \mathrm{KL}(\pi \,\|\, \bar q) + \frac12 \sum_k n_k (\delta_k - \bar\delta)^2$, where $\delta_k = b_k - \log
+            \bar q_k + \log n_k$ and $\bar\delta$ is its mean, weighted by $n_k$. Many labels make it prior correction,
+            and a certain statement is met.
         fraction_uncertainty: u, the uncertainty of each stated fraction, with ``label_counts``; if not given, .05 or
             half of the smallest fraction, whichever is less.
         offsets: Whether offsets are fitted; if not given, where class fractions are stated.
@@ -200,6 +203,11 @@ def calibrate_to_belief(
     if label_counts is not None and (class_fractions is None or accuracy is not None or known is not None):
         raise ValueError("`label_counts` is for class fractions alone, but they are not all that is stated")
     accuracy, class_fractions = _checked_statements(accuracy, class_fractions, count)
+    counts, doubt = torch.empty(0), 0.0
+    if label_counts is not None:
+        assert class_fractions is not None
+        counts, doubt = _checked_counts(class_fractions, label_counts, fraction_uncertainty)
+        class_fractions, doubt = _fractions_given_counts(class_fractions, counts, doubt)
     floor = zero_floor(given)
     rows = raise_zeros(given.double(), floor)
     alpha = _worth(concentration, len(rows))
@@ -212,9 +220,9 @@ def calibrate_to_belief(
     before, after = _means(rows, torch.zeros_like(solution)), _means(rows, solution)
     if known is None:  # labels may contradict a statement: the result is a compromise then
         _require_agreement(statement, after)
-    if label_counts is not None:
+    if doubt > 0:
         assert class_fractions is not None
-        solution = _weighed(solution, rows, class_fractions, label_counts, fraction_uncertainty)
+        solution = _weighed(solution, rows, class_fractions, counts, doubt)
         after = _means(rows, solution)
     return _result(solution, errors, floor=floor, before=before, after=after, num_inputs=len(rows))
 
@@ -352,21 +360,41 @@ def _sums_of_part(log_probs: Array, *, at: Tensor, floor: float) -> "RowSums":
     return sum_rows(at, raise_zeros(table("log_probs", log_probs).double(), floor))
 
 
-def _weighed(
-    solution: Tensor, rows: Tensor, fractions: Sequence[float], label_counts: Sequence[float], uncertainty: float | None
-) -> Tensor:
+def _checked_counts(
+    fractions: Sequence[float], label_counts: Sequence[float], uncertainty: float | None
+) -> tuple[Tensor, float]:
+    """The counts of the labels, and the uncertainty of the stated fractions."""
+    if len(label_counts) != len(fractions):
+        raise ValueError(f"`label_counts` must hold {len(fractions)} numbers, but got {len(label_counts)}")
+    counts = [_checks.positive(f"label_counts[{k}]", each) for k, each in enumerate(label_counts)]
+    doubt = uncertainty_for(fractions) if uncertainty is None else uncertainty
+    return torch.tensor(counts, dtype=torch.float64), _checks.non_negative("fraction_uncertainty", doubt)
+
+
+def _fractions_given_counts(fractions: Sequence[float], counts: Tensor, doubt: float) -> tuple[Sequence[float], float]:
+    """Mean and uncertainty of the fractions if the labels may be a random sample of the target domain.
+
+    Two hypotheses are equally probable beforehand: that they are one, and that all counts of as many labels are equally
+    probable. Equal counts were chosen, and tell nothing.
+    """
+    if doubt == 0 or float(counts.max() - counts.min()) <= 1:
+        return fractions, doubt
+    stated = torch.tensor(fractions, dtype=torch.float64)
+    prior = float((stated * (1 - stated)).mean()) / doubt**2 * stated
+    evidence = log_dirichlet_multinomial(counts, prior) - log_dirichlet_multinomial(counts, torch.ones_like(counts))
+    sampled = float(evidence.sigmoid())
+    updated = (prior + counts) / (prior + counts).sum()
+    variance = sampled * updated * (1 - updated) / (1 + (prior + counts).sum()) + (1 - sampled) * doubt**2
+    variance += sampled * (1 - sampled) * (updated - stated) ** 2
+    mean = sampled * updated + (1 - sampled) * stated
+    return mean.tolist(), float(variance.mean().sqrt())
+
+
+def _weighed(solution: Tensor, rows: Tensor, fractions: Sequence[float], counts: Tensor, doubt: float) -> Tensor:
     """Offsets between those that meet the stated fractions and those of prior correction by the labels."""
     from scipy.optimize import minimize_scalar
 
-    if len(label_counts) != len(fractions):
-        raise ValueError(f"`label_counts` must hold {len(fractions)} numbers, but got {len(label_counts)}")
-    counts = torch.tensor(
-        [_checks.positive(f"label_counts[{k}]", each) for k, each in enumerate(label_counts)]
-    ).double()
     stated = torch.tensor(fractions, dtype=torch.float64)
-    doubt = uncertainty_for(fractions) if uncertainty is None else uncertainty
-    if _checks.non_negative("fraction_uncertainty", doubt) == 0:
-        return solution
     alpha = float((stated * (1 - stated)).mean()) / doubt**2
     by_labels = stated.log() - counts.log()
     by_labels -= by_labels.mean()

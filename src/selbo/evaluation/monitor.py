@@ -23,6 +23,7 @@ from torch import Tensor
 from selbo import _checks
 from selbo.evaluation.belief_calibration import UNLABELLED
 from selbo.metrics.inputs import Array, labels_of, log_probs_table, on_host
+from selbo.summary._dirichlet import log_dirichlet_multinomial
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION, SummaryLikelihood
 
 VAGUE: Final = 0.5
@@ -182,15 +183,8 @@ def log_evidence(counts: Tensor, masses: Tensor, concentration: float) -> Tensor
     vague = torch.full_like(masses, VAGUE)
     if math.isinf(concentration):
         exact: Tensor = torch.special.xlogy(counts, masses).sum(-1)
-        return _log_dirichlet_multinomial(counts, vague) - exact
-    return _log_dirichlet_multinomial(counts, vague) - _log_dirichlet_multinomial(counts, concentration * masses)
-
-
-def _log_dirichlet_multinomial(counts: Tensor, parameters: Tensor) -> Tensor:
-    """Log-probability of a sequence of cases with these counts."""
-    inside = (torch.lgamma(parameters + counts) - torch.lgamma(parameters)).sum(-1)
-    total = parameters.sum()
-    return inside + torch.lgamma(total) - torch.lgamma(total + counts.sum(-1))
+        return log_dirichlet_multinomial(counts, vague) - exact
+    return log_dirichlet_multinomial(counts, vague) - log_dirichlet_multinomial(counts, concentration * masses)
 
 
 def _count(counts: Tensor, regions: Tensor) -> None:

@@ -12,6 +12,7 @@ from selbo._numerics import result_dtype
 from selbo.integrations.loggers import Draw, Logger, log_snapshot
 from selbo.integrations.monitor import SummaryMonitor
 from selbo.objectives.label_priority import labels_first
+from selbo.objectives.label_shift import LabelShift
 from selbo.summary.likelihood import SummaryLikelihood
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ class SummaryLoss:
     single batches must be large enough for one. With several processes (DDP) the histogram is that of the batches of
     all of them.
 
-    Rows labelled -100 are left out of the first term. They stay in the histogram, which needs no labels.
+    Rows labelled -100 are left out of the first term. They stay in the histogram, which needs no labels. With a
+    ``label_shift`` the histogram is that of these rows alone, corrected to the target domain they come from; correct
+    the predictions of the trained model with ``label_shift.to_target``.
 
     Training starts with the labels: the summary term has weight zero in the first quarter of the steps and its full
     weight from half of them on (`selbo.labels_first`), because a belief does not determine which class is which. A
@@ -54,6 +57,7 @@ class SummaryLoss:
         summary_weight: Weight of the summary term.
         steps: Number of batches of the whole training, if there is no `SummaryCallback`; 0 for the full weight from the
             first batch on.
+        label_shift: Class fractions of the labels and of the target domain, if rows labelled -100 come from there.
         gather: Sum over processes; see `SummaryMonitor`.
 
     Example:
@@ -76,14 +80,18 @@ class SummaryLoss:
         *,
         summary_weight: float = 1.0,
         steps: int | None = None,
+        label_shift: LabelShift | None = None,
         gather: bool = True,
     ) -> None:
         if not isinstance(summary, SummaryLikelihood):
             raise ValueError(f"`summary` must be a selbo.SummaryLikelihood, but got {type(summary).__name__}")
+        if label_shift is not None and not isinstance(label_shift, LabelShift):
+            raise ValueError(f"`label_shift` must be a selbo.LabelShift, but got {type(label_shift).__name__}")
         self.summary = summary
         self.num_data = _checks.whole("num_data", num_data, at_least=1)
         self.summary_weight = _checks.non_negative("summary_weight", summary_weight)
         self.steps = None if steps is None else _checks.whole("steps", steps, at_least=0)
+        self.label_shift = label_shift
         self.step = 0
         self.follows_trainer = False
         self.monitor = SummaryMonitor(summary, gather=gather)
@@ -118,8 +126,20 @@ class SummaryLoss:
         if not self.follows_trainer:
             self.step += 1
         self.summary.to(logits.device)
-        log_summary: Tensor = self.summary(log_probs)
+        log_summary: Tensor = self.summary(self._summarised(log_probs, classes))
         return loss - weight * log_summary / self.num_data * (here / total)
+
+    def _summarised(self, log_probs: Tensor, classes: Tensor) -> Tensor:
+        """The predictions that the summary is about."""
+        if self.label_shift is None:
+            return log_probs
+        unlabelled = log_probs[classes == NO_LABEL]
+        if not len(unlabelled):
+            raise ValueError(
+                "`labels` must be -100 in some rows of each batch with a label shift, whose summary is about these "
+                "rows, but all rows have a class"
+            )
+        return self.label_shift.to_target(unlabelled)
 
 
 class SummaryCallback(TrainerCallback):

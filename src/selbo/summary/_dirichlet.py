@@ -436,3 +436,15 @@ def _log_gamma_quantile(a: float) -> Callable[[FloatArray], FloatArray]:
         return np.where(below < LOG_TINY, below, between)
 
     return quantile
+
+
+def log_dirichlet_multinomial(counts: torch.Tensor, parameters: torch.Tensor) -> torch.Tensor:
+    """Log-probability of a sequence of cases with these counts, whose fractions are Dirichlet: (..., R), (R,) -> (...).
+
+    Args:
+        counts: Number of cases in each region.
+        parameters: Parameters of the Dirichlet distribution.
+    """
+    inside = (torch.lgamma(parameters + counts) - torch.lgamma(parameters)).sum(-1)
+    total = parameters.sum()
+    return inside + torch.lgamma(total) - torch.lgamma(total + counts.sum(-1))

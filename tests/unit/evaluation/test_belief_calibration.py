@@ -310,7 +310,41 @@ def test_many_labels_make_it_prior_correction() -> None:
     torch.testing.assert_close(found(rows), correct_prior(rows, [0.4, 0.6], [0.8, 0.2]), atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize(("counts", "limit"), [((30, 20), True), ((9, 6), False), ((3, 2), False), ((300, 200), True)])
+def fractions_given_counts(stated: float, doubt: float, counts: tuple[int, int]) -> tuple[float, float]:
+    """Mean and standard deviation of the fraction of the second class, by sums over a grid of fractions.
+
+    The labels are a random sample, or their share of the second class is anything; both are equally probable.
+    Equal counts, but for one label, say nothing.
+    """
+    if abs(counts[0] - counts[1]) <= 1:
+        return stated, doubt
+    grid = (np.arange(200_000) + 0.5) / 200_000
+    worth = stated * (1 - stated) / doubt**2
+    prior = grid ** (worth * stated - 1) * (1 - grid) ** (worth * (1 - stated) - 1)
+    likelihood = grid ** counts[1] * (1 - grid) ** counts[0]
+    joint = prior / prior.sum() * likelihood
+    sampled = joint.sum() / (joint.sum() + likelihood.mean())
+    updated = joint @ grid / joint.sum()
+    mean = sampled * updated + (1 - sampled) * stated
+    squares = sampled * (joint @ grid**2) / joint.sum() + (1 - sampled) * (stated**2 + doubt**2)
+    return mean, math.sqrt(squares - mean**2)
+
+
+@pytest.mark.parametrize(
+    ("counts", "limit"),
+    [
+        ((30, 20), True),
+        ((9, 6), False),
+        ((3, 2), False),
+        ((300, 200), True),
+        ((40, 10), False),
+        ((42, 8), False),
+        ((25, 25), True),
+        ((6, 5), False),
+        ((160, 40), True),
+        ((12, 8), False),
+    ],
+)
 def test_between_the_two_the_most_probable_correction_is_found(counts: tuple[int, int], limit: bool) -> None:
     """Two normal errors, of the stated odds and of the odds of the labels; the prediction of both is one equation.
 
@@ -320,19 +354,30 @@ def test_between_the_two_the_most_probable_correction_is_found(counts: tuple[int
     rows = two_classes()
     scores = (rows[:, 1] - rows[:, 0]).numpy()
     odds_of_labels, variance = math.log(counts[1] / counts[0]), 1 / counts[0] + 1 / counts[1]
+    fraction, doubt = fractions_given_counts(0.1, 0.05, counts)
     offsets = np.linspace(-6, 4, 20_001)
     mean = np.array([1 / (1 + np.exp(-scores - each)) for each in offsets[::10]]).mean(1)
     mean = np.interp(offsets, offsets[::10], mean)
     of_labels = (offsets - np.log(mean / (1 - mean)) + odds_of_labels) ** 2 / (2 * variance)
-    divergence = 0.9 * np.log(0.9 / (1 - mean)) + 0.1 * np.log(0.1 / mean)
-    best = offsets[(of_labels + 0.9 * 0.1 / 0.05**2 * divergence).argmin()]
+    divergence = (1 - fraction) * np.log((1 - fraction) / (1 - mean)) + fraction * np.log(fraction / mean)
+    best = offsets[(of_labels + fraction * (1 - fraction) / doubt**2 * divergence).argmin()]
     found = calibrate_to_belief(rows, class_fractions=[0.9, 0.1], label_counts=counts, fraction_uncertainty=0.05)
-    met = calibrate_to_belief(rows, class_fractions=[0.9, 0.1])
-    prior = math.log(0.1 / 0.9) - odds_of_labels
+    met = calibrate_to_belief(rows, class_fractions=[1 - fraction, fraction])
+    prior = math.log(fraction / (1 - fraction)) - odds_of_labels
     ends = sorted([prior, met.offsets[1] - met.offsets[0]])
     assert (not ends[0] < best < ends[1]) == limit
     assert found.offsets[1] - found.offsets[0] == pytest.approx(np.clip(best, *ends), abs=2e-3)
     assert found.class_fractions == pytest.approx(found(rows).exp().mean(0).tolist(), abs=1e-9)
+
+
+def test_counts_like_those_of_a_random_sample_count_as_one() -> None:
+    """The statement is worth 72 observations, and the labels are 1000; those of another domain do not count."""
+    counts = [560, 320, 120]
+    rows = torch.tensor(counts, dtype=torch.float64).log().expand(400, -1)
+    found = calibrate_to_belief(rows, class_fractions=[0.6, 0.3, 0.1], label_counts=counts)
+    assert found.class_fractions == pytest.approx([(72 * 0.6 + 560) / 1072, 0.3187, 0.1187], abs=0.003)
+    found = calibrate_to_belief(rows, class_fractions=[0.1, 0.3, 0.6], label_counts=counts)
+    assert found.class_fractions == pytest.approx([0.1, 0.3, 0.6], abs=1e-6)
 
 
 def test_more_classes_are_weighed_too() -> None:

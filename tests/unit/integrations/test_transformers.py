@@ -61,6 +61,27 @@ def test_rows_without_a_label_stay_in_the_histogram(seed):
     torch.testing.assert_close(SummaryLoss(term, N, steps=0)({"logits": logits}, labels), expected)
 
 
+def test_with_a_label_shift_the_histogram_is_that_of_corrected_unlabelled_rows(seed):
+    logits, labels = batch(seed)
+    labels[:8] = -100
+    term, before, after = summary(), torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.2, 0.2, 0.6])
+    odds = logits[:8].softmax(-1) * after / before
+    expected = F.cross_entropy(logits[8:], labels[8:]) - term((odds / odds.sum(-1, keepdim=True)).log()) / N
+    shift = selbo.LabelShift(before.tolist(), after.tolist())
+    torch.testing.assert_close(
+        SummaryLoss(term, N, steps=0, label_shift=shift)({"logits": logits}, labels), expected, atol=1e-5, rtol=1e-5
+    )
+
+
+def test_a_label_shift_needs_unlabelled_rows_and_is_one(seed):
+    logits, labels = batch(seed)
+    loss = SummaryLoss(summary(), N, steps=0, label_shift=selbo.LabelShift([0.2, 0.3, 0.5], [0.5, 0.3, 0.2]))
+    with pytest.raises(ValueError, match="must be -100 in some rows of each batch"):
+        loss({"logits": logits.requires_grad_()}, labels)
+    with pytest.raises(ValueError, match=r"must be a selbo\.LabelShift, but got list"):
+        SummaryLoss(summary(), N, label_shift=[0.5, 0.3, 0.2])
+
+
 @pytest.mark.parametrize("given", [None, 0, torch.tensor(0)])
 def test_a_step_without_labels_has_no_loss(given, seed):
     logits, labels = batch(seed)

@@ -292,6 +292,7 @@ def group_predictions(
 
 
 def _log_probs(network: nn.Module, inputs: Tensor) -> Tensor:
+    inputs = inputs.to(next(network.parameters()).device)
     unused = generator_for(0, "prediction", device=inputs.device)  # the networks are deterministic
     found = predict(network, inputs, 1, generator=unused).log_probs.double().cpu()
     if bool(found.isnan().any()):
