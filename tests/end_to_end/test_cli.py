@@ -555,7 +555,7 @@ def test_the_command_that_the_elicitation_page_writes(selbo: Run, tmp_path: Path
     fractions = json.loads((tmp_path / "m" / "settings.json").read_text())["settings"]["class_fractions"]
     assert fractions == {first: 0.8, second: 0.2}
     metrics = json.loads((tmp_path / "m" / "metrics.json").read_text())
-    parts = re.fullmatch(r".*rightly; (.*) makes up (.*) % and (.*) (.*) % \(as stated\)\.", metrics["belief"])
+    parts = re.fullmatch(r".*correctly; (.*) makes up (.*) % and (.*) (.*) % \(as stated\)\.", metrics["belief"])
     assert parts is not None
     assert metrics["classes"] == [second, first]
     assert (float(parts[2]), float(parts[4])) == (20, 80)
