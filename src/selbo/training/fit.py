@@ -36,7 +36,7 @@ from selbo.training.trainer import FitResult, Trainer
 from selbo.training.validation import Validation, Validator
 
 ENGINES: Final = ("auto", "eager", "cudagraph", "compile+cudagraph")
-FEWEST_COMPILED_STEPS: Final = 2000
+FEWEST_COMPILED_STEPS: Final = 10_000
 """Shorter runs would spend more time compiling than compiled steps save (docs/reference/performance.md)."""
 NATURAL: Final = "natural_gradient"
 ADAM_RATE: Final = 1e-3
@@ -130,7 +130,7 @@ def fit(
         device: Device to train on; by default that of the network. Under `torchrun`, ``"cuda"`` is the device of each
             process.
         precision: ``"fp32"``, or ``"bf16"`` for the forward pass.
-        engine: ``"auto"``: on CUDA, capture the whole step in a CUDA graph where possible, compiled if there are 2000
+        engine: ``"auto"``: on CUDA, capture the whole step in a CUDA graph where possible, compiled if there are 10,000
             steps or more; ``"cudagraph"``: a CUDA graph without compilation, which starts at once and suits small
             networks; ``"eager"``; ``"compile+cudagraph"``: always compiled, and an error if it is not possible.
         checkpoint: Checkpoint file, or a `Checkpoint`. If it exists, training resumes from it.
