@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import doctest
 import importlib.util
 import re
@@ -41,6 +42,28 @@ def test_code_fits_its_column(page: Path) -> None:
 def test_blocks_are_found() -> None:
     text = "a\n```python\nx = 1\n\ny\n```\n\n```text\nout\n```\n"
     assert list(blocks(text)) == [("python", 3, "x = 1\n\ny\n"), ("text", 9, "out\n")]
+
+
+def unknown_names(code: str) -> set[str]:
+    """Names that a block reads and nothing in it defines."""
+    names = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)]
+    imported = {
+        (each.asname or each.name).partition(".")[0]
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for each in node.names
+    }
+    stored = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    return {node.id for node in names} - stored - imported - set(dir(builtins))
+
+
+def test_an_example_of_the_readme_runs_when_it_alone_is_pasted() -> None:
+    found = [
+        code for language, _, code in blocks((ROOT / "README.md").read_text(encoding="utf-8")) if language == "python"
+    ]
+    assert len(found) == 3
+    assert [unknown_names(code) for code in found] == [set()] * 3
+    assert unknown_names("import a.b\nc = len(a.b.X)\nd(c, e)") == {"d", "e"}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT / "src").as_posix())
