@@ -44,7 +44,8 @@ def fraction(name: str, value: float, *, low: float, high: float, reason: str = 
     """A number strictly between two bounds."""
     number = _number(name, value)
     if not (low < number < high):
-        raise ValueError(f"`{name}` must lie strictly between {low:g} and {high:g}{reason}, but got {value!r}")
+        hint = f": {number:g} % is {number / 100:g}" if high <= 1 < number <= 100 else ""
+        raise ValueError(f"`{name}` must lie strictly between {low:g} and {high:g}{reason}, but got {value!r}{hint}")
     return number
 
 

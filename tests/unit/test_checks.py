@@ -74,9 +74,10 @@ def test_fractions_pass() -> None:
 
 @pytest.mark.parametrize("value", [0.25, 1.0, 0.0, -3.0, 1.5, math.inf])
 def test_fraction_refuses_its_ends_and_what_lies_beyond(value: float) -> None:
-    with refused(f"`share` must lie strictly between 0.25 and 1, but got {value!r}"):
+    hint = ": 1.5 % is 0.015" if value == 1.5 else ""
+    with refused(f"`share` must lie strictly between 0.25 and 1, but got {value!r}{hint}"):
         _checks.fraction("share", value, low=0.25, high=1)
-    with refused(f"`share` must lie strictly between 0.25 and 1, as any share, but got {value!r}"):
+    with refused(f"`share` must lie strictly between 0.25 and 1, as any share, but got {value!r}{hint}"):
         _checks.fraction("share", value, low=0.25, high=1, reason=", as any share")
 
 

@@ -78,8 +78,8 @@ def calibrate(
         str | None,
         typer.Option(
             "--columns",
-            help="Columns of the classes, such as ham,spam; if not given, those that selbo predict writes, else all "
-            "columns of numbers.",
+            help="Columns of the classes, such as ham,spam (a name with a comma in quotes); if not given, those that "
+            "selbo predict writes, else those that are probabilities together, else all numbers with fractions.",
         ),
     ] = None,
     kind: PredictionKind = None,
@@ -123,7 +123,7 @@ def calibrate(
 
     with speaking_of_options():
         saved = None if load is None else load_calibration(load)
-        named = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+        named = None if columns is None else files.split_names(columns)
         classes = None if saved is None else saved.classes
         source = read_source(predictions, stream, named, classes, labels, no_header)
         for each in source.notes:

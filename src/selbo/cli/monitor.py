@@ -111,11 +111,12 @@ def monitor(
         raise ValueError("`--belief` cannot be combined with --accuracy, --class-fractions or --concentration")
     require_predictions(predictions)
 
+    from selbo.tabular import predictions as files
     from selbo.tabular import saved_monitor
 
     with speaking_of_options(), _sole_user(kept):
         before = saved_monitor.load_monitor(kept) if kept is not None and kept.exists() else None
-        given = None if columns is None else [name.strip() for name in columns.split(",") if name.strip()]
+        given = None if columns is None else files.split_names(columns)
         classes = None if before is None else before.belief.classes
         file, log_probs, found = _read(predictions, given, classes, kind, labels)
         for each in file.table.notes:

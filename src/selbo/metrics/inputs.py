@@ -26,7 +26,8 @@ def on_host(name: str, values: Array) -> Tensor:
     try:
         return torch.from_numpy(np.array(values, order="C"))  # a copy: torch accepts no reversed or read-only array
     except TypeError:
-        raise ValueError(f"`{name}` must hold numbers, but got an array of dtype {np.asarray(values).dtype}") from None
+        text = f"`{name}` must hold numbers, but got an array of dtype {np.asarray(values).dtype}"
+        raise ValueError(f"{text}: np.searchsorted(model.classes_, y) turns names of classes into numbers") from None
 
 
 def table(name: str, values: Array) -> Tensor:

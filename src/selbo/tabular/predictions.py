@@ -4,6 +4,7 @@ What a language model or another program wrote is read as it is. The class colum
 is written back unchanged.
 """
 
+import csv
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -142,6 +143,22 @@ def _as_text(value: Any) -> str:
 # --- the columns of the classes ---
 
 
+REMEDY: Final = "; if it is no class, name the classes with `columns`"
+
+ENOUGH_ROWS: Final = 20
+"""From so many rows on, logits are not expected to lie between 0 and 1 in all rows of a class."""
+
+
+def split_names(text: str) -> list[str]:
+    """Names of columns that are separated by commas; a name with a comma is put in quotes.
+
+    Example:
+        >>> split_names('alive, "died, at home"')
+        ['alive', 'died, at home']
+    """
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), []) if name.strip()]
+
+
 class ClassColumns(NamedTuple):
     """Columns with the predictions.
 
@@ -241,13 +258,28 @@ def _columns_of_classes(table: Table, classes: Sequence[str]) -> list[str]:
 
 
 def _scores(table: Table, numeric: Sequence[str]) -> list[str]:
-    """Columns of numbers without ids and flags. Zeros and ones count where they complete probabilities."""
+    """Columns of numbers without ids and flags: those that are probabilities together, else all.
+
+    Zeros and ones count where they complete probabilities. Measurements beside probabilities are left alone.
+    """
     fractions = [name for name in numeric if table[name].kind != "integer"]
     certain = [name for name in numeric if name in fractions or _is_indicator(table[name])]
-    for names in (certain, fractions):
+    inside = [name for name in fractions if _in_unit_interval(table[name])]
+    for names in (certain, fractions, [name for name in certain if name in inside or name not in fractions], inside):
         if len(names) > 1 and _are_probabilities(columns_as_array(table, names)):
             return names
+    if 0 < len(inside) < len(fractions) and table.num_rows >= ENOUGH_ROWS:
+        odd = next(name for name in fractions if name not in inside)
+        raise ValueError(
+            f"`columns` must name the columns of the classes in {table.name}: {inside[0]!r} has values from 0 to 1, "
+            f"{odd!r} has others, and no columns are probabilities together"
+        )
     return fractions
+
+
+def _in_unit_interval(column: TableColumn) -> bool:
+    assert column.numbers is not None
+    return bool(((column.numbers >= 0) & (column.numbers <= 1)).all())
 
 
 def _is_indicator(column: TableColumn) -> bool:
@@ -322,7 +354,7 @@ def fill_log_probs(
     """
     for first in range(0, len(values), ROWS_AT_A_TIME):
         part = values[first : first + ROWS_AT_A_TIME]
-        _require(~np.isnan(part), part, columns, "have a number in every row", first)
+        _require(~np.isnan(part), part, columns, "have a number in every row", first, remedy=REMEDY)
         _require(part < np.inf, part, columns, "be below infinity", first)
     if kind is not None and kind not in PREDICTION_KINDS:
         raise ValueError(
@@ -373,7 +405,13 @@ def _range(values: NDArray[np.float64]) -> str:
 
 
 def _require(
-    good: NDArray[np.bool_], values: NDArray[np.float64], columns: Sequence[str], what: str, first: int
+    good: NDArray[np.bool_],
+    values: NDArray[np.float64],
+    columns: Sequence[str],
+    what: str,
+    first: int,
+    *,
+    remedy: str = "",
 ) -> None:
     """Check values of some rows, before which there are ``first`` others."""
     if bool(good.all()):
@@ -381,7 +419,7 @@ def _require(
     row, column = (int(each) for each in np.argwhere(~good)[0])
     value = values[row, column]
     shown = "none" if np.isnan(value) else f"{value:g}"
-    raise ValueError(f"the column {columns[column]!r} must {what}, but row {first + row + 1} has {shown}")
+    raise ValueError(f"the column {columns[column]!r} must {what}, but row {first + row + 1} has {shown}{remedy}")
 
 
 def parse_labels(column: TableColumn, classes: Sequence[str]) -> NDArray[np.int64]:

@@ -75,6 +75,21 @@ def test_whole_numbers_are_taken_only_if_stated(tmp_path: Path) -> None:
         find_class_columns(score.table)
 
 
+@pytest.mark.parametrize("gap", [None, 4.5])
+def test_a_measurement_beside_probabilities_is_left_alone(gap: float | None, tmp_path: Path) -> None:
+    file = as_file(tmp_path, "csv", id=[4, 5, 6], crp=[12.5, gap, 0.3], **of_classes(PROBS, "a", "b", "c"))
+    found = find_class_columns(file.table)
+    assert (found.columns, found.others) == (("a", "b", "c"), ("id", "crp"))
+
+
+def test_a_measurement_beside_one_probability_is_no_logit(tmp_path: Path) -> None:
+    score = np.linspace(0.05, 0.95, 30).tolist()
+    file = as_file(tmp_path, "csv", crp=[10 * each for each in score], score=score)
+    with pytest.raises(ValueError, match=r"`columns` must name the columns of the classes .* 'score' has values"):
+        find_class_columns(file.table)
+    assert find_class_columns(file.table, columns=["crp", "score"]).columns == ("crp", "score")
+
+
 def test_certain_predictions_are_probabilities(tmp_path: Path) -> None:
     file = as_file(tmp_path, "csv", id=[4, 5, 6], a=[1, 0, 1], b=[0, 1, 0])
     assert find_class_columns(file.table).columns == ("a", "b")
