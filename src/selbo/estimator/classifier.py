@@ -69,6 +69,10 @@ CONCENTRATION_GRID: Final = (0.01, 0.1, 1.0, 10.0)
 GROUP_CONCENTRATIONS: Final = tuple(round(10 ** (k / 4), 1) for k in range(2, 17))
 """Concentrations of groups that ``"auto"`` considers: 3 to 10 000, where the difference to exact fractions vanishes."""
 
+COUNTED: Final = 10_000.0
+"""Concentration of fractions that held-out groups choose by: a smaller one does not see that predictions are
+overconfident."""
+
 GROUP_FOLDS: Final = 5
 
 KL_WEIGHTS: Final = (0.1, 0.03, 0.01)
@@ -218,10 +222,11 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weight 2 is the same as the row twice.
         learning_rate: Learning rate. If not given, .001 for Adam, and .1 for a natural gradient, where it decreases to
             zero (a cosine).
-        kl_weight: Weight of the KL divergence; below one the posterior is tempered. If not given, .1 with labels
-            or fewer than four groups. With groups alone, .1, .03 and .01 are tried, each without a quarter of the
-            groups and with a quarter of the steps (all of up to 500, and at least 500). The one that makes the
-            fractions of these groups most likely is used to train on all. This takes two to four times as long.
+        kl_weight: Weight of the KL divergence; below one the posterior is tempered. If not given, .1 with labels,
+            for a natural gradient, or with fewer than four groups. Otherwise, with groups alone, .1, .03 and .01 are
+            tried, each without a quarter of the groups and with a quarter of the steps (at least 500, or all of fewer).
+            The one that makes the fractions of these groups most likely, as if they were counted, is used to train on
+            all groups. This takes two to four times as long.
         prior_std: Standard deviation of the prior over weights.
         num_samples: Weight samples per prediction; always the same ones, so that predictions do not vary between calls.
         early_stopping: Hold out a ``validation_fraction`` of the labelled rows and keep the weights of the step with
@@ -645,11 +650,10 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         steps = steps_for(self, rows)
         if self.kl_weight is not None:
             return _Plan(steps, float(self.kl_weight))
-        alone, bayesian = rows.groups_alone, METHODS[self.method].bayesian
-        folds = alone.folds(KL_FOLDS, seed=self.seed_) if alone is not None and bayesian else []
+        alone, mean_field = rows.groups_alone, METHODS[self.method].bayesian and self.posterior != NATURAL_GRADIENT
+        folds = alone.folds(KL_FOLDS, seed=self.seed_) if alone is not None and mean_field else []
         if len(folds) < KL_FOLDS:
             return _Plan(steps, KL_WEIGHTS[0])
-        assert alone is not None
         trial_steps = min(steps, max(TRIAL_STEPS, steps // 4))
         scores: dict[float, float] = {}
         for weight in KL_WEIGHTS:
@@ -657,7 +661,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 held_out, log_probs = self._predict_fold(rows, folds[0], running, _Plan(trial_steps, weight))
             except Diverged:
                 continue  # not a candidate
-            by_group = held_out.summary().by_group(log_probs, held_out.groups, held_out.weights)
+            counted = held_out.with_concentration(COUNTED).summary()
+            by_group = counted.by_group(log_probs, held_out.groups, held_out.weights)
             scores[weight] = float(by_group.sum()) / len(folds[0])
         return _Plan(steps, max(scores, key=lambda each: scores[each], default=KL_WEIGHTS[0]), scores)
 
