@@ -108,7 +108,7 @@ def test_a_trial_that_diverges_is_not_chosen(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(("steps", "trial"), [(3, 3), (10, 5), (40, 10)])
 def test_steps_of_trials(monkeypatch: pytest.MonkeyPatch, steps: int, trial: int) -> None:
-    """A quarter of the steps, but not fewer than some. The folds of the concentration are trained with the chosen weight."""
+    """A quarter of the steps, but not fewer than some. Folds of the concentration have the chosen weight."""
     monkeypatch.setattr(module, "TRIAL_STEPS", 5)
     taken = []
     original = SummaryClassifier._train
