@@ -7,15 +7,18 @@
     python benchmarks/language_models.py run --folder texts --out language_models.jsonl --jobs 2
     python benchmarks/language_models.py table --out language_models.jsonl
 
+`table` also reads what was measured: benchmarks/results/language_models.jsonl.xz.
+
 Labels are those of SST-2, sentences of film reviews. Target domains are sentences of product reviews and of editorials,
-rated by 20 people each (Hutto and Gilbert, 2014); settings are chosen on tweets rated by the same people. A sentence is
-positive or negative if its mean rating, from -4 to 4, is at least .5 away from 0; the others are left out, as SST-2
-leaves out neutral ones. lab/docs/designs.md says what is compared. Needs transformers, accelerate and peft.
+each rated by at least 20 people (Hutto and Gilbert, 2014); settings are chosen on tweets rated by the same people. A
+sentence is positive or negative if its mean rating, from -4 to 4, is at least .5 away from 0; the others are left out,
+as SST-2 leaves out neutral ones. lab/docs/designs.md says what is compared. Needs transformers, accelerate and peft.
 """
 
 import argparse
 import io
 import json
+import lzma
 import math
 import multiprocessing
 import queue
@@ -725,9 +728,10 @@ def _with_chosen(stage: str, labels: int, best: dict[Kind, int]) -> Iterator[Job
 
 
 def read(file: Path) -> dict[str, list[dict[str, Any]]]:
-    """Records of a file, by job."""
+    """Records of a file, which may be packed by xz, by job; none if there is no file."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for line in file.read_text().splitlines() if file.exists() else ():
+    packed = file.read_bytes() if file.exists() else b""
+    for line in (lzma.decompress(packed) if file.suffix == ".xz" else packed).decode("utf8").splitlines():
         record = json.loads(line)
         found.setdefault(record["job"], []).append(record)
     return found
@@ -767,6 +771,48 @@ def grouped(records: dict[str, list[dict[str, Any]]]) -> dict[Group, dict[int, d
 
 BASELINE: Final = ("full, deterministic", "temperature")
 
+COMPARED: Final = (
+    ("full, mean field, summary", "fractions"),
+    ("full, deterministic", "prior correction"),
+    ("full, deterministic", "temperature, prior correction"),
+    ("full, deterministic", "temperature, fractions"),
+    ("full, deterministic, summary", "temperature, fractions"),
+    ("full, mean field", "fractions"),
+    ("LoRA, deterministic", "fractions"),
+    ("full, natural gradient", "fractions"),
+    ("full, natural gradient, summary", "fractions"),
+    ("zero-shot", "temperature"),
+    ("zero-shot", "temperature, fractions"),
+)
+"""Rows that the pages compare with the baseline; the first is the one that counts for the goal."""
+
+Seeds = dict[int, dict[str, float]]
+
+
+def paired(first: Seeds, second: Seeds, metric: str, factor: float = 1.0) -> str:
+    """Mean of a metric of the first less that of the second, times a factor, with its 95 % interval over seeds."""
+    seeds = sorted(first.keys() & second.keys())
+    return interval([first[seed][metric] - factor * second[seed][metric] for seed in seeds])
+
+
+def complete_choice(records: dict[str, list[dict[str, Any]]]) -> dict[tuple[str, str], dict[int, float]]:
+    """NLL on tweets with 50 labels, by network, correction and seed.
+
+    A job of the choice trains the network of a tuning job once more, and then those of its folds. Where it has not run,
+    rows that need no fold are those of the tuning job.
+    """
+    found: dict[tuple[str, str], dict[int, float]] = {}
+    for (stage, labels, _, name, row, off), by in grouped(records).items():
+        if stage == "choose" and labels == LABELS[0] and not off:
+            found[name, row] = {seed: each["nll"] for seed, each in by.items()}
+    for kind in KINDS:
+        number = chosen(records, LABELS[0], kind)
+        for seed in () if number is None else TUNING_SEEDS[LABELS[0]]:
+            for each in records[tuning_job(LABELS[0], kind, seed, number).key]:
+                if "temperature" not in each.get("row", "temperature"):
+                    found.setdefault((title(kind), each["row"]), {}).setdefault(seed, each["nll"])
+    return found
+
 
 def is_baseline(name: str, row: str) -> bool:
     """Whether a row has nothing of selbo: no summary, no calibration to a belief."""
@@ -795,27 +841,69 @@ def tables(records: dict[str, list[dict[str, Any]]]) -> str:
         if stage == "test" and labels == LABELS[0] and off:
             cells = [interval([each[metric] for each in by.values()]) for metric in ("nll", "ece")]
             lines.append(f"| {domain} | {name} | {row} | {off:+.2f} | {' | '.join(cells)} |")
+    lines += _compared(found)
     lines += [
         "",
         "**Rows by NLL on tweets, 50 labels**",
         "",
-        "| network | correction | baseline | NLL |",
-        "|---|---|---|---|",
+        "| network | correction | baseline | NLL | seeds |",
+        "|---|---|---|---|---|",
     ]
-    scored = [
-        (statistics.mean(each["nll"] for each in by.values()), name, row)
-        for (stage, _, _, name, row, off), by in found.items()
-        if stage == "choose" and not off
+    choice = complete_choice(records)
+    scored = [(-len(by), statistics.mean(by.values()), name, row) for (name, row), by in choice.items()]
+    lines += [
+        f"| {name} | {row} | {is_baseline(name, row)} | {nll:.3f} | {-count} |"
+        for count, nll, name, row in sorted(scored)
     ]
-    lines += [f"| {name} | {row} | {is_baseline(name, row)} | {nll:.3f} |" for nll, name, row in sorted(scored)]
     lines += ["", "**Chosen settings**", ""]
     for labels in LABELS:
         for kind in KINDS:
             number = chosen(records, labels, kind)
             if number is not None:
                 lines.append(f"- {labels} labels, {title(kind)}: {settings(kind, labels)[number]}")
+    accuracy, ece = calibrated_ece(1490)
+    lines += ["", f"Calibrated predictions for 1490 texts with accuracy {accuracy:.3f} have a mean ECE of {ece:.4f}"]
     errors = [each[0]["error"] for each in records.values() if "error" in each[0]]
     return "\n".join([*lines, "", f"{len(errors)} jobs failed", *errors[:5]])
+
+
+def _compared(found: dict[Group, dict[int, dict[str, float]]]) -> list[str]:
+    """Paired differences with 50 labels: of a few rows from the baseline, and what a summary in training changes."""
+    count = LABELS[0]
+    test = {key[2:5]: by for key, by in found.items() if key[:2] == ("test", count) and not key[5]}
+    lines = ["", f"**{count} labels: differences from {', '.join(BASELINE)}, paired by seed**", ""]
+    lines += ["| domain | network | correction | NLL | accuracy | ECE | ECE - half |", "|---|---|---|---|---|---|---|"]
+    for domain in TARGETS:
+        for name, row in COMPARED:
+            pair = test.get((domain, name, row)), test.get((domain, *BASELINE))
+            if pair[0] and pair[1]:
+                cells = [*(paired(pair[0], pair[1], each) for each in SHOWN), paired(pair[0], pair[1], "ece", 0.5)]
+                lines.append(f"| {domain} | {name} | {row} | {' | '.join(cells)} |")
+    lines += ["", f"**{count} labels: differences from the network without a summary, paired by seed**", ""]
+    lines += ["| domain | network | correction | NLL | accuracy | ECE |", "|---|---|---|---|---|---|"]
+    for (domain, name, row), by in test.items():
+        without = test.get((domain, name.removesuffix(", summary"), row))
+        if name.endswith(", summary") and without:
+            cells = [paired(by, without, each) for each in SHOWN]
+            lines.append(f"| {domain} | {name} | {row} | {' | '.join(cells)} |")
+    return lines
+
+
+def calibrated_ece(count: int, shape: float = 0.8, repeats: int = 200) -> tuple[float, float]:
+    """Mean accuracy and ECE of calibrated predictions: labels are drawn with the predicted probabilities themselves.
+
+    Args:
+        count: Number of test texts.
+        shape: Probabilities are those of a symmetric Beta distribution; .8 has an accuracy of .77.
+        repeats: Number of simulated test sets.
+    """
+    rng, scores = np.random.default_rng(0), []
+    for _ in range(repeats):
+        probs = rng.beta(shape, shape, count)
+        labels = (rng.random(count) < probs).astype(np.int64)
+        scores.append(selbo.evaluate(np.stack([1 - probs, probs], 1), labels))
+    accuracy, ece = (statistics.mean(each[name] for each in scores) for name in ("accuracy", "ece"))
+    return accuracy, ece
 
 
 def _start(device: str) -> None:

@@ -2,8 +2,8 @@
 
     python examples/digits.py --out demo
 
-Suppose we know that about 70 % of these noisy digits can be read, and that all ten are equally frequent. `expect` makes
-a belief of that; its likelihood is added to the loss, and the rest of the loop stays as it was.
+Assume that about 70 % of these noisy digits can be read, and that all ten are equally frequent. `expect` makes a belief
+of that; its likelihood is added to the loss, and the rest of the loop does not change.
 """
 
 import argparse

@@ -56,7 +56,7 @@ def main() -> None:
     for name, (share, strength) in sources.items():
         network = learn(inputs[train], state[train], share, strength, 10 if arguments.smoke else 400)
         known = selbo.predict(network, inputs[train]).log_probs
-        scale = selbo.calibrate_to_belief(known, accuracy=0.82)  # shares do not say how sure to be: we state it
+        scale = selbo.calibrate_to_belief(known, accuracy=0.82)  # shares do not determine the confidence
         found[name] = scale(selbo.predict(network, inputs[test]).log_probs)
     for name, log_probs in found.items():
         scores = selbo.evaluate(log_probs.exp(), votes[test])

@@ -4,7 +4,7 @@
     python examples/huggingface_trainer.py --out demo
 
 Scikit-learn's tumours as sentences of thirty words ("the radius is in the third tenth", ...), read by a small BERT that
-starts from random weights, so that nothing is downloaded. Suppose we know that 93 % of them can be told apart, and that
+starts from random weights, so that nothing is downloaded. Assume that 93 % of them can be classified, and that
 63 % are benign. The same lines fine-tune a model from the hub.
 """
 

@@ -3,7 +3,7 @@
     pip install 'selbo[lightning,sklearn]'
     python examples/lightning_module.py --out demo
 
-Tumours, benign or malignant, from scikit-learn. Suppose we know that 95 % of them can be told apart, and that 63 % are
+Tumours, benign or malignant, from scikit-learn. Assume that 95 % of them can be classified, and that 63 % are
 benign. The callback logs how far the predictions are from that, and under DDP makes one histogram of all processes.
 """
 

@@ -84,7 +84,7 @@ def model(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-W", "error", "-m", "selbo", *map(str, quick(table, out))]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=ONE_THREAD)
     assert done.returncode == 0, done.stderr
-    assert "Belief   About 90 % of all cases can be decided rightly; no makes up" in done.stdout
+    assert "Belief   About 90 % of all cases can be decided correctly; no makes up" in done.stdout
     assert "(as in the training rows)" in " ".join(done.stdout.split())
     assert "84 to train, 12 to validate, 24 to test on" in done.stdout
     assert "columns with only one value are left out: 'unit'" in done.stderr
@@ -164,7 +164,9 @@ def test_a_belief_about_rows_without_labels(selbo: Run, table: Path, clinic: Pat
     assert shown.code == 0, shown.err
     said = " ".join(shown.out.split())
     assert "84 to train, 12 to validate, 24 to test on; 80 without labels" in said
-    belief = "About 90 % of the cases in clinic.csv can be decided rightly; no makes up 20 % and yes 80 % (as stated)."
+    belief = (
+        "About 90 % of the cases in clinic.csv can be decided correctly; no makes up 20 % and yes 80 % (as stated)."
+    )
     assert belief in said
     assert "contradict" not in shown.err  # the validation rows are not what was spoken of
     metrics = json.loads((out / "metrics.json").read_text())
@@ -553,7 +555,7 @@ def test_the_command_that_the_elicitation_page_writes(selbo: Run, tmp_path: Path
     fractions = json.loads((tmp_path / "m" / "settings.json").read_text())["settings"]["class_fractions"]
     assert fractions == {first: 0.8, second: 0.2}
     metrics = json.loads((tmp_path / "m" / "metrics.json").read_text())
-    parts = re.fullmatch(r".*rightly; (.*) makes up (.*) % and (.*) (.*) % \(as stated\)\.", metrics["belief"])
+    parts = re.fullmatch(r".*correctly; (.*) makes up (.*) % and (.*) (.*) % \(as stated\)\.", metrics["belief"])
     assert parts is not None
     assert metrics["classes"] == [second, first]
     assert (float(parts[2]), float(parts[4])) == (20, 80)

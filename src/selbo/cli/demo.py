@@ -16,7 +16,9 @@ def demo(
     out: Out = Path("demo"),
     only: Annotated[
         list[str] | None,
-        typer.Option("--only", help="A story: frozen, shift, groups or training; may be repeated.", show_default="all"),
+        typer.Option(
+            "--only", help="Example to run: frozen, shift, groups or training; can be repeated.", show_default="all"
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", help="Number of seeds.", min=1)] = 4,
     steps: Annotated[int, typer.Option("--steps", help="Training steps per network.", min=1)] = 600,

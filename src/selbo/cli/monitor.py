@@ -74,7 +74,7 @@ def monitor(
     ] = None,
     state: Annotated[
         str | None,
-        typer.Option("--state", help="A .json file that keeps what was counted: only what is new is added to it."),
+        typer.Option("--state", help="State file (.json) with the counts so far; only new rows are added."),
     ] = None,
     by: Annotated[
         str | None, typer.Option("--by", metavar="COLUMN", help="Column that names the batches, such as a day.")
@@ -93,8 +93,8 @@ def monitor(
     """Check whether a stream of predictions contradicts what you know about it.
 
     An accuracy and class fractions are checked against labels, where there are some; with --reference, predictions are
-    compared with earlier ones. The exit code is 0 if nothing is contradicted and 3 if something is. However often it
-    is run, a belief that is true is contradicted with a probability of at most --delta.
+    compared with earlier ones. The exit code is 0 if nothing is contradicted and 3 if something is. Over any number of
+    runs, a true belief is contradicted with a probability of at most --delta.
 
     Example: selbo monitor today.csv --accuracy 0.9 --labels truth --state monitor.json --report monitor.html
     """
@@ -108,7 +108,7 @@ def monitor(
         "delta": delta,
     }
     if belief is not None and any(value is not None for name, value in stated.items() if name != "delta"):
-        raise ValueError("`--belief` states everything, so nothing else can be stated with it, but is")
+        raise ValueError("`--belief` cannot be combined with --accuracy, --class-fractions or --concentration")
     require_predictions(predictions)
 
     from selbo.tabular import saved_monitor

@@ -60,7 +60,7 @@ PredictionsFile = Annotated[
 PredictionKind = Annotated[
     str | None,
     typer.Option(
-        "--input", help="What they hold: probabilities, log-probabilities or logits; recognised if not given."
+        "--input", help="Type of the values: probabilities, log-probabilities or logits; recognised if not given."
     ),
 ]
 AnswersRight = Annotated[
@@ -88,7 +88,7 @@ StatementWorth = Annotated[
     float | None,
     typer.Option(
         "--concentration",
-        help="Number of observations that the statements are worth; 1000 if not given.",
+        help="Number of observations behind the stated numbers; 1000 if not given.",
         rich_help_panel=KNOWLEDGE,
     ),
 ]

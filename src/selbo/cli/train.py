@@ -111,7 +111,7 @@ def train(
         typer.Option(
             "--group-fractions",
             help="Table with one row per group: its name, and one column per class with fractions, percentages or "
-            "counts; a column margin, count or concentration says how sure they are.",
+            "counts; a column margin, count or concentration gives their precision.",
             rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
@@ -225,7 +225,7 @@ def train(
     If you have unlabelled rows from the target domain, pass them with --unlabelled; the belief is then about them.
     If you know the class fractions of groups, such as the vote of each state, pass --groups and --group-fractions:
     individuals are then classified with few labels or none. Missing values, dates, identifiers and text are taken care
-    of, and notes say how. Writes the model, its metrics, test predictions and report.html to the folder.
+    of, and notes describe it. Writes the model, its metrics, test predictions and report.html to the folder.
     selbo.SummaryClassifier trains the same model. A large file is read in parts, in bounded memory (--stream), and a
     network is trained on it: for one pass over the rows, unless --steps is given. If training is interrupted, run the
     same command again to resume.
@@ -357,7 +357,7 @@ def print_result(found: "TrainingMetrics", job: "Job", folder: Path) -> None:
     more = "" if rows.unlabelled is None else f"; {rows.unlabelled} without labels"
     validate = f" {rows.val} to validate," if rows.val else ""
     facts.add_row("Rows", f"{rows.train} to train,{validate} {rows.test} to test on{more}")
-    facts.add_row("Inputs", f"{found.features} numbers a row")
+    facts.add_row("Inputs", f"{found.features} numbers per row")
     facts.add_row("Classes", f"{len(found.classes)}: {classes}")
     facts.add_row("Method", job.title)
     facts.add_row("Belief", visible(found.belief))

@@ -94,7 +94,7 @@ def _claimed_against_stated(state: State) -> str:
     if state.claimed > state.accuracy:
         return (
             f"The earlier model claims to be right in {claimed} of cases, more than the {stated} that you expect: if "
-            "it was over-confident, its scores teach the new model the same."
+            "it was overconfident, its scores teach the new model the same."
         )
     return f"The earlier model claims to be right in {claimed} of cases only, less than the {stated} that you expect."
 

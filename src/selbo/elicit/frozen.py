@@ -211,7 +211,7 @@ def _warnings(
     if fractions is not None and (text := below_guessing(accuracy, fractions, classes)):
         found.append(text)
     if abs(calibration.accuracy_before - accuracy) > FAR_FROM_CLAIM:
-        found.append("What you say is far from what the predictions claim: check it on a few labelled cases.")
+        found.append("The stated accuracy is far from what the predictions claim: check it on a few labelled cases.")
     shift = (
         0.0 if fractions is None else float(np.abs(np.subtract(fractions, calibration.class_fractions_before)).max())
     )

@@ -140,7 +140,7 @@ def _fractions(values: FloatArray, names: list[str]) -> FloatArray:
 
 
 def _said(names: list[str], ratios: tuple[float, ...]) -> str:
-    """How much the groups can teach, in a sentence."""
+    """How much can be learned from the groups, in a sentence."""
     weakest = min(ratios, default=0.0)
     about = (
         f"Between the {len(names)} groups, shares differ by {weakest:.2g} times their precision, if each is right to "

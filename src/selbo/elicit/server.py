@@ -335,7 +335,7 @@ def _parsed(text: bytes) -> Any:
     except RefusedError:
         raise
     except (ValueError, RecursionError):
-        raise RefusedError("The state of the page cannot be read: it is no JSON.") from None
+        raise RefusedError("The state of the page cannot be read: it is not JSON.") from None
 
 
 def _written(content: dict[str, Any]) -> bytes:

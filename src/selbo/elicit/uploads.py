@@ -232,7 +232,7 @@ def read_row_by_row(text: str, separator: str, num_classes: int) -> FloatArray:
         wanted = "one column, the probability of class 1, or two" if num_classes == 2 else f"{num_classes} columns"
         raise RefusedError(
             f"The file has {columns}, but for {num_classes} classes there must be {wanted}: change the number of "
-            "classes, or leave out columns that are no probabilities.",
+            "classes, or leave out columns that are not probabilities.",
             "file",
         )
     values = np.array([_probabilities(line, row, width, decimal_comma) for line, row in rows])

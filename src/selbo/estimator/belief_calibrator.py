@@ -25,7 +25,7 @@ class BeliefCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         accuracy: Share of the classifier's answers that are right.
         class_fractions: Fraction of each class, in the order of ``estimator.classes_`` (of the columns without an
             estimator); or a mapping from classes to fractions.
-        concentration: Number of observations that the statements are worth.
+        concentration: Number of observations behind the stated numbers.
 
     Attributes:
         classes_: The classes.

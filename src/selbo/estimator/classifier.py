@@ -165,21 +165,21 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier of tables with a belief about its predictions, for use with scikit-learn.
 
     State what you know about the task: the expected accuracy (``accuracy``), the class fractions (``class_fractions``),
-    or both. The classifier is a pool, unless ``base`` or another parameter asks for a network: a linear classifier, two
+    or both. The classifier is a pool, unless ``base`` or another parameter requires a network: a linear classifier, two
     forests and five networks, weighted by the likelihood of labels that they have not seen. Its predictions are then
     corrected so that they agree with the belief and with the labels of held-out rows (`selbo.calibrate_to_belief`).
 
     With ``base="network"``, it is a multilayer perceptron with a posterior over its weights. It is trained by the
     Summary ELBO, so that the distribution of its predicted probabilities agrees with the belief. The first quarter of
-    the steps uses the labels only, because a belief cannot tell which class is which.
+    the steps uses the labels only, because a belief does not determine which class is which.
 
     Features are standardised internally, except those that hold only zeros and ones. A missing value, NaN, is replaced
-    by the median of its feature; where values are missing in training, one more input says so. In a data frame, text
+    by the median of its feature; if values are missing in training, an indicator is added. In a data frame, text
     and categories become one input per category: rare ones, and those that training did not have, are pooled, and
     missing ones have their own. The same ``random_state`` gives the same classifier. The command ``selbo train``
     preprocesses a file and trains this classifier.
 
-    Labels may be missing altogether if you know the class fractions of groups of rows, such as the vote of each state:
+    No labels are needed if you know the class fractions of groups of rows, such as the vote of each state:
     pass ``groups`` and ``group_fractions`` to `fit`. The classifier of individuals is then learned from the differences
     between groups (docs/tutorials/groups.md).
 
@@ -241,7 +241,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             to be right, such as counted class fractions. Otherwise the concentration is lowered to that number, with a
             warning.
         fraction_uncertainty: Uncertainty of each class fraction, if no accuracy or belief is stated: with .05, a
-            fraction of .5 stands for any from .45 to .55. If not given, .05 or half of the smallest fraction, whichever
+            fraction of .5 allows any from .45 to .55. If not given, .05 or half of the smallest fraction, whichever
             is less, if the fractions are stated about unlabelled rows, else 0. A pool uses it for unlabelled rows only;
             the labels of held-out rows stand against the statement otherwise.
         device: Device to train and predict on: ``"cpu"``, or another torch device.
@@ -371,7 +371,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X: Features, shape (rows, features): an array, or a pandas or polars data frame. NaN is a missing value.
             y: Labels, shape (rows,), of any type; at least two different ones. A row whose label is None, NaN or
                 ``unlabelled_label`` is unlabelled. With ``groups``, all labels may be missing (None), or some of them:
-                None, NaN, or -1 if it is no class.
+                None, NaN, or -1 if it is not a class.
             sample_weight: Weight of each row, shape (rows,), in the standardisation, the class fractions, the
                 likelihood and the histogram of the summary. Rows with weight 0 are left out; all other unlabelled rows
                 have weight 1. With ``groups`` and some labels, weights are 0 or 1.
@@ -380,7 +380,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 a group, with and without label.
             group_fractions: Class fractions of each group, as a mapping from group to {class: fraction} or to a list of
                 fractions in the order of ``classes``. For a pandas data frame, pass ``to_dict("index")`` of it.
-            group_concentration: How sure the fractions are, in pseudo-observations: one number, or a mapping from
+            group_concentration: Concentration of the fractions, in pseudo-observations: one number, or a mapping from
                 group to number, see `selbo.elicit_concentration`. If not given, 100, which stands for about plus or
                 minus 10 points, or the number of rows of a smaller group. With ``"auto"`` it is estimated, one number
                 for all groups: five times, a fifth of the groups is held out, and the number is the one that makes

@@ -1,4 +1,4 @@
-"""Doubts about groups before training: warnings if their fractions or inputs cannot teach, each with a number."""
+"""Doubts about groups before training: warnings if too little can be learned from them, each with a number."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ from selbo.summary.contrast import group_contrast
 
 HARDLY_DIFFERENT: Final = 0.5
 """Fractions hardly differ if their standard deviation between groups is less than so many of their own. Those of random
-groups whose members were counted have a ratio of one, and teach."""
+groups whose members were counted have a ratio of one, which is enough to learn from."""
 
 FEWEST_RELATED: Final = 20
 """Smallest number of groups for a test whether inputs are related to fractions."""
@@ -41,7 +41,7 @@ def doubt_groups(rows: GroupRows, *, alone: bool) -> list[str]:
 
 
 def hardly_different(fractions: FloatArray, concentration: FloatArray) -> str:
-    """Warning if fractions differ so little between groups that they cannot teach; otherwise an empty string.
+    """Warning if fractions differ too little between groups to learn from them; otherwise an empty string.
 
     Args:
         fractions: Shape (G, K).
@@ -58,8 +58,8 @@ def hardly_different(fractions: FloatArray, concentration: FloatArray) -> str:
         return ""
     return (
         f"the stated fractions hardly differ between groups, by a standard deviation of {100 * found.between:.2g} "
-        f"points at a stated precision of {100 * found.precision:.2g} points, so they cannot teach which individuals "
-        "belong to which class"
+        f"points at a stated precision of {100 * found.precision:.2g} points, so nothing can be learned "
+        "from them about the class of individuals"
     )
 
 
@@ -123,8 +123,8 @@ def unrelated_inputs(rows: GroupRows) -> str:
         return ""
     return (
         "the mean inputs of groups are not related to their stated fractions beyond chance "
-        f"(p = {p_value:.2g}, {len(fractions)} groups), so the fractions may not teach which individuals belong to "
-        "which class"
+        f"(p = {p_value:.2g}, {len(fractions)} groups), so little can be learned from them about "
+        "the class of individuals"
     )
 
 

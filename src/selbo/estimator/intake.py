@@ -38,7 +38,7 @@ class FeatureScale:
     """Means and standard deviations of features; infinite for a constant feature, which carries no information.
 
     Features of zeros and ones are not scaled: standardisation would weigh a rare category far above a frequent one.
-    A missing value, NaN, is replaced by the median. Where values were missing in training, one more input says so.
+    A missing value, NaN, is replaced by the median. If values were missing in training, an indicator is added.
 
     Attributes:
         mean: Mean of each feature.
@@ -230,7 +230,7 @@ def _is_convention(labels: NDArray[Any], known: NDArray[np.bool_], stated: Group
     classes = state_classes(stated, [])[0].tolist()
     if not stated.names_classes and others and len(others) + 1 == len(classes):
         raise ValueError(
-            "`y` must say whether the label -1 is a class, but it may be one or stand for no label: pass `classes`, or "
+            "`y` has the label -1, which may be a class or mark unlabelled rows: pass `classes`, or "
             "unlabelled_label=-1 or False"
         )
     return found & (CONVENTION not in classes)

@@ -140,7 +140,7 @@ def calibrate_to_belief(
     + \alpha' \mathrm{KL}(\pi \,\|\, \bar q) + c\,(1/T - 1 + \log T), \qquad \alpha' = \frac{\alpha n}{\alpha + n}$$
 
     is minimised, plus the negative log-likelihood of labels if there are any. Both statements hold in a population, of
-    which the inputs are a sample, so they are worth at most $n$ observations.
+    which the inputs are a sample, so they have the weight of at most $n$ observations.
 
     Args:
         log_probs: Log-probabilities or logits of unlabelled inputs, shape (n, K), as they come from the classifier.
@@ -149,7 +149,7 @@ def calibrate_to_belief(
             belief, which is maximised by the temperature (and by the offsets, with ``offsets=True``).
         accuracy: Share of these answers (the class with the largest probability) that are right.
         class_fractions: Fraction of each class among the inputs, positive, summing to one.
-        concentration: Number of observations that the statements are worth; 1000 if not given. A standard deviation s
+        concentration: Number of observations behind the stated numbers; 1000 if not given. A standard deviation s
             of the accuracy a is a concentration of a (1 - a) / s².
         labels: Classes of the inputs, shape (n,), -1 where there is none: they enter as likelihood.
         label_counts: Number of labels of each class that the classifier was trained on, if class fractions alone are
@@ -261,7 +261,7 @@ def _checked_statements(
 
 
 def _worth(concentration: float | None, count: int) -> float:
-    """Observations that statements are worth, given the number of inputs, which are a sample."""
+    """Observations behind the stated numbers, given the number of inputs, which are a sample."""
     alpha = _checks.positive("concentration", DEFAULT_CONCENTRATION if concentration is None else concentration)
     return alpha * count / (alpha + count)
 
@@ -287,7 +287,7 @@ def calibrate_in_parts(
         map_parts: Calls a function with each part and gives the results. The function can be pickled.
         accuracy: Share of the answers that are right.
         class_fractions: Fraction of each class among the inputs.
-        concentration: Number of observations that the statements are worth; 1000 if not given.
+        concentration: Number of observations behind the stated numbers; 1000 if not given.
         prior_strength: Weight of the prior of the temperature.
 
     Returns:
@@ -476,7 +476,7 @@ def calibrate_groups(
         groups: Group of each row, such as a hospital or a state.
         accuracy: Accuracy of the answers, one for all groups or one for each.
         class_fractions: Class fractions, for all groups or for each.
-        concentration: Number of observations that the statements are worth, for all groups or for each.
+        concentration: Number of observations behind the stated numbers, for all groups or for each.
 
     Example:
         >>> log_probs = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.9, 0.1], [0.6, 0.4]]).log()

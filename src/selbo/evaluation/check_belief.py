@@ -59,7 +59,7 @@ class CheckResult:
         observed: Observed values; for the log-likelihood, the mean without the belief.
         num_examples: Number of labels.
         p_value: Upper bound on the probability of labels at least as unlikely as these if the claim is correct; for the
-            log-likelihood, if the network with the belief is no worse than the one without.
+            log-likelihood, if the network with the belief is not worse than the one without.
         log_bayes_factor: Log Bayes factor, in nats, of the claim against no claim (the Jeffreys prior); a positive
             value supports the claim. For the log-likelihood, of the network with the belief against the one without.
         claimed_to: Upper ends of the claim, if it is a range.
@@ -145,7 +145,7 @@ def check_belief(
       test the statement; on labels of the target domain it shows whether to deploy the network with the belief.
 
     For a `GroupedSummary`, pass the group of each example: see `selbo.evaluation.check_groups`, which also checks
-    groups by predictions, without labels. There the concentrations matter, as they say how sure each fraction is.
+    groups by predictions, without labels. There the concentrations matter: they are the precision of each fraction.
 
     Args:
         summary: The summary to check.

@@ -84,7 +84,7 @@ def check_groups(
     - **Labels** of a random sample of each group: the number of labels of a class has a beta-binomial distribution with
       the parameters $\alpha f + 1/2$ and $\alpha (1 - f) + 1/2$. The p-value is twice the smaller tail, and exact.
     - **Predictions**: the number of members of a class is a sum of labels sampled from the predictions, as in
-      ``GroupedSummary(form="counts")``, and the p-value is that of a Gaussian deviation. Here a contradiction says that
+      ``GroupedSummary(form="counts")``, and the p-value is that of a Gaussian deviation. A contradiction means that
       the fractions are wrong *or that the network does not explain the group*: people with the same inputs may differ
       from group to group. Use predictions for examples that were not used in training. The uncertainty of the network
       about its weights does not count.

@@ -50,7 +50,7 @@ def belief_weights(
 
     Samples are members of an ensemble, posterior samples of a network, or different models. If they are samples of the
     posterior given the labels, the weighted ones are samples of the posterior given the labels and the summary.
-    With a large concentration few samples count: look at ``effective_sample_size``.
+    With a large concentration few samples count: check ``effective_sample_size``.
 
     Args:
         log_probs: Log-probabilities under each sample, shape (S, B, K), for inputs that the belief is about.

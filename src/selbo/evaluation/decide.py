@@ -28,7 +28,7 @@ class Abstention:
         coverage: Share of the cases that it was fitted on that are answered.
         risk: Error among those answers: counted with labels, expected by the probabilities without. NaN if there are
             none.
-        max_risk: The risk that was asked for.
+        max_risk: The requested risk.
         confidence: Probability that the risk is kept, over labelled samples; None without labels, where it is kept if
             the probabilities are calibrated.
     """
@@ -135,7 +135,7 @@ def conformal_sets(
     r"""Sets of classes that hold the right one for a share $1 - \alpha$ of new cases: split-conformal prediction.
 
     The score of a class is one minus its probability. Its threshold is the $\lceil (n+1)(1-\alpha) \rceil$-th smallest
-    score of a label among $n$ labelled cases. That holds for new cases like the labelled ones, whatever the
+    score of a label among $n$ labelled cases. This holds for new cases from the same distribution, for any
     classifier.
 
     Under **label shift** new cases have other, known class fractions $\pi'$. Then a labelled case of class $y$ has the

@@ -213,7 +213,7 @@ def estimate_fractions(
 
     By default predictions are first calibrated on held-out labels, by a temperature and one offset per class, and EM
     then finds the fractions of greatest likelihood (Alexandari et al., 2020): EM relies on calibrated predictions. The
-    intervals are those of a bootstrap: held-out cases and unlabelled inputs are drawn anew, and everything is
+    intervals are those of a bootstrap: held-out cases and unlabelled inputs are resampled, and everything is
     estimated again. The concentration is that of `selbo.belief_from_samples` for these estimates. What they do not
     contain is a violation of the assumption: under label shift, inputs of one class are alike in both domains.
 

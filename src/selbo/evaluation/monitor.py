@@ -53,13 +53,13 @@ class MonitorState:
 
 
 class BeliefMonitor:
-    """Feed batches of predictions, and labels when they come; it says when the stream contradicts the belief.
+    """Feed batches of predictions, and labels when available; an alarm tells that the stream contradicts the belief.
 
     Args:
         summary: Belief about the predictions, as a summary with its concentration; needs no labels.
         accuracy: Share of right answers, to be checked against labels.
         class_fractions: Class fractions, to be checked against labels.
-        concentration: Number of observations that accuracy and class fractions are worth; infinite for exact ones.
+        concentration: Number of observations behind accuracy and class fractions; infinite for exact ones.
         delta: Probability of a false alarm over all time.
 
     Example:
@@ -178,7 +178,7 @@ def log_evidence(counts: Tensor, masses: Tensor, concentration: float) -> Tensor
     Args:
         counts: Number of cases in each region.
         masses: Masses that are claimed.
-        concentration: Number of observations that the claim is worth; infinite for an exact one.
+        concentration: Number of observations behind the claim; infinite for an exact one.
     """
     vague = torch.full_like(masses, VAGUE)
     if math.isinf(concentration):

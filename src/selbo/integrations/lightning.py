@@ -28,7 +28,7 @@ class SummaryCallback(Callback):
     Args:
         every_n_steps: Batches between logs; ``log_every_n_steps`` of the trainer if not given.
         gather: Sum over processes; see `SummaryMonitor`.
-        draw: Draws a figure of a snapshot, for instance with `selbo.plots.summary_against_histogram`.
+        draw: Plots a figure of a snapshot, for instance with `selbo.plots.summary_against_histogram`.
         loggers: Loggers for histograms, in addition to those of the trainer.
     """
 

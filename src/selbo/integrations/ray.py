@@ -86,7 +86,7 @@ def calibrate_dataset(
         dataset: A `ray.data.Dataset`, such as ``map_batches(BatchPredictor, ...)`` returns.
         accuracy: Share of the answers that are right.
         class_fractions: Fraction of each class among the rows.
-        concentration: Number of observations that the statements are worth; 1000 if not given.
+        concentration: Number of observations behind the stated numbers; 1000 if not given.
         column: Column with one row of log-probabilities or logits per row.
 
     Returns:

@@ -71,7 +71,7 @@ class SummaryLogger:
         inputs: Inputs of the histogram, for instance those of the validation set; shape (B, ...).
         objective: See `histogram_of`.
         num_samples: Weight samples for the histogram.
-        draw: Draws a figure of a snapshot, for instance with `selbo.plots.summary_against_histogram`.
+        draw: Plots a figure of a snapshot, for instance with `selbo.plots.summary_against_histogram`.
         every: Records between histograms.
         seed: Seed for the weight samples.
     """

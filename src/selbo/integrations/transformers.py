@@ -45,7 +45,7 @@ class SummaryLoss:
     the predictions of the trained model with ``label_shift.to_target``.
 
     Training starts with the labels: the summary term has weight zero in the first quarter of the steps and its full
-    weight from half of them on (`selbo.labels_first`), because a belief cannot tell which class is which. A
+    weight from half of them on (`selbo.labels_first`), because a belief does not determine which class is which. A
     `SummaryCallback` sets the current step; alternatively, pass ``steps`` and the loss counts batches itself.
 
     Without gradients, as in evaluation, the loss is the cross-entropy only, so that ``eval_loss`` is comparable with
@@ -153,7 +153,7 @@ class SummaryCallback(TrainerCallback):
     Args:
         trainer: A Trainer whose ``compute_loss_func`` is a `SummaryLoss`.
         loggers: Loggers for the histogram, e.g. `selbo.integrations.mlflow.MLflowLogger`; from the first process only.
-        draw: Draws a figure of a snapshot, for instance with `selbo.plots.summary_against_histogram`.
+        draw: Plots a figure of a snapshot, for instance with `selbo.plots.summary_against_histogram`.
     """
 
     def __init__(self, trainer: Any, *, loggers: Iterable[Logger] = (), draw: Draw | None = None) -> None:

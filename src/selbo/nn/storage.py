@@ -73,7 +73,7 @@ def read_tensors(path: str | os.PathLike[str], expected: dict[str, Any]) -> tupl
     except (KeyError, ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise ValueError(f"`path` must be a network saved by selbo, but {os.fspath(path)!r} does not say that it is")
+        raise ValueError(f"`path` must be a network saved by selbo, but {os.fspath(path)!r} has no such description")
     difference = _first_difference(expected, found)
     if not difference and shapes != {name: shape for name, (_, shape) in expected["tensors"].items()}:
         difference = "the tensors in the file are not those that its header describes"

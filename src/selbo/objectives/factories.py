@@ -141,7 +141,7 @@ class Evidential(Objective):
 
 
 class EntropyMinimisation(Objective):
-    r"""Log-likelihood of the labels less the entropy of predictions for unlabelled inputs (Grandvalet, Bengio, 2005).
+    r"""Log-likelihood of the labels minus the entropy of predictions for unlabelled inputs (Grandvalet, Bengio, 2005).
 
     $$\sum_i \log p(y_i \mid x_i, \theta) - \lambda\, \frac{N}{U} \sum_u H\bigl[p(\cdot \mid x_u, \theta)\bigr] .$$
 

@@ -67,7 +67,7 @@ def limited_to_labels(objective: nn.Module, num_data: int) -> Iterator[None]:
     """Limit the concentration of each summary to the number of labels, unless it has ``overrule_labels``.
 
     The limit applies within the block. Lowering a concentration that differs from the default issues a warning.
-    Beliefs about groups count as their concentrations' worth of labels; without labels and groups there is no limit.
+    Beliefs about groups count as many labels as their concentrations; without labels and groups there is no limit.
 
     Args:
         objective: Objective that contains the summaries.

@@ -168,7 +168,7 @@ class Term(Weighted):
             weights.
         weight: Factor in the total. To weigh a summary in a Bayesian way, set its concentration instead.
         warmup: Number of steps over which the weight grows; 0 for none. If None, the term waits for the labels: see
-            `labels_first`. A `GroupedSummary` does not wait, because fractions that differ between groups tell which
+            `labels_first`. A `GroupedSummary` does not wait, because different fractions of groups determine which
             class is which; other terms wait for it as for labels.
         inputs: ``"labelled"`` for the training inputs, or the name of the unlabelled set to use. If None, the term uses
             the unlabelled inputs passed under its name, or the only ones passed; without any, the training inputs.

@@ -53,7 +53,7 @@ def named_histograms(histogram: Histogram | Mapping[str, Histogram], *, num_regi
     """Histograms by name; a single one without a name is called ``network``."""
     named = histogram if isinstance(histogram, Mapping) else {"network": histogram}
     if not 1 <= len(named) <= len(PALETTE):
-        raise ValueError(f"`histogram` must be 1 to {len(PALETTE)} histograms to be told apart, but got {len(named)}")
+        raise ValueError(f"`histogram` must be 1 to {len(PALETTE)} histograms, but got {len(named)}")
     single = not isinstance(histogram, Mapping)
     return {
         name: masses("histogram" if single else f"histogram[{name!r}]", values, num_regions=num_regions)

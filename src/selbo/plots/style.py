@@ -74,7 +74,7 @@ STYLE_SETTINGS: Final[dict[str, Any]] = {
 
 
 def require_matplotlib() -> None:
-    """Raise an error that says what to install, if matplotlib is missing."""
+    """Raise an error that names the package to install, if matplotlib is missing."""
     try:
         import matplotlib  # noqa: F401
     except ModuleNotFoundError as error:

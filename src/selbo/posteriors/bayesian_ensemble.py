@@ -134,7 +134,7 @@ class NaturalGradientEnsemble(NaturalGradientPosterior):
     """An ensemble of k Gaussian posteriors that `selbo.fit` trains by natural gradient, side by side, in one process.
 
     As in `Ensemble`, the members are stacked and each is trained as on its own: the update of `NaturalGradient` is that
-    of each weight alone. In each step every member has a sample of its own. `selbo.predict` with S samples is the mean
+    of each weight alone. In each step every member has its own sample. `selbo.predict` with S samples is the mean
     of S k predictions.
 
     Args:

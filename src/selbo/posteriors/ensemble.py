@@ -22,7 +22,7 @@ class Ensemble(Posterior):
 
     The tensors of the members are stacked, and one pass computes all members. Each member is trained as on its own:
     `fit` minimises the sum of their losses, and records the mean. `selbo.predict` gives the mixture, the mean of the
-    members' probabilities, whatever its ``num_samples``.
+    members' probabilities, for any ``num_samples``.
 
     Each member has its own initial weights, BatchNorm statistics, dropout masks and optimiser state. The order of the
     batches, the augmentation, the learning rate and the number of steps are the same for all members. Validation and
@@ -41,7 +41,7 @@ class Ensemble(Posterior):
     ``"mixture"`` is about the predictions that are used, and so is a statement about accuracy and confidence. It does
     not carry over from members to mixture: $\max_c \bar p_c \le \frac1k \sum_j \max_c p_{jc}$, with equality only if
     some class is the most probable one for every member. If every member has the stated confidence, the mixture has
-    less wherever they disagree; if it is also at least as accurate as they are, it is under-confident. The term
+    less wherever they disagree; if it is also at least as accurate as they are, it is underconfident. The term
     contains the members only through $\bar p$, so its derivative by $p_j$ is $\frac1k$ times that by $\bar p$, the same
     for all members: for each input it moves all of them towards the same classes. It determines the mixture, not
     whether members agree and are less confident, or disagree and are more confident. A single member need not have the

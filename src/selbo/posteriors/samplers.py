@@ -269,7 +269,7 @@ class SampleSet(Posterior):
     """Copies of the weights of a network, such as those of a sampler: a mixture with one network per sample.
 
     It is a posterior that `selbo.predict`, `selbo.evaluate` and the like take instead of a network. They then use every
-    sample once, with equal weights, whatever ``num_samples`` is. Buffers, such as the running statistics of BatchNorm,
+    sample once, with equal weights, for any ``num_samples``. Buffers, such as the running statistics of BatchNorm,
     are a part of each sample. Predictions have no gradients.
 
     Args:

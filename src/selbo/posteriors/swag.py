@@ -161,7 +161,7 @@ class SWAG(Posterior):
 
     @torch.no_grad()
     def mean_network(self) -> nn.Module:
-        """A copy of the network at the mean of the weights, with BatchNorm statistics of its own."""
+        """A copy of the network at the mean of the weights, with its own BatchNorm statistics."""
         with self._at(self.mean):
             return copy.deepcopy(self.network)
 

@@ -207,14 +207,14 @@ def _baseline_sections(results: Comparison) -> list[Section]:
         return []
     return [
         Section(
-            "Was it worth it?",
+            "Is it better than simple baselines?",
             f"The same rows of the {clean_name(results)} by simple baselines, with 95 % intervals.",
             baseline_table(found),
             [
                 "Class frequencies are the constant answer: the share of each class among the training rows. Logistic "
                 "regression has the settings of scikit-learn and the inputs of the model. A prior correction turns the "
                 "class fractions of its training rows into the stated ones. The difference is the NLL of a baseline "
-                "minus that of the model, row by row: above 0 the model is better, and its interval says whether that "
+                "minus that of the model, row by row: above 0 the model is better, and its interval shows whether that "
                 "may be chance."
             ],
             conclusion=[baseline_takeaway(found)],
@@ -234,7 +234,7 @@ def _group_sections(results: Comparison) -> list[Section]:
             group_table(run.groups, run.grouped_by or "group"),
             [
                 "Overconfidence is the mean probability of the predicted classes minus the accuracy: above 0 the group "
-                "is right less often than the predictions claim, and its interval says whether that may be chance. Of "
+                "is right less often than the predictions claim, and its interval shows whether that may be chance. Of "
                 "20 groups that do not differ, one interval misses on average."
             ],
             conclusion=[group_takeaway(run.groups)],
@@ -285,7 +285,7 @@ def _stated_group_sections(results: Comparison) -> list[Section]:
     if against:
         under += f" Contradicted, as in the table: {len(against)}."
     reading = [
-        "A pale bar is the interval of a stated fraction, as its concentration says how sure it is, with a mark at the "
+        "A pale bar is the interval of a stated fraction, computed from its concentration, with a mark at the "
         "stated value. A dot is the mean predicted probability of the rows of the group. Its line is the interval of "
         "the fraction among these rows, if predictions are calibrated. Groups are sorted by the stated fraction.",
         "A group is contradicted if the difference is too large to be chance: p, the p-value corrected for the number "

@@ -36,7 +36,7 @@ class Story(Record):
         short: Its title on a terminal, at most 30 characters.
         stated: What was stated, in a sentence.
         picture: ``claims``, ``accuracy`` or ``corruption``.
-        without: The method that ours improves on, for the columns "without" and "with".
+        without: The method without the stated numbers, for the columns "without" and "with".
         conditions: Conditions that the methods are compared under.
         code: The code that made it.
         results: Its results; ``focus`` is our method.
@@ -112,7 +112,7 @@ def standings(story: Story, condition: str) -> dict[str, list[str]]:
 def verdict(story: Story) -> list[str]:
     """One sentence per condition: what our method is ahead of, level with and behind, by its NLL."""
     if len(story.results.seeds) < 2:
-        return ["One seed: no difference between the methods can be told from chance."]
+        return ["One seed: no difference between the methods can be distinguished from chance."]
     said = []
     for condition in story.conditions:
         found = standings(story, condition)

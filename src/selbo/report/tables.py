@@ -190,7 +190,7 @@ def rich_table(
 
 
 def require_rich() -> None:
-    """Raise an error that says what to install, if rich is missing."""
+    """Raise an error that names the package to install, if rich is missing."""
     try:
         import rich  # noqa: F401
     except ModuleNotFoundError as error:

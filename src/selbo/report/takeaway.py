@@ -21,7 +21,7 @@ RULE: Final = (
     "does not."
 )
 
-ONE_SEED: Final = "One seed: no difference between the methods can be told from chance."
+ONE_SEED: Final = "One seed: no difference between the methods can be distinguished from chance."
 
 MOST_NAMES: Final = 3
 """Maximum number of named methods; the others are counted."""

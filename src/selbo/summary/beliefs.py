@@ -236,7 +236,7 @@ class Masses(Belief):
 
     Args:
         values: Positive numbers that sum to one.
-        uncertainty: Tolerance of each mass: with .05, a mass of .5 stands for any value from .45 to .55, and a summary
+        uncertainty: Tolerance of each mass: with .05, a mass of .5 allows any value from .45 to .55, and a summary
             with this belief does not prefer any of these values.
 
     Example:

@@ -1,4 +1,4 @@
-"""How much stated fractions differ between groups, beyond their own uncertainty: what groups can teach."""
+"""How much stated fractions differ between groups, beyond their own uncertainty: what can be learned from groups."""
 
 from typing import Final, NamedTuple
 
@@ -18,8 +18,8 @@ class GroupContrast(NamedTuple):
             ``precision``.
         precision: Standard deviation of a stated fraction of that class, from the concentrations.
         ratios: The same ratio in each of the K - 1 directions in which fractions of K classes can differ, largest
-            first. A direction with a ratio far below one cannot teach; random groups whose members were counted have
-            about one, and do.
+            first. Nothing can be learned about a direction with a ratio far below one. Random groups whose members
+            were counted have about one, which is enough.
     """
 
     between: float

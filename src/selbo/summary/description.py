@@ -63,7 +63,7 @@ class Claims:
             most = max((low for low, _ in self.label_fractions or ()), default=0.0)
             if self.accuracy[1] < most - 5e-4:
                 lines.append(
-                    "- too seldom: always answering with the most frequent class would be right "
+                    "- too low: a constant prediction of the most frequent class would be right "
                     f"{_percent(most)} of the time"
                 )
         lines += [

@@ -123,9 +123,9 @@ def elicit_concentration(
     r"""Concentration of a stated fraction, from its margin of error or from the number of cases behind it.
 
     A fraction $f$ with concentration $\alpha$ has a standard deviation of $\sqrt{f (1 - f) / (\alpha + 1)}$. "52 %,
-    plus or minus 3 points" states 1.96 of them, and stands for a concentration of about 1060. Include everything that
-    may be wrong with a number: official results that differ from the vote of the people at hand by 6.7 points (one
-    standard deviation) are worth a concentration of about 50, however many people voted.
+    plus or minus 3 points" states 1.96 of them, a concentration of about 1060. Include all possible errors
+    of a number: official results that differ from the vote of the people at hand by 6.7 points (one
+    standard deviation) correspond to a concentration of about 50, for any number of voters.
 
     Args:
         margin: Half the width of the interval that holds the fraction with probability ``level``: .03 for 3 points.
@@ -161,7 +161,7 @@ def elicit_concentration(
     strength = stated * (1 - stated) * (z / width) ** 2 - 1
     if bool((strength <= 0).any()):
         widest = float(np.asarray(width)[strength <= 0].max())
-        raise ValueError(f"`margin` must be smaller to say anything about the fraction, but got {widest:g}")
+        raise ValueError(f"`margin` must be smaller to be informative about the fraction, but got {widest:g}")
     return strength if strength.ndim else float(strength)
 
 

@@ -28,14 +28,14 @@ JEFFREYS: Final = 0.5
 
 @dataclass(frozen=True)
 class EstimatedBelief:
-    """What data say about the predictions: an accuracy, class fractions or both, and how sure that is.
+    """A belief estimated from data: an accuracy, class fractions or both, and their concentration.
 
     Pass it to `selbo.calibrate_to_belief`, or its numbers wherever they can be stated: ``accuracy`` and
     ``class_fractions`` to `selbo.expect`, ``masses()`` and ``concentration`` to a `selbo.SummaryLikelihood` of
     `selbo.ClassRegions`.
 
     Attributes:
-        concentration: Number of observations that the numbers are worth.
+        concentration: Number of observations behind the numbers.
         accuracy: Share of right answers; None if nothing is known about it.
         class_fractions: Fraction of each class; None if nothing is known about them.
         accuracy_interval: Interval that holds the accuracy with the probability ``level``.
@@ -94,7 +94,7 @@ def belief_from_samples(fractions: ArrayLike, *, level: float = 0.95) -> Estimat
 
     $$\psi(\alpha) - \sum_k m_k \psi(\alpha m_k) + \sum_k m_k \overline{\log p_k} = 0,$$
 
-    which has exactly one solution unless all samples are equal. One number cannot say that some classes are known
+    which has exactly one solution unless all samples are equal. One number cannot express that some classes are known
     better than others; it is then a compromise, and the intervals, which are those of the samples, show it.
 
     Args:
@@ -195,7 +195,7 @@ def _concentration(samples: FloatArray, mean: FloatArray) -> float:
 
     low, high = (math.log(each) for each in CONCENTRATION_RANGE)
     if slope(high) >= 0:
-        raise ValueError("`fractions` must differ between samples to show how sure they are, but hardly do")
+        raise ValueError("`fractions` must differ between samples to estimate their precision, but are nearly equal")
     return math.exp(brentq(slope, low, high, xtol=1e-12))
 
 

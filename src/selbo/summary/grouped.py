@@ -92,7 +92,7 @@ class GroupedSummary(Summary):
             `ClassRegions` are class fractions; or a list of beliefs or masses; or a mapping from the names of groups to
             either, see `index`. Integer names must be the groups 0 to G - 1.
         concentration: Strength of the beliefs in pseudo-observations: one number, one per group, or a mapping by name.
-            It says how the number came about, not how many people it is about: see `elicit_concentration`.
+            It describes the source of the number, not the number of people it describes: see `elicit_concentration`.
         form: ``"dirichlet"``: the paper's likelihood per group, Eq. (5). ``"multinomial"``: concentration times the
             proportion loss, see `multinomial_log_prob`. ``"counts"``: memberships are probabilities, counts of a group
             are sums of independent samples from them, and fractions are uncertain: `gaussian_count_log_prob`, exact for
@@ -244,7 +244,7 @@ class GroupedSummary(Summary):
     def contrast(self) -> GroupContrast:
         """How much the stated fractions differ between groups, in units of their stated precision.
 
-        Groups teach through these differences. A ratio far below one says that they cannot.
+        A network learns from these differences. If a ratio is far below one, it cannot.
         """
         return group_contrast(self.s0.double().cpu().numpy(), self.concentration.double().cpu().numpy())
 

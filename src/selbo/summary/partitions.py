@@ -547,8 +547,8 @@ class ClassRegions(CheckedPartition):
 class ConfidenceBins(CheckedPartition):
     """Bins of the largest predicted probability, for any class.
 
-    With many classes, use it beside `ClassRegions` in a second summary: confidence alone does not say which class is
-    which (docs/elicitation.md).
+    With many classes, combine it with `ClassRegions` in a second summary: confidence alone does not determine which
+    class is which (docs/how-to/elicitation.md).
 
     Args:
         edges: Strictly increasing, in (1/K, 1), because the largest probability is at least 1/K; R = len(edges) + 1

@@ -109,7 +109,7 @@ def _statement(
     if given and source.concentration is not None:
         problems.append(f"it has a column {given[0]!r}, and `group_concentration` is given too")
     if len(given) > 1:
-        problems.append(f"only one of {listed(given)} can say how sure the fractions are")
+        problems.append(f"only one of {listed(given)} can give the precision of the fractions")
     if len(columns) < 2:
         return np.empty((len(names), 0)), None, problems
     shares, unit, wrong = _shares(table, columns, names)
@@ -220,7 +220,7 @@ def _precision(
         return elicit_concentration(values / unit, fraction=largest), []
     except ValueError:
         wide = [name for name, each in zip(names, values / unit, strict=True) if each > 0.5] or list(names)
-        return None, [f"'margin' is too wide to say anything about {listed(wide)}"]
+        return None, [f"'margin' is too wide to be informative about {listed(wide)}"]
 
 
 def _classes(columns: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.intp], bool]:

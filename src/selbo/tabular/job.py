@@ -139,7 +139,7 @@ def describe_statement(
     fractions = f"{_fractions_in_words(classes, stated.class_fractions)} ({source})"
     if classifier.accuracy is None:
         return f"Of {about}, {fractions}."
-    return f"About {100 * classifier.accuracy:g} % of {about} can be decided rightly; {fractions}."
+    return f"About {100 * classifier.accuracy:g} % of {about} can be decided correctly; {fractions}."
 
 
 def _groups_in_words(job: Job, stated: Statement, classes: Sequence[str]) -> str:
@@ -157,7 +157,7 @@ def _groups_in_words(job: Job, stated: Statement, classes: Sequence[str]) -> str
     if classifier.class_fractions is not None:
         said += f" Of all cases, {_fractions_in_words(classes, stated.class_fractions)} (as stated)."
     if classifier.accuracy is not None:
-        said += f" About {100 * classifier.accuracy:g} % of all cases can be decided rightly."
+        said += f" About {100 * classifier.accuracy:g} % of all cases can be decided correctly."
     return said
 
 

@@ -479,7 +479,7 @@ def _gaps(choices: dict[str, Choice]) -> list[str]:
         return []
     ordered = sorted(counts, key=lambda name: -counts[name])
     return [
-        f"missing values are imputed, and an input says where: {_described({name: counts[name] for name in ordered})}"
+        f"missing values are imputed, and an indicator is added: {_described({name: counts[name] for name in ordered})}"
     ]
 
 

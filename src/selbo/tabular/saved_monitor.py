@@ -42,7 +42,7 @@ class MonitoredBelief:
         classes: Names of the classes.
         accuracy: Share of right answers; None if nothing is claimed about it.
         class_fractions: Fraction of each class; None if nothing is claimed about them.
-        concentration: Number of observations that these two are worth.
+        concentration: Number of observations behind these two.
         reference: Number of reference predictions in each region of `selbo.presets.partition_for`, which the stream
             should look like; None if there is no reference.
         delta: Probability of a false alarm over all time.
@@ -271,12 +271,16 @@ def load_monitor(path: Path) -> SavedMonitor:
     try:
         content = read_json(path, kind=MONITOR_FORMAT)
     except OtherVersionError:
-        raise ValueError(f"{os.fspath(path)!r} was written by another version of selbo: begin another state") from None
+        raise ValueError(
+            f"{os.fspath(path)!r} was written by another version of selbo: use another state file"
+        ) from None
     try:
         saved = _from_json(content)
         saved.restored()
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RuntimeError, zlib.error) as error:
-        raise ValueError(f"{os.fspath(path)!r} is damaged: restore it from a copy, or begin another state") from error
+        raise ValueError(
+            f"{os.fspath(path)!r} is damaged: restore it from a copy, or use another state file"
+        ) from error
     return saved
 
 

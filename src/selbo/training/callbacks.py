@@ -63,7 +63,7 @@ class Callback:
         """Called after the last step or an error, if `on_start` was called."""
 
     def settings(self) -> Any:
-        """Settings that affect the run, as JSON, or None. A checkpoint with other settings is refused."""
+        """Settings that affect the run, as JSON, or None. A checkpoint with other settings is an error."""
         return None
 
     def state(self) -> dict[str, Any]:

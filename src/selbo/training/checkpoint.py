@@ -76,7 +76,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any], list
         history = json.loads(tensors.pop(HISTORY).numpy().tobytes())
     except (OSError, SafetensorError, json.JSONDecodeError, UnicodeDecodeError, KeyError) as error:
         raise ValueError(
-            f"`checkpoint` {os.fspath(path)!r} cannot be read: {error}; remove the file to start anew"
+            f"`checkpoint` {os.fspath(path)!r} cannot be read: {error}; remove the file to start again"
         ) from error
     return tensors, description, history
 

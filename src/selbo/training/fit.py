@@ -36,7 +36,7 @@ from selbo.training.trainer import FitResult, Trainer
 from selbo.training.validation import Validation, Validator
 
 ENGINES: Final = ("auto", "eager", "cudagraph", "compile+cudagraph")
-FEWEST_COMPILED_STEPS: Final = 2000
+FEWEST_COMPILED_STEPS: Final = 10_000
 """Shorter runs would spend more time compiling than compiled steps save (docs/reference/performance.md)."""
 NATURAL: Final = "natural_gradient"
 ADAM_RATE: Final = 1e-3
@@ -95,9 +95,9 @@ def fit(
         train: (inputs, labels), a Dataset or a DataLoader. Tensors are moved to the device and shuffled each epoch, and
             an incomplete last batch is dropped. With a Dataset or DataLoader it is dropped if there is a summary term.
             An optional third tensor, shape (N,), holds relative weights of the examples, in the likelihood and in the
-            histogram of the summary; it is divided by its mean. The label -1 stands for none. Without labels, pass the
-            inputs alone, or (inputs, None). A DataLoader may give (inputs, labels, groups). For more rows than fit
-            into memory, a `selbo.training.stored.RowStore`.
+            histogram of the summary; it is divided by its mean. The label -1 marks unlabelled examples.
+            Without labels, pass the inputs alone, or (inputs, None). A DataLoader may give (inputs, labels, groups).
+            For more rows than fit into memory, pass a `selbo.training.stored.RowStore`.
         val: Validation data, in the same form, all with labels. If ``validation`` selects by a function that needs no
             labels, pass (inputs, None).
         unlabelled: Inputs of the summary instead of the training inputs, shape (U, ...). They are moved to the device
@@ -107,13 +107,13 @@ def fit(
         unlabelled_batch_size: Unlabelled inputs per step, per tensor, over all processes. By default the batch size of
             the labelled inputs, even if there are fewer labels than that.
         groups: Group of each example in ``train``, for a `GroupedSummary`, shape (N,); -1 for none.
-        rows_per_group: Batches are made of groups: up to so many examples of a group stand together in a batch, and
-            larger groups are cut into parts, anew in each epoch. By default a quarter of the batch size; 1 for batches
+        rows_per_group: Batches are made of groups: up to this number of examples of a group in a batch;
+            larger groups are split, differently in each epoch. By default a quarter of the batch size; 1 for batches
             of random examples. See `selbo.training.GroupBatchSampler`.
         steps: Number of steps (5000 if neither this nor ``epochs`` is given).
         epochs: Number of passes over the data, instead of ``steps``.
         batch_size: B, over all processes; ignored for a DataLoader, which has its own.
-        num_samples: Weight samples per step. Trained by natural gradient, each is a pass of its own, and BatchNorm
+        num_samples: Weight samples per step. With natural gradients, each is a separate pass, and BatchNorm
             updates its running statistics in each.
         posterior: ``"natural_gradient"`` to train a `NaturalGradientPosterior` of a deterministic network; it is the
             ``posterior`` of the result. To choose its prior and other settings, pass one as ``model`` instead. The
@@ -130,7 +130,7 @@ def fit(
         device: Device to train on; by default that of the network. Under `torchrun`, ``"cuda"`` is the device of each
             process.
         precision: ``"fp32"``, or ``"bf16"`` for the forward pass.
-        engine: ``"auto"``: on CUDA, capture the whole step in a CUDA graph where possible, compiled if there are 2000
+        engine: ``"auto"``: on CUDA, capture the whole step in a CUDA graph where possible, compiled if there are 10,000
             steps or more; ``"cudagraph"``: a CUDA graph without compilation, which starts at once and suits small
             networks; ``"eager"``; ``"compile+cudagraph"``: always compiled, and an error if it is not possible.
         checkpoint: Checkpoint file, or a `Checkpoint`. If it exists, training resumes from it.

@@ -152,7 +152,7 @@ def test_a_belief_comes_from_a_file(selbo: Run) -> None:
         (("--accuracy", 0.9, "--labels", "truth", "--concentration", 0), "`--concentration` must be a finite number"),
         (("--class-fractions", "0.2,0.3,0.5", "--labels", "truth"), "`--class-fractions` must hold 2 numbers"),
         (("--class-fractions", "spam=1", "--labels", "truth"), "`--class-fractions` must name the classes"),
-        (("--belief", "b.json", "--accuracy", 0.9), "`--belief` states everything"),
+        (("--belief", "b.json", "--accuracy", 0.9), "`--belief` cannot be combined with"),
         (("--belief", "b.json"), "'b.json' is not there"),
         (("--accuracy", 0.9, "--state", "state.txt"), "`--state` must be a file that ends in .json"),
         (("--accuracy", 0.9, "--state", "damaged.json", "--labels", "truth"), "is not a file of selbo"),

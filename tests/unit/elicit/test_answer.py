@@ -209,7 +209,7 @@ def test_a_belief_that_agrees_with_itself_has_no_warning() -> None:
         ({"source": "draw", "heights": [0, 1], "regions": "edges", "edges": [0.5]}, "A bar drawn at zero"),
         (
             {"source": "scores", "masses": [0.5, 0.5], "regions": "edges", "edges": [0.5], "claimed": 0.99, "rows": 9},
-            "claims to be right in 99 % of cases, more than the 90 % that you expect: if it was over-confident",
+            "claims to be right in 99 % of cases, more than the 90 % that you expect: if it was overconfident",
         ),
         (
             {"source": "scores", "masses": [0.5, 0.5], "regions": "edges", "edges": [0.5], "claimed": 0.6, "rows": 9},

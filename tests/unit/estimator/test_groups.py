@@ -263,7 +263,7 @@ AB = ["a", "b"] * 5
         ({"y": ["x"] * 5 + ["y"] * 5, "classes": ["x", "z"]}, r"`y` must hold the classes \['x', 'z'\], .* 'y'"),
         ({"y": ["x"] * 10}, "`classes` must be given for the 2 fractions per group"),
         ({"y": [1, "x"] * 5}, "labels of one kind"),
-        ({"y": [1, -1] * 5}, "`y` must say whether the label -1 is a class"),
+        ({"y": [1, -1] * 5}, "`y` has the label -1, which may be a class"),
         ({"y": [1] * 10, "sample_weight": np.arange(10)}, "`sample_weight` must be 0 or 1"),
         ({"X_unlabelled": X[:3]}, "`X_unlabelled` cannot be given together with `groups`"),
     ],

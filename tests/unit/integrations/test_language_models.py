@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import lzma
+import statistics
 import sys
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import torch
 import selbo
 
 FILE = Path(__file__).parents[3] / "benchmarks" / "language_models.py"
+STORED = FILE.parent / "results" / "language_models.jsonl.xz"
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +124,43 @@ def test_tables_have_the_means_over_seeds(study):
 def test_stated_fractions_are_off_by_what_is_said(study):
     assert study.state([0.4, 0.6], 0.1) == pytest.approx([0.3, 0.7])
     assert study.state([0.02, 0.98], 0.1) == pytest.approx([0.01, 0.99])
+
+
+def test_paired_differences_are_those_of_common_seeds(study):
+    first = {500: {"ece": 0.5}, 501: {"ece": 0.7}, 502: {"ece": 9.0}}
+    second = {501: {"ece": 0.2}, 500: {"ece": 0.4}}
+    differences = [0.5 - 0.5 * 0.4, 0.7 - 0.5 * 0.2]
+    half = study.T_95[2] * statistics.stdev(differences) / 2**0.5
+    assert study.paired(first, second, "ece", 0.5) == f"{statistics.mean(differences):.3f} ± {half:.3f}"
+
+
+def test_rows_of_the_choice_that_need_no_fold_are_completed_by_tuning(study):
+    kind = study.KINDS[0]
+    records = tuned(study, 50, lambda job: job.setting)
+    for seed in study.TUNING_SEEDS[50]:
+        job = study.tuning_job(50, kind, seed, 0)
+        records[job.key].append({"row": "fractions", "nll": float(seed), "domain": "tweets"})
+    ran = study.Job("choose", 50, kind, "", 1000, 0)
+    rows = {"fractions": 0.25, "temperature": 0.5}
+    records[ran.key] = [{"row": row, "nll": nll, "domain": "tweets", "off": 0.0} for row, nll in rows.items()]
+    for job, each in records.items():
+        for record in each:
+            record.update(job=job, off=0.0)
+    found = study.complete_choice(records)
+    assert found["full, deterministic", "fractions"] == {1000: 0.25, 1001: 1001.0, 1002: 1002.0}
+    assert found["full, deterministic", "temperature"] == {1000: 0.5}
+
+
+def test_stored_results_are_read_and_decide_the_goal(study):
+    assert STORED.stat().st_size < 2**20
+    records = study.read(STORED)
+    assert sum(map(len, records.values())) == lzma.decompress(STORED.read_bytes()).count(b"\n")
+    found = {key: by for key, by in study.complete_choice(records).items() if len(by) == 3}
+    ours = {key: statistics.mean(by.values()) for key, by in found.items() if not study.is_baseline(*key)}
+    assert min(ours, key=ours.get) == study.COMPARED[0]
+    scores = study.grouped(records)
+    for domain in study.TARGETS:
+        counted, baseline = (scores[("test", 50, domain, *row, 0.0)] for row in (study.COMPARED[0], study.BASELINE))
+        assert counted.keys() == baseline.keys() == set(study.SEEDS)
+        ece = [statistics.mean(each["ece"] for each in by.values()) for by in (counted, baseline)]
+        assert ece[0] > ece[1] / 2  # the goal was missed, as the pages say

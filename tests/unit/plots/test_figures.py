@@ -633,7 +633,7 @@ def test_lists_numbers_and_whole_numbers_are_masses_too() -> None:
         ((ScoreBins([0.5]), [0.5, 0.5], {"net": [-0.5, 1.5]}), r"`histogram\['net'\]` must be at least 0 everywhere"),
         ((ScoreBins([0.5]), [0.5, 0.5], {"net": [np.nan, 1.0]}), r"`histogram\['net'\]` must hold numbers"),
         ((ScoreBins([0.5]), ["a", "b"], [0.5, 0.5]), "`s0` must hold 2 masses"),
-        ((ScoreBins([0.5]), [0.5, 0.5], {}), "`histogram` must be 1 to 6 histograms to be told apart, but got 0"),
+        ((ScoreBins([0.5]), [0.5, 0.5], {}), "`histogram` must be 1 to 6 histograms, but got 0"),
     ],
 )
 def test_bad_histograms(arguments: tuple, message: str) -> None:

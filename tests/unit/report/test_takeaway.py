@@ -82,7 +82,7 @@ def test_nothing_is_claimed_of_one_method_or_of_one_seed() -> None:
     single |= {"seeds": [0], "runs": [run for run in single["runs"] if run["seed"] == 0]}
     assert (
         takeaway.takeaway(Comparison.from_dict(single))
-        == "One seed: no difference between the methods can be told from chance."
+        == "One seed: no difference between the methods can be distinguished from chance."
     )
     assert takeaway.takeaway(Comparison.from_dict(single | {"takeaway": "Said by hand."})) == "Said by hand."
 

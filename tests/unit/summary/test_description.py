@@ -151,9 +151,9 @@ def test_bad_arguments_are_refused():
 
 
 def test_an_accuracy_below_a_constant_answer_is_pointed_out():
-    said = "- too seldom: always answering with the most frequent class would be right 90 % of the time"
+    said = "- too low: a constant prediction of the most frequent class would be right 90 % of the time"
     assert said in str(describe(selbo.ScoreBins.equal(10), selbo.expect(0.6, [0.9, 0.1])))
-    assert "too seldom" not in str(describe(selbo.ScoreBins.equal(10), selbo.expect(0.95, [0.9, 0.1])))
+    assert "too low" not in str(describe(selbo.ScoreBins.equal(10), selbo.expect(0.95, [0.9, 0.1])))
 
 
 def test_mean_probabilities_are_said_where_they_are_not_the_shares():

@@ -513,7 +513,7 @@ class TestElicitConcentration:
             ({}, "`margin` or `count` must be given, and not both"),
             ({"margin": 0.1, "count": 5}, "`margin` or `count` must be given, and not both"),
             ({"margin": 0.0}, "`margin` must be a finite number greater than 0"),
-            ({"margin": 0.99}, "`margin` must be smaller to say anything about the fraction, but got 0.99"),
+            ({"margin": 0.99}, "`margin` must be smaller to be informative about the fraction, but got 0.99"),
             ({"margin": 0.1, "fraction": 1.0}, "`fraction` must lie strictly between 0 and 1"),
             ({"margin": 0.1, "level": 1.0}, "`level` must lie strictly between 0 and 1"),
             ({"count": -1}, "`count` must be a finite number greater than 0"),

@@ -104,7 +104,7 @@ def test_a_word_among_many_numbers_is_missing(tmp_path: Path) -> None:
     assert found.inputs[0] == NumberInput("x", missing=True)
     assert notes == [
         "column 'x' is read as numbers: 'unknown' in 2 rows as missing",
-        "missing values are imputed, and an input says where: 'x' (2)",
+        "missing values are imputed, and an indicator is added: 'x' (2)",
     ]
     inputs, more = encoded(tmp_path, found, ["5", "never", "?", "7"])
     np.testing.assert_array_equal(inputs[:, 0], [5, np.nan, np.nan, 7])
@@ -132,10 +132,10 @@ def test_numbers_that_are_stored_as_text(tmp_path: Path) -> None:
 def test_gaps_in_numbers_and_text(tmp_path: Path, word: str) -> None:
     numbers, notes = fitted(tmp_path, [*map(str, range(ROWS - 1)), word])
     assert numbers.inputs[0] == NumberInput("x", missing=True)
-    assert notes == ["missing values are imputed, and an input says where: 'x' (1)"]
+    assert notes == ["missing values are imputed, and an indicator is added: 'x' (1)"]
     text, notes = fitted(tmp_path, ["east", "west", word] * 8)
     assert text.inputs[0] == CategoryInput("x", ("east", "west"), missing=True)
-    assert notes == ["missing values are imputed, and an input says where: 'x' (8)"]
+    assert notes == ["missing values are imputed, and an indicator is added: 'x' (8)"]
     inputs, more = encoded(tmp_path, text, ["west", word or None, "north"])
     np.testing.assert_array_equal(inputs[:, :3], [[0, 1, 0], [0, 0, 1], [0, 0, 0]])
     assert more == ["column 'x' has values not seen in training, 'north', in 1 row: they count as other values"]
@@ -162,7 +162,7 @@ def test_one_empty_cell_is_no_reason_to_refuse(tmp_path: Path) -> None:
 def test_infinite_numbers_are_missing(tmp_path: Path) -> None:
     found, notes = fitted(tmp_path, [float("inf"), *[float(i) for i in range(ROWS - 1)]])
     assert found.inputs[0].missing
-    assert notes == ["missing values are imputed, and an input says where: 'x' (1)"]
+    assert notes == ["missing values are imputed, and an indicator is added: 'x' (1)"]
 
 
 def test_a_constant_with_gaps_is_used_and_without_is_not(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_dates_become_numbers(tmp_path: Path) -> None:
     assert found.inputs[0] == DateInput("x", ("day", "month", "weekday"), day_first=True, missing=True)
     assert notes == [
         "dates are used as numbers (day, month, weekday, hour): 'x' (day first)",
-        "missing values are imputed, and an input says where: 'x' (1)",
+        "missing values are imputed, and an indicator is added: 'x' (1)",
     ]
     inputs, more = encoded(tmp_path, found, ["1/2/1970", None, "someday", "4/7/2024"])
     np.testing.assert_array_equal(inputs[0, :3], [31, 2, 6])  # a Sunday

@@ -106,9 +106,9 @@ def test_how_sure_the_fractions_are_may_be_a_column(
         ({"yes": [1.5, 2.25, 3.9]}, ["must be fractions, which sum to 1, percentages, or counts, but sum to 2 to 4"]),
         ({"yes": [0, 0, 1], "no": [1, 0, 0]}, ["all values of 'Birch' are 0"]),
         ({"yes": ["x", "y", "z"]}, ["two or more columns must hold numbers, one per class, but only 'no' does"]),
-        ({"margin": [0.1, 0.9, 0.1]}, ["'margin' is too wide to say anything about 'Birch'"]),
+        ({"margin": [0.1, 0.9, 0.1]}, ["'margin' is too wide to be informative about 'Birch'"]),
         ({"count": [1, 0, 1]}, ["'count' must be a number greater than 0 in every row"]),
-        ({"count": [1, 1, 1], "margin": [0.1] * 3}, ["only one of 'margin', 'count' can say how sure"]),
+        ({"count": [1, 1, 1], "margin": [0.1] * 3}, ["only one of 'margin', 'count' can give the precision"]),
         (
             {"town": ["Ash", "Ash", None], "yes": [0.5, None, 0.9], "count": [1, -2, 3]},
             [

@@ -20,7 +20,7 @@ JOB = Job(Path("patients.csv"), "ill", selbo.SummaryClassifier(accuracy=0.9, ran
         (
             {"accuracy": 0.9},
             None,
-            "About 90 % of all cases can be decided rightly; no makes up 70 % and yes 30 % (as in ",
+            "About 90 % of all cases can be decided correctly; no makes up 70 % and yes 30 % (as in ",
         ),
         (
             {"class_fractions": [0.8, 0.2]},

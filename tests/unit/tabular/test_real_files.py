@@ -83,7 +83,7 @@ def test_a_file_with_everything_trains_at_the_first_try(run: Run, tmp_path: Path
         "columns with only one value are left out: 'unit'",
         "dates are used as numbers (day, month, weekday, hour): 'admitted' (day first)",
         "column 'bill' is read as numbers: '$1,000' as 1000",
-        "missing values are imputed, and an input says where: 'age' (8)",
+        "missing values are imputed, and an indicator is added: 'age' (8)",
     ]
     assert len(notes) == len(set(notes)) == 7
     stored = json.loads((tmp_path / "model" / "metrics.json").read_text())["notes"]
@@ -372,7 +372,7 @@ def test_the_report_shows_baselines_and_notes(tmp_path: Path) -> None:
     page = render_page(training_results.results_of(task, job, seen, metrics, seconds=1.0))
     assert "How the data were read" in page
     assert "columns &lt;b&gt; &amp; more are left out" in page
-    assert "Was it worth it?" in page
+    assert "Is it better than simple baselines?" in page
     for name in (baselines.LOGISTIC, baselines.FREQUENCIES):
         assert f'<th scope="row">{name}</th>' in page
     assert "No rows were held out to validate: no temperature was fitted." in page

@@ -78,7 +78,7 @@ def test_a_damaged_file_is_one_sentence(damage, tmp_path):
                 damage, content
             )
         )
-    with pytest.raises(ValueError, match=r"`checkpoint` '.*run' cannot be read: .*; remove the file to start anew"):
+    with pytest.raises(ValueError, match=r"`checkpoint` '.*run' cannot be read: .*; remove the file to start again"):
         files.read_checkpoint(path)
 
 

@@ -64,7 +64,7 @@ def test_a_capture_that_fails_is_told_from_other_errors(monkeypatch: pytest.Monk
         assert refused(other, monkeypatch) is other
 
 
-@pytest.mark.parametrize(("steps", "chosen"), [(1999, "cudagraph"), (2000, "auto")])
+@pytest.mark.parametrize(("steps", "chosen"), [(9_999, "cudagraph"), (10_000, "auto")])
 def test_short_runs_are_not_compiled(steps: int, chosen: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(engine: str, *_: object) -> bool:
         raise InterruptedError(engine)

@@ -181,7 +181,7 @@ def _calibration(comparison: StudyComparison) -> Words:
         f"Accuracy against confidence {where}, all seeds together, with the number of predictions below.",
         [
             "Of all predictions made with a confidence of 80 %, 80 % should be right: then the marker lies on the "
-            "diagonal. Below it a method is over-confident, above it under-confident. A hollow marker stands for fewer "
+            "diagonal. Below it a method is overconfident, above it underconfident. A hollow marker stands for fewer "
             "than 30 predictions per run, and says little.",
         ],
         "Reliability diagrams, one per method. "

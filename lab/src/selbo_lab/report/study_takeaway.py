@@ -35,7 +35,7 @@ def _of_track(results: StudyResults, track: str) -> str:
 def _of_column(cases: Sequence[StudyComparison], column: MetricColumn, *, seeds: int) -> str:
     """Compare the focus, or the only method besides the reference, with the others; else all with the reference."""
     if seeds < 2:
-        return f"{_column(cases, column)}: one seed, so that no difference can be told from chance."
+        return f"{_column(cases, column)}: one seed, so that no difference can be distinguished from chance."
     reference = cases[0].reference
     others = [name for name in cases[0].titles if name != reference]
     focus = cases[0].focus or (others[0] if len(others) == 1 else reference)

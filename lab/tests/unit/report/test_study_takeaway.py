@@ -60,7 +60,7 @@ def test_a_study_without_a_focus_holds_all_against_the_reference() -> None:
 
 def test_one_seed_tells_nothing() -> None:
     ((_, text),) = study_takeaway.study_takeaways(fakes.typed(study(0.5, 0.4, seeds=1)))
-    assert text == "NLL on the test set: one seed, so that no difference can be told from chance."
+    assert text == "NLL on the test set: one seed, so that no difference can be distinguished from chance."
 
 
 def test_the_track_of_the_paper_says_how_many_values_agree() -> None:
