@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,7 @@ def test_the_estimated_concentration_is_said_and_used(
 ) -> None:
     monkeypatch.setattr(classifier_module, "GROUP_CONCENTRATIONS", (5.0,))
     write_people(tmp_path)
-    options = ["people.csv", *GROUPS, *OPTIONS, "--steps", "20"]
+    options = ["people.csv", *GROUPS, *OPTIONS, "--steps", "20", "--kl-weight", "0.1"]
     code, out, _ = command("train", *options, "--group-concentration", "auto", "--out", "model")
     assert code == 0
     assert "with a concentration that held-out groups decide" in " ".join(out.split())
@@ -134,6 +135,21 @@ def test_the_estimated_concentration_is_said_and_used(
     assert estimated.belief.endswith("The estimated concentration is 5.")
     assert command("train", *options, "--group-concentration", "5", "--out", "model5")[0] == 0
     assert estimated.stated_groups == saved_model.finished(tmp_path / "model5").stated_groups  # intervals, too
+
+
+def test_the_chosen_weight_of_the_kl_divergence_is_said_and_used(tmp_path: Path, command: Any) -> None:
+    write_people(tmp_path)
+    code, out, _ = command("train", "people.csv", *GROUPS, *OPTIONS, "--out", "model")
+    assert code == 0
+    model = saved_model.finished(tmp_path / "model")
+    said = re.search(r"Held-out groups chose the weight (\S+) of the KL divergence\.$", model.belief)
+    assert said is not None
+    assert said[0] in " ".join(out.split())
+    assert said[0] in (tmp_path / "model" / "report.html").read_text(encoding="utf-8")
+    assert command("train", "people.csv", *GROUPS, *OPTIONS, "--kl-weight", said[1], "--out", "same")[0] == 0
+    same = saved_model.finished(tmp_path / "same")
+    assert same.stated_groups == model.stated_groups
+    assert "KL divergence" not in same.belief
 
 
 def test_labels_are_tested_on_if_there_are_enough(tmp_path: Path, command: Any) -> None:

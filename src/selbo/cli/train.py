@@ -154,7 +154,15 @@ def train(
     hidden: Annotated[
         str, typer.Option("--hidden", help="Widths of the hidden layers, such as 128,64.", rich_help_panel=NETWORK)
     ] = "128",
-    steps: Annotated[int, typer.Option("--steps", help="Training steps.", min=1, rich_help_panel=NETWORK)] = 2000,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            "--steps",
+            help="Training steps; if not given, 2000, or with --groups and no labels 500, and more for large tables.",
+            min=1,
+            rich_help_panel=NETWORK,
+        ),
+    ] = None,
     batch_size: Annotated[
         int, typer.Option("--batch-size", help="Rows per step.", min=1, rich_help_panel=NETWORK)
     ] = 256,
@@ -167,8 +175,14 @@ def train(
         ),
     ] = None,
     kl_weight: Annotated[
-        float, typer.Option("--kl-weight", help="Weight of the KL divergence.", rich_help_panel=NETWORK)
-    ] = 0.1,
+        float | None,
+        typer.Option(
+            "--kl-weight",
+            help="Weight of the KL divergence; if not given, 0.1, or with --groups and no labels the one of 0.1, 0.03 "
+            "and 0.01 that groups which are held out decide for.",
+            rich_help_panel=NETWORK,
+        ),
+    ] = None,
     prior_std: Annotated[
         float,
         typer.Option("--prior-std", help="Standard deviation of the prior over weights.", rich_help_panel=NETWORK),

@@ -30,6 +30,7 @@ from selbo.estimator.settings import (
     check_settings,
     doubts,
     resolve_class_fractions,
+    steps_for,
 )
 from selbo.estimator.splits import stratified_split
 from selbo.evaluation.belief_calibration import TEMPERATURE_PRIOR, BeliefCalibration, calibrate_to_belief
@@ -58,7 +59,7 @@ from selbo.summary.elicitation import uncertainty_for
 from selbo.summary.grouped import GroupedSummary
 from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import Partition
-from selbo.training import Callback, Checkpoint, FitResult, JsonLines, Progress, Validation, fit
+from selbo.training import Callback, Checkpoint, Diverged, FitResult, JsonLines, Progress, Validation, fit
 from selbo.training.callbacks import Start
 from selbo.training.validation import Selection
 
@@ -68,7 +69,20 @@ CONCENTRATION_GRID: Final = (0.01, 0.1, 1.0, 10.0)
 GROUP_CONCENTRATIONS: Final = tuple(round(10 ** (k / 4), 1) for k in range(2, 17))
 """Concentrations of groups that ``"auto"`` considers: 3 to 10 000, where the difference to exact fractions vanishes."""
 
+COUNTED: Final = 10_000.0
+"""Concentration of fractions that held-out groups choose by: a smaller one does not see that predictions are
+overconfident."""
+
 GROUP_FOLDS: Final = 5
+
+KL_WEIGHTS: Final = (0.1, 0.03, 0.01)
+"""Weights of the KL divergence that held-out groups choose from. The first is that of a fit with labels."""
+
+KL_FOLDS: Final = 4
+"""One of so many parts of the groups is held out to choose the weight of the KL divergence."""
+
+TRIAL_STEPS: Final = 500
+"""Fewest steps of a trial: with 125, networks of large groups had learned too little to be compared."""
 
 EARLY_VALIDATIONS: Final = 50
 """Validations of a fit with early stopping, however many steps an epoch has."""
@@ -124,6 +138,15 @@ class _Running(NamedTuple):
     logs: bool
 
 
+class _Plan(NamedTuple):
+    """What is stated or chosen for one training run."""
+
+    steps: int
+    kl_weight: float
+    scores: dict[float, float] | None = None
+    """Log-likelihood per held-out group of each weight that was tried."""
+
+
 @dataclass(frozen=True)
 class _Trained:
     network: nn.Module
@@ -131,10 +154,11 @@ class _Trained:
     result: FitResult
     summaries: list[SummaryLikelihood]
     concentration: float | None
-    label_shift: LabelShift | None = None
-    shortfall: str | None = None
+    label_shift: LabelShift | None
+    shortfall: str | None
     """A warning if the accuracy on held-out rows is clearly below the stated one."""
-    groups: GroupedSummary | None = None
+    groups: GroupedSummary | None
+    plan: _Plan
 
 
 class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -192,12 +216,17 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         posterior: How ``"summary_elbo"`` and ``"elbo"`` train the posterior over the weights: ``"mean_field"`` by
             backpropagation, or ``"natural_gradient"`` (`selbo.NaturalGradient`). Both maximise the same objective.
         hidden: Widths of the hidden layers; () for a linear classifier.
-        steps: Number of training steps.
+        steps: Number of training steps. If not given, 2000; with groups and no labels 500, or more for tables of more
+            than 50 batches: ten passes over the rows, up to 2000.
         batch_size: Rows per step. If there are no more rows than that, every step uses all of them, and a row with
             weight 2 is the same as the row twice.
         learning_rate: Learning rate. If not given, .001 for Adam, and .1 for a natural gradient, where it decreases to
             zero (a cosine).
-        kl_weight: Weight of the KL divergence; below one the posterior is tempered.
+        kl_weight: Weight of the KL divergence; below one the posterior is tempered. If not given, .1 with labels,
+            for a natural gradient, or with fewer than four groups. Otherwise, with groups alone, .1, .03 and .01 are
+            tried, each without a quarter of the groups and with a quarter of the steps (at least 500, or all of fewer).
+            The one that makes the fractions of these groups most likely, as if they were counted, is used to train on
+            all groups. This takes two to four times as long.
         prior_std: Standard deviation of the prior over weights.
         num_samples: Weight samples per prediction; always the same ones, so that predictions do not vary between calls.
         early_stopping: Hold out a ``validation_fraction`` of the labelled rows and keep the weights of the step with
@@ -231,6 +260,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_unlabelled_: Number of unlabelled rows that the belief is about; 0 if it is about the training rows. With
             groups, the number of rows without a label.
         concentration_: The concentration that was used; None if the method uses no belief, or one about groups only.
+        kl_weight_: The weight of the KL divergence that was used; None for a pool or a deterministic network.
+        kl_scores_: Mean log-likelihood of the fractions of a held-out group for each ``kl_weight`` that was tried; None
+            if none was.
         label_shift_: The `selbo.LabelShift` that corrects the predictions, or None.
         n_iter_: Step of the selected weights of a network.
         loss_curve_: Loss of each step of a network.
@@ -268,10 +300,10 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method: str = "summary_elbo",
         posterior: str = "mean_field",
         hidden: Sequence[int] = (128,),
-        steps: int = 2000,
+        steps: int | None = None,
         batch_size: int = 256,
         learning_rate: float | None = None,
-        kl_weight: float = 0.1,
+        kl_weight: float | None = None,
         prior_std: float = 0.2,
         num_samples: int = 128,
         early_stopping: bool | str = False,
@@ -352,14 +384,16 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 group to number, see `selbo.elicit_concentration`. If not given, 100, which stands for about plus or
                 minus 10 points, or the number of rows of a smaller group. With ``"auto"`` it is estimated, one number
                 for all groups: five times, a fifth of the groups is held out, and the number is the one that makes
-                their fractions most likely given the predictions for them. This takes six times as long.
+                their fractions most likely given the predictions for them. This takes six times as long, beside the
+                choice of ``kl_weight``.
             classes: Labels of the classes, for ``group_fractions`` given as lists. If not given, 0 to K - 1, or the
                 sorted labels in ``y`` if these are others.
             X_val: Features of the validation rows, instead of a ``validation_fraction`` of the training rows.
             y_val: Labels of the validation rows.
             checkpoint: Checkpoint file of a network, written every few seconds. If it exists, training resumes from it,
                 which requires the same data and settings. Remove it afterwards. Not supported with
-                ``concentration="auto"``; with ``group_concentration="auto"`` the concentration is estimated again.
+                ``concentration="auto"``. What is chosen by held-out groups, ``group_concentration="auto"`` and
+                ``kl_weight``, is chosen again, with the same result.
             log: File for JSON lines of a network: the terms of the objective, and the validation NLL if ``X_val`` is
                 given.
             progress: Show a progress bar; None for one on a terminal only.
@@ -402,6 +436,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.group_summary_ = trained.groups
         self.groups_ = None if rows.grouped is None else rows.grouped.names
         self.concentration_ = trained.concentration
+        self._keep_plan(trained)
         self.n_iter_ = trained.result.selected_step
         self.loss_curve_ = trained.result.curve[:, 0].numpy()
         self.validation_nll_ = trained.result.val_nll if val is not None or len(rows.labels) else None
@@ -512,6 +547,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.label_shift_, self.calibration_ = self._correction(rows, stated, fitted)
         self.summary_ = stated.summaries[0] if self._states_something else None
         self.concentration_ = self._pool_concentration(rows) if self._states_something else None
+        self.kl_weight_: float | None = None
+        self.kl_scores_: dict[float, float] | None = None
         self.group_summary_, self.groups_, self.n_iter_ = None, None, 1
         self.loss_curve_ = np.empty(0)
         held_out, labels = fitted.held_out, rows.labels
@@ -576,8 +613,10 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 "`checkpoint` supports a single training run, but concentration='auto' trains several times"
             )
+        plan = self._plan(rows, running)
         if rows.grouped is not None and rows.grouped.estimated:
-            rows = replace(rows, grouped=rows.grouped.with_concentration(self._estimate_concentration(rows, running)))
+            found = self._estimate_concentration(rows, running, plan)
+            rows = replace(rows, grouped=rows.grouped.with_concentration(found))
             stated = self._statement(rows, stated.class_fractions, self._concentration_for(rows))
         train, alone = rows, rows.groups_alone
         if val is None and choose and alone is not None:
@@ -594,36 +633,68 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             train, val = rows[kept], rows[held_out]
         with few_threads(rows, self.hidden, self.batch_size):
             if not choose:
-                return self._compared(self._train(train, val, stated, running), val)
+                return self._compared(self._train(train, val, stated, running, plan), val)
             trials = {}
             for share in CONCENTRATION_GRID:
                 trial = self._statement(train, stated.class_fractions, share * train.total)
-                trials[share] = self._train(train, val, trial, running)
+                trials[share] = self._train(train, val, trial, running, plan)
             best = min(trials, key=lambda share: trials[share].result.val_nll or 0.0)
             tried = self._compared(trials[best], val)
             if self.early_stopping or train is rows:
                 return tried
             final = self._statement(rows, stated.class_fractions, best * rows.total)
-            return replace(self._train(rows, None, final, running), shortfall=tried.shortfall)
+            return replace(self._train(rows, None, final, running, plan), shortfall=tried.shortfall)
 
-    def _estimate_concentration(self, rows: Rows, running: _Running) -> float:
+    def _plan(self, rows: Rows, running: _Running) -> _Plan:
+        """Steps and weight of the KL divergence; held-out groups choose the weight if there is no label."""
+        steps = steps_for(self, rows)
+        if self.kl_weight is not None:
+            return _Plan(steps, float(self.kl_weight))
+        alone, mean_field = rows.groups_alone, METHODS[self.method].bayesian and self.posterior != NATURAL_GRADIENT
+        folds = alone.folds(KL_FOLDS, seed=self.seed_) if alone is not None and mean_field else []
+        if len(folds) < KL_FOLDS:
+            return _Plan(steps, KL_WEIGHTS[0])
+        trial_steps = min(steps, max(TRIAL_STEPS, steps // 4))
+        scores: dict[float, float] = {}
+        for weight in KL_WEIGHTS:
+            try:
+                held_out, log_probs = self._predict_fold(rows, folds[0], running, _Plan(trial_steps, weight))
+            except Diverged:
+                continue  # not a candidate
+            counted = held_out.with_concentration(COUNTED).summary()
+            by_group = counted.by_group(log_probs, held_out.groups, held_out.weights)
+            scores[weight] = float(by_group.sum()) / len(folds[0])
+        return _Plan(steps, max(scores, key=lambda each: scores[each], default=KL_WEIGHTS[0]), scores)
+
+    def _keep_plan(self, trained: _Trained) -> None:
+        """Set the attributes that say with which weight of the KL divergence a network was trained."""
+        self.kl_weight_ = trained.plan.kl_weight if METHODS[self.method].bayesian else None
+        self.kl_scores_ = trained.plan.scores
+
+    def _predict_fold(self, rows: Rows, fold: Tensor, running: _Running, plan: _Plan) -> tuple[GroupRows, Tensor]:
+        """Held-out groups, and log-probabilities of their rows by a network that is trained on the other groups."""
+        assert rows.grouped is not None
+        train = replace(rows, grouped=replace(rows.grouped.without(fold), estimated=False))
+        fractions = resolve_class_fractions(self, self.classes_, train)
+        stated = self._statement(train, fractions, self._concentration_for(train))
+        with few_threads(rows, self.hidden, self.batch_size):
+            trained = self._train(train, None, stated, _Running(None, running.callbacks[:1], logs=False), plan)
+            held_out = rows.grouped.only(fold)
+            seen = self._predict_rows(trained.network, trained.objective, held_out.inputs, VALIDATION_SAMPLES)
+        return held_out, seen.log_probs.double()
+
+    def _estimate_concentration(self, rows: Rows, running: _Running, plan: _Plan) -> float:
         """Concentration that makes the fractions of held-out groups most likely, given predictions for their rows."""
         assert rows.grouped is not None
         folds = rows.grouped.folds(GROUP_FOLDS, seed=self.seed_)
         if len(folds) < 2:
             raise ValueError("`group_concentration` must be a number if there is one group, but is 'auto'")
         scores = torch.zeros(len(GROUP_CONCENTRATIONS), dtype=torch.float64)
-        with few_threads(rows, self.hidden, self.batch_size):
-            for fold in folds:
-                train = replace(rows, grouped=replace(rows.grouped.without(fold), estimated=False))
-                fractions = resolve_class_fractions(self, self.classes_, train)
-                stated = self._statement(train, fractions, self._concentration_for(train))
-                trained = self._train(train, None, stated, running._replace(checkpoint=None))
-                held_out = rows.grouped.only(fold)
-                seen = self._predict_rows(trained.network, trained.objective, held_out.inputs, VALIDATION_SAMPLES)
-                for k, strength in enumerate(GROUP_CONCENTRATIONS):
-                    summary = held_out.with_concentration(strength).summary()
-                    scores[k] += summary.by_group(seen.log_probs.double(), held_out.groups, held_out.weights).sum()
+        for fold in folds:
+            held_out, log_probs = self._predict_fold(rows, fold, running, plan)
+            for k, strength in enumerate(GROUP_CONCENTRATIONS):
+                summary = held_out.with_concentration(strength).summary()
+                scores[k] += summary.by_group(log_probs, held_out.groups, held_out.weights).sum()
         return GROUP_CONCENTRATIONS[int(scores.argmax())]
 
     def _compared(self, trained: _Trained, held_out: Rows | None) -> _Trained:
@@ -651,7 +722,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             f"the same for everyone would by {100 * constant:.3g}: train for longer, or lower the concentration"
         )
 
-    def _train(self, rows: Rows, val: Rows | None, stated: Statement, running: _Running) -> _Trained:
+    def _train(self, rows: Rows, val: Rows | None, stated: Statement, running: _Running, plan: _Plan) -> _Trained:
         """One training run: the only place that builds an objective and calls `selbo.fit`."""
         natural = self.posterior == NATURAL_GRADIENT
         summaries = stated.summaries if METHODS[self.method].believes else []
@@ -666,9 +737,9 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         objective = objective_for(
             self.method,
             num_data=num_data,
-            steps=self.steps,
+            steps=plan.steps,
             summary=terms[0] if len(terms) == 1 else terms or None,
-            kl_weight=1.0 if natural else self.kl_weight * per_row,  # the optimiser weighs the KL
+            kl_weight=1.0 if natural else plan.kl_weight * per_row,  # the optimiser weighs the KL
             summary_weight=per_row,
             label_shift=shift,
         )
@@ -676,7 +747,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if natural:
             network = self._deterministic_network(num_features).double()
             model = natural_gradient_for(
-                network, num_data=num_data, kl_weight=self.kl_weight * per_row, prior_std=self.prior_std
+                network, num_data=num_data, kl_weight=plan.kl_weight * per_row, prior_std=self.prior_std
             )
         else:
             model = network = self.make_network(num_features)
@@ -691,12 +762,12 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 None if val is None else val.as_data(),
                 unlabelled=rows.beside(len(terms)) if terms else None,
                 groups=None if alone is None else alone.groups,
-                steps=self.steps,
+                steps=plan.steps,
                 batch_size=self.batch_size,
                 learning_rate=TABULAR_RATE if natural and self.learning_rate is None else self.learning_rate,
                 schedule="cosine" if natural else "constant",
                 validation=Validation(
-                    every=self._steps_between_validations(logs=running.logs),
+                    every=self._steps_between_validations(plan.steps, logs=running.logs),
                     num_samples=VALIDATION_SAMPLES,
                     select=self._selection(rows, val),
                 ),
@@ -708,13 +779,13 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         concentration = float(summaries[0].concentration) if summaries else None
         if isinstance(model, NaturalGradientPosterior):
             network = model.bayesian_network()  # all weights are in linear layers, so nothing is lost
-        return _Trained(network.eval(), objective, result, summaries, concentration, shift, groups=stated.groups)
+        return _Trained(network.eval(), objective, result, summaries, concentration, shift, None, stated.groups, plan)
 
-    def _steps_between_validations(self, *, logs: bool) -> int | None:
+    def _steps_between_validations(self, steps: int, *, logs: bool) -> int | None:
         """Early stopping sees every stage: before the belief, while its weight grows, and at its full weight."""
         if self.early_stopping:
-            return max(1, self.steps // EARLY_VALIDATIONS)
-        return None if logs else self.steps
+            return max(1, steps // EARLY_VALIDATIONS)
+        return None if logs else steps
 
     def _selection(self, rows: Rows, val: Rows | None) -> str | Selection:
         """How to select weights: the last, the best for held-out labels, or without labels for held-out groups."""

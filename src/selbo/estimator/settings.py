@@ -1,6 +1,7 @@
 """Validates the parameters of the classifier: each by itself, and against the classes of the labels."""
 
 import inspect
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -39,6 +40,15 @@ NETWORK_SETTINGS: Final = (
 )
 """Parameters that only a network has."""
 
+LABEL_STEPS: Final = 2000
+"""Training steps if there are labels, unless stated otherwise."""
+
+GROUP_ALONE_STEPS: Final = 500
+"""Fewest training steps with groups and no labels, unless stated otherwise."""
+
+GROUP_PASSES: Final = 10
+"""Passes over the rows of large tables with groups and no labels, in at most `LABEL_STEPS`."""
+
 SHARE_ROUNDING: Final = 0.005
 """Differences between an accuracy and a share below half a percentage point are taken as rounding."""
 
@@ -48,13 +58,11 @@ def check_settings(told: Any) -> None:
     _checks.one_of("base", told.base, BASES)
     _checks.one_of("method", told.method, METHODS)
     _checks.one_of("posterior", told.posterior, POSTERIORS)
-    if told.posterior == NATURAL_GRADIENT:
-        if not METHODS[told.method].bayesian:
-            raise ValueError(
-                f"`posterior` can be {NATURAL_GRADIENT!r} only for the methods 'summary_elbo' and 'elbo', but `method` "
-                f"is {told.method!r}"
-            )
-        _checks.positive("kl_weight", told.kl_weight)
+    if told.posterior == NATURAL_GRADIENT and not METHODS[told.method].bayesian:
+        raise ValueError(
+            f"`posterior` can be {NATURAL_GRADIENT!r} only for the methods 'summary_elbo' and 'elbo', but `method` "
+            f"is {told.method!r}"
+        )
     if isinstance(told.concentration, str):
         _checks.one_of("concentration", told.concentration, ("auto",))
     elif told.concentration is not None:
@@ -68,15 +76,24 @@ def check_settings(told: Any) -> None:
         raise ValueError(f"`hidden` must be a list of widths such as (128,), but got {told.hidden!r}")
     for width in told.hidden:
         _checks.whole("hidden", width, at_least=1)
-    for name in ("steps", "batch_size", "num_samples"):
+    for name in ("batch_size", "num_samples"):
         _checks.whole(name, getattr(told, name), at_least=1)
+    _check_network(told)
     _checks.positive("prior_std", told.prior_std)
-    if told.learning_rate is not None:
-        _checks.positive("learning_rate", told.learning_rate)
-    _checks.non_negative("kl_weight", told.kl_weight)
     _checks.fraction("validation_fraction", told.validation_fraction, low=0, high=1)
     for name, others in (("early_stopping", (WHOLE_GROUPS,)), ("overrule_labels", ())):
         _check_flag(name, getattr(told, name), others)
+
+
+def _check_network(told: Any) -> None:
+    """Reject invalid settings of the training of a network that have a default for each kind of data."""
+    if told.steps is not None:
+        _checks.whole("steps", told.steps, at_least=1)
+    if told.learning_rate is not None:
+        _checks.positive("learning_rate", told.learning_rate)
+    if told.kl_weight is not None:
+        check = _checks.positive if told.posterior == NATURAL_GRADIENT else _checks.non_negative
+        check("kl_weight", told.kl_weight)
 
 
 def _check_flag(name: str, value: Any, others: tuple[str, ...]) -> None:
@@ -112,6 +129,17 @@ def _same(value: Any, default: Any) -> bool:
 
 def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
+
+
+def steps_for(told: Any, rows: Rows) -> int:
+    """Number of training steps: as stated, or the default for labels or for groups alone."""
+    if told.steps is not None:
+        return int(told.steps)
+    alone = rows.groups_alone
+    if alone is None:
+        return LABEL_STEPS
+    passes = math.ceil(GROUP_PASSES * len(alone.inputs) / int(told.batch_size))
+    return min(max(passes, GROUP_ALONE_STEPS), LABEL_STEPS)
 
 
 def check_for_groups(told: Any, X_unlabelled: Any) -> None:

@@ -110,6 +110,7 @@ class StreamedClassifier(SummaryClassifier):
         self.summary_ = trained.summaries[0] if trained.summaries else None
         self.group_summary_, self.groups_ = None, None
         self.concentration_ = trained.concentration
+        self._keep_plan(trained)
         self.n_iter_ = trained.result.selected_step
         self.loss_curve_ = trained.result.curve[:, 0].numpy()
         self.validation_nll_ = trained.result.val_nll

@@ -25,7 +25,7 @@ from torch import Tensor
 from selbo.estimator import Statement, SummaryClassifier
 from selbo.estimator.intake import FeatureScale
 from selbo.estimator.rows import Rows
-from selbo.estimator.settings import POOL_BASE
+from selbo.estimator.settings import LABEL_STEPS, POOL_BASE
 from selbo.evaluation.belief_calibration import UNLABELLED
 from selbo.random import derive
 from selbo.tabular.chunks import (
@@ -512,10 +512,11 @@ def _load(job: Job, folder: Path) -> StreamedTask:
             notes += [f"{job.test.name}: {text}" for text in told]
     if job.one_pass:
         batches = StoredBatches(store, batch_size=job.classifier.batch_size, seed=0, device=torch.device("cpu"))
-        job.classifier.set_params(steps=max(job.classifier.steps, batches.per_epoch))
-        streamed.set_params(steps=job.classifier.steps)
-        passes = job.classifier.steps / batches.per_epoch
-        notes.append(f"{job.classifier.steps} steps are {passes:.3g} passes over the training rows: `steps` changes it")
+        steps = max(job.classifier.steps or LABEL_STEPS, batches.per_epoch)
+        job.classifier.set_params(steps=steps)
+        streamed.set_params(steps=steps)
+        passes = steps / batches.per_epoch
+        notes.append(f"{steps} steps are {passes:.3g} passes over the training rows: `steps` changes it")
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         stated = problems.attempt(streamed.state_beliefs, store, preprocessing.class_labels, scale, unlabelled)

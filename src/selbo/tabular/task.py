@@ -118,13 +118,18 @@ class Task:
         return fit_arguments(self.train, self.preprocessing, self.groups)
 
     def after(self, fitted: SummaryClassifier) -> "Task":
-        """The task with the concentration of the groups that a fit has estimated, if it was to estimate one."""
-        if self.groups is None or not isinstance(self.groups.table.concentration, str):
+        """The task with what held-out groups have decided in a fit: the concentration, the weight of the KL."""
+        groups, words = self.groups, self.words
+        if groups is None:
             return self
-        assert fitted.group_summary_ is not None
-        found = float(fitted.group_summary_.concentration[0])
-        groups = replace(self.groups, table=replace(self.groups.table, concentration=found))
-        return replace(self, groups=groups, words=f"{self.words} The estimated concentration is {found:.4g}.")
+        if isinstance(groups.table.concentration, str):
+            assert fitted.group_summary_ is not None
+            found = float(fitted.group_summary_.concentration[0])
+            groups = replace(groups, table=replace(groups.table, concentration=found))
+            words += f" The estimated concentration is {found:.4g}."
+        if fitted.kl_scores_ is not None:
+            words += f" Held-out groups chose the weight {fitted.kl_weight_:g} of the KL divergence."
+        return replace(self, groups=groups, words=words)
 
 
 def fit_arguments(
