@@ -56,8 +56,8 @@ class Forked:
         self.kept = tempfile.TemporaryDirectory()
         self.said = [Path(self.kept.name, stream) for stream in ("stdout", "stderr")]
         with patch.dict(os.environ, SETTINGS):  # the first call starts the process that is forked
-            given = (program, arguments, folder or Path.cwd(), self.said, environment, strict)
-            self.process = context.Process(target=_run, args=given)
+            given = {"folder": folder or Path.cwd(), "said": self.said, "environment": environment, "strict": strict}
+            self.process = context.Process(target=_run, args=(program, arguments), kwargs=given)
             self.process.start()
 
     def wait(self, timeout: float | None) -> subprocess.CompletedProcess[str]:
@@ -75,6 +75,7 @@ class Forked:
 def _run(
     program: Path | str,
     arguments: tuple[str, ...],
+    *,
     folder: Path,
     said: list[Path],
     environment: dict[str, str],

@@ -22,9 +22,7 @@ def run_two(script: Path, *arguments: str, **environment: str) -> None:
         "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent / "src")]),
         **environment,
     }
-    processes = [
-        start_forked(script, *arguments, **shared, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(2)
-    ]
+    processes = [start_forked(script, *arguments, **shared, RANK=str(rank), LOCAL_RANK=str(rank)) for rank in range(2)]
     runs = [process.wait(SECONDS) for process in processes]
     said = "\n".join(f"{run.stdout}{run.stderr}" for run in runs)
     assert [run.returncode for run in runs] == [0, 0], said
