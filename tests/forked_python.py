@@ -34,9 +34,9 @@ def run_forked(
     return Forked(_forks, program, arguments, folder=folder, environment=environment).wait(timeout)
 
 
-def start_forked(program: Path, *arguments: str, **environment: str) -> Forked:
-    """Start a script like `python`, with its warnings as they are."""
-    return Forked(_forks, program, arguments, environment=environment, strict=False)
+def start_forked(program: Path | str, *arguments: str, terminal: Path | None = None, **environment: str) -> Forked:
+    """Start a script or a module like `python`, with its warnings as they are; its errors go to a terminal if given."""
+    return Forked(_forks, program, arguments, environment=environment, strict=False, terminal=terminal)
 
 
 class Forked:
@@ -51,12 +51,14 @@ class Forked:
         folder: Path | None = None,
         environment: dict[str, str],
         strict: bool = True,
+        terminal: Path | None = None,
     ) -> None:
         self.command = [str(program), *arguments]
         self.kept = tempfile.TemporaryDirectory()
         self.said = [Path(self.kept.name, stream) for stream in ("stdout", "stderr")]
         with patch.dict(os.environ, SETTINGS):  # the first call starts the process that is forked
-            given = {"folder": folder or Path.cwd(), "said": self.said, "environment": environment, "strict": strict}
+            said = [self.said[0], terminal or self.said[1]]
+            given = {"folder": folder or Path.cwd(), "said": said, "environment": environment, "strict": strict}
             self.process = context.Process(target=_run, args=(program, arguments), kwargs=given)
             self.process.start()
 
@@ -68,7 +70,7 @@ class Forked:
                 self.process.kill()
                 self.process.join()
             assert self.process.exitcode is not None
-            said = (each.read_text(encoding="utf-8") for each in self.said)
+            said = (each.read_text(encoding="utf-8") if each.exists() else "" for each in self.said)
             return subprocess.CompletedProcess(self.command, self.process.exitcode, *said)
 
 
@@ -82,10 +84,11 @@ def _run(
     strict: bool,
 ) -> None:
     for stream, file in enumerate(said, 1):
-        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), stream)
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_NOCTTY), stream)
     os.environ.pop("PYTHONWARNINGS")  # for this program, not for those that it starts
     if not strict:
         warnings.resetwarnings()
+        sys.warnoptions.clear()  # these would be options of processes that it starts
     subprocess.run = _fork_modules(subprocess.run)
     os.environ.update(environment)
     os.chdir(folder)
