@@ -9,6 +9,7 @@ leaves out the other tests of that folder: one call then runs all tests of some 
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pkgutil
@@ -64,6 +65,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.suffix != ".py" or not is_below(collection_path, chosen_paths(config, "--only-stochastic")):
         return None
     return None if TAKES_SEED.search(collection_path.read_text(encoding="utf-8")) else True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect no garbage while tests are imported, and look at none of what they made again: nothing of it ends."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def chosen_paths(config: pytest.Config, option: str) -> list[Path]:

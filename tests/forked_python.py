@@ -8,6 +8,7 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,41 +31,64 @@ def run_forked(
     program: Path | str, *arguments: str, folder: Path | None = None, timeout: float = 300, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     """Run a script, or a module with that name, like `python -W error`. Killed if it takes longer than `timeout`."""
-    return _in_process(
-        _forks, program, arguments, folder=folder or Path.cwd(), timeout=timeout, environment=environment
-    )
+    return Forked(_forks, program, arguments, folder=folder, environment=environment).wait(timeout)
 
 
-def _in_process(
-    context: Any,
+def start_forked(program: Path | str, *arguments: str, terminal: Path | None = None, **environment: str) -> Forked:
+    """Start a script or a module like `python`, with its warnings as they are; its errors go to a terminal if given."""
+    return Forked(_forks, program, arguments, environment=environment, strict=False, terminal=terminal)
+
+
+class Forked:
+    """A program that was started, and what it has said once it has ended."""
+
+    def __init__(
+        self,
+        context: Any,
+        program: Path | str,
+        arguments: tuple[str, ...],
+        *,
+        folder: Path | None = None,
+        environment: dict[str, str],
+        strict: bool = True,
+        terminal: Path | None = None,
+    ) -> None:
+        self.command = [str(program), *arguments]
+        self.kept = tempfile.TemporaryDirectory()
+        self.said = [Path(self.kept.name, stream) for stream in ("stdout", "stderr")]
+        with patch.dict(os.environ, SETTINGS):  # the first call starts the process that is forked
+            said = [self.said[0], terminal or self.said[1]]
+            given = {"folder": folder or Path.cwd(), "said": said, "environment": environment, "strict": strict}
+            self.process = context.Process(target=_run, args=(program, arguments), kwargs=given)
+            self.process.start()
+
+    def wait(self, timeout: float | None) -> subprocess.CompletedProcess[str]:
+        """Killed if it takes longer."""
+        with self.kept:
+            self.process.join(timeout)
+            if self.process.is_alive():
+                self.process.kill()
+                self.process.join()
+            assert self.process.exitcode is not None
+            said = (each.read_text(encoding="utf-8") if each.exists() else "" for each in self.said)
+            return subprocess.CompletedProcess(self.command, self.process.exitcode, *said)
+
+
+def _run(
     program: Path | str,
     arguments: tuple[str, ...],
     *,
     folder: Path,
-    timeout: float | None,
+    said: list[Path],
     environment: dict[str, str],
-) -> subprocess.CompletedProcess[str]:
-    with tempfile.TemporaryDirectory() as kept:
-        said = [Path(kept, stream) for stream in ("stdout", "stderr")]
-        with patch.dict(os.environ, SETTINGS):  # the first call starts the process that is forked
-            process = context.Process(target=_run, args=(program, arguments, folder, said, environment))
-            process.start()
-        process.join(timeout)
-        if process.is_alive():
-            process.kill()
-            process.join()
-        assert process.exitcode is not None
-        return subprocess.CompletedProcess(
-            [str(program), *arguments], process.exitcode, *(each.read_text(encoding="utf-8") for each in said)
-        )
-
-
-def _run(
-    program: Path | str, arguments: tuple[str, ...], folder: Path, said: list[Path], environment: dict[str, str]
+    strict: bool,
 ) -> None:
     for stream, file in enumerate(said, 1):
-        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), stream)
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_NOCTTY), stream)
     os.environ.pop("PYTHONWARNINGS")  # for this program, not for those that it starts
+    if not strict:
+        warnings.resetwarnings()
+        sys.warnoptions.clear()  # these would be options of processes that it starts
     subprocess.run = _fork_modules(subprocess.run)
     os.environ.update(environment)
     os.chdir(folder)
@@ -85,9 +109,7 @@ def _fork_modules(start: Callable[..., Any]) -> Callable[..., Any]:
             return start(command, **options)
         _, _, module, *arguments = command
         context = multiprocessing.get_context("fork")
-        found = _in_process(
-            context, module, tuple(arguments), folder=Path.cwd(), timeout=options.get("timeout"), environment={}
-        )
+        found = Forked(context, module, tuple(arguments), environment={}).wait(options.get("timeout"))
         if options.get("check"):
             found.check_returncode()
         return found

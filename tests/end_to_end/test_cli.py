@@ -11,8 +11,6 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +22,7 @@ import torch
 from sklearn.datasets import load_breast_cancer, load_iris
 
 from command_line import Run, run_command
+from forked_python import Forked, run_forked, start_forked
 from selbo import decide
 from selbo.elicit.answer import answer
 from selbo.tabular import task, workflow
@@ -81,8 +80,7 @@ def quick(table: Path, out: Path, *more: object) -> list[object]:
 def model(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder, trained by the command in a process of its own."""
     out = tmp_path_factory.mktemp("trained") / "model"
-    command = [sys.executable, "-W", "error", "-m", "selbo", *map(str, quick(table, out))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=ONE_THREAD)
+    done = run_forked("selbo", *map(str, quick(table, out)), COLUMNS="80")
     assert done.returncode == 0, done.stderr
     assert "Belief   About 90 % of all cases can be decided correctly; no makes up" in done.stdout
     assert "(as in the training rows)" in " ".join(done.stdout.split())
@@ -105,9 +103,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
 
 
 def listing(folder: Path) -> list[str]:
@@ -213,15 +208,8 @@ def test_predictions_are_calibrated_to_what_is_known(selbo: Run, model: Path, cl
     predicted, saved = tmp_path / "predicted.csv", tmp_path / "correction.json"
     assert selbo("predict", model, clinic, "--out", predicted).code == 0
     stated = ["--accuracy", "0.8", "--class-fractions", "no=0.6,yes=0.4"]
-    command = [sys.executable, "-W", "error", "-m", "selbo", "calibrate", predicted.name, *stated, "--save", saved.name]
-    done = subprocess.run(
-        [*command, "--out", "calibrated.csv"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=ONE_THREAD,
-        cwd=tmp_path,
-    )
+    command = ["calibrate", predicted.name, *stated, "--save", saved.name, "--out", "calibrated.csv"]
+    done = run_forked("selbo", *command, folder=tmp_path, COLUMNS="80")
     assert done.returncode == 0, done.stderr
     assert all(len(line) <= 80 for line in done.stdout.splitlines())
     before, after = pl.read_csv(predicted), pl.read_csv(tmp_path / "calibrated.csv")
@@ -661,19 +649,19 @@ main()
 """
 
 
-def stop_in_the_midst(arguments: list[object], out: Path, how: signal.Signals) -> subprocess.Popen[str]:
+def stop_in_the_midst(arguments: list[object], out: Path, how: signal.Signals) -> Forked:
     """Start training in another process, and send a signal once there is a new checkpoint."""
-    command = [sys.executable, "-c", EAGER, *map(str, arguments)]
-    checkpoint = out / "checkpoint.safetensors"
+    checkpoint, program = out / "checkpoint.safetensors", out.parent / "eager.py"
+    program.write_text(EAGER, encoding="utf-8")
     before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ONE_THREAD)
+    training = start_forked(program, *map(str, arguments), COLUMNS="80")
     deadline = time.monotonic() + 300
-    while time.monotonic() < deadline and process.poll() is None:
+    while time.monotonic() < deadline and training.process.is_alive():
         if checkpoint.exists() and checkpoint.stat().st_mtime_ns != before:
             break
         time.sleep(0.01)
-    process.send_signal(how)
-    return process
+    os.kill(training.process.pid, how)
+    return training
 
 
 @pytest.mark.usefixtures("no_report", "one_thread")
@@ -682,14 +670,12 @@ def test_a_killed_run_goes_on_and_ends_the_same(selbo: Run, table: Path, clinic:
     settings = ["--steps", 400, "--unlabelled", clinic]
     assert selbo(*quick(table, whole, *settings)).code == 0
 
-    process = stop_in_the_midst(quick(table, broken, *settings), broken, signal.SIGINT)
-    _, err = process.communicate(timeout=300)
-    assert process.returncode == 130
-    assert err.splitlines()[-1] == "selbo: error: interrupted; run the same command again to resume"
+    ended = stop_in_the_midst(quick(table, broken, *settings), broken, signal.SIGINT).wait(300)
+    assert ended.returncode == 130
+    assert ended.stderr.splitlines()[-1] == "selbo: error: interrupted; run the same command again to resume"
 
-    process = stop_in_the_midst(quick(table, broken, *settings), broken, signal.SIGKILL)
-    process.communicate(timeout=300)
-    assert process.returncode == -signal.SIGKILL
+    ended = stop_in_the_midst(quick(table, broken, *settings), broken, signal.SIGKILL).wait(300)
+    assert ended.returncode == -signal.SIGKILL
     assert not (broken / "model.json").exists()
     shown = selbo("predict", broken, table)
     assert shown.code == 2
@@ -713,7 +699,7 @@ def test_a_killed_run_goes_on_and_ends_the_same(selbo: Run, table: Path, clinic:
 def test_two_processes_do_not_train_into_one_folder(selbo: Run, table: Path, tmp_path: Path) -> None:
     out = tmp_path / "model"
     settings = ["--steps", 400]
-    process = stop_in_the_midst(quick(table, out, *settings), out, signal.SIGSTOP)
+    training = stop_in_the_midst(quick(table, out, *settings), out, signal.SIGSTOP)
     try:
         for more in ([], ["--overwrite"], ["--seed", 1, "--overwrite"]):
             shown = selbo(*quick(table, out, *settings, *more))
@@ -725,9 +711,9 @@ def test_two_processes_do_not_train_into_one_folder(selbo: Run, table: Path, tmp
         assert shown.code == 2
         assert "is not finished" in shown.err
     finally:
-        process.send_signal(signal.SIGCONT)
-        _, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
+        os.kill(training.process.pid, signal.SIGCONT)
+        ended = training.wait(300)
+    assert ended.returncode == 0, ended.stderr
     assert listing(out) == FINISHED
     steps = [json.loads(line)["step"] for line in (out / "train.jsonl").read_text().splitlines()]
     assert steps == sorted(set(steps))

@@ -9,13 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from forked_python import run_forked
+from forked_python import run_forked, start_forked
 from selbo.cli.main import main
 from selbo_lab.data import MissingData
 from selbo_lab.schedule import runner
@@ -35,19 +35,21 @@ def selbo(*arguments: str) -> subprocess.CompletedProcess[str]:
 def selbo_in_a_terminal(*arguments: str) -> tuple[str, str]:
     """What a command writes to its output, a file, and to its error stream, a terminal."""
     mine, terminal = os.openpty()
-    with tempfile.TemporaryFile() as out:
-        process = subprocess.Popen(
-            command(*arguments), stdout=out, stderr=terminal, env={**os.environ, "COLUMNS": "80"}
-        )
-        os.close(terminal)
-        seen = b""
+    seen = bytearray()
+
+    def read() -> None:
         with contextlib.suppress(OSError):  # that is how the end of a terminal reads
             while part := os.read(mine, 4096):
-                seen += part
-        os.close(mine)
-        assert process.wait(timeout=300) == 0
-        out.seek(0)
-        return out.read().decode(), seen.decode()
+                seen.extend(part)
+
+    listener = threading.Thread(target=read)
+    listener.start()
+    ended = start_forked("selbo", *arguments, terminal=Path(os.ttyname(terminal)), COLUMNS="80").wait(300)
+    os.close(terminal)
+    listener.join()
+    os.close(mine)
+    assert ended.returncode == 0
+    return ended.stdout, seen.decode()
 
 
 def times(folder: Path) -> dict[str, int]:
@@ -108,19 +110,14 @@ def test_reports_of_one_study_and_of_two_at_a_time(tmp_path: Path) -> None:
 def test_killed_and_begun_again_nothing_is_lost_but_the_run_in_flight(tmp_path: Path) -> None:
     arguments = ("reproduce", "sst", "--smoke", "--track", "published", "--out", str(tmp_path), "--executor", "here")
     folder = tmp_path / "sst-smoke"
-    process = subprocess.Popen(
-        command(*arguments, "--device", "cpu"),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    running = start_forked("selbo", *arguments, "--device", "cpu")
     deadline = time.monotonic() + 300
     while len(list((folder / "runs").glob("*.json"))) < 3:
-        assert process.poll() is None, "it ended before it could be killed"
+        assert running.process.is_alive(), "it ended before it could be killed"
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    running.process.kill()
+    running.wait(300)
     kept = times(folder)
     total = len(list(plan.final_jobs(runner.study_of("sst", trial=True), ["published"], range(2), {})))
     assert 3 <= len(kept) < total

@@ -23,5 +23,5 @@ def test_every_study_runs_in_a_trial(name: str, tmp_path: Path) -> None:
         for method in comparison.methods:
             if not can_be_trained(method.recipe):
                 continue
-            assert all(run.status == "finished" for run in method.runs)
+            assert all(run.status == "finished" and run.tested for run in method.runs)
             assert len(method.runs) == seeds

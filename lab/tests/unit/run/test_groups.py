@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -330,10 +329,8 @@ def test_runs_that_differ_only_in_the_stated_accuracy_share_networks(monkeypatch
 
 
 @pytest.mark.parametrize("name", ["groups", "groups-labels", "groups-images"])
-def test_a_study_of_groups_on_tiny_data(name: str, tmp_path: Path) -> None:
-    study = runner.study_of(name, trial=True)
-    results = runner.run_study(study, tmp_path / name, executor="here")
-    assert all(run is not None and run.tested for case in results.comparisons for run in case.runs)
+def test_a_study_of_groups_has_groups_and_equal_budgets(name: str) -> None:
+    """It runs in lab/tests/end_to_end/test_trials.py, on tiny data."""
     real = runner.study_of(name)
     for variant in real.variants:
         assert variant.data.groups

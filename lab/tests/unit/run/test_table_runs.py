@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -248,17 +247,20 @@ def test_a_tuned_classifier_has_the_lowest_cross_validated_nll() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["tables", "few-labels"])
-def test_a_study_of_tables_on_tiny_data(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Methods whose package is not there are left out, and the user is told."""
+def test_methods_whose_package_is_not_there_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the user is told."""
     monkeypatch.setattr(table_methods, "find_spec", lambda package: None)
-    study = runner.study_of(name, trial=True)
-    told = pytest.warns(UserWarning, match="runs of LightGBM are left out, as it is not installed")
-    with told if name == "tables" else nullcontext():
-        results = runner.run_study(study, tmp_path / name, executor="here")
+    study = runner.study_of("tables", trial=True)
+    with pytest.warns(UserWarning, match="runs of LightGBM are left out, as it is not installed"):
+        results = runner.run_study(study, tmp_path / "tables", executor="here", seeds=1)
     for method in (each for case in results.comparisons for each in case.methods):
         missing = "lightgbm" in method.recipe.objective
         assert all((run is not None and run.tested) != missing for run in method.runs)
+
+
+@pytest.mark.parametrize("name", ["tables", "few-labels"])
+def test_a_study_of_tables_has_tables(name: str) -> None:
+    """It runs in lab/tests/end_to_end/test_trials.py, on tiny data."""
     for variant in runner.study_of(name).variants:
         assert variant.data.table
         assert bool(variant.data.labels) == (name == "few-labels")
