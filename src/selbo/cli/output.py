@@ -125,7 +125,7 @@ def groups_table(groups: "Sequence[GroupResult]", by: str) -> "Table":
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column(visible(by), no_wrap=True, overflow="ellipsis", max_width=20)
+    table.add_column(visible(by), overflow="fold", min_width=8, max_width=20)
     for title in ("rows", "accuracy, % [95 %]", "overconfidence [95 %]", "NLL"):
         table.add_column(title, justify="right", no_wrap=True)
     for each in groups:

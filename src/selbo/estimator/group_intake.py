@@ -17,6 +17,9 @@ from selbo.summary.grouped import NO_GROUP
 MOST_GROUP_CONCENTRATION: Final = 100.0
 """Largest default concentration of the fractions of a group; a group of fewer rows has its number of rows."""
 
+FRACTION_SUM_TOLERANCE: Final = 0.02
+"""Difference from 1 that rounding may give the sum of the fractions of a group."""
+
 ESTIMATED: Final = "auto"
 """Stands for a concentration that is estimated by held-out groups."""
 
@@ -199,8 +202,14 @@ def _fractions(group: Any, given: Sequence[Any]) -> FloatArray:
         found = torch.tensor([float(each) for each in given], dtype=torch.float64)
     except (TypeError, ValueError):
         raise ValueError(f"`group_fractions` must hold numbers, but those of {group!r} are {list(given)}") from None
-    _checks.on_simplex(f"group_fractions[{group!r}]", found)
-    return np.asarray((found / found.sum()).numpy())
+    total = float(found.sum())
+    if bool((found >= 0).all()) and not abs(total - 1) <= FRACTION_SUM_TOLERANCE:
+        hint = ": divide percentages by 100" if abs(total / 100 - 1) <= FRACTION_SUM_TOLERANCE else ""
+        raise ValueError(
+            f"`group_fractions` must sum to 1 for each group, but those of {group!r} sum to {total:.4g}{hint}"
+        )
+    _checks.on_simplex(f"group_fractions[{group!r}]", found / total)
+    return np.asarray((found / total).numpy())
 
 
 def _classes_of(given: Any, labels: Sequence[Any], count: int) -> list[Any]:

@@ -1,24 +1,22 @@
 """Class fractions of groups as a table: one row per group, with its name and one column per class."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from selbo.estimator.group_intake import FRACTION_SUM_TOLERANCE
 from selbo.evaluation.belief_calibration import UNLABELLED
 from selbo.summary.elicitation import elicit_concentration
 from selbo.tabular.preprocessing import GroupColumn, number_name, sortable_labels
-from selbo.tabular.spelling import is_missing, is_number
+from selbo.tabular.spelling import decimal_mark, is_missing, is_number, parse_number
 from selbo.tabular.table import Numbers, Table, TableColumn, listed, nearest, read_table
 
 PRECISION_COLUMNS: Final = ("concentration", "margin", "count")
 """Columns that say how sure the fractions of a group are; all other columns of numbers are classes."""
-
-FRACTION_SUM_TOLERANCE: Final = 0.02
-"""Difference from 1 that rounding may give the sum of the fractions of a group."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,7 @@ def read_groups(source: GroupSource, data: Table) -> tuple[GroupTable, list[str 
     Raises:
         ValueError: If something is wrong; one sentence that names all problems.
     """
-    table = read_table(source.fractions)
+    table = _with_spelt_numbers(read_table(source.fractions), source.column)
     own, named = data[source.column], table[_name_column(table, source.column)]
     as_numbers = own.numbers is not None and named.numbers is not None
     of_rows, names = (_names(each, as_numbers=as_numbers) for each in (own, named))
@@ -99,6 +97,22 @@ def read_groups(source: GroupSource, data: Table) -> tuple[GroupTable, list[str 
     by_group = {name: tuple(row.tolist()) for name, row in zip(known, values[:, order], strict=True)}
     sure = source.concentration if strength is None else dict(zip(known, strength.tolist(), strict=True))
     return GroupTable(source.column, classes, numeric, table.name, by_group, sure, tuple(notes)), of_rows
+
+
+def _with_spelt_numbers(table: Table, column: str) -> Table:
+    """The table with columns of text whose values are all numbers in another spelling, such as 30.1% or 0,3."""
+    texts = {
+        name: [text or "" for text in each.texts()]
+        for name, each in table.columns.items()
+        if each.numbers is None and name != column
+    }
+    mark, _ = decimal_mark(text for each in texts.values() for text in each)
+    found = dict(table.columns)
+    for name, each in texts.items():
+        numbers = [parse_number(text, mark) for text in each]
+        if all(number is not None for number in numbers):
+            found[name] = TableColumn("number", np.array(numbers, dtype=np.float64), table[name].texts)
+    return replace(table, columns=found)
 
 
 def _statement(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import warnings
 from dataclasses import replace
@@ -143,6 +144,16 @@ def test_concentrations_are_as_stated_or_by_default_at_most_a_hundred() -> None:
 # --- warnings and errors ---
 
 
+def test_rounded_fractions_are_normalised() -> None:
+    def summary(first: list[float]) -> selbo.GroupedSummary:
+        fractions = FRACTIONS | {"town 0": first}
+        fitted = quick(steps=1, kl_weight=0.1).fit(X[:ROWS], groups=TOWN[:ROWS], group_fractions=fractions)
+        assert fitted.group_summary_ is not None
+        return fitted.group_summary_
+
+    assert torch.allclose(summary([0.333, 0.666]).s0, summary([1 / 3, 2 / 3]).s0)
+
+
 def test_fractions_that_hardly_differ_are_doubted_with_a_number() -> None:
     same = {town: [0.5, 0.5] for town in FRACTIONS} | {"town 0": [0.52, 0.48]}
     with pytest.warns(UserWarning, match=r"standard deviation of 0\.44 points at a stated precision of 6\.4 points"):
@@ -252,7 +263,13 @@ AB = ["a", "b"] * 5
         ({"group_fractions": {}}, "at least one group"),
         ({"group_fractions": {"a": 0.2, "b": 0.3}}, "one fraction per class for each group, but that of 'a' is 0.2"),
         ({"group_fractions": {"a": [0.2, 0.8], "b": [1.0]}}, "2 numbers per group, for the classes .* 'b' are 1"),
-        ({"group_fractions": {"a": [0.2, 0.7], "b": [0.5, 0.5]}}, r"`group_fractions\['a'\]` must lie on the simplex"),
+        (
+            {"group_fractions": {"a": [0.2, 0.7], "b": [0.5, 0.5]}},
+            "sum to 1 for each group, but those of 'a' sum to 0.9",
+        ),
+        ({"group_fractions": {"a": [20, 79.9], "b": [50, 50]}}, "those of 'a' sum to 99.9: divide percentages by 100"),
+        ({"group_fractions": {"a": [-0.2, 1.2], "b": [0.5, 0.5]}}, "must be at least 0 everywhere"),
+        ({"group_fractions": {"a": [math.nan, 0.7], "b": [0.5, 0.5]}}, "must hold numbers, but got"),
         ({"group_fractions": {"a": ["x", 0.7], "b": [0.5, 0.5]}}, "must hold numbers, but those of 'a'"),
         ({"group_fractions": {"a": {0: 0.2, 1: 0.8}, "b": [0.5, 0.5]}}, "in all groups or in none"),
         ({"group_fractions": {"a": [1.0], "b": [1.0]}}, "at least 2 different ones"),

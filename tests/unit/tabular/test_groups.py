@@ -38,6 +38,8 @@ def test_fractions_percentages_and_counts_are_the_same_statement(tmp_path: Path)
         VOTES,
         VOTES.with_columns(pl.col("yes", "no") * 100),
         pl.DataFrame({"town": TOWNS, "yes": [1, 100, 9], "no": [1, 300, 1]}),
+        pl.DataFrame({"town": TOWNS, "yes": ["50 %", "25%", "90%"], "no": ["50 %", "75%", "10%"]}),
+        pl.DataFrame({"town": TOWNS, "yes": ["0,5", "0,25", "0,9"], "no": ["0,5", "0,75", "0,1"]}),
         VOTES.with_columns(region=pl.lit("north")).select("no", "region", "town", "yes"),
     ):
         found, of_rows = read(tmp_path, votes)
