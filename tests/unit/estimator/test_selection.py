@@ -148,7 +148,7 @@ def test_early_stopping_can_hold_out_whole_groups(monkeypatch: pytest.MonkeyPatc
         hidden=(8,), steps=30, learning_rate=0.3, num_samples=8, random_state=0, early_stopping="groups"
     ).fit(X[:ROWS], groups=TOWN[:ROWS], group_fractions=FRACTIONS)
     assert 0 < classifier.n_iter_ <= 30
-    ((inputs, _), (held_out, _), groups) = calls[0]
+    ((inputs, _), (held_out, _), groups) = calls[-1]  # those before choose the weight of the KL
     assert len(held_out) == 3 * SIZE  # a fifth of 16 groups, rounded
     assert len(inputs) == ROWS - 3 * SIZE
     assert len(groups.unique()) == 13
@@ -174,7 +174,14 @@ def test_the_estimate_is_used_for_training(tmp_path: Any, monkeypatch: pytest.Mo
     """And only that training is in the checkpoint: none of those that the estimate needs resumes from it."""
     monkeypatch.setattr(module, "GROUP_CONCENTRATIONS", (7.0,))
     stated = {"groups": TOWN[:ROWS], "group_fractions": FRACTIONS}
-    settings = {"hidden": (4,), "steps": 20, "num_samples": 8, "learning_rate": 0.03, "random_state": 0}
+    settings = {
+        "hidden": (4,),
+        "steps": 20,
+        "num_samples": 8,
+        "learning_rate": 0.03,
+        "kl_weight": 0.1,
+        "random_state": 0,
+    }
     found, expected, again = (
         SummaryClassifier(**settings)
         .fit(X[:ROWS], **stated, group_concentration=each, checkpoint=tmp_path / file)
