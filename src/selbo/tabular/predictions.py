@@ -263,9 +263,9 @@ def _scores(table: Table, numeric: Sequence[str]) -> list[str]:
     Zeros and ones count where they complete probabilities. Measurements beside probabilities are left alone.
     """
     fractions = [name for name in numeric if table[name].kind != "integer"]
-    certain = [name for name in numeric if name in fractions or _is_indicator(table[name])]
     inside = [name for name in fractions if _in_unit_interval(table[name])]
-    for names in (certain, fractions, [name for name in certain if name in inside or name not in fractions], inside):
+    certain = [name for name in numeric if name in inside or _is_indicator(table[name])]
+    for names in (certain, inside):
         if len(names) > 1 and _are_probabilities(columns_as_array(table, names)):
             return names
     if 0 < len(inside) < len(fractions) and table.num_rows >= ENOUGH_ROWS:
