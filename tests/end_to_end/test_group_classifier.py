@@ -15,7 +15,7 @@ from selbo.estimator import SummaryClassifier
 
 @pytest.mark.parametrize(
     ("settings", "steps"),
-    [({}, 400), ({"posterior": "natural_gradient"}, 400), ({"method": "plain_summary"}, 200)],
+    [({"kl_weight": 0.1}, 400), ({"posterior": "natural_gradient"}, 400), ({"method": "plain_summary"}, 200)],
 )
 def test_fractions_alone_teach_individuals(settings: dict[str, Any], steps: int, seed: int) -> None:
     X, y, town, fractions = people(seed)
@@ -61,7 +61,8 @@ def test_labels_of_some_rows_are_learned_too() -> None:
 def test_an_accuracy_beside_the_groups_decides_how_sure_to_be() -> None:
     means = {}
     for accuracy in (0.7, 0.9):
-        classifier = quick(accuracy=accuracy, steps=300, hidden=(16,)).fit(X[:ROWS], **STATED, group_concentration=5.0)
+        classifier = quick(accuracy=accuracy, kl_weight=0.1, steps=150, hidden=(16,))
+        classifier.fit(X[:ROWS], **STATED, group_concentration=5.0)
         means[accuracy] = classifier.predict_proba(X[ROWS:]).max(1).mean()
         assert classifier.concentration_ == 5 * TOWNS  # as much as the groups
         assert classifier.summary_ is not None

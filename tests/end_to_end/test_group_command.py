@@ -45,6 +45,8 @@ def write_people(folder: Path, *, labels: int | None = None, towns: int = 12, si
 
 
 OPTIONS = ["--steps", "150", "--hidden", "8", "--learning-rate", "0.02", "--num-samples", "8"]
+QUICK = [*OPTIONS, "--steps", "20"]
+"""For what does not depend on a network that has learned."""
 GROUPS = ["--groups", "town", "--group-fractions", "votes.csv"]
 
 
@@ -77,6 +79,7 @@ def test_a_model_of_groups_alone_predicts_individuals_without_the_column_of_grou
     assert "Do the predictions agree with the stated fractions?" in report
     assert "error of group fractions, %" in report
     assert "There are no labels to test on" in report
+    assert not (tmp_path / "model" / "test_predictions.csv").exists()
     code, out, err = command("predict", "model", "new.csv", "--out", "predicted.csv")
     assert code == 0
     found = (pl.read_csv("predicted.csv")["predicted_class"] == pl.read_csv("new.csv")["vote"]).mean()
@@ -100,7 +103,7 @@ def test_a_model_of_groups_alone_predicts_individuals_without_the_column_of_grou
 def test_estimator_and_command_give_the_same_model(tmp_path: Path, command: Any) -> None:
     write_people(tmp_path, labels=80)
     more = ["--accuracy", "0.8", "--group-concentration", "20", "--target", "vote"]
-    assert command("train", "people.csv", *GROUPS, *OPTIONS, *more, "--out", "model")[0] == 0
+    assert command("train", "people.csv", *GROUPS, *QUICK, *more, "--out", "model")[0] == 0
     assert command("predict", "model", "people.csv", "--out", "predicted.csv", "--num-samples", "8")[0] == 0
     found = pl.read_csv("predicted.csv").select("p_no", "p_yes").to_numpy()
     table = read_table("people.csv")
@@ -111,7 +114,7 @@ def test_estimator_and_command_give_the_same_model(tmp_path: Path, command: Any)
     X, _ = preprocessing.transform(table)
     assert preprocessing.columns == ("a", "b")
     classifier = selbo.SummaryClassifier(
-        accuracy=0.8, steps=150, hidden=(8,), learning_rate=0.02, num_samples=8, random_state=0
+        accuracy=0.8, steps=20, hidden=(8,), learning_rate=0.02, num_samples=8, random_state=0
     ).fit(
         X[rows],
         np.array(["no", "yes", None], dtype=object)[labels[rows]],
@@ -127,7 +130,7 @@ def test_the_estimated_concentration_is_said_and_used(
 ) -> None:
     monkeypatch.setattr(classifier_module, "GROUP_CONCENTRATIONS", (5.0,))
     write_people(tmp_path)
-    options = ["people.csv", *GROUPS, *OPTIONS, "--steps", "20", "--kl-weight", "0.1"]
+    options = ["people.csv", *GROUPS, *QUICK, "--kl-weight", "0.1"]
     code, out, _ = command("train", *options, "--group-concentration", "auto", "--out", "model")
     assert code == 0
     assert "with a concentration that held-out groups decide" in " ".join(out.split())
@@ -139,14 +142,14 @@ def test_the_estimated_concentration_is_said_and_used(
 
 def test_the_chosen_weight_of_the_kl_divergence_is_said_and_used(tmp_path: Path, command: Any) -> None:
     write_people(tmp_path)
-    code, out, _ = command("train", "people.csv", *GROUPS, *OPTIONS, "--out", "model")
+    code, out, _ = command("train", "people.csv", *GROUPS, *QUICK, "--out", "model")
     assert code == 0
     model = saved_model.finished(tmp_path / "model")
     said = re.search(r"Held-out groups chose the weight (\S+) of the KL divergence\.$", model.belief)
     assert said is not None
     assert said[0] in " ".join(out.split())
     assert said[0] in (tmp_path / "model" / "report.html").read_text(encoding="utf-8")
-    assert command("train", "people.csv", *GROUPS, *OPTIONS, "--kl-weight", said[1], "--out", "same")[0] == 0
+    assert command("train", "people.csv", *GROUPS, *QUICK, "--kl-weight", said[1], "--out", "same")[0] == 0
     same = saved_model.finished(tmp_path / "same")
     assert same.stated_groups == model.stated_groups
     assert "KL divergence" not in same.belief
@@ -154,11 +157,11 @@ def test_the_chosen_weight_of_the_kl_divergence_is_said_and_used(tmp_path: Path,
 
 def test_labels_are_tested_on_if_there_are_enough(tmp_path: Path, command: Any) -> None:
     write_people(tmp_path, labels=20)
-    _, out, err = command("train", "people.csv", "--target", "vote", *GROUPS, *OPTIONS, "--out", "few")
+    _, out, err = command("train", "people.csv", "--target", "vote", *GROUPS, *QUICK, "--out", "few")
     assert "all 20 labels are used for training: with 50 or more, some would be held out" in err
     assert "accuracy" not in out
     write_people(tmp_path, labels=200)
-    _, out, _ = command("train", "people.csv", "--target", "vote", *GROUPS, *OPTIONS, "--out", "many")
+    _, out, _ = command("train", "people.csv", "--target", "vote", *GROUPS, *QUICK, "--out", "many")
     assert "accuracy, %" in out
     metrics = saved_model.finished(tmp_path / "many")
     assert metrics.metrics["num_examples"] == 40

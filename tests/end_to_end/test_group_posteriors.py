@@ -37,7 +37,7 @@ def test_every_posterior(kind, form, labels):
         selbo.GroupedSummary(selbo.ClassRegions(3), stated, 300.0, form=form, smoothing=0.5, name="states"),
         summary(concentration=5.0),
     ]
-    options = {"steps": 120, "batch_size": 60, "seed": 0, "callbacks": (), "num_samples": 2}
+    options = {"steps": 80, "batch_size": 60, "seed": 0, "callbacks": (), "num_samples": 2}
     if kind == "mean field":
         model = selbo.to_bayesian(network(dropout=0.0), init_std=0.05)
         objective = selbo.SummaryELBO(beliefs, N, kl_weight=0.01)

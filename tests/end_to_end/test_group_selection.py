@@ -22,7 +22,7 @@ def routing() -> Iterator[None]:
 def test_scikit_learn_selects_by_held_out_groups(routing: None) -> None:
     """A classifier that cannot learn anything is not chosen."""
     scorer = GroupScorer(FRACTIONS)
-    classifier = SummaryClassifier(hidden=(), steps=60, num_samples=8, random_state=0)
+    classifier = SummaryClassifier(hidden=(), kl_weight=0.1, steps=30, num_samples=8, random_state=0)
     classifier.set_fit_request(groups=True, group_fractions=True)
     given = {"groups": TOWN[:ROWS], "group_fractions": scorer.group_fractions}
     for parts in (False, True):
@@ -50,7 +50,9 @@ def test_the_concentration_is_estimated_by_held_out_groups(seed: int) -> None:
     found = {}
     for noise in (0.0, 0.2):
         X, _, town, fractions = people(seed, noise=noise)
-        classifier = SummaryClassifier(hidden=(), steps=80, learning_rate=0.05, num_samples=8, random_state=seed)
+        classifier = SummaryClassifier(
+            hidden=(), kl_weight=0.1, steps=80, learning_rate=0.05, num_samples=8, random_state=seed
+        )
         classifier.fit(X[:ROWS], groups=town[:ROWS], group_fractions=fractions, group_concentration="auto")
         assert classifier.group_summary_ is not None
         strengths = set(classifier.group_summary_.concentration.tolist())

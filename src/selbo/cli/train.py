@@ -115,6 +115,15 @@ def train(
             rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
+    group_classes: Annotated[
+        str | None,
+        typer.Option(
+            "--group-classes",
+            help="Columns of --group-fractions with the classes, such as yes,no (a name with a comma in quotes); if "
+            "not given, the columns of numbers without those that are clearly no class.",
+            rich_help_panel=KNOWLEDGE,
+        ),
+    ] = None,
     group_concentration: Annotated[
         str | None,
         typer.Option(
@@ -238,6 +247,8 @@ def train(
         raise ValueError("`--groups` and `--group-fractions` must be given together, but one of them is missing")
     if groups is None and group_concentration is not None:
         raise ValueError("`--group-concentration` is about `--group-fractions`, but none are stated")
+    if groups is None and group_classes is not None:
+        raise ValueError("`--group-classes` is about `--group-fractions`, but none are stated")
     if groups is None and target is None:
         raise MissingOption("'--target', which names the column with the classes, or '--groups'", ctx=context)
     missing = Problems()
@@ -250,6 +261,7 @@ def train(
     from selbo.tabular.chunks import is_large
     from selbo.tabular.groups import GroupSource
     from selbo.tabular.job import Job
+    from selbo.tabular.predictions import split_names
 
     with speaking_of_options():
         large = is_large(data, stream=stream) and (groups is None or stream is True)
@@ -276,7 +288,10 @@ def train(
     stated_groups = None
     if groups is not None and group_fractions is not None:
         stated_groups = GroupSource(
-            groups, group_fractions, number_or_auto("--group-concentration", group_concentration)
+            groups,
+            group_fractions,
+            number_or_auto("--group-concentration", group_concentration),
+            None if group_classes is None else tuple(split_names(group_classes)),
         )
     with speaking_of_options():
         job = Job(

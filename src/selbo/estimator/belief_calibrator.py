@@ -1,5 +1,6 @@
 """`BeliefCalibrator`: calibrate a fitted scikit-learn classifier to what is known about it, without labels."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from selbo.estimator.abstaining import answer_or_abstain
-from selbo.evaluation.belief_calibration import UNLABELLED, UnreachableFractionError, calibrate_to_belief
+from selbo.evaluation.belief_calibration import UNLABELLED, UnreachableFractionError, fit_to_belief
 from selbo.evaluation.decide import Abstention
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION
 
@@ -59,7 +60,7 @@ class BeliefCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self.concentration = concentration
 
     def fit(self, X: Any, y: Any = None) -> "BeliefCalibrator":
-        """Fit the correction to unlabelled inputs.
+        """Fit the correction to unlabelled inputs; a warning says if they make a statement implausible.
 
         Args:
             X: Inputs of the classifier; or probabilities, if there is no estimator.
@@ -77,15 +78,19 @@ class BeliefCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             )
         self.n_features_in_ = np.shape(X)[1] if np.ndim(X) > 1 else 1
         try:
-            self.calibration_ = calibrate_to_belief(
+            fitted = fit_to_belief(
                 _log(probs),
                 accuracy=self.accuracy,
                 class_fractions=self._fractions(),
                 concentration=self.concentration,
                 labels=None if y is None else self._labels(y),
+                classes=self.classes_.tolist(),
             )
         except UnreachableFractionError as error:
             raise ValueError(error.naming(f"class {self.classes_.tolist()[error.index]!r}")) from None
+        for doubt in fitted.doubts:
+            warnings.warn(doubt, UserWarning, stacklevel=2)
+        self.calibration_ = fitted.calibration
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:

@@ -33,7 +33,7 @@ from selbo.estimator.settings import (
     steps_for,
 )
 from selbo.estimator.splits import stratified_split
-from selbo.evaluation.belief_calibration import TEMPERATURE_PRIOR, BeliefCalibration, calibrate_to_belief
+from selbo.evaluation.belief_calibration import TEMPERATURE_PRIOR, BeliefCalibration, fit_to_belief
 from selbo.evaluation.check_belief import check_accuracy, shortfall
 from selbo.evaluation.decide import Abstention
 from selbo.evaluation.predict import Prediction
@@ -382,10 +382,11 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 fractions in the order of ``classes``. For a pandas data frame, pass ``to_dict("index")`` of it.
             group_concentration: Concentration of the fractions, in pseudo-observations: one number, or a mapping from
                 group to number, see `selbo.elicit_concentration`. If not given, 100, which stands for about plus or
-                minus 10 points, or the number of rows of a smaller group. With ``"auto"`` it is estimated, one number
-                for all groups: five times, a fifth of the groups is held out, and the number is the one that makes
-                their fractions most likely given the predictions for them. This takes six times as long, beside the
-                choice of ``kl_weight``.
+                minus 10 points; or the number of rows of a smaller group, unless the fractions of all these are whole
+                numbers of rows, which means that the rows were counted (not with a natural gradient). With ``"auto"``
+                it is estimated, one number for all groups: five times, a fifth of the groups is held out, and the
+                number is the one that makes their fractions most likely given the predictions for them. This takes
+                six times as long, beside the choice of ``kl_weight``.
             classes: Labels of the classes, for ``group_fractions`` given as lists. If not given, 0 to K - 1, or the
                 sorted labels in ``y`` if these are others.
             X_val: Features of the validation rows, instead of a ``validation_fraction`` of the training rows.
@@ -408,7 +409,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             logs=log is not None,
         )
         try:
-            groups_stated = GroupStatement(groups, group_fractions, group_concentration, classes)
+            groups_stated = self._about_groups(groups, group_fractions, group_concentration, classes)
             rows, stated = self._take_in(X, y, sample_weight, X_unlabelled, groups_stated)
             self.seed_ = self._draw_seed()
             val = take_in_val(self, X_val, y_val, rows)
@@ -467,7 +468,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ([0.33, 0.67], 10)
         """
         other = copy.copy(self)
-        groups_stated = GroupStatement(groups, group_fractions, group_concentration, classes)
+        groups_stated = self._about_groups(groups, group_fractions, group_concentration, classes)
         return other._take_in(X, y, sample_weight, X_unlabelled, groups_stated)[1]
 
     def _take_in(
@@ -495,6 +496,10 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for doubt in [*doubts(self, self.classes_, rows, fractions), *about_groups]:
             warnings.warn(doubt, UserWarning, stacklevel=3)
         return rows, self._statement(rows, fractions, self._concentration_for(rows))
+
+    def _about_groups(self, groups: Any, fractions: Any, concentration: Any, classes: Any) -> GroupStatement:
+        """What is stated about groups; a natural gradient diverges if small groups have a large concentration."""
+        return GroupStatement(groups, fractions, concentration, classes, self.posterior != NATURAL_GRADIENT)
 
     def _statement(self, rows: Rows, fractions: list[float], concentration: float) -> Statement:
         uncertainty = self.fraction_uncertainty
@@ -580,7 +585,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if labels is None and fractions is not None and self.accuracy is None:
             counts = torch.bincount(rows.labels, rows.weights, minlength=len(self.classes_)).tolist()
         try:
-            found = calibrate_to_belief(
+            found = fit_to_belief(
                 log_probs,
                 accuracy=self.accuracy,
                 class_fractions=fractions,
@@ -589,7 +594,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 label_counts=counts,
                 fraction_uncertainty=None if counts is None else stated.fraction_uncertainty,
                 prior_strength=TEMPERATURE_PRIOR if labels is None else POOL_PRIOR,
-            )
+            ).calibration
         except ValueError as error:
             left = "predictions are left as they are"
             shift = None

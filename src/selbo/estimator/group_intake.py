@@ -15,7 +15,12 @@ from selbo.estimator.rows import GroupRows
 from selbo.summary.grouped import NO_GROUP
 
 MOST_GROUP_CONCENTRATION: Final = 100.0
-"""Largest default concentration of the fractions of a group; a group of fewer rows has its number of rows."""
+"""Largest default concentration of the fractions of a group."""
+
+COUNTED_WITHIN: Final = 0.05
+LEAST_COUNTED: Final = 3
+"""How far, in rows, fractions may be from whole numbers to be taken as counted among the rows, and in how many smaller
+groups at least: arbitrary fractions of two classes are so close in one of ten groups, in three by one of a thousand."""
 
 FRACTION_SUM_TOLERANCE: Final = 0.02
 """Difference from 1 that rounding may give the sum of the fractions of a group."""
@@ -41,6 +46,8 @@ class GroupStatement(NamedTuple):
     fractions: Any = None
     concentration: Any = None
     classes: Any = None
+    recognise_counts: bool = True
+    """Whether fractions that were counted among the rows get a larger concentration by default."""
 
     @property
     def is_given(self) -> bool:
@@ -153,7 +160,8 @@ def group_rows(
     index = np.array([NO_GROUP if is_absent(each) else positions[each] for each in names])
     sizes = np.bincount(index[index >= 0], minlength=len(kept)).astype(np.float64)
     fractions = np.stack([by_group[each] for each in kept])
-    strength = _strengths(stated.concentration, kept, sizes)
+    counted = stated.recognise_counts and _are_counts(fractions, sizes)
+    strength = _strengths(stated.concentration, kept, sizes, counted=counted)
     return GroupRows(
         inputs=torch.empty(len(names), 0),
         groups=torch.from_numpy(index),
@@ -165,10 +173,21 @@ def group_rows(
     )
 
 
-def _strengths(given: Any, names: Sequence[Any], sizes: FloatArray) -> FloatArray:
-    """Concentration of each group: as stated, or its number of rows, but at most 100."""
+def _are_counts(fractions: FloatArray, sizes: FloatArray) -> bool:
+    """Whether fractions were counted among the rows: they are whole numbers of rows in all of several small groups."""
+    small = sizes < MOST_GROUP_CONCENTRATION
+    rows = sizes[small, None] * fractions[small]
+    return int(small.sum()) >= LEAST_COUNTED and bool((abs(rows - rows.round()) <= COUNTED_WITHIN).all())
+
+
+def _strengths(given: Any, names: Sequence[Any], sizes: FloatArray, *, counted: bool) -> FloatArray:
+    """Concentration of each group: as stated; or 100, but at most its number of rows unless these were counted.
+
+    Fractions counted among the rows have no sampling error; to state one makes overconfident predictions likeliest.
+    """
     if given is None or (isinstance(given, str) and given == ESTIMATED):
-        return np.minimum(sizes, MOST_GROUP_CONCENTRATION)
+        most = np.full(len(names), MOST_GROUP_CONCENTRATION)
+        return most if counted else np.minimum(sizes, most)
     if isinstance(given, Mapping):
         if missing := [each for each in names if each not in given]:
             raise ValueError(f"`group_concentration` must state every group in `groups`, but {_named(missing)} missing")

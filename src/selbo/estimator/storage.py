@@ -77,6 +77,8 @@ def save_classifier(classifier: SummaryClassifier, path: Path) -> dict[str, Any]
         "base": classifier.base_,
         "calibration": None if classifier.calibration_ is None else classifier.calibration_.to_dict(),
         "num_unlabelled": classifier.n_unlabelled_,
+        "kl_weight": classifier.kl_weight_,
+        "kl_scores": None if classifier.kl_scores_ is None else [list(each) for each in classifier.kl_scores_.items()],
     }
     network = classifier.network_
     if classifier.base_ == NETWORK_BASE and METHODS[classifier.method].bayesian:
@@ -138,6 +140,7 @@ def restore(description: Any, classes: NDArray[Any], names: Sequence[str]) -> Su
     classifier.held_out_log_proba_ = None
     classifier.calibration_ = _calibration(description["calibration"], len(classes))
     classifier.n_unlabelled_ = _checks.whole("num_unlabelled", description["num_unlabelled"], at_least=0)
+    classifier.kl_weight_, classifier.kl_scores_ = _kl_choice(description)
     classifier._objective = Evidential(1) if classifier.method == "evidential" else None
     return classifier
 
@@ -204,6 +207,21 @@ def _calibration(found: Any, num_classes: int) -> BeliefCalibration | None:
     except (TypeError, ValueError) as error:
         raise ValueError(f"`calibration` must be one of {num_classes} classes: {error}") from error
     return calibration
+
+
+def _kl_choice(found: dict[str, Any]) -> tuple[float | None, dict[float, float] | None]:
+    """The weight of the KL divergence, and the scores by which it was chosen; None in older folders."""
+    weight, scores = found.get("kl_weight"), found.get("kl_scores")
+    if weight is not None:
+        weight = _checks.non_negative("kl_weight", weight)
+    if scores is None:
+        return weight, None
+    if not isinstance(scores, list) or not all(isinstance(each, list) and len(each) == 2 for each in scores):
+        raise ValueError("`kl_scores` must be pairs of a weight and its score")
+    return weight, {
+        _checks.non_negative(f"kl_scores[{i}]", each): _checks.finite(f"kl_scores[{i}]", score)
+        for i, (each, score) in enumerate(scores)
+    }
 
 
 def _label_shift(found: Any, num_classes: int) -> LabelShift | None:

@@ -93,6 +93,8 @@ class GroupedSummary(Summary):
             either, see `index`. Integer names must be the groups 0 to G - 1.
         concentration: Strength of the beliefs in pseudo-observations: one number, one per group, or a mapping by name.
             It describes the source of the number, not the number of people it describes: see `elicit_concentration`.
+            Fractions counted among these very rows have no error: with ``form="counts"``, state 100 times the size of
+            the group or more, because a stated error that is not there rewards overconfidence.
         form: ``"dirichlet"``: the paper's likelihood per group, Eq. (5). ``"multinomial"``: concentration times the
             proportion loss, see `multinomial_log_prob`. ``"counts"``: memberships are probabilities, counts of a group
             are sums of independent samples from them, and fractions are uncertain: `gaussian_count_log_prob`, exact for

@@ -1,9 +1,11 @@
 """Class fractions of groups as a table: one row per group, with its name and one column per class."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +13,26 @@ from numpy.typing import NDArray
 from selbo.estimator.group_intake import FRACTION_SUM_TOLERANCE
 from selbo.evaluation.belief_calibration import UNLABELLED
 from selbo.summary.elicitation import elicit_concentration
+from selbo.tabular.predictions import columns_as_array
 from selbo.tabular.preprocessing import GroupColumn, number_name, sortable_labels
 from selbo.tabular.spelling import decimal_mark, is_missing, is_number, parse_number
 from selbo.tabular.table import Numbers, Table, TableColumn, listed, nearest, read_table
 
 PRECISION_COLUMNS: Final = ("concentration", "margin", "count")
-"""Columns that say how sure the fractions of a group are; all other columns of numbers are classes."""
+"""Columns that say how sure the fractions of a group are."""
+
+MOST_LEFT_OUT: Final = 2
+"""Number of columns with values like fractions that may be left out to find those that sum to 1."""
+
+MANY_COLUMNS: Final = 50
+"""Number of columns from which on one alone may be left out, as there are too many pairs."""
+
+ROUNDED_SUM: Final = 0.0015
+"""Largest relative error of a sum of fractions that are given to three digits, as most are; where columns sum to 1 so
+well, others are left out even if the sum with them is within the tolerance."""
+
+LABELS_SAY_NO: Final = 1e-3
+"""A column of counts is no class if labels without this class have at most this probability."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +43,13 @@ class GroupSource:
         column: Column of the data with the group of each row.
         fractions: Table with one row per group.
         concentration: Concentration of all groups, if it is stated; "auto" to estimate it.
+        classes: Columns of the table with the classes; found if not given.
     """
 
     column: str
     fractions: Path
     concentration: float | str | None = None
+    classes: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -61,12 +79,16 @@ class GroupTable(GroupColumn):
         return {"groups": list(groups), "group_fractions": kept, "group_concentration": strength}
 
 
-def read_groups(source: GroupSource, data: Table) -> tuple[GroupTable, list[str | None]]:
+def read_groups(source: GroupSource, data: Table, *, target: str | None = None) -> tuple[GroupTable, list[str | None]]:
     """Read the table of groups, and the group of each row of the data, None for none.
+
+    Columns of numbers are classes, unless `GroupSource.classes` names them. Those are left out without which the others
+    sum to 1 or 100, the sum of all others, and counts of what no label has though many should.
 
     Args:
         source: Where the fractions are stated.
         data: The data.
+        target: Column of the data with labels, if there are any.
 
     Raises:
         ValueError: If something is wrong; one sentence that names all problems.
@@ -75,7 +97,8 @@ def read_groups(source: GroupSource, data: Table) -> tuple[GroupTable, list[str 
     own, named = data[source.column], table[_name_column(table, source.column)]
     as_numbers = own.numbers is not None and named.numbers is not None
     of_rows, names = (_names(each, as_numbers=as_numbers) for each in (own, named))
-    columns, ignored = _class_columns(table, source.column)
+    chosen = _class_columns(table, source, _label_counts(data, target))
+    columns, ignored = chosen.columns, chosen.ignored
     problems = [*_name_problems(names), *_missing_groups(of_rows, names, data.name)]
     values, strength, wrong = _statement(table, source, columns, names)
     problems += wrong
@@ -91,6 +114,8 @@ def read_groups(source: GroupSource, data: Table) -> tuple[GroupTable, list[str 
     notes = [f"{table.name}: {text}" for text in table.notes]
     if ignored:
         notes.append(f"columns of {table.name} that hold no numbers are ignored: {listed(ignored)}")
+    if chosen.note:
+        notes.append(chosen.note)
     if absent := [name for name in known if name not in present]:
         notes.append(f"{table.name} states groups that no row of {data.name} has: {listed(absent)}")
     classes, order, numeric = _classes(columns)
@@ -149,11 +174,93 @@ def _names(column: TableColumn, *, as_numbers: bool) -> list[str | None]:
     return list(column.texts())
 
 
-def _class_columns(table: Table, column: str) -> tuple[list[str], list[str]]:
-    """Columns of numbers that are classes, and the others, apart from names and precisions."""
-    rest = [name for name in table.columns if name != _name_column(table, column) and name not in PRECISION_COLUMNS]
+class _ClassColumns(NamedTuple):
+    columns: list[str]
+    ignored: list[str]
+    """Columns without numbers."""
+    note: str = ""
+
+
+def _class_columns(table: Table, source: GroupSource, labels: Mapping[str, int]) -> _ClassColumns:
+    """Columns that are classes, and what to tell the user about them."""
+    names = _name_column(table, source.column)
+    rest = [name for name in table.columns if name != names and name not in PRECISION_COLUMNS]
     numeric = [name for name in rest if table[name].numbers is not None]
-    return numeric, [name for name in rest if name not in numeric]
+    ignored = [name for name in rest if name not in numeric]
+    if source.classes is not None:
+        for name in source.classes:
+            if name not in numeric:
+                raise ValueError(
+                    f"`group_classes` must name columns of numbers in {table.name}, but {name!r} is none: "
+                    f"{nearest(name, numeric)}"
+                )
+        return _ClassColumns(list(dict.fromkeys(source.classes)), ignored)
+    remedy = "name the classes with `group_classes`"
+    if (together := _fractions_together(table, numeric)) is not None:
+        columns, what = together, "fractions"
+    else:
+        columns, what = _counted(table, numeric, labels), "counts"
+    if others := [name for name in numeric if name not in columns]:
+        note = f"{listed(others)} {'is' if len(others) == 1 else 'are'} left out; if a class is missing, {remedy}"
+    elif what == "counts" and len(columns) > 2 and bool((columns_as_array(table, columns) % 1 == 0).all()):
+        note = f"if one of them is no class, {remedy}"
+    else:
+        return _ClassColumns(columns, ignored)
+    return _ClassColumns(columns, ignored, f"{what} are read from {listed(columns)} of {table.name}; {note}")
+
+
+def _fractions_together(table: Table, numeric: Sequence[str]) -> list[str] | None:
+    """Columns that sum to 1 or 100 in most rows: all, or all but a few in one way alone; None if there are none."""
+    values = {name: np.asarray(table[name].numbers) for name in numeric}
+    for unit in (1.0, 100.0):
+        inside = [
+            name
+            for name, each in values.items()
+            if not np.isnan(each).all() and bool((np.isnan(each) | ((each >= 0) & (each <= unit * 1.01))).all())
+        ]
+        for tolerance in (ROUNDED_SUM, FRACTION_SUM_TOLERANCE):
+            most = MOST_LEFT_OUT if len(inside) <= MANY_COLUMNS else 1
+            for left_out in range(min(most, len(inside) - 2) + 1):
+                found = [
+                    list(names)
+                    for names in combinations(inside, len(inside) - left_out)
+                    if _off(np.sum([values[name] for name in names], 0), unit, tolerance).mean() <= 0.5
+                ]
+                if len(found) == 1:
+                    return found[0]
+    return None
+
+
+def _counted(table: Table, numeric: list[str], labels: Mapping[str, int]) -> list[str]:
+    """Columns of counts that are classes: not the sum of all others, and none that labels would have to have."""
+    if len(numeric) < 3:
+        return numeric
+    values = columns_as_array(table, numeric)
+    if not bool(np.isfinite(values).all()) or bool((values < 0).any()):
+        return numeric
+    whole = values.sum(1)
+    sums = [name for k, name in enumerate(numeric) if bool((2 * values[:, k] == whole).all())]
+    if len(sums) == 1:
+        return [name for name in numeric if name not in sums]
+    shares, known = values.sum(0) / max(whole.sum(), 1.0), _spelt(numeric)
+    total = sum(labels.values())
+    if total == 0 or not set(labels) <= set(known):
+        return numeric
+    kept = [
+        name
+        for name, spelt, share in zip(numeric, known, shares.tolist(), strict=True)
+        if spelt in labels or (1 - share) ** total > LABELS_SAY_NO
+    ]
+    return kept if len(kept) > 1 else numeric
+
+
+def _label_counts(data: Table, target: str | None) -> Counter[str]:
+    """Number of labels of each class."""
+    if target is None or target not in data.columns:
+        return Counter()
+    column = data[target]
+    names = _names(column, as_numbers=column.numbers is not None)
+    return Counter(name for name in names if name is not None and not is_missing(name))
 
 
 def _name_problems(names: Sequence[str | None]) -> list[str]:
@@ -178,8 +285,8 @@ def _missing_groups(of_rows: Sequence[str | None], stated: Sequence[str | None],
         return [f"no row of {data} has a group"]
     if not missing:
         return []
-    there = [name for name in stated if name is not None]
-    hint = nearest(missing[0], there) if len(missing) == 1 else ""
+    unmatched = [name for name in stated if name is not None and name not in set(of_rows)]
+    hint = nearest(missing[0], unmatched) if len(missing) == 1 else ""
     return [f"it has no row for {listed(missing)}, which {data} has{f' ({hint})' if hint.startswith('did') else ''}"]
 
 
@@ -213,8 +320,8 @@ def _shares(table: Table, columns: Sequence[str], names: Sequence[str | None]) -
     return values / sums[:, None], unit or 1.0, problems
 
 
-def _off(sums: Numbers, unit: float) -> NDArray[np.bool_]:
-    return np.asarray(abs(sums / unit - 1) > FRACTION_SUM_TOLERANCE)
+def _off(sums: Numbers, unit: float, tolerance: float = FRACTION_SUM_TOLERANCE) -> NDArray[np.bool_]:
+    return np.asarray(abs(sums / unit - 1) > tolerance)
 
 
 def _precision(
@@ -240,11 +347,16 @@ def _precision(
 def _classes(columns: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.intp], bool]:
     """Names of the classes, sorted, where they stand among the columns, and whether they are numbers."""
     numeric = all(map(is_number, columns))
-    names = [number_name(float(name)) for name in columns] if numeric else list(columns)
-    if sorted(name.lower() for name in names) == ["false", "true"]:
-        names = [name.lower() for name in names]  # as the table reads them
-    sorted_labels, order = np.unique(sortable_labels(names, numeric=numeric), return_index=True)
+    sorted_labels, order = np.unique(sortable_labels(_spelt(columns), numeric=numeric), return_index=True)
     return tuple(map(str, sorted_labels.tolist())), order, numeric
+
+
+def _spelt(columns: Sequence[str]) -> list[str]:
+    """Names of columns as labels are spelt."""
+    names = [number_name(float(name)) for name in columns] if all(map(is_number, columns)) else list(columns)
+    if sorted(name.lower() for name in names) == ["false", "true"]:
+        return [name.lower() for name in names]  # as the table reads them
+    return names
 
 
 def known_labels(table: Table, target: str | None, groups: GroupTable) -> NDArray[np.int64]:

@@ -100,6 +100,8 @@ class Job:
         if self.groups is not None:
             files["group_fractions_sha256"] = self.groups.fractions
             stated = {"groups": self.groups.column, "group_concentration": self.groups.concentration}
+            if self.groups.classes is not None:
+                stated["group_classes"] = list(self.groups.classes)
         problems = Problems()
         for file in filter(None, files.values()):
             problems.attempt(require_table, file)

@@ -333,7 +333,7 @@ def read_labelled(preprocessing: Preprocessing, table: Table) -> tuple[tuple[Num
 def _encode_groups(job: Job, table: Table) -> _Encoded:
     """Encode a table with groups, in which labels may be missing, and split it."""
     assert job.groups is not None
-    stated, of_rows = read_groups(job.groups, table)
+    stated, of_rows = read_groups(job.groups, table, target=job.target)
     known = known_labels(table, job.target, stated)
     count = int((known >= 0).sum())
     test_fraction, val_fraction = job.shares(count)

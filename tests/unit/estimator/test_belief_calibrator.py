@@ -65,6 +65,17 @@ def test_without_an_estimator_inputs_are_probabilities(model: GaussianNB) -> Non
         BeliefCalibrator(accuracy=0.8).fit(np.log(probs + 1e-9))
 
 
+def test_a_doubtful_statement_is_a_warning_that_names_the_class() -> None:
+    model = GaussianNB().fit(X[TRAIN], NAMES[Y[TRAIN]])
+    with pytest.warns(UserWarning, match=r"claim an accuracy of 9\d\.\d %, far above the stated 50 %") as said:
+        BeliefCalibrator(model, accuracy=0.5).fit(X[POOL])
+    assert [each.filename for each in said] == [__file__]
+    fractions = {"digit 3": 0.91, **{name: 0.01 for name in NAMES if name != "digit 3"}}
+    threes = X[POOL][model.predict(X[POOL]) == "digit 3"]
+    with pytest.warns(UserWarning, match="always answering 'digit 3' would be right in 91 % of cases"):
+        BeliefCalibrator(model, accuracy=0.9, class_fractions=fractions).fit(threes)
+
+
 @pytest.mark.parametrize("missing", [None, float("nan"), -1])
 def test_labels_may_be_missing(missing: object) -> None:
     model = GaussianNB().fit(X[TRAIN], Y[TRAIN])

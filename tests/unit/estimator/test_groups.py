@@ -102,11 +102,11 @@ def test_minus_one_is_a_class_where_it_is_stated() -> None:
     signs = np.where(Y[:ROWS] == 1, 1, -1)
     by_class = {town: {-1: no, 1: yes} for town, (no, yes) in FRACTIONS.items()}
     for marker, given, classes in ((None, by_class, None), (None, FRACTIONS, [-1, 1]), (False, FRACTIONS, None)):
-        classifier = quick(unlabelled_label=marker)
+        classifier = quick(unlabelled_label=marker, steps=20)
         classifier.fit(X[:ROWS], signs, groups=TOWN[:ROWS], group_fractions=given, classes=classes)
         assert classifier.classes_.tolist() == [-1, 1]
         assert classifier.n_unlabelled_ == 0
-    classifier = quick(unlabelled_label=-1).fit(X[:ROWS], signs, **STATED)
+    classifier = quick(unlabelled_label=-1, steps=20).fit(X[:ROWS], signs, **STATED)
     assert classifier.classes_.tolist() == [0, 1]
     assert classifier.n_unlabelled_ == (signs == -1).sum()
 
@@ -120,6 +120,23 @@ def test_rows_without_a_group_are_scaled_but_not_believed() -> None:
     by_number = {k: FRACTIONS[f"town {k}"] for k in range(TOWNS)}
     same = quick().fit(X[:ROWS], groups=numbers, group_fractions=by_number)
     np.testing.assert_array_equal(same.predict_proba(X[ROWS:]), summary.predict_proba(X[ROWS:]))
+
+
+def test_fractions_counted_among_the_rows_are_recognised() -> None:
+    """Whole numbers of rows in several small groups; small groups with other fractions were not counted here."""
+    sizes = {"a": 7, "b": 9, "c": 30, "large": 200}
+    groups = np.repeat(list(sizes), list(sizes.values()))
+    counted = {"a": [3 / 7, 4 / 7], "b": [0.111, 0.889], "c": [0.3, 0.7], "large": [0.123, 0.877]}  # b is rounded
+    sampled = {**counted, "b": [0.15, 0.85]}
+    for fractions, posterior, expected in (
+        (counted, None, [100, 100, 100, 100]),
+        (counted, "natural_gradient", [7, 9, 30, 100]),
+        (sampled, None, [7, 9, 30, 100]),
+    ):
+        classifier = quick() if posterior is None else quick(posterior=posterior)
+        stated = classifier.statement(X[: len(groups)], groups=groups, group_fractions=fractions)
+        assert stated.groups is not None
+        assert stated.groups.concentration.tolist() == expected
 
 
 def test_concentrations_are_as_stated_or_by_default_at_most_a_hundred() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from unit.estimator.towns import FRACTIONS, ROWS, STATED, TOWN, X, Y, quick
 from selbo.estimator import GroupScorer, SummaryClassifier
 from selbo.estimator import classifier as module
 from selbo.estimator.settings import steps_for
+from selbo.estimator.storage import restore, save_classifier
 from selbo.random import generator_for
 from selbo.training import Diverged
 
@@ -53,7 +55,7 @@ def brute_force(classifier: SummaryClassifier, X: Any, groups: Any, fractions: A
 def test_groups_choose_what_a_loop_over_all_weights_chooses(seed: int) -> None:
     for size, count, clean in ((48, 6, True), (8, 16, False)):  # labels that inputs explain, and that they do not
         features, groups, fractions = bags(size, count, clean=clean, seed=seed)
-        classifier = SummaryClassifier(hidden=(16,), steps=60, learning_rate=0.02, num_samples=8, random_state=seed)
+        classifier = SummaryClassifier(hidden=(16,), steps=15, learning_rate=0.02, num_samples=8, random_state=seed)
         before = dict(classifier.get_params())
         classifier.fit(features, groups=groups, group_fractions=fractions)
         expected = brute_force(classifier, features, groups, fractions)
@@ -110,10 +112,10 @@ def test_a_trial_that_diverges_is_not_chosen(monkeypatch: pytest.MonkeyPatch) ->
         assert found.kl_weight_ == (survivors or [0.1])[0]
 
 
-@pytest.mark.parametrize(("steps", "trial"), [(3, 3), (10, 5), (40, 10)])
+@pytest.mark.parametrize(("steps", "trial"), [(1, 1), (4, 2), (12, 3)])
 def test_steps_of_trials(monkeypatch: pytest.MonkeyPatch, steps: int, trial: int) -> None:
     """A quarter of the steps, but not fewer than some. Folds of the concentration have the chosen weight."""
-    monkeypatch.setattr(module, "TRIAL_STEPS", 5)
+    monkeypatch.setattr(module, "TRIAL_STEPS", 2)
     taken = []
     original = SummaryClassifier._train
 
@@ -126,6 +128,20 @@ def test_steps_of_trials(monkeypatch: pytest.MonkeyPatch, steps: int, trial: int
     classifier = quick(steps=steps).fit(X[:ROWS], **STATED, group_concentration="auto")
     assert taken[:3] == [(trial, weight) for weight in WEIGHTS]
     assert taken[3:] == [(steps, classifier.kl_weight_)] * 6
+
+
+@pytest.mark.parametrize("settings", [{}, {"kl_weight": 0.02}, {"method": "plain_summary"}])
+def test_what_was_chosen_is_saved(tmp_path: Path, settings: dict[str, Any]) -> None:
+    classifier = quick(steps=5, **settings).fit(X[:ROWS], **STATED)
+    described = json.loads(json.dumps(save_classifier(classifier, tmp_path / "weights.safetensors")))
+    loaded = restore(described, classifier.classes_, ["x", "y", "z"])
+    assert loaded.kl_weight_ == classifier.kl_weight_
+    assert loaded.kl_scores_ == classifier.kl_scores_
+    for damaged in ({"kl_scores": [[0.1]]}, {"kl_weight": -1.0}, {"kl_scores": [[0.1, "x"]]}):
+        with pytest.raises(ValueError, match="`kl_"):
+            restore({**described, **damaged}, classifier.classes_, ["x", "y", "z"])
+    earlier = {name: each for name, each in described.items() if not name.startswith("kl_")}
+    assert restore(earlier, classifier.classes_, ["x", "y", "z"]).kl_weight_ is None
 
 
 def test_a_resumed_fit_chooses_the_same(tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_a_statement_out_of_reach_is_a_warning(monkeypatch) -> None:
     def refuse(*_args, **_others) -> None:
         raise ValueError("`class_fractions` cannot be reached")
 
-    monkeypatch.setattr("selbo.estimator.classifier.calibrate_to_belief", refuse)
+    monkeypatch.setattr("selbo.estimator.classifier.fit_to_belief", refuse)
     X, y = two_groups(1, rows=200)
     with pytest.warns(UserWarning, match="cannot be reached; predictions are left as they are"):
         assert SummaryClassifier(class_fractions=[0.5, 0.5], random_state=0).fit(X, y).calibration_ is None

@@ -8,7 +8,7 @@ import numpy as np
 
 from selbo.estimator import SummaryClassifier
 
-QUICK = {"steps": 20, "num_samples": 8, "learning_rate": 0.03, "hidden": (8,), "random_state": 0}
+QUICK = {"steps": 5, "num_samples": 8, "learning_rate": 0.03, "hidden": (8,), "random_state": 0}
 TOWNS, SIZE = 20, 60
 ROWS = TOWNS * SIZE
 

@@ -218,7 +218,9 @@ def statement(a: np.ndarray) -> tuple[np.ndarray, float]:
     cdf = special.gammainc(a, x)
     log_density = (a - 1) * np.log(x) - x - special.gammaln(a)
     product = cdf.prod(1)
-    others = np.stack([np.delete(cdf, k, axis=1).prod(1) for k in range(len(a))], axis=1)
+    ones = np.ones_like(x)  # the product over the classes before k, times that over those after it
+    before, after = np.hstack([ones, cdf[:, :-1]]).cumprod(1), np.hstack([ones, cdf[:, :0:-1]]).cumprod(1)[:, ::-1]
+    others = before * after
     start = special.gammainc(a, smallest).prod()
     return w @ (np.exp(log_density) * others) + start * a / total, float(w @ (1 - product)) / total
 

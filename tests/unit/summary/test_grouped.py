@@ -220,6 +220,26 @@ def test_certain_and_wrong_groups_learn_from_the_gaussian_form():
     assert value.item() == expected(log_probs, groups).item() < -1000
 
 
+@pytest.mark.stochastic
+@pytest.mark.parametrize(("classes", "size"), [(2, 16), (3, 30), (10, 16)])
+def test_exact_fractions_say_how_sure_to_be_and_others_reward_confidence(classes, size, seed):
+    """Labels are sampled from known probabilities; the likeliest power of these should be 1."""
+    generator = torch.Generator().manual_seed(seed)
+    log_probs = (2 * torch.randn(400 * size, classes, generator=generator, dtype=F64)).log_softmax(-1)
+    labels = torch.multinomial(log_probs.exp(), 1, generator=generator).squeeze(1)
+    groups = torch.arange(400).repeat_interleave(size)
+    counted = torch.zeros(400, classes, dtype=F64).index_add(0, groups, torch.eye(classes, dtype=F64)[labels]) / size
+    powers = torch.linspace(0.5, 1.6, 12, dtype=F64)
+
+    def likeliest(concentration):
+        summary = selbo.GroupedSummary(selbo.ClassRegions(classes), counted, concentration, form="counts")
+        values = [summary((power * log_probs).log_softmax(-1), groups) for power in powers]
+        return powers[torch.stack(values).argmax()].item()
+
+    assert likeliest(1e4 * size) == pytest.approx(1.0, abs=0.3)
+    assert likeliest(size) > 1.3
+
+
 class TestPartsOfGroups:
     @pytest.mark.parametrize("form", GROUP_FORMS)
     def test_the_whole_data_set_counts_once(self, form):

@@ -56,6 +56,71 @@ def test_fractions_percentages_and_counts_are_the_same_statement(tmp_path: Path)
         )
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"population": [900, 30, 410]},
+        {"turnout": [0.7, 0.6, 0.81]},
+        {"population": [900, 30, 410], "turnout": [0.7, 0.6, 0.81], "gini": [0.3, 0.31, 0.35]},
+        {"rainfall": [70.0, 61.5, 44.0], "population": [900, 30, 410]},
+    ],
+)
+@pytest.mark.parametrize("unit", [1, 100])
+def test_numbers_beside_fractions_are_no_classes(tmp_path: Path, more: dict[str, list[float]], unit: int) -> None:
+    votes = VOTES.with_columns(pl.col("yes", "no") * unit).with_columns(**{k: pl.Series(v) for k, v in more.items()})
+    found, _ = read(tmp_path, votes)
+    assert found.classes == ("no", "yes")
+    assert found.fractions["Birch"] == pytest.approx((0.75, 0.25))
+    verb = "is" if len(more) == 1 else "are"
+    assert found.notes == (
+        f"fractions are read from 'yes', 'no' of votes.csv; {', '.join(map(repr, more))} {verb} left out; if a class "
+        "is missing, name the classes with `group_classes`",
+    )
+
+
+def test_counts_beside_counts(tmp_path: Path) -> None:
+    """A total is found; another count only by labels, by a name, or by the reader of the note."""
+    votes = pl.DataFrame({"town": TOWNS, "yes": [1, 100, 9], "no": [1, 300, 1]})
+    total = votes.with_columns(total=pl.col("yes") + pl.col("no"))
+    found, _ = read(tmp_path, total)
+    assert found.classes == ("no", "yes")
+    assert found.fractions["Birch"] == (0.75, 0.25)
+    assert "counts are read from 'yes', 'no' of votes.csv; 'total' is left out" in found.notes[0]
+    other = votes.with_columns(cars=pl.Series([5, 90, 20]))
+    found, _ = read(tmp_path, other)
+    assert found.classes == ("cars", "no", "yes")
+    assert found.notes == (
+        "counts are read from 'yes', 'no', 'cars' of votes.csv; if one of them is no class, name the classes with "
+        "`group_classes`",
+    )
+    found, _ = read(tmp_path, other, classes=("no", "yes"))
+    assert (found.classes, found.notes) == (("no", "yes"), ())
+    for copies, classes in ((1, ("cars", "no", "yes")), (8, ("no", "yes"))):  # .78 of six is nothing, .78^48 is
+        people = pl.concat([PEOPLE.with_columns(vote=pl.Series(["yes", "no", "no", "yes", None, "no"]))] * copies)
+        people.write_csv(tmp_path / "people.csv")
+        source = GroupSource("town", tmp_path / "votes.csv")
+        found, _ = read_groups(source, read_table(tmp_path / "people.csv"), target="vote")
+        assert found.classes == classes
+    with pytest.raises(ValueError, match=r"`group_classes` must name columns of numbers in votes\.csv, but 'yess'"):
+        read(tmp_path, other, classes=("yess", "no"))
+
+
+def test_many_classes_beside_a_measurement(tmp_path: Path) -> None:
+    shares = np.random.default_rng(0).dirichlet(np.ones(120), 3)
+    votes = pl.DataFrame({"town": TOWNS, **{f"c{k:03}": shares[:, k] for k in range(120)}, "gini": [0.3, 0.31, 0.35]})
+    found, _ = read(tmp_path, votes)
+    assert found.classes == tuple(f"c{k:03}" for k in range(120))
+
+
+def test_only_groups_that_no_row_has_are_suggested(tmp_path: Path) -> None:
+    people = pl.DataFrame({"age": range(3), "town": ["North 1", "North 2", "North 3"]})
+    votes = pl.DataFrame({"town": ["North 1", "North 2", "South"], "yes": [0.5, 0.2, 0.1], "no": [0.5, 0.8, 0.9]})
+    with pytest.raises(ValueError, match=r"no row for 'North 3', which people\.csv has$"):
+        read(tmp_path, votes, people)
+    with pytest.raises(ValueError, match=r"no row for 'North 3', which people\.csv has \(did you mean 'north-3'\?\)"):
+        read(tmp_path, votes.with_columns(town=pl.Series(["North 1", "North 2", "north-3"])), people)
+
+
 def test_another_name_of_the_column_is_found_if_it_is_the_only_text(tmp_path: Path) -> None:
     found, _ = read(tmp_path, VOTES.rename({"town": "place"}))
     assert list(found.fractions) == list(TOWNS)
