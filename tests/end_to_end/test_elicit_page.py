@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import torch
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Request, WebError
+from playwright.sync_api import Page as Tab
 
 from chromium import find_axe, find_chromium, launch_chromium, open_window
 from selbo.elicit.server import Server
@@ -82,12 +83,16 @@ class Windows:
 
 
 class Page:
-    """The page, as a user sees it, in a tab of its own: what the page keeps, it keeps for a tab."""
+    """The page, as a user sees it, in a tab of its own: what the page keeps, it keeps for a tab.
+
+    It is opened by `open`, or when a test first does something with it.
+    """
 
     def __init__(self, windows: Windows, url: str) -> None:
         self.windows, self.url = windows, url
         self.complaints: list[str] = []
         self.requests: list[str] = []
+        self.opened = False
         self.show(windows.of(1366, 900))
 
     def look(self, width: int, height: int, *, dark: bool = False) -> None:
@@ -101,13 +106,27 @@ class Page:
         self.window.on("console", self.hear)
         self.window.on("weberror", self.catch)
         self.window.on("request", self.see)
-        self.tab = self.window.new_page()
-        self.js, self.press, self.write = self.tab.evaluate, self.tab.keyboard.press, self.tab.keyboard.insert_text
-        self.open()
+        self.own_tab = self.window.new_page()
+        self.opened = False
+
+    @property
+    def tab(self) -> Tab:
+        if not self.opened:
+            self.open()
+        return self.own_tab
+
+    def js(self, code: str) -> Any:
+        return self.tab.evaluate(code)
+
+    def press(self, key: str) -> None:
+        self.tab.keyboard.press(key)
+
+    def write(self, text: str) -> None:
+        self.tab.keyboard.insert_text(text)
 
     def leave(self) -> None:
         """Close the tab, and leave nothing of it in its window."""
-        self.tab.close()
+        self.own_tab.close()
         self.window.clear_permissions()
         self.window.remove_listener("console", self.hear)
         self.window.remove_listener("weberror", self.catch)
@@ -129,7 +148,9 @@ class Page:
             self.complaints.append(f"{kind}: {text}")
 
     def open(self, fragment: str = "") -> None:
-        self.tab.goto("about:blank")  # so that another fragment is another visit
+        if self.opened:
+            self.tab.goto("about:blank")  # so that another fragment is another visit
+        self.opened = True
         self.tab.goto(self.url + fragment)
         self.settle()
 

@@ -43,17 +43,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.table import Table
 
+    from selbo.evaluation.check_belief import CheckResult
     from selbo.tabular.chunks import LargeTable
     from selbo.tabular.predictions import ClassColumns, PredictionFile
     from selbo.tabular.saved_calibration import SavedCalibration
 
 CLASSES_SHOWN: Final = 20
-
-FAR: Final = 0.1
-"""Difference between what is stated and what predictions claim that is worth a check."""
-
-MISSED: Final = 0.03
-"""Difference between the stated accuracy and that after the correction which is worth a word."""
 
 FEW_ROWS: Final = 100
 """Number of rows below which their means are rough."""
@@ -137,13 +132,14 @@ def calibrate(
         if saved is None:
             saved = _fit(source, accuracy, fractions, concentration)
     effect = measure_effect(saved, chosen.classes, log_probs)
+    sentence = doubt(saved, effect, fitted=load is None, checks=check_statement(saved, source))
     if page is not None:  # first, as it needs packages that may be missing
-        _report(saved, effect, predictions.name, page, fitted=load is None)
+        _report(saved, effect, predictions.name, page, sentence)
     _write(source, effect.probs, target)
     if saved_to is not None:
         save_calibration(saved, saved_to)
     screen = console(stderr=target is None)
-    screen.print(_facts(saved, effect, found, fitted=load is None))
+    screen.print(_facts(saved, effect, found, sentence))
     screen.print(effect_table(saved, effect))
     for path, what in ((target, f"{len(log_probs)} predictions"), (saved_to, "the correction"), (page, "a report")):
         if path is not None:
@@ -218,7 +214,7 @@ def _fit(
     concentration: float | None,
 ) -> "SavedCalibration":
     """Fit the correction, to a random part of the rows if these are very many."""
-    from selbo.evaluation.belief_calibration import UNLABELLED, UnreachableFractionError, calibrate_to_belief
+    from selbo.evaluation.belief_calibration import UNLABELLED, UnreachableFractionError, fit_to_belief
     from selbo.tabular.saved_calibration import SavedCalibration
     from selbo.tabular.streamed_calibration import rows_to_fit
     from selbo.tabular.table import listed
@@ -241,9 +237,9 @@ def _fit(
     if accuracy is None and fractions is None and labels is not None and bool((labels == UNLABELLED).all()):
         raise ValueError("`labels` must hold some classes if nothing else is stated, but the column is empty")
     try:
-        calibration = calibrate_to_belief(
+        calibration = fit_to_belief(
             log_probs, accuracy=accuracy, class_fractions=fractions, concentration=concentration, labels=labels
-        )
+        ).calibration
     except UnreachableFractionError as error:
         raise ValueError(error.naming(f"class {classes[error.index]!r}")) from None
     return SavedCalibration(classes, calibration, accuracy, None if fractions is None else tuple(fractions))
@@ -345,13 +341,13 @@ def _new_columns(
 # --- what is shown ---
 
 
-def _facts(saved: "SavedCalibration", effect: Effect, kind: str, *, fitted: bool) -> "Table":
+def _facts(saved: "SavedCalibration", effect: Effect, kind: str, sentence: str) -> "Table":
     from rich.table import Table
 
     facts = Table.grid(padding=(0, 2))
     facts.add_row("Rows", f"{len(effect.probs)} with {kind} of {len(saved.classes)} classes")
     facts.add_row("Temperature", _temperature(saved))
-    facts.add_row("Doubt", visible(doubt(saved, effect, fitted=fitted)))
+    facts.add_row("Doubt", visible(sentence))
     return facts
 
 
@@ -365,13 +361,36 @@ def _temperature(saved: "SavedCalibration") -> str:
     return f"{found:.3g} (95 % interval {low:.3g} to {high:.3g})"
 
 
-def doubt(saved: "SavedCalibration", effect: Effect, *, fitted: bool) -> str:
+def check_statement(saved: "SavedCalibration", source: PredictionSource) -> "list[CheckResult]":
+    """Check what is stated against the labels of a file; nothing without labels.
+
+    Args:
+        saved: A correction, with the statement.
+        source: The file, its predictions as log-probabilities.
+    """
+    import numpy as np
+
+    from selbo.evaluation.belief_calibration import UNLABELLED
+    from selbo.evaluation.check_belief import check_accuracy, check_fractions
+
+    if source.labels is None or not bool((known := source.labels != UNLABELLED).any()):
+        return []
+    found, labels = [], source.labels[known]
+    if saved.accuracy is not None:
+        found.append(check_accuracy(saved.accuracy, np.asarray(source.values)[known].argmax(1) == labels))
+    if saved.class_fractions is not None:
+        found.append(check_fractions(saved.class_fractions, labels))
+    return found
+
+
+def doubt(saved: "SavedCalibration", effect: Effect, *, fitted: bool, checks: "Sequence[CheckResult]" = ()) -> str:
     """One sentence on what may be wrong with a correction.
 
     Args:
         saved: The correction.
         effect: What it does to the predictions.
         fitted: Whether it was fitted to these predictions.
+        checks: What labels say about the statement.
     """
     rows, changed = len(effect.probs), effect.num_changed
     answers = f"{changed} of {rows} predictions change their answer"
@@ -379,11 +398,13 @@ def doubt(saved: "SavedCalibration", effect: Effect, *, fitted: bool) -> str:
         answers += ", and the stated accuracy is that of the answers before"
     elif not changed:
         answers = "no prediction changes its answer"
-    return f"{answers[:1].upper()}{answers[1:]}; {_reason(saved, effect, fitted=fitted)}."
+    return f"{answers[:1].upper()}{answers[1:]}; {_reason(saved, effect, fitted=fitted, checks=checks)}."
 
 
-def _reason(saved: "SavedCalibration", effect: Effect, *, fitted: bool) -> str:
+def _reason(saved: "SavedCalibration", effect: Effect, *, fitted: bool, checks: "Sequence[CheckResult]") -> str:
     """The most important reason to doubt."""
+    from selbo.evaluation.statement_doubts import FAR, MISSED
+
     stated, fractions = saved.accuracy, saved.class_fractions
     who, side = ("uncorrected", 0) if fitted else ("corrected", 1)
     claimed, reached = effect.accuracy[side], effect.accuracy[1]
@@ -394,24 +415,31 @@ def _reason(saved: "SavedCalibration", effect: Effect, *, fitted: bool) -> str:
     most = max(fractions or (1.0,))
     frequent = saved.classes[(fractions or (1.0,)).index(most)]
     shown = "" if stated is None else f"{100 * stated:.1f} %"
+    wrong = next((each for each in checks if each.contradicted), None)
+    labels = f"{checks[0].num_examples} labels" if checks else ""
     reasons = {
         f"always answering {frequent!r} would be right as often as stated, so check both statements": (
             stated is not None and fractions is not None and stated <= most
+        ),
+        f"{labels} contradict the stated {'' if wrong is None else wrong.about}, so correct the statement": (
+            wrong is not None
         ),
         f"corrected, they claim an accuracy of {100 * reached:.1f} % and not {shown}, as the rows are few or labels "
         "say otherwise": fitted and stated is not None and abs(stated - reached) > MISSED,
         f"{who}, they claim an accuracy of {100 * claimed:.1f} % where {shown} was stated, so "
         f"{'check the statement on a few labels' if fitted else 'these rows may be of another kind'}": (
-            off > FAR and off >= shift
+            off > FAR and off >= shift and not checks
         ),
         f"{who}, they claim class fractions that differ from those stated by {100 * shift:.0f} points, so "
-        f"{'check that it is about these rows' if fitted else 'these rows may be of another kind'}": shift > FAR,
+        f"{'check that it is about these rows' if fitted else 'these rows may be of another kind'}": shift > FAR
+        and not checks,
         "no accuracy was stated, so overconfidence is not corrected": saved.calibration.log_temperature_error == 0,
         f"{len(effect.probs)} rows are few, so their mean may be off by chance": fitted
         and len(effect.probs) < FEW_ROWS,
         "the result is as good as the labels, which were not tested here": stated is None and fractions is None,
     }
-    otherwise = "the result is as good as the statement, which was not tested here"
+    otherwise = "the result is as good as the statement, which "
+    otherwise += f"{labels} do not contradict" if checks else "was not tested here"
     return next((text for text, holds in reasons.items() if holds), otherwise)
 
 
@@ -450,7 +478,7 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
 
 
-def _report(saved: "SavedCalibration", effect: Effect, name: str, path: Path, *, fitted: bool) -> None:
+def _report(saved: "SavedCalibration", effect: Effect, name: str, path: Path, sentence: str) -> None:
     from selbo.report.calibration import CalibrationResults, write_calibration_page
 
     facts = [
@@ -461,7 +489,7 @@ def _report(saved: "SavedCalibration", effect: Effect, name: str, path: Path, *,
     ]
     results = CalibrationResults(
         title=f"Calibration of {name}",
-        doubt=doubt(saved, effect, fitted=fitted),
+        doubt=sentence,
         facts=facts,
         rows=claims(saved, effect),
         confidence_before=effect.confidence_before,

@@ -86,7 +86,7 @@ def _of_density(state: State, parameters: FloatArray) -> list[str]:
         f"About {share(sure)} of cases are predicted with more than {100 * SURE:g} % confidence, and "
         f"{share(open_share)} are left open, with no class above {100 * OPEN:g} %.",
         _of_classes(state, np.stack([entry.probabilities] * 2, -1)),
-        f"If its probabilities can be trusted, such a classifier is right in {share(entry.expected)} of cases.",
+        f"If the probabilities can be trusted, such a classifier is right in {share(entry.expected)} of cases.",
     ]
 
 
@@ -104,12 +104,12 @@ def _of_histogram(state: State, partition: Partition, s0: FloatArray) -> list[st
         said.append(_of_classes(state, class_ranges(partition, s0)))
     if counted and state.claimed:
         said.append(
-            f"If its probabilities can be trusted, the earlier model is right in {share(state.claimed)} of cases."
+            f"If the probabilities can be trusted, the earlier model is right in {share(state.claimed)} of cases."
         )
     elif tells_confidence(partition):
         low, high = accuracy_range(partition, s0)
         said.append(
-            f"If its probabilities can be trusted, such a classifier is right in {share(low)} to {share(high)} "
+            f"If the probabilities can be trusted, such a classifier is right in {share(low)} to {share(high)} "
             "of cases."
         )
     if counted:

@@ -52,9 +52,9 @@ def _mean_against_fraction(state: State, parameters: FloatArray) -> str:
         return ""
     name = state.labels[worst]
     return (
-        f"“{name}” is predicted in {100 * state.shares[worst]:.3g} % of cases, as you said, but its mean "
-        f"probability is {100 * means[worst]:.3g} %, which is how often an honest classifier would meet it: at this "
-        "accuracy the shares of the predictions cannot be those of the classes."
+        f"“{name}” is predicted in {100 * state.shares[worst]:.3g} % of cases, as you said, but would occur in "
+        f"{100 * means[worst]:.3g} % (its mean probability): at this accuracy, a rare class is predicted less often "
+        "than it occurs, and a frequent one more often."
     )
 
 
@@ -65,7 +65,7 @@ def _accuracy_against_histogram(state: State, partition: Partition, s0: FloatArr
     if low - STATED_ROUNDING <= state.accuracy <= high + STATED_ROUNDING:
         return ""
     return (
-        f"If its probabilities can be trusted, a classifier with this histogram is right in {100 * low:.3g} to "
+        f"If the probabilities can be trusted, a classifier with this histogram is right in {100 * low:.3g} to "
         f"{100 * high:.3g} % of cases, but the expected accuracy is {100 * state.accuracy:.3g} %."
     )
 
@@ -94,7 +94,7 @@ def _claimed_against_stated(state: State) -> str:
     if state.claimed > state.accuracy:
         return (
             f"The earlier model claims to be right in {claimed} of cases, more than the {stated} that you expect: if "
-            "it was overconfident, its scores teach the new model the same."
+            "it was overconfident, the new model learns to be so too."
         )
     return f"The earlier model claims to be right in {claimed} of cases only, less than the {stated} that you expect."
 

@@ -13,16 +13,14 @@ from selbo.elicit.captions import amount, share
 from selbo.elicit.refused import RefusedError
 from selbo.elicit.state import MOST_CLASSES, read_state
 from selbo.elicit.uploads import ROUNDED_SUM_TOLERANCE
-from selbo.evaluation.belief_calibration import BeliefCalibration, UnreachableFractionError, calibrate_to_belief
+from selbo.evaluation.belief_calibration import BeliefCalibration, UnreachableFractionError, fit_to_belief
+from selbo.evaluation.statement_doubts import FAR
 from selbo.presets import below_guessing
 
 COLUMN_PREFIX: Final = "p_"
 """What `selbo predict` writes before the name of a class."""
 
 HISTOGRAM_BINS: Final = 10
-
-FAR_FROM_CLAIM: Final = 0.1
-"""Difference between what is stated and what predictions claim that is worth a check."""
 
 FEW_UPLOADED: Final = 100
 """Number of rows below which their means are rough."""
@@ -93,7 +91,9 @@ def _fit(
     concentration: float | None,
 ) -> BeliefCalibration:
     try:
-        return calibrate_to_belief(log_probs, accuracy=accuracy, class_fractions=fractions, concentration=concentration)
+        return fit_to_belief(
+            log_probs, accuracy=accuracy, class_fractions=fractions, concentration=concentration
+        ).calibration
     except UnreachableFractionError as error:
         raise RefusedError(_on_the_page(error.naming(f"“{classes[error.index]}”")), "fractions") from None
     except ValueError as error:
@@ -119,7 +119,8 @@ def read_predictions_file(content: bytes) -> Predictions:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise _refused("The file is not text in UTF-8: save the predictions as CSV.") from None
-    separator = max(",;\t", key=text.partition("\n")[0].count)
+    lines = text.split("\n", 2)[:2]  # a name may hold a comma too
+    separator = max(",;\t", key=lambda mark: min((line.count(mark) for line in lines if line), default=0))
     try:
         rows = [row for row in csv.reader(io.StringIO(text), delimiter=separator) if any(cell.strip() for cell in row)]
     except csv.Error as error:
@@ -210,12 +211,12 @@ def _warnings(
     found = []
     if fractions is not None and (text := below_guessing(accuracy, fractions, classes)):
         found.append(text)
-    if abs(calibration.accuracy_before - accuracy) > FAR_FROM_CLAIM:
+    if abs(calibration.accuracy_before - accuracy) > FAR:
         found.append("The stated accuracy is far from what the predictions claim: check it on a few labelled cases.")
     shift = (
         0.0 if fractions is None else float(np.abs(np.subtract(fractions, calibration.class_fractions_before)).max())
     )
-    if shift > FAR_FROM_CLAIM:
+    if shift > FAR:
         found.append("Your shares are far from those that the predictions claim: are they about these rows?")
     if calibration.num_inputs < FEW_UPLOADED:
         found.append(f"{calibration.num_inputs} rows are few, so their mean may be off by chance.")

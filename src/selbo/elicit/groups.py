@@ -45,7 +45,7 @@ def read_group_shares(text: str) -> dict[str, Any]:
         raise RefusedError(
             "Paste a table with a heading and at least two groups, such as “town,no,yes” and “Ash,0.3,0.7”.", "groups"
         )
-    separator = max(",;\t", key=lines[0].count)
+    separator = max(",;\t", key=lambda mark: min(line.count(mark) for line in lines[:2]))  # a name may hold a comma
     heading, *rows = ([cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator))
     kept = [k for k, name in enumerate(heading) if k and name.lower() not in HOW_SURE]
     classes = [heading[k] for k in kept]

@@ -11,6 +11,7 @@ whose maximum is where the two agree.
 """
 
 import math
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor
 
 from selbo import _checks
+from selbo.evaluation.statement_doubts import doubt_statement
 from selbo.metrics.inputs import Array, on_host, rows_by_group, table
 from selbo.summary._dirichlet import largest_entry, log_dirichlet_multinomial
 from selbo.summary.beliefs import Belief
@@ -142,6 +144,10 @@ def calibrate_to_belief(
     is minimised, plus the negative log-likelihood of labels if there are any. Both statements hold in a population, of
     which the inputs are a sample, so they have the weight of at most $n$ observations.
 
+    A warning says if a statement is implausible: a constant answer would reach the accuracy, labels contradict it, or
+    the predictions claim one that is 35 points away from what is stated, or from what the class fractions allow.
+    Smaller differences are what the correction is for.
+
     Args:
         log_probs: Log-probabilities or logits of unlabelled inputs, shape (n, K), as they come from the classifier.
         belief: A belief such as `selbo.expect` returns, for both statements at once; an `EstimatedBelief` such as
@@ -184,6 +190,50 @@ def calibrate_to_belief(
                 [0.2041, 0.7959],
                 [0.7712, 0.2288]])
     """
+    fitted = fit_to_belief(
+        log_probs,
+        belief,
+        accuracy=accuracy,
+        class_fractions=class_fractions,
+        concentration=concentration,
+        labels=labels,
+        label_counts=label_counts,
+        fraction_uncertainty=fraction_uncertainty,
+        offsets=offsets,
+        prior_strength=prior_strength,
+    )
+    for doubt in fitted.doubts:
+        warnings.warn(doubt, UserWarning, stacklevel=2)
+    return fitted.calibration
+
+
+class FittedCalibration(NamedTuple):
+    """A correction, and what is doubtful about the statement that it was fitted to.
+
+    Attributes:
+        calibration: The correction.
+        doubts: Warnings, one sentence each.
+    """
+
+    calibration: BeliefCalibration
+    doubts: list[str]
+
+
+def fit_to_belief(
+    log_probs: Array,
+    belief: Belief | SummaryLikelihood | EstimatedBelief | None = None,
+    *,
+    accuracy: float | None = None,
+    class_fractions: Sequence[float] | None = None,
+    concentration: float | None = None,
+    labels: Array | None = None,
+    label_counts: Sequence[float] | None = None,
+    fraction_uncertainty: float | None = None,
+    offsets: bool | None = None,
+    prior_strength: float = TEMPERATURE_PRIOR,
+    classes: Sequence[object] | None = None,
+) -> FittedCalibration:
+    """`calibrate_to_belief` for callers that show doubts in their own way; ``classes`` are names for them."""
     given = table("log_probs", log_probs)
     if bool(given.isnan().any()) or bool((given == torch.inf).any()):
         raise ValueError("`log_probs` must be numbers below infinity, but some are NaN or inf")
@@ -215,7 +265,8 @@ def calibrate_to_belief(
     with_temperature = accuracy is not None or summary is not None or known is not None
     free = torch.tensor([with_temperature, *[with_offsets] * count])
     statement = _Statement(accuracy, class_fractions, alpha, summary, strength, free)
-    _require_possible(statement, torch.bincount(rows.argmax(-1), minlength=count))
+    answers = torch.bincount(rows.argmax(-1), minlength=count)
+    _require_possible(statement, answers)
     solution, errors = _minimise(statement, rows, known)
     before, after = _means(rows, torch.zeros_like(solution)), _means(rows, solution)
     if known is None:  # labels may contradict a statement: the result is a compromise then
@@ -224,7 +275,17 @@ def calibrate_to_belief(
         assert class_fractions is not None
         solution = _weighed(solution, rows, class_fractions, counts, doubt)
         after = _means(rows, solution)
-    return _result(solution, errors, floor=floor, before=before, after=after, num_inputs=len(rows))
+    found = _result(solution, errors, floor=floor, before=before, after=after, num_inputs=len(rows))
+    doubts = doubt_statement(
+        accuracy=accuracy,
+        class_fractions=class_fractions,
+        claimed=found.accuracy_before,
+        possible=_possible_accuracy(class_fractions, answers),
+        correct=None if known is None else (rows.argmax(-1) == known)[known != UNLABELLED],
+        tested=isinstance(belief, EstimatedBelief) or label_counts is not None,
+        classes=classes,
+    )
+    return FittedCalibration(found, doubts)
 
 
 def _result(
@@ -317,7 +378,8 @@ def calibrate_in_parts(
     floor = min(each.floor for each in overviews)
     free = torch.tensor([accuracy is not None, *[class_fractions is not None] * count])
     statement = _Statement(accuracy, class_fractions, _worth(concentration, total), None, strength, free)
-    _require_possible(statement, torch.stack([each.answers for each in overviews]).sum(0))
+    answers = torch.stack([each.answers for each in overviews]).sum(0)
+    _require_possible(statement, answers)
 
     def sums(at: Tensor) -> RowSums:
         found = list(map_parts(partial(_sums_of_part, at=at, floor=floor)))
@@ -329,7 +391,15 @@ def calibrate_in_parts(
     solution, hessian = _descend(statement, lambda at: statement.loss_of_sums(at, sums(at)), start)
     after = sums(solution).means()
     _require_agreement(statement, after)
-    return _result(solution, _errors(statement, hessian), floor=floor, before=before, after=after, num_inputs=total)
+    found = _result(solution, _errors(statement, hessian), floor=floor, before=before, after=after, num_inputs=total)
+    for doubt in doubt_statement(
+        accuracy=accuracy,
+        class_fractions=class_fractions,
+        claimed=found.accuracy_before,
+        possible=_possible_accuracy(class_fractions, answers),
+    ):
+        warnings.warn(doubt, UserWarning, stacklevel=2)
+    return found
 
 
 class Overview(NamedTuple):
@@ -497,14 +567,18 @@ def calibrate_groups(
             raise ValueError(f"`{name}` must have a value for every group, but has none for {group!r}")
         return stated[group]
 
-    def fitted(group: Hashable, rows: Tensor) -> BeliefCalibration:
+    def fitted(group: Hashable, rows: Tensor) -> FittedCalibration:
         stated = {"accuracy": accuracy, "class_fractions": class_fractions, "concentration": concentration}
         try:
-            return calibrate_to_belief(given[rows], **{name: of(name, each, group) for name, each in stated.items()})
+            return fit_to_belief(given[rows], **{name: of(name, each, group) for name, each in stated.items()})
         except ValueError as error:
             raise ValueError(f"group {group!r}: {error}") from None
 
-    return GroupedCalibration({group: fitted(group, rows) for group, rows in there.items()})
+    found = {group: fitted(group, rows) for group, rows in there.items()}
+    for group, each in found.items():
+        for doubt in each.doubts:
+            warnings.warn(f"group {group!r}: {doubt}", UserWarning, stacklevel=2)
+    return GroupedCalibration({group: each.calibration for group, each in found.items()})
 
 
 class _Local(NamedTuple):
@@ -736,12 +810,19 @@ def _require_agreement(statement: _Statement, after: Tensor) -> None:
         )
 
 
+def _possible_accuracy(class_fractions: Sequence[float] | None, answers: Tensor) -> float:
+    """Largest accuracy with these class fractions, given the number of answers by class."""
+    if class_fractions is None:
+        return 1.0
+    shares = answers.double() / answers.sum()
+    return float(torch.minimum(shares, torch.tensor(class_fractions, dtype=torch.float64)).sum())
+
+
 def _require_possible(statement: _Statement, answers: Tensor) -> None:
     """Raise an error if class fractions and accuracy contradict each other, given the number of answers by class."""
     if statement.accuracy is None or statement.class_fractions is None:
         return
-    shares = answers.double() / answers.sum()
-    most = float(torch.minimum(shares, torch.tensor(statement.class_fractions, dtype=torch.float64)).sum())
+    most = _possible_accuracy(statement.class_fractions, answers)
     if statement.accuracy > most + statement.margin(statement.accuracy):
         raise ValueError(
             f"`accuracy` of {statement.accuracy:g} cannot be reached: with these class fractions at most {most:.3g} of "

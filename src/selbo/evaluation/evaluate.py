@@ -1,6 +1,7 @@
 """All metrics of predictions in one dictionary that can be written as JSON."""
 
 import math
+import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,13 +16,18 @@ from selbo.metrics.inputs import Array, labels_of, log_probs_table, probs_table,
 INTERVAL_LEVEL: Final = 0.95
 """Probability of the intervals, as of `selbo.metrics.wilson_interval`."""
 
+DEFAULT_BINS: Final = 10
+
+ROWS_NAMED: Final = 5
+"""Number of rows that a warning names."""
+
 
 def evaluate(
     probs: Array | None,
     labels: Array,
     *,
     log_probs: Array | None = None,
-    num_bins: int = 10,
+    num_bins: int = DEFAULT_BINS,
     groups: Sequence[Hashable] | Array | None = None,
 ) -> dict[str, Any]:
     """Scores and calibration errors of class predictions.
@@ -32,7 +38,7 @@ def evaluate(
     The entries of the result:
 
     - ``nll``: mean negative log-probability of the labels, in nats. Nothing is clamped: a label of probability exactly
-      0 makes it ``inf``, which Python writes as ``Infinity`` in JSON.
+      0 makes it ``inf``, which Python writes as ``Infinity`` in JSON; a warning names such rows.
     - ``accuracy``: fraction of examples whose most probable class is the label.
     - ``ece``, ``adaptive_ece``: calibration error of the predicted class, in bins of equal width and of equal mass.
     - ``classwise_ece``: mean calibration error of the probabilities of all classes.
@@ -79,21 +85,18 @@ def evaluate(
         >>> north["accuracy"], north["intervals"]["accuracy"]
         (1.0, (0.3424, 1.0))
     """
-    if (probs is None) == (log_probs is None):
-        came = "neither" if probs is None else "both"
-        raise ValueError(f"one of `probs` and `log_probs` must be given, but got {came}")
-    if log_probs is not None:
-        scores = log_probs_table(log_probs)
-        rows = scores.double().exp()
-    else:
-        assert probs is not None
-        scores = rows = probs_table(probs)
-    classes = labels_of(labels, rows)
-    every = _Examples(scores, rows, classes, are_logs=log_probs is not None)
-    if groups is None:
-        return _all_metrics(every, num_bins)
-    each = {name: _in_detail(every[some], num_bins) for name, some in rows_by_group(groups, len(rows)).items()}
-    return {**_in_detail(every, num_bins), "groups": each}
+    every = _examples(probs, labels, log_probs)
+    found = _evaluated(every, num_bins, groups)
+    if text := _impossible_labels(every):
+        warnings.warn(text, UserWarning, stacklevel=2)
+    return found
+
+
+def evaluate_log_probs(
+    log_probs: Array, labels: Array, *, groups: Sequence[Hashable] | Array | None = None
+) -> dict[str, Any]:
+    """`evaluate` for records of results: without a warning about an infinite NLL."""
+    return _evaluated(_examples(None, labels, log_probs), DEFAULT_BINS, groups)
 
 
 def evaluate_ood(in_scores: Array, out_scores: Array) -> dict[str, float]:
@@ -143,6 +146,40 @@ class _Examples:
 
     def __getitem__(self, rows: Tensor) -> "_Examples":
         return _Examples(self.scores[rows], self.probs[rows], self.classes[rows], self.are_logs)
+
+
+def _examples(probs: Array | None, labels: Array, log_probs: Array | None) -> _Examples:
+    if (probs is None) == (log_probs is None):
+        came = "neither" if probs is None else "both"
+        raise ValueError(f"one of `probs` and `log_probs` must be given, but got {came}")
+    if log_probs is not None:
+        scores = log_probs_table(log_probs)
+        rows = scores.double().exp()
+    else:
+        assert probs is not None
+        scores = rows = probs_table(probs)
+    return _Examples(scores, rows, labels_of(labels, rows), are_logs=log_probs is not None)
+
+
+def _evaluated(every: _Examples, num_bins: int, groups: Sequence[Hashable] | Array | None) -> dict[str, Any]:
+    if groups is None:
+        return _all_metrics(every, num_bins)
+    each = {name: _in_detail(every[some], num_bins) for name, some in rows_by_group(groups, len(every.probs)).items()}
+    return {**_in_detail(every, num_bins), "groups": each}
+
+
+def _impossible_labels(examples: _Examples) -> str:
+    """A sentence on rows whose label has probability 0, which make the NLL infinite; empty if there are none."""
+    of_label = examples.scores.gather(1, examples.classes[:, None])[:, 0]
+    found = (of_label == (-torch.inf if examples.are_logs else 0.0)).nonzero()[:, 0].tolist()
+    if not found:
+        return ""
+    shown = ", ".join(map(str, found[:ROWS_NAMED])) + (", ..." if len(found) > ROWS_NAMED else "")
+    verb, row = ("gives its", "row") if len(found) == 1 else ("give their", "rows")
+    return (
+        f"{len(found)} of {len(of_label)} rows {verb} label a probability of 0, so the NLL is infinite ({row} "
+        f"{shown}): pass `log_probs` if they have rounded to 0, or raise zeros, as `selbo.calibrate_to_belief` does"
+    )
 
 
 def _all_metrics(examples: _Examples, num_bins: int) -> dict[str, Any]:

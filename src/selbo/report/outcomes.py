@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from selbo.evaluation.evaluate import evaluate, evaluate_ood
+from selbo.evaluation.evaluate import evaluate_log_probs, evaluate_ood
 from selbo.evaluation.predict import Prediction
 from selbo.metrics.calibration import reliability
 from selbo.metrics.classwise import confusion, per_class, wilson_interval
@@ -43,7 +43,7 @@ GROUP_METRICS: Final = ("accuracy", "overconfidence", "nll", "ece", "brier", "au
 
 def metrics_of(prediction: Prediction, labels: Tensor) -> dict[str, Any]:
     """All metrics of a test set."""
-    return evaluate(None, labels, log_probs=prediction.log_probs)
+    return evaluate_log_probs(prediction.log_probs, labels)
 
 
 def condition(prediction: Prediction, labels: Tensor, *, level: float | None = None) -> Measurement:
@@ -75,7 +75,7 @@ def by_class(prediction: Prediction, labels: Tensor, classes: Sequence[str]) -> 
 
 def by_group(prediction: Prediction, labels: Tensor, groups: Sequence[str]) -> tuple[GroupResult, ...]:
     """Metrics of each group of rows with 95 % intervals, in the order of their names; numbers by size."""
-    found = evaluate(None, labels, log_probs=prediction.log_probs, groups=groups)["groups"]
+    found = evaluate_log_probs(prediction.log_probs, labels, groups=groups)["groups"]
     return tuple(
         GroupResult(
             name=name,
@@ -99,18 +99,28 @@ def _by_size(name: str) -> tuple[float, str]:
 
 
 def group_takeaway(groups: Sequence[GroupResult]) -> str:
-    """One sentence on the group with the lowest accuracy, and one on groups that are clearly overconfident."""
+    """Sentences on the group with the lowest accuracy, and on groups that are clearly over- or underconfident."""
     rows = sum(each.rows for each in groups)
     accuracy = sum(each.rows * (each.metrics["accuracy"] or 0.0) for each in groups) / rows
     worst = min(groups, key=lambda each: each.metrics["accuracy"] or 0.0)
     low, high = worst.intervals["accuracy"] or (0.0, 1.0)
-    sure = [each.name for each in groups if (each.intervals["overconfidence"] or (0.0,))[0] > 0]
-    named = ", ".join(f"“{name}”" for name in sure[:3]) + (f" and {len(sure) - 3} more" if len(sure) > 3 else "")
+    ends = {each.name: each.intervals["overconfidence"] or (0.0, 0.0) for each in groups}
+    sure, unsure = ([name for name, end in ends.items() if side * end[k] > 0] for side, k in ((1, 0), (-1, 1)))
+    clear = [
+        f"Clearly {word}: {_first_names(names)}."
+        for word, names in (("overconfident", sure), ("underconfident", unsure))
+        if names
+    ]
     return (
         f"The accuracy is lowest in “{worst.name}”: {_percent(worst.metrics['accuracy'] or 0.0)} of {worst.rows} rows "
         f"(95 % interval {100 * low:.1f} to {_percent(high)}), against {_percent(accuracy)} of all rows. "
-        + (f"Clearly overconfident: {named}." if sure else "No group is clearly overconfident.")
+        + (" ".join(clear) or "No group is clearly over- or underconfident.")
     )
+
+
+def _first_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(f"“{name}”" for name in names[:3]) + more
 
 
 def baseline_takeaway(found: Sequence[MethodResult]) -> str:

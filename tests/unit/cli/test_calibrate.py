@@ -308,6 +308,26 @@ def test_what_to_doubt(
     assert text.count(".") - text.count(".0 %") == 1
 
 
+@pytest.mark.parametrize(
+    ("right", "sentence"),
+    [
+        (80, "the result is as good as the statement, which 100 labels do not contradict."),
+        (50, "100 labels contradict the stated accuracy, so correct the statement."),
+    ],
+)
+def test_labels_answer_a_doubt(selbo: Run, tmp_path: Path, right: int, sentence: str) -> None:
+    """Without them, predictions that claim 99 % are a reason to check the statement on a few labels."""
+    rows = np.arange(400)
+    label = np.where(rows >= 100, "", np.where(rows < right, "spam", "ham"))
+    columns = {"spam": 0.98 + 0.015 * (rows % 2), "ham": 0.02 - 0.015 * (rows % 2), "truth": label}
+    pl.DataFrame(columns).write_csv(tmp_path / "p.csv")
+    options = (tmp_path / "p.csv", "--accuracy", 0.8, "--concentration", 1e5, "--out", tmp_path / "out.csv")
+    without, shown = selbo(*options), selbo(*options, "--labels", "truth")
+    assert "check the statement on a few labels" in " ".join(without.out.split())
+    assert sentence in " ".join(shown.out.split())
+    assert "check the statement" not in " ".join(shown.out.split())
+
+
 def test_changed_answers_and_few_rows_are_doubted() -> None:
     saved = saved_with(accuracy=0.8, class_fractions=None, error=0.1)
     text = doubt(saved, effect_with((0.8, 0.8), (0.5, 0.5), changed=3, rows=20), fitted=True)

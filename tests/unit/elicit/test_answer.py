@@ -193,7 +193,7 @@ def test_a_belief_that_agrees_with_itself_has_no_warning() -> None:
             {"fractions": [0.9, 0.1], "accuracy": 0.85, "names": ["no", "yes"]},
             "Always saying “no” would be right in 90 %",
         ),
-        ({"fractions": [0.7, 0.3], "accuracy": 0.71}, "its mean probability is 38.2 %"),
+        ({"fractions": [0.7, 0.3], "accuracy": 0.71}, "but would occur in 38.2 % (its mean probability)"),
         (
             {"accuracy": 0.9999, "regions": "edges", "edges": [0.49, 0.51]},
             "Almost no prediction may fall on “class 1: 49 to 51 % likely”",

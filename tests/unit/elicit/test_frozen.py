@@ -147,6 +147,12 @@ def test_what_cannot_be_corrected_is_refused(content: bytes, stated: dict, field
     assert "`" not in str(refused.value)
 
 
+def test_a_comma_in_a_name_does_not_separate() -> None:
+    found = read_predictions_file(b"case, no;ham, ok;spam, bad\n7;0.9;0.1\n8;0.2;0.8\n")
+    assert found.classes == ["ham, ok", "spam, bad"]
+    assert found.separator == ";"
+
+
 def test_few_rows_and_shares_of_other_rows_are_doubted() -> None:
     found = corrected(table(PROBS[:50]), fractions=[0.6, 0.2, 0.2], accuracy=0.6)
     text = " ".join(found["warnings"])

@@ -39,6 +39,11 @@ def test_fractions_percentages_and_counts_are_the_same(text: str) -> None:
     assert answer("groups", None, text.encode()) == found
 
 
+def test_a_comma_in_the_name_of_a_class_does_not_separate() -> None:
+    found = read_group_shares("town;no, never;yes, always\nAsh;30;10\nBirch;20;20")
+    assert found["fractions"] == [[0.75, 0.25], [0.5, 0.5]]
+
+
 def test_how_sure_the_shares_are_stays_in_the_table() -> None:
     found = read_group_shares("my town,no,yes,Margin\nAsh,0.3,0.7,0.05\nBirch,0.5,0.5,0.1")
     assert found["classes"] == ["no", "yes"]

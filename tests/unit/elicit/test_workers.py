@@ -80,9 +80,9 @@ def test_a_failure_names_its_kind_and_nothing_else(workers: Workers) -> None:
         workers.call("fail")
 
 
-def test_a_failure_is_shown_in_the_terminal(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_shown_in_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert _outcome(perform, ("fail",)) == ("failed", "ZeroDivisionError")
-    assert "Traceback" in caplog.text
+    assert "Traceback" in capsys.readouterr().err
 
 
 def test_a_call_that_takes_too_long_is_stopped_and_the_next_one_answered(

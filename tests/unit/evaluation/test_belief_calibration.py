@@ -3,6 +3,7 @@
 import json
 import math
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,15 @@ import torch
 from scipy.optimize import brentq, minimize
 from torch import Tensor
 
-from selbo import ConfidenceBins, Masses, SummaryLikelihood, calibrate_groups, calibrate_to_belief, expect
+from selbo import (
+    ConfidenceBins,
+    Masses,
+    SummaryLikelihood,
+    belief_from_labels,
+    calibrate_groups,
+    calibrate_to_belief,
+    expect,
+)
 from selbo.evaluation import BeliefCalibration, calibrate_in_parts, correct_prior
 from selbo.evaluation.belief_calibration import _Statement
 
@@ -145,7 +154,8 @@ def test_labels_enter_as_likelihood() -> None:
         return 100 * nll(corrected[:100], labels[:100]) + alpha * kl + math.exp(-log_temperature) - 1 + log_temperature
 
     expected = minimize(lambda point: loss(point[0]), [0.5], method="Nelder-Mead", options={"xatol": 1e-9}).x[0]
-    found = calibrate_to_belief(log_probs, accuracy=0.9, labels=some)
+    with pytest.warns(UserWarning, match="72.0 % of 100 labelled answers are right, which contradicts the stated 90 %"):
+        found = calibrate_to_belief(log_probs, accuracy=0.9, labels=some)
     assert math.log(found.temperature) == pytest.approx(expected, abs=1e-5)
     alone = calibrate_to_belief(log_probs, accuracy=0.9)
     assert abs(found.temperature - 2.5) < abs(alone.temperature - 2.5)  # the statement is wrong, the labels are not
@@ -409,6 +419,62 @@ def test_label_counts_that_do_not_fit_are_refused(others: dict[str, Any], messag
         calibrate_to_belief(two_classes(), **settings)
 
 
+# --- what is doubted ---
+
+
+def only_warning(call: Callable[[], Any]) -> str:
+    """The text of the only warning of a call, at the line of the call."""
+    with pytest.warns(UserWarning, match=".") as said:
+        call()
+    (one,) = said
+    assert one.filename == __file__
+    return str(one.message)
+
+
+def test_an_accuracy_far_from_what_is_claimed_is_doubted() -> None:
+    log_probs, *_ = sharpened(0)
+    claimed = 100 * answered(log_probs, log_probs)
+    calibrate_to_belief(log_probs, accuracy=claimed / 100 - 0.34)  # no warning
+    expected = f"claim an accuracy of {claimed:.1f} %, far above the stated 40 %: check it on a few labels"
+    assert expected in only_warning(lambda: calibrate_to_belief(log_probs, accuracy=0.4))
+    assert expected in only_warning(lambda: calibrate_in_parts(lambda call: [call(log_probs)], accuracy=0.4))
+    by_group = only_warning(lambda: calibrate_groups(log_probs, ["a"] * len(log_probs), accuracy=0.4))
+    assert by_group.startswith("group 'a': the predictions")
+    vague = (log_probs / 20).log_softmax(-1)
+    assert "far below the stated 70 %" in only_warning(lambda: calibrate_to_belief(vague, accuracy=0.7))
+    estimated = belief_from_labels(40, 100)  # labels have told
+    calibrate_to_belief(log_probs, estimated)
+
+
+def test_an_accuracy_that_a_constant_answer_reaches_is_doubted() -> None:
+    log_probs, *_ = sharpened(0, classes=2)
+    log_probs[:, 0] += 3
+    said = only_warning(lambda: calibrate_to_belief(log_probs, accuracy=0.65, class_fractions=[0.7, 0.3]))
+    assert said.startswith("always answering 0 would be right in 70 % of cases, no less than the stated 65 %")
+    calibrate_to_belief(log_probs, accuracy=0.75, class_fractions=[0.7, 0.3])
+
+
+def test_class_fractions_in_another_order_are_doubted() -> None:
+    log_probs, *_ = sharpened(0, classes=2)
+    log_probs[:, 0] += 8
+    shares = (log_probs.argmax(-1) == 0).double().mean().item()
+    said = only_warning(lambda: calibrate_to_belief(log_probs, class_fractions=[1 - shares, shares]))
+    assert f"at most {100 * 2 * (1 - shares):.1f} % of the answers can be right" in said
+    calibrate_to_belief(log_probs, class_fractions=[shares, 1 - shares])
+    counts = [400, 100]  # a known shift
+    calibrate_to_belief(log_probs, class_fractions=[1 - shares, shares], label_counts=counts)
+
+
+@pytest.mark.stochastic
+def test_true_statements_are_not_doubted(seed: int) -> None:
+    log_probs, labels, _ = sharpened(seed)
+    right = (log_probs.argmax(-1) == labels).double().mean().item()
+    fractions = (torch.bincount(labels, minlength=4).double() / len(labels)).tolist()
+    some = torch.where(torch.arange(len(labels)) < 200, labels, -1)
+    for stated in ({"accuracy": right}, {"class_fractions": fractions}, {"accuracy": right, "labels": some}):
+        calibrate_to_belief(log_probs, **stated)
+
+
 # --- in parts ---
 
 
@@ -417,7 +483,7 @@ def test_label_counts_that_do_not_fit_are_refused(others: dict[str, Any], messag
     [
         {"accuracy": 0.7},
         {"class_fractions": [0.1, 0.2, 0.3, 0.4]},
-        {"accuracy": 0.5, "class_fractions": [0.2, 0.2, 0.2, 0.4]},
+        {"accuracy": 0.6, "class_fractions": [0.2, 0.2, 0.2, 0.4]},
     ],
 )
 def test_in_parts_as_in_one(stated: dict[str, Any], seed: int) -> None:

@@ -97,7 +97,9 @@ def test_log_probs_give_the_same(seed):
 def test_log_probs_keep_what_probabilities_lose():
     log_probs = torch.tensor([[0.0, -1000.0], [0.0, -2000.0], [0.0, -3000.0]])
     labels = torch.tensor([1, 0, 0])
-    lost, kept = evaluate(log_probs.exp(), labels), evaluate(None, labels, log_probs=log_probs)
+    kept = evaluate(None, labels, log_probs=log_probs)
+    with pytest.warns(UserWarning, match=r"1 of 3 rows gives its label a probability of 0, .* infinite \(row 0\)"):
+        lost = evaluate(log_probs.exp(), labels)
     assert lost["nll"] == math.inf
     assert kept["nll"] == pytest.approx(1000 / 3)
     assert lost["auroc"] == 0.5
@@ -132,8 +134,17 @@ def test_tensors_on_a_device(seed):
     assert evaluate(probs.cuda(), labels) == evaluate(probs, labels)
 
 
+def test_rows_with_an_impossible_label_are_named():
+    probs, labels = torch.tensor([[1.0, 0.0]]).repeat(20, 1), (torch.arange(20) % 2 == 1).long()
+    with pytest.warns(UserWarning, match=r"10 of 20 rows give .* infinite \(rows 1, 3, 5, 7, 9, \.\.\.\)"):
+        evaluate(probs, labels)
+    with pytest.warns(UserWarning, match=r"10 of 20 rows give .* infinite \(rows 1, 3, 5, 7, 9, \.\.\.\)"):
+        evaluate(None, labels, log_probs=probs.log())
+
+
 def test_json():
-    text = json.dumps(evaluate(torch.tensor([[1.0, 0.0]]), torch.tensor([1])))
+    with pytest.warns(UserWarning, match="NLL is infinite"):
+        text = json.dumps(evaluate(torch.tensor([[1.0, 0.0]]), torch.tensor([1])))
     assert json.loads(text)["nll"] == math.inf
     assert json.loads(text)["recall"] == [None, 0.0]
 
@@ -247,7 +258,9 @@ def test_intervals_are_scipys(seed):
 
 def test_a_group_of_one_and_an_impossible_label():
     probs, labels = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]]), torch.tensor([0, 1, 0])
-    found = evaluate(probs, labels, groups=torch.tensor([7, 7, 8]))
+    with pytest.warns(UserWarning, match=r"1 of 3 rows gives its label a probability of 0, .* \(row 1\)") as said:
+        found = evaluate(probs, labels, groups=torch.tensor([7, 7, 8]))
+    assert [each.filename for each in said] == [__file__]
     assert found["groups"][7]["nll"] == math.inf
     assert found["groups"][7]["intervals"]["nll"] is None
     assert found["groups"][8]["intervals"]["nll"] is None

@@ -154,7 +154,9 @@ def test_the_worst_group_is_named() -> None:
     said = outcomes.group_takeaway([group("A", 60, 54, 0.9), group("B", 20, 8, 0.9)])
     assert "lowest in “B”: 40.0 % of 20 rows (95 % interval 21.9 to 61.3 %), against 77.5 % of all rows" in said
     assert said.endswith("Clearly overconfident: “B”.")
-    assert outcomes.group_takeaway([group("A", 60, 54, 0.9)]).endswith("No group is clearly overconfident.")
+    modest = outcomes.group_takeaway([group("A", 60, 54, 0.6), group("B", 20, 8, 0.9), group("C", 60, 54, 0.9)])
+    assert modest.endswith("Clearly overconfident: “B”. Clearly underconfident: “A”.")
+    assert outcomes.group_takeaway([group("A", 60, 54, 0.9)]).endswith("No group is clearly over- or underconfident.")
     with pytest.raises(ValueError, match=r"`intervals.accuracy` must be two increasing numbers"):
         GroupResult(name="A", rows=1, metrics={}, intervals={"accuracy": (1.0, 0.0)})
 

@@ -225,7 +225,7 @@ function simplex(holder, drawing) {
     });
   });
   scale(svg, drawing.limits, { left: width / 2 - 90, top: height - 30, width: 180 });
-  return ["The same on a triangle", "Each point is a prediction, a corner is certainty. Colours: how often it occurs, in multiples of all predictions being equally frequent. Lines: where ranges end."];
+  return ["The same on a triangle", "Each point is a prediction, and a corner is certainty. Colour: how much more often it occurs than if all were equally frequent (1×). Lines: where ranges end."];
 }
 
 function heatMap({ columns, rows, shades }, place) {

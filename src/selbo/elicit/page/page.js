@@ -15,8 +15,8 @@ const HINTS = {
   equal: "From 0 to 100 %.",
   unequal: "Limits at 1, 5, 10, 90, 95 and 99 %: for tasks where most cases are clear.",
   edges: "Numbers between 0 and 1, such as 0.05, 0.5, 0.95.",
-  shells: "Corner shells: very sure and fairly sure of each class. All cases in which no class stands out are one region. Limits are from 0.5 on.",
-  classes: "How often each class is predicted, however surely.",
+  shells: "Corner shells: for each class, one region of very sure and one of fairly sure predictions. Predictions in which no class stands out are one more. Limits must be 0.5 or more.",
+  classes: "How often each class is predicted, at any confidence.",
   confidence: "The largest probability: for very many classes.",
 };
 const WAYS = {
@@ -529,8 +529,8 @@ function fillStrength() {
   own.hidden = own.disabled = known;
   own.textContent = `As after ${entered.concentration} cases`;
   $("sure").value = known ? String(entered.concentration ?? "") : "own";
-  const otherwise = entered.way === "predictions" ? "Then your numbers count as if seen in 1000 cases." : "Then your numbers count as much as the labelled examples, and at most as 1000 of them.";
-  $("sure-hint").textContent = entered.concentration === null ? otherwise : "The more you are sure, the more your numbers count against the data.";
+  const otherwise = entered.way === "predictions" ? "Your numbers then count as much as 1000 observed cases." : "Your numbers then count as much as the labelled examples, and at most as 1000 of them.";
+  $("sure-hint").textContent = entered.concentration === null ? otherwise : "The surer you are, the more your numbers count against the data.";
 }
 
 function fillClasses() {
