@@ -16,11 +16,13 @@ from selbo.cli.options import (
     AnswersRight,
     ClassFraction,
     Debug,
+    NoHeader,
     PredictionKind,
     PredictionsFile,
     ReportFile,
     RowFractions,
     StatementWorth,
+    as_options,
     speaking_of_options,
     stated_fractions,
 )
@@ -88,6 +90,7 @@ def monitor(
     columns: Annotated[str | None, typer.Option("--columns", help="Columns of the classes, such as ham,spam.")] = None,
     kind: PredictionKind = None,
     report: ReportFile = None,
+    no_header: NoHeader = False,
     debug: Debug = False,
 ) -> None:
     """Check whether a stream of predictions contradicts what you know about it.
@@ -118,12 +121,12 @@ def monitor(
         before = saved_monitor.load_monitor(kept) if kept is not None and kept.exists() else None
         given = None if columns is None else files.split_names(columns)
         classes = None if before is None else before.belief.classes
-        file, log_probs, found = _read(predictions, given, classes, kind, labels)
+        file, log_probs, found = _read(predictions, given, classes, kind, labels, no_header)
         for each in file.table.notes:
-            note(f"{predictions.name}: {each}")
+            note(f"{predictions.name}: {as_options(each)}")
         nothing = belief is None and reference is None and all(value is None for value in stated.values())
         if before is None or not nothing:
-            claimed = _belief(found, stated, belief, reference, kind)
+            claimed = _belief(found, stated, belief, reference, kind, no_header)
             before = _agreeing(before, claimed, kept)
         known = _labels(file, labels, before)
         order = [found.index(name) for name in before.belief.classes]
@@ -169,19 +172,29 @@ def _sole_user(path: Path | None) -> Iterator[None]:
 
 
 def _read(
-    path: Path, columns: Sequence[str] | None, classes: Sequence[str] | None, kind: str | None, labels: str | None
+    path: Path,
+    columns: Sequence[str] | None,
+    classes: Sequence[str] | None,
+    kind: str | None,
+    labels: str | None,
+    no_header: bool,
 ) -> "tuple[PredictionFile, NDArray[np.float64], tuple[str, ...]]":
     """A file, its log-probabilities, and the classes of their columns."""
     from selbo.tabular import predictions as files
 
-    file = files.read_predictions(path)
+    file = files.read_predictions(path, no_header=no_header)
     chosen = files.find_class_columns(file.table, columns=columns, classes=classes, labels=labels)
     log_probs, _, _ = files.as_log_probs(files.columns_as_array(file.table, chosen.columns), chosen.columns, kind)
     return file, log_probs, chosen.classes
 
 
 def _belief(
-    classes: tuple[str, ...], stated: dict[str, Any], path: Path | None, reference: Path | None, kind: str | None
+    classes: tuple[str, ...],
+    stated: dict[str, Any],
+    path: Path | None,
+    reference: Path | None,
+    kind: str | None,
+    no_header: bool,
 ) -> "MonitoredBelief":
     """What is stated by the options."""
     from selbo import _checks
@@ -202,7 +215,7 @@ def _belief(
         )
     counts = None
     if reference is not None:
-        _, log_probs, found_classes = _read(reference, None, classes, kind, None)
+        _, log_probs, found_classes = _read(reference, None, classes, kind, None, no_header)
         counts = saved_monitor.reference_counts(log_probs[:, [found_classes.index(name) for name in classes]])
     return saved_monitor.MonitoredBelief(
         classes=classes,

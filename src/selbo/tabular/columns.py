@@ -3,6 +3,7 @@
 An input is plain data. Missing values are NaN in numbers, which the classifier imputes, and a category of their own.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -32,6 +33,14 @@ FEWEST_IDENTIFIERS: Final = 10
 
 IDENTIFIER_SHARE: Final = 0.5
 """Share of the rows whose values must be different in a column that is an identifier by its name."""
+
+CHANCE_OF_NUMBERS: Final = 1e-6
+LEAST_DENSITY: Final = 0.01
+"""Whole numbers number the rows, such as cases, if they are all different though random ones from their range would
+almost surely repeat, and at least this share of the range occurs: a sample of cases has gaps."""
+
+YEARS: Final = (1500, 2100)
+"""Range of whole numbers that may be years: those differ too in a table with one row per year."""
 
 POOLED_SHARE: Final = 0.5
 """A column is free text if more than half of its rows have rare values."""
@@ -263,13 +272,22 @@ def unread_in_words(unread: dict[str, int]) -> str:
 
 
 def _is_identifier(name: str, values: Numbers) -> bool:
-    """Whether whole numbers number the rows, in any order: by the name of the column, or by counting from 0 or 1."""
+    """Whether whole numbers number the rows, in any order: by the name of the column, or since all are different."""
     there = values[~np.isnan(values)]
     different = np.unique(there)
     if len(there) < len(values) or len(different) <= FEWEST_IDENTIFIERS:
         return False
-    counts = len(different) == len(there) and different[0] in {0, 1} and different[-1] - different[0] == len(there) - 1
-    return bool(counts) or (named_identifier(name) and len(different) > IDENTIFIER_SHARE * len(there))
+    if named_identifier(name) and len(different) > IDENTIFIER_SHARE * len(there):
+        return True
+    count, low, high = len(there), float(different[0]), float(different[-1])
+    if len(different) < count:
+        return False
+    span = high - low + 1
+    if low in {0, 1} and span == count:
+        return True
+    among_years = low >= YEARS[0] and high <= YEARS[1]
+    none_twice = -count * (count - 1) / (2 * span)  # log-probability for random numbers
+    return not among_years and none_twice < math.log(CHANCE_OF_NUMBERS) and count >= LEAST_DENSITY * span
 
 
 def named_identifier(name: str) -> bool:

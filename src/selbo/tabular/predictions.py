@@ -251,9 +251,11 @@ def _columns_of_classes(table: Table, classes: Sequence[str]) -> list[str]:
             return found
     there = {each for name in table.columns for each in (name, name.removeprefix(PREFIX))}
     missing = next((name for name in classes if name not in there), classes[0])
+    matched = {f"{prefix}{name}" for prefix in (PREFIX, "") for name in classes}
+    unmatched = [name for name in table.columns if name not in matched]
     raise ValueError(
         f"there is no column for the class {missing!r}, which the calibration was fitted to, in {table.name}: "
-        f"{nearest(missing, table.columns)}"
+        f"{nearest(missing, unmatched, there=table.columns)}"
     )
 
 

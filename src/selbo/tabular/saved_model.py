@@ -152,7 +152,9 @@ def is_complete(folder: Path) -> bool:
     """Whether a folder holds all files of a finished run, and their checksums match the manifest."""
     try:
         manifest = read_json(folder / MANIFEST, kind=FORMAT)
-        whole = all((folder / name).is_file() for name in FILES if name != CHECKPOINT)
+        tested = bool(read_json(folder / METRICS, kind=METRICS_FORMAT).get("metrics"))
+        optional = {CHECKPOINT} if tested else {CHECKPOINT, TEST_PREDICTIONS}
+        whole = all((folder / name).is_file() for name in FILES if name not in optional)
         return whole and manifest.get("sha256") == {name: digest(folder / name) for name in SUMMED}
     except (ValueError, OSError):
         return False
@@ -377,7 +379,7 @@ def write_model(
         preprocessing: Encodes rows as features.
         metrics: Results on the test rows.
         write_report: Called with the path of the report.
-        predictions: Columns of the test rows.
+        predictions: Columns of the test rows; no file is written if there are none.
         data: The table.
         unlabelled: The table of the unlabelled rows, if there is one.
     """
@@ -385,8 +387,11 @@ def write_model(
     write_json(folder / PREPROCESSING, preprocessing.to_json())
     write_json(folder / METRICS, {"format": METRICS_FORMAT, **metrics.to_dict()})
     write_report(folder / REPORT)
-    with replacing(folder / TEST_PREDICTIONS) as unfinished:
-        unfinished.write_text(columns_as_csv(predictions), encoding="utf-8")
+    if any(len(each) for each in predictions.values()):
+        with replacing(folder / TEST_PREDICTIONS) as unfinished:
+            unfinished.write_text(columns_as_csv(predictions), encoding="utf-8")
+    else:
+        (folder / TEST_PREDICTIONS).unlink(missing_ok=True)
     manifest = ModelManifest(
         selbo=__version__,
         target=preprocessing.target,

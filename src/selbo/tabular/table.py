@@ -39,6 +39,12 @@ DATE: Final = (
 
 NAMES_SHOWN: Final = 6
 
+SEPARATORS: Final = (",", ";", "\t")
+ROWS_TO_COMPARE: Final = 20
+SPELT_NUMBER: Final = re.compile(r"[+-]?\d*[.,]?\d+")
+"""What may separate columns; the number of rows that decide if the header has several; and a number, with a decimal
+point or comma."""
+
 MOST_LINE_BYTES: Final = 32 * 2**20
 """Maximum line length of a CSV file: parsing takes many times the memory of the longest line."""
 
@@ -259,14 +265,36 @@ def notes_on_text(file: Path, header: Header) -> tuple[str, ...]:
 
 
 def find_separator(file: Path) -> str:
-    """What separates the columns of a CSV file: commas, unless the header has none, but semicolons or tabs."""
+    """What separates the columns of a CSV file: commas, semicolons or tabs.
+
+    If the header has more than one of them, it is the one that gives the first rows as many values as the header, and
+    then the one that gives more numbers.
+    """
     with open_as_utf8(file) as stream:
         header = b""
         while not header.strip():
             if not (header := stream.readline(MOST_LINE_BYTES)):
                 return ","
-    bare = re.sub(rb'"[^"]*"', b"", header)
-    return next((mark for mark in (",", ";", "\t") if mark.encode() in bare), ",")
+        bare = re.sub(rb'"[^"]*"', b"", header)
+        found = [mark for mark in SEPARATORS if mark.encode() in bare]
+        if len(found) < 2:
+            return next(iter(found), ",")
+        lines = [header, *(stream.readline(MOST_LINE_BYTES) for _ in range(ROWS_TO_COMPARE))]
+    texts = [line.decode("utf-8-sig", errors="replace") for line in lines if line.strip()]
+    if len(texts) == 1:
+        return found[0]
+    return max(reversed(found), key=lambda mark: _regularity(texts, mark))  # of equal ones, commas may be decimal marks
+
+
+def _regularity(lines: Sequence[str], mark: str) -> tuple[float, float]:
+    """Share of the rows with as many values as the header, and share of their values that are numbers."""
+    try:
+        header, *rows = csv.reader(lines, delimiter=mark)
+    except (csv.Error, ValueError):
+        return 0.0, 0.0
+    values = [value for row in rows for value in row]
+    numbers = sum(bool(SPELT_NUMBER.fullmatch(value.strip())) for value in values)
+    return sum(len(row) == len(header) for row in rows) / max(len(rows), 1), numbers / max(len(values), 1)
 
 
 def _check_lines(file: Path, mark: str) -> None:

@@ -277,6 +277,40 @@ def test_identifiers_are_left_out_in_any_order(tmp_path: Path, name: str, column
         assert name in fitted(tmp_path, column, name, keep=[name])[0].columns or isinstance(column[0], str)
 
 
+RANDOM = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    ("column", "left_out"),
+    [
+        (700_001 + np.arange(200), True),
+        (700_001 + RANDOM.permutation(200), True),
+        (700_001 + RANDOM.choice(1000, 200, replace=False), True),  # a sample of the cases
+        (np.arange(-100, 100), True),
+        (1900 + np.arange(120), False),  # years
+        (700_001 + RANDOM.permutation(200) // 2, False),
+        (RANDOM.choice(10**6, 200, replace=False), False),  # measurements in fine units
+        (10_000 * RANDOM.permutation(200), False),
+    ],
+)
+def test_case_numbers_are_left_out_whatever_they_begin_with(tmp_path: Path, column: np.ndarray, left_out: bool) -> None:
+    found, notes = fitted(tmp_path, column.tolist(), "case")
+    assert ("case" not in found.columns) == left_out
+    said = "columns that identify rows are left out: 'case' (--keep uses one all the same)"
+    assert (said in notes) == left_out
+    assert "case" in fitted(tmp_path, column.tolist(), "case", keep=["case"])[0].columns
+
+
+@pytest.mark.stochastic
+def test_whole_measurements_are_no_case_numbers(tmp_path: Path, seed: int) -> None:
+    """Different in every row, by chance: as many tries as it takes."""
+    generator = np.random.default_rng(seed)
+    column = generator.integers(300, size=20)
+    while len(set(column.tolist())) < 20:
+        column = generator.integers(300, size=20)
+    assert "income" in fitted(tmp_path, column.tolist(), "income")[0].columns
+
+
 def test_names_of_identifiers() -> None:
     for name in ("id", "ID", "customerID", "Customer Id", "row_index", "Unnamed: 0", "", "uuid", "rownames"):
         assert named_identifier(name), name

@@ -52,6 +52,12 @@ def test_ids_text_and_flags_are_left_alone(kind: str, tmp_path: Path) -> None:
     assert columns_as_array(file.table, found.columns) == pytest.approx(PROBS)
 
 
+def test_only_columns_of_no_class_are_suggested(tmp_path: Path) -> None:
+    file = as_file(tmp_path, "csv", **of_classes(PROBS, "class1", "class2", "third"))
+    with pytest.raises(ValueError, match=r"'class3', .* in table\.csv: there are 'class1', 'class2', 'third'"):
+        find_class_columns(file.table, classes=("class1", "class2", "class3"))
+
+
 def test_columns_of_selbo_predict_come_first(tmp_path: Path) -> None:
     scores = of_classes(PROBS, "p_a", "p_b", "p_c")
     file = as_file(tmp_path, "csv", predicted_class=list("bac"), **scores, entropy=[0.1, 0.2, 0.3])

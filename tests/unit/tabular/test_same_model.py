@@ -19,8 +19,8 @@ from selbo.tabular.preprocessing import fit_preprocessing, label_names
 from selbo.tabular.splits import split
 from selbo.tabular.table import read_table
 
-QUICK = {"steps": 60, "hidden": (16,), "learning_rate": 0.01, "num_samples": 16}
-OPTIONS = ["--steps", "60", "--hidden", "16", "--learning-rate", "0.01", "--num-samples", "16", "--val-fraction", "0.1"]
+QUICK = {"steps": 12, "hidden": (16,), "learning_rate": 0.01, "num_samples": 16}
+OPTIONS = ["--steps", "12", "--hidden", "16", "--learning-rate", "0.01", "--num-samples", "16", "--val-fraction", "0.1"]
 
 
 def patients(rows: int, seed: int, share: float) -> pl.DataFrame:

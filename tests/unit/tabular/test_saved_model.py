@@ -147,6 +147,7 @@ HARMLESS = {  # what prediction does not need, and what may be another: a name, 
     saved_model.MANIFEST: {
         *("selbo", "target", "belief", "unlabelled", "data.name", "data.sha256", "temperature"),
         *("classifier.seed", "classifier.label_shift", "classifier.num_unlabelled", *SETTINGS),
+        *("classifier.kl_weight", "classifier.kl_scores"),  # what was chosen, which predictions do not use
         *(f"classifier.settings.class_fractions.{name}" for name in PREPROCESSING.classes),
         *(f"classifier.{name}.{i}" for name in ("mean", "std", "medians") for i in range(3)),
     },

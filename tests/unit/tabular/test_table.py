@@ -21,7 +21,7 @@ from selbo.tabular.preprocessing import (
     label_names,
 )
 from selbo.tabular.splits import split
-from selbo.tabular.table import Table, read_table
+from selbo.tabular.table import Table, find_separator, read_table
 
 ALL = np.arange
 
@@ -149,6 +149,27 @@ def test_files_that_are_refused(tmp_path: Path, name: str, content: str | None, 
         csv(tmp_path, content, name)
     with pytest.raises(ValueError, match=message):
         read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("age;weight, kg;height, cm\n34;70,5;180\n51;80,5;175\n", ["age", "weight, kg", "height, cm"]),
+        ("weight, kg;height, m;ill\n70,5;1,80;1\n80,5;1,75;0\n", ["weight, kg", "height, m", "ill"]),
+        ("name, first;age\nAnna;3\nBert, jr.;4\n", ["name, first", "age"]),
+        ("name\tsize, m; roughly\nx\t2,5\ny\t3,5\n", ["name", "size, m; roughly"]),
+        ("a;b,age\n1,2\n3,4\n", ["a;b", "age"]),
+        ('"a;b",age\n1,2\n', ["a;b", "age"]),
+        ("text;note,age\nx;y,2\nz;w,4\n", ["text;note", "age"]),
+        ("a,b;c\n", ["a", "b;c"]),
+    ],
+)
+def test_the_header_may_hold_other_separators(tmp_path: Path, text: str, names: list[str]) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    if text.count("\n") > 1:
+        assert list(read_table(tmp_path / "a.csv").columns) == names
+    else:
+        assert find_separator(tmp_path / "a.csv") == ","
 
 
 @pytest.mark.parametrize("mark", [";", "\t"])
