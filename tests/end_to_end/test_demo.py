@@ -60,6 +60,22 @@ def test_one_line_per_story(folder: Path, stories: dict[str, Story]) -> None:
     assert max(map(len, (line for line in printed if "report.html" not in line))) <= 80
 
 
+def test_stories_are_reported_as_they_end(folder: Path) -> None:
+    """Where there is no terminal for a progress bar."""
+    printed = (folder / "printed.txt").read_text(encoding="utf-8")
+    told = re.findall(r"selbo: note: story '(\w+)' has ended after \d+ s, (\d) of 4\n", printed)
+    assert told == [(name, str(k)) for k, name in enumerate(STORIES, 1)]
+
+
+def test_plus_minus_has_one_meaning(folder: Path) -> None:
+    page = html.unescape((folder / "report.html").read_text(encoding="utf-8"))
+    assert set(re.findall(r"±(?: is| half| standard)[^.;:,]*", page)) == {
+        "± is one standard error over 2 seeds",
+        "± standard error over the seeds",
+        "± standard error over 2 seeds",
+    }
+
+
 def test_every_method_and_seed_is_there(folder: Path, stories: dict[str, Story]) -> None:
     names = [method.name for method in comparison.DEMO_METHODS]
     assert stories["training"].results.methods == tuple(names)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +11,7 @@ import typer
 
 from selbo._files import replacing
 from selbo.cli.options import Debug, Device, Out, Seed, device_of
-from selbo.cli.output import console, cores, progress_bar, writable_folder
+from selbo.cli.output import console, cores, note, progress_bar, writable_folder
 
 
 def demo(
@@ -45,8 +47,16 @@ def demo(
     refuse_other(out)
     folder = writable_folder(out)
     work = plan_jobs(dict.fromkeys(chosen), seeds=range(seed, seed + seeds), steps=steps, device=where)
+    begin, ended = time.monotonic(), list[str]()
+
+    def tell(name: str) -> None:
+        ended.append(name)
+        if not sys.stderr.isatty():  # else there is a progress bar
+            seconds = time.monotonic() - begin
+            note(f"story {name!r} has ended after {seconds:.0f} s, {len(ended)} of {len(set(chosen))}")
+
     with progress_bar(total=sum(job.cost for job in work)) as advance:
-        found = tell_stories(work, jobs=jobs or cores(), report=advance)
+        found = tell_stories(work, jobs=jobs or cores(), report=advance, ended=tell)
     with replacing(folder / RESULTS) as unfinished:
         unfinished.write_text(json.dumps(found.to_dict(), indent=1), encoding="utf-8")
     page = write_stories(found, folder / "report.html")

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import as_completed
 from contextlib import contextmanager
@@ -84,7 +85,11 @@ def run_job(job: StoryJob) -> list[Outcome]:
 
 
 def tell_stories(
-    work: Sequence[StoryJob], *, jobs: int = 1, report: Report = lambda _label, _cost: None
+    work: Sequence[StoryJob],
+    *,
+    jobs: int = 1,
+    report: Report = lambda _label, _cost: None,
+    ended: Callable[[str], object] = lambda _name: None,
 ) -> StoryResults:
     """Run jobs and tell their stories.
 
@@ -92,9 +97,18 @@ def tell_stories(
         work: The jobs.
         jobs: Number of processes; it does not affect the results, since each job has one thread.
         report: Called with a label and the cost of the job that has ended.
+        ended: Called with the name of a story when its last job has ended.
     """
+    left = Counter(job.story for job in work)
+
+    def done(job: StoryJob) -> None:
+        report(_label(job), job.cost)
+        left[job.story] -= 1
+        if not left[job.story]:
+            ended(job.story)
+
     begin = time.perf_counter()
-    found = _share_out(work, jobs, report) if jobs > 1 else _one_by_one(work, report)
+    found = _share_out(work, jobs, done) if jobs > 1 else _one_by_one(work, done)
     made_by = outcomes.made_by(time.perf_counter() - begin)
     seeds = sorted({job.seed for job in work})
     names = [name for name in PLANS if any(job.story == name for job in work)]
@@ -108,23 +122,23 @@ def tell_stories(
     )
 
 
-def _one_by_one(work: Sequence[StoryJob], report: Report) -> dict[StoryJob, list[Outcome]]:
+def _one_by_one(work: Sequence[StoryJob], done: Callable[[StoryJob], None]) -> dict[StoryJob, list[Outcome]]:
     found = {}
     for job in work:
         found[job] = run_job(job)
-        report(_label(job), job.cost)
+        done(job)
     return found
 
 
-def _share_out(work: Sequence[StoryJob], jobs: int, report: Report) -> dict[StoryJob, list[Outcome]]:
+def _share_out(work: Sequence[StoryJob], jobs: int, done: Callable[[StoryJob], None]) -> dict[StoryJob, list[Outcome]]:
     """Run jobs in parallel processes, the longest first."""
     with _one_thread_each(), pool_of(min(jobs, len(work))) as pool:
         running = {pool.submit(run_job, job): job for job in sorted(work, key=lambda job: -job.cost)}
         try:
-            for done in as_completed(running):
-                done.result()
-                report(_label(running[done]), running[done].cost)
-            return {job: done.result() for done, job in running.items()}
+            for one in as_completed(running):
+                one.result()
+                done(running[one])
+            return {job: one.result() for one, job in running.items()}
         except BaseException:  # such as a keyboard interrupt: do not wait for jobs that have not started
             pool.shutdown(cancel_futures=True)
             raise

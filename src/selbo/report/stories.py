@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from selbo.plots.labels import duration
 from selbo.report.comparison import Value, mean_and_error, noisiest
 from selbo.report.curves import corruption_curves
-from selbo.report.differences import Difference, difference_of, t_quantile
+from selbo.report.differences import Difference, difference_of
 from selbo.report.page import comparison_sections, draw_for_screens, write_html
 from selbo.report.story_charts import accuracy_bars, claim_arrows, nll_dots
 from selbo.report.tables import signed
@@ -240,7 +240,7 @@ def _all_conditions(story: Story) -> list[str]:
 def _rows(story: Story, condition: str) -> list[StoryRow]:
     rows = []
     for method in story.results.methods:
-        cells = [interval_text(metric, value_of(story, method, condition, metric)) for metric in STORY_COLUMNS]
+        cells = [mean_text(metric, value_of(story, method, condition, metric)) for metric in STORY_COLUMNS]
         if method == story.focus:
             rows.append(StoryRow(method, ours=True, cells=cells, difference="", relation=""))
             continue
@@ -259,20 +259,20 @@ def _rows(story: Story, condition: str) -> list[StoryRow]:
     return rows
 
 
-def interval_text(metric: str, value: Value) -> tuple[str, str]:
-    """A mean and half of its 95 % interval over the seeds, as text.
+def mean_text(metric: str, value: Value) -> tuple[str, str]:
+    """A mean over the seeds and its standard error, as text.
 
     Example:
-        >>> interval_text("accuracy", Value(0.913, 0.004, 5))
-        ('91.3', '± 1.1')
-        >>> interval_text("nll", Value(0.2, None, 1))
+        >>> mean_text("accuracy", Value(0.913, 0.004, 5))
+        ('91.3', '± 0.4')
+        >>> mean_text("nll", Value(0.2, None, 1))
         ('0.200', '')
     """
     if value.mean is None:
         return "–", ""
     scale, digits = (1.0, 3) if metric == "nll" else (100.0, 1)
-    half = "" if value.error is None else f"± {scale * t_quantile(value.runs - 1) * value.error:.{digits}f}"
-    return f"{scale * value.mean:.{digits}f}", half
+    error = "" if value.error is None else f"± {scale * value.error:.{digits}f}"
+    return f"{scale * value.mean:.{digits}f}", error
 
 
 def _pictures(story: Story) -> "list[Markup]":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 
+import numpy as np
 import pytest
 from rich.console import Console
 from scipy import stats
@@ -13,10 +14,12 @@ from selbo.report.comparison import Value
 from selbo.report.stories import (
     Story,
     StoryResults,
-    interval_text,
+    compare_with,
+    mean_text,
     render_stories,
     standings,
     stories_table,
+    values_of,
     verdict,
 )
 from selbo.results import ClassificationTask, Comparison, Measurement, Outcome, Provenance
@@ -118,11 +121,16 @@ def test_one_seed_counts_nothing() -> None:
     assert printed(make_story(seeds=1)).split()[2:] == ["1.00", ".55", "-", "-", "-"]
 
 
-def test_intervals_are_those_of_students_t() -> None:
-    mean, half = interval_text("accuracy", Value(0.913, 0.004, 5))
-    assert mean == "91.3"
-    assert float(half[1:]) == pytest.approx(100 * 0.004 * stats.t.ppf(0.975, 4), abs=0.05)
-    assert interval_text("nll", Value(None, None, 0)) == ("–", "")
+def test_means_stand_with_their_standard_error_and_differences_with_the_interval_of_students_t() -> None:
+    assert mean_text("accuracy", Value(0.913, 0.004, 5)) == ("91.3", "± 0.4")
+    story = make_story()
+    other = story.others[0]
+    found = compare_with(story, other, story.conditions[0])
+    ours, theirs = (values_of(story, name, story.conditions[0], "nll") for name in (story.focus, other))
+    by_seed = np.subtract(ours, theirs)
+    expected = stats.t.interval(0.95, len(by_seed) - 1, loc=by_seed.mean(), scale=stats.sem(by_seed))
+    assert (found.low, found.high) == pytest.approx(expected)
+    assert mean_text("nll", Value(None, None, 0)) == ("–", "")
 
 
 @pytest.mark.parametrize("picture", ["accuracy", "claims"])
