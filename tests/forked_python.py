@@ -10,6 +10,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -25,6 +26,13 @@ OPTIONS = {"capture_output", "text", "check", "timeout"}
 
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload([*PRELOADED])
+
+
+def warm_context() -> Any:
+    """For pools whose processes are forked from the one that has imported what takes seconds to import."""
+    with patch.dict(os.environ, SETTINGS):
+        forkserver.ensure_running()
+    return _forks
 
 
 def run_forked(

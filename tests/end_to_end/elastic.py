@@ -1,7 +1,7 @@
 """A worker of torchrun that trains twice, by `selbo.fit` and in the loop of an example, and is killed in both.
 
-Its argument is a folder. Where the variable KILLED is set, rank 1 kills itself after six steps of the first training,
-and once it was started again, of the second.
+Its argument is a folder. If it is to be killed, rank 1 kills itself after six steps of the first training, and once it
+was started again, of the second.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from selbo.training import Checkpoint
 
 
 @contextmanager
-def killed(restarts: int) -> Iterator[None]:
+def killing(restarts: int | None) -> Iterator[None]:
     """A context that rank 1 does not survive if torchrun has restarted the processes so many times."""
     step, taken = torch.optim.Adam.step, []
 
@@ -34,11 +34,7 @@ def killed(restarts: int) -> Iterator[None]:
             os.kill(os.getpid(), signal.SIGKILL)
         return step(self, *args)
 
-    if (
-        os.environ.get("KILLED")
-        and os.environ["RANK"] == "1"
-        and os.environ["TORCHELASTIC_RESTART_COUNT"] == str(restarts)
-    ):
+    if os.environ["RANK"] == "1" and os.environ.get("TORCHELASTIC_RESTART_COUNT") == str(restarts):
         torch.optim.Adam.step = step_and_count  # type: ignore[method-assign]
     try:
         yield
@@ -63,11 +59,11 @@ def fitted(folder: Path) -> dict[str, torch.Tensor]:
     return {**net.state_dict(), "curve": result.curve, "resumed": resumed}
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, killed: bool = False) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    with killed(0):
+    with killing(0 if killed else None):
         found = fitted(folder)
     # of the session that trained to the end, not of the next one, which finds the run complete
     if not (folder / f"fit.{rank}").exists():
@@ -76,7 +72,7 @@ def main(folder: Path) -> None:
     sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
     from scale_out import train
 
-    with killed(1):
+    with killing(1 if killed else None):
         train(rank, world, out=folder / "loop", shard=False, steps=12, every=4)
     dist.destroy_process_group()
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,9 @@ from ranks import SECONDS, TESTS, run_two
 from safetensors.torch import load_file
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
-SCRIPT = Path(__file__).with_name("elastic.py")
+from forked_python import start_forked
+
+SCRIPT, AGENT = (Path(__file__).with_name(name) for name in ("elastic.py", "elastic_agent.py"))
 
 
 @pytest.mark.skipif(not (TESTS.parent / "examples").exists(), reason="the example is in the repository")
@@ -22,18 +22,10 @@ def test_a_killed_worker_is_started_again_and_the_run_is_the_same(tmp_path):
     for folder in (whole, again):
         folder.mkdir()
     run_two(SCRIPT, str(whole))
-    options = ["--standalone", "--nproc-per-node=2", "--max-restarts=3", "--monitor-interval=0.1"]
+    # processes that were restarted would find addresses of those before (pytorch/pytorch#135712)
+    own = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
-    own = {"KILLED": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", *options, str(SCRIPT), str(again)],
-        # processes that were restarted would find addresses of those before (pytorch/pytorch#135712)
-        env={**os.environ, **own, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    done = start_forked(AGENT, str(again), PYTHONPATH=path, **own).wait(SECONDS)
     assert done.returncode == 0, done.stderr
     for rank in range(2):
         expected, found = (load_file(folder / f"fit.{rank}") for folder in (whole, again))
@@ -41,7 +33,8 @@ def test_a_killed_worker_is_started_again_and_the_run_is_the_same(tmp_path):
         assert found.pop("resumed").tolist() == [6, 1]
         assert [name for name in expected if not torch.equal(found[name], expected[name])] == []
     # the loop was killed after six steps, and resumed at the fourth
-    assert "steps 4 to 12 in 2 processes" in done.stdout
+    (printed,) = (again / "printed").rglob("attempt_2/0/stdout.log")
+    assert "steps 4 to 12 in 2 processes" in printed.read_text(encoding="utf-8")
     for folder in (whole, again):
         dcp_to_torch_save(folder / "loop" / "step-000012", folder / "loop.pt")
     expected, found = (torch.load(folder / "loop.pt", weights_only=True) for folder in (whole, again))
