@@ -19,25 +19,25 @@ KNOWN: Final = (
         *(
             "summary summary-elbo base both belief-accuracy labels-belief pool pool-belief",
             "fractions belief labels-belief-accuracy pool-fractions pool-belief-low-5",
-            "summary-train train accuracy dirichlet-accuracy pool-accuracy pool-belief-high-5",
+            "summary-train train accuracy dirichlet-accuracy labels-trained-accuracy pool-accuracy pool-belief-high-5",
             "expect-equal both-high-2 dirichlet accuracy-high-2 fractions-high-5 pool-both pool-belief-high-10",
             "expect-unequal both-low-2 multinomial-accuracy accuracy-low-2 fractions-low-5 pool-labels",
         ),
         *(
             "auto-equal fractions-0.3 natural-summary both-high-5 bold accuracy-high-5",
             "auto-unequal fractions-1 narrow-summary both-low-5 timid accuracy-low-5",
-            "beta-5 uncertain-0.1 natural-summary-85 accuracy-high-10 both-fractions-high-5",
-            "uncertain-0.05 natural-summary-80 accuracy-low-10 both-fractions-low-5",
+            "beta-5 uncertain-0.1 exact wide-summary natural-summary-85 accuracy-high-10 both-fractions-high-5",
+            "uncertain-0.05 exact-accuracy natural-summary-80 accuracy-low-10 both-fractions-low-5",
         ),
-        *("unadjusted-3",),
+        *("unadjusted-3 trained-accuracy",),
     ),
     # brown: the ELBO, and standard deviations of the prior
     (
         *(
             "elbo none labels network",
-            "elbo-known natural labels-prior pool-prior",
+            "elbo-known natural labels-prior fixed-precision pool-prior",
             "elbo-em elbo-em-bcts narrow pool-prior-low-5",
-            "elbo-bbse prior-0.02 pool-prior-high-5",
+            "elbo-bbse prior-0.02 wide pool-prior-high-5",
             "prior-0.05 prior-0.2 pool-prior-high-10",
             "prior-0.1",
         ),
@@ -92,7 +92,7 @@ KNOWN: Final = (
     (
         *(
             "plain-summary proportion labels-proportion trees-stopped logistic-0.1-prior",
-            "expectation sgd-summary logistic-0.1-prior-low-5 trees-tuned",
+            "expectation sgd-summary proportion-exact logistic-0.1-prior-low-5 trees-tuned",
             "multinomial warm-up expectation-shift logistic-0.1-prior-high-5",
             "ema pretrained expectation-bayes logistic-0.1-prior-high-10",
         ),

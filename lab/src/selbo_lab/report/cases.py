@@ -28,6 +28,9 @@ BLACK: Final = "#111111"
 WHITE: Final = "#fefefe"
 """Text colours on a coloured cell, the same in light and dark mode; `INK` and pure white change with the mode."""
 
+OF_A_DIVERGED_RUN: Final = 1000.0
+"""Difference from which a power of ten says enough."""
+
 MEANINGS: Final = ((0.75, "better"), (-0.75, "worse"), (0.0, "level: 95 % interval holds 0"))
 """Legend: shares of the strongest colour, and their meaning."""
 
@@ -124,8 +127,20 @@ def _legend(figure: "Figure") -> None:
 
 
 def _text(found: Difference, column: MetricColumn) -> str:
+    """What a cell says.
+
+    Example:
+        >>> column = MetricColumn.parse("clean.nll")
+        >>> [
+        ...     _text(Difference(mean, None, None, None, 1, 1), column)
+        ...     for mean in (-0.25, 1.5, -4255748082.5, None)
+        ... ]
+        ['−.250', '+1.500', '−4e+09', '–']
+    """
     if found.mean is None:
         return "–"
+    if abs(found.mean) >= OF_A_DIVERGED_RUN:
+        return f"{found.mean:+.0e}".replace("-", "−", 1)
     text = signed(column.metric, found.mean)
     return text.replace("0.", ".", 1) if text[1:3] == "0." else text
 

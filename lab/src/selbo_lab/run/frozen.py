@@ -1,14 +1,21 @@
 """Corrections of a frozen classifier in the target domain: by what is stated about it, or by labels."""
 
+import warnings
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from selbo import LabelShift, Prediction, calibrate_to_belief
-from selbo.evaluation import bias_corrected_temperature, calibrate, correct_prior, estimate_by_regularised_confusion
+from selbo.evaluation import (
+    BeliefCalibration,
+    bias_corrected_temperature,
+    calibrate,
+    correct_prior,
+    estimate_by_regularised_confusion,
+)
 from selbo.random import generator_for
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.studies.run_spec import Recipe
@@ -68,17 +75,24 @@ def _stated(recipe: Recipe, rows: Tensor, labels: Tensor, fractions: tuple[float
     """Calibrate to what is stated; labels are read for nothing but the accuracy that is stated."""
     count = rows.shape[-1]
     if recipe.correction == "batch":
-        return calibrate_to_belief(rows, class_fractions=[1 / count] * count)
+        return calibrate_as_stated(rows, class_fractions=[1 / count] * count)
     accuracy = None
     if recipe.states_accuracy:
         right = (rows.argmax(-1) == labels).double().mean().item() + recipe.accuracy_off
         accuracy = min(max(right, 1 / count + LEAST_ERROR), 1 - LEAST_ERROR)
     try:
-        return calibrate_to_belief(
+        return calibrate_as_stated(
             rows, accuracy=accuracy, class_fractions=fractions if recipe.states_fractions else None
         )
     except ValueError:  # the statements contradict each other and are refused: nothing is corrected
         return lambda each: each
+
+
+def calibrate_as_stated(log_probs: Any, **statements: Any) -> BeliefCalibration:
+    """`selbo.calibrate_to_belief` without its warnings: wrong statements are what some studies are about."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return calibrate_to_belief(log_probs, **statements)
 
 
 def _isotonic(log_probs: Tensor, labels: Tensor) -> CorrectedLogProbs:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from selbo import elicit_concentration
-from selbo.random import generator_for
+from selbo.random import derive, generator_for
 from selbo_lab.data import catalogue
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.tables import GroupCodes, TableWithGroups, split_rows
@@ -19,6 +19,15 @@ from selbo_lab.studies.run_spec import DataSpec
 
 RANDOM_BAGS: Final = "random"
 """Groups that are random bags."""
+
+UNEVEN_BAGS: Final = "uneven"
+"""Groups that are bags whose class fractions are drawn uniformly from the simplex."""
+
+EMBEDDED: Final = ("sst",)
+"""Data sets of embeddings, which are standardised and scaled."""
+
+SQUARED_LENGTH: Final = 10.0
+"""Mean squared length of embeddings, about that of the features of the tables: the same precisions suit both."""
 
 WITHOUT_GROUP: Final = -1
 
@@ -30,6 +39,9 @@ MIDDLE: Final = 0.1
 
 PER_DEVIATION: Final = NormalDist().inv_cdf(0.975)
 """Half the width of a 95 % interval, in standard deviations."""
+
+EXACT_PER_ROW: Final = 100.0
+"""Concentration of fractions without an error, per row: with 16 rows, a standard deviation of .2 rows at most."""
 
 SMOKE_ROWS: Final = 120
 SMOKE_GROUPS: Final = 6
@@ -99,7 +111,7 @@ def group_case(data: DataSpec, seed: int) -> GroupCase:
         groups=groups,
         names=names,
         fractions=fractions,
-        concentration=_strengths(fractions, sizes, data.stated_deviation),
+        concentration=_strengths(fractions, sizes, data),
         labelled=labelled,
         test=test,
         test_groups=test_groups,
@@ -110,13 +122,18 @@ def _rows_and_groups(
     data: DataSpec, seed: int
 ) -> tuple[LabelledData, LabelledData, Tensor, Tensor, TableWithGroups | None]:
     """Training and test rows, the groups of both, and the table that they come from."""
-    if data.name not in catalogue.TABLES:  # images, whose parts are published
+    if data.name not in catalogue.TABLES:  # images and embeddings, whose parts are published
         if data.generated:
             train, test = (generated(data.name, part, seed=seed) for part in ("train", "test"))
         else:
             train, test = (catalogue.load_set(data.name, part) for part in ("train", "test"))
+        if data.name in EMBEDDED:
+            train, test = _scaled(train, test)
         order = torch.randperm(len(train), generator=generator_for(seed, "bags"))[: data.train_size or None]
-        return train.rows(order), test, torch.arange(len(order)) // data.group_size, _none(test), None
+        train = train.rows(order)
+        if data.groups == UNEVEN_BAGS:
+            return train, test, uneven_bags(train.labels, data.group_size, seed=seed), _none(test), None
+        return train, test, torch.arange(len(order)) // data.group_size, _none(test), None
     table = _generated_table(data) if data.generated else catalogue.TABLES[data.name]()
     rows, held_out = split_rows(len(table.rows), seed=seed)
     rows = rows[: data.train_size or None]
@@ -126,6 +143,33 @@ def _rows_and_groups(
         return train, test, torch.arange(len(rows)) // data.group_size, _none(test), table
     codes = table.groups(data.groups).codes
     return train, test, codes[rows], codes[held_out], table
+
+
+def _scaled(train: LabelledData, test: LabelledData) -> tuple[LabelledData, LabelledData]:
+    """Features standardised by the training part, which needs no labels, and scaled to a mean squared length."""
+    std, mean = torch.std_mean(train.inputs, 0)
+    varies = std > 0
+    factor = (SQUARED_LENGTH / int(varies.sum())) ** 0.5 * varies / torch.where(varies, std, 1.0)
+    first, second = (each.with_inputs(factor * (each.inputs - mean), name=each.name) for each in (train, test))
+    return first, second
+
+
+def uneven_bags(labels: Tensor, size: int, *, seed: int) -> Tensor:
+    """Bag of each row, -1 for none: bags of one size whose class fractions are drawn uniformly from the simplex.
+
+    Rows of a class go to bags in their order. Bags are made until the rows of a class do not suffice.
+    """
+    generator = np.random.default_rng(derive(seed, "uneven bags"))
+    pools = [(labels == each).nonzero().squeeze(1) for each in range(int(labels.max()) + 1)]
+    used, bags = [0] * len(pools), torch.full_like(labels, WITHOUT_GROUP)
+    for bag in range(len(labels) // size):
+        counts = generator.multinomial(size, generator.dirichlet(np.ones(len(pools)))).tolist()
+        if any(first + count > len(pool) for first, count, pool in zip(used, counts, pools, strict=True)):
+            break
+        for each, pool in enumerate(pools):
+            bags[pool[used[each] : used[each] + counts[each]]] = bag
+            used[each] += counts[each]
+    return bags
 
 
 def _none(rows: LabelledData) -> Tensor:
@@ -151,12 +195,14 @@ def _with_noise(fractions: Tensor, deviation: float, seed: int) -> Tensor:
     return found / found.sum(1, keepdim=True)
 
 
-def _strengths(fractions: Tensor, sizes: Tensor, deviation: float) -> Tensor:
-    """Concentration of each group: its size if people were counted, or that of the stated deviation if that is less."""
-    if not deviation:
+def _strengths(fractions: Tensor, sizes: Tensor, data: DataSpec) -> Tensor:
+    """Concentration of each group: its size if people were counted, or what is stated if that is less."""
+    if data.stated_concentration:
+        return sizes.clamp(max=data.stated_concentration)
+    if not data.stated_deviation:
         return sizes
     largest = fractions.amax(1).clamp(0.5, 1 - MIDDLE).numpy()
-    margin = np.full(len(largest), PER_DEVIATION * deviation)
+    margin = np.full(len(largest), PER_DEVIATION * data.stated_deviation)
     return torch.from_numpy(elicit_concentration(margin, fraction=largest)).minimum(sizes).clamp(min=1.0)
 
 
@@ -175,6 +221,13 @@ def _generated_table(data: DataSpec) -> TableWithGroups:
     return TableWithGroups(
         rows, dict.fromkeys(names, column), dict.fromkeys(names, torch.stack([1 - shares, shares], 1))
     )
+
+
+def with_exact_counts(case: GroupCase, data: DataSpec) -> GroupCase:
+    """The case with fractions that are stated without an error, if they were counted among the training rows."""
+    if data.official or data.fraction_noise or data.stated_deviation or data.stated_concentration:
+        return case
+    return replace(case, concentration=EXACT_PER_ROW * case.sizes.double())
 
 
 def without_groups(case: GroupCase, held_out: Tensor) -> GroupCase:

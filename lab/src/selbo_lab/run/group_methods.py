@@ -8,13 +8,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from selbo import ClassRegions, CrossEntropy, GroupedSummary, calibrate_to_belief, fit, predict
+from selbo import (
+    ClassRegions,
+    CrossEntropy,
+    GroupedSummary,
+    Masses,
+    Partition,
+    SummaryLikelihood,
+    fit,
+    predict,
+)
 from selbo.evaluation import correct_prior
 from selbo.models import MLP
 from selbo.objectives import Objective, Term, log_prob_of_labels
 from selbo.random import derive, generator_for
 from selbo.training import Diverged, Optimizer
 from selbo_lab.run import build
+from selbo_lab.run.frozen import calibrate_as_stated
 from selbo_lab.run.group_cases import GroupCase, with_rows_to_learn_from
 from selbo_lab.studies.run_spec import ModelSpec, Recipe, RunSpec
 
@@ -60,6 +70,30 @@ class SoftTargets(nn.Module):
         """Weighted log-probabilities; zero for rows without a group: (S, B, K), (B,) -> (S, B)."""
         chosen = self.targets[groups.clamp(min=0)] * (groups >= 0).unsqueeze(1)
         return (chosen * log_probs).sum(-1)
+
+
+class ExpectedAnswers(Partition):
+    """Right and wrong answers, as expected by the predictions themselves: the largest probability, and the rest."""
+
+    num_regions = 2
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.num_classes = num_classes
+
+    def memberships(self, log_probs: Tensor) -> Tensor:
+        """Probabilities of a right and of a wrong answer: (..., B, K) -> (..., B, 2)."""
+        right = log_probs.exp().amax(-1)
+        return torch.stack([right, 1 - right], -1)
+
+    def assign(self, log_probs: Tensor) -> Tensor:
+        """The more probable of the two: (..., B, K) -> (..., B)."""
+        return (log_probs.exp().amax(-1) < 0.5).long()
+
+
+def _stated_accuracy(spec: RunSpec) -> float:
+    """The accuracy that a belief states, with its error."""
+    return min(spec.data.group_accuracy + spec.recipe.accuracy_off, build.MOST_STATED)
 
 
 def group_term(recipe: Recipe, case: GroupCase) -> Term:
@@ -147,7 +181,7 @@ def _train_at_once(spec: RunSpec, case: GroupCase) -> nn.Module:
     recipe, inputs = spec.recipe, case.train.network_inputs()
     linear = ModelSpec("mlp") if recipe.objective == "mean_map" else spec.model
     network = _network(linear, inputs.shape[1], case, spec.seed)
-    log_likelihood = _log_likelihood(recipe, case, network, inputs, spec.seed)
+    log_likelihood = _log_likelihood(spec, case, network, inputs)
     weights = [each for each in network.parameters() if each.ndim > 1 or recipe.objective == "easy_llp"]
     optimizer = torch.optim.LBFGS(
         network.parameters(), max_iter=recipe.steps, history_size=LBFGS_HISTORY, line_search_fn="strong_wolfe"
@@ -175,11 +209,9 @@ def _network(model: ModelSpec, features: int, case: GroupCase, seed: int) -> nn.
     return network
 
 
-def _log_likelihood(
-    recipe: Recipe, case: GroupCase, network: nn.Module, inputs: Tensor, seed: int
-) -> Callable[[], Tensor]:
+def _log_likelihood(spec: RunSpec, case: GroupCase, network: nn.Module, inputs: Tensor) -> Callable[[], Tensor]:
     """What is maximised, in nats, over all training rows."""
-    labels = case.train.labels
+    recipe, labels = spec.recipe, case.train.labels
     rows = torch.arange(len(labels)) if recipe.objective == "all_labels" else case.labelled
     of_labels = partial(_of_labels, network, inputs[rows], labels[rows])
     if recipe.objective not in LEARN_GROUPS:
@@ -196,7 +228,12 @@ def _log_likelihood(
 
         return of_means
     term = group_term(recipe, case)
-    noise = F.normalize(torch.randn(inputs.shape, generator=generator_for(seed, "vat")), dim=1)
+    noise = F.normalize(torch.randn(inputs.shape, generator=generator_for(spec.seed, "vat")), dim=1)
+    sure = None
+    if recipe.accuracy_concentration:
+        stated = _stated_accuracy(spec)
+        belief, count = Masses([stated, 1 - stated]), recipe.accuracy_concentration
+        sure = SummaryLikelihood(ExpectedAnswers(case.train.num_classes), belief, count, form="multinomial")
 
     def of_groups() -> Tensor:
         log_probs = network(inputs).log_softmax(-1)
@@ -204,6 +241,8 @@ def _log_likelihood(
         found = value.mean() * len(inputs) if term.per_example else value.sum()
         if recipe.objective == "llp_vat":
             found = found - recipe.vat_weight * perturbation_loss(network, inputs, log_probs, noise, recipe.vat_radius)
+        if sure is not None:
+            found = found + sure(log_probs)
         return found + extra()
 
     return of_groups
@@ -218,6 +257,8 @@ def _train_in_batches(spec: RunSpec, case: GroupCase, device: str) -> nn.Module:
     recipe = spec.recipe
     if recipe.objective in {"mean_map", "llp_vat"}:
         raise ValueError(f"the objective {recipe.objective!r} is for tables, but the network is {spec.model.name!r}")
+    if recipe.accuracy_concentration:
+        raise ValueError(f"`accuracy_concentration` is for tables, but the network is {spec.model.name!r}")
     train = case.train.to(device)
     inputs = train.network_inputs()
     network = build.network_of(
@@ -282,9 +323,10 @@ def group_predictions(
             corrected[rows] = correct_prior(found[rows], before, (after / after.sum()).tolist())
         return corrected
     if recipe.states_accuracy:
-        stated = min(spec.data.group_accuracy + recipe.accuracy_off, build.MOST_STATED)
         try:
-            scale = calibrate_to_belief(_log_probs(network, case.train.network_inputs()), accuracy=stated)
+            scale = calibrate_as_stated(
+                _log_probs(network, case.train.network_inputs()), accuracy=_stated_accuracy(spec)
+            )
         except ValueError:  # the network has hardly learned anything
             return found
         return scale(found)

@@ -17,7 +17,7 @@ from selbo.random import generator_for
 from selbo.report import outcomes
 from selbo.training import Diverged
 from selbo_lab.run import build
-from selbo_lab.run.group_cases import GroupCase, group_case, without_groups
+from selbo_lab.run.group_cases import GroupCase, group_case, with_exact_counts, without_groups
 from selbo_lab.run.group_methods import group_predictions, train_group_method
 from selbo_lab.run.provenance import describe_run
 from selbo_lab.run.records import CLEAN, DIVERGED, FINISHED, Run, RunHistogram, RunMeasurement, RunTimes
@@ -25,16 +25,21 @@ from selbo_lab.run.scores import score_histogram
 from selbo_lab.studies.run_spec import RunSpec
 
 GROUP_PARTS: Final = 3
-"""Parts of the groups, each of which is held out once."""
+"""Parts of the groups of a table, each of which is held out once."""
+
+IMAGE_PARTS: Final = 10
+"""Parts of the bags of images, of which the first is held out; a network for images is not trained several times."""
 
 MOST_HELD_OUT: Final = 100.0
-"""Largest concentration of the fractions of a held-out group: about plus or minus ten points."""
+"""Largest concentration of the fractions of a held-out group, if they are not exact: about plus or minus ten points."""
 
 
 def execute_group_run(spec: RunSpec, *, device: str = "cpu") -> Run:
     """Train and test; or, if the run does not use test data, measure the likelihood of held-out groups."""
     begin = time.perf_counter()
     case = group_case(spec.data, spec.seed)
+    if spec.recipe.exact_counts:
+        case = with_exact_counts(case, spec.data)
     made = partial(
         Run,
         id=spec.id,
@@ -97,30 +102,40 @@ def _train(spec: RunSpec, case: GroupCase, device: str, part: int = ALL_GROUPS) 
     return _LAST.networks[part]
 
 
+def parts_of_groups(count: int, parts: int, *, seed: int) -> Tensor:
+    """Part of each group, at random and of equal size: (count,)."""
+    order = torch.randperm(count, generator=generator_for(seed, "folds"))
+    part = torch.empty_like(order)
+    part[order] = torch.arange(count) % parts
+    return part
+
+
 def held_out_nll(spec: RunSpec, case: GroupCase, *, device: str = "cpu") -> float:
     """What settings are chosen by: the negative log-likelihood of held-out groups and labels, per group.
 
-    The groups are cut into parts at random. For each part a network is trained without its rows. The likelihood is that
-    of the class counts of its groups (the form ``counts`` of `GroupedSummary`), given the predictions for their
-    members as they are reported, and of the labels among them that are known. It is the same for every method.
+    The groups are cut into parts at random. For each part of a table, and for one part of the images, a network is
+    trained without its rows. The likelihood is that of the class counts of its groups (the form ``counts`` of
+    `GroupedSummary`), given the predictions for their members as they are reported, and of the labels among them that
+    are known. It is the same for every method, except that fractions are exact with ``exact_counts``.
     """
-    order = torch.randperm(len(case.names), generator=generator_for(spec.seed, "folds"))
-    part = torch.empty_like(order)
-    part[order] = torch.arange(len(order)) % GROUP_PARTS
-    total = 0.0
-    for number in range(min(GROUP_PARTS, len(order))):
+    parts, tried = (GROUP_PARTS, GROUP_PARTS) if spec.model.name == "mlp" else (IMAGE_PARTS, 1)
+    part = parts_of_groups(len(case.names), parts, seed=spec.seed)
+    total, count = 0.0, 0
+    for number in range(min(tried, len(part))):
         held_out = part == number
         network = _train(spec, without_groups(case, held_out), device, number)
         rows = torch.cat([held_out, torch.tensor([False])])[case.groups].nonzero().squeeze(1)
         total += _nll_of_part(spec, case, network, rows, device)
-    return total / len(order)
+        count += int(held_out.sum())
+    return total / count
 
 
 def _nll_of_part(spec: RunSpec, case: GroupCase, network: nn.Module | None, rows: Tensor, device: str) -> float:
     held_out = case.train.rows(rows)
     log_probs = group_predictions(spec, case, network, held_out.to(device).network_inputs(), case.groups[rows])
+    most = math.inf if spec.recipe.exact_counts else MOST_HELD_OUT
     counts = GroupedSummary(
-        ClassRegions(log_probs.shape[1]), case.fractions, case.concentration.clamp(max=MOST_HELD_OUT), form="counts"
+        ClassRegions(log_probs.shape[1]), case.fractions, case.concentration.clamp(max=most), form="counts"
     )
     found: float = counts(log_probs, case.groups[rows]).item()
     known = torch.isin(rows, case.labelled)

@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from selbo import LabelShift, calibrate, calibrate_to_belief
+from selbo import LabelShift, calibrate
 from selbo.evaluation import correct_prior
 from selbo_lab.run.baselines import LEAST_PROBABILITY
-from selbo_lab.run.frozen import LEAST_ERROR
+from selbo_lab.run.frozen import LEAST_ERROR, calibrate_as_stated
 from selbo_lab.run.table_cases import TableCase
 from selbo_lab.studies.run_spec import Recipe
 
@@ -132,7 +132,7 @@ def correct_for_statement(
         try:
             counts = torch.bincount(case.train.labels, minlength=len(stated)).tolist()
             unlabelled = found(case.unlabelled.inputs)
-            return calibrate_to_belief(unlabelled, class_fractions=stated, label_counts=counts)(log_probs)
+            return calibrate_as_stated(unlabelled, class_fractions=stated, label_counts=counts)(log_probs)
         except ValueError:  # no correction makes the predictions agree: the classifier falls back to the prior
             pass
     return correct_prior(log_probs, before, stated)
@@ -147,7 +147,7 @@ def correct_by_held_out(found: LogProbs, case: TableCase, rows: Tensor, statemen
     assert isinstance(found, FittedClassifier)
     held_out, labels = found.classifier.held_out_log_proba_, case.train.labels
     try:
-        return calibrate_to_belief(
+        return calibrate_as_stated(
             held_out,
             **statements,
             concentration=min(len(labels), STATEMENT_UP_TO),

@@ -74,6 +74,7 @@ OF_GROUPS: Final = (
     "official",
     "fraction_noise",
     "stated_deviation",
+    "stated_concentration",
     "group_accuracy",
     "few_labels",
 )
@@ -121,6 +122,8 @@ ADDED_LATER: Final = {
         "vat_radius",
         "fractions_off",
         "states_label_fractions",
+        "accuracy_concentration",
+        "exact_counts",
     ),
     "evaluation": ("both_columns", "items", "halves"),
 }
@@ -165,12 +168,14 @@ class DataSpec:
         normalised: Whether pixels are normalised by the mean and standard deviation of the training images; if not,
             bytes are only divided by 255, in all data sets that the network sees.
         groups: Groups whose class fractions are known: a column of a table, two of them as in ``education x
-            occupation``, or ``random`` for random bags; see `selbo_lab.run.group_cases`. Empty for none.
-        group_size: Number of examples of a random bag.
+            occupation``, ``random`` for random bags, or ``uneven`` for bags with random class fractions; see
+            `selbo_lab.run.group_cases`. Empty for none.
+        group_size: Number of examples of a bag.
         least_group: Minimum number of training rows of a group; rows of smaller groups are not used.
         official: Whether fractions are official ones instead of those of the training rows.
         fraction_noise: Standard deviation of errors that are added to the fractions.
         stated_deviation: Standard deviation of the fractions that a belief states; if 0, they were counted.
+        stated_concentration: Concentration that a belief states for every group, instead of a deviation.
         group_accuracy: Accuracy that a belief states.
         few_labels: Number of training rows whose labels are known besides.
         table: Name of a table of the set ``keel``, on which classifiers at their defaults are compared; see
@@ -200,6 +205,7 @@ class DataSpec:
     official: bool = False
     fraction_noise: float = 0.0
     stated_deviation: float = 0.0
+    stated_concentration: float = 0.0
     group_accuracy: float = 0.0
     few_labels: int = 0
     table: str = ""
@@ -216,6 +222,8 @@ class DataSpec:
         for name in OF_GROUPS[1:]:
             if getattr(self, name) != getattr(DataSpec, name) and not self.groups:
                 raise ValueError(f"`{name}` is about `groups`, but there are none")
+        if self.stated_deviation and self.stated_concentration:
+            raise ValueError("either `stated_deviation` or `stated_concentration` must be given, but got both")
 
 
 @dataclass(frozen=True)
@@ -323,6 +331,10 @@ class Recipe:
         states_fractions: Whether the correction ``belief`` states the class fractions of the target domain.
         states_label_fractions: Whether the class fractions of the training labels are stated, which say nothing new.
         accuracy_off: Error of the stated accuracy.
+        accuracy_concentration: Concentration of the stated accuracy in the training of methods for groups, in
+            pseudo-observations; not part of the training if 0.
+        exact_counts: Whether fractions that were counted among the training rows are stated without an error, in
+            training and in the choice of settings; if False, as those of a sample as large as the group.
         fractions_off: Error of the fraction of class 0 that the corrections ``belief`` and ``known``, and methods for
             tables, state; the other classes change in proportion.
         target_labels: Number of labels of the target domain that a correction uses.
@@ -393,6 +405,8 @@ class Recipe:
     states_fractions: bool = False
     states_label_fractions: bool = False
     accuracy_off: float = 0.0
+    accuracy_concentration: float = 0.0
+    exact_counts: bool = False
     target_labels: int = 0
     vat_weight: float = 0.5
     vat_radius: float = 1.0
@@ -524,7 +538,7 @@ class RunSpec:
             states_accuracy=False,
             states_fractions=False,
             states_label_fractions=False,
-            accuracy_off=0.0,
+            accuracy_off=self.recipe.accuracy_off if self.recipe.accuracy_concentration else 0.0,
             target_labels=0,
             fractions_off=self.recipe.fractions_off if self.recipe.told else 0.0,
         )

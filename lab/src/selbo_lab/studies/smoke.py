@@ -67,7 +67,8 @@ def _covering(things: Sequence[T], kinds: Callable[[T], set[object]]) -> list[T]
 
 def _kinds_of_case(data: DataSpec) -> set[object]:
     shifted, corrupted = data.label_fractions != data.use_fractions, bool(data.use_noise or data.use_corruption)
-    of_groups = (bool(data.group_size), data.official, bool(data.fraction_noise), bool(data.few_labels))
+    bags = data.groups if data.group_size else ""
+    of_groups = (bags, data.official, bool(data.fraction_noise), bool(data.few_labels))
     return {
         data.name,
         ("simplex", bool(data.prevalences)),

@@ -85,6 +85,49 @@ def test_official_and_noisy_fractions_with_their_precision() -> None:
 
 
 @pytest.mark.usefixtures("table")
+def test_a_concentration_stated_for_every_group_is_at_most_its_size() -> None:
+    case = group_case(DataSpec("t", groups="group", official=True, stated_concentration=16.0), 3)
+    assert case.concentration.tolist() == [min(16.0, size) for size in case.sizes.tolist()]
+    assert min(case.sizes.tolist()) < 16 < max(case.sizes.tolist())
+    with pytest.raises(ValueError, match="either `stated_deviation` or `stated_concentration`"):
+        DataSpec("t", groups="group", stated_deviation=0.1, stated_concentration=16.0)
+
+
+@pytest.mark.usefixtures("table")
+def test_fractions_counted_among_the_rows_can_be_stated_without_an_error() -> None:
+    data = DataSpec("t", groups="group")
+    case = group_case(data, 3)
+    exact = group_cases.with_exact_counts(case, data)
+    assert exact.concentration.tolist() == [100 * size for size in case.sizes.tolist()]
+    assert torch.equal(exact.fractions, case.fractions)
+    for changes in ({"official": True, "stated_deviation": 0.1}, {"fraction_noise": 0.05}):
+        other = replace(data, **changes)  # type: ignore[arg-type]
+        assert group_cases.with_exact_counts(group_case(other, 3), other) is group_case(other, 3)
+
+
+def test_uneven_bags_have_one_size_and_fractions_from_the_whole_simplex(seed: int) -> None:
+    labels = torch.bernoulli(torch.full((6000,), 0.4), generator=torch.Generator().manual_seed(seed)).long()
+    bags = group_cases.uneven_bags(labels, 20, seed=seed)
+    sizes = torch.bincount(bags[bags >= 0])
+    assert set(sizes.tolist()) == {20}
+    fractions = torch.stack([labels[bags == each].double().mean() for each in range(len(sizes))])
+    # uniform: variance 1/12, and that of a sample of 20; bags that are random have .24 / 20
+    expected = 1 / 12 + (1 / 6) / 20
+    assert fractions.var().item() == pytest.approx(expected, rel=0.35)
+    assert len(sizes) > 150
+    assert not torch.equal(bags, group_cases.uneven_bags(labels, 20, seed=seed + 1))
+
+
+def test_embeddings_are_scaled_by_the_training_part() -> None:
+    case = group_case(DataSpec("sst", generated=True, groups="uneven", group_size=8, group_accuracy=0.8), 3)
+    assert case.train.inputs.square().sum(1).mean().item() == pytest.approx(group_cases.SQUARED_LENGTH, rel=0.02)
+    torch.testing.assert_close(case.train.inputs.mean(0), torch.zeros(768), atol=1e-6, rtol=0)
+    assert case.test.inputs.mean(0).abs().max() > 1e-3
+    assert (case.test_groups == -1).all()
+    assert case.sizes.tolist() == [8] * len(case.names)
+
+
+@pytest.mark.usefixtures("table")
 def test_held_out_groups_leave_no_row_and_no_label() -> None:
     case = group_case(DataSpec("t", groups="group", least_group=10, few_labels=60), 3)
     rest = without_groups(case, torch.tensor([True, False]))
@@ -234,6 +277,36 @@ def test_predictions_of_a_group_corrected_and_scaled() -> None:
     assert everyone.exp().amax(1).mean().item() == pytest.approx(0.85, abs=2e-3)
 
 
+def test_an_accuracy_in_training_makes_predictions_as_sure_as_stated(seed: int) -> None:
+    """The stationary point is checked by the gradient of the objective, written out."""
+    case = made_people(seed)
+    data = replace(STATES, group_accuracy=0.9)
+    spec = run_spec("group_belief", data, form="multinomial", accuracy_concentration=700.0, accuracy_off=-0.02)
+    network = group_methods.train_group_method(spec, case).requires_grad_(True)
+    log_probs = network(case.train.inputs).log_softmax(-1)
+    sure = log_probs.exp().amax(1).mean()
+    value = 700 * (0.88 * sure.log() + 0.12 * (1 - sure).log())
+    for group, (stated, strength) in enumerate(zip(case.fractions, case.concentration, strict=True)):
+        mean = log_probs.exp()[case.groups == group].mean(0)
+        value = value + strength * (stated * mean.log()).sum()
+    weights = [each for each in network.parameters() if each.ndim > 1]
+    value = value - 0.5 * sum(each.square().sum() for each in weights)
+    value.backward()
+    assert all(each.grad.abs().max() < 0.02 * len(case.train) ** 0.5 for each in network.parameters())
+    without = group_methods.train_group_method(
+        replace(spec, recipe=replace(spec.recipe, accuracy_concentration=0.0)), case
+    )
+    before = without(case.train.inputs).softmax(-1).amax(1).mean()
+    assert abs(sure.item() - 0.88) < abs(before.item() - 0.88)
+
+
+def test_runs_with_different_accuracies_in_training_do_not_share_networks() -> None:
+    specs = [run_spec("group_belief", accuracy_concentration=9.0, accuracy_off=each) for each in (0.0, 0.05)]
+    assert specs[0].training != specs[1].training
+    apart = [run_spec("group_belief", states_accuracy=True, accuracy_off=each) for each in (0.0, 0.05)]
+    assert apart[0].training == apart[1].training
+
+
 def test_images_are_trained_in_batches_of_bags() -> None:
     images = torch.randint(256, (64, 1, 28, 28), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
     labels = torch.arange(64) % 2
@@ -252,8 +325,12 @@ def test_images_are_trained_in_batches_of_bags() -> None:
         found = group_methods.group_predictions(spec, case, network, rows.network_inputs(), case.groups)
         assert found.shape == (64, 2)
         assert found.isfinite().all()
-    with pytest.raises(ValueError, match="'mean_map' is for tables"):
-        group_methods.train_group_method(replace(spec, recipe=replace(spec.recipe, objective="mean_map")), case)
+    for settings, message in (
+        ({"objective": "mean_map"}, "'mean_map' is for tables"),
+        ({"accuracy_concentration": 9.0}, "`accuracy_concentration` is for tables"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            group_methods.train_group_method(replace(spec, recipe=replace(spec.recipe, **settings)), case)
 
 
 # --- runs ---
@@ -287,13 +364,14 @@ def test_settings_are_chosen_by_held_out_counts_and_labels() -> None:
     case = replace(made_people(0), labelled=torch.arange(5))
     case = replace(case, fractions=case.fractions.clamp(0.1, 0.9), concentration=torch.full((12,), 1e9))
     case = replace(case, fractions=case.fractions / case.fractions.sum(1, keepdim=True))
-    found = group_runs.held_out_nll(run_spec("group_rate"), case)
     from selbo import ClassRegions, GroupedSummary
 
     log_probs = case.fractions[case.groups].log()
-    counts = GroupedSummary(ClassRegions(2), case.fractions, 100.0, form="counts")
-    expected = -counts(log_probs, case.groups) - log_probs[:5].gather(1, case.train.labels[:5, None]).sum()
-    assert found == pytest.approx(expected.item() / 12, rel=1e-6)
+    for exact, concentration in ((False, 100.0), (True, 1e9)):
+        found = group_runs.held_out_nll(run_spec("group_rate", exact_counts=exact), case)
+        counts = GroupedSummary(ClassRegions(2), case.fractions, concentration, form="counts")
+        expected = -counts(log_probs, case.groups) - log_probs[:5].gather(1, case.train.labels[:5, None]).sum()
+        assert found == pytest.approx(expected.item() / 12, rel=1e-6)
 
 
 def test_labels_of_unlabelled_rows_do_not_matter(seed: int) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from forked_python import warm_context
 from selbo import SummaryLikelihood, choose_scale
 from selbo.evaluation.predict import Prediction, mixture, predict
 from selbo.models import MLP
@@ -731,7 +732,7 @@ def test_a_process_whose_run_failed_is_not_used_again(tmp_path: Path, monkeypatc
     made: list[ProcessPoolExecutor] = []
 
     def counted(count: int) -> ProcessPoolExecutor:
-        made.append(processes.pool_of(count))
+        made.append(ProcessPoolExecutor(count, warm_context(), processes.end_with_parent))
         return made[-1]
 
     monkeypatch.setattr(executors, "pool_of", counted)

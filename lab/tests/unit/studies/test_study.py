@@ -479,6 +479,7 @@ FIRST_SEEDS = {
     "frozen-shift": 310,
     "posteriors": 80,
     "posteriors-20k": 110,
+    "posteriors-plain": 170,
     "posteriors-small": 150,
     "groups": 200,
     "groups-labels": 200,
