@@ -32,6 +32,7 @@ from selbo_lab.report.bootstrap import holm
 from selbo_lab.report.cases import cases_figure
 from selbo_lab.report.columns import MetricColumn
 from selbo_lab.report.overview import tables_over_cases, tracks_with_cases
+from selbo_lab.report.ranks import group_ranks
 from selbo_lab.report.study_data import corruptions_of
 from selbo_lab.report.study_figures import STUDY_FIGURES, available_study_figures
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, stated_exactly
@@ -175,6 +176,13 @@ def table(where: str, name: str, columns: str = "", methods: str = "") -> str:
 def over_cases(study: str, name: str, track: str = "selbo") -> str:
     """A table over all cases of a study: ``overview``, ``primary`` or ``wrong-fractions``."""
     (made,) = (each for each in study_tables(study, track) if each.name == name)
+    return markdown(made)
+
+
+def ranks_among(study: str, methods: str) -> str:
+    """Mean ranks of some methods for groups, such as ``belief,proportion``."""
+    made = group_ranks(gathered(study), "selbo", methods.split(","))
+    assert made is not None, f"{study} is not about groups"
     return markdown(made)
 
 
@@ -629,8 +637,18 @@ def draw(study: str) -> list[Path]:
 CALLS = {
     function.__name__: function
     for function in (
-        *(table, over_cases, counts, overlaps, repeats, times, settings_tried, difference, under, corruptions_lower),
-        *(corruptions_by_interval, without_noise, overlap, summary_run_twice, outcome, wrong, count, at_use),
+        *(table, over_cases, ranks_among, counts, overlaps, repeats, times, settings_tried, difference, under),
+        *(
+            corruptions_lower,
+            corruptions_by_interval,
+            without_noise,
+            overlap,
+            summary_run_twice,
+            outcome,
+            wrong,
+            count,
+            at_use,
+        ),
         *(right_at_use, frozen, frozen_mean, frozen_share, labels_worth, by_shift, score),
     )
 }

@@ -31,7 +31,7 @@ def ranks_of(case: StudyComparison, column: MetricColumn, leave_out: Collection[
     return dict(zip(whole, places.tolist(), strict=True))
 
 
-def group_ranks(results: StudyResults, track: str) -> StudyTable | None:
+def group_ranks(results: StudyResults, track: str, among: Collection[str] = ()) -> StudyTable | None:
     """Mean ranks of methods for groups by NLL and ECE; None if the study is about something else.
 
     A method that has all labels, and accuracies that are stated wrongly, are left out.
@@ -39,11 +39,12 @@ def group_ranks(results: StudyResults, track: str) -> StudyTable | None:
     Args:
         results: Results of a study, from `selbo_lab.schedule.runner.gather`.
         track: Name of the track.
+        among: Names of the methods to rank; all of them if empty.
     """
     cases = [each for each in results.of_track(track) if each.data.groups and each.tested]
     if not cases:
         return None
-    compared = [method for method in cases[0].methods if not _is_left_out(method)]
+    compared = [method for method in cases[0].methods if _is_ranked(method, among)]
     others = {method.name for method in cases[0].methods} - {method.name for method in compared}
     by_metric = {metric: [ranks_of(case, MetricColumn(CLEAN, metric), others) for case in cases] for metric in RANKED}
     best: dict[str, float] = {}
@@ -91,5 +92,7 @@ def bootstrap_interval(values: np.ndarray, *, samples: int = RANK_SAMPLES, seed:
     return low, high
 
 
-def _is_left_out(method: MethodRuns) -> bool:
-    return method.recipe.objective == "all_labels" or bool(method.recipe.accuracy_off)
+def _is_ranked(method: MethodRuns, among: Collection[str]) -> bool:
+    if among:
+        return method.name in among
+    return method.recipe.objective != "all_labels" and not method.recipe.accuracy_off

@@ -54,6 +54,12 @@ def test_mean_ranks_over_cases() -> None:
     assert table.name in [each.name for each in tables_over_cases(results, "selbo")]
 
 
+def test_ranks_among_some_methods() -> None:
+    table = group_ranks(fakes.typed(fakes.study([case(FIRST), case(SECOND, variant="w")])), "selbo", ["b", "c"])
+    assert table is not None
+    assert {row["method"]: row["rank_nll"] for row in table.raw} == {"b": 1.0, "c": 2.0}
+
+
 def test_other_studies_have_no_such_table() -> None:
     assert group_ranks(fakes.typed(fakes.study([case(FIRST, data={"name": "mnist35"})])), "selbo") is None
 
