@@ -34,6 +34,12 @@ def reproduce(
     seeds: Annotated[
         int, typer.Option("--seeds", help="Number of seeds; that of the study if 0.", min=0, show_default=False)
     ] = 0,
+    methods: Annotated[
+        str, typer.Option("--methods", help="Methods to run, such as elbo,summary; all if empty.", show_default=False)
+    ] = "",
+    variants: Annotated[
+        str, typer.Option("--variants", help="Variants to run, such as vgg11; all if empty.", show_default=False)
+    ] = "",
     smoke: Annotated[bool, typer.Option("--smoke", help="Quick trial on tiny generated data.")] = False,
     executor: Annotated[
         str, typer.Option("--executor", help="Executor: processes, here (one run after another), or ray.")
@@ -54,7 +60,7 @@ def reproduce(
     """
     from selbo_lab.schedule import runner
     from selbo_lab.schedule.executors import EXECUTORS, package_of_ray
-    from selbo_lab.studies import reader
+    from selbo_lab.studies import plan, reader
     from selbo_lab.studies.study import TRACKS
 
     chosen = reader.names() if names == [EVERYTHING] else names
@@ -67,6 +73,7 @@ def reproduce(
         raise ValueError(f"`--executor` must be one of {', '.join(EXECUTORS)}, but got {executor!r}")
     if executor == "ray":
         package_of_ray()
+    part = plan.StudyPart(_named(methods), _named(variants))
     where = device_of(device)
     studies: list[tuple[Study, Path, list[str]]] = []
     for name in chosen:
@@ -77,7 +84,7 @@ def reproduce(
             note(f"{name} has no track {track}")
             continue
         folder = out / (f"{name}-smoke" if smoke else name)
-        runner.require_data(study, folder, tracks=wanted, seeds=seeds or None, executor=executor)
+        runner.require_data(study, folder, tracks=wanted, seeds=seeds or None, part=part, executor=executor)
         studies.append((study, folder, wanted))
     for study, folder, wanted in studies:  # write nothing before the data of all studies are found
         writable_folder(folder)
@@ -87,6 +94,7 @@ def reproduce(
                 folder,
                 tracks=wanted,
                 seeds=seeds or None,
+                part=part,
                 executor=executor,
                 jobs=jobs or at_a_time(where, [each.model.name for each in study.variants]),
                 device=where,
@@ -96,6 +104,10 @@ def reproduce(
         with waiting(WRITING.format(folder.name)):
             parts = written(results, folder)
         print_parts(parts)
+
+
+def _named(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def at_a_time(device: str, models: list[str]) -> int:

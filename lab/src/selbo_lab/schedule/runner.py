@@ -21,6 +21,7 @@ from selbo_lab.studies.run_spec import RunSpec
 from selbo_lab.studies.study import Study, StudyMethod, Track, Variant
 
 CORRUPTED_SETS: Final = "corrupted sets"
+WHOLE: Final = plan.StudyPart()
 
 
 class StudyProgress(NamedTuple):
@@ -53,6 +54,7 @@ def run_study(
     *,
     tracks: Sequence[str] | None = None,
     seeds: int | None = None,
+    part: plan.StudyPart = WHOLE,
     executor: str = "processes",
     jobs: int = 1,
     device: str = "cpu",
@@ -66,6 +68,7 @@ def run_study(
         folder: Results folder; an unfinished study in it is resumed.
         tracks: Names of the tracks; all if not given.
         seeds: Number of seeds; that of the study if not given.
+        part: Methods and variants to run.
         executor: ``processes``, ``here`` or ``ray``.
         jobs: Number of parallel runs.
         device: Device to train on.
@@ -86,15 +89,16 @@ def run_study(
     checks.whole("jobs", jobs, at_least=1)
     store = Store(folder)
     run = _StudyRunner(store, BY_NAME[checks.one_of("executor", executor, BY_NAME)], jobs, device, listener)
-    tuning = [job.spec for job in plan.tuning_jobs(study, chosen)]
+    part.check(study)
+    tuning = part.specs(study, plan.tuning_jobs(study, chosen))
     reported = study.seed_range(count)
-    later = [job.spec for job in plan.final_jobs(study, chosen, reported, {})]
+    later = part.specs(study, plan.final_jobs(study, chosen, reported, {}))
     run.need(tuning, later)
     _write_manifest(store, study, chosen, count)
     if helpers:
         run.sets([spec for spec in tuning if spec.data.labels], helpers)
     run.all(tuning, also=len(later))
-    final = [job.spec for job in plan.final_jobs(study, chosen, reported, val_nll(store, study, chosen))]
+    final = part.specs(study, plan.final_jobs(study, chosen, reported, val_nll(store, study, chosen)))
     run.need(final)
     if helpers:
         run.sets(final, helpers)
@@ -108,6 +112,7 @@ def require_data(
     *,
     tracks: Sequence[str] | None = None,
     seeds: int | None = None,
+    part: plan.StudyPart = WHOLE,
     executor: str = "processes",
 ) -> None:
     """Check that `reproduce` with these arguments would not lack data; nothing is written.
@@ -115,13 +120,14 @@ def require_data(
     Raises:
         MissingData: If the store lacks data for a missing run.
     """
+    part.check(study)
     chosen = tracks or [track.name for track in study.tracks]
     store, reported = Store(folder), study.seed_range(study.seeds if seeds is None else seeds)
     run = _StudyRunner(store, BY_NAME[executor], 1, "cpu", lambda _: None)
-    tuning = [job.spec for job in plan.tuning_jobs(study, chosen)]
-    run.need(tuning, [job.spec for job in plan.final_jobs(study, chosen, reported, {})])
+    tuning = part.specs(study, plan.tuning_jobs(study, chosen))
+    run.need(tuning, part.specs(study, plan.final_jobs(study, chosen, reported, {})))
     if all(store.has(spec) for spec in tuning):
-        run.need([job.spec for job in plan.final_jobs(study, chosen, reported, val_nll(store, study, chosen))])
+        run.need(part.specs(study, plan.final_jobs(study, chosen, reported, val_nll(store, study, chosen))))
 
 
 class _StudyRunner:

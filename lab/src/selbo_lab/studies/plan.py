@@ -1,8 +1,8 @@
 """The runs of a study: tuning runs, which choose the settings, and reported runs."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -20,6 +20,36 @@ class PlannedRun(NamedTuple):
     track: str
     method: str
     spec: RunSpec
+
+
+@dataclass(frozen=True)
+class StudyPart:
+    """Some methods and variants of a study, by name; all where none is named."""
+
+    methods: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+
+    def check(self, study: Study) -> None:
+        """Raise an error if the study lacks one of them."""
+        for what, names, known in (
+            ("methods", self.methods, [method.name for track in study.tracks for method in track.methods]),
+            ("variants", self.variants, [variant.name for variant in study.variants]),
+        ):
+            for name in names:
+                if name not in known:
+                    there = ", ".join(dict.fromkeys(known))
+                    raise ValueError(f"`--{what}` must name {what} of {study.name} ({there}), but got {name!r}")
+
+    def specs(self, study: Study, jobs: Iterable[PlannedRun]) -> list[RunSpec]:
+        """Settings of the runs that belong to it, with those that choose settings for its methods."""
+        named = {*self.methods}
+        reused = {method.chosen_with for track in study.tracks for method in track.methods if method.name in named}
+        return [
+            job.spec
+            for job in jobs
+            if (not named or job.method in named or (job.method in reused and not job.spec.evaluation.test))
+            and (not self.variants or job.variant in self.variants)
+        ]
 
 
 def tuning_jobs(study: Study, tracks: Sequence[str]) -> Iterator[PlannedRun]:

@@ -415,6 +415,26 @@ def test_settings_are_chosen_with_all_validation_data(small: Study) -> None:
     assert job.spec.data.val_size == 20
 
 
+def test_a_part_of_a_study_has_its_runs_and_those_that_choose_for_it(small: Study) -> None:
+    part = plan.StudyPart(methods=("ensemble",), variants=("b",))
+    part.check(small)
+    tuning = part.specs(small, plan.tuning_jobs(small, ["selbo"]))
+    final = part.specs(small, plan.final_jobs(small, ["selbo"], range(2), {}))
+    assert {(each.recipe.members, each.recipe.weight_decay, each.seed) for each in tuning} == {
+        (1, 0.0, plan.TUNING_SEED),
+        (1, 0.1, plan.TUNING_SEED),
+    }
+    assert [(each.recipe.members, each.model.hidden, each.seed) for each in final] == [(5, (4,), 0), (5, (4,), 1)]
+    whole = list(plan.final_jobs(small, ["selbo"], range(2), {}))
+    assert plan.StudyPart().specs(small, whole) == [job.spec for job in whole]
+
+
+@pytest.mark.parametrize(("what", "there"), [("methods", "elbo, plain, ensemble"), ("variants", "a, b")])
+def test_a_part_that_is_not_there_is_an_error(small: Study, what: str, there: str) -> None:
+    with pytest.raises(ValueError, match=rf"`--{what}` must name {what} of small \({there}\), but got 'c'"):
+        plan.StudyPart(**{what: ("c",)}).check(small)
+
+
 def test_tracks_of_another_study() -> None:
     content = {key: value for key, value in SMALL.items() if key != "tracks"} | {"tracks_of": "shift-sst"}
     content = copy.deepcopy(content)
