@@ -58,14 +58,15 @@ def paper_values(study: str, variant: str) -> PaperValues:
 def from_toml(content: Mapping[str, Any]) -> Study:
     """Build a study from the content of a TOML file; an unknown key is an error.
 
-    ``tracks_of`` reuses the tracks of another file.
+    ``tracks_of`` reuses the tracks of another file, ``variants_of`` its variants.
     """
     own = {each.name for each in fields(Study)} - {"generated"}
-    source = "tracks_of" if "tracks_of" in content else "tracks"
-    _only(content, own | {"tracks_of"}, "study", required=("variants", source))
-    tables = _toml(content["tracks_of"])["tracks"] if "tracks_of" in content else content["tracks"]
-    tracks = tuple(_track(name, each, f"tracks.{name}") for name, each in tables.items())
-    variants = tuple(_variant(each) for each in content["variants"])
+    parts = {part: f"{part}_of" for part in ("variants", "tracks")}
+    reused = {part: _toml(content[key])[part] for part, key in parts.items() if key in content}
+    _only(content, own | {*parts.values()}, "study", required=[part for part in parts if part not in reused])
+    found = {**content, **reused}
+    tracks = tuple(_track(name, each, f"tracks.{name}") for name, each in found["tracks"].items())
+    variants = tuple(_variant(each) for each in found["variants"])
     told = {key: value for key, value in content.items() if key in own}
     return _made(Study, {**told, "variants": variants, "tracks": tracks}, "study")
 

@@ -435,6 +435,12 @@ def test_a_part_that_is_not_there_is_an_error(small: Study, what: str, there: st
         plan.StudyPart(**{what: ("c",)}).check(small)
 
 
+def test_variants_of_another_study() -> None:
+    tuned = reader.load_study("tables-tuned")
+    assert tuned.variants == reader.load_study("tables").variants
+    assert tuned.tracks != reader.load_study("tables").tracks
+
+
 def test_tracks_of_another_study() -> None:
     content = {key: value for key, value in SMALL.items() if key != "tracks"} | {"tracks_of": "shift-sst"}
     content = copy.deepcopy(content)
@@ -504,6 +510,7 @@ FIRST_SEEDS = {
     "groups": 200,
     "groups-labels": 200,
     "tables": 400,
+    "tables-tuned": 420,
     "few-labels": 400,
 }
 """Where seeds do not begin at 0, because test scores of earlier ones had been seen."""
