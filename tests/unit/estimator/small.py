@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
+import pytest
+from sklearn.utils.validation import _get_feature_names
 
 from selbo.estimator.classifier import SummaryClassifier
 
+needs_names = pytest.mark.skipif(
+    _get_feature_names(pl.DataFrame({"a": [1]})) is None,
+    reason="scikit-learn 1.7, the last one for Python 3.10, does not read the names of columns of polars 2",
+)
 QUICK = {"steps": 20, "num_samples": 8, "learning_rate": 0.03, "hidden": (16,), "random_state": 0}
 
 

@@ -20,7 +20,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
-from unit.estimator.small import blobs, quick, two_groups
+from unit.estimator.small import blobs, needs_names, quick, two_groups
 
 import selbo
 from selbo.estimator.classifier import CONCENTRATION_GRID, SummaryClassifier
@@ -70,6 +70,7 @@ def test_calibrated_classifier() -> None:
     assert calibrated.score(X, y) > 0.9
 
 
+@needs_names
 def test_data_frames_and_labels_of_text() -> None:
     X, y = blobs(40, classes=2)
     names = ["age", "height", "weight", "pulse"]

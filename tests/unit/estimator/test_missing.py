@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from unit.estimator.small import needs_names
 
 from selbo.estimator import storage
 from selbo.estimator.categories import MOST_CATEGORIES, FrameEncoder, OneHot, rows_of_a_category
@@ -224,6 +225,7 @@ def by_hand(columns: dict[str, Any]) -> np.ndarray:
     return np.concatenate([np.array(age)[:, None], sites, np.array(columns["smoker"])[:, None], kinds], axis=1)
 
 
+@needs_names
 def test_data_frames_with_categories() -> None:
     columns, y = frame()
     table = pl.DataFrame(columns, schema_overrides={"kind": pl.Categorical})

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from unit.estimator.small import needs_names
 
 import selbo
 from selbo.estimator import classifier as module
@@ -124,6 +125,7 @@ def test_rows_of_weight_zero_say_nothing_about_the_convention() -> None:
     assert (two.classes_.tolist(), two.n_unlabelled_) == ([-1, 1], 0)
 
 
+@needs_names
 def test_data_frames() -> None:
     X, y, more, _ = places()
     names = ["a", "b", "c"]
