@@ -15,6 +15,7 @@ from selbo.cli.options import (
     NumSamples,
     PredictionSeed,
     Stream,
+    as_column,
     as_options,
     device_of,
     speaking_of_options,
@@ -94,6 +95,7 @@ def predict(
 
     Example: selbo predict model new_patients.csv --max-risk 0.05 --out predictions.csv
     """
+    id_column = as_column(id_column, no_header=no_header)
     if labelled is not None and max_risk is None:
         raise ValueError("`--labelled` is for `--max-risk`, which is not given")
     if confidence is not None and labelled is None:

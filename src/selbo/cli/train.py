@@ -18,6 +18,8 @@ from selbo.cli.options import (
     Out,
     Seed,
     Stream,
+    as_column,
+    as_columns,
     as_options,
     device_of,
     number_or_auto,
@@ -243,6 +245,7 @@ def train(
     """
     stated = stated_fractions(class_fractions, class_fraction)
     layers = widths(hidden)
+    target, groups, id_column = (as_column(each, no_header=no_header) for each in (target, groups, id_column))
     if (groups is None) != (group_fractions is None):
         raise ValueError("`--groups` and `--group-fractions` must be given together, but one of them is missing")
     if groups is None and group_concentration is not None:
@@ -299,12 +302,12 @@ def train(
             target,
             classifier,
             unlabelled,
-            tuple(drop or ()),
+            tuple(as_columns(drop, no_header=no_header)),
             test_fraction,
             val_fraction,
             stated_groups,
             test,
-            tuple(keep or ()),
+            tuple(as_columns(keep, no_header=no_header)),
             id_column or "",
             large,
             large and _is_default(context, "steps"),

@@ -105,6 +105,12 @@ def test_counts_beside_counts(tmp_path: Path) -> None:
         read(tmp_path, other, classes=("yess", "no"))
 
 
+def test_small_groups_are_counted_too(tmp_path: Path) -> None:
+    """Most sums are 1, but whole numbers that sum to 4 elsewhere are no fractions."""
+    found, _ = read(tmp_path, pl.DataFrame({"town": TOWNS, "yes": [1, 0, 1], "no": [0, 1, 3]}))
+    assert found.fractions == {"Ash": (0.0, 1.0), "Birch": (1.0, 0.0), "Cedar": (0.75, 0.25)}
+
+
 def test_many_classes_beside_a_measurement(tmp_path: Path) -> None:
     shares = np.random.default_rng(0).dirichlet(np.ones(120), 3)
     votes = pl.DataFrame({"town": TOWNS, **{f"c{k:03}": shares[:, k] for k in range(120)}, "gini": [0.3, 0.31, 0.35]})
