@@ -381,7 +381,7 @@ def print_result(found: "TrainingMetrics", job: "Job", folder: Path) -> None:
     facts.add_row("Belief", visible(found.belief))
     screen.print(facts)
     if found.stated_groups is not None:
-        screen.print(_groups_in_a_line(found.stated_groups), soft_wrap=True)
+        screen.print(_groups_in_a_line(found.stated_groups))
     if found.metrics:
         screen.print(metrics_table(found.metrics, found.calibrated, found.temperature))
     if found.baselines:
@@ -402,6 +402,6 @@ def _groups_in_a_line(found: "StatedGroups") -> str:
     kind = "held-out" if found.held_out else "training"
     return (
         f"\nPredictions for {rows} {kind} rows of {len(found.groups)} groups miss the stated fractions by "
-        f"{100 * found.error:.1f} points on average; the same prediction for everyone would by "
+        f"{100 * found.error:.1f} points on average; the same prediction for everyone would miss them by "
         f"{100 * found.constant_error:.1f}.\n"
     )
