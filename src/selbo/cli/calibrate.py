@@ -22,9 +22,9 @@ from selbo.cli.options import (
     RowFractions,
     StatementWorth,
     Stream,
-    as_column,
-    as_columns,
     as_options,
+    resolve_column,
+    resolve_columns,
     speaking_of_options,
     stated_fractions,
 )
@@ -120,9 +120,9 @@ def calibrate(
 
     with speaking_of_options():
         saved = None if load is None else load_calibration(load)
-        named = None if columns is None else as_columns(files.split_names(columns), no_header=no_header)
+        named = None if columns is None else resolve_columns(files.split_names(columns), no_header=no_header)
         classes = None if saved is None else saved.classes
-        known = as_column(labels, no_header=no_header)
+        known = resolve_column(labels, no_header=no_header)
         source = read_source(predictions, stream, named, classes, known, no_header)
         for each in source.notes:
             note(as_options(each))

@@ -154,19 +154,22 @@ def fractions(parts: Sequence[str], option: str) -> list[float] | dict[str, floa
     return dict(found)
 
 
-def as_columns(texts: Iterable[str] | None, *, no_header: bool) -> list[str]:
+def resolve_columns(texts: Iterable[str] | None, *, no_header: bool) -> list[str]:
     """The names of columns that an option states: in a file without names also by their position, from 1 on.
 
     Example:
-        >>> as_columns(["2", "column_3"], no_header=True), as_columns(["2"], no_header=False)
+        >>> (
+        ...     resolve_columns(["2", "column_3"], no_header=True),
+        ...     resolve_columns(["2"], no_header=False),
+        ... )
         (['column_2', 'column_3'], ['2'])
     """
     return [f"column_{int(text)}" if no_header and text.isascii() and text.isdigit() else text for text in texts or ()]
 
 
-def as_column(text: str | None, *, no_header: bool) -> str | None:
-    """The name of the column that an option states, see `as_columns`; None if it is not given."""
-    return None if text is None else as_columns([text], no_header=no_header)[0]
+def resolve_column(text: str | None, *, no_header: bool) -> str | None:
+    """The name of the column that an option states, see `resolve_columns`; None if it is not given."""
+    return None if text is None else resolve_columns([text], no_header=no_header)[0]
 
 
 def stated_fractions(

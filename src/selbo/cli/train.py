@@ -18,11 +18,11 @@ from selbo.cli.options import (
     Out,
     Seed,
     Stream,
-    as_column,
-    as_columns,
     as_options,
     device_of,
     number_or_auto,
+    resolve_column,
+    resolve_columns,
     speaking_of_options,
     stated_fractions,
     widths,
@@ -245,7 +245,7 @@ def train(
     """
     stated = stated_fractions(class_fractions, class_fraction)
     layers = widths(hidden)
-    target, groups, id_column = (as_column(each, no_header=no_header) for each in (target, groups, id_column))
+    target, groups, id_column = (resolve_column(each, no_header=no_header) for each in (target, groups, id_column))
     if (groups is None) != (group_fractions is None):
         raise ValueError("`--groups` and `--group-fractions` must be given together, but one of them is missing")
     if groups is None and group_concentration is not None:
@@ -302,12 +302,12 @@ def train(
             target,
             classifier,
             unlabelled,
-            tuple(as_columns(drop, no_header=no_header)),
+            tuple(resolve_columns(drop, no_header=no_header)),
             test_fraction,
             val_fraction,
             stated_groups,
             test,
-            tuple(as_columns(keep, no_header=no_header)),
+            tuple(resolve_columns(keep, no_header=no_header)),
             id_column or "",
             large,
             large and _is_default(context, "steps"),
