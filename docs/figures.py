@@ -239,7 +239,7 @@ def annealed_slope(start: torch.Tensor, belief: selbo.summary.beliefs.Belief) ->
     return repair(start, selbo.SummaryLikelihood(selbo.ScoreBins.equal(10), belief, CONCENTRATION), anneal=True)
 
 
-CURES = {"paper's code": published_histogram, "default slope": default_slope, "annealed slope": annealed_slope}
+CURES = {"paper": published_histogram, "default": default_slope, "annealed": annealed_slope}
 
 
 def repair(start: torch.Tensor, summary: selbo.SummaryLikelihood, *, anneal: bool = False) -> np.ndarray:
