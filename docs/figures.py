@@ -192,7 +192,7 @@ def summary_against_histogram() -> Figure:
 
 def toy_repair() -> Figure:
     """Can the DP term alone move free logits to s0? Final hard histograms of three soft ones, in four cases."""
-    starts = {"over-confident start": overconfident_start, "central start": central_start}
+    starts = {"overconfident start": overconfident_start, "central start": central_start}
     targets = {"uniform": selbo.Uniform(), "Beta(5, 5)": selbo.Beta(5, 5)}
     bins = selbo.ScoreBins.equal(10)
     axis = labels.region_axis(bins)
@@ -239,7 +239,7 @@ def annealed_slope(start: torch.Tensor, belief: selbo.summary.beliefs.Belief) ->
     return repair(start, selbo.SummaryLikelihood(selbo.ScoreBins.equal(10), belief, CONCENTRATION), anneal=True)
 
 
-CURES = {"published": published_histogram, "default slope": default_slope, "annealed slope": annealed_slope}
+CURES = {"paper": published_histogram, "default": default_slope, "annealed": annealed_slope}
 
 
 def repair(start: torch.Tensor, summary: selbo.SummaryLikelihood, *, anneal: bool = False) -> np.ndarray:

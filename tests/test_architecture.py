@@ -36,7 +36,8 @@ LAYERS = (
     {"training", "evaluation", "presets", "results"},
     {"estimator", "plots", "integrations"},
     {"report"},
-    {"demo", "elicit", "tabular"},
+    {"demo", "tabular"},
+    {"elicit"},
     {"cli"},
     {"__main__"},
 )

@@ -81,13 +81,13 @@ def unsharded(name: str, tensors: Iterable[Tensor], remedy: str) -> None:
         raise ValueError(f"`{name}` must not be sharded here, as by `fully_shard`: {remedy}")
 
 
-def increasing(name: str, values: Sequence[float], *, low: float, high: float) -> tuple[float, ...]:
-    """At least one number, strictly increasing, strictly inside an interval."""
+def increasing(name: str, values: Sequence[float], *, low: float, high: float, reason: str = "") -> tuple[float, ...]:
+    """At least one number, strictly increasing, strictly inside an interval, for a reason that may be named."""
     numbers = tuple(_number(name, v) for v in values)
     if not numbers:
         raise ValueError(f"`{name}` must hold at least one number, but got none")
     if not all(low < v < high for v in numbers):
-        raise ValueError(f"`{name}` must lie strictly between {low:g} and {high:g}, but got {list(numbers)}")
+        raise ValueError(f"`{name}` must lie strictly between {low:g} and {high:g}{reason}, but got {list(numbers)}")
     if any(b <= a for a, b in itertools.pairwise(numbers)):
         raise ValueError(f"`{name}` must be strictly increasing, but got {list(numbers)}")
     return numbers

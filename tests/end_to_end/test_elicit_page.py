@@ -454,7 +454,12 @@ def test_a_table_of_groups_is_pasted(page: Page) -> None:
     assert "Ash <b>,0.3,0.7" in page.text("#take-results pre")
     assert not page.visible("#bars")
     assert not page.visible("#accuracy")
+    assert not page.visible("#groups-note")
     link = page.js("document.getElementById('link').value")
+    page.enter("#groups", "town,people,no,yes\nAsh,1200,30,70\nBirch,90,60,40")
+    assert page.visible("#groups-note")
+    assert "“people” is left out" in page.text("#groups-note")
+    assert page.text("#take-results pre").strip() == "town,no,yes\nAsh,0.3,0.7\nBirch,0.6,0.4"
     page.enter("#groups", "town,no,yes\nAsh,30,70\nBirch,60,x")
     assert "“Birch” has “x”" in page.text("#problem-groups")
     page.tab.reload()

@@ -74,5 +74,5 @@ def test_a_network_that_contradicts_all_groups_is_reported() -> None:
     """Labels that say the opposite of the fractions, and weigh more."""
     constant = np.mean([abs(yes - Y[:ROWS].mean()) for _, yes in FRACTIONS.values()])
     classifier = quick(steps=200, hidden=(16,))
-    with pytest.warns(UserWarning, match=f"the same for everyone would by {100 * constant:.3g}: train"):
+    with pytest.warns(UserWarning, match=f"the same for everyone would miss them by {100 * constant:.3g}: train"):
         classifier.fit(X[:ROWS], 1 - Y[:ROWS], **STATED, group_concentration=0.1)

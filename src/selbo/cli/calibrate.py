@@ -23,6 +23,8 @@ from selbo.cli.options import (
     StatementWorth,
     Stream,
     as_options,
+    resolve_column,
+    resolve_columns,
     speaking_of_options,
     stated_fractions,
 )
@@ -118,9 +120,10 @@ def calibrate(
 
     with speaking_of_options():
         saved = None if load is None else load_calibration(load)
-        named = None if columns is None else files.split_names(columns)
+        named = None if columns is None else resolve_columns(files.split_names(columns), no_header=no_header)
         classes = None if saved is None else saved.classes
-        source = read_source(predictions, stream, named, classes, labels, no_header)
+        known = resolve_column(labels, no_header=no_header)
+        source = read_source(predictions, stream, named, classes, known, no_header)
         for each in source.notes:
             note(as_options(each))
         log_probs, chosen = source.values, source.chosen

@@ -18,6 +18,7 @@ from selbo.cli.options import (
     Stream,
     as_options,
     device_of,
+    resolve_column,
     speaking_of_options,
 )
 from selbo.cli.output import console, file_target, groups_table, metrics_table, note, progress_bar, visible
@@ -50,6 +51,7 @@ def evaluate(
 
     Example: selbo evaluate model other_hospital.csv --by site --report evaluation.html
     """
+    target, by = (resolve_column(each, no_header=no_header) for each in (target, by))
     page = None if report is None else file_target(report, "--report", (".html",), {"the table": data})
     require_model(model)
     require_table(data)

@@ -23,6 +23,8 @@ from selbo.cli.options import (
     RowFractions,
     StatementWorth,
     as_options,
+    resolve_column,
+    resolve_columns,
     speaking_of_options,
     stated_fractions,
 )
@@ -101,6 +103,7 @@ def monitor(
 
     Example: selbo monitor today.csv --accuracy 0.9 --labels truth --state monitor.json --report monitor.html
     """
+    labels, by = (resolve_column(each, no_header=no_header) for each in (labels, by))
     others: dict[str, Path] = {"the predictions": predictions}
     page = None if report is None else file_target(report, "--report", (".html",), others)
     kept = None if state is None else file_target(state, "--state", (".json",), others)
@@ -119,7 +122,7 @@ def monitor(
 
     with speaking_of_options(), _sole_user(kept):
         before = saved_monitor.load_monitor(kept) if kept is not None and kept.exists() else None
-        given = None if columns is None else files.split_names(columns)
+        given = None if columns is None else resolve_columns(files.split_names(columns), no_header=no_header)
         classes = None if before is None else before.belief.classes
         file, log_probs, found = _read(predictions, given, classes, kind, labels, no_header)
         for each in file.table.notes:

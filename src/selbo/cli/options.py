@@ -1,7 +1,7 @@
 """Options that several commands share, and parsers for their values."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
@@ -42,7 +42,9 @@ Stream = Annotated[
 NoHeader = Annotated[
     bool,
     typer.Option(
-        "--no-header", help="The first line of a CSV file is a row; columns are called column_1, column_2 and so on."
+        "--no-header",
+        help="The first line of a CSV file is a row, not names: columns are called column_1, column_2 and so on, and "
+        "options take the plain number too.",
     ),
 ]
 Model = Annotated[Path, typer.Argument(metavar="DIR", help="Model folder written by selbo train.", show_default=False)]
@@ -150,6 +152,24 @@ def fractions(parts: Sequence[str], option: str) -> list[float] | dict[str, floa
     if not all(name for name, _ in found) or len(dict(found)) < len(found):
         raise ValueError(f"`{option}` must name every class once, but got {','.join(parts)!r}")
     return dict(found)
+
+
+def resolve_columns(texts: Iterable[str] | None, *, no_header: bool) -> list[str]:
+    """The names of columns that an option states: in a file without names also by their position, from 1 on.
+
+    Example:
+        >>> (
+        ...     resolve_columns(["2", "column_3"], no_header=True),
+        ...     resolve_columns(["2"], no_header=False),
+        ... )
+        (['column_2', 'column_3'], ['2'])
+    """
+    return [f"column_{int(text)}" if no_header and text.isascii() and text.isdigit() else text for text in texts or ()]
+
+
+def resolve_column(text: str | None, *, no_header: bool) -> str | None:
+    """The name of the column that an option states, see `resolve_columns`; None if it is not given."""
+    return None if text is None else resolve_columns([text], no_header=no_header)[0]
 
 
 def stated_fractions(

@@ -17,6 +17,7 @@ from selbo.cli.options import (
     Stream,
     as_options,
     device_of,
+    resolve_column,
     speaking_of_options,
 )
 from selbo.cli.output import formula_like, note, progress_bar, table_target, table_writer, write_table
@@ -94,6 +95,7 @@ def predict(
 
     Example: selbo predict model new_patients.csv --max-risk 0.05 --out predictions.csv
     """
+    id_column = resolve_column(id_column, no_header=no_header)
     if labelled is not None and max_risk is None:
         raise ValueError("`--labelled` is for `--max-risk`, which is not given")
     if confidence is not None and labelled is None:

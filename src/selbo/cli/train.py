@@ -21,6 +21,8 @@ from selbo.cli.options import (
     as_options,
     device_of,
     number_or_auto,
+    resolve_column,
+    resolve_columns,
     speaking_of_options,
     stated_fractions,
     widths,
@@ -243,6 +245,7 @@ def train(
     """
     stated = stated_fractions(class_fractions, class_fraction)
     layers = widths(hidden)
+    target, groups, id_column = (resolve_column(each, no_header=no_header) for each in (target, groups, id_column))
     if (groups is None) != (group_fractions is None):
         raise ValueError("`--groups` and `--group-fractions` must be given together, but one of them is missing")
     if groups is None and group_concentration is not None:
@@ -299,12 +302,12 @@ def train(
             target,
             classifier,
             unlabelled,
-            tuple(drop or ()),
+            tuple(resolve_columns(drop, no_header=no_header)),
             test_fraction,
             val_fraction,
             stated_groups,
             test,
-            tuple(keep or ()),
+            tuple(resolve_columns(keep, no_header=no_header)),
             id_column or "",
             large,
             large and _is_default(context, "steps"),
@@ -378,7 +381,7 @@ def print_result(found: "TrainingMetrics", job: "Job", folder: Path) -> None:
     facts.add_row("Belief", visible(found.belief))
     screen.print(facts)
     if found.stated_groups is not None:
-        screen.print(_groups_in_a_line(found.stated_groups), soft_wrap=True)
+        screen.print(_groups_in_a_line(found.stated_groups))
     if found.metrics:
         screen.print(metrics_table(found.metrics, found.calibrated, found.temperature))
     if found.baselines:
@@ -399,6 +402,6 @@ def _groups_in_a_line(found: "StatedGroups") -> str:
     kind = "held-out" if found.held_out else "training"
     return (
         f"\nPredictions for {rows} {kind} rows of {len(found.groups)} groups miss the stated fractions by "
-        f"{100 * found.error:.1f} points on average; the same prediction for everyone would by "
+        f"{100 * found.error:.1f} points on average; the same prediction for everyone would miss them by "
         f"{100 * found.constant_error:.1f}.\n"
     )

@@ -269,13 +269,17 @@ def _written(file: Predictions, probs: FloatArray) -> str:
 def _command(
     file: Predictions, accuracy: float, fractions: tuple[float, ...] | None, concentration: float | None, name: object
 ) -> dict[str, str]:
-    if len(file.columns) == 1 or not file.heading:
-        return {"text": "", "note": "The command needs one column per class, with a heading."}
-    names = [file.heading[k] for k in file.columns]
+    if len(file.columns) == 1:
+        return {"text": "", "note": "The command needs one column per class."}
+    names = [file.heading[k] if file.heading else str(k + 1) for k in file.columns]
     path = name if isinstance(name, str) and name.isprintable() and name.lower().endswith(".csv") else "predictions.csv"
     words = ["selbo", "calibrate", f"./{path}" if path.startswith("-") else path, "--accuracy", f"{accuracy!r}"]
-    for each, fraction in zip(file.classes, fractions or (), strict=False):
-        words += ["--class-fraction", f"{each}={fraction!r}"]
+    if file.heading:
+        for each, fraction in zip(file.classes, fractions or (), strict=False):
+            words += ["--class-fraction", f"{each}={fraction!r}"]
+    else:
+        words.append("--no-header")
+        words += [] if fractions is None else ["--class-fractions", ",".join(map(repr, fractions))]
     if concentration is not None:
         words += ["--concentration", f"{concentration:g}"]
     if not any("," in each for each in names):

@@ -12,6 +12,15 @@ import numpy as np
 from selbo._numerics import FloatArray
 from selbo.elicit.refused import RefusedError
 from selbo.summary.contrast import group_contrast
+from selbo.tabular.group_columns import (
+    PRECISION_COLUMNS,
+    GroupClasses,
+    are_whole,
+    find_group_classes,
+    find_unit,
+    parse_columns,
+    sums_off,
+)
 
 MOST_GROUPS: Final = 2000
 MOST_GROUP_CLASSES: Final = 100
@@ -19,11 +28,8 @@ MOST_GROUP_CLASSES: Final = 100
 ASSUMED: Final = 100.0
 """Concentration that the numbers of the page are about; the default of training for groups of so many rows."""
 
-HOW_SURE: Final = ("margin", "count", "concentration")
-"""Columns that `selbo train` takes for how sure the fractions are."""
-
-WHOLE_SUM: Final = 0.02
-"""Difference from 1, or from 100 %, that rounding may give a sum."""
+NAMED_COLUMNS: Final = 6
+"""Number of columns that a note names."""
 
 LONGEST_CODE: Final = 60
 """Number of groups that the code for scikit-learn lists; it reads more from the table."""
@@ -34,40 +40,28 @@ def read_group_shares(text: str) -> dict[str, Any]:
 
     Args:
         text: A table with a heading, separated by commas, semicolons or tabs: the name of the group, then one column
-            per class with fractions, percentages or counts.
+            per class with fractions, percentages or counts. Other columns are left out as `selbo train` does.
 
     Example:
         >>> read_group_shares("town,no,yes\na,30,10\nb,20,20")["fractions"]
         [[0.75, 0.25], [0.5, 0.5]]
     """
-    lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) < 3:
-        raise RefusedError(
-            "Paste a table with a heading and at least two groups, such as “town,no,yes” and “Ash,0.3,0.7”.", "groups"
-        )
-    separator = max(",;\t", key=lambda mark: min(line.count(mark) for line in lines[:2]))  # a name may hold a comma
-    heading, *rows = ([cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator))
-    kept = [k for k, name in enumerate(heading) if k and name.lower() not in HOW_SURE]
-    classes = [heading[k] for k in kept]
-    _check_heading(heading, classes, len(rows))
-    names, values = [], []
-    for row in rows:
-        if len(row) != len(heading) or not row[0]:
-            raise RefusedError(
-                f"Every line must have {len(heading)} entries, the first the name of a group, but one is "
-                f"“{_cut(separator.join(row))}”.",
-                "groups",
-            )
-        names.append(row[0])
-        values.append([_number(row[k], row[0]) for k in kept])
-    if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        raise RefusedError(f"Every group must be stated once, but “{_cut(repeated[0])}” is there twice.", "groups")
-    fractions = _fractions(np.array(values), names)
+    heading, rows = _read_cells(text)
+    names = [row[0] for row in rows]
+    cells = {name: [row[k] for row in rows] for k, name in enumerate(heading) if k}
+    numbers = parse_columns(cells)
+    sure = {name: name.lower() for name in cells if name.lower() in PRECISION_COLUMNS}
+    found = find_group_classes({k: v for k, v in numbers.items() if k not in sure and not np.isnan(v).all()})
+    classes = found.columns
+    _check_classes(classes, len(rows))
+    for name in classes + list(sure):
+        _check_numbers(name, numbers[name], cells[name], names)
+    unit, fractions = _fractions(np.stack([numbers[name] for name in classes], axis=1), names)
     ratios = group_contrast(fractions, np.full(len(names), ASSUMED)).ratios
-    sure = [k for k, name in enumerate(heading) if k and k not in kept]
-    table = [[heading[0], *classes, *(heading[k].lower() for k in sure)]]
-    for row, name, shares in zip(rows, names, fractions.tolist(), strict=True):
-        table.append([name, *(f"{each:.6g}" for each in shares), *(row[k] for k in sure)])
+    precision = [numbers[name] / (unit if written == "margin" else 1) for name, written in sure.items()]
+    table = [[heading[0], *classes, *sure.values()]]
+    for name, row in zip(names, np.column_stack([fractions, *precision]).tolist(), strict=True):
+        table.append([name, *(f"{each:.6g}" for each in row)])
     written = io.StringIO()
     csv.writer(written, lineterminator="\n").writerows(table)
     return {
@@ -76,6 +70,7 @@ def read_group_shares(text: str) -> dict[str, Any]:
         "groups": names,
         "fractions": fractions.tolist(),
         "said": _said(names, ratios),
+        "note": _columns_note(found, [name for name in cells if name not in classes and name not in sure]),
         "texts": {
             "results": written.getvalue(),
             "groupcode": _code(heading[0], classes, names, fractions),
@@ -85,11 +80,37 @@ def read_group_shares(text: str) -> dict[str, Any]:
     }
 
 
-def _check_heading(heading: list[str], classes: list[str], groups: int) -> None:
-    if len(classes) < 2 or not all(heading) or len(set(heading)) < len(heading):
+def _read_cells(text: str) -> tuple[list[str], list[list[str]]]:
+    """The heading and the rows of a table, the name of a group first."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) < 3:
         raise RefusedError(
-            "The heading must name the groups and at least two classes, each once, such as “town,no,yes”, but is "
+            "Paste a table with a heading and at least two groups, such as “town,no,yes” and “Ash,0.3,0.7”.", "groups"
+        )
+    separator = max(",;\t", key=lambda mark: min(line.count(mark) for line in lines[:2]))  # a name may hold a comma
+    heading, *rows = ([cell.strip() for cell in row] for row in csv.reader(lines, delimiter=separator))
+    if not all(heading) or len(set(heading)) < len(heading):
+        raise RefusedError(
+            "The heading must name the groups and the classes, each once, such as “town,no,yes”, but is "
             f"“{_cut(','.join(heading))}”.",
+            "groups",
+        )
+    if odd := next((row for row in rows if len(row) != len(heading) or not row[0]), None):
+        raise RefusedError(
+            f"Every line must have {len(heading)} entries, the first the name of a group, but one is "
+            f"“{_cut(separator.join(odd))}”.",
+            "groups",
+        )
+    if repeated := [name for name, count in Counter(row[0] for row in rows).items() if count > 1]:
+        raise RefusedError(f"Every group must be stated once, but “{_cut(repeated[0])}” is there twice.", "groups")
+    return heading, rows
+
+
+def _check_classes(classes: list[str], groups: int) -> None:
+    if len(classes) < 2:
+        found = f"only “{_cut(classes[0])}” does" if classes else "none does"
+        raise RefusedError(
+            f"After the names of the groups, two or more columns must hold numbers, one per class, but {found}.",
             "groups",
         )
     if len(classes) > MOST_GROUP_CLASSES or groups > MOST_GROUPS:
@@ -100,43 +121,58 @@ def _check_heading(heading: list[str], classes: list[str], groups: int) -> None:
         )
 
 
-def _number(text: str, name: str) -> float:
-    try:
-        value = float(text.removesuffix("%").strip())
-    except ValueError:
-        value = np.nan
-    if not 0 <= value < np.inf:
+def _check_numbers(column: str, numbers: FloatArray, cells: list[str], names: list[str]) -> None:
+    wrong = ~((numbers >= 0) & (numbers < np.inf))
+    if wrong.any():
+        first = int(wrong.argmax())
         raise RefusedError(
-            f"Every share must be a number of at least 0, but “{_cut(name)}” has “{_cut(text)}”.", "groups"
+            f"“{_cut(column)}” must be a number of at least 0 in every line, but “{_cut(names[first])}” has "
+            f"“{_cut(cells[first])}”.",
+            "groups",
         )
-    return value
 
 
-def _fractions(values: FloatArray, names: list[str]) -> FloatArray:
+def _fractions(values: FloatArray, names: list[str]) -> tuple[float, FloatArray]:
+    """What 100 % is in the table, 1 if it holds counts, and the fractions."""
     sums = values.sum(1)
-    counted = bool((values == np.floor(values)).all())
     if (sums == 0).any():
         raise RefusedError(
             f"Some class of “{_cut(names[int(sums.argmin())])}” must have a share, but none has.", "groups"
         )
-    for unit in (1.0, 100.0):
-        off = abs(sums / unit - 1) > WHOLE_SUM
-        if not off.any() or (not counted and off.mean() <= 0.5):
-            if off.any():
-                first = int(off.argmax())
-                raise RefusedError(
-                    f"The shares of a group must sum to {unit:g}, but those of “{_cut(names[first])}” sum to "
-                    f"{sums[first]:.4g}.",
-                    "groups",
-                )
-            return np.asarray(values / sums[:, None])
-    if not counted:
+    unit = find_unit(values)
+    if unit == 0 and not are_whole(values):
+        remedy = ": delete columns that are no class" if values.shape[1] > 2 else ""
         raise RefusedError(
             "The shares of a group must be fractions that sum to 1, percentages, or counts, but sums are from "
-            f"{sums.min():.4g} to {sums.max():.4g}.",
+            f"{sums.min():.4g} to {sums.max():.4g}{remedy}.",
             "groups",
         )
-    return np.asarray(values / sums[:, None])
+    if unit and (off := sums_off(sums, unit)).any():
+        first = int(off.argmax())
+        raise RefusedError(
+            f"The shares of a group must sum to {unit:g}, but those of “{_cut(names[first])}” sum to "
+            f"{sums[first]:.4g}.",
+            "groups",
+        )
+    return unit or 1.0, np.asarray(values / sums[:, None])
+
+
+def _columns_note(found: GroupClasses, left_out: list[str]) -> str:
+    """Which columns are classes, if others are not or may not be, and how to correct that; empty if all clearly are."""
+    if left_out:
+        verb, one = ("is", "it is") if len(left_out) == 1 else ("are", "one of them is")
+        return (
+            f"The classes are {_quoted(found.columns)}; {_quoted(left_out)} {verb} left out. If {one} a class, delete "
+            "the columns that are none."
+        )
+    if found.doubtful:
+        return f"The classes are {_quoted(found.columns)}. If one of them is no class, delete its column."
+    return ""
+
+
+def _quoted(names: list[str]) -> str:
+    shown = ", ".join(f"“{_cut(name)}”" for name in names[:NAMED_COLUMNS])
+    return shown if len(names) <= NAMED_COLUMNS else f"{shown} and {len(names) - NAMED_COLUMNS} more"
 
 
 def _said(names: list[str], ratios: tuple[float, ...]) -> str:

@@ -724,7 +724,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return ""
         return (
             f"predictions miss the stated fractions of groups by {100 * found:.3g} points on average, and predicting "
-            f"the same for everyone would by {100 * constant:.3g}: train for longer, or lower the concentration"
+            f"the same for everyone would miss them by {100 * constant:.3g}: train for longer, or lower the "
+            "concentration"
         )
 
     def _train(self, rows: Rows, val: Rows | None, stated: Statement, running: _Running, plan: _Plan) -> _Trained:

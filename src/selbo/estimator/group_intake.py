@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from selbo import _checks
 from selbo._numerics import FloatArray
 from selbo.estimator.rows import GroupRows
-from selbo.summary.grouped import NO_GROUP
+from selbo.summary.grouped import FRACTION_SUM_TOLERANCE, NO_GROUP
 
 MOST_GROUP_CONCENTRATION: Final = 100.0
 """Largest default concentration of the fractions of a group."""
@@ -21,9 +21,6 @@ COUNTED_WITHIN: Final = 0.05
 LEAST_COUNTED: Final = 3
 """How far, in rows, fractions may be from whole numbers to be taken as counted among the rows, and in how many smaller
 groups at least: arbitrary fractions of two classes are so close in one of ten groups, in three by one of a thousand."""
-
-FRACTION_SUM_TOLERANCE: Final = 0.02
-"""Difference from 1 that rounding may give the sum of the fractions of a group."""
 
 ESTIMATED: Final = "auto"
 """Stands for a concentration that is estimated by held-out groups."""

@@ -53,6 +53,11 @@ def probs_table(probs: Array, *, validate: bool = True) -> Tensor:
     """Probabilities of shape (B, K); with ``validate``, on the simplex within the tolerance of their type."""
     tensor = table("probs", probs)
     if validate:
+        if bool((tensor < 0).any()):
+            raise ValueError(
+                f"`probs` must be at least 0 everywhere, but the smallest is {float(tensor.min()):.4g}; if these are "
+                "logits, pass `logits.softmax(-1)`"
+            )
         _checks.on_simplex("probs", tensor)
     return tensor
 

@@ -176,7 +176,7 @@ def dirichlet_process_samples(
         for row, alpha, drawn in zip(grid, alphas, samples, strict=True):
             for axes, values in zip(row, drawn, strict=True):
                 _draw_of_process(axes, values, measure, base_masses)
-            row[0].set_title(f"α = {number(alpha)}")
+            row[0].set_title(f"concentration α = {number(alpha)}")
             row[0].set_ylabel("mass of a bin")
             row[0].set_ylim(0, 1.08 * max(drawn.max(), base_masses.max()))
         for axes in grid[-1]:
@@ -238,7 +238,7 @@ def summary_against_histogram(
         ...     bins, Beta(2, 2).masses(bins), [0.4, 0.1, 0.1, 0.4]
         ... )
         >>> [text.get_text() for text in figure.legends[0].get_texts()]
-        ['belief s₀', 'network, TV .488']
+        ['belief s₀', 'network, distance .488']
     """
     require_partition(partition)
     belief = masses("s0", s0, num_regions=partition.num_regions)

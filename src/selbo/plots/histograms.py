@@ -73,7 +73,7 @@ def total_variation(first: FloatArray, second: FloatArray) -> float:
 
 def with_distance(s0: FloatArray, histograms: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
     """The same histograms, with the total variation distance to s0 in their names."""
-    return {f"{name}, TV {total_variation(s0, h):.3f}".replace(" 0.", " ."): h for name, h in histograms.items()}
+    return {f"{name}, distance {total_variation(s0, h):.3f}".replace(" 0.", " ."): h for name, h in histograms.items()}
 
 
 def compare_histograms(

@@ -1,6 +1,7 @@
 """Shared parts of the figures of a comparison: equal panels, names at line ends, the axis of regions."""
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from selbo.plots.histograms import CHARACTER, POINTS_AN_INCH
@@ -30,6 +31,10 @@ BETWEEN: Final = 0.14
 LEGEND: Final = 0.18
 """Inches for the two lines above a panel, ticks and label below the lowest, the row spacing, and the legend."""
 
+MOST_LINES: Final = 3
+TITLE_LINE: Final = 0.14
+"""Lines that the name of a method may have, and inches for each of them after the first."""
+
 BOLD: Final = 1.3
 """Ratio of the widths of a bold panel title and the same text in a label."""
 
@@ -38,7 +43,7 @@ LARGER: Final = {1: 1.4, 2: 1.2, 3: 1.0}
 
 
 class Grid:
-    """Equal panels in rows and columns, one per method, with two lines of text above each; all sizes in inches.
+    """Equal panels in rows and columns, one per method, with its name and a note above each; all sizes in inches.
 
     Args:
         count: Number of panels.
@@ -47,6 +52,8 @@ class Grid:
         foot: Space below the lowest panel.
         legend: Whether there is a legend line at the top.
         full: Whether a single panel takes the whole width.
+        names: Names of the methods, to make room for as many lines as the longest needs.
+        gap: Space between panels side by side.
     """
 
     def __init__(
@@ -58,24 +65,27 @@ class Grid:
         foot: float = FOOT,
         legend: bool = True,
         full: bool = False,
+        names: Iterable[str] = (),
+        gap: float = GAP,
     ) -> None:
         most = 3 if checked_width(width) >= SIDE_BY_SIDE else 2
-        self.count = count
+        self.count, self.gap = count, gap
         self.columns = min(count, 2 if count == 4 else most)
         self.rows = -(-count // self.columns)
-        self.panel = (width - LEFT - RIGHT - (most - 1) * GAP) / most * LARGER[3 - most + self.columns]
+        self.panel = (width - LEFT - RIGHT - (most - 1) * gap) / most * LARGER[3 - most + self.columns]
         if count == 1 and (full or most == 2):
             self.panel = width - LEFT - RIGHT
-        self.width = LEFT + self.columns * (self.panel + GAP) - GAP + RIGHT
+        self.width = LEFT + self.columns * (self.panel + gap) - gap + RIGHT
         self.plot = self.panel if height is None else height
-        self.foot, self.step = foot, TITLE + self.plot + BETWEEN
+        self.lines = max((len(self.wrapped(name)) for name in names), default=1)
+        self.foot, self.step = foot, TITLE + (self.lines - 1) * TITLE_LINE + self.plot + BETWEEN
         self.height = LEGEND * legend + self.rows * self.step - BETWEEN + foot
         self.figure = new_figure(width=self.width, height=self.height, layout=False)
 
     def place(self, i: int, *, low: float = 0.0, high: float = 1.0) -> "Axes":
         """Panel i, or the part of its height between two fractions."""
         row, column = divmod(i, self.columns)
-        x = LEFT + column * (self.panel + GAP)
+        x = LEFT + column * (self.panel + self.gap)
         y = self.foot + (self.rows - 1 - row) * self.step + low * self.plot
         size = (self.panel / self.width, (high - low) * self.plot / self.height)
         return self.figure.add_axes((x / self.width, y / self.height, *size))
@@ -89,8 +99,8 @@ class Grid:
         return i + self.columns >= self.count
 
     def name(self, axes: "Axes", method: str, note: str) -> None:
-        """Write the two lines above a panel: the method, and its number."""
-        shown = shortened(method, points=self.panel * POINTS_AN_INCH / BOLD)
+        """Write the lines above a panel: the method, and its number."""
+        shown = "\n".join(self.wrapped(method)[: self.lines])
         for text, above, size, weight in ((shown, 13.5, TEXT_SIZE, "bold"), (note, 4.0, SMALL_SIZE, "normal")):
             axes.annotate(
                 text,
@@ -103,6 +113,13 @@ class Grid:
                 fontweight=weight,
                 parse_math=False,  # a name may have dollar signs
             )
+
+    def wrapped(self, method: str) -> list[str]:
+        """The lines of a name above a panel; one that is too long ends with an ellipsis."""
+        points = self.panel * POINTS_AN_INCH / BOLD
+        lines = textwrap.wrap(method, int(points / CHARACTER), break_long_words=False) or [""]
+        lines = [*lines[: MOST_LINES - 1], " ".join(lines[MOST_LINES - 1 :])] if len(lines) > MOST_LINES else lines
+        return [shortened(line, points=points) for line in lines]
 
     def legend(self, entries: "Mapping[str, Artist]") -> None:
         """Draw the legend as a line above the first panel."""

@@ -80,10 +80,10 @@ def belief_histograms(results: Comparison, *, width: float = TWO_COLUMNS) -> "Fi
     axis, ends = axis_of(belief.regions, scale=belief.scale, shells=belief.shells or ())
     with figure_style():
         count, height = len(methods), 1.6 if len(methods) == 1 else 1.2
-        grid = Grid(count, width=width, height=height, full=True)
+        grid = Grid(count, width=width, height=height, full=True, names=methods)
         if stand_upright(axis, width=grid.panel) or (ends and grid.panel < NARROW):
             foot = FOOT + (label_width(axis.labels) / POINTS_AN_INCH - 0.15 if not ends else 0.12)
-            grid = Grid(count, width=width, height=height, full=True, foot=foot)
+            grid = Grid(count, width=width, height=height, full=True, foot=foot, names=methods)
         panels = [grid.place(i) for i in range(count)]
         for i, (axes, (method, histograms)) in enumerate(zip(panels, methods.items(), strict=True)):
             shown, colours = {"predictions": np.asarray(np.mean(histograms, axis=0))}, [looks[method].colour]
@@ -174,7 +174,7 @@ def reliability_panels(panels: Mapping[str, ReliabilityPanel], *, width: float =
     largest = max(float(counts.max()) for *_, counts in pooled.values())
     with figure_style():
         side = Grid(len(panels), width=width).panel
-        grid = Grid(len(panels), width=width, height=1.36 * side, legend=False)
+        grid = Grid(len(panels), width=width, height=1.36 * side, legend=False, names=panels)
         for i, (method, panel) in enumerate(panels.items()):
             colour, marker, _ = panel.look
             confidence, accuracy, counts = pooled[method]
@@ -229,7 +229,7 @@ def _reliability_axes(grid: Grid, i: int, diagram: "Axes", strip: "Axes", *, lar
     if grid.lowest(i):
         strip.set_xlabel("confidence")
     if i == 0:
-        for text, place, side in (("under-confident", (0.04, 0.94), "left"), ("over-confident", (1.0, 0.06), "right")):
+        for text, place, side in (("underconfident", (0.04, 0.94), "left"), ("overconfident", (1.0, 0.06), "right")):
             diagram.text(*place, text, ha=side, va="center", color=INK, fontsize=SMALL_SIZE, style="italic")
 
 
@@ -253,7 +253,7 @@ def risk_coverage_curves(results: Comparison, *, width: float = TWO_COLUMNS) -> 
     found = _by_method(results, "risk_curve", lambda run: run.risk_curve)
     top = max(max(each.risk) for runs in found.values() for each in runs)
     with figure_style():
-        grid = Grid(len(found), width=width, height=1.5 if len(found) > 1 else 2.0)
+        grid = Grid(len(found), width=width, height=1.5 if len(found) > 1 else 2.0, names=found)
         for i, (method, runs) in enumerate(found.items()):
             axes, risk = grid.place(i), 100 * np.mean([each.risk for each in runs], axis=0)
             coverage = np.arange(1, len(risk) + 1) / len(risk)
@@ -386,7 +386,7 @@ def entropy_panels(
     from matplotlib.lines import Line2D
 
     with figure_style():
-        grid = Grid(len(panels), width=width, height=1.2)
+        grid = Grid(len(panels), width=width, height=1.2, names=panels)
         places = [grid.place(i) for i in range(len(panels))]
         shares: list[tuple[FloatArray, FloatArray]] = []
         edges = np.asarray(next(iter(panels.values())).histograms[0].edges, dtype=np.float64)

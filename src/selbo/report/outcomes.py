@@ -223,11 +223,12 @@ def made_by(seconds: float) -> Provenance:
     """Collect command, versions and machine."""
     name = Path(sys.argv[0]).name
     name = "selbo" if name == "__main__.py" else name  # python -m selbo
+    threads = torch.get_num_threads()
     return Provenance(
         command=shlex.join([name, *sys.argv[1:]]),
         selbo=__version__,
         python=platform.python_version(),
         torch=str(torch.__version__),
-        machine=f"{platform.machine()}, {torch.get_num_threads()} threads",
+        machine=f"{platform.machine()}, {threads} thread{'s' * (threads != 1)}",
         seconds=seconds,
     )

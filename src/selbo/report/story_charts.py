@@ -36,7 +36,7 @@ def claim_arrows(claims: Mapping[str, tuple[float, float, float]], *, width: flo
             axes.annotate("", (100 * after, row), (100 * before, row), arrowprops=arrow, zorder=4)
             axes.plot(100 * before, row, "o", markerfacecolor="#ffffff", markeredgecolor=GUIDE, markersize=5, zorder=5)
         _rows(axes, list(claims))
-        axes.set_xlabel("%")
+        axes.set_xlabel("mean confidence, and right answers, %")
         entries = {
             "how sure it says it is": Line2D([], [], color=GUIDE, marker="o", markerfacecolor="#ffffff", linewidth=0),
             "after one stated accuracy": Line2D([], [], color=OURS, marker=">", markersize=4, linewidth=1.4),

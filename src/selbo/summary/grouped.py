@@ -29,6 +29,9 @@ GROUP_FORMS: Final = ("dirichlet", "multinomial", "counts")
 NO_GROUP: Final = -1
 """Group of a prediction that belongs to none."""
 
+FRACTION_SUM_TOLERANCE: Final = 0.02
+"""Difference from 1 that rounding may give the sum of the fractions of a group."""
+
 TINY: Final = torch.finfo(torch.float32).tiny
 """Smallest divisor."""
 

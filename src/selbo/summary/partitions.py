@@ -569,7 +569,13 @@ class ConfidenceBins(CheckedPartition):
     ) -> None:
         super().__init__()
         self.num_classes = _checks.whole("num_classes", num_classes, at_least=2)
-        inner = _checks.increasing("edges", edges, low=1 / num_classes, high=1)
+        inner = _checks.increasing(
+            "edges",
+            edges,
+            low=1 / num_classes,
+            high=1,
+            reason=f", as the largest of {num_classes} probabilities does",
+        )
         self.num_regions = len(inner) + 1
         self.edges = Edges(inner, lower=1 / num_classes, space=space, slope_factor=slope_factor)
 

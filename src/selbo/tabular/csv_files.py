@@ -119,11 +119,13 @@ class Header:
         names: A name of its own for each column.
         renamed: Names as they are in the file, by those of columns that repeat one.
         looks_like_data: Whether the line of the names looks like a row.
+        numbered: Whether the file has no names, and columns are called by their position.
     """
 
     names: tuple[str, ...]
     renamed: dict[str, str]
     looks_like_data: bool = False
+    numbered: bool = False
 
 
 def name_columns(file: Path, found: Sequence[str], mark: str, *, no_header: bool = False) -> Header:
@@ -136,7 +138,7 @@ def name_columns(file: Path, found: Sequence[str], mark: str, *, no_header: bool
         no_header: Whether the first line is a row; the names are then ``column_1``, ``column_2``, ...
     """
     if no_header:
-        return Header(tuple(f"column_{k}" for k in range(1, len(found) + 1)), {})
+        return Header(tuple(f"column_{k}" for k in range(1, len(found) + 1)), {}, numbered=True)
     written = _first_row(file, mark)
     like_data = looks_like_row(written)
     if len(written) != len(found) or len({name.strip() for name in written}) == len(written):

@@ -98,7 +98,7 @@ def groups_takeaway(found: StatedGroups, labels: int) -> str:
     return (
         f"Learned from the class fractions of {len(found.groups)} groups ({found.column}) and {beside}. Predictions "
         f"for {rows} {'held-out' if found.held_out else 'training'} rows miss the stated fractions by "
-        f"{100 * found.error:.1f} points on average; the same prediction for everyone would by "
+        f"{100 * found.error:.1f} points on average; the same prediction for everyone would miss them by "
         f"{100 * found.constant_error:.1f}. {against[0].upper()}{against[1:]}."
     )
 

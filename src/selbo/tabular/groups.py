@@ -3,36 +3,25 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from selbo.estimator.group_intake import FRACTION_SUM_TOLERANCE
 from selbo.evaluation.belief_calibration import UNLABELLED
 from selbo.summary.elicitation import elicit_concentration
-from selbo.tabular.predictions import columns_as_array
+from selbo.tabular.group_columns import (
+    PRECISION_COLUMNS,
+    are_whole,
+    find_group_classes,
+    find_unit,
+    parse_columns,
+    sums_off,
+)
 from selbo.tabular.preprocessing import GroupColumn, number_name, sortable_labels
-from selbo.tabular.spelling import decimal_mark, is_missing, is_number, parse_number
+from selbo.tabular.spelling import is_missing, is_number
 from selbo.tabular.table import Numbers, Table, TableColumn, listed, nearest, read_table
-
-PRECISION_COLUMNS: Final = ("concentration", "margin", "count")
-"""Columns that say how sure the fractions of a group are."""
-
-MOST_LEFT_OUT: Final = 2
-"""Number of columns with values like fractions that may be left out to find those that sum to 1."""
-
-MANY_COLUMNS: Final = 50
-"""Number of columns from which on one alone may be left out, as there are too many pairs."""
-
-ROUNDED_SUM: Final = 0.0015
-"""Largest relative error of a sum of fractions that are given to three digits, as most are; where columns sum to 1 so
-well, others are left out even if the sum with them is within the tolerance."""
-
-LABELS_SAY_NO: Final = 1e-3
-"""A column of counts is no class if labels without this class have at most this probability."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +71,7 @@ class GroupTable(GroupColumn):
 def read_groups(source: GroupSource, data: Table, *, target: str | None = None) -> tuple[GroupTable, list[str | None]]:
     """Read the table of groups, and the group of each row of the data, None for none.
 
-    Columns of numbers are classes, unless `GroupSource.classes` names them. Those are left out without which the others
-    sum to 1 or 100, the sum of all others, and counts of what no label has though many should.
+    Columns of numbers are classes by `find_group_classes`, unless `GroupSource.classes` names them.
 
     Args:
         source: Where the fractions are stated.
@@ -131,13 +119,12 @@ def _with_spelt_numbers(table: Table, column: str) -> Table:
         for name, each in table.columns.items()
         if each.numbers is None and name != column
     }
-    mark, _ = decimal_mark(text for each in texts.values() for text in each)
-    found = dict(table.columns)
-    for name, each in texts.items():
-        numbers = [parse_number(text, mark) for text in each]
-        if all(number is not None for number in numbers):
-            found[name] = TableColumn("number", np.array(numbers, dtype=np.float64), table[name].texts)
-    return replace(table, columns=found)
+    spelt = {
+        name: TableColumn("number", numbers, table[name].texts)
+        for name, numbers in parse_columns(texts).items()
+        if not np.isnan(numbers).any()
+    }
+    return replace(table, columns=table.columns | spelt)
 
 
 def _statement(
@@ -195,63 +182,25 @@ def _class_columns(table: Table, source: GroupSource, labels: Mapping[str, int])
                     f"{nearest(name, numeric)}"
                 )
         return _ClassColumns(list(dict.fromkeys(source.classes)), ignored)
+    values = {name: np.asarray(table[name].numbers) for name in numeric}
+    found = find_group_classes(values, _labels_by_column(numeric, labels))
     remedy = "name the classes with `group_classes`"
-    if (together := _fractions_together(table, numeric)) is not None:
-        columns, what = together, "fractions"
-    else:
-        columns, what = _counted(table, numeric, labels), "counts"
-    if others := [name for name in numeric if name not in columns]:
+    if others := found.left_out:
         note = f"{listed(others)} {'is' if len(others) == 1 else 'are'} left out; if a class is missing, {remedy}"
-    elif what == "counts" and len(columns) > 2 and bool((columns_as_array(table, columns) % 1 == 0).all()):
+    elif found.doubtful:
         note = f"if one of them is no class, {remedy}"
     else:
-        return _ClassColumns(columns, ignored)
-    return _ClassColumns(columns, ignored, f"{what} are read from {listed(columns)} of {table.name}; {note}")
+        return _ClassColumns(found.columns, ignored)
+    what = "counts" if found.counted else "fractions"
+    return _ClassColumns(
+        found.columns, ignored, f"{what} are read from {listed(found.columns)} of {table.name}; {note}"
+    )
 
 
-def _fractions_together(table: Table, numeric: Sequence[str]) -> list[str] | None:
-    """Columns that sum to 1 or 100 in most rows: all, or all but a few in one way alone; None if there are none."""
-    values = {name: np.asarray(table[name].numbers) for name in numeric}
-    for unit in (1.0, 100.0):
-        inside = [
-            name
-            for name, each in values.items()
-            if not np.isnan(each).all() and bool((np.isnan(each) | ((each >= 0) & (each <= unit * 1.01))).all())
-        ]
-        for tolerance in (ROUNDED_SUM, FRACTION_SUM_TOLERANCE):
-            most = MOST_LEFT_OUT if len(inside) <= MANY_COLUMNS else 1
-            for left_out in range(min(most, len(inside) - 2) + 1):
-                found = [
-                    list(names)
-                    for names in combinations(inside, len(inside) - left_out)
-                    if _off(np.sum([values[name] for name in names], 0), unit, tolerance).mean() <= 0.5
-                ]
-                if len(found) == 1:
-                    return found[0]
-    return None
-
-
-def _counted(table: Table, numeric: list[str], labels: Mapping[str, int]) -> list[str]:
-    """Columns of counts that are classes: not the sum of all others, and none that labels would have to have."""
-    if len(numeric) < 3:
-        return numeric
-    values = columns_as_array(table, numeric)
-    if not bool(np.isfinite(values).all()) or bool((values < 0).any()):
-        return numeric
-    whole = values.sum(1)
-    sums = [name for k, name in enumerate(numeric) if bool((2 * values[:, k] == whole).all())]
-    if len(sums) == 1:
-        return [name for name in numeric if name not in sums]
-    shares, known = values.sum(0) / max(whole.sum(), 1.0), _spelt(numeric)
-    total = sum(labels.values())
-    if total == 0 or not set(labels) <= set(known):
-        return numeric
-    kept = [
-        name
-        for name, spelt, share in zip(numeric, known, shares.tolist(), strict=True)
-        if spelt in labels or (1 - share) ** total > LABELS_SAY_NO
-    ]
-    return kept if len(kept) > 1 else numeric
+def _labels_by_column(columns: Sequence[str], labels: Mapping[str, int]) -> dict[str, int]:
+    """Number of labels of each column; empty if there are labels of something else."""
+    spelt = _spelt(columns)
+    return dict(zip(columns, (labels.get(name, 0) for name in spelt), strict=True)) if set(labels) <= set(spelt) else {}
 
 
 def _label_counts(data: Table, target: str | None) -> Counter[str]:
@@ -305,23 +254,18 @@ def _shares(table: Table, columns: Sequence[str], names: Sequence[str | None]) -
     sums = values.sum(1)
     if (sums == 0).any():
         return values, 1.0, [f"all values of {listed([names[int(k)] for k in np.flatnonzero(sums == 0)])} are 0"]
-    unit = 1.0 if _off(sums, 1).mean() <= 0.5 else 100.0 if _off(sums, 100).mean() <= 0.5 else 0.0
+    unit = find_unit(values)
     if unit == 0:
-        counted = bool((values == np.floor(values)).all())
-        if not counted:
+        if not are_whole(values):
             problems.append(
                 f"rows of {listed(columns)} must be fractions, which sum to 1, percentages, or counts, but sum to "
                 f"{sums.min():.4g} to {sums.max():.4g}"
             )
-    elif (off := _off(sums, unit)).any():
+    elif (off := sums_off(sums, unit)).any():
         shown = [f"{names[int(k)]!r} to {sums[k]:.4g}" for k in np.flatnonzero(off)[:3]]
         more = f" and {int(off.sum()) - 3} more" if off.sum() > 3 else ""
         problems.append(f"fractions must sum to {unit:g} over {listed(columns)}, but those of {', '.join(shown)}{more}")
     return values / sums[:, None], unit or 1.0, problems
-
-
-def _off(sums: Numbers, unit: float, tolerance: float = FRACTION_SUM_TOLERANCE) -> NDArray[np.bool_]:
-    return np.asarray(abs(sums / unit - 1) > tolerance)
 
 
 def _precision(

@@ -218,6 +218,8 @@ def find_class_columns(
             raise ValueError(f"`columns` must hold numbers, but {name!r} in {table.name} holds {table[name].kind}")
     if len(found) < 2:
         there = f"only {found[0]!r} is one" if found else "none holds numbers with fractions"
+        if found and _in_unit_interval(table[found[0]]):
+            there += f": add a column with the probability of the other class, 1 minus {found[0]!r}"
         raise ValueError(f"`columns` must be two or more, one per class, but in {table.name} {there}")
     return ClassColumns(tuple(found), classes_of(found, classes), tuple(name for name in numeric if name not in found))
 

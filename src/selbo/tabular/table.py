@@ -107,6 +107,8 @@ class Table:
     @property
     def hint(self) -> str:
         """What may be wrong if a column is not there, as the end of a sentence."""
+        if self.header is not None and self.header.numbered:
+            return f"; with `no_header`, columns are called by position, column_1 to {self.header.names[-1]}"
         like_data = self.header is not None and self.header.looks_like_data
         return "; its first line looks like data: pass `no_header` if it has no names" if like_data else ""
 

@@ -49,8 +49,11 @@ def table(tmp_path: Path) -> Path:
 
 
 def read(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return read_text(path.read_text(encoding="utf-8"))
+
+
+def read_text(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
 def of_classes(rows: list[dict[str, str]], *names: str) -> np.ndarray:
@@ -71,6 +74,13 @@ def test_predictions_in_another_encoding_and_without_names(selbo: Run, tmp_path:
     one, other = read(tmp_path / "a.csv"), read(tmp_path / "b.csv")
     assert other[0]["column_1"] == "Süd"
     np.testing.assert_allclose(of_classes(other, "column_2", "column_3"), of_classes(one, "spam", "ham"))
+    swapped = selbo(tmp_path / "bare.csv", "--class-fractions", "0.7,0.3", stream, "--no-header", "--columns", "3,2")
+    assert swapped.code == 0
+    assert read_text(swapped.out) == other
+    lost = selbo(tmp_path / "bare.csv", *fractions, "--no-header", "--labels", 4)
+    assert lost.code == 2
+    assert "there is no column 'column_4' in bare.csv" in lost.err
+    assert "with `--no-header`, columns are called by position, column_1 to column_3" in " ".join(lost.err.split())
 
 
 STATED = ("--accuracy", 0.85, "--class-fractions", "ham=0.7,spam=0.3")

@@ -79,6 +79,12 @@ def test_files_without_names_of_columns(selbo: Run) -> None:
     assert "100, 100 of them new" in bare.out
     seen = [json.loads(Path(f"{each}.json").read_text())["seen"] for each in ("named", "bare")]
     assert seen[0]["counts"] == seen[1]["counts"]
+    by_day = ("--no-header", "--columns", "2,3", "--by", "1", "--state", "by-day.json")
+    assert selbo("new-bare.csv", "--reference", "old-bare.csv", *by_day).code == 0
+    assert [each["name"] for each in json.loads(Path("by-day.json").read_text())["batches"]] == ["new"]
+    lost = selbo("new-bare.csv", "--reference", "old-bare.csv", "--no-header", "--by", "date")
+    assert lost.code == 2
+    assert "columns are called by position, column_1 to column_3" in " ".join(lost.err.split())
     shown = selbo("new-bare.csv", "--reference", "old-bare.csv")
     assert "pass `--no-header` if it is" in " ".join(shown.err.split())
 

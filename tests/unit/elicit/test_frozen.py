@@ -57,6 +57,21 @@ def test_the_file_is_the_one_that_the_command_writes(
         assert [row["note"] for row in csv.DictReader(io.StringIO(found["csv"]))] == ["x, y"] * len(PROBS)
 
 
+@pytest.mark.parametrize("stated", [{}, {"fractions": [0.5, 0.25, 0.25], "concentration": 50}])
+def test_the_command_for_a_file_without_a_heading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stated: dict[str, Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    content = "\n".join(",".join(map(str, row)) for row in PROBS).encode()
+    Path("bare.csv").write_bytes(content)
+    found = corrected(content, name="bare.csv", **stated)
+    _, command, *words = shlex.split(found["copies"]["calibrate"]["text"])
+    assert "--no-header" in words
+    run_command(monkeypatch, capsys, command)(*words)
+    written = read_columns(Path("calibrated.csv").read_text(), "column_1", "column_2", "column_3")
+    np.testing.assert_allclose(np.loadtxt(io.StringIO(found["csv"]), delimiter=","), written, rtol=1e-7)
+
+
 def test_what_is_said_follows_from_the_numbers() -> None:
     found = corrected(table())
     probs = PROBS / PROBS.sum(1, keepdims=True)
@@ -117,7 +132,7 @@ def test_a_single_column_is_the_probability_of_yes() -> None:
     assert set(written[:, 1]) == {40}
     assert found["copies"]["calibrate"] == {
         "text": "",
-        "note": "The command needs one column per class, with a heading.",
+        "note": "The command needs one column per class.",
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import warnings
 from pathlib import Path
 
@@ -23,6 +24,7 @@ TABLE = "town,no,yes\nAsh,0.3,0.7\nBirch,0.6,0.4\n"
         "town;no;yes\nAsh;30;70\n\nBirch;60 %;40%\n",
         "town\tno\tyes\nAsh\t3\t7\nBirch\t1200\t800",
         '"town","no","yes"\n"Ash",0.3,0.7\nBirch,0.6,0.4',
+        "town;no;yes\nAsh;0,3;0,7\nBirch;0,6;0,4",
     ],
 )
 def test_fractions_percentages_and_counts_are_the_same(text: str) -> None:
@@ -49,6 +51,40 @@ def test_how_sure_the_shares_are_stays_in_the_table() -> None:
     assert found["classes"] == ["no", "yes"]
     assert found["texts"]["results"].splitlines()[:2] == ["my town,no,yes,margin", "Ash,0.3,0.7,0.05"]
     assert "--groups 'my town'" in found["texts"]["groupcommand"]
+
+
+def test_a_margin_has_the_unit_of_the_shares() -> None:
+    found = read_group_shares("town,no,yes,margin\nAsh,30,70,5%\nBirch,50,50,10%")
+    assert found["texts"]["results"] == "town,no,yes,margin\nAsh,0.3,0.7,0.05\nBirch,0.5,0.5,0.1\n"
+
+
+@pytest.mark.parametrize(
+    ("column", "values"), [("population", '900,"1,200"'), ("turnout", "0.71,0.61"), ("region", "north,south")]
+)
+def test_columns_that_are_no_class_are_left_out_with_a_note(column: str, values: str) -> None:
+    ash, birch = next(csv.reader([values]))
+    found = read_group_shares(f'town,no,{column},yes\nAsh,0.3,"{ash}",0.7\nBirch,0.6,"{birch}",0.4')
+    assert found["classes"] == ["no", "yes"]
+    assert found["texts"]["results"] == TABLE
+    assert found["note"] == (
+        f"The classes are “no”, “yes”; “{column}” is left out. If it is a class, delete the columns that are none."
+    )
+
+
+def test_a_total_is_left_out_and_other_counts_are_questioned() -> None:
+    total = read_group_shares("town,no,yes,total\nAsh,3,7,10\nBirch,1200,800,2000")
+    assert total["texts"]["results"] == TABLE
+    assert "“total” is left out" in total["note"]
+    cars = read_group_shares("town,no,yes,cars\nAsh,3,7,2\nBirch,1200,800,900")
+    assert cars["classes"] == ["no", "yes", "cars"]
+    assert cars["note"] == "The classes are “no”, “yes”, “cars”. If one of them is no class, delete its column."
+    many = ",".join(f"x{k}" for k in range(8))
+    rows = "\n".join(f"{town},0.3,0.7,{','.join(['900'] * 8)}" for town in ("Ash", "Birch"))
+    assert "“x4”, “x5” and 2 more are left out. If one of them" in read_group_shares(f"t,no,yes,{many}\n{rows}")["note"]
+
+
+def test_shares_alone_need_no_note() -> None:
+    assert read_group_shares(TABLE)["note"] == ""
 
 
 def test_shares_that_hardly_differ_are_said_to() -> None:
@@ -79,15 +115,23 @@ def test_the_code_trains_a_classifier(count: int, tmp_path: Path, monkeypatch: p
     [
         ("", "heading and at least two groups"),
         ("town,no,yes\nAsh,0.3,0.7", "heading and at least two groups"),
-        ("town,no\nAsh,1\nBirch,1", "at least two classes"),
+        ("town,no\nAsh,1\nBirch,1", "two or more columns must hold numbers, one per class, but only “no” does"),
+        ("town,no,yes\nAsh,x,y\nBirch,y,x", "but none does"),
         ("town,no,no\nAsh,0.3,0.7\nBirch,0.3,0.7", "each once"),
         ("town,no,yes\nAsh,0.3\nBirch,0.3,0.7", "Every line must have 3 entries"),
-        ("town,no,yes\nAsh,0.3,x\nBirch,0.3,0.7", "“Ash” has “x”"),
+        (
+            "town,no,yes\nAsh,0.3,x\nBirch,0.3,0.7",
+            "“yes” must be a number of at least 0 in every line, but “Ash” has “x”",
+        ),
+        ("town,no,yes\nAsh,0.3,\nBirch,0.3,0.7", "“Ash” has “”"),
+        ("town,no,yes,margin\nAsh,0.3,0.7,?\nBirch,0.3,0.7,1", "“margin” must be a number"),
         ("town,no,yes\nAsh,0.3,-1\nBirch,0.3,0.7", "“Ash” has “-1”"),
         ("town,no,yes\nAsh,0.3,0.7\nAsh,0.3,0.7", "“Ash” is there twice"),
         ("town,no,yes\nAsh,0.3,0.7\nBirch,0.3,0.6", "must sum to 1, but those of “Birch” sum to 0.9"),
+        ("town,no,yes\nAsh,30,70\nBirch,40,60\nCedar,30,60", "must sum to 100, but those of “Cedar” sum to 90"),
         ("town,no,yes\nAsh,0,0\nBirch,3,6", "Some class of “Ash” must have a share"),
         ("town,no,yes\nAsh,1.5,2.5\nBirch,3,6", "but sums are from 4 to 9"),
+        ("town,no,yes,x\nAsh,0.3,0.7,0.7\nBirch,0.6,0.4,0.61", "from 1.61 to 1.7: delete columns that are no class"),
         ("g,a,b\n" + "\n".join(f"{k},1,1" for k in range(2001)), "up to 2000 groups"),
     ],
 )

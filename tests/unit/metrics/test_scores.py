@@ -292,7 +292,9 @@ def test_rows_off_the_simplex_are_refused(metric):
     labels = torch.tensor([0, 1])
     with pytest.raises(ValueError, match=r"`probs` must lie on the simplex: .* by up to 0.1"):
         metric(torch.tensor([[0.5, 0.5], [0.6, 0.5]]), labels)
-    with pytest.raises(ValueError, match=r"`probs` must be at least 0 everywhere, but the smallest mass is -0.1"):
+    with pytest.raises(
+        ValueError, match=r"`probs` must be at least 0 everywhere, but the smallest is -0.1; if these are logits"
+    ):
         metric(torch.tensor([[0.5, 0.5], [-0.1, 1.1]]), labels)
     metric(torch.tensor([[0.5, 0.5], [0.5, 0.50009]]), labels)  # the tolerance of float32
     with pytest.raises(ValueError, match="simplex"):

@@ -26,6 +26,7 @@ from scipy.special import betainc
 from selbo.plots import figures, labels, simplex, style
 from selbo.plots.dirichlet import dirichlet_samples
 from selbo.plots.histograms import BELIEF, every, total_variation
+from selbo.plots.panels import Grid
 from selbo.summary.beliefs import Beta, Dirichlet, Masses, Uniform
 from selbo.summary.partitions import ClassRegions, ConfidenceBins, CornerShells, Partition, ScoreBins
 
@@ -495,7 +496,7 @@ def test_dirichlet_process_draws(width: float) -> None:
         np.testing.assert_allclose(line.get_ydata(), stats.beta(2, 4).pdf(line.get_xdata()) / 25, rtol=1e-12)
     tops = [axes.get_ylim()[1] for axes in figure.axes]
     assert tops[0] == tops[1] == tops[2] > tops[3] == tops[4] == tops[5]
-    assert [axes.get_title(loc="left") for axes in figure.axes[::3]] == ["α = 2", "α = 300"]
+    assert [axes.get_title(loc="left") for axes in figure.axes[::3]] == ["concentration α = 2", "concentration α = 300"]
     assert_readable(figure)
 
 
@@ -542,7 +543,10 @@ def test_bars_are_the_histograms(partition: Partition, width: float) -> None:
     )
     (axes,) = figure.axes
     heights = bars(axes)
-    names = [f"net, TV {total_variation(s0, first):.3f}", f"other, TV {total_variation(s0, second):.3f}"]
+    names = [
+        f"net, distance {total_variation(s0, first):.3f}",
+        f"other, distance {total_variation(s0, second):.3f}",
+    ]
     names = [name.replace(" 0.", " .") for name in names]
     assert list(heights) == [*names, BELIEF]
     np.testing.assert_allclose(heights[names[0]], first, rtol=1e-6)
@@ -580,7 +584,7 @@ def test_many_corner_shells_are_shown_shell_by_shell(width: float, class_names: 
     s0, histogram = masses_of(partition), masses_of(partition, 1)
     figure = figures.summary_against_histogram(partition, s0, histogram, class_names=class_names, width=width)
     totals, outer, inner = figure.axes
-    name = f"network, TV {total_variation(s0, histogram):.3f}".replace(" 0.", " .")
+    name = f"network, distance {total_variation(s0, histogram):.3f}".replace(" 0.", " .")
     for values, label in ((s0, BELIEF), (histogram, name)):
         expected = [values[:10].sum(), values[10:20].sum(), values[20]]
         np.testing.assert_allclose(bars(totals)[label], expected, rtol=1e-14)
@@ -660,3 +664,25 @@ def test_figures_by_name(name: str) -> None:
     figure = figures.FIGURES[name](generator())
     assert isinstance(figure, Figure)
     assert_readable(figure)
+
+
+# --- names above panels ---
+
+
+def test_long_names_of_methods_take_more_lines() -> None:
+    """All panels make room for the longest name; what three lines cannot hold ends with an ellipsis."""
+    long = "BatchNorm of the target domain, corrected (known fractions)"
+    plain, tall = (Grid(3, width=style.TWO_COLUMNS, names=names) for names in (["ELBO"], ["ELBO", long]))
+    assert plain.lines == 1
+    assert tall.lines == len(tall.wrapped(long)) > 1
+    assert " ".join(tall.wrapped(long)) == long
+    assert tall.height > plain.height
+    axes = tall.place(0)
+    tall.name(axes, long, "ECE 1.2 %")
+    FigureCanvasAgg(tall.figure).draw()
+    name, note = axes.texts
+    box = name.get_window_extent()
+    assert axes.bbox.x0 - 1 <= box.x0 < box.x1 <= axes.bbox.x1 + 1
+    assert note.get_window_extent().y1 <= box.y0 < box.y1 <= tall.figure.bbox.y1
+    assert tall.wrapped(long * 3)[-1].endswith("…")
+    assert len(tall.wrapped(long * 3)) == 3

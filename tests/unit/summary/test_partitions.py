@@ -401,7 +401,10 @@ class TestBadInput:
             (lambda: selbo.CornerShells(3, (0.9, 0.8)), "`thresholds` must be strictly increasing"),
             (lambda: selbo.CornerShells(3, ()), "`thresholds` must hold at least one number"),
             (lambda: selbo.ClassRegions(2, temperature=0.0), "`temperature` must be a finite number greater than 0"),
-            (lambda: selbo.ConfidenceBins([0.2], num_classes=4), "`edges` must lie strictly between 0.25 and 1"),
+            (
+                lambda: selbo.ConfidenceBins([0.2], num_classes=4),
+                "`edges` must lie strictly between 0.25 and 1, as the largest of 4",
+            ),
         ],
     )
     def test_construction(self, make, message):

@@ -105,6 +105,12 @@ def test_counts_beside_counts(tmp_path: Path) -> None:
         read(tmp_path, other, classes=("yess", "no"))
 
 
+def test_small_groups_are_counted_too(tmp_path: Path) -> None:
+    """Most sums are 1, but whole numbers that sum to 4 elsewhere are no fractions."""
+    found, _ = read(tmp_path, pl.DataFrame({"town": TOWNS, "yes": [1, 0, 1], "no": [0, 1, 3]}))
+    assert found.fractions == {"Ash": (0.0, 1.0), "Birch": (1.0, 0.0), "Cedar": (0.75, 0.25)}
+
+
 def test_many_classes_beside_a_measurement(tmp_path: Path) -> None:
     shares = np.random.default_rng(0).dirichlet(np.ones(120), 3)
     votes = pl.DataFrame({"town": TOWNS, **{f"c{k:03}": shares[:, k] for k in range(120)}, "gini": [0.3, 0.31, 0.35]})
@@ -270,8 +276,8 @@ def test_contradicted_groups_are_named() -> None:
     assert ") and 2 more: these fractions" in contradictions_in_words(results(*[0.001] * 5))
     assert groups_takeaway(results(0.5, 1.0), 0) == (
         "Learned from the class fractions of 2 groups (town) and no label. Predictions for 20 held-out rows miss the "
-        "stated fractions by 2.1 points on average; the same prediction for everyone would by 12.0. No group is "
-        "contradicted."
+        "stated fractions by 2.1 points on average; the same prediction for everyone would miss them by 12.0. No "
+        "group is contradicted."
     )
     same = StatedGroups.from_dict(results(0.5, 0.001).to_dict())
     assert same == results(0.5, 0.001)

@@ -116,7 +116,11 @@ def test_columns_of_known_classes(tmp_path: Path) -> None:
     ("columns", "labels", "message"),
     [
         (["a", "a"], None, "`columns` must name every column once"),
-        (["a"], None, "two or more, one per class, but in table.csv only 'a' is one"),
+        (
+            ["a"],
+            None,
+            "two or more, one per class, but in table.csv only 'a' is one: add a column with the probability",
+        ),
         (["a", "text"], None, "`columns` must hold numbers, but 'text' in table.csv holds text"),
         (["a", "B"], None, "there is no column 'B' in table.csv: did you mean 'b'?"),
         (["a", "b"], "b", "`labels` must be a column of its own, but 'b' is one of the columns"),

@@ -107,7 +107,7 @@ def test_files_of_spreadsheets_and_without_names(run: Run, tmp_path: Path, strea
         (tmp_path / f"{name}.csv").write_bytes((header + rows).encode(encoding))
         (tmp_path / f"{name}-bare.csv").write_bytes(rows.encode(encoding))
     probabilities = []
-    for kind, target, more in (("", "ill", ()), ("-bare", "column_4", ("--no-header",))):
+    for kind, target, more in (("", "ill", ()), ("-bare", "4", ("--no-header",))):
         model = tmp_path / f"model{kind}"
         command = ("train", tmp_path / f"old{kind}.csv", "--target", target, stream, *OPTIONS, *more)
         shown = run(*command, "--base", "network", "--out", model)
@@ -122,6 +122,13 @@ def test_files_of_spreadsheets_and_without_names(run: Run, tmp_path: Path, strea
         probabilities.append(pl.read_csv(io.StringIO(shown.out))["p_ja"].to_list())
         shown = run("evaluate", model, tmp_path / f"new{kind}.csv", stream, "--json", "--num-samples", 4, *more)
         assert json.loads(shown.out)["metrics"]["num_examples"] == 120
+    bare = ("--no-header", "--num-samples", 4)
+    shown = run("predict", tmp_path / "model-bare", tmp_path / "new-bare.csv", stream, "--id", "1", *bare)
+    assert shown.out.startswith("column_1,predicted_class,")
+    by = ("--by", "03", "--target", "column_4")
+    shown = run("evaluate", tmp_path / "model-bare", tmp_path / "new-bare.csv", stream, *by, *bare)
+    assert "column_3" in shown.out
+    assert "Straße" in shown.out
     assert len(probabilities[0]) == len(probabilities[1]) == 120
     np.testing.assert_allclose(*probabilities, rtol=1e-6)
 
@@ -139,6 +146,12 @@ def test_names_that_mislead_are_one_sentence(run: Run, tmp_path: Path, stream: s
     shown = run("train", tmp_path / "bare.csv", "--target", "ill", stream, "--out", tmp_path / "model")
     assert shown.code == 2
     assert "its first line looks like data: pass `--no-header` if it has no names" in shown.err
+    for drop, target, wrong in (("2", "ill", "ill"), ("9", "3", "column_9"), ("2", "0", "column_0")):
+        options = ("--target", target, "--drop", drop, "--no-header", stream, "--out", tmp_path / "model")
+        shown = run("train", tmp_path / "bare.csv", *options)
+        assert shown.code == 2
+        assert f"there is no column '{wrong}' in bare.csv" in shown.err
+        assert "with `--no-header`, columns are called by position, column_1 to column_3" in shown.err
 
 
 def test_all_problems_are_one_message(run: Run, tmp_path: Path) -> None:

@@ -15,9 +15,6 @@ from selbo_lab.run.records import CLEAN, MethodRuns, StudyComparison
 
 Points: TypeAlias = NDArray[np.float64]
 
-LONGEST_LABEL: Final = 24
-"""Maximum length of a title above a panel; figures use the name of a method with a longer title."""
-
 SWEEPS: Final = {"prior_std": "prior standard deviation", "concentration": "concentration α"}
 """Settings that a study may vary, with their axis labels."""
 
@@ -74,13 +71,6 @@ def titles_of(comparison: StudyComparison) -> dict[str, str]:
     }
 
 
-def figure_labels(comparison: StudyComparison) -> dict[str, str]:
-    """Labels of the methods in figures, by name: the title, or the name if the title is long."""
-    titles = titles_of(comparison)
-    short = {name: title if len(title) <= LONGEST_LABEL else name for name, title in titles.items()}
-    return short if len(set(short.values())) == len(short) else titles
-
-
 def over_seeds(values: Iterable[float | None]) -> Point:
     """Mean and standard error of the values that are not None.
 
@@ -127,10 +117,17 @@ def corruptions_of(comparison: StudyComparison) -> Corruptions:
     )
 
 
+def ood_title(name: str) -> str:
+    """Title of an out-of-distribution data set, from its name in a stored run."""
+    for short, title in (("fashion test", "FashionMNIST"), ("mnist test", "MNIST"), ("svhn test", "SVHN")):
+        name = name.replace(short, f"test images of {title}") if name.startswith(short) else name
+    return name.replace(", as cifar", " in the form of CIFAR-10's")
+
+
 def ood_sets(comparison: StudyComparison) -> dict[str, str]:
     """Out-of-distribution data sets with stored entropies, and their titles."""
     return {
-        name: each.name or name
+        name: ood_title(each.name or name)
         for run in comparison.tested
         for name, each in run.ood.items()
         if each.entropy is not None and each.entropy.outside is not None

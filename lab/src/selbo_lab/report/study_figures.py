@@ -37,7 +37,7 @@ from selbo_lab.report.study_curves import (
     recall_figure,
     sweep_figure,
 )
-from selbo_lab.report.study_data import figure_labels, ood_sets
+from selbo_lab.report.study_data import ood_sets, titles_of
 from selbo_lab.report.study_scores import AGAINST, EFFECT, has_scores, independent_figure, scores_figure
 from selbo_lab.run.build import parse_partition
 from selbo_lab.run.records import CLEAN, Run, StudyComparison, StudyResults
@@ -49,7 +49,8 @@ STUDY_FORMATS: Final = ("png", "svg")
 """File formats of the figures of a study."""
 
 OWN_AXIS: Final = 0.3
-"""Inches below a panel with its own axis."""
+OWN_TICKS: Final = 0.42
+"""Inches below and between panels that have axes of their own."""
 
 
 # --- calibration and entropy ---
@@ -57,7 +58,7 @@ OWN_AXIS: Final = 0.3
 
 def calibration_figure(comparison: StudyComparison) -> "Figure":
     """Reliability diagrams, pooled over the seeds, one per method; see `selbo.report.curves.reliability_diagrams`."""
-    labels, ece = figure_labels(comparison), MetricColumn(comparison.place, "ece")
+    labels, ece = titles_of(comparison), MetricColumn(comparison.place, "ece")
     looks, panels = method_styles(labels), {}
     for method in comparison.methods:
         if bins := [run.reliability for run in method.tested if run.reliability]:
@@ -72,7 +73,7 @@ def ood_figure(comparison: StudyComparison, ood: str | None = None) -> "Figure":
         comparison: A comparison of a study.
         ood: Name of the out-of-distribution data set; the first if not given.
     """
-    labels, sets = figure_labels(comparison), ood_sets(comparison)
+    labels, sets = titles_of(comparison), ood_sets(comparison)
     name = next(iter(sets)) if ood is None else ood
     looks, panels = method_styles(labels), {}
     for method in comparison.methods:
@@ -95,10 +96,11 @@ def belief_figure(comparison: StudyComparison) -> "Figure":
     told = _told(comparison)
     if not told:
         raise ValueError("`comparison` must have a method with a belief and a finished run, but has none")
-    labels = figure_labels(comparison)
+    labels = titles_of(comparison)
     looks = method_styles(labels)
     with figure_style():
-        grid = Grid(len(told), width=TWO_COLUMNS, height=1.2, foot=FOOT)
+        names = [labels[name] for name in told]
+        grid = Grid(len(told), width=TWO_COLUMNS, height=1.2, foot=FOOT, names=names, gap=OWN_TICKS)
         grid.step += OWN_AXIS  # regions differ from method to method
         grid.height += OWN_AXIS * (grid.rows - 1)
         grid.figure.set_size_inches(grid.width, grid.height)

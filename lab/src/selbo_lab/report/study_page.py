@@ -14,7 +14,7 @@ from selbo_lab.report.cases import cases_figure
 from selbo_lab.report.origin import describe_code, provenance
 from selbo_lab.report.overview import tables_over_cases, tracks_with_cases
 from selbo_lab.report.study_captions import CASES, FIGURE_WORDS, track_words
-from selbo_lab.report.study_data import figure_labels, ood_sets, titles_of
+from selbo_lab.report.study_data import ood_sets, titles_of
 from selbo_lab.report.study_figures import STUDY_FIGURES, STUDY_FORMATS, available_study_figures
 from selbo_lab.report.study_tables import BEST, BOLD_NOTE, CHANCE, TRACK_TITLES, TRIAL, Entry, StudyTable, tables_of
 from selbo_lab.report.study_takeaway import study_takeaways
@@ -203,11 +203,11 @@ def _heading(table: StudyTable) -> str:
 
 
 class ShownTable(NamedTuple):
-    """A table with what a page shows around it; a row is a swatch, a title, a shorter label and cells."""
+    """A table with what a page shows around it; a row is a swatch, a title and cells."""
 
     table: StudyTable
     groups: list[tuple[str, int]]
-    rows: list[tuple[str, str, str, list[tuple[str, ...]]]]
+    rows: list[tuple[str, str, list[tuple[str, ...]]]]
     marks: set[str]
     seeds: int
     by: str
@@ -217,13 +217,11 @@ class ShownTable(NamedTuple):
 def _table(comparison: StudyComparison, table: StudyTable, hidden: Iterable[str]) -> ShownTable:
     """A table with its notes, except those that the page states once."""
     marked = table.name.startswith(MARKED)
-    labels, titles = figure_labels(comparison), titles_of(comparison)
-    looks = method_styles(labels)
+    looks = method_styles(titles_of(comparison))
     rows = []
     for row in table.rows:
         name = row[0].method
-        label = "" if labels.get(name) == titles.get(name) else labels[name]
-        rows.append((swatch(looks[name]) if name else "", row[0].text, label, [_cell(e, marked) for e in row[1:]]))
+        rows.append((swatch(looks[name]) if name else "", row[0].text, [_cell(e, marked) for e in row[1:]]))
     by = "row" if table.name.startswith(("recall", "corruptions")) else "column"
     notes = [
         note.replace(BEST, "").replace(BEST.replace("column", by), "")

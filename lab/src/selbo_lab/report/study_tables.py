@@ -22,7 +22,7 @@ from selbo_lab.report.columns import CORRUPTED, MetricColumn
 from selbo_lab.report.origin import provenance
 from selbo_lab.report.sample_notes import sample_notes
 from selbo_lab.report.studies import Cell
-from selbo_lab.report.study_data import corruptions_of
+from selbo_lab.report.study_data import corruptions_of, ood_title
 from selbo_lab.run.records import CLEAN, SHIFTS, USE, MethodRuns, Run, StudyComparison, StudyResults, Tried
 
 if TYPE_CHECKING:
@@ -518,15 +518,8 @@ def _conditions(comparison: StudyComparison) -> list[str]:
     return [f"Corrupted: mean over {max(counts)} conditions of a run."] if counts and max(counts) > 1 else []
 
 
-def _readable(name: str) -> str:
-    """Title of an out-of-distribution data set."""
-    for short, title in (("fashion test", "FashionMNIST"), ("mnist test", "MNIST"), ("svhn test", "SVHN")):
-        name = name.replace(short, f"test images of {title}") if name.startswith(short) else name
-    return name.replace(", as cifar", " in the form of CIFAR-10's")
-
-
 def _foreign_names(comparison: StudyComparison) -> list[str]:
-    named = {key: _readable(found.name or key) for run in _tested(comparison) for key, found in run.ood.items()}
+    named = {key: ood_title(found.name or key) for run in _tested(comparison) for key, found in run.ood.items()}
     return [f"{'; '.join(f'{key}: {name}' for key, name in named.items())}. Entropies in nats."] if named else []
 
 

@@ -390,8 +390,9 @@ function tableRow(name, cells) {
   return row;
 }
 
-function showGroups({ column, classes, groups, fractions, said, texts }) {
+function showGroups({ column, classes, groups, fractions, said, note, texts }) {
   $("groups-said").textContent = $("peek-text").textContent = said;
+  $("groups-note").textContent = note;
   $("groups-head").replaceChildren(...[column, ...classes].map((name) => Object.assign(item("th", name), { scope: "col" })));
   $("groups-table").replaceChildren(...groups.map((name, i) => tableRow(name, fractions[i].map(percent))));
   for (const [kind, text] of Object.entries(texts)) fillTake(kind, text);
