@@ -79,14 +79,15 @@ def lascal_temperature(unlabelled: Tensor, held_out: Tensor, labels: Tensor, fra
 
     estimate = TargetCalibrationError(unlabelled, held_out, labels, fractions)
     error = cache(lambda log_temperature: estimate(math.exp(log_temperature)))
-    grid = np.linspace(-1, 1, 2 * STEPS_TO_EACH_SIDE + 1) * math.log(LARGEST_TEMPERATURE)
+    farthest = math.log(LARGEST_TEMPERATURE)
+    grid: list[float] = np.linspace(-farthest, farthest, 2 * STEPS_TO_EACH_SIDE + 1).tolist()
     place = STEPS_TO_EACH_SIDE
     while 0 < place < len(grid) - 1:
         lower = min((place - 1, place + 1), key=lambda each: error(grid[each]))
         if error(grid[lower]) >= error(grid[place]):
             between = grid[place - 1], grid[place + 1]
             found = minimize_scalar(error, bounds=between, method="bounded", options={"xatol": 1e-3})
-            return math.exp(min((grid[place], found.x), key=error))
+            return math.exp(min((grid[place], float(found.x)), key=error))
         place = lower
     return math.exp(grid[place])
 
