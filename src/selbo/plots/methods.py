@@ -104,7 +104,7 @@ KNOWN: Final = (
         "uniform uniform-equal batchnorm mc-dropout temperature-20 lightgbm-tuned",
         "uniform-unequal batchnorm-known swag temperature-1000",
         "confidence tent laplace bcts-100",
-        "source-temperature",
+        "source-temperature lascal",
     ),
 )
 """Methods of the demo, the commands and the studies: one row per colour, one position per marker.

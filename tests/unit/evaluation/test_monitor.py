@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -99,3 +100,65 @@ def test_labels_may_be_missing_and_come_alone() -> None:
     assert state == two.update(log_probs, labels)
     right = float((log_probs.argmax(-1) == labels).sum())
     assert one.counts["accuracy"] == (right, 40 - right)
+
+
+# --- restarts ---
+
+
+def evidence_by_hand(batches: list[torch.Tensor], masses: torch.Tensor, concentration: float) -> tuple[float, int]:
+    """The largest weighted evidence over all batches that it may begin with, and that batch."""
+    found = []
+    for start in range(1, len(batches) + 1):
+        counts = torch.stack(batches[start - 1 :]).sum(0)
+        found.append((log_evidence(counts, masses, concentration).exp().item() / (start * (start + 1)), start))
+    return max(found)
+
+
+def test_with_restarts_the_evidence_is_the_largest_over_all_starts(seed: int) -> None:
+    monitor = BeliefMonitor(accuracy=0.9, concentration=100, restarts=True)
+    masses, batches = torch.tensor([0.9, 0.1]).double(), list[torch.Tensor]()
+    for batch in range(16):  # none is dropped yet
+        log_probs, labels = stream(1000 * seed + batch, 15, right=0.9 if batch < 9 else 0.5)
+        wrong = int((log_probs.argmax(-1) != labels).sum())
+        batches.append(torch.tensor([15.0 - wrong, wrong]).double())
+        state = monitor.update(log_probs, labels)
+        total, start = evidence_by_hand(batches, masses, 100.0)
+        assert state.total == pytest.approx(total)
+        assert state.start == start
+    assert 5 < state.start <= 12
+
+
+def test_a_change_after_a_good_stretch_is_found_earlier_with_restarts(seed: int) -> None:
+    delays: dict[bool, list[int]] = {False: [], True: []}
+    for repeat in range(3):
+        for restarts, found in delays.items():
+            monitor = BeliefMonitor(accuracy=0.92, concentration=300, restarts=restarts)
+            for batch in range(200):
+                right = 0.92 if batch < 50 else 0.7
+                if monitor.update(*stream(1000 * (3 * seed + repeat) + batch, 20, right=right)).alarm:
+                    break
+            found.append(batch - 49)
+    assert sum(delays[True]) < 0.7 * sum(delays[False])
+    assert min(delays[True]) > 0
+
+
+def test_starts_grow_with_the_logarithm_of_the_number_of_batches() -> None:
+    monitor = BeliefMonitor(accuracy=0.9, restarts=True)
+    rows = stream(0, 1, right=0.9)
+    for _ in range(500):
+        monitor.update(*rows)
+    starts = monitor.to_dict()["starts"]
+    assert len(starts) < 120
+    assert starts[0] == 1
+    ages = [500 - each for each in reversed(starts)]
+    assert all(after - before <= max(1, after / 8) for before, after in pairwise(ages))
+
+
+def test_a_monitor_with_restarts_resumes() -> None:
+    one, two = (BeliefMonitor(accuracy=0.9, restarts=True) for _ in range(2))
+    for batch in range(40):
+        one.update(*stream(batch, 5, right=0.9))
+    two.restore(json.loads(json.dumps(one.to_dict())))
+    assert two.update(*stream(99, 50, right=0.5)) == one.update(*stream(99, 50, right=0.5))
+    with pytest.raises(ValueError, match="with restarts=False"):
+        BeliefMonitor(accuracy=0.9).restore(one.to_dict())

@@ -18,6 +18,8 @@ from selbo.evaluation import (
 )
 from selbo.random import generator_for
 from selbo_lab.data.dataset import LabelledData
+from selbo_lab.run.baselines import Correction
+from selbo_lab.run.lascal import lascal_temperature
 from selbo_lab.studies.run_spec import Recipe
 
 LEAST_ERROR: Final = 0.001
@@ -53,9 +55,15 @@ def frozen_correction(
     rows = pool.log_probs
     if recipe.correction in {"belief", "batch"}:
         return _stated(recipe, rows, pool_labels, fractions)
-    if recipe.correction == "source-temperature":
-        on_source = calibrate.temperature(val.log_probs, val_labels)
-        return lambda each: calibrate.scale(each, on_source)
+    if recipe.correction in {"source-temperature", "lascal"}:
+        if recipe.correction == "source-temperature":
+            found = calibrate.temperature(val.log_probs, val_labels)
+        else:
+            how = Correction(
+                "em-bcts", train=train, known=fractions, unlabelled=lambda: pool, val=val, val_labels=val_labels
+            )
+            found = lascal_temperature(rows, val.log_probs, val_labels, how(pool, lambda each: each).fractions)
+        return lambda each: calibrate.scale(each, found)
     if recipe.correction == "rlls":
         before = LabelShift.from_labels(train.labels, fractions).before
         after = estimate_by_regularised_confusion(rows, val.log_probs, val_labels)

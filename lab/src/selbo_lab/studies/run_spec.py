@@ -131,7 +131,16 @@ ADDED_LATER: Final = {
 earlier hashes stay valid."""
 
 SUMMARY_INPUTS: Final = ("train", "val", "use")
-FROZEN_CORRECTIONS: Final = ("belief", "batch", "temperature", "source-temperature", "bcts", "isotonic", "rlls")
+FROZEN_CORRECTIONS: Final = (
+    "belief",
+    "batch",
+    "temperature",
+    "source-temperature",
+    "bcts",
+    "isotonic",
+    "rlls",
+    "lascal",
+)
 CORRECTIONS: Final = ("", "known", "em", "em-bcts", "bbse", *FROZEN_CORRECTIONS)
 ADAPTATIONS: Final = ("", "batchnorm", "tent")
 TRAINED_POSTERIORS: Final = ("", "natural_gradient")
@@ -288,9 +297,8 @@ class Recipe:
         correction: Correction of predictions in the target domain, by the ratio of class fractions: ``known`` ones, or
             estimated by ``em``, ``em-bcts`` (after bias-corrected temperature scaling) or ``bbse``; see
             `selbo.evaluation.label_shift`. Or one of a frozen classifier: ``belief`` (`selbo.calibrate_to_belief`),
-            ``batch`` (equal class fractions), ``source-temperature`` and ``rlls`` (by held-out labels of the source
-            domain);
-            ``temperature``, ``bcts`` and ``isotonic`` (by labels of the target domain).
+            ``batch`` (equal class fractions), ``source-temperature``, ``rlls`` and ``lascal`` (by held-out labels of
+            the source domain); ``temperature``, ``bcts`` and ``isotonic`` (by labels of the target domain).
         rounds: Rounds of self-training: the network is trained again with its own predictions for unlabelled inputs as
             labels.
         threshold: Minimum confidence for a prediction to become a label.

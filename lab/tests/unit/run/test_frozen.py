@@ -25,8 +25,11 @@ def cases(count: int, share: float, seed: int) -> tuple[Tensor, Tensor]:
     return torch.stack([-2 * scores, 2 * scores], -1).log_softmax(-1), labels
 
 
-def corrected(share: float = 0.5, **recipe: object) -> tuple[CorrectedLogProbs, Tensor, Tensor]:
+def corrected(
+    share: float = 0.5, *, false_labels: bool = False, **recipe: object
+) -> tuple[CorrectedLogProbs, Tensor, Tensor]:
     rows, labels = cases(4000, share, 1)
+    labels = 1 - labels if false_labels else labels
     val, val_labels = cases(4000, 0.5, 2)
     train = LabelledData("train", torch.zeros(100, 1), torch.arange(100) % 2, ("a", "b"), "random", "none")
     found = frozen_correction(
@@ -89,3 +92,11 @@ def test_a_temperature_of_the_source_domain_reads_nothing_of_the_target_domain()
 def test_statements_that_contradict_each_other_change_nothing() -> None:
     found, rows, _ = corrected(0.1, correction="belief", states_accuracy=True, states_fractions=True, accuracy_off=0.5)
     assert torch.equal(found(rows), rows)
+
+
+def test_lascal_is_a_temperature_and_reads_no_label_of_the_target_domain() -> None:
+    found, rows, _ = corrected(0.3, correction="lascal")
+    ratio = (found(rows)[:, 1] - found(rows)[:, 0]) / (rows[:, 1] - rows[:, 0])
+    assert ratio.std() < 1e-6 < abs(ratio.mean() - 1)
+    blind, _, _ = corrected(0.3, correction="lascal", false_labels=True)
+    assert torch.equal(blind(rows), found(rows))

@@ -127,7 +127,7 @@ def test_predictions_are_made_once_for_all_corrections(monkeypatch: pytest.Monke
     monkeypatch.setattr(evaluate.Evaluation, "predict_inputs", predicted)
     first = run()
     assert len(count) == 4  # validation, unlabelled, both test sets
-    for how in ("belief", "batch", "em-bcts", "rlls", "isotonic", "temperature"):
+    for how in ("belief", "batch", "em-bcts", "rlls", "lascal", "isotonic", "temperature"):
         run(correction=how, target_labels=100, states_fractions=True, states_accuracy=how == "belief")
     assert len(count) == 4
     assert run().conditions == first.conditions
