@@ -89,6 +89,10 @@ def monitor(
     delta: Annotated[
         float | None, typer.Option("--delta", help="Probability of a false alarm over all time; 0.01 if not given.")
     ] = None,
+    restarts: Annotated[
+        bool,
+        typer.Option("--restarts", help="Begin with every later batch, too: finds a change after many good batches."),
+    ] = False,
     columns: Annotated[str | None, typer.Option("--columns", help="Columns of the classes, such as ham,spam.")] = None,
     kind: PredictionKind = None,
     report: ReportFile = None,
@@ -112,8 +116,10 @@ def monitor(
         "class_fractions": stated_fractions(class_fractions, class_fraction),
         "concentration": concentration,
         "delta": delta,
+        "restarts": restarts or None,
     }
-    if belief is not None and any(value is not None for name, value in stated.items() if name != "delta"):
+    about_belief = [value for name, value in stated.items() if name not in ("delta", "restarts")]
+    if belief is not None and any(value is not None for value in about_belief):
         raise ValueError("`--belief` cannot be combined with --accuracy, --class-fractions or --concentration")
     require_predictions(predictions)
 
@@ -127,7 +133,9 @@ def monitor(
         file, log_probs, found = _read(predictions, given, classes, kind, labels, no_header)
         for each in file.table.notes:
             note(f"{predictions.name}: {as_options(each)}")
-        nothing = belief is None and reference is None and all(value is None for value in stated.values())
+        nothing = belief is None and reference is None and all(value is None for value in [*about_belief, delta])
+        if before is not None and restarts and not before.belief.restarts:
+            raise ValueError(f"`restarts` must be given from the first file on, but {str(kept)!r} was begun without it")
         if before is None or not nothing:
             claimed = _belief(found, stated, belief, reference, kind, no_header)
             before = _agreeing(before, claimed, kept)
@@ -229,6 +237,7 @@ def _belief(
         else _checks.positive("concentration", concentration),
         reference=counts,
         delta=0.01 if stated["delta"] is None else _checks.fraction("delta", stated["delta"], low=0.0, high=1.0),
+        restarts=bool(stated["restarts"]),
     )
 
 
@@ -305,9 +314,10 @@ def check_in_words(saved: "SavedMonitor", state: "MonitorState") -> str:
         first = next((each.name for each in saved.batches if each.total >= 1 / saved.belief.delta), None)
         since = "" if first is None else f", first in {first}"
         worst = max(state.evidence, key=lambda name: state.evidence[name])
+        begins = saved.batch_that_begins(state)
         return (
             f"the stream contradicts the belief{since}: the evidence reached {limit} ({now}), most of it against "
-            f"{CLAIMS[worst]}"
+            f"{CLAIMS[worst]}" + ("" if begins is None else f", from {begins} on")
         )
     if state.num_labels == 0 and saved.belief.reference is None:
         return "nothing was tested yet, as there are no labels"

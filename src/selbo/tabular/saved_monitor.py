@@ -46,6 +46,7 @@ class MonitoredBelief:
         reference: Number of reference predictions in each region of `selbo.presets.partition_for`, which the stream
             should look like; None if there is no reference.
         delta: Probability of a false alarm over all time.
+        restarts: Whether evidence may also begin with a later batch.
     """
 
     classes: tuple[str, ...]
@@ -54,6 +55,7 @@ class MonitoredBelief:
     concentration: float = DEFAULT_CONCENTRATION
     reference: tuple[int, ...] | None = None
     delta: float = 0.01
+    restarts: bool = False
 
     def monitor(self) -> BeliefMonitor:
         """A monitor that has seen nothing."""
@@ -69,6 +71,7 @@ class MonitoredBelief:
             class_fractions=self.class_fractions,
             concentration=self.concentration,
             delta=self.delta,
+            restarts=self.restarts,
         )
 
     @property
@@ -167,6 +170,11 @@ class SavedMonitor:
         """The evidence so far."""
         return self.restored().state()
 
+    def batch_that_begins(self, state: MonitorState) -> str | None:
+        """Name of the batch that the evidence begins with; None if that is the first, or forgotten."""
+        since = 0 if self.seen is None or state.start == 1 else self.seen["num_batches"] - state.start + 1
+        return self.batches[-since].name if 0 < since <= len(self.batches) else None
+
     def restored(self) -> BeliefMonitor:
         """The monitor, with everything counted so far."""
         monitor = self.belief.monitor()
@@ -251,6 +259,7 @@ def save_monitor(saved: SavedMonitor, path: Path) -> None:
             "concentration": None if math.isinf(belief.concentration) else belief.concentration,
             "reference": None if belief.reference is None else list(belief.reference),
             "delta": belief.delta,
+            "restarts": belief.restarts,
         },
         "seen": saved.seen,
         "files": {
@@ -294,6 +303,7 @@ def _from_json(content: Mapping[str, Any]) -> SavedMonitor:
         concentration=math.inf if concentration is None else _checks.positive("concentration", concentration),
         reference=None if reference is None else tuple(int(each) for each in reference),
         delta=stated["delta"],
+        restarts=bool(stated.get("restarts", False)),  # older files have none
     )
     files = {
         str(name): CountedRows(int(each["rows"]), str(each["sha256"]), _unpacked(each["labelled"], int(each["rows"])))

@@ -56,6 +56,28 @@ def test_a_stream_that_turns_bad_changes_the_exit_code(selbo: Run) -> None:
     assert not list(Path().glob(".*"))  # no lock is left
 
 
+def test_restarts_find_a_change_after_many_good_days_and_name_the_first_bad_one(selbo: Run) -> None:
+    days = [(0.95, f"good{k}") for k in range(40)] + [(0.8, f"bad{k}") for k in range(3)]
+    whole = pl.concat([pl.read_csv(write_day(name, right=right, seed=k)) for k, (right, name) in enumerate(days)])
+    whole.head(2000).write_csv("first.csv")
+    whole.write_csv("both.csv")
+    stated = ("--accuracy", 0.95, "--concentration", 1e4, "--labels", "truth", "--by", "day")
+    assert selbo("both.csv", *stated).code == 0
+    assert selbo("first.csv", *stated, "--state", "state.json", "--restarts").code == 0
+    whole.tail(-2000).write_csv("second.csv")
+    shown = selbo("second.csv", "--labels", "truth", "--by", "day", "--state", "state.json")  # the file knows
+    assert shown.code == CONTRADICTED
+    assert "against the accuracy, from bad0 on" in " ".join(shown.out.split())
+    assert "first in bad" in shown.out
+
+
+def test_restarts_begin_with_the_first_file(selbo: Run) -> None:
+    assert selbo(write_day("day", right=0.95), *STATED).code == 0
+    shown = selbo(write_day("other", right=0.95), *STATED, "--restarts")
+    assert shown.code == 2
+    assert "`--restarts` must be given from the first file on, but 'state.json' was begun" in shown.err
+
+
 def test_the_evidence_does_not_depend_on_how_rows_arrive(selbo: Run) -> None:
     whole = pl.concat([pl.read_csv(write_day(f"part{k}", right=0.9, rows=40, seed=k)) for k in range(3)])
     whole.write_csv("whole.csv")
