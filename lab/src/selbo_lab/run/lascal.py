@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-FloatArray = npt.NDArray[np.float64]
+_Floats = npt.NDArray[np.float64]
 
 KERNEL_BANDWIDTH: Final = 0.003
 """Bandwidth of the beta kernel: its standard deviation is .03 at a probability of .5, and .003 at 0 and 1. Chosen on
@@ -98,14 +98,14 @@ def lascal_temperature(unlabelled: Tensor, held_out: Tensor, labels: Tensor, fra
 class _Spread:
     """Probabilities, each divided between the two nodes around it."""
 
-    def __init__(self, probs: FloatArray) -> None:
+    def __init__(self, probs: _Floats) -> None:
         nodes = _nodes()
         position = np.arcsin(np.sqrt(probs)) * (2 / np.pi) * (NUM_NODES - 1)
         self.left = np.minimum(position.astype(np.intp), NUM_NODES - 2)
         self.right_share = (probs - nodes[self.left]) / (nodes[self.left + 1] - nodes[self.left])
         self.left_share = 1 - self.right_share
 
-    def histogram(self) -> FloatArray:
+    def histogram(self) -> _Floats:
         """Weight of each node."""
         left, right = (
             np.bincount(node, share, NUM_NODES)
@@ -113,11 +113,11 @@ class _Spread:
         )
         return np.asarray(left + right)
 
-    def interpolate(self, values: FloatArray) -> FloatArray:
+    def interpolate(self, values: _Floats) -> _Floats:
         """Values at the probabilities, of a function that is given at the nodes."""
         return np.asarray(self.left_share * values[self.left] + self.right_share * values[self.left + 1])
 
-    def kernel_of_itself(self) -> FloatArray:
+    def kernel_of_itself(self) -> _Floats:
         """What each probability adds to the kernel sum at its own place."""
         table, right = _kernel_table(), self.left + 1
         crossed = table[self.left, right] + table[right, self.left]
@@ -129,13 +129,13 @@ class _Spread:
 
 
 @cache
-def _nodes() -> FloatArray:
+def _nodes() -> _Floats:
     r"""Equally spaced on the scale of $\arcsin \sqrt{p}$, on which beta kernels are equally wide."""
     return np.asarray(np.sin(np.linspace(0, np.pi / 2, NUM_NODES)) ** 2)
 
 
 @cache
-def _kernel_table() -> FloatArray:
+def _kernel_table() -> _Floats:
     """Beta kernels: the density at each node (rows) of the beta distribution of each node (columns)."""
     from scipy.stats import beta
 
@@ -143,7 +143,7 @@ def _kernel_table() -> FloatArray:
     return np.asarray(beta.pdf(_nodes()[:, None], centre + 1, 1 / KERNEL_BANDWIDTH - centre + 1))
 
 
-def _softmax(logits: FloatArray) -> FloatArray:
+def _softmax(logits: _Floats) -> _Floats:
     from scipy.special import softmax
 
     return np.asarray(np.clip(softmax(logits, axis=1), 0.0, 1.0))

@@ -21,7 +21,7 @@ from selbo_lab.studies.run_spec import RunSpec
 from selbo_lab.studies.study import Study, StudyMethod, Track, Variant
 
 CORRUPTED_SETS: Final = "corrupted sets"
-WHOLE: Final = plan.StudyPart()
+WHOLE_STUDY: Final = plan.StudyPart()
 
 
 class StudyProgress(NamedTuple):
@@ -54,7 +54,7 @@ def run_study(
     *,
     tracks: Sequence[str] | None = None,
     seeds: int | None = None,
-    part: plan.StudyPart = WHOLE,
+    part: plan.StudyPart = WHOLE_STUDY,
     executor: str = "processes",
     jobs: int = 1,
     device: str = "cpu",
@@ -112,7 +112,7 @@ def require_data(
     *,
     tracks: Sequence[str] | None = None,
     seeds: int | None = None,
-    part: plan.StudyPart = WHOLE,
+    part: plan.StudyPart = WHOLE_STUDY,
     executor: str = "processes",
 ) -> None:
     """Check that `reproduce` with these arguments would not lack data; nothing is written.
