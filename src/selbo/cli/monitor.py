@@ -5,6 +5,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -116,10 +117,8 @@ def monitor(
         "class_fractions": stated_fractions(class_fractions, class_fraction),
         "concentration": concentration,
         "delta": delta,
-        "restarts": restarts or None,
     }
-    about_belief = [value for name, value in stated.items() if name not in ("delta", "restarts")]
-    if belief is not None and any(value is not None for value in about_belief):
+    if belief is not None and any(value is not None for name, value in stated.items() if name != "delta"):
         raise ValueError("`--belief` cannot be combined with --accuracy, --class-fractions or --concentration")
     require_predictions(predictions)
 
@@ -133,11 +132,11 @@ def monitor(
         file, log_probs, found = _read(predictions, given, classes, kind, labels, no_header)
         for each in file.table.notes:
             note(f"{predictions.name}: {as_options(each)}")
-        nothing = belief is None and reference is None and all(value is None for value in [*about_belief, delta])
+        nothing = belief is None and reference is None and all(value is None for value in stated.values())
         if before is not None and restarts and not before.belief.restarts:
             raise ValueError(f"`restarts` must be given from the first file on, but {str(kept)!r} was begun without it")
         if before is None or not nothing:
-            claimed = _belief(found, stated, belief, reference, kind, no_header)
+            claimed = replace(_belief(found, stated, belief, reference, kind, no_header), restarts=restarts)
             before = _agreeing(before, claimed, kept)
         known = _labels(file, labels, before)
         order = [found.index(name) for name in before.belief.classes]
@@ -237,7 +236,6 @@ def _belief(
         else _checks.positive("concentration", concentration),
         reference=counts,
         delta=0.01 if stated["delta"] is None else _checks.fraction("delta", stated["delta"], low=0.0, high=1.0),
-        restarts=bool(stated["restarts"]),
     )
 
 
