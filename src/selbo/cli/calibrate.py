@@ -20,6 +20,7 @@ from selbo.cli.options import (
     PredictionsFile,
     ReportFile,
     RowFractions,
+    ScoreClasses,
     StatementWorth,
     Stream,
     as_options,
@@ -79,6 +80,7 @@ def calibrate(
             "selbo predict writes, else those that are probabilities together, else all numbers with fractions.",
         ),
     ] = None,
+    score_classes: ScoreClasses = None,
     kind: PredictionKind = None,
     out: Annotated[
         str,
@@ -97,7 +99,8 @@ def calibrate(
 
     State how often its answers are right (--accuracy), how frequent the classes are (--class-fractions), or both: no
     label is needed. Writes the table with calibrated probabilities, in the order of its rows and with all other
-    columns unchanged. A large CSV or Parquet file is read and written in parts.
+    columns unchanged. Two classes may have a single column, the score of one of them. A large CSV or Parquet file is
+    read and written in parts.
 
     Example: selbo calibrate predictions.csv --accuracy 0.95 --class-fractions spam=0.12,ham=0.88 --out calibrated.csv
     """
@@ -123,11 +126,13 @@ def calibrate(
         named = None if columns is None else resolve_columns(files.split_names(columns), no_header=no_header)
         classes = None if saved is None else saved.classes
         known = resolve_column(labels, no_header=no_header)
-        source = read_source(predictions, stream, named, classes, known, no_header)
+        names = None if score_classes is None else files.split_names(score_classes)
+        source = read_source(predictions, stream, named, classes, known, names, no_header)
         for each in source.notes:
             note(as_options(each))
-        log_probs, chosen = source.values, source.chosen
-        found, text = files.fill_log_probs(log_probs, chosen.columns, kind, into=log_probs)
+        chosen = source.chosen
+        log_probs, found, text = files.as_log_probs(source.values, chosen.columns, kind, overwrite=True)
+        source = source._replace(values=log_probs)
         if columns is None:
             note(_which(chosen, found))
         if text is not None:
@@ -155,7 +160,7 @@ class PredictionSource(NamedTuple):
     Attributes:
         file: Its content, or the file if it is read in parts.
         chosen: The columns of the classes.
-        values: Predictions as they are in the file, shape (n, K).
+        values: Predictions as they are in the file, shape (n, K), or (n, 1) of a single score.
         labels: Numbers of the classes, -1 where there is none; None without labels.
     """
 
@@ -178,6 +183,7 @@ def read_source(
     columns: Sequence[str] | None,
     classes: Sequence[str] | None,
     labels: str | None,
+    names: Sequence[str] | None,
     no_header: bool = False,
 ) -> PredictionSource:
     """Read a file of predictions, in parts if it is large; JSON lines are read as a whole."""
@@ -193,12 +199,18 @@ def read_source(
         with progress_bar(1.0) as report:
             return PredictionSource(
                 *read_large_predictions(
-                    predictions, columns=columns, classes=classes, labels=labels, no_header=no_header, report=report
+                    predictions,
+                    columns=columns,
+                    classes=classes,
+                    labels=labels,
+                    names=names,
+                    no_header=no_header,
+                    report=report,
                 )
             )
     file = files.read_predictions(predictions, no_header=no_header)
-    chosen = files.find_class_columns(file.table, columns=columns, classes=classes, labels=labels)
-    known = None if labels is None else files.parse_labels(file.table[labels], chosen.classes)
+    chosen = files.find_class_columns(file.table, columns=columns, classes=classes, labels=labels, names=names)
+    known = None if labels is None else files.parse_labels(file.table[labels], chosen.classes, chosen.positive)
     return PredictionSource(file, chosen, files.columns_as_array(file.table, chosen.columns), known)
 
 
@@ -207,7 +219,10 @@ def _which(chosen: "ClassColumns", kind: str) -> str:
     from selbo.tabular.table import listed
 
     rest = f"; columns of numbers that are left alone: {listed(chosen.others)}" if chosen.others else ""
-    return f"{kind} are read from the columns {listed(chosen.columns)}{rest}"
+    if chosen.positive is None:
+        return f"{kind} are read from the columns {listed(chosen.columns)}{rest}"
+    other, positive = chosen.classes
+    return f"{kind} of {positive!r} against {other!r} are read from the column {listed(chosen.columns)}{rest}"
 
 
 def _fit(
@@ -218,6 +233,7 @@ def _fit(
 ) -> "SavedCalibration":
     """Fit the correction, to a random part of the rows if these are very many."""
     from selbo.evaluation.belief_calibration import UNLABELLED, UnreachableFractionError, fit_to_belief
+    from selbo.tabular.predictions import in_order
     from selbo.tabular.saved_calibration import SavedCalibration
     from selbo.tabular.streamed_calibration import rows_to_fit
     from selbo.tabular.table import listed
@@ -228,11 +244,7 @@ def _fit(
         note(f"the correction is fitted to {len(rows)} of {len(log_probs)} rows, chosen at random, and applied to all")
         log_probs, labels = log_probs[rows], None if labels is None else labels[rows]
     if isinstance(fractions, Mapping):
-        if set(fractions) != set(classes):
-            raise ValueError(
-                f"`class_fractions` must name the classes {listed(classes)}, but names {listed(list(fractions))}"
-            )
-        fractions = [fractions[name] for name in classes]
+        fractions = in_order(fractions, classes)
     if fractions is not None and len(fractions) != len(classes):
         raise ValueError(
             f"`class_fractions` must hold {len(classes)} numbers, for {listed(classes)}, but holds {len(fractions)}"
@@ -331,7 +343,8 @@ def _new_columns(
 
     from selbo.tabular.predictions import is_from_selbo
 
-    new: dict[str, Sequence[Any]] = {name: probs[:, k].tolist() for k, name in enumerate(chosen.columns)}
+    written = probs[:, -len(chosen.columns) :]  # of a single column, the class that it scores, which is the last
+    new: dict[str, Sequence[Any]] = {name: written[:, k].tolist() for k, name in enumerate(chosen.columns)}
     if is_from_selbo(file.table, chosen):
         before = file.values["predicted_class"]  # where `selbo predict` declined to answer, nothing is answered
         answers = (chosen.classes[k] for k in probs.argmax(1))

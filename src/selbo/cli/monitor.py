@@ -22,6 +22,7 @@ from selbo.cli.options import (
     PredictionsFile,
     ReportFile,
     RowFractions,
+    ScoreClasses,
     StatementWorth,
     as_options,
     resolve_column,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from selbo.evaluation.monitor import MonitorState
-    from selbo.tabular.predictions import PredictionFile
+    from selbo.tabular.predictions import ClassColumns, PredictionFile
     from selbo.tabular.saved_monitor import MonitoredBelief, SavedMonitor
 
 CONTRADICTED: Final = 3
@@ -95,6 +96,7 @@ def monitor(
         typer.Option("--restarts", help="Begin with every later batch, too: finds a change after many good batches."),
     ] = False,
     columns: Annotated[str | None, typer.Option("--columns", help="Columns of the classes, such as ham,spam.")] = None,
+    score_classes: ScoreClasses = None,
     kind: PredictionKind = None,
     report: ReportFile = None,
     no_header: NoHeader = False,
@@ -129,17 +131,18 @@ def monitor(
         before = saved_monitor.load_monitor(kept) if kept is not None and kept.exists() else None
         given = None if columns is None else resolve_columns(files.split_names(columns), no_header=no_header)
         classes = None if before is None else before.belief.classes
-        file, log_probs, found = _read(predictions, given, classes, kind, labels, no_header)
+        names = None if score_classes is None else files.split_names(score_classes)
+        file, log_probs, chosen = _read(predictions, given, classes, kind, labels, names, no_header)
         for each in file.table.notes:
             note(f"{predictions.name}: {as_options(each)}")
         nothing = belief is None and reference is None and all(value is None for value in stated.values())
         if before is not None and restarts and not before.belief.restarts:
             raise ValueError(f"`restarts` must be given from the first file on, but {str(kept)!r} was begun without it")
         if before is None or not nothing:
-            claimed = replace(_belief(found, stated, belief, reference, kind, no_header), restarts=restarts)
+            claimed = replace(_belief(chosen, stated, belief, reference, kind, no_header), restarts=restarts)
             before = _agreeing(before, claimed, kept)
-        known = _labels(file, labels, before)
-        order = [found.index(name) for name in before.belief.classes]
+        known = _labels(file, labels, before, chosen.positive)
+        order = [chosen.classes.index(name) for name in before.belief.classes]
         batches = _batches(file, by, batch_size, len(log_probs))
         after, rows, new_labels = before.add(predictions.name, log_probs[:, order], known, batches)
         _warn(before, predictions.name, len(log_probs), rows)
@@ -187,19 +190,20 @@ def _read(
     classes: Sequence[str] | None,
     kind: str | None,
     labels: str | None,
+    names: Sequence[str] | None,
     no_header: bool,
-) -> "tuple[PredictionFile, NDArray[np.float64], tuple[str, ...]]":
-    """A file, its log-probabilities, and the classes of their columns."""
+) -> "tuple[PredictionFile, NDArray[np.float64], ClassColumns]":
+    """A file, its log-probabilities, and where they are from."""
     from selbo.tabular import predictions as files
 
     file = files.read_predictions(path, no_header=no_header)
-    chosen = files.find_class_columns(file.table, columns=columns, classes=classes, labels=labels)
+    chosen = files.find_class_columns(file.table, columns=columns, classes=classes, labels=labels, names=names)
     log_probs, _, _ = files.as_log_probs(files.columns_as_array(file.table, chosen.columns), chosen.columns, kind)
-    return file, log_probs, chosen.classes
+    return file, log_probs, chosen
 
 
 def _belief(
-    classes: tuple[str, ...],
+    chosen: "ClassColumns",
     stated: dict[str, Any],
     path: Path | None,
     reference: Path | None,
@@ -210,13 +214,15 @@ def _belief(
     from selbo import _checks
     from selbo.summary.likelihood import DEFAULT_CONCENTRATION
     from selbo.tabular import saved_monitor
+    from selbo.tabular.predictions import in_order
 
+    classes = chosen.classes
     accuracy, fractions, concentration = (stated[each] for each in ("accuracy", "class_fractions", "concentration"))
     if path is not None:
         found = saved_monitor.read_belief(path, classes)
         accuracy, fractions, concentration = found.accuracy, found.class_fractions, found.concentration
     if isinstance(fractions, dict):
-        fractions = saved_monitor.in_order(fractions, classes)
+        fractions = in_order(fractions, classes)
     if accuracy is None and fractions is None and reference is None:
         raise ValueError("`accuracy`, `class_fractions`, `belief` or `reference` must be given: nothing is stated")
     if fractions is not None and len(fractions) != len(classes):
@@ -225,8 +231,10 @@ def _belief(
         )
     counts = None
     if reference is not None:
-        _, log_probs, found_classes = _read(reference, None, classes, kind, None, no_header)
-        counts = saved_monitor.reference_counts(log_probs[:, [found_classes.index(name) for name in classes]])
+        score = chosen.positive is not None  # a single column need not have the name of its class
+        columns, names = (chosen.columns, classes) if score else (None, None)
+        _, log_probs, found_columns = _read(reference, columns, classes, kind, None, names, no_header)
+        counts = saved_monitor.reference_counts(log_probs[:, [found_columns.classes.index(name) for name in classes]])
     return saved_monitor.MonitoredBelief(
         classes=classes,
         accuracy=None if accuracy is None else _checks.fraction("accuracy", accuracy, low=0.0, high=1.0),
@@ -254,7 +262,9 @@ def _agreeing(before: "SavedMonitor | None", claimed: "MonitoredBelief", path: P
     return before
 
 
-def _labels(file: "PredictionFile", column: str | None, before: "SavedMonitor") -> "NDArray[np.int64]":
+def _labels(
+    file: "PredictionFile", column: str | None, before: "SavedMonitor", positive: str | None
+) -> "NDArray[np.int64]":
     """Labels of the rows, -1 where there is none."""
     import numpy as np
 
@@ -269,7 +279,7 @@ def _labels(file: "PredictionFile", column: str | None, before: "SavedMonitor") 
                 "`labels` must name the column with known classes: the statements are checked against them"
             )
         return np.full(file.table.num_rows, UNLABELLED)
-    return parse_labels(file.table[column], before.belief.classes)
+    return parse_labels(file.table[column], before.belief.classes, positive)
 
 
 def _batches(file: "PredictionFile", by: str | None, size: int, count: int) -> "dict[str, NDArray[np.int64]]":

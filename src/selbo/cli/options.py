@@ -55,8 +55,16 @@ PredictionsFile = Annotated[
     Path,
     typer.Argument(
         metavar="PREDICTIONS",
-        help="Table with one column per class: .csv, .parquet or .jsonl file.",
+        help="Table with one column per class, or the score of one of two: .csv, .parquet or .jsonl file.",
         show_default=False,
+    ),
+]
+ScoreClasses = Annotated[
+    str | None,
+    typer.Option(
+        "--classes",
+        help="Names of both classes if a single column has the scores of the second, such as ham,spam; if not given, "
+        "'not spam' and spam for a column spam or p_spam.",
     ),
 ]
 PredictionKind = Annotated[
@@ -73,7 +81,8 @@ RowFractions = Annotated[
     str | None,
     typer.Option(
         "--class-fractions",
-        help="Class fractions among the rows: 0.7,0.3 in the order of the columns, or ham=0.7,spam=0.3.",
+        help="Class fractions among the rows: 0.7,0.3 in the order of the columns, or ham=0.7,spam=0.3; one of two "
+        "classes is enough.",
         rich_help_panel=KNOWLEDGE,
     ),
 ]

@@ -135,12 +135,12 @@ def read_predictions_file(content: bytes) -> Predictions:
     found = {k: values for k in range(width) if (values := _numbers([row[k] for row in rows], separator)) is not None}
     columns = _probability_columns(heading, found)
     values = np.stack([found[k] for k in columns], 1)
-    if len(columns) == 1:
-        name = heading[columns[0]] if heading else "yes"
-        return Predictions(heading, rows, columns, [f"not {name}", name], np.hstack([1 - values, values]), separator)
     names = [heading[k] if heading else f"class {i}" for i, k in enumerate(columns)]
     if all(name.startswith(COLUMN_PREFIX) and len(name) > len(COLUMN_PREFIX) for name in names):
         names = [name.removeprefix(COLUMN_PREFIX) for name in names]
+    if len(columns) == 1:
+        name = names[0] if heading else "yes"
+        return Predictions(heading, rows, columns, [f"not {name}", name], np.hstack([1 - values, values]), separator)
     return Predictions(heading, rows, columns, names, values / values.sum(1, keepdims=True), separator)
 
 
@@ -269,8 +269,6 @@ def _written(file: Predictions, probs: FloatArray) -> str:
 def _command(
     file: Predictions, accuracy: float, fractions: tuple[float, ...] | None, concentration: float | None, name: object
 ) -> dict[str, str]:
-    if len(file.columns) == 1:
-        return {"text": "", "note": "The command needs one column per class."}
     names = [file.heading[k] if file.heading else str(k + 1) for k in file.columns]
     path = name if isinstance(name, str) and name.isprintable() and name.lower().endswith(".csv") else "predictions.csv"
     words = ["selbo", "calibrate", f"./{path}" if path.startswith("-") else path, "--accuracy", f"{accuracy!r}"]

@@ -1,5 +1,7 @@
 """Files of predictions: one column per class with probabilities, log-probabilities or logits, and any other columns.
 
+Two classes may have a single column, the score of one of them.
+
 What a language model or another program wrote is read as it is. The class columns can be replaced, and everything else
 is written back unchanged.
 """
@@ -164,13 +166,18 @@ class ClassColumns(NamedTuple):
 
     Attributes:
         columns: Their names in the file.
-        classes: Names of their classes.
+        classes: Names of their classes; of a single column, both classes, with the one that it scores last.
         others: Columns of numbers that were left alone.
     """
 
     columns: tuple[str, ...]
     classes: tuple[str, ...]
     others: tuple[str, ...]
+
+    @property
+    def positive(self) -> str | None:
+        """The class that a single column scores; None if there is one column per class."""
+        return self.classes[-1] if len(self.columns) == 1 else None
 
 
 def find_class_columns(
@@ -179,36 +186,40 @@ def find_class_columns(
     columns: Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     labels: str | None = None,
+    names: Sequence[str] | None = None,
 ) -> ClassColumns:
-    """Find the columns with the predictions, one per class.
+    """Find the columns with the predictions: one per class, or the score of one of two classes.
 
     Args:
         table: The file.
         columns: Their names, if they are stated.
         classes: The classes, if they are known; their columns may have the prefix of `selbo predict`.
         labels: Column with labels, which is none of them.
+        names: The two classes of a single column, with the one that it scores last.
 
     Returns:
         Stated columns; else those of known classes; else those that `selbo predict` writes; else all columns of
         numbers, apart from whole numbers such as ids, unless they are zeros and ones that complete probabilities.
 
     Raises:
-        ValueError: If there are fewer than two, or one does not hold numbers.
+        ValueError: If there are none, or one does not hold numbers.
     """
     numeric = [
         name
         for name, each in table.columns.items()
         if each.numbers is not None and name != labels and not bool(np.isnan(each.numbers).all())
     ]
-    prefixed = [name for name in numeric if name.startswith(PREFIX) and len(name) > len(PREFIX)]
+    prefixed = [name for name in numeric if _is_prefixed(name)]
     if columns is not None:
         found = list(columns)
-    elif classes is not None:
-        found = _columns_of_classes(table, classes)
+    elif classes is not None and names is None:
+        found = _columns_of_classes(table, classes, numeric)
     elif len(prefixed) > 1:
         found = prefixed
     else:
         found = _scores(table, numeric)
+        if found == prefixed:  # the column of another class may hold text by mistake: it must not be left out
+            found = [name for name in table.columns if _is_prefixed(name) and name != labels]
     if len(set(found)) < len(found):
         raise ValueError(f"`columns` must name every column once, but got {listed(found)}")
     if labels in found:
@@ -216,28 +227,47 @@ def find_class_columns(
     for name in found:
         if table[name].numbers is None:
             raise ValueError(f"`columns` must hold numbers, but {name!r} in {table.name} holds {table[name].kind}")
-    if len(found) < 2:
-        there = f"only {found[0]!r} is one" if found else "none holds numbers with fractions"
-        if found and _in_unit_interval(table[found[0]]):
-            there += f": add a column with the probability of the other class, 1 minus {found[0]!r}"
-        raise ValueError(f"`columns` must be two or more, one per class, but in {table.name} {there}")
-    return ClassColumns(tuple(found), classes_of(found, classes), tuple(name for name in numeric if name not in found))
+    if not found:
+        raise ValueError(
+            f"`columns` must be one per class, or a single score, but in {table.name} none holds numbers with fractions"
+        )
+    if len(found) == 1 and found[0] in (together := _probability_columns(table, numeric)):
+        raise ValueError(
+            f"`columns` must be all that are probabilities together in {table.name}, {listed(together)}, but only "
+            f"{found[0]!r} is named"
+        )
+    others = tuple(name for name in numeric if name not in found)
+    return ClassColumns(tuple(found), classes_of(found, classes, names), others)
 
 
 def is_from_selbo(table: Table, chosen: ClassColumns) -> bool:
     """Whether `selbo predict` wrote the columns, so that the predicted class stands beside them."""
-    return "predicted_class" in table.columns and all(name.startswith(PREFIX) for name in chosen.columns)
+    prefixed = len(chosen.columns) > 1 and all(name.startswith(PREFIX) for name in chosen.columns)
+    return prefixed and "predicted_class" in table.columns
 
 
-def classes_of(columns: Sequence[str], classes: Sequence[str] | None = None) -> tuple[str, ...]:
+def classes_of(
+    columns: Sequence[str], classes: Sequence[str] | None = None, names: Sequence[str] | None = None
+) -> tuple[str, ...]:
     """Names of the classes of columns, without the prefix of `selbo predict`; checked, if the classes are known.
 
     Example:
         >>> classes_of(["p_ham", "p_spam"]), classes_of(["p_ham", "spam"])
         (('ham', 'spam'), ('p_ham', 'spam'))
+        >>> classes_of(["p_spam"]), classes_of(["p_spam"], names=["ham", "spam"])
+        (('not spam', 'spam'), ('ham', 'spam'))
     """
-    shortened = all(name.startswith(PREFIX) and len(name) > len(PREFIX) for name in columns)
+    shortened = all(map(_is_prefixed, columns))
     found = tuple((name[len(PREFIX) :] if shortened else name).strip() for name in columns)
+    if names is not None:
+        if len(columns) > 1:
+            raise ValueError(f"`classes` names those of a single column, but the columns are {listed(columns)}")
+        if len(set(names)) != 2 or len(names) != 2:
+            raise ValueError(f"`classes` must be two names, with the class of the score last, but got {listed(names)}")
+        found = tuple(names)
+    elif len(found) == 1:
+        known = [name for name in classes or () if name != found[0]]
+        found = (known[0] if len(known) == 1 else f"not {found[0]}", *found)
     if classes is not None and sorted(found) != sorted(classes):
         raise ValueError(
             f"`columns` must be those of the classes that the calibration was fitted to, {listed(classes)}, but are "
@@ -246,10 +276,18 @@ def classes_of(columns: Sequence[str], classes: Sequence[str] | None = None) -> 
     return found
 
 
-def _columns_of_classes(table: Table, classes: Sequence[str]) -> list[str]:
-    for prefix in (PREFIX, ""):
-        found = [f"{prefix}{name}" for name in classes]
-        if all(name in table.columns for name in found):
+def _is_prefixed(name: str) -> bool:
+    return name.startswith(PREFIX) and len(name) > len(PREFIX)
+
+
+def _columns_of_classes(table: Table, classes: Sequence[str], numeric: Sequence[str]) -> list[str]:
+    named = [[f"{prefix}{name}" for name in classes if f"{prefix}{name}" in table.columns] for prefix in (PREFIX, "")]
+    for found in named:
+        if len(found) == len(classes):
+            return found
+    for found in named:  # a single score, and nothing that may be the score of the other class
+        alone = len(classes) == 2 and found == _with_fractions(table, numeric)
+        if len(found) == 1 and (alone or set(classes_of(found)) == set(classes)):
             return found
     there = {each for name in table.columns for each in (name, name.removeprefix(PREFIX))}
     missing = next((name for name in classes if name not in there), classes[0])
@@ -266,12 +304,10 @@ def _scores(table: Table, numeric: Sequence[str]) -> list[str]:
 
     Zeros and ones count where they complete probabilities. Measurements beside probabilities are left alone.
     """
-    fractions = [name for name in numeric if table[name].kind != "integer"]
+    if together := _probability_columns(table, numeric):
+        return together
+    fractions = _with_fractions(table, numeric)
     inside = [name for name in fractions if _in_unit_interval(table[name])]
-    certain = [name for name in numeric if name in inside or _is_indicator(table[name])]
-    for names in (certain, inside):
-        if len(names) > 1 and _are_probabilities(columns_as_array(table, names)):
-            return names
     if 0 < len(inside) < len(fractions) and table.num_rows >= ENOUGH_ROWS:
         odd = next(name for name in fractions if name not in inside)
         raise ValueError(
@@ -279,6 +315,20 @@ def _scores(table: Table, numeric: Sequence[str]) -> list[str]:
             f"{odd!r} has others, and no columns are probabilities together"
         )
     return fractions
+
+
+def _probability_columns(table: Table, numeric: Sequence[str]) -> list[str]:
+    """Two or more columns that are probabilities together; none if there are no such columns."""
+    inside = [name for name in _with_fractions(table, numeric) if _in_unit_interval(table[name])]
+    certain = [name for name in numeric if name in inside or _is_indicator(table[name])]
+    for names in (certain, inside):
+        if len(names) > 1 and _are_probabilities(columns_as_array(table, names)):
+            return names
+    return []
+
+
+def _with_fractions(table: Table, numeric: Sequence[str]) -> list[str]:
+    return [name for name in numeric if table[name].kind != "integer"]
 
 
 def _in_unit_interval(column: TableColumn) -> bool:
@@ -303,16 +353,19 @@ def recognise_kind(values: NDArray[np.float64]) -> str:
     """What predictions are: one of `PREDICTION_KINDS`.
 
     Args:
-        values: Predictions, shape (n, K).
+        values: Predictions, shape (n, K); of a single column, scores of one of two classes.
 
     Raises:
-        ValueError: If they lie between 0 and 1 without summing to one, which both scores and logits may do.
+        ValueError: If they lie between 0 and 1 without summing to one, which both scores and logits may do, or are a
+            single column of one sign that holds no probabilities.
 
     Example:
         >>> probs = np.array([[0.2, 0.8], [0.5, 0.5]])
         >>> recognise_kind(probs), recognise_kind(np.log(probs)), recognise_kind(10 * probs)
         ('probabilities', 'log-probabilities', 'logits')
     """
+    if values.shape[1] == 1:
+        return _kind_of_score(values)
     if _are_probabilities(values):
         return "probabilities"
     if bool(((values >= 0) & (values <= 1)).all()):
@@ -326,35 +379,35 @@ def recognise_kind(values: NDArray[np.float64]) -> str:
     return "logits"
 
 
+def _kind_of_score(score: NDArray[np.float64]) -> str:
+    low, high = float(score.min()), float(score.max())
+    if low >= 0 and high <= 1:
+        return "probabilities"
+    if low < 0 < high:
+        return "logits"
+    may_be = "log-probabilities or logits" if high <= 0 else "logits, percentages or no predictions"
+    raise ValueError(f"`input` must be stated: the single column has values of {_range(score)}, which may be {may_be}")
+
+
 def _are_probabilities(values: NDArray[np.float64]) -> bool:
     return bool(((values >= 0) & (values <= 1)).all()) and bool((abs(values.sum(1) - 1) <= SUM_TOLERANCE).all())
 
 
 def as_log_probs(
-    values: NDArray[np.float64], columns: Sequence[str], kind: str | None = None
+    values: NDArray[np.float64], columns: Sequence[str], kind: str | None = None, *, overwrite: bool = False
 ) -> tuple[NDArray[np.float64], str, str | None]:
     """Predictions as normalised log-probabilities.
 
     Args:
-        values: Predictions, shape (n, K).
+        values: Predictions, shape (n, K); a single column is the score of the second of two classes: its probability,
+            log-probability or log odds.
         columns: Names of the columns, for errors.
         kind: What they are, one of `PREDICTION_KINDS`; recognised if not given.
+        overwrite: Whether ``values`` may be replaced, so that memory is needed for some rows at a time.
 
     Returns:
-        Log-probabilities, shape (n, K); what the predictions are; and a note if they had to be normalised.
-    """
-    log_probs = np.empty_like(values)
-    found, text = fill_log_probs(values, columns, kind, into=log_probs)
-    return log_probs, found, text
-
-
-def fill_log_probs(
-    values: NDArray[np.float64], columns: Sequence[str], kind: str | None = None, *, into: NDArray[np.float64]
-) -> tuple[str, str | None]:
-    """`as_log_probs` into an array, which may be ``values`` itself; memory is needed for some rows at a time.
-
-    Returns:
-        What the predictions are, and a note if they had to be normalised.
+        Log-probabilities, shape (n, K), of a single column (n, 2); what the predictions are; and a note if they had to
+        be normalised.
     """
     for first in range(0, len(values), ROWS_AT_A_TIME):
         part = values[first : first + ROWS_AT_A_TIME]
@@ -365,17 +418,20 @@ def fill_log_probs(
             f"`input` must be {', '.join(PREDICTION_KINDS[:-1])} or {PREDICTION_KINDS[-1]}, but got {kind!r}"
         )
     found = recognise_kind(values) if kind is None else kind
+    count, width = values.shape
+    log_probs = values if overwrite and width > 1 else np.empty((count, max(width, 2)))
     low, high = np.inf, -np.inf
     for first in range(0, len(values), ROWS_AT_A_TIME):
         rows = slice(first, first + ROWS_AT_A_TIME)
-        into[rows], sums = _normalised(values[rows], columns, found, first)
+        log_probs[rows], sums = _normalised(values[rows], columns, found, first)
         low, high = min(low, float(sums.min())), max(high, float(sums.max()))
     if max(1 - low, high - 1) <= SUM_TOLERANCE:
-        return found, None
-    return found, (
+        return log_probs, found, None
+    text = (
         f"as probabilities, rows of {found} sum to {_range(np.array([low, high]))}, so they are normalised: other "
         "answers than these classes do not count"
     )
+    return log_probs, found, text
 
 
 def _normalised(
@@ -384,16 +440,24 @@ def _normalised(
     """Log-probabilities of some rows, and the sums of their probabilities before."""
     from scipy.special import log_softmax
 
+    single = values.shape[1] == 1
     if kind == "probabilities":
         _require(values >= 0, values, columns, "hold probabilities, at least 0", first)
+        if single:
+            _require(values <= 1, values, columns, "hold probabilities, at most 1", first)
+            values = np.hstack([1 - values, values])
         sums = values.sum(1)
         with np.errstate(divide="ignore"):
             values = np.log(values)
     elif kind == "log-probabilities":
         _require(values <= SUM_TOLERANCE, values, columns, "hold log-probabilities, at most 0", first)
         values = np.where(values <= NOT_SCORED, -np.inf, values)
+        if single:
+            with np.errstate(divide="ignore"):
+                values = np.hstack([np.log(-np.expm1(np.minimum(values, 0))), values])
         sums = np.exp(values).sum(1)
     else:
+        values = np.hstack([np.zeros_like(values), values]) if single else values
         sums = np.ones(len(values))
     empty = (values == -np.inf).all(1)
     if bool(empty.any()):
@@ -426,23 +490,56 @@ def _require(
     raise ValueError(f"the column {columns[column]!r} must {what}, but row {first + row + 1} has {shown}{remedy}")
 
 
-def parse_labels(column: TableColumn, classes: Sequence[str]) -> NDArray[np.int64]:
+NEGATIVE_LABELS: Final = ("0", "false", "no")
+POSITIVE_LABELS: Final = ("1", "true", "yes")
+"""Labels of the class that a single column scores, besides its name; also with capital letters."""
+
+
+def parse_labels(column: TableColumn, classes: Sequence[str], positive: str | None = None) -> NDArray[np.int64]:
     """Labels as numbers of classes, -1 where there is none.
 
     Args:
         column: The column; an empty value is no label.
         classes: Names of the classes.
+        positive: Of two classes, the one that 1, true and yes stand for too, and 0, false and no for the other.
     """
     texts = column.texts()
     place = {name: k for k, name in enumerate(classes)}
+    if positive is not None:
+        yes = 1 - place[positive] if positive.lower() in NEGATIVE_LABELS else place[positive]
+        aliases = dict.fromkeys(POSITIVE_LABELS, yes) | dict.fromkeys(NEGATIVE_LABELS, 1 - yes)
+        spellings = (str.lower, str.capitalize, str.upper)
+        place = {spelt(text): k for text, k in aliases.items() for spelt in spellings} | place
     if column.numbers is not None:  # 1.0 is the class 1, where missing values have made whole numbers fractions
         texts = [
             None if np.isnan(number) else f"{number:.0f}" if text not in place and number.is_integer() else text
             for number, text in zip(column.numbers.tolist(), texts, strict=True)
         ]
     unknown = [text for text in texts if text is not None and text not in place]
+    if unknown and positive is not None:
+        raise ValueError(
+            f"`labels` must be {listed(classes)}, 0, 1 or empty, but one is {unknown[0]!r}: name the two classes with "
+            "`classes`"
+        )
     if unknown:
         raise ValueError(
             f"`labels` must be classes or empty, but one is {unknown[0]!r}: {nearest(unknown[0], classes)}"
         )
     return np.array([UNLABELLED if text is None else place[text] for text in texts], dtype=np.int64)
+
+
+def in_order(fractions: Mapping[str, float], classes: Sequence[str]) -> list[float]:
+    """Class fractions in the order of the classes; one of two classes is enough, and the other has the rest.
+
+    Example:
+        >>> in_order({"spam": 0.25}, ["ham", "spam"])
+        [0.75, 0.25]
+    """
+    if len(classes) == 2 and len(fractions) == 1 and set(fractions) < set(classes):
+        (fraction,) = fractions.values()
+        fractions = {**dict.fromkeys(classes, 1 - fraction), **fractions}
+    if set(fractions) != set(classes):
+        raise ValueError(
+            f"`class_fractions` must name the classes {listed(classes)}, but names {listed(list(fractions))}"
+        )
+    return [fractions[name] for name in classes]

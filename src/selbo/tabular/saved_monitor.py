@@ -25,7 +25,7 @@ from selbo.summary.beliefs import Masses
 from selbo.summary.estimation import JEFFREYS, EstimatedBelief
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION, SummaryLikelihood
 from selbo.tabular.json_files import OtherVersionError, read_json, write_json
-from selbo.tabular.table import listed
+from selbo.tabular.predictions import in_order
 
 MONITOR_FORMAT: Final = "selbo-monitor-1"
 
@@ -117,15 +117,6 @@ def read_belief(path: Path, classes: Sequence[str]) -> EstimatedBelief:
     if found.accuracy is None and found.class_fractions is None:
         raise ValueError(f"`belief` must hold an accuracy or class_fractions, but {os.fspath(path)!r} does not")
     return found
-
-
-def in_order(fractions: Mapping[str, float], classes: Sequence[str]) -> list[float]:
-    """Class fractions in the order of the classes."""
-    if set(fractions) != set(classes):
-        raise ValueError(
-            f"`class_fractions` must name the classes {listed(classes)}, but names {listed(list(fractions))}"
-        )
-    return [fractions[name] for name in classes]
 
 
 class MonitoredBatch(NamedTuple):

@@ -32,7 +32,7 @@ class LargePredictions(NamedTuple):
     Attributes:
         table: The file.
         chosen: The columns of the classes.
-        values: Predictions as they are in the file, shape (n, K).
+        values: Predictions as they are in the file, shape (n, K), or (n, 1) of a single score.
         labels: Numbers of the classes, -1 where there is none; None without labels.
     """
 
@@ -48,6 +48,7 @@ def read_large_predictions(
     columns: Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     labels: str | None = None,
+    names: Sequence[str] | None = None,
     no_header: bool = False,
     report: ReadingReport = no_report,
 ) -> LargePredictions:
@@ -58,7 +59,7 @@ def read_large_predictions(
     """
     large = open_large(path, no_header=no_header)
     first = next(large.chunks())
-    chosen = find_class_columns(first.table, columns=columns, classes=classes, labels=labels)
+    chosen = find_class_columns(first.table, columns=columns, classes=classes, labels=labels, names=names)
     if labels is not None:
         _ = first.table[labels]
     only = large.only([*chosen.columns, *([] if labels is None else [labels])])
@@ -67,7 +68,7 @@ def read_large_predictions(
         _check_numbers(chunk, chosen.columns)
         values.append(columns_as_array(chunk.table, chosen.columns))
         if labels is not None:
-            known.append(parse_labels(chunk.table[labels], chosen.classes))
+            known.append(parse_labels(chunk.table[labels], chosen.classes, chosen.positive))
         report(f"reading {path.name}", chunk.share)
     return LargePredictions(large, chosen, np.concatenate(values), np.concatenate(known) if known else None)
 

@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -229,7 +230,11 @@ def test_a_saved_correction_is_applied_to_other_rows(selbo: Run, table: Path, tm
         (("--class-fractions", "a=0.5,ham=0.5"), "`--class-fractions` must name the classes 'spam', 'ham', but names"),
         (("--class-fractions", "x"), "`--class-fractions` must be numbers such as"),
         (("--accuracy", 0.99, "--class-fractions", "0.99,0.01"), "`--accuracy` of 0.99 cannot be reached"),
-        (("--accuracy", 0.9, "--columns", "spam"), "`--columns` must be two or more"),
+        (
+            ("--accuracy", 0.9, "--columns", "spam"),
+            "`--columns` must be all that are probabilities together in predictions.csv, 'spam', 'ham', but only",
+        ),
+        (("--accuracy", 0.9, "--classes", "ham,spam"), "`--classes` names those of a single column, but the columns"),
         (("--accuracy", 0.9, "--columns", "spam,text"), "`--columns` must hold numbers, but 'text'"),
         (
             ("--accuracy", 0.9, "--columns", "spam,hma"),
@@ -270,6 +275,153 @@ def test_outputs_that_are_refused(selbo: Run, table: Path, tmp_path: Path) -> No
         assert message in shown.err
     assert table.read_bytes() == content
     assert sorted(each.name for each in tmp_path.iterdir()) == ["predictions.csv"]
+
+
+# --- a single score ---
+
+
+def in_format(frame: pl.DataFrame, path: Path) -> Path:
+    write = {".csv": frame.write_csv, ".parquet": frame.write_parquet, ".jsonl": frame.write_ndjson}[path.suffix]
+    write(path)
+    return path
+
+
+def from_format(path: Path) -> pl.DataFrame:
+    return {".csv": pl.read_csv, ".parquet": pl.read_parquet, ".jsonl": pl.read_ndjson}[path.suffix](path)
+
+
+def scored(kind: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The same predictions as one column and as two, with labels of 0 and 1 and by name."""
+    fraud, fine = probabilities().T
+    values = {
+        "probabilities": (fine, fraud, fraud),
+        "log-probabilities": (np.log(fine), np.log(fraud), np.log(fraud)),
+        "logits": (np.log(fine), np.log(fraud), np.log(fraud) - np.log(fine)),
+    }
+    negative, positive, score = values[kind]
+    known = [int(p > 0.4) if k % 4 == 0 else None for k, p in enumerate(fraud)]
+    names = [None if each is None else ("not fraud", "fraud")[each] for each in known]
+    ids = {"id": [f"c{k}" for k in range(ROWS)]}
+    one = pl.DataFrame({**ids, "p_fraud": score, "truth": known})
+    two = pl.DataFrame({**ids, "p_not fraud": negative, "p_fraud": positive, "truth": names})
+    return one, two
+
+
+@pytest.mark.parametrize("kind", ["probabilities", "log-probabilities", "logits"])
+@pytest.mark.parametrize(
+    ("suffix", "stream"),
+    [
+        (".csv", ("--no-stream",)),
+        (".csv", ("--stream",)),
+        (".parquet", ("--no-stream",)),
+        (".parquet", ("--stream",)),
+        (".jsonl", ()),
+    ],
+)
+def test_a_single_score_is_corrected_as_two_columns(
+    selbo: Run, tmp_path: Path, suffix: str, stream: tuple[str, ...], kind: str
+) -> None:
+    one, two = scored(kind)
+    paths = in_format(one, tmp_path / f"one{suffix}"), in_format(two, tmp_path / f"two{suffix}")
+    outs = tmp_path / f"out1{suffix}", tmp_path / f"out2{suffix}"
+    stated = ("--accuracy", 0.85, "--class-fractions", "fraud=0.3", "--labels", "truth", "--input", kind, *stream)
+    shown = [selbo(path, *stated, "--out", out) for path, out in zip(paths, outs, strict=True)]
+    assert [each.code for each in shown] == [0, 0], shown
+    assert shown[0].out == shown[1].out
+    assert f"{kind} of 'fraud' against 'not fraud' are read from the column 'p_fraud'" in shown[0].err
+    found, expected = map(from_format, outs)
+    assert found.columns == one.columns
+    assert found.drop("p_fraud").equals(one.drop("p_fraud"))
+    np.testing.assert_allclose(found["p_fraud"].to_numpy(), expected["p_fraud"].to_numpy(), rtol=0, atol=1e-12)
+
+
+def test_a_single_score_takes_fractions_in_order_and_names_of_both_classes(selbo: Run, tmp_path: Path) -> None:
+    path = in_format(scored("probabilities")[0], tmp_path / "scores.csv")
+    stated = (
+        ("--class-fractions", "0.7,0.3"),
+        ("--class-fractions", "not fraud=0.7"),
+        ("--class-fraction", "fraud=0.3"),
+        ("--class-fractions", "fine=0.7,fraud=0.3", "--classes", "fine,fraud"),
+        ("--class-fractions", "0.7,0.3", "--columns", "p_fraud"),
+    )
+    outputs = {selbo(path, *each).out for each in stated}
+    (output,) = outputs
+    assert of_classes(read_text(output), "p_fraud").mean() == pytest.approx(0.3, abs=1e-3)
+
+
+def test_a_correction_of_a_single_score_is_saved_and_loaded(selbo: Run, tmp_path: Path) -> None:
+    one, two = scored("probabilities")
+    one = one.rename({"p_fraud": "score"})
+    first, second = in_format(one, tmp_path / "one.csv"), in_format(two, tmp_path / "two.csv")
+    for number, names in enumerate(((), ("--classes", "not fraud,fraud"))):
+        saved = tmp_path / f"{number}.json"
+        fitted = selbo(first, "--class-fractions", "0.7,0.3", *names, "--save", saved)
+        again = selbo(first, "--load", saved, *names)
+        assert (fitted.code, again.code) == (0, 0)
+        assert again.out == fitted.out
+    assert load_calibration(saved).classes == ("not fraud", "fraud")
+    both = selbo(second, "--load", saved)
+    np.testing.assert_allclose(
+        of_classes(read_text(both.out), "p_fraud"), of_classes(read_text(again.out), "score"), rtol=0, atol=1e-12
+    )
+    lost = selbo(first, "--load", saved)
+    assert lost.code == 2
+    assert "there is no column for the class 'not fraud', which the calibration was fitted to" in lost.err
+
+
+def test_the_report_of_a_single_score_shows_both_classes(selbo: Run, tmp_path: Path) -> None:
+    path = in_format(scored("probabilities")[0], tmp_path / "scores.csv")
+    shown = selbo(
+        path, "--class-fractions", "fraud=0.3", "--out", tmp_path / "o.csv", "--report", tmp_path / "page.html"
+    )
+    assert shown.code == 0, shown.err
+    text = html.unescape((tmp_path / "page.html").read_text(encoding="utf-8"))
+    for place in (text, shown.out):
+        assert "not fraud, %" in place
+        assert "70.0" in place
+        assert "30.0" in place
+
+
+def test_columns_of_others_beside_a_single_score_stay(selbo: Run, tmp_path: Path) -> None:
+    """Also a predicted class: only `selbo predict` writes one that is known to follow from the probabilities."""
+    frame = scored("probabilities")[0].with_columns(predicted_class=pl.lit("0"), entropy=pl.lit(1))
+    path = in_format(frame, tmp_path / "scores.csv")
+    shown = selbo(path, "--class-fractions", "fraud=0.3", "--out", tmp_path / "o.csv")
+    assert shown.code == 0, shown.err
+    assert from_format(tmp_path / "o.csv").drop("p_fraud").equals(from_format(path).drop("p_fraud"))
+
+
+@pytest.mark.parametrize(
+    ("scores", "options", "message"),
+    [
+        (lambda p: -p - 1, (), "`--input` must be stated: the single column has values of -2 to -1"),
+        (lambda p: 100 * p, (), "which may be logits, percentages or no predictions"),
+        (lambda p: 100 * p, ("--input", "probabilities"), "the column 'score' must hold probabilities, at most 1"),
+        (
+            lambda p: p,
+            ("--class-fractions", "0.3"),
+            "`--class-fractions` must hold 2 numbers, for 'not score', 'score'",
+        ),
+        (
+            lambda p: p,
+            ("--class-fractions", "fraud=0.3"),
+            "must name the classes 'not score', 'score', but names 'fraud'",
+        ),
+        (lambda p: p, ("--labels", "name"), "`--labels` must be 'not score', 'score', 0, 1 or empty, but one is 'x'"),
+        (lambda p: p, ("--classes", "fraud"), "`--classes` must be two names, with the class of the score last"),
+        (lambda p: p, ("--columns", "score,amount"), "`--input` must be stated, or `--columns`: the predictions"),
+    ],
+)
+def test_what_is_wrong_with_a_single_score_is_one_sentence(
+    selbo: Run, tmp_path: Path, scores: Callable[[np.ndarray], np.ndarray], options: tuple[object, ...], message: str
+) -> None:
+    columns = {"name": ["x"] * ROWS, "score": scores(probabilities()[:, 0]), "amount": np.arange(ROWS) % 2}
+    path = in_format(pl.DataFrame(columns), tmp_path / "scores.csv")
+    shown = selbo(path, "--accuracy", 0.85, *options, "--out", tmp_path / "out.csv")
+    assert (shown.code, shown.out) == (2, "")
+    (error,) = (line for line in shown.err.splitlines() if not line.startswith("selbo: note: "))
+    assert message in error
+    assert not (tmp_path / "out.csv").exists()
 
 
 # --- what to doubt ---

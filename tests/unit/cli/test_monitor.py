@@ -149,6 +149,23 @@ def test_a_bad_file_leaves_the_state_as_it_was(selbo: Run) -> None:
     assert selbo(write_day("next", right=0.95, seed=1), *STATED).code == 0
 
 
+def test_a_single_score_counts_as_two_columns(selbo: Run) -> None:
+    for name, seed in (("first", 0), ("second", 1)):
+        frame = pl.read_csv(write_day(name, right=0.9, seed=seed))
+        truth = (pl.col("truth") == "spam").cast(pl.Int64)
+        frame.select("id", pl.col("spam").alias("score"), truth, amount=pl.lit(2.5)).write_csv(f"{name}-score.csv")
+    stated = ("--accuracy", 0.9, "--labels", "truth", "--reference")
+    two, one = ["--state", "two.json"], ["--columns", "score", "--classes", "ham,spam", "--state", "one.json"]
+    shown = [selbo("first.csv", *stated, "second.csv", "--class-fractions", "spam=0.3", *two)]
+    shown += [selbo("first-score.csv", *stated, "second-score.csv", "--class-fractions", "0.7,0.3", *one)]
+    shown += [selbo("second.csv", "--labels", "truth", *two), selbo("second-score.csv", "--labels", "truth", *one)]
+    assert [each.code for each in shown] == [0, 0, 0, 0], shown
+    seen = [json.loads(Path(f"{each}.json").read_text())["seen"] for each in ("two", "one")]
+    assert seen[0]["counts"]["accuracy"] == seen[1]["counts"]["accuracy"]
+    assert seen[0]["counts"]["class fractions"] == seen[1]["counts"]["class fractions"][::-1]
+    assert sum(seen[1]["counts"]["predictions"]) == 200
+
+
 def test_labels_come_when_they_come(selbo: Run) -> None:
     path = write_day("day", right=0.6)
     frame = pl.read_csv(path)
@@ -195,7 +212,7 @@ def test_a_belief_comes_from_a_file(selbo: Run) -> None:
         (("--accuracy", 0.9, "--labels", "truth", "--delta", 1), "`--delta` must lie strictly between 0 and 1"),
         (("--accuracy", 0.9, "--labels", "truth", "--concentration", 0), "`--concentration` must be a finite number"),
         (("--class-fractions", "0.2,0.3,0.5", "--labels", "truth"), "`--class-fractions` must hold 2 numbers"),
-        (("--class-fractions", "spam=1", "--labels", "truth"), "`--class-fractions` must name the classes"),
+        (("--class-fractions", "eggs=0.3", "--labels", "truth"), "`--class-fractions` must name the classes"),
         (("--belief", "b.json", "--accuracy", 0.9), "`--belief` cannot be combined with"),
         (("--belief", "b.json"), "'b.json' is not there"),
         (("--accuracy", 0.9, "--state", "state.txt"), "`--state` must be a file that ends in .json"),

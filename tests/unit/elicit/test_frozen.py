@@ -109,6 +109,7 @@ def test_shares_change_answers_and_are_met() -> None:
     [
         ("id,ham,spam\n7,0.9,0.1\n8,0.2,0.8", ["ham", "spam"], [0.9, 0.1]),
         ("spam;id\n0,1;7\n0,8;8", ["not spam", "spam"], [0.9, 0.1]),
+        ("id,p_spam\n7,0.1\n8,0.8", ["not spam", "spam"], [0.9, 0.1]),
         ("0.9,0.1\n0.2,0.8", ["class 0", "class 1"], [0.9, 0.1]),
         ("a\tb\n1\t0\n0.25\t0.75", ["a", "b"], [1, 0]),
         ("flag,a,b\n0,0.9,0.1\n1,0.2,0.8", ["a", "b"], [0.9, 0.1]),
@@ -130,10 +131,8 @@ def test_a_single_column_is_the_probability_of_yes() -> None:
     written = read_columns(found["csv"], "risk", "age", separator=";")
     np.testing.assert_allclose(written[:, 0], reference, rtol=1e-7)
     assert set(written[:, 1]) == {40}
-    assert found["copies"]["calibrate"] == {
-        "text": "",
-        "note": "The command needs one column per class.",
-    }
+    command = "selbo calibrate predictions.csv --accuracy 0.8 --columns risk --out calibrated.csv\n"
+    assert found["copies"]["calibrate"]["text"] == command
 
 
 @pytest.mark.parametrize(

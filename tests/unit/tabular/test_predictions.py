@@ -74,11 +74,49 @@ def test_a_class_that_is_never_probable_is_still_a_class(tmp_path: Path) -> None
 def test_whole_numbers_are_taken_only_if_stated(tmp_path: Path) -> None:
     file = as_file(tmp_path, "csv", id=[1, 2, 3], a=[3, -1, 2], b=[0, 4, 5], empty=[None, None, None])
     assert find_class_columns(file.table, columns=["a", "b"]).classes == ("a", "b")
-    with pytest.raises(ValueError, match=r"`columns` must be two or more, .* none holds numbers with fractions"):
+    with pytest.raises(ValueError, match=r"`columns` must be one per class, .* none holds numbers with fractions"):
         find_class_columns(file.table)
-    score = as_file(tmp_path, "csv", id=[1, 2], score=[0.9, 0.3])
-    with pytest.raises(ValueError, match=r"`columns` must be two or more, .* in table\.csv only 'score' is one"):
-        find_class_columns(score.table)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
+def test_a_single_column_scores_one_of_two_classes(kind: str, tmp_path: Path) -> None:
+    file = as_file(tmp_path, kind, id=[1, 2], p_fraud=[0.9, 0.3], fraud=[0, 1])
+    found = find_class_columns(file.table)
+    assert (found.columns, found.classes, found.others) == (("p_fraud",), ("not fraud", "fraud"), ("id", "fraud"))
+    assert found.positive == "fraud"
+    assert find_class_columns(file.table, names=["fine", "fraud"]).classes == ("fine", "fraud")
+    for known in (("fine", "fraud"), ("fraud", "fine"), ("not fraud", "fraud")):  # the class that it scores is last
+        found = find_class_columns(file.table, classes=known)
+        assert (found.columns, found.positive, set(found.classes)) == (("p_fraud",), "fraud", set(known))
+
+
+def test_a_single_column_beside_measurements_is_found_by_its_class_or_stated(tmp_path: Path) -> None:
+    file = as_file(tmp_path, "csv", fraud=[0.9, 0.3], amount=[12.5, 0.1])
+    assert find_class_columns(file.table, columns=["fraud"]).classes == ("not fraud", "fraud")
+    assert find_class_columns(file.table, classes=("not fraud", "fraud")).columns == ("fraud",)
+    with pytest.raises(ValueError, match="there is no column for the class 'fine'"):
+        find_class_columns(file.table, classes=("fine", "fraud"))  # 'amount' may be it
+
+
+def test_a_column_of_a_class_with_text_is_no_reason_to_read_the_other_alone(tmp_path: Path) -> None:
+    file = as_file(tmp_path, "csv", p_no=[0.1, 0.7], p_yes=["0.9", "high"])
+    with pytest.raises(ValueError, match=r"`columns` must hold numbers, but 'p_yes' in table\.csv holds text"):
+        find_class_columns(file.table)
+    assert find_class_columns(file.table, labels="p_yes").columns == ("p_no",)
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["fraud"], "`classes` must be two names, with the class of the score last, but got 'fraud'"),
+        (["fraud", "fraud"], "`classes` must be two names"),
+        (["a", "fraud"], "those of the classes that the calibration was fitted to, 'b', 'fraud', but are 'a', 'fraud'"),
+    ],
+)
+def test_wrong_names_of_the_classes_of_a_single_column(names: list[str], message: str, tmp_path: Path) -> None:
+    file = as_file(tmp_path, "csv", score=[0.9, 0.3])
+    with pytest.raises(ValueError, match=message):
+        find_class_columns(file.table, names=names, classes=("b", "fraud"))
 
 
 @pytest.mark.parametrize("gap", [None, 4.5])
@@ -116,15 +154,10 @@ def test_columns_of_known_classes(tmp_path: Path) -> None:
     ("columns", "labels", "message"),
     [
         (["a", "a"], None, "`columns` must name every column once"),
-        (
-            ["a"],
-            None,
-            "two or more, one per class, but in table.csv only 'a' is one: add a column with the probability",
-        ),
+        (["a"], None, "must be all that are probabilities together in table.csv, 'a', 'b', but only 'a' is named"),
         (["a", "text"], None, "`columns` must hold numbers, but 'text' in table.csv holds text"),
         (["a", "B"], None, "there is no column 'B' in table.csv: did you mean 'b'?"),
         (["a", "b"], "b", "`labels` must be a column of its own, but 'b' is one of the columns"),
-        (None, "b", "in table.csv only 'a' is one"),
     ],
 )
 def test_wrong_columns(columns: list[str] | None, labels: str | None, message: str, tmp_path: Path) -> None:
@@ -177,9 +210,53 @@ def test_classes_that_a_service_did_not_score_are_impossible() -> None:
     assert np.exp(log_probs).tolist() == [[1, 0], [0, 1]]
 
 
+SCORE = np.array([[0.8], [0.25], [1.0], [1e-12], [0.0]])
+
+
+@pytest.mark.parametrize("kind", ["probabilities", "log-probabilities", "logits"])
+def test_a_single_column_is_read_as_both_classes(kind: str) -> None:
+    both = np.hstack([1 - SCORE, SCORE])
+    with np.errstate(divide="ignore"):
+        logs = np.log(both)
+    finite = np.isfinite(logs).all(1)
+    single, two = {
+        "probabilities": (SCORE, both),
+        "log-probabilities": (logs[:, 1:], logs),
+        "logits": (logs[finite, 1:] - logs[finite, :1], logs[finite]),
+    }[kind]
+    expected, *_ = as_log_probs(two, "ab", kind)
+    given = single.copy()
+    found, named, text = as_log_probs(single, "b", kind, overwrite=True)
+    assert (named, text) == (kind, None)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(single, given)
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([0.2, 0.9, 1, 0], "probabilities"),
+        ([-3.5, 0.2], "logits"),
+        ([-3.5, -0.2], "values of -3.5 to -0.2, which may be log-probabilities or logits"),
+        ([0.5, 97.0], "values of 0.5 to 97, which may be logits, percentages or no predictions"),
+    ],
+)
+def test_the_kind_of_a_single_column(values: list[float], found: str) -> None:
+    column = np.array(values)[:, None]
+    if found in ("probabilities", "logits"):
+        assert recognise_kind(column) == found
+        return
+    with pytest.raises(ValueError, match=f"`input` must be stated: the single column has {re.escape(found)}"):
+        recognise_kind(column)
+
+
 @pytest.mark.parametrize(
     ("values", "kind", "message"),
     [
+        ([[0.5], [1.5]], "probabilities", "the column 'a' must hold probabilities, at most 1, but row 2 has 1.5"),
+        ([[0.5], [-1.5]], "probabilities", "the column 'a' must hold probabilities, at least 0, but row 2 has -1.5"),
+        ([[0.5], [-1.5]], "log-probabilities", "the column 'a' must hold log-probabilities, at most 0, but row 1"),
+        ([[0.5], [np.nan]], None, "the column 'a' must have a number in every row, but row 2 has none"),
         ([[0.5, 0.5], [np.nan, 1]], None, "the column 'a' must have a number in every row, but row 2 has none"),
         ([[0.5, np.inf]], None, "the column 'b' must be below infinity, but row 1 has inf"),
         ([[0.5, -0.5]], "probabilities", "the column 'b' must hold probabilities, at least 0, but row 1 has -0.5"),
@@ -205,6 +282,34 @@ def test_labels_by_name(kind: str, tmp_path: Path) -> None:
         ValueError, match=r"`labels` must be classes or empty, but one is 'spam': did you mean 'Spam'\?"
     ):
         parse_labels(file.table["truth"], ["ham", "Spam"])
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["fraud", None, "not fraud"],
+        [1, None, 0],
+        [1.0, None, 0.0],
+        [True, None, False],
+        ["True", None, "False"],
+        ["YES", None, "no"],
+    ],
+)
+def test_labels_of_a_single_column(kind: str, labels: list[object], tmp_path: Path) -> None:
+    file = as_file(tmp_path, kind, truth=labels)
+    classes = ["not fraud", "fraud"]
+    assert parse_labels(file.table["truth"], classes, "fraud").tolist() == [1, -1, 0]
+    assert parse_labels(file.table["truth"], classes[::-1], "fraud").tolist() == [0, -1, 1]
+
+
+def test_labels_of_a_single_column_that_scores_the_class_no_or_0(tmp_path: Path) -> None:
+    file = as_file(tmp_path, "csv", truth=["no", "yes", None], number=[0, 1, None], other=["ham", "spam", None])
+    assert parse_labels(file.table["truth"], ["not no", "no"], "no").tolist() == [1, 0, -1]
+    assert parse_labels(file.table["number"], ["not 0", "0"], "0").tolist() == [1, 0, -1]
+    message = "must be 'not spam', 'spam', 0, 1 or empty, but one is 'ham': name the two classes with `classes`"
+    with pytest.raises(ValueError, match=message):
+        parse_labels(file.table["other"], ["not spam", "spam"], "spam")
 
 
 # --- nothing else is changed ---

@@ -124,12 +124,14 @@ def test_beliefs_are_read_by_name_or_in_order(tmp_path: Path) -> None:
     assert (found.accuracy, found.class_fractions, found.concentration) == (0.9, (0.7, 0.3), 80)
     path.write_text('{"class_fractions": [0.6, 0.4]}')
     assert read_belief(path, CLASSES).class_fractions == (0.6, 0.4)
+    path.write_text('{"class_fractions": {"spam": 0.25}}')  # the other class has the rest
+    assert read_belief(path, CLASSES).class_fractions == (0.75, 0.25)
     for text, message in (
         ("[]", "must hold an accuracy or class_fractions"),
         ("{", "cannot be read"),
         ('{"concentration": 9}', "must hold an accuracy or class_fractions"),
         ('{"accuracy": 90}', "`accuracy` must lie strictly between 0 and 1"),
-        ('{"class_fractions": {"ham": 1.0}}', "must name the classes 'ham', 'spam'"),
+        ('{"class_fractions": {"eggs": 0.7}}', "must name the classes 'ham', 'spam'"),
     ):
         path.write_text(text)
         with pytest.raises(ValueError, match=message):

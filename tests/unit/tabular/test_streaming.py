@@ -388,9 +388,10 @@ def scores(rows: int = 300, seed: int = 0) -> pl.DataFrame:
 
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_a_calibration_is_that_of_the_whole(run: Run, tmp_path: Path, ending: str) -> None:
-    file = write(scores(), tmp_path / f"p.{ending}")
-    stated = ["--accuracy", 0.7, "--class-fractions", "no=0.4,yes=0.6", "--labels", "label"]
+@pytest.mark.parametrize("absent", [[], ["p_no"]], ids=["two columns", "a single score"])
+def test_a_calibration_is_that_of_the_whole(run: Run, tmp_path: Path, ending: str, absent: list[str]) -> None:
+    file = write(scores().drop(absent), tmp_path / f"p.{ending}")
+    stated = ["--accuracy", 0.7, "--class-fractions", "yes=0.6", "--labels", "label"]
     told = []
     for how in ("--stream", "--no-stream"):
         out, correction = tmp_path / f"{how}.{ending}", tmp_path / f"{how[2:]}.json"
