@@ -165,7 +165,7 @@ def classwise_ece(probs: Array, labels: Array, *, num_bins: int = 10, validate: 
     classes = labels_of(labels, rows, validate=validate)
     interior = _equal_edges(num_bins, rows.dtype)
     num_classes = rows.shape[1]
-    values = rows.double()
+    values = rows.double().contiguous()  # torch warns of the columns of some classifiers of scikit-learn
     truth = torch.nn.functional.one_hot(classes, num_classes).double()
     bins = torch.bucketize(values, interior) + num_bins * torch.arange(num_classes)
     return _error(values.flatten(), truth.flatten(), bins.flatten(), num_bins * num_classes)

@@ -255,3 +255,16 @@ def test_logits_and_bad_labels_are_refused(error):
     with pytest.raises(ValueError, match="at least one example"):
         error(torch.zeros(0, 2), torch.zeros(0, dtype=torch.long))
     assert type(ece(np.array([[0.1, 0.9]]), np.array([1]))) is float
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_columns_in_memory_are_as_good_as_rows(error):
+    """As HistGradientBoostingClassifier returns them. Warnings are errors here, but torch warns once per process."""
+    probs, labels = calibrated(3, 40, [1.0, 2.0, 0.5])
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        found = error(probs.T.contiguous().T, labels)
+    finally:
+        torch.set_warn_always(before)
+    assert found == error(probs, labels)
