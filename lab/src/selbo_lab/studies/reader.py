@@ -125,7 +125,7 @@ def _checked(kind: type, content: Mapping[str, Any], where: str) -> dict[str, An
 
     Integers become floats in float fields, so that 1 and 1.0 give the same run.
     """
-    hints = typing.get_type_hints(kind)
+    hints = _field_types(kind)
     _only(content, set(hints), where)  # msgspec ignores unknown keys
     values = {}
     for key, value in content.items():
@@ -138,6 +138,11 @@ def _checked(kind: type, content: Mapping[str, Any], where: str) -> dict[str, An
             shown = str(hint) if typing.get_origin(hint) else hint.__name__
             raise ValueError(f"{where}: `{key}` must be {shown}, but got {value!r}") from error
     return values
+
+
+@cache
+def _field_types(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
 
 
 def _only(content: Mapping[str, Any], known: set[str], where: str, *, required: Iterable[str] = ()) -> None:
