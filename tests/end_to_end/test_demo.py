@@ -6,6 +6,7 @@ import html
 import json
 import re
 import shutil
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,15 @@ from sklearn.naive_bayes import MultinomialNB
 from typer.testing import CliRunner
 
 import selbo
-from forked_python import run_forked
+from forked_python import warm_context
 from selbo.cli.app import app
 from selbo.demo import comparison, frozen, groups, shift
+from selbo.demo import stories as demo
 from selbo.demo.digits import noisy_digits
 from selbo.demo.stories import PLANS
 from selbo.report.stories import Story, StoryResults, verdict
 from selbo.report.takeaway import takeaway
+from selbo.training.processes import end_with_parent
 
 STORIES = ("frozen", "shift", "groups", "training")
 
@@ -103,16 +106,25 @@ def test_page_shows_every_story_with_its_picture_code_and_conclusion(folder: Pat
     assert not list(folder.glob(".*")), "nothing half-written is left"
 
 
-def test_its_own_folder_is_written_to_again(folder: Path, tmp_path: Path) -> None:
-    shutil.copy(folder / "results.json", tmp_path)
-    (tmp_path / "report.html").write_text("old", encoding="utf-8")
-    options = ["--steps", "1", "--seeds", "1", "--jobs", "1", "--only", "training"]
-    result = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), *options])
+@pytest.fixture(scope="module")
+def again(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One story with one seed, by two processes, in a folder where the demo has been."""
+    out = tmp_path_factory.mktemp("again")
+    shutil.copy(folder / "results.json", out)
+    (out / "report.html").write_text("old", encoding="utf-8")
+    options = ["--steps", "3", "--seeds", "1", "--jobs", "2", "--only", "training"]
+    with pytest.MonkeyPatch.context() as patch:  # processes that need not import torch
+        patch.setattr(demo, "pool_of", lambda count: ProcessPoolExecutor(count, warm_context(), end_with_parent))
+        result = CliRunner().invoke(app, ["demo", "--out", str(out), *options])
     assert result.exit_code == 0, result.output
-    (story,) = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))["stories"]
+    return out
+
+
+def test_its_own_folder_is_written_to_again(again: Path) -> None:
+    (story,) = json.loads((again / "results.json").read_text(encoding="utf-8"))["stories"]
     assert story["name"] == "training"
     assert story["results"]["seeds"] == [0]
-    assert "<svg" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<svg" in (again / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("results", [None, "{", "[]", '{"title": "of something else"}'])
@@ -132,11 +144,8 @@ def test_an_unknown_story_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_several_processes_find_the_same(folder: Path, tmp_path: Path) -> None:
-    chosen = ("--steps", "3", "--seeds", "1", "--jobs", "2", "--only", "training")
-    run = run_forked("selbo", "demo", "--out", str(tmp_path), *chosen)
-    assert run.returncode == 0, run.stderr
-    ours, theirs = ([run for run in printed_runs(each, "training") if run["seed"] == 0] for each in (tmp_path, folder))
+def test_several_processes_find_the_same(folder: Path, again: Path) -> None:
+    ours, theirs = ([run for run in printed_runs(each, "training") if run["seed"] == 0] for each in (again, folder))
     assert len(ours) == len(comparison.DEMO_METHODS)
     for run in (*ours, *theirs):
         del run["seconds"]
