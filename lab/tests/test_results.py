@@ -9,8 +9,8 @@ import re
 import sys
 from collections import defaultdict
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -66,28 +66,39 @@ def test_a_stored_run_is_written_as_it_was_read(name: str) -> None:
         assert written == each
 
 
+class StoredSpec(msgspec.Struct):
+    data: msgspec.Raw
+    model: msgspec.Raw
+    recipe: msgspec.Raw
+    seed: int
+
+
 class Stored(msgspec.Struct):
     """Of a stored run, only its settings: the rest is passed over."""
 
-    spec: dict[str, Any]
+    spec: StoredSpec
+
+
+@cache
+def completed(kind: type, written: bytes) -> str:
+    """Settings of a run with the defaults of those that came later; many runs share them."""
+    whole = {each.name: each.default for each in fields(kind)} | msgspec.json.decode(written)
+    if kind is Recipe and (not whole["belief"] or whole["objective"] in results.WITHOUT_SUMMARY):
+        whole = {key: value for key, value in whole.items() if key not in results.OF_A_SUMMARY}
+    return json.dumps(whole, sort_keys=True)
 
 
 def test_every_run_that_two_studies_share_is_in_the_table_of_repeats() -> None:
     """Read from the files: same data, network, recipe and seed, whatever it was tested on."""
-    seen = defaultdict[str, set[str]](set)
+    seen = defaultdict[tuple[str | int, ...], set[str]](set)
     for name in results.studies():
         with lzma.open(results.RESULTS / f"{name}.jsonl.xz", "rt", encoding="utf-8") as file:
             stored = [msgspec.json.decode(line, type=Stored).spec for line in file.readlines()[1:]]
         for spec in stored:
-            if spec["seed"] >= plan.TUNING_SEED:  # settings are chosen alike in studies that share their grids
+            if spec.seed >= plan.TUNING_SEED:  # settings are chosen alike in studies that share their grids
                 continue
-            parts = []
-            for part, kind in (("data", DataSpec), ("model", ModelSpec), ("recipe", Recipe)):
-                whole = {each.name: each.default for each in fields(kind)} | spec[part]
-                if part == "recipe" and (not whole["belief"] or whole["objective"] in results.WITHOUT_SUMMARY):
-                    whole = {key: value for key, value in whole.items() if key not in results.OF_A_SUMMARY}
-                parts.append(whole)
-            seen[json.dumps([*parts, spec["seed"]], sort_keys=True)].add(name)
+            parts = ((DataSpec, spec.data), (ModelSpec, spec.model), (Recipe, spec.recipe))
+            seen[(*(completed(kind, bytes(written)) for kind, written in parts), spec.seed)].add(name)
     shared = {frozenset(found) for found in seen.values() if len(found) > 1}
     assert shared == {frozenset((first[0], second[0])) for first, second in results.repeated()}
     listed = results.repeats()
