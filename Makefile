@@ -45,7 +45,8 @@ test test-lab coverage: export OMP_NUM_THREADS ?= 1
 
 # What a change of the library should pass, in minutes: its unit tests and properties, and a smoke ring of the laboratory.
 # Coverage makes tests half as long again. So it is measured where it is a condition, in summary/, by the tests of it. What
-# trains, simulates or compiles for seconds belongs to the slow ring, whose tests run once, under a random seed.
+# trains, simulates or compiles for seconds belongs to the slow ring, whose tests run once, under a random seed: the
+# folders of SLOW, and tests elsewhere that are marked `slow`.
 SMOKE := lab/tests/unit/studies lab/tests/unit/cli
 SLOW := tests/end_to_end tests/statistical tests/test_examples.py tests/test_site.py
 # Files of a minute or so, which would leave one core idle if they came last.
@@ -54,11 +55,12 @@ MEASURED := tests/unit/summary
 
 test: $(VENV)/.installed-test  ## run the library's unit tests and a smoke ring of the laboratory
 	@rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest $(PARALLEL) --measure=selbo.summary=$(MEASURED) src tests $(SMOKE) $(patsubst %,--ignore=%,$(SLOW)) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow' --measure=selbo.summary=$(MEASURED) src tests $(SMOKE) $(patsubst %,--ignore=%,$(SLOW)) $(PYTEST_ARGS)
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --include='src/selbo/summary/*' --fail-under=95
 
-# Under a seed that is another one each time; of the tests that `make test` runs with seed 0, those that take one.
+# Under a seed that is another one each time; of the tests that `make test` runs with seed 0, those that take one; and
+# those that it leaves out.
 test-lab: $(VENV)/.installed-test  ## run the other tests, and those that draw random numbers with a random seed: end to end, examples, the laboratory
 	@seed=$${SELBO_TEST_SEEDS:-$$($(BIN)/python -c 'import random; print(random.randint(1, 99))')}; \
 	echo "With a random seed. To repeat this run: make test-lab SELBO_TEST_SEEDS=$$seed"; \

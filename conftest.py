@@ -2,7 +2,8 @@
 
 A test that draws random numbers takes the argument `seed` and makes its own generator from it. It runs with seed 0,
 and must pass for every seed from 0 to 99: `SELBO_TEST_SEEDS=0-99 pytest -m stochastic`. `--only-stochastic=FOLDER`
-leaves out the other tests of that folder: one call then runs all tests of some folders and these of others.
+leaves out the other tests of that folder, but for those that are marked `slow`, which `make test` does not run: one
+call then runs all tests of some folders and these of others.
 `--first=FOLDER` begins with the tests of that folder, so that several processes end at the same time.
 `--measure=PACKAGE=FOLDER` measures which lines of the package the tests of that folder reach, and slows down no other.
 """
@@ -23,7 +24,7 @@ from pathlib import Path
 import pytest
 
 SEEDS_VARIABLE = "SELBO_TEST_SEEDS"
-TAKES_SEED = re.compile(r"\bdef \w+\([^)]*\bseed\b")
+TAKES_SEED_OR_IS_SLOW = re.compile(r"\bdef \w+\([^)]*\bseed\b|\bmark\.slow\b")
 
 
 def chosen_seeds() -> range:
@@ -44,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="PATH",
-        help="a file or folder of which only the tests that draw random numbers are run",
+        help="a file or folder of which only the tests that draw random numbers or are slow are run",
     )
     parser.addoption(
         "--first",
@@ -61,10 +62,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import a file of which no test would stay: none of its functions takes `seed`."""
+    """Do not import a file of which no test would stay: none of its functions takes `seed` or is slow."""
     if collection_path.suffix != ".py" or not is_below(collection_path, chosen_paths(config, "--only-stochastic")):
         return None
-    return None if TAKES_SEED.search(collection_path.read_text(encoding="utf-8")) else True
+    return None if TAKES_SEED_OR_IS_SLOW.search(collection_path.read_text(encoding="utf-8")) else True
 
 
 @pytest.hookimpl(wrapper=True)
@@ -84,12 +85,16 @@ def chosen_paths(config: pytest.Config, option: str) -> list[Path]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     only, first = (chosen_paths(config, option) for option in ("--only-stochastic", "--first"))
-    left_out = [item for item in items if not item.get_closest_marker("stochastic") and is_below(item.path, only)]
+    left_out = [item for item in items if not in_slow_ring(item) and is_below(item.path, only)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         out = set(left_out)
         items[:] = [item for item in items if item not in out]
     items.sort(key=lambda item: not is_below(item.path, first))  # otherwise in their order
+
+
+def in_slow_ring(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) for name in ("stochastic", "slow"))
 
 
 def is_below(path: Path, folders: list[Path]) -> bool:

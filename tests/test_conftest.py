@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ class Item:
         self.name, self.path = name, ROOT / name.partition("::")[0]
 
     def get_closest_marker(self, marker: str) -> bool:
-        return marker == "stochastic" and self.name.endswith("[seed0]")
+        return self.name.endswith({"stochastic": "[seed0]", "slow": "_slowly"}[marker])
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def plugin(pytestconfig: pytest.Config) -> ModuleType:
     return found
 
 
-def test_only_the_stochastic_tests_of_a_folder_stay(
+def test_only_the_stochastic_and_slow_tests_of_a_folder_stay(
     plugin: ModuleType, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [
@@ -42,17 +43,18 @@ def test_only_the_stochastic_tests_of_a_folder_stay(
         "tests/units.py::four",
         "lab/tests/unit/c.py::five",
         "lab/tests/unit/d.py::six",
+        "lab/tests/unit/d.py::seven_slowly",
     ]
     items, gone = [Item(name) for name in names], []
     monkeypatch.setattr(pytestconfig.option, "only_stochastic", ["tests/unit", "lab/tests/unit/d.py"])
     monkeypatch.setattr(pytestconfig.option, "first", [])
     monkeypatch.setattr(pytestconfig.hook, "pytest_deselected", lambda *, items: gone.extend(items))
     plugin.pytest_collection_modifyitems(pytestconfig, items)
-    assert [each.name for each in items] == [names[1], names[3], names[4]]
+    assert [each.name for each in items] == [names[1], names[3], names[4], names[6]]
     assert [each.name for each in gone] == [names[0], names[2], names[5]]
 
 
-def test_files_without_a_stochastic_test_are_not_imported(
+def test_files_without_a_stochastic_or_slow_test_are_not_imported(
     plugin: ModuleType, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(pytestconfig.option, "only_stochastic", [str(tmp_path / "unit")])
@@ -61,11 +63,23 @@ def test_files_without_a_stochastic_test_are_not_imported(
         ("unit/plain.py", "def test_one():\n    seed = 3\n", True),
         ("unit/drawn.py", "def test_one(kind: str,\n    seed: int,\n) -> None: ...\n", None),
         ("unit/by_fixture.py", "@pytest.fixture\ndef data(seed): ...\n\ndef test_one(data): ...\n", None),
+        ("unit/slow.py", "@pytest.mark.slow\ndef test_one(): ...\n", None),
         ("elsewhere.py", "def test_one(): ...\n", None),
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
         assert plugin.pytest_ignore_collect(tmp_path / name, pytestconfig) is left_out
     assert plugin.pytest_ignore_collect(tmp_path / "unit", pytestconfig) is None
+
+
+def test_slow_tests_are_where_the_slow_ring_looks_for_them() -> None:
+    marked = [
+        path.relative_to(ROOT).as_posix()
+        for folder in ("src", "tests", "lab")
+        for path in (ROOT / folder).rglob("*.py")
+        if re.search(r"^@pytest\.mark\.slow\b", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert marked
+    assert [path for path in marked if not path.startswith(("tests/unit/", "lab/tests/"))] == []
 
 
 def test_the_tests_of_a_folder_come_first_and_all_keep_their_order(

@@ -120,6 +120,7 @@ def test_a_strength_above_the_number_of_labels_is_warned_of_and_exported_as_such
 
 
 @pytest.mark.parametrize("name", ["two", "three"])
+@pytest.mark.slow
 def test_a_loop_of_ones_own_with_the_exported_term_learns_the_right_classes(name: str, seed: int) -> None:
     """A belief that treats classes alike, at the strength that is chosen: the labels decide which class is which."""
     classes = {"two": 2, "three": 3}[name]

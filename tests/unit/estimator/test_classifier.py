@@ -49,6 +49,7 @@ def test_weights_and_repetitions_agree_for_every_method(method: str) -> None:
 # --- its company ---
 
 
+@pytest.mark.slow
 def test_pipeline_grid_search_and_cross_validation() -> None:
     X, y = load_iris(return_X_y=True)
     pipeline = make_pipeline(StandardScaler(), quick())
@@ -224,6 +225,7 @@ def test_an_accuracy_below_that_of_a_constant_answer_is_doubted(fractions: dict[
 # --- rows that are held out ---
 
 
+@pytest.mark.slow
 def test_early_stopping_keeps_the_best_weights() -> None:
     X, y = blobs(60)
     settings = {"steps": 200, "hidden": (64,), "method": "plain", "learning_rate": 0.05}
@@ -237,6 +239,7 @@ def test_early_stopping_keeps_the_best_weights() -> None:
     assert stopped.validation_nll_ == pytest.approx(nll)
 
 
+@pytest.mark.slow
 def test_the_best_concentration_is_chosen() -> None:
     """The belief says the opposite of the labels, so that the less it is trusted the better."""
     X, y = blobs(80, classes=2)
@@ -498,6 +501,7 @@ def test_validation_rows_of_ones_own() -> None:
             quick().fit(X[:60], labels[:60], **val)
 
 
+@pytest.mark.slow
 def test_a_concentration_chosen_by_rows_of_ones_own_needs_no_second_training() -> None:
     X, y = blobs(80, classes=2)
     settings = {"class_fractions": [0.97, 0.03], "steps": 50}

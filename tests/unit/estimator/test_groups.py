@@ -46,6 +46,7 @@ def test_stated_class_fractions_are_about_all_rows() -> None:
 # --- how it is stated ---
 
 
+@pytest.mark.slow
 def test_statements_that_say_the_same_give_the_same_classifier() -> None:
     """Lists, mappings by class, missing labels in every form, rows of weight zero."""
     names = np.array(["no", "yes"])
@@ -327,6 +328,7 @@ def test_without_groups_labels_are_needed() -> None:
 # --- seeds, stopping, saving ---
 
 
+@pytest.mark.slow
 def test_early_stopping_needs_no_labels() -> None:
     classifier = quick(early_stopping=True, steps=40, learning_rate=0.3).fit(X[:ROWS], **STATED)
     assert classifier.validation_nll_ is None
@@ -337,6 +339,7 @@ def test_early_stopping_needs_no_labels() -> None:
     assert quick(early_stopping=True).fit(X[:ROWS], some, **STATED).validation_nll_ is not None
 
 
+@pytest.mark.slow
 def test_early_stopping_keeps_the_step_that_explains_held_out_groups_best(monkeypatch: pytest.MonkeyPatch) -> None:
     results = []
 

@@ -52,6 +52,7 @@ def brute_force(classifier: SummaryClassifier, X: Any, groups: Any, fractions: A
     "ignore:the (mean )?inputs:UserWarning",
     "ignore:the stated fractions hardly differ:UserWarning",  # of random groups, by chance
 )
+@pytest.mark.slow
 def test_groups_choose_what_a_loop_over_all_weights_chooses(seed: int) -> None:
     for size, count, clean in ((48, 6, True), (8, 16, False)):  # labels that inputs explain, and that they do not
         features, groups, fractions = bags(size, count, clean=clean, seed=seed)

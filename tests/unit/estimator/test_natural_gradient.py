@@ -24,6 +24,7 @@ def quick(**others: object) -> selbo.SummaryClassifier:
     return selbo.SummaryClassifier(**{**QUICK, **others})
 
 
+@pytest.mark.slow
 def test_it_learns_with_a_belief(seed: int) -> None:
     X, y = load_iris(return_X_y=True)
     classifier = quick(accuracy=0.95, steps=300, num_samples=32, random_state=seed).fit(X, y)

@@ -136,6 +136,7 @@ def test_another_order_of_classes_is_refused() -> None:
 # --- in the classifier ---
 
 
+@pytest.mark.slow
 def test_early_stopping_can_hold_out_whole_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
@@ -170,6 +171,7 @@ def test_an_estimated_concentration_needs_groups() -> None:
         classifier.fit(X[:ROWS], groups=["a"] * ROWS, group_fractions={"a": [0.5, 0.5]}, group_concentration="auto")
 
 
+@pytest.mark.slow
 def test_the_estimate_is_used_for_training(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """And only that training is in the checkpoint: none of those that the estimate needs resumes from it."""
     monkeypatch.setattr(module, "GROUP_CONCENTRATIONS", (7.0,))

@@ -156,6 +156,7 @@ def test_grid_search_with_folds_that_score_labelled_rows() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:the network is correct on")  # of the training rows what is stated is wrong
+@pytest.mark.slow
 def test_the_belief_is_about_rows_without_labels() -> None:
     X, y, more, _ = places()
     settings = {"steps": 150, "class_fractions": [1 / 3, 2 / 3], "concentration": 200.0, "overrule_labels": True}

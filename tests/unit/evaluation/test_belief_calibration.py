@@ -127,6 +127,7 @@ def test_uniform_fractions_are_where_batch_calibration_ends_when_repeated() -> N
     torch.testing.assert_close(found(biased), repeated, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_any_summary_can_be_maximised_by_the_temperature() -> None:
     log_probs, *_ = sharpened(5, rows=500)
     summary = SummaryLikelihood(ConfidenceBins((0.5, 0.8), num_classes=4), Masses((0.4, 0.4, 0.2)), concentration=200)
@@ -195,6 +196,7 @@ def test_the_curvature_is_exact_where_a_statement_is_met(stated: dict[str, Any])
     torch.testing.assert_close(found, torch.stack(numeric), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_standard_errors_are_those_of_statements_that_vary(seed: int) -> None:
     """Statements drawn around the truth move the temperature by as much as its standard error says."""
     log_probs, *_ = sharpened(seed, rows=1000)

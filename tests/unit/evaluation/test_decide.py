@@ -42,6 +42,7 @@ def test_without_labels_as_many_are_answered_as_the_expected_risk_allows() -> No
 
 
 @pytest.mark.parametrize("factor", [1.0, 4.0])
+@pytest.mark.slow
 def test_with_labels_the_risk_is_kept_for_any_probabilities(factor: float, seed: int) -> None:
     """Over 200 labelled samples the true risk exceeds the limit in at most a share delta, but for chance."""
     probs, labels = cases(10_000 + seed, 200_000, factor=factor)
@@ -107,6 +108,7 @@ def test_sets_hold_the_right_class(factor: float, seed: int) -> None:
     assert mean < 0.9 + 1 / 201 + 5 * error  # and not much more
 
 
+@pytest.mark.slow
 def test_known_label_shift_keeps_the_coverage_that_plain_sets_lose(seed: int) -> None:
     after = (0.02, 0.08, 0.9)
     new, truth = cases(30_000 + seed, 50_000, fractions=after)

@@ -178,6 +178,7 @@ def test_predictions_are_calibrated_first(seed):
 
 
 @pytest.mark.parametrize("method", ["em", "confusion", "regularised"])
+@pytest.mark.slow
 def test_intervals_shrink_as_cases_get_more(method, seed):
     widths, concentrations = [], []
     for count in (600, 9600):  # with fewer, fractions that are cut off at zero make intervals short

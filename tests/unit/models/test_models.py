@@ -296,6 +296,7 @@ def test_batch_norm_starts_as_the_identity(vgg):
                 assert (layer.bias == 0).all()
 
 
+@pytest.mark.slow
 def test_vgg_starts_from_kaiming_fan_out_and_small_linear_weights(seed):
     net = VGG11(generator=generator(seed))
     layers = [m for m in net.modules() if isinstance(m, nn.Conv2d | nn.Linear)]

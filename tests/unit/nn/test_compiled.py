@@ -78,6 +78,7 @@ def test_the_numbers_are_those_of_eager_predictions(
     assert [shape[0] for shape in compiles] == [batch_size]  # one shape, the last block filled up
 
 
+@pytest.mark.slow
 def test_networks_of_an_architecture_share_the_code(compiles: list[tuple[int, ...]]) -> None:
     probs = []
     for seed in range(3):  # each is gone before the next comes
@@ -94,6 +95,7 @@ def test_networks_of_an_architecture_share_the_code(compiles: list[tuple[int, ..
         torch.testing.assert_close(probs[3 * seed], eager, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_many_architectures_are_all_compiled(compiles: list[tuple[int, ...]]) -> None:
     for width in range(2, 12):
         net = network(0, bayesian=False, width=width)

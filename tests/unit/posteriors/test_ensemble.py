@@ -265,6 +265,7 @@ def test_members_that_agree_make_no_difference() -> None:
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_training_serves_what_the_summary_is_about() -> None:
     """Members with the stated confidence make a mixture with less; for a mixture with it, members have more."""
     likelihoods, confidences = {}, {}

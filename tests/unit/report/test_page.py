@@ -455,6 +455,7 @@ def test_failures_and_folders_leave_no_file(results: Results, tmp_path: Path, mo
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_same_results_give_the_same_page() -> None:
     results = fake(METHODS[:2], seeds=(0, 1), regions=BINS)
     assert page.render_page(Comparison.from_dict(results)) == page.render_page(

@@ -73,6 +73,7 @@ def trained(job: Job, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str
 # --- a table as it comes ---
 
 
+@pytest.mark.slow
 def test_a_file_with_everything_trains_at_the_first_try(run: Run, tmp_path: Path) -> None:
     patients().write_csv(tmp_path / "patients.csv")
     shown = run("train", tmp_path / "patients.csv", "--target", "ill", *OPTIONS, "--out", tmp_path / "model")

@@ -159,6 +159,7 @@ HARMLESS = {  # what prediction does not need, and what may be another: a name, 
 
 
 @pytest.mark.parametrize("name", [saved_model.MANIFEST, saved_model.PREPROCESSING])
+@pytest.mark.slow
 def test_no_change_to_an_entry_is_more_than_a_sentence(folder: Path, name: str) -> None:
     before, tried, accepted = content(folder, name), 0, set()
     for path in places(before):
@@ -354,6 +355,7 @@ with sole_writer(Path(sys.argv[1])):
 """
 
 
+@pytest.mark.slow
 def test_a_folder_has_one_writer_until_it_ends_in_whatever_way(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLD, os.fspath(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:

@@ -111,6 +111,7 @@ def test_what_is_no_shortfall():
     assert shortfall(harm, labels) is None
 
 
+@pytest.mark.slow
 def test_a_true_statement_is_seldom_noted(seed):
     """Both checks together, at most at their level."""
     generator, stated = np.random.default_rng(seed), [0.75, 0.9, 0.97] * 60
