@@ -97,12 +97,12 @@ def test_reports_of_one_study_and_of_two_at_a_time(tmp_path: Path) -> None:
     assert packed.stdout == f"{folder}.jsonl.xz: {len(list((tmp_path / 'sst-twin' / 'runs').glob('*.json')))} runs\n"
     assert not (folder / "runs").exists()
     (folder / "report.html").unlink()
-    again = selbo("report", str(folder))  # packed, and not in a terminal
-    assert (again.returncode, again.stdout, again.stderr) == (0, alone, "")
+    again = selbo("report", str(tmp_path))  # one packed, one not; and not in a terminal
+    assert (again.returncode, again.stdout, again.stderr) == (0, both, "")
     assert page == (folder / "report.html").read_bytes()
     (broken,) = list((tmp_path / "sst-twin" / "runs").glob("*.json"))[:1]
     broken.write_text("{")
-    refused = selbo("report", str(tmp_path))  # one packed, one not, in two processes
+    refused = selbo("report", str(tmp_path))
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert broken.name in refused.stderr
 
