@@ -406,7 +406,7 @@ def test_runs_that_differ_only_in_the_stated_accuracy_share_networks(monkeypatch
     assert len(trained) == 2 * group_runs.GROUP_PARTS
 
 
-@pytest.mark.parametrize("name", ["groups", "groups-labels", "groups-images"])
+@pytest.mark.parametrize("name", ["groups", "groups-labels", "groups-images", "groups-cifar10"])
 def test_a_study_of_groups_has_groups_and_equal_budgets(name: str) -> None:
     """It runs in lab/tests/end_to_end/test_trials.py, on tiny data."""
     real = runner.study_of(name)
@@ -415,7 +415,7 @@ def test_a_study_of_groups_has_groups_and_equal_budgets(name: str) -> None:
         assert variant.data.group_accuracy > 0.5
         assert bool(variant.data.few_labels) == (name == "groups-labels")
     budgets = {len(each.candidates()) for each in real.tracks[0].methods if each.grid}
-    assert budgets == {3 if name == "groups-images" else 4}, "every method tries as many settings"
+    assert budgets == {6 if name in {"groups-images", "groups-cifar10"} else 4}, "every method tries as many settings"
 
 
 def test_generated_tables_have_the_columns_of_the_case() -> None:
