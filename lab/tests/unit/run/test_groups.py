@@ -406,7 +406,7 @@ def test_runs_that_differ_only_in_the_stated_accuracy_share_networks(monkeypatch
     assert len(trained) == 2 * group_runs.GROUP_PARTS
 
 
-@pytest.mark.parametrize("name", ["groups", "groups-labels", "groups-images", "groups-cifar10"])
+@pytest.mark.parametrize("name", ["groups", "groups-labels", "groups-images", "groups-fashion", "groups-cifar10"])
 def test_a_study_of_groups_has_groups_and_equal_budgets(name: str) -> None:
     """It runs in lab/tests/end_to_end/test_trials.py, on tiny data."""
     real = runner.study_of(name)
@@ -415,7 +415,8 @@ def test_a_study_of_groups_has_groups_and_equal_budgets(name: str) -> None:
         assert variant.data.group_accuracy > 0.5
         assert bool(variant.data.few_labels) == (name == "groups-labels")
     budgets = {len(each.candidates()) for each in real.tracks[0].methods if each.grid}
-    assert budgets == {6 if name in {"groups-images", "groups-cifar10"} else 4}, "every method tries as many settings"
+    settings = {"groups-images": 3, "groups-fashion": 6, "groups-cifar10": 6}.get(name, 4)
+    assert budgets == {settings}, "every method tries as many settings"
 
 
 def test_generated_tables_have_the_columns_of_the_case() -> None:

@@ -510,7 +510,7 @@ FIRST_SEEDS = {
     "posteriors-small": 150,
     "groups": 200,
     "groups-labels": 200,
-    "groups-images": 210,
+    "groups-fashion": 220,
     "tables": 400,
     "tables-tuned": 420,
     "few-labels": 400,
