@@ -20,11 +20,11 @@ KNOWN: Final = (
             "summary summary-elbo base both belief-accuracy labels-belief pool pool-belief",
             "fractions belief labels-belief-accuracy pool-fractions pool-belief-low-5",
             "summary-train train accuracy dirichlet-accuracy labels-trained-accuracy pool-accuracy pool-belief-high-5",
-            "expect-equal dirichlet accuracy-high-2 fractions-high-5 pool-both pool-belief-high-10",
-            "expect-unequal multinomial-accuracy accuracy-low-2 fractions-low-5 pool-labels",
+            "expect-equal dirichlet labels-exact accuracy-high-2 fractions-high-5 pool-both pool-belief-high-10",
+            "expect-unequal multinomial-accuracy labels-exact-accuracy accuracy-low-2 fractions-low-5 pool-labels",
         ),
         *(
-            "auto-equal fractions-0.3 natural-summary bold accuracy-high-5",
+            "auto-equal fractions-0.3 natural-summary labels-exact-trained bold accuracy-high-5",
             "auto-unequal fractions-1 narrow-summary timid accuracy-low-5",
             "beta-5 uncertain-0.1 exact wide-summary natural-summary-85 accuracy-high-10 both-fractions-high-5",
             "uncertain-0.05 exact-accuracy natural-summary-80 accuracy-low-10 both-fractions-low-5",
@@ -36,7 +36,7 @@ KNOWN: Final = (
         *(
             "elbo none labels network",
             "elbo-known natural labels-prior fixed-precision pool-prior",
-            "elbo-em elbo-em-bcts narrow pool-prior-low-5",
+            "elbo-em elbo-em-bcts narrow exact-trained pool-prior-low-5",
             "elbo-bbse prior-0.02 wide pool-prior-high-5",
             "prior-0.05 prior-0.2 pool-prior-high-10",
             "prior-0.1",
