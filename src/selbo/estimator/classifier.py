@@ -32,7 +32,6 @@ from selbo.estimator.settings import (
     resolve_class_fractions,
     steps_for,
 )
-from selbo.estimator.splits import stratified_split
 from selbo.evaluation.belief_calibration import TEMPERATURE_PRIOR, BeliefCalibration, fit_to_belief
 from selbo.evaluation.check_belief import check_accuracy, shortfall
 from selbo.evaluation.decide import Abstention
@@ -61,6 +60,7 @@ from selbo.summary.likelihood import SummaryLikelihood
 from selbo.summary.partitions import Partition
 from selbo.training import Callback, Checkpoint, Diverged, FitResult, JsonLines, Progress, Validation, fit
 from selbo.training.callbacks import Start
+from selbo.training.stratified import stratified_split
 from selbo.training.validation import Selection
 
 CONCENTRATION_GRID: Final = (0.01, 0.1, 1.0, 10.0)

@@ -8,11 +8,11 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from selbo.estimator.splits import stratified_split
 from selbo.objectives.unlabelled import Grouped
 from selbo.random import generator_for
 from selbo.summary.grouped import GroupedSummary
 from selbo.summary.partitions import ClassRegions
+from selbo.training.stratified import stratified_split
 
 SMALL_STEP: Final = 2**23
 """Multiplications per step (rows times weights) below which a second thread does not pay off."""

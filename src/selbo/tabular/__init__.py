@@ -14,7 +14,7 @@ __all__ = [
 if not TYPE_CHECKING:  # with it, a type checker would accept names that do not exist
 
     def __getattr__(name: str) -> Any:
-        """A public name. Imported on first use: it needs scikit-learn, and tables of predictions do not."""
+        """A public name. Imported on first use: it needs torch, and help texts and mistakes in arguments do not."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from selbo.tabular import splits

@@ -27,12 +27,10 @@ from selbo.tabular.columns import (
 from selbo.tabular.dates import DATE_PARTS
 from selbo.tabular.problems import Problems
 from selbo.tabular.spelling import BODIES, is_missing
+from selbo.tabular.splits import FEWEST_ROWS
 from selbo.tabular.table import NAMES_SHOWN, Numbers, Table, TableColumn, listed, nearest
 
 PREPROCESSING_FORMAT: Final = "selbo-preprocessing-3"
-
-FEWEST_ROWS: Final = 3
-"""Rows of a class from which on some are held out: one each for training, validation and testing."""
 
 MOST_FRACTIONS: Final = 10
 MOST_WHOLE: Final = 50

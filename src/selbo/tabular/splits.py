@@ -9,9 +9,11 @@ import torch
 from numpy.typing import NDArray
 
 from selbo import _checks
-from selbo.estimator.splits import stratified_split
 from selbo.random import derive
-from selbo.tabular.preprocessing import FEWEST_ROWS
+from selbo.training.stratified import stratified_split
+
+FEWEST_ROWS: Final = 3
+"""Rows of a class from which on some are held out: one each for training, validation and testing."""
 
 FEWEST_LABELS: Final = 50
 """Number of labels of a table with groups from which some are held out; with fewer, all are used for training."""

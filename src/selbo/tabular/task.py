@@ -17,10 +17,11 @@ from selbo.summary.likelihood import SummaryLikelihood
 from selbo.tabular.group_results import TaskGroups
 from selbo.tabular.groups import known_labels, read_groups
 from selbo.tabular.job import Job, describe_statement
-from selbo.tabular.preprocessing import FEWEST_ROWS, Preprocessing, find_classes, fit_preprocessing, label_names
+from selbo.tabular.preprocessing import Preprocessing, find_classes, fit_preprocessing, label_names
 from selbo.tabular.problems import Problems
 from selbo.tabular.splits import (
     FEWEST_LABELS,
+    FEWEST_ROWS,
     FEWEST_TO_VALIDATE,
     split,
     split_groups,

@@ -234,7 +234,7 @@ def test_early_stopping_keeps_the_best_weights() -> None:
     full = quick(**settings).fit(X, y)
     assert full.n_iter_ == 200
     assert full.validation_nll_ is None
-    held_out = selbo.estimator.splits.stratified_split(torch.from_numpy(y), 0.2, seed=stopped.seed_)[1].numpy()
+    held_out = selbo.training.stratified.stratified_split(torch.from_numpy(y), 0.2, seed=stopped.seed_)[1].numpy()
     nll = -np.log(stopped.predict_proba(X[held_out])[np.arange(len(held_out)), y[held_out]]).mean()
     assert stopped.validation_nll_ == pytest.approx(nll)
 

@@ -6,6 +6,8 @@ import json
 import lzma
 import math
 import random
+import subprocess
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -600,6 +602,12 @@ def carried_out(name: str, folder: Path) -> dict[str, dict[str, Any]]:
     assert {(spec.id, status) for spec, status in ended} == {(spec.id, "finished") for spec in FOUR}
     found = {spec.id: Store(folder).read(spec) for spec in FOUR}
     return {key: without_times(value) for key, value in found.items() if value is not None}
+
+
+def test_a_process_for_runs_imports_nothing_slow_that_it_may_not_need() -> None:
+    code = "import sys, selbo_lab.schedule.executors, selbo_lab.schedule.runner; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"matplotlib", "polars", "scipy.optimize", "scipy.stats", "sklearn"} & set(loaded)
 
 
 def test_executors_give_the_same_results(tmp_path: Path) -> None:

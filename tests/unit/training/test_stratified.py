@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from selbo.estimator.splits import stratified_split
+from selbo.training.stratified import stratified_split
 
 
 def test_every_class_has_its_share_and_keeps_a_row(seed: int) -> None:
