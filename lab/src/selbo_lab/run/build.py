@@ -101,6 +101,12 @@ def with_first_off(fractions: tuple[float, ...], by: float) -> tuple[float, ...]
     return (first, *(share * (1 - first) / (1 - fractions[0]) for share in fractions[1:]))
 
 
+def engine_of(model: ModelSpec, device: str) -> str:
+    """Engine of `selbo.fit`. Large networks are compiled on a GPU: the runs of a process share the compiled code."""
+    large = model.name in LARGE_NETWORKS and device.startswith("cuda")
+    return "compile+cudagraph" if large else "cudagraph"
+
+
 def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes: int, seed: int) -> nn.Module:
     """A network with the initial weights of its seed, with a mean-field posterior if the recipe says so."""
     generator = generator_for(seed, "weights")

@@ -18,7 +18,7 @@ from selbo_lab import checks
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.published import PAPER_SELECTIONS
 from selbo_lab.run import adaptation, baselines, build, posthoc
-from selbo_lab.run.evaluate import COMPILED_MODELS, Evaluation, Member, SeenSet, temperature_of, unlabelled_of
+from selbo_lab.run.evaluate import Evaluation, Member, SeenSet, temperature_of, unlabelled_of
 from selbo_lab.run.group_runs import execute_group_run
 from selbo_lab.run.provenance import describe_run
 from selbo_lab.run.records import DIVERGED, FINISHED, Run, RunTimes
@@ -255,7 +255,7 @@ def _fitted(
         "num_samples": recipe.draws if recipe.bayesian else 1,
         "augment": recipe.augment or None,
         "precision": recipe.precision,
-        "engine": "auto" if spec.model.name in COMPILED_MODELS else "cudagraph",
+        "engine": build.engine_of(spec.model, device),
         "seed": seed,
         "device": device,
     }

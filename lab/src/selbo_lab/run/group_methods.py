@@ -283,6 +283,7 @@ def _train_in_batches(spec: RunSpec, case: GroupCase, device: str) -> nn.Module:
         optimizer=Optimizer(recipe.optimizer, recipe.momentum, recipe.weight_decay),
         augment=recipe.augment or None,
         precision=recipe.precision,
+        engine=build.engine_of(spec.model, device),
         seed=derive(spec.seed, "groups") % (1 << 31),
         device=device,
         callbacks=(),

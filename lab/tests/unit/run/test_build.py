@@ -288,3 +288,16 @@ def test_steep_bins_have_the_papers_slope_and_open_ends() -> None:
 def test_an_empirical_belief_needs_an_earlier_model() -> None:
     with pytest.raises(ValueError, match="earlier model"):
         build.parse_belief("empirical", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "engine"),
+    [
+        ("vgg11", "cuda:0", "compile+cudagraph"),
+        ("resnet20", "cuda", "compile+cudagraph"),
+        ("lenet", "cuda", "cudagraph"),
+        ("vgg11", "cpu", "cudagraph"),
+    ],
+)
+def test_large_networks_are_compiled_on_a_gpu(name: str, device: str, engine: str) -> None:
+    assert build.engine_of(ModelSpec(name), device) == engine
