@@ -140,7 +140,7 @@ class GroupedSummary(Summary):
     s0: Tensor
     concentration: Tensor
     uncertainty: Tensor | None
-    sizes: Tensor | None
+    _sizes: Tensor | None
 
     def __init__(
         self,
@@ -175,7 +175,8 @@ class GroupedSummary(Summary):
         self.register_buffer("concentration", strengths)
         self.register_buffer("uncertainty", uncertainty, persistent=False)
         counted = None if sizes is None else _per_group("sizes", sizes, self.group_names, len(s0), zero=True)
-        self.register_buffer("sizes", counted, persistent=False)
+        self.register_buffer("_sizes", None, persistent=False)
+        self.sizes = counted
         columns = partition.num_regions + (partition.num_regions**2 if form == "counts" else 0)
         self.average = None if ema_decay is None else GroupAverage(len(s0), columns, ema_decay)
 
@@ -183,6 +184,16 @@ class GroupedSummary(Summary):
     def num_groups(self) -> int:
         """G."""
         return len(self.s0)
+
+    @property
+    def sizes(self) -> Tensor | None:
+        """Number of rows of each group in the whole data set, shape (G,); None if it is not known."""
+        return self._sizes
+
+    @sizes.setter
+    def sizes(self, sizes: Tensor | None) -> None:
+        self._sizes = sizes
+        self._may_be_exact = sizes is None or bool(((sizes > 0) & (sizes <= self.exact_up_to)).any())
 
     def set_sizes(self, groups: Tensor, weights: Tensor | None = None) -> None:
         """Set ``sizes`` from the groups of all rows of a data set, shape (N,), and their weights, if they have any."""
@@ -337,7 +348,8 @@ class GroupedSummary(Summary):
         else:
             products = means[..., regions:].unflatten(-1, (regions, regions))
             values = self._counts(sums, histogram, products, s0, strength, whole=averaged)
-            if regions == 2 and self.exact_up_to and not averaged and weights is None and not self.reductions:
+            possible = self.exact_up_to and self._may_be_exact and weights is None and not self.reductions
+            if regions == 2 and possible and not averaged:
                 exact, applies = self._exact(sums, s0, strength)
                 values = torch.where(applies, exact, values)
         return torch.where(here, values, 0.0)

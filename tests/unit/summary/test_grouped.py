@@ -285,6 +285,23 @@ class TestPartsOfGroups:
         log_probs = predictions(5, 2)
         assert two(log_probs, groups) < whole(log_probs, groups)  # a part is less certain, and not exact
 
+    def test_exact_values_are_formed_only_where_a_group_is_small(self, monkeypatch):
+        summary = selbo.GroupedSummary(selbo.ClassRegions(2), fractions(2, 2), 30.0, form="counts", exact_up_to=4)
+        log_probs, groups = predictions(9, 2), torch.tensor([0] * 4 + [1] * 5)
+        expected, formed = summary(log_probs, groups), []
+        real = summary._exact
+        monkeypatch.setattr(summary, "_exact", lambda *given: formed.append(given) or real(*given))
+        summary.set_sizes(groups)
+        torch.testing.assert_close(summary(log_probs, groups), expected, rtol=0, atol=0)
+        assert len(formed) == 1
+        for sizes in ([8.0, 5.0], [8.0, 0.0]):
+            summary.sizes = torch.tensor(sizes, dtype=F64)
+            summary(log_probs, groups)
+        assert len(formed) == 1
+        summary.sizes = None
+        torch.testing.assert_close(summary(log_probs, groups), expected, rtol=0, atol=0)
+        assert len(formed) == 2
+
 
 class TestMovingAverage:
     @pytest.mark.parametrize("form", ["dirichlet", "multinomial"])
