@@ -42,6 +42,8 @@ data: $(VENV)/.installed-test  ## make real data present for the tests, in .data
 
 # Every core has a process already: more threads in each would only wait for one another.
 test test-lab coverage: export OMP_NUM_THREADS ?= 1
+# torch's compiler writes code without vector instructions, which takes it half of the time.
+test test-lab coverage: export TORCHINDUCTOR_VEC_ISA_OK ?= 0
 
 # What a change of the library should pass, in minutes: its unit tests and properties, and a smoke ring of the laboratory.
 # Coverage makes tests half as long again. So it is measured where it is a condition, in summary/, by the tests of it. What

@@ -58,12 +58,12 @@ def times(folder: Path) -> dict[str, int]:
 
 def test_a_study_on_the_command_line_twice(tmp_path: Path) -> None:
     chosen = ("--track", "published", "--seeds", "1", "--jobs", "2", "--device", "cpu")
-    arguments = ("reproduce", "sst", "--smoke", *chosen, "--out", str(tmp_path))
+    arguments = ("reproduce", "sigma0", "--smoke", *chosen, "--out", str(tmp_path))
     first = selbo(*arguments)
     assert first.returncode == 0, first.stderr
-    folder = tmp_path / "sst-smoke"
+    folder = tmp_path / "sigma0-smoke"
     before = times(folder)
-    assert len(before) == len(list(plan.final_jobs(runner.study_of("sst", trial=True), ["published"], range(1), {})))
+    assert len(before) == len(list(plan.final_jobs(runner.study_of("sigma0", trial=True), ["published"], range(1), {})))
     assert (folder / "report.html").is_file()
     assert list((folder / "tables").glob("*.csv"))
     assert list((folder / "figures").glob("*.png"))
@@ -81,26 +81,26 @@ def test_a_study_on_the_command_line_twice(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 def test_reports_of_one_study_and_of_two_at_a_time(tmp_path: Path) -> None:
-    folder = tmp_path / "sst-smoke"
-    runner.run_study(runner.study_of("sst", trial=True), folder, tracks=["published"], seeds=1, executor="here")
+    folder = tmp_path / "sigma0-smoke"
+    runner.run_study(runner.study_of("sigma0", trial=True), folder, tracks=["published"], seeds=1, executor="here")
     alone, seen = selbo_in_a_terminal("report", str(folder))
-    assert "sst-smoke: tables, figures and the report" in seen
+    assert "sigma0-smoke: tables, figures and the report" in seen
     page = (folder / "report.html").read_bytes()
-    shutil.copytree(folder, tmp_path / "sst-twin", ignore=shutil.ignore_patterns("report.html", "figures", "tables"))
+    shutil.copytree(folder, tmp_path / "sigma0-twin", ignore=shutil.ignore_patterns("report.html", "figures", "tables"))
     both, seen = selbo_in_a_terminal("report", str(tmp_path))  # in two processes
-    assert both == alone + alone.replace("sst-smoke", "sst-twin")
+    assert both == alone + alone.replace("sigma0-smoke", "sigma0-twin")
     assert "2 studies" in seen
     assert "tables, figures" not in seen  # of two at a time there is one bar
-    assert page == (folder / "report.html").read_bytes() == (tmp_path / "sst-twin" / "report.html").read_bytes()
+    assert page == (folder / "report.html").read_bytes() == (tmp_path / "sigma0-twin" / "report.html").read_bytes()
     packed = selbo("report", str(folder), "--pack")
     assert (packed.returncode, packed.stderr) == (0, "")
-    assert packed.stdout == f"{folder}.jsonl.xz: {len(list((tmp_path / 'sst-twin' / 'runs').glob('*.json')))} runs\n"
+    assert packed.stdout == f"{folder}.jsonl.xz: {len(list((tmp_path / 'sigma0-twin' / 'runs').glob('*.json')))} runs\n"
     assert not (folder / "runs").exists()
     (folder / "report.html").unlink()
     again = selbo("report", str(tmp_path))  # one packed, one not; and not in a terminal
     assert (again.returncode, again.stdout, again.stderr) == (0, both, "")
     assert page == (folder / "report.html").read_bytes()
-    (broken,) = list((tmp_path / "sst-twin" / "runs").glob("*.json"))[:1]
+    (broken,) = list((tmp_path / "sigma0-twin" / "runs").glob("*.json"))[:1]
     broken.write_text("{")
     refused = selbo("report", str(tmp_path))
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
