@@ -1,5 +1,6 @@
 """A figure of all cases of a study: where each method is better, worse, or not clearly different."""
 
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from selbo.plots import INK, PALE, SMALL_SIZE, TWO_COLUMNS, figure_style, new_figure
@@ -9,6 +10,7 @@ from selbo_lab.report.overview import cases_of, differences
 from selbo_lab.run.records import USE, StudyResults
 
 if TYPE_CHECKING:
+    from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
 
 ROW: Final = 0.19
@@ -53,17 +55,22 @@ def cases_figure(results: StudyResults, track: str) -> "Figure":
     rows = [differences(cases, method.name, reference.name, column) for method in methods]
     strongest = _strongest(rows)
     with figure_style():
-        from matplotlib.patches import Rectangle
+        from matplotlib.collections import PolyCollection
 
         low, high = TEXT_LINE * (len(cases) + 0.5), ROW * len(rows)
         width, height = TWO_COLUMNS, HEADS + high + low
         names = LETTER * max(len(method.title) for method in methods)
         figure = new_figure(width=width, height=height, layout=False)
         axes = figure.add_axes((names / width, low / height, 1 - names / width, high / height))
+        looks = [[_look(found, column, strongest) for found in row] for row in rows]
+        squares = [
+            [(j, i), (j + 1, i), (j + 1, i + 1), (j, i + 1)] for i, row in enumerate(rows) for j in range(len(row))
+        ]
+        faces = [colour for row in looks for colour, _ in row]
+        axes.add_collection(PolyCollection(squares, facecolors=faces, edgecolors=PALE, linewidths=0.6), autolim=False)
         for i, row in enumerate(rows):
             for j, found in enumerate(row):
-                colour, ink = _look(found, column, strongest)
-                axes.add_patch(Rectangle((j, i), 1, 1, facecolor=colour, edgecolor=PALE, linewidth=0.6))
+                ink = looks[i][j][1]
                 axes.text(j + 0.5, i + 0.5, _text(found, column), ha="center", va="center", color=ink, size=SMALL_SIZE)
         axes.set_xlim(0, len(cases))
         axes.set_ylim(len(rows), 0)
@@ -101,10 +108,17 @@ def _look(found: Difference, column: MetricColumn, strongest: float) -> tuple[st
 
 def _colour(share: float) -> str:
     """Blue for a gain, red for a loss; the strength is a share from -1 to 1."""
-    from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
-    return to_hex(colormaps["RdBu"](0.5 + 0.5 * share))
+    return to_hex(_palette()(0.5 + 0.5 * share))
+
+
+@cache
+def _palette() -> "Colormap":
+    """Computed once: matplotlib gives a new copy each time."""
+    from matplotlib import colormaps
+
+    return colormaps["RdBu"]
 
 
 def _legend(figure: "Figure") -> None:

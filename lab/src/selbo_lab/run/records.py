@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from selbo.results import EntropyHistogram, Measurement, Metrics, Record, ReliabilityBins, StatedBelief
@@ -185,7 +186,7 @@ class Run(Record):
         """Whether training was completed and test data were used."""
         return self.finished and bool(self.conditions)
 
-    @property
+    @cached_property
     def corrupted(self) -> dict[str, RunMeasurement]:
         """Conditions with corruption."""
         return {name: each for name, each in self.conditions.items() if name not in {CLEAN, USE, *SHIFTS}}

@@ -4,11 +4,12 @@ import json
 import lzma
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import suppress
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -93,21 +94,25 @@ class Store:
         return self._read(spec.id, RunValidation, spec=spec)
 
     def _read(self, run_id: str, kind: type[StoredT], **known: RunSpec) -> StoredT | None:
-        found = self._content(run_id)
+        wanted = {each.name for each in fields(cast(Any, kind))} - known.keys()
+        found = self._content(run_id, wanted)
         try:
             return None if found is None else kind.from_dict(found | known)
         except ValueError as error:
             path = os.fspath(self.path(run_id))
             raise ValueError(f"{path!r} does not hold a run: {error}; remove it, and the run is done again") from error
 
-    def _content(self, run_id: str) -> dict[str, Any] | None:
-        """The content of the file of a run."""
+    def _content(self, run_id: str, wanted: Set[str] | None = None) -> dict[str, Any] | None:
+        """The content of the file of a run; of a packed one only the wanted entries."""
         path = self.path(run_id)
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             line = self._lines.get(run_id)
-            return None if line is None else msgspec.json.decode(line)
+            if line is None:
+                return None
+            entries = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+            return {key: msgspec.json.decode(each) for key, each in entries.items() if wanted is None or key in wanted}
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"{os.fspath(path)!r} cannot be read: {error}; remove it, and the run is done again"

@@ -11,7 +11,6 @@ from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from selbo.report import page
 from selbo_lab.report.cases import cases_figure
@@ -151,10 +150,10 @@ def drawn(figure: Figure) -> list[list[tuple[str, str]]]:
     (axes,) = figure.axes
     texts = {each.get_position(): each.get_text() for each in axes.texts}
     places: dict[int, list[tuple[str, str]]] = {}
-    for patch in axes.patches:
-        assert isinstance(patch, Rectangle)
-        x, y = patch.get_xy()
-        places.setdefault(int(y), []).append((texts[x + 0.5, y + 0.5], to_hex(patch.get_facecolor())))
+    (squares,) = axes.collections
+    for square, colour in zip(squares.get_paths(), squares.get_facecolor(), strict=True):
+        x, y = square.vertices.min(0)
+        places.setdefault(int(y), []).append((texts[x + 0.5, y + 0.5], to_hex(colour)))
     return [places[i] for i in sorted(places)]
 
 
@@ -220,7 +219,7 @@ def test_a_figure_of_few_cases_is_refused() -> None:
 def test_text_on_a_colour_does_not_change_with_the_paper() -> None:
     """Colours of the theme turn light on dark paper, where those of the cells stay; a legend says what they mean."""
     figure = cases_figure(typed(shuffled()), "selbo")
-    drawn = [(patch.get_facecolor(), text.get_color()) for patch, text in zip(*_cells(figure), strict=True)]
+    drawn = [(face, text.get_color()) for face, text in zip(*_cells(figure), strict=True)]
     coloured = [text for face, text in drawn if to_hex(face) != "#ffffff"]
     assert coloured
     assert not set(coloured) & set(page.THEME)
@@ -233,4 +232,5 @@ def test_text_on_a_colour_does_not_change_with_the_paper() -> None:
 
 def _cells(figure: Figure) -> tuple[list[Any], list[Any]]:
     (axes,) = figure.axes
-    return list(axes.patches), list(axes.texts)
+    (squares,) = axes.collections
+    return list(squares.get_facecolor()), list(axes.texts)
