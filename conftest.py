@@ -3,7 +3,8 @@
 A test that draws random numbers takes the argument `seed` and makes its own generator from it. It runs with seed 0,
 and must pass for every seed from 0 to 99: `SELBO_TEST_SEEDS=0-99 pytest -m stochastic`. `--only-stochastic=FOLDER`
 leaves out the other tests of that folder, but for those that are marked `slow`, which `make test` does not run: one
-call then runs all tests of some folders and these of others.
+call then runs all tests of some folders and these of others. With `--no-repeats` only the slow ones stay, for a seed
+that `make test` has run with.
 `--first=FOLDER` begins with the tests of that folder, so that several processes end at the same time.
 `--measure=PACKAGE=FOLDER` measures which lines of the package the tests of that folder reach, and slows down no other.
 """
@@ -25,6 +26,7 @@ import pytest
 
 SEEDS_VARIABLE = "SELBO_TEST_SEEDS"
 TAKES_SEED_OR_IS_SLOW = re.compile(r"\bdef \w+\([^)]*\bseed\b|\bmark\.slow\b")
+IS_SLOW = re.compile(r"\bmark\.slow\b")
 
 
 def chosen_seeds() -> range:
@@ -48,6 +50,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="a file or folder of which only the tests that draw random numbers or are slow are run",
     )
     parser.addoption(
+        "--no-repeats",
+        action="store_true",
+        help="of the files and folders of --only-stochastic, run the slow tests only",
+    )
+    parser.addoption(
         "--first",
         action="append",
         default=[],
@@ -63,9 +70,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not import a file of which no test would stay: none of its functions takes `seed` or is slow."""
+    stays = IS_SLOW if config.getoption("--no-repeats") else TAKES_SEED_OR_IS_SLOW
     if collection_path.suffix != ".py" or not is_below(collection_path, chosen_paths(config, "--only-stochastic")):
         return None
-    return None if TAKES_SEED_OR_IS_SLOW.search(collection_path.read_text(encoding="utf-8")) else True
+    return None if stays.search(collection_path.read_text(encoding="utf-8")) else True
 
 
 @pytest.hookimpl(wrapper=True)
@@ -85,7 +93,8 @@ def chosen_paths(config: pytest.Config, option: str) -> list[Path]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     only, first = (chosen_paths(config, option) for option in ("--only-stochastic", "--first"))
-    left_out = [item for item in items if not in_slow_ring(item) and is_below(item.path, only)]
+    marks = ("slow",) if config.getoption("--no-repeats") else ("stochastic", "slow")
+    left_out = [item for item in items if not has_mark(item, marks) and is_below(item.path, only)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         out = set(left_out)
@@ -93,8 +102,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: not is_below(item.path, first))  # otherwise in their order
 
 
-def in_slow_ring(item: pytest.Item) -> bool:
-    return any(item.get_closest_marker(name) for name in ("stochastic", "slow"))
+def has_mark(item: pytest.Item, names: tuple[str, ...]) -> bool:
+    return any(item.get_closest_marker(name) for name in names)
 
 
 def is_below(path: Path, folders: list[Path]) -> bool:

@@ -33,8 +33,13 @@ def plugin(pytestconfig: pytest.Config) -> ModuleType:
     return found
 
 
+@pytest.mark.parametrize(("no_repeats", "stay"), [(False, [1, 3, 4, 6]), (True, [3, 4, 6])])
 def test_only_the_stochastic_and_slow_tests_of_a_folder_stay(
-    plugin: ModuleType, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+    no_repeats: bool,
+    stay: list[int],
+    plugin: ModuleType,
+    pytestconfig: pytest.Config,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names = [
         "tests/unit/a.py::one",
@@ -47,22 +52,26 @@ def test_only_the_stochastic_and_slow_tests_of_a_folder_stay(
     ]
     items, gone = [Item(name) for name in names], []
     monkeypatch.setattr(pytestconfig.option, "only_stochastic", ["tests/unit", "lab/tests/unit/d.py"])
+    monkeypatch.setattr(pytestconfig.option, "no_repeats", no_repeats)
     monkeypatch.setattr(pytestconfig.option, "first", [])
     monkeypatch.setattr(pytestconfig.hook, "pytest_deselected", lambda *, items: gone.extend(items))
     plugin.pytest_collection_modifyitems(pytestconfig, items)
-    assert [each.name for each in items] == [names[1], names[3], names[4], names[6]]
-    assert [each.name for each in gone] == [names[0], names[2], names[5]]
+    assert [each.name for each in items] == [names[i] for i in stay]
+    assert [each.name for each in gone] == [name for i, name in enumerate(names) if i not in stay]
 
 
+@pytest.mark.parametrize("no_repeats", [False, True])
 def test_files_without_a_stochastic_or_slow_test_are_not_imported(
-    plugin: ModuleType, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    no_repeats: bool, plugin: ModuleType, pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(pytestconfig.option, "only_stochastic", [str(tmp_path / "unit")])
+    monkeypatch.setattr(pytestconfig.option, "no_repeats", no_repeats)
+    out = no_repeats or None
     (tmp_path / "unit").mkdir()
     for name, text, left_out in (
         ("unit/plain.py", "def test_one():\n    seed = 3\n", True),
-        ("unit/drawn.py", "def test_one(kind: str,\n    seed: int,\n) -> None: ...\n", None),
-        ("unit/by_fixture.py", "@pytest.fixture\ndef data(seed): ...\n\ndef test_one(data): ...\n", None),
+        ("unit/drawn.py", "def test_one(kind: str,\n    seed: int,\n) -> None: ...\n", out),
+        ("unit/by_fixture.py", "@pytest.fixture\ndef data(seed): ...\n\ndef test_one(data): ...\n", out),
         ("unit/slow.py", "@pytest.mark.slow\ndef test_one(): ...\n", None),
         ("elsewhere.py", "def test_one(): ...\n", None),
     ):
