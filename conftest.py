@@ -69,7 +69,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import a file of which no test would stay: none of its functions takes `seed` or is slow."""
+    """Do not import a file of which no test would stay."""
     stays = IS_SLOW if config.getoption("--no-repeats") else TAKES_SEED_OR_IS_SLOW
     if collection_path.suffix != ".py" or not is_below(collection_path, chosen_paths(config, "--only-stochastic")):
         return None
