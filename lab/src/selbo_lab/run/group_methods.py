@@ -21,6 +21,7 @@ from selbo import (
 from selbo.evaluation import correct_prior
 from selbo.models import MLP
 from selbo.objectives import Objective, Term, log_prob_of_labels
+from selbo.posteriors import Posterior, as_posterior
 from selbo.random import derive, generator_for
 from selbo.training import Diverged, Optimizer
 from selbo_lab.run import build
@@ -163,8 +164,8 @@ def _divergence(target: Tensor, outputs: Tensor) -> Tensor:
 # --- training ---
 
 
-def train_group_method(spec: RunSpec, case: GroupCase, *, device: str = "cpu") -> nn.Module:
-    """Train the network of a run: tables on all rows at once by L-BFGS, images in batches of groups."""
+def train_group_method(spec: RunSpec, case: GroupCase, *, device: str = "cpu") -> nn.Module | Posterior:
+    """Train a network or its posterior: tables on all rows at once by L-BFGS, images in batches of groups."""
     if spec.model.name == "mlp":
         return _train_at_once(spec, case)
     return _train_in_batches(spec, case, device)
@@ -252,8 +253,8 @@ def _of_labels(network: nn.Module, inputs: Tensor, labels: Tensor) -> Tensor:
     return log_prob_of_labels(network(inputs).log_softmax(-1).unsqueeze(0), labels).sum()
 
 
-def _train_in_batches(spec: RunSpec, case: GroupCase, device: str) -> nn.Module:
-    """Train a network for images with `selbo.fit`, whose batches are made of groups."""
+def _train_in_batches(spec: RunSpec, case: GroupCase, device: str) -> Posterior:
+    """Train the posterior of a network for images with `selbo.fit`, whose batches are made of groups."""
     recipe = spec.recipe
     if recipe.objective in {"mean_map", "llp_vat"}:
         raise ValueError(f"the objective {recipe.objective!r} is for tables, but the network is {spec.model.name!r}")
@@ -271,8 +272,11 @@ def _train_in_batches(spec: RunSpec, case: GroupCase, device: str) -> nn.Module:
     if recipe.objective in LEARN_GROUPS:
         objective = Objective(len(inputs), terms=[group_term(recipe, case)])
         settings = {"groups": case.groups.to(device), "rows_per_group": spec.data.group_size}
+    if not recipe.posterior:  # a natural gradient is an optimiser itself
+        settings["optimizer"] = Optimizer(recipe.optimizer, recipe.momentum, recipe.weight_decay)
+    posterior = build.posterior_of(network.to(device), recipe, num_data=len(inputs))
     fit(
-        network,
+        posterior,
         objective,
         (inputs, labels) if bool((labels >= 0).any()) else inputs,
         steps=recipe.steps,
@@ -280,7 +284,6 @@ def _train_in_batches(spec: RunSpec, case: GroupCase, device: str) -> nn.Module:
         learning_rate=recipe.learning_rate,
         schedule=recipe.schedule,
         warmup_steps=recipe.rate_warmup,
-        optimizer=Optimizer(recipe.optimizer, recipe.momentum, recipe.weight_decay),
         augment=recipe.augment or None,
         precision=recipe.precision,
         engine=build.engine_of(spec.model, device),
@@ -289,21 +292,21 @@ def _train_in_batches(spec: RunSpec, case: GroupCase, device: str) -> nn.Module:
         callbacks=(),
         **settings,
     )
-    return network
+    return posterior
 
 
 # --- predictions ---
 
 
 def group_predictions(
-    spec: RunSpec, case: GroupCase, network: nn.Module | None, inputs: Tensor, groups: Tensor
+    spec: RunSpec, case: GroupCase, network: nn.Module | Posterior | None, inputs: Tensor, groups: Tensor
 ) -> Tensor:
     """Log-probabilities of a method for rows with known groups: (B, ...), (B,) -> (B, K), float64 on the CPU.
 
     Args:
         spec: Settings of the run.
         case: The data that the network was trained on.
-        network: The trained network; None for the fraction of the group.
+        network: The trained network, or its posterior; None for the fraction of the group.
         inputs: Inputs.
         groups: Group of each, -1 for none.
     """
@@ -313,7 +316,8 @@ def group_predictions(
     )
     if network is None:
         return (of_group / of_group.sum(1, keepdim=True)).log()
-    found = _log_probs(network, inputs)
+    log_probs = partial(_log_probs, network, draws=spec.evaluation.draws)
+    found = log_probs(inputs)
     if recipe.correction:
         known = torch.bincount(case.train.labels[case.labelled], minlength=case.train.num_classes) + ADDED_PER_CLASS
         before = (known / known.sum()).tolist()
@@ -325,19 +329,17 @@ def group_predictions(
         return corrected
     if recipe.states_accuracy:
         try:
-            scale = calibrate_as_stated(
-                _log_probs(network, case.train.network_inputs()), accuracy=_stated_accuracy(spec)
-            )
+            scale = calibrate_as_stated(log_probs(case.train.network_inputs()), accuracy=_stated_accuracy(spec))
         except ValueError:  # the network has hardly learned anything
             return found
         return scale(found)
     return found
 
 
-def _log_probs(network: nn.Module, inputs: Tensor) -> Tensor:
-    inputs = inputs.to(next(network.parameters()).device)
-    unused = generator_for(0, "prediction", device=inputs.device)  # the networks are deterministic
-    found = predict(network, inputs, 1, generator=unused).log_probs.double().cpu()
+def _log_probs(network: nn.Module | Posterior, inputs: Tensor, *, draws: int) -> Tensor:
+    inputs = inputs.to(next(as_posterior(network).network.parameters()).device)
+    generator = generator_for(0, "prediction", device=inputs.device)
+    found = predict(network, inputs, draws, generator=generator).log_probs.double().cpu()
     if bool(found.isnan().any()):
         raise Diverged("the predictions are not numbers")
     return found

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from selbo import ClassRegions, ConfidenceBins, GroupedSummary, Prediction, ScoreBins
 from selbo.metrics import entropy
 from selbo.objectives import log_prob_of_labels
+from selbo.posteriors import Posterior
 from selbo.random import generator_for
 from selbo.report import outcomes
 from selbo.training import Diverged
@@ -82,7 +83,7 @@ class _LastNetworks:
     """The networks of the last run, by the part of the groups that was held out."""
 
     training: Hashable = None
-    networks: dict[int, nn.Module] = field(default_factory=dict)
+    networks: dict[int, nn.Module | Posterior] = field(default_factory=dict)
 
 
 _LAST: Final = _LastNetworks()
@@ -90,8 +91,8 @@ ALL_GROUPS: Final = -1
 """Stands for no part."""
 
 
-def _train(spec: RunSpec, case: GroupCase, device: str, part: int = ALL_GROUPS) -> nn.Module | None:
-    """The trained network; that of the last run if only what follows the training differs."""
+def _train(spec: RunSpec, case: GroupCase, device: str, part: int = ALL_GROUPS) -> nn.Module | Posterior | None:
+    """The trained network, or its posterior; that of the last run if only what follows the training differs."""
     if spec.recipe.objective == "group_rate":
         return None
     training = (spec.training, device)
@@ -130,7 +131,9 @@ def held_out_nll(spec: RunSpec, case: GroupCase, *, device: str = "cpu") -> floa
     return total / count
 
 
-def _nll_of_part(spec: RunSpec, case: GroupCase, network: nn.Module | None, rows: Tensor, device: str) -> float:
+def _nll_of_part(
+    spec: RunSpec, case: GroupCase, network: nn.Module | Posterior | None, rows: Tensor, device: str
+) -> float:
     held_out = case.train.rows(rows)
     log_probs = group_predictions(spec, case, network, held_out.to(device).network_inputs(), case.groups[rows])
     most = math.inf if spec.recipe.exact_counts else MOST_HELD_OUT

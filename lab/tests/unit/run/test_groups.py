@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from selbo.models import MLP
+from selbo.posteriors import NaturalGradientPosterior
 from selbo_lab.data import catalogue
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.tables import TableWithGroups, group_column
@@ -318,10 +319,11 @@ def test_images_are_trained_in_batches_of_bags() -> None:
         model=ModelSpec("lenet"),
     )
     spec = replace(spec, recipe=replace(spec.recipe, batch_size=32))
-    for objective in ("group_belief", "proportion_loss", "easy_llp", "all_labels"):
-        network = group_methods.train_group_method(
-            replace(spec, recipe=replace(spec.recipe, objective=objective)), case
-        )
+    methods = [{"objective": each} for each in ("group_belief", "proportion_loss", "easy_llp", "all_labels")]
+    for settings in (*methods, {"bayesian": True, "posterior": "natural_gradient"}):
+        recipe = replace(spec.recipe, **settings)
+        network = group_methods.train_group_method(replace(spec, recipe=recipe), case)
+        assert isinstance(network, NaturalGradientPosterior) == bool(recipe.posterior)
         found = group_methods.group_predictions(spec, case, network, rows.network_inputs(), case.groups)
         assert found.shape == (64, 2)
         assert found.isfinite().all()
