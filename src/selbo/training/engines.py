@@ -26,7 +26,8 @@ from selbo.training.stored import AnyBatches, StoredBatches
 
 OPTIMIZERS: Final = ("adam", "sgd")
 PRECISIONS: Final = ("fp32", "bf16")
-AUGMENTATIONS: Final = ("crop_and_flip",)
+AUGMENTATIONS: Final = {"crop_and_flip": 4, "shift_and_flip": 1}
+"""The largest shift of each, in pixels."""
 WARM_UP_STEPS: Final = 3
 """Eager steps before a graph is captured, so that everything created on first use exists."""
 ROWS: Final = 1024
@@ -163,7 +164,7 @@ class EagerEngine:
             generator.manual_seed(derive(plan.seed, "torch", plan.rank, step))
         if plan.augment is not None:
             self.pixels.manual_seed(derive(plan.seed, "augment", plan.rank, step))
-            inputs = crop_and_flip(inputs, generator=self.pixels)
+            inputs = crop_and_flip(inputs, padding=AUGMENTATIONS[plan.augment], generator=self.pixels)
         plan.optimizer.zero_grad(set_to_none=True)
         rows = []
         for _ in range(plan.passes):
@@ -292,7 +293,7 @@ class GraphEngine:
             unlabelled.append(as_set(there, None if own is None else own.index_select(0, rows)))
             at += 1
         if self.plan.augment is not None:
-            inputs = crop_and_flip(inputs)
+            inputs = crop_and_flip(inputs, padding=AUGMENTATIONS[self.plan.augment])
         when = self.counters[0], self.steps
         batch = Batch(channels_last(inputs), labels, weights, groups)
         by_pass = []

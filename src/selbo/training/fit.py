@@ -124,7 +124,8 @@ def fit(
         schedule: ``"constant"``, ``"cosine"`` (towards zero) or ``"plateau"`` (halved after more than ten consecutive
             validations without improvement).
         warmup_steps: Number of steps over which the learning rate grows linearly at the beginning.
-        augment: ``"crop_and_flip"`` for images, on the device; or None.
+        augment: ``"crop_and_flip"`` for images, on the device; or ``"shift_and_flip"``, by one pixel instead of four,
+            for those whose objects have one size and place; or None.
         validation: A `Validation`: how often to validate, with how many samples, and which weights to select.
         seed: Seed for all randomness.
         device: Device to train on; by default that of the network. Under `torchrun`, ``"cuda"`` is the device of each

@@ -24,7 +24,10 @@ REFUSED = {
     "optimizer": ({"optimizer": "lbfgs"}, r"`optimizer` must be one of \['adam', 'sgd'\], but got 'lbfgs'"),
     "rate": ({"learning_rate": 0.0}, "`learning_rate` must be a finite number greater than 0"),
     "schedule": ({"schedule": "step"}, r"`schedule` must be one of .* but got 'step'"),
-    "augment": ({"augment": "mixup"}, r"`augment` must be one of \['crop_and_flip'\], but got 'mixup'"),
+    "augment": (
+        {"augment": "mixup"},
+        r"`augment` must be one of \['crop_and_flip', 'shift_and_flip'\], but got 'mixup'",
+    ),
     "augment of vectors": ({"augment": "crop_and_flip"}, r"`augment` needs images of shape \(B, C, H, W\)"),
     "best of nothing": ({"validation": Validation(select="best")}, "`val` must be given for select='best'"),
     "validation": ({"validation": 5}, "`validation` must be a selbo.training.Validation, but got int"),

@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+import selbo
+from selbo.training import engines
 from selbo.training.augment import crop_and_flip
 
 
@@ -53,6 +55,21 @@ def test_the_generator_decides(seed):
     one, same, other = (crop_and_flip(images, generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
+
+
+@pytest.mark.parametrize(("name", "padding"), [("crop_and_flip", 4), ("shift_and_flip", 1)])
+def test_fit_shifts_by_as_many_pixels_as_the_name_says(name, padding, monkeypatch):
+    seen = []
+
+    def changed(images, **settings):
+        seen.append(settings["padding"])
+        return crop_and_flip(images, **settings)
+
+    monkeypatch.setattr(engines, "crop_and_flip", changed)
+    data = torch.zeros(8, 1, 28, 28), torch.arange(8) % 2
+    network = selbo.models.LeNet(generator=torch.Generator().manual_seed(0))
+    selbo.fit(network, selbo.CrossEntropy(8), data, steps=2, batch_size=4, augment=name)
+    assert seen == [padding, padding]
 
 
 def test_vectors_are_refused():

@@ -264,7 +264,7 @@ class Recipe:
         learning_rate: Initial learning rate.
         schedule: ``constant``, ``cosine`` or ``plateau``.
         weight_decay: Weight decay of deterministic networks.
-        augment: ``crop_and_flip``, or empty for none.
+        augment: ``crop_and_flip``, ``shift_and_flip``, or empty for none.
         select: Weights to keep: ``last``, ``best`` or ``best_f1``.
         precision: ``fp32``, or ``bf16`` for the forward pass.
         bayesian: Whether weights have a posterior.
