@@ -37,7 +37,7 @@ KNOWN: Final = (
             "elbo none labels network",
             "elbo-known natural labels-prior fixed-precision pool-prior",
             "elbo-em elbo-em-bcts narrow exact-trained pool-prior-low-5",
-            "elbo-bbse prior-0.02 wide pool-prior-high-5",
+            "elbo-bbse prior-0.02 wide natural-pair pool-prior-high-5",
             "prior-0.05 prior-0.2 pool-prior-high-10",
             "prior-0.1",
         ),
