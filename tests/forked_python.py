@@ -10,6 +10,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,35 @@ OPTIONS = {"capture_output", "text", "check", "timeout"}
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload([*PRELOADED])
 
+_said: list[Path] = []
+"""Where the output and the errors of this process go, if it is a program that was forked."""
 
-def warm_context() -> Any:
-    """For pools whose processes are forked from the one that has imported what takes seconds to import."""
+
+class _Worker(_forks.Process):
+    """A process with the environment and the streams of the one that starts it, as if it had been spawned."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.environment, self.said = dict(os.environ), _said
+
+    def run(self) -> None:
+        os.environ.clear()
+        os.environ.update(self.environment)
+        _redirect(self.said)
+        super().run()
+
+
+class _Warm(type(_forks)):
+    Process = _Worker
+
+
+def warm_pool(count: int) -> ProcessPoolExecutor:
+    """Like `pool_of`, with processes that are forked from the one that has imported what takes seconds to import."""
+    from selbo.training.processes import end_with_parent  # here: not in every program that is forked
+
     with patch.dict(os.environ, SETTINGS):
         forkserver.ensure_running()
-    return _forks
+    return ProcessPoolExecutor(count, _Warm(), end_with_parent)
 
 
 def run_forked(
@@ -91,8 +115,11 @@ def _run(
     environment: dict[str, str],
     strict: bool,
 ) -> None:
-    for stream, file in enumerate(said, 1):
-        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_NOCTTY), stream)
+    _redirect(said)
+    _said[:] = said
+    forkserver._forkserver.ensure_running = lambda: None  # the one that forked this program forks its pools too
+    start = multiprocessing.get_context
+    multiprocessing.get_context = lambda method=None: _Warm() if method == "spawn" else start(method)
     os.environ.pop("PYTHONWARNINGS")  # for this program, not for those that it starts
     if not strict:
         warnings.resetwarnings()
@@ -106,6 +133,11 @@ def _run(
         runpy.run_path(str(program), run_name="__main__")
     else:
         runpy.run_module(program, run_name="__main__", alter_sys=True)
+
+
+def _redirect(said: list[Path]) -> None:
+    for stream, file in enumerate(said, 1):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY), stream)
 
 
 def _fork_modules(start: Callable[..., Any]) -> Callable[..., Any]:

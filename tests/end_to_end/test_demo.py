@@ -6,7 +6,6 @@ import html
 import json
 import re
 import shutil
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from sklearn.naive_bayes import MultinomialNB
 from typer.testing import CliRunner
 
 import selbo
-from forked_python import warm_context
+from forked_python import warm_pool
 from selbo.cli.app import app
 from selbo.demo import comparison, frozen, groups, shift
 from selbo.demo import stories as demo
@@ -27,7 +26,6 @@ from selbo.demo.digits import noisy_digits
 from selbo.demo.stories import PLANS
 from selbo.report.stories import Story, StoryResults, verdict
 from selbo.report.takeaway import takeaway
-from selbo.training.processes import end_with_parent
 
 STORIES = ("frozen", "shift", "groups", "training")
 
@@ -114,7 +112,7 @@ def again(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (out / "report.html").write_text("old", encoding="utf-8")
     options = ["--steps", "3", "--seeds", "1", "--jobs", "2", "--only", "training"]
     with pytest.MonkeyPatch.context() as patch:  # processes that need not import torch
-        patch.setattr(demo, "pool_of", lambda count: ProcessPoolExecutor(count, warm_context(), end_with_parent))
+        patch.setattr(demo, "pool_of", warm_pool)
         result = CliRunner().invoke(app, ["demo", "--out", str(out), *options])
     assert result.exit_code == 0, result.output
     return out

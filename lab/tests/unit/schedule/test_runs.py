@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from forked_python import warm_context
+from forked_python import warm_pool
 from selbo import SummaryLikelihood, choose_scale
 from selbo.evaluation.predict import Prediction, mixture, predict
 from selbo.models import MLP
@@ -25,7 +25,7 @@ from selbo.posteriors import SWAG, LastLayerLaplace, NaturalGradientPosterior, a
 from selbo.random import derive
 from selbo.summary.beliefs import Empirical
 from selbo.summary.partitions import ScoreBins
-from selbo.training import Optimizer, checkpoint, fit, processes
+from selbo.training import Optimizer, checkpoint, fit
 from selbo_lab.data import MissingData, mnist, sst
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.run import build, corrupted_cache, evaluate, execute, posthoc, provenance, tasks
@@ -610,7 +610,8 @@ def test_a_process_for_runs_imports_nothing_slow_that_it_may_not_need() -> None:
     assert not {"matplotlib", "polars", "scipy.optimize", "scipy.stats", "sklearn"} & set(loaded)
 
 
-def test_executors_give_the_same_results(tmp_path: Path) -> None:
+def test_executors_give_the_same_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "pool_of", warm_pool)
     assert carried_out("here", tmp_path / "here") == carried_out("processes", tmp_path / "processes")
 
 
@@ -740,7 +741,7 @@ def test_a_process_whose_run_failed_is_not_used_again(tmp_path: Path, monkeypatc
     made: list[ProcessPoolExecutor] = []
 
     def counted(count: int) -> ProcessPoolExecutor:
-        made.append(ProcessPoolExecutor(count, warm_context(), processes.end_with_parent))
+        made.append(warm_pool(count))
         return made[-1]
 
     monkeypatch.setattr(executors, "pool_of", counted)
@@ -806,6 +807,7 @@ def test_missing_sets_are_made_in_processes_as_they_would_be_here(
                 for each in sets:
                     corrupted_cache.kept(each.name, each.make)
     told: list[tuple[int, int]] = []
+    monkeypatch.setattr(corrupted_cache, "pool_of", warm_pool)
     corrupted_cache.make_missing([*sets, sets[1]], processes=2, told=lambda *counts: told.append(counts))
     assert told == [(0, 2), (1, 2), (2, 2)]
     here, there = (
@@ -820,6 +822,7 @@ def test_missing_sets_are_made_in_processes_as_they_would_be_here(
 
 def test_a_set_that_fails_in_a_process_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SELBO_DATA", str(tmp_path))
+    monkeypatch.setattr(corrupted_cache, "pool_of", warm_pool)
     with pytest.raises(RuntimeError, match="no luck"):
         corrupted_cache.make_missing([SmallSet("a", fails=True)], processes=1, told=lambda *_: None)
 
