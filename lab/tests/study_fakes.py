@@ -10,9 +10,19 @@ import json
 import math
 from typing import Any
 
+import pytest
+
+from selbo_lab.report import study_page
+from selbo_lab.report.study_captions import FIGURE_WORDS
 from selbo_lab.run.records import MethodRuns, Run, StudyComparison, StudyResults
 
 Results = dict[str, Any]
+
+
+def without_drawings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages of studies have no figures of comparisons, which take most of their time, but what is said of them."""
+    monkeypatch.setattr(study_page, "_figure", lambda comparison, key, _: (FIGURE_WORDS[key](comparison), []))
+
 
 MADE = {
     "selbo": "0.1.0",

@@ -18,7 +18,7 @@ from selbo_lab.report.overview import overview
 from selbo_lab.report.study_page import render_study_page
 from selbo_lab.report.study_tables import Entry
 from selbo_lab.report.table_files import write_tables
-from study_fakes import Results, broken, comparison, domain_study, four, method, study, typed
+from study_fakes import Results, broken, comparison, domain_study, four, method, study, typed, without_drawings
 
 
 def shuffled(*, places: bool = False) -> Results:
@@ -105,7 +105,8 @@ def test_few_cases_have_none() -> None:
     assert overview(typed(shuffled()), "published") is None
 
 
-def test_the_page_of_a_study_begins_with_it(tmp_path: Path) -> None:
+def test_the_page_of_a_study_begins_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_drawings(monkeypatch)
     page = render_study_page(typed(shuffled()), figures=tmp_path / "many")
     assert page.index('id="overview-selbo"') < page.index('id="case-0-selbo"')
     assert page.count("<h2>All cases</h2>") == 1

@@ -105,7 +105,7 @@ def test_every_number_of_every_table_is_on_the_page(source: str) -> None:
     assert [entry for entry in entries if entry not in cells] == []
 
 
-def test_clear_differences_say_whether_they_are_gains() -> None:
+def test_clear_differences_say_whether_they_are_gains(monkeypatch: pytest.MonkeyPatch) -> None:
     """In colour and in words that are heard; every other entry of the table is left alone."""
     results = both_tracks(fakes.four)
     results["comparisons"][0]["reference"] = "smoothing"
@@ -118,6 +118,7 @@ def test_clear_differences_say_whether_they_are_gains() -> None:
         for entry in row
     ]
     assert set(marks) == {"better", "worse", ""}
+    fakes.without_drawings(monkeypatch)
     source = study_page.render_study_page(fakes.typed(results))
     for kind in ("better", "worse"):
         assert source.count(f'<td class="{kind}"><span class="hidden">{kind}</span>') == marks.count(kind)
@@ -130,7 +131,8 @@ def test_clear_differences_say_whether_they_are_gains() -> None:
     assert "Bold:" not in source  # the legend says it, in colour
 
 
-def test_every_coloured_table_has_its_legend_right_below() -> None:
+def test_every_coloured_table_has_its_legend_right_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    fakes.without_drawings(monkeypatch)
     results = both_tracks(fakes.four)
     source = study_page.render_study_page(fakes.typed(results))
     tables = re.findall(r"<table>(.*?)</table></div>(<p class=\"legend\">.*?</p>)?", source, re.DOTALL)
@@ -140,7 +142,8 @@ def test_every_coloured_table_has_its_legend_right_below() -> None:
         assert set(re.findall(r'class="chip (\w+)"', key)) - {"plain"} == marks
 
 
-def test_the_conclusion_and_the_versions_stand_on_top() -> None:
+def test_the_conclusion_and_the_versions_stand_on_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    fakes.without_drawings(monkeypatch)
     results = both_tracks(fakes.four)
     source = study_page.render_study_page(fakes.typed(results))
     head = source[source.index("<header>") : source.index("</header>")]
