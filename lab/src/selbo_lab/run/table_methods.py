@@ -176,8 +176,16 @@ def _summary_classifier(recipe: Recipe, seed: int, statements: Mapping[str, Any]
 
     if recipe.objective == "pool":
         return SummaryClassifier(**statements, random_state=seed)
-    steps: dict[str, Any] = {"steps": recipe.steps} if recipe.steps <= SMOKE_STEPS_UP_TO else {}
+    steps: dict[str, Any] = {"steps": recipe.steps} if _is_trial(recipe) else {}
     return SummaryClassifier(**statements, base="network", random_state=seed, **steps)
+
+
+def _is_trial(recipe: Recipe) -> bool:
+    return recipe.steps <= SMOKE_STEPS_UP_TO
+
+
+def _trees(recipe: Recipe) -> int:
+    return SMOKE_TREES if _is_trial(recipe) else CALIBRATED_TREES
 
 
 def _tuned(recipe: Recipe, folds: int, seed: int) -> Any:
@@ -188,14 +196,13 @@ def _tuned(recipe: Recipe, folds: int, seed: int) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    trial = recipe.steps <= SMOKE_STEPS_UP_TO
-    grid = {name: list(values[:1] if trial else values) for name, values in TUNED[recipe.objective].items()}
+    grid = {name: list(values[:1] if _is_trial(recipe) else values) for name, values in TUNED[recipe.objective].items()}
     match recipe.objective:
         case "tuned_logistic":
             grid = {f"logisticregression__{name}": values for name, values in grid.items()}
             classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
         case "tuned_forest":
-            classifier = RandomForestClassifier(SMOKE_TREES if trial else CALIBRATED_TREES, random_state=seed)
+            classifier = RandomForestClassifier(_trees(recipe), random_state=seed)
         case "tuned_trees":
             classifier = HistGradientBoostingClassifier(early_stopping=False, random_state=seed)
         case _:
@@ -231,7 +238,7 @@ def _of_scikit_learn(recipe: Recipe, folds: int, seed: int) -> Any:
         case "forest":
             return RandomForestClassifier(random_state=seed)
         case "calibrated_forest":
-            return CalibratedClassifierCV(RandomForestClassifier(CALIBRATED_TREES, random_state=seed), cv=folds)
+            return CalibratedClassifierCV(RandomForestClassifier(_trees(recipe), random_state=seed), cv=folds)
         case "stopped_trees":
             return HistGradientBoostingClassifier(early_stopping=True, random_state=seed)
     raise ValueError(f"`objective` must be one for tables, but got {recipe.objective!r}")
