@@ -1,4 +1,8 @@
-"""Worker processes with a time limit, so that a slow request neither hangs nor blocks others."""
+"""Worker processes with a time limit, so that a slow request neither hangs nor blocks others.
+
+Why not a package: the pool of pebble 5.2.3 ends for good once an idle process is killed, as by a system that is short
+of memory. Here it is replaced.
+"""
 
 import contextlib
 import logging
