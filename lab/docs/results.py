@@ -27,7 +27,7 @@ from statistics import fmean
 from scipy.stats import ttest_rel
 
 from selbo.plots import style
-from selbo.report import Difference, difference_of, mean_and_error, signed
+from selbo.report import Difference, difference_of, direction, mean_and_error, signed
 from selbo_lab.report import studies as statistics
 from selbo_lab.report.bootstrap import holm
 from selbo_lab.report.cases import cases_figure
@@ -190,18 +190,40 @@ def ranks_among(study: str, methods: str) -> str:
 
 
 def difference(
-    where: str, one: str, other: str, column: str, *, scaled: bool = False, unit: str = "", brackets: bool = False
+    where: str,
+    one: str,
+    other: str,
+    column: str,
+    *,
+    scaled: bool = False,
+    digits: int | None = None,
+    sign: bool = True,
+    interval: bool = True,
+    unit: str = "",
+    brackets: bool = False,
 ) -> str:
     """A method less another, with its interval: ``−.163, −.182 to −.144``, or ``−.163 (−.182 to −.144)``.
 
-    The other method may be one of another study with the same variant and track: ``cifar10/summary``.
+    The other method may be one of another study with the same variant and track: ``cifar10/summary``. Without
+    ``sign``, the interval must be above zero; without ``interval``, only the mean is given.
     """
     study, _, name = other.rpartition("/")
     there = f"{study} {where.partition(' ')[2]}" if study else where
     ours, theirs, which = case_of(where).method(one), case_of(there).method(name), MetricColumn.parse(column)
     found = statistics.paired(ours, theirs, which, scaled)
     assert found.pairs == found.seeds, f"{where} has runs missing"
-    return with_interval(found, which.metric, unit=unit, brackets=brackets)
+    shown = with_interval(found, which.metric, digits=digits, sign=sign, unit=unit, brackets=brackets)
+    return shown if interval else in_units(found.mean or 0.0, which.metric, digits, sign=sign)
+
+
+def average(where: str, methods: str, column: str, *, scaled: bool = False, digits: int | None = None) -> str:
+    """Mean over seeds of a column such as ``clean.nll``; of several methods, lowest to highest: ``.249 to .272``."""
+    which = MetricColumn.parse(column)
+    found = [statistics.cell(case_of(where).method(name), which, scaled) for name in methods.split(",")]
+    assert all(each.complete for each in found), f"{where} has runs missing"
+    means = sorted(each.mean or 0.0 for each in found)
+    ends = means if len(means) == 1 else (means[0], means[-1])
+    return " to ".join(in_units(each, which.metric, digits, sign=False) for each in ends)
 
 
 def score(where: str, method: str, metric: str) -> str:
@@ -211,12 +233,48 @@ def score(where: str, method: str, metric: str) -> str:
     return short(mean, 3, sign=False) if metric == "nll" else f"{100 * mean:.1f} %"
 
 
-def with_interval(found: Difference, metric: str = "nll", *, unit: str = "", brackets: bool = False) -> str:
-    """A difference and its interval, in percentage points unless it is one of NLL."""
-    digits, factor = (3, 1) if metric == "nll" else (1, 100)
-    mean, low, high = (short(factor * (each or 0.0), digits) for each in (found.mean, found.low, found.high))
+def tally(where: str, one: str, other: str, column: str) -> str:
+    """In how many cases of a study and track a method is better by its interval, level, or worse: ``| three | one``."""
+    study, track = where.split()
+    which, counts = MetricColumn.parse(column), [0, 0, 0]
+    for case in gathered(study).of_track(track):
+        found = statistics.paired(case.method(one), case.method(other), which)
+        assert found.pairs == found.seeds, f"{where} has runs missing"
+        better = (found.mean or 0.0) * direction(which.metric) > 0
+        counts[1 if not found.clear else 0 if better else 2] += 1
+    return " | ".join(IN_WORDS[each] for each in counts).replace("  ", " ").strip()
+
+
+def validation_nll(where: str, method: str, **settings: float) -> str:
+    """Validation NLL of a method with one of its candidate settings, such as ``prior_std=0.03, kl_weight=0.01``."""
+    tried = case_of(where).method(method).tried
+    (found,) = (each.val_nll for each in tried if settings.items() <= each.settings.items())
+    assert found is not None, f"{where} has no such run"
+    return in_units(found, "nll", sign=False)
+
+
+def with_interval(
+    found: Difference,
+    metric: str = "nll",
+    *,
+    digits: int | None = None,
+    sign: bool = True,
+    unit: str = "",
+    brackets: bool = False,
+) -> str:
+    """A difference and its interval, in percentage points unless it is one of NLL or entropy."""
+    assert sign or (found.low or 0.0) > 0, "an interval without signs must be above zero"
+    ends = (found.mean, found.low, found.high)
+    mean, low, high = (in_units(each or 0.0, metric, digits, sign=sign) for each in ends)
     mean = f"{mean} {unit}".rstrip()
     return f"{mean} ({low} to {high})" if brackets else f"{mean}, {low} to {high}"
+
+
+def in_units(number: float, metric: str, digits: int | None = None, *, sign: bool = True) -> str:
+    """A number as sentences have it: NLL and entropy as they are, others in per cent."""
+    as_it_is = metric == "nll" or metric.startswith("entropy")
+    number, usual = (number, 3) if as_it_is else (100 * number, 1)
+    return short(number, usual if digits is None else digits, sign=sign)
 
 
 def short(number: float, digits: int, *, sign: bool = True) -> str:
@@ -267,15 +325,13 @@ def without_noise(where: str, one: str, other: str, *, scaled: bool = False) -> 
     kept = [each for kind in kinds if "noise" not in kind and "glass" not in kind for each in kinds[kind]]
     ours, theirs = ([nll(run, kept, scaled=scaled) for run in runs_of(where, name)] for name in (one, other))
     found = difference_of([b - a for a, b in zip(ours, theirs, strict=True)], seeds=5)
-    mean, low, high = (short(each or 0.0, 3, sign=False) for each in (found.mean, found.low, found.high))
-    assert (found.low or 0) > 0, "the first method is not ahead"
-    return f"{mean} ({low} to {high})"
+    return with_interval(found, sign=False, brackets=True)
 
 
-def overlap(where: str) -> str:
+def overlap(*cases: str, words: str = "{} of {}") -> str:
     """How many of the paper's numbers overlap with ours, without evidential learning: ``14 of 16``."""
-    found = [each for each in statistics.overlaps(case_of(where)) if each is not None]
-    return f"{sum(found)} of {len(found)}"
+    found = [each for where in cases for each in statistics.overlaps(case_of(where)) if each is not None]
+    return words.format(sum(found), len(found))
 
 
 def summary_run_twice(*names: str) -> str:
@@ -325,6 +381,9 @@ def settings_tried() -> str:
         lines.append(f"| {f'{prior:g}'[1:]} | {f'{kl:g}'[1:]} | {both} |")
     return "\n".join(lines) + "\n"
 
+
+IN_WORDS = ("", "one", "two", "three", "four")
+"""Numbers of cases as tables in words have them."""
 
 LABEL_SHIFT = ("shift-sst", "shift-mnist35", "shift-tables", "shift-cifar10")
 """Studies with unlabelled inputs of a target domain whose every method was tuned for itself."""
@@ -669,6 +728,7 @@ CALLS = {
             at_use,
         ),
         *(right_at_use, frozen, frozen_mean, frozen_share, labels_worth, by_shift, score),
+        *(average, tally, validation_nll),
     )
 }
 

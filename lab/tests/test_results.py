@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from study_fakes import comparison, method, study, typed
+from study_fakes import EQUAL, comparison, method, study, typed
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "lab" / "docs"))
@@ -135,7 +135,7 @@ def test_a_readme_has_what_its_calls_give(page: Path, calls: int) -> None:
     "page",
     [
         *("lab/docs/results", "lab/docs/claims", "lab/docs/designs"),
-        *("docs/explanation/comparison", "docs/explanation/label-shift"),
+        *("docs/explanation/comparison", "docs/explanation/label-shift", "docs/explanation/evidence"),
     ],
 )
 def test_pages_have_calls_and_no_tables_of_their_own(page: str) -> None:
@@ -191,6 +191,49 @@ def test_differences_in_sentences() -> None:
     assert results.difference("a v selbo", "summary", "b/elbo", "clean.nll") == "−.910, −.935 to −.885"
     shown = results.difference("a v selbo", "summary", "elbo", "clean.accuracy", unit="points")
     assert re.fullmatch(r"[+−][\d.]+ points, [+−][\d.]+ to [+−][\d.]+", shown)
+    assert results.difference("a v selbo", "summary", "elbo", "clean.nll", digits=2) == "+.09, +.07 to +.11"
+    assert results.difference("a v selbo", "summary", "elbo", "clean.nll", sign=False) == ".090, .065 to .115"
+    assert results.difference("a v selbo", "summary", "elbo", "clean.nll", interval=False) == "+.090"
+    with pytest.raises(AssertionError, match="above zero"):
+        results.difference("a v selbo", "elbo", "summary", "clean.nll", sign=False, interval=False)
+
+
+@pytest.mark.usefixtures("known")
+def test_means_in_sentences() -> None:
+    assert results.average("a v selbo", "elbo", "clean.nll") == ".210"
+    assert results.average("a v selbo", "elbo", "clean.nll", scaled=True, digits=2) == ".16"
+    assert results.average("a v selbo", "elbo", "clean.accuracy") == "90.0"
+    assert results.average("a v selbo", "summary,elbo", "clean.nll") == ".210 to .300"
+    assert results.in_units(0.5, "entropy_difference", sign=False) == ".500"
+
+
+def test_validation_nll_is_that_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [method(0, "elbo", "ELBO", seeds=2), method(1, "summary", "Summary ELBO", seeds=2, belief=EQUAL)]
+    made = typed(study([comparison(rows, variant="v")], seeds=2))
+    monkeypatch.setattr(results, "gathered", {"a": made}.__getitem__)
+    assert results.validation_nll("a v selbo", "summary", kl_weight=0.25) == ".310"
+    with pytest.raises(AssertionError, match="no such run"):
+        results.validation_nll("a v selbo", "summary", kl_weight=0.5)
+
+
+def test_cases_of_a_study_are_better_level_or_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    cases = []
+    for variant, change in (("b", -1.0), ("c", 1.0), ("d", 0.0), ("e", 0.0)):  # in accuracy
+        rows = [method(0, name, name.title(), seeds=3) for name in ("elbo", "summary")]
+        for seed, run in enumerate(rows[1]["runs"]):
+            run["conditions"]["clean"]["metrics"]["accuracy"] += change + 0.01 * seed - 0.01
+        cases.append(comparison(rows, variant=variant))
+    monkeypatch.setattr(results, "gathered", {"a": typed(study(cases))}.__getitem__)
+    assert results.tally("a selbo", "summary", "elbo", "clean.accuracy") == "one | two | one"
+    assert results.tally("a selbo", "summary", "elbo", "clean.nll") == "| four |"
+
+
+def test_overlaps_of_several_cases_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"v": [True, None, False], "w": [True]}
+    monkeypatch.setattr(results, "case_of", str)
+    monkeypatch.setattr(results.statistics, "overlaps", found.__getitem__)
+    assert results.overlap("v") == "1 of 2"
+    assert results.overlap("v", "w", words="{1} numbers {0}") == "3 numbers 2"
 
 
 def test_a_statement_is_compared_with_labels_on_every_test_set(monkeypatch: pytest.MonkeyPatch) -> None:
