@@ -27,7 +27,7 @@ from statistics import fmean
 from scipy.stats import ttest_rel
 
 from selbo.plots import style
-from selbo.report import Difference, difference_of, mean_and_error, signed
+from selbo.report import Difference, difference_of, is_percent, mean_and_error, signed
 from selbo_lab.report import studies as statistics
 from selbo_lab.report.bootstrap import holm
 from selbo_lab.report.cases import cases_figure
@@ -61,6 +61,9 @@ CALL = re.compile(r"\{\{ (\w+\(.*?\)) \}\}", re.DOTALL)
 BETWEEN = re.compile(r"\]\((?:((?:\.\./)*)\.\./lab/docs/|\.\./\.\./docs/)")
 """A link from a page of the library, in any folder, to one of the laboratory, or back, as GitHub needs it."""
 KEPT = re.compile(r"(<!-- = (\w+\(.*?\)) -->\n?).*?(\n?<!-- / -->)", re.DOTALL)
+
+BRACKETS = "{} ({} to {})"
+"""A mean and its interval."""
 
 EXCHANGED = {"lenet-1000": "lenet-8000", "lenet-8000": "lenet-1000"}
 """Variants of `mnist35` whose clean rows are probably exchanged in the paper."""
@@ -190,40 +193,92 @@ def ranks_among(study: str, methods: str) -> str:
 
 
 def difference(
-    where: str, one: str, other: str, column: str, *, scaled: bool = False, unit: str = "", brackets: bool = False
+    where: str,
+    one: str,
+    other: str,
+    column: str,
+    *,
+    scaled: bool = False,
+    unit: str = "",
+    brackets: bool = False,
+    words: str = "",
+    digits: int | None = None,
+    sign: bool = True,
 ) -> str:
     """A method less another, with its interval: ``−.163, −.182 to −.144``, or ``−.163 (−.182 to −.144)``.
 
-    The other method may be one of another study with the same variant and track: ``cifar10/summary``.
+    Args:
+        where: Study, variant and track.
+        one: A method.
+        other: Another, or one of another study with the same variant and track: ``cifar10/summary``.
+        column: A column such as ``clean.nll``.
+        scaled: Whether both have temperature scaling.
+        unit: What stands behind the mean, such as ``points``.
+        brackets: Whether the interval stands in brackets.
+        words: What to say instead, with mean, low and high as ``{}``: ``{}`` alone is the mean without an interval.
+        digits: Number of decimals, if not that of tables.
+        sign: Whether a positive number has its sign.
     """
     study, _, name = other.rpartition("/")
     there = f"{study} {where.partition(' ')[2]}" if study else where
     ours, theirs, which = case_of(where).method(one), case_of(there).method(name), MetricColumn.parse(column)
     found = statistics.paired(ours, theirs, which, scaled)
     assert found.pairs == found.seeds, f"{where} has runs missing"
-    return with_interval(found, which.metric, unit=unit, brackets=brackets)
+    words = words or (BRACKETS if brackets else "")
+    return with_interval(found, which.metric, unit=unit, words=words, digits=digits, sign=sign)
 
 
-def score(where: str, method: str, metric: str) -> str:
-    """Mean over seeds of a metric on clean data or, if there is one, in the target domain; in per cent but for NLL."""
-    conditions = [run.conditions.get(USE, run.conditions[CLEAN]) for run in runs_of(where, method)]
-    mean = fmean(each.metrics[metric] or 0.0 for each in conditions)
-    return short(mean, 3, sign=False) if metric == "nll" else f"{100 * mean:.1f} %"
+def score(
+    where: str, method: str, column: str, *, scaled: bool = False, unit: str = " %", digits: int | None = None
+) -> str:
+    """Mean over seeds of a column such as ``corrupted.nll``, in per cent where tables have it so.
+
+    A metric alone, such as ``nll``, is that of clean data or, if there is one, of the target domain.
+    """
+    case = case_of(where)
+    which = MetricColumn.parse(column if "." in column else f"{case.place}.{column}")
+    found = statistics.cell(case.method(method), which, scaled)
+    assert found.complete, f"{where} has runs missing"
+    return in_words(found.mean or 0.0, which.metric, digits, sign=False) + unit * is_percent(which.metric)
 
 
-def with_interval(found: Difference, metric: str = "nll", *, unit: str = "", brackets: bool = False) -> str:
-    """A difference and its interval, in percentage points unless it is one of NLL."""
-    digits, factor = (3, 1) if metric == "nll" else (1, 100)
-    mean, low, high = (short(factor * (each or 0.0), digits) for each in (found.mean, found.low, found.high))
-    mean = f"{mean} {unit}".rstrip()
-    return f"{mean} ({low} to {high})" if brackets else f"{mean}, {low} to {high}"
+def tried(where: str, method: str, **settings: float) -> str:
+    """Validation NLL of candidate settings of a method, at the seed for tuning."""
+    (found,) = (
+        each.val_nll
+        for each in case_of(where).method(method).tried
+        if all(each.settings[name] == number for name, number in settings.items())
+    )
+    assert found is not None, f"{where} has no run with {settings}"
+    return in_words(found, "nll", sign=False)
+
+
+def with_interval(
+    found: Difference,
+    metric: str = "nll",
+    *,
+    unit: str = "",
+    words: str = "",
+    digits: int | None = None,
+    sign: bool = True,
+) -> str:
+    """A difference and its interval, in percentage points where tables have per cent."""
+    ends = (found.mean, found.low, found.high)
+    mean, low, high = (in_words(each or 0.0, metric, digits, sign=sign) for each in ends)
+    return (words or "{}, {} to {}").format(f"{mean} {unit}".rstrip(), low, high)
+
+
+def in_words(number: float, metric: str, digits: int | None = None, *, sign: bool = True) -> str:
+    """A number of a metric as sentences have it, in per cent or percentage points where tables have them."""
+    scale, usual = (100, 1) if is_percent(metric) else (1, 3)
+    return short(scale * number, usual if digits is None else digits, sign=sign)
 
 
 def short(number: float, digits: int, *, sign: bool = True) -> str:
-    """A number as sentences have it: with its sign, and without a zero before the point."""
+    """A number as sentences have it: without a zero before the point, and with its sign, or with a minus only."""
     shown = f"{number:+.{digits}f}".replace("-", "−")
-    shown = shown[0] + shown[1:].removeprefix("0")
-    return shown if sign else shown[1:]
+    shown = shown[0] + (shown[1:].removeprefix("0") or "0")
+    return shown if sign else shown.removeprefix("+")
 
 
 def by_corruption(where: str, name: str) -> dict[str, float]:
@@ -278,14 +333,23 @@ def overlap(where: str) -> str:
     return f"{sum(found)} of {len(found)}"
 
 
-def summary_run_twice(*names: str) -> str:
-    """What the summary changes about the clean NLL on CIFAR-10 in `ablation`, in `alpha`, or in both pooled."""
-    gaps = []
+def summary_run_twice(*names: str, metric: str = "nll", lower: bool = False, unit: str = "") -> str:
+    """What the summary changes on clean images of CIFAR-10 in `ablation`, in `alpha`, or in both pooled.
+
+    Args:
+        names: Studies.
+        metric: A metric.
+        lower: Whether to say how much lower it is with the summary.
+        unit: What stands behind the mean.
+    """
+    gaps, column = [], MetricColumn(CLEAN, metric)
     for study in names:
         where, name = f"{study} vgg11 selbo", {"ablation": "base", "alpha": "alpha-0.1"}[study]
         pairs = zip(runs_of(where, name), runs_of(where, "none"), strict=True)
-        gaps += [nll(ours, [CLEAN]) - nll(theirs, [CLEAN]) for ours, theirs in pairs]
-    return with_interval(difference_of(gaps, seeds=len(gaps)), brackets=True)
+        both = [[statistics.value(run, column) or 0.0 for run in pair] for pair in pairs]
+        gaps += [theirs - ours if lower else ours - theirs for ours, theirs in both]
+    found = difference_of(gaps, seeds=len(gaps))
+    return with_interval(found, metric, unit=unit, words=BRACKETS, sign=not lower)
 
 
 def outcome(name: str, *, cells: bool = True) -> str:
@@ -668,7 +732,7 @@ CALLS = {
             count,
             at_use,
         ),
-        *(right_at_use, frozen, frozen_mean, frozen_share, labels_worth, by_shift, score),
+        *(right_at_use, frozen, frozen_mean, frozen_share, labels_worth, by_shift, score, tried),
     )
 }
 

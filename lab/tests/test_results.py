@@ -191,6 +191,36 @@ def test_differences_in_sentences() -> None:
     assert results.difference("a v selbo", "summary", "b/elbo", "clean.nll") == "−.910, −.935 to −.885"
     shown = results.difference("a v selbo", "summary", "elbo", "clean.accuracy", unit="points")
     assert re.fullmatch(r"[+−][\d.]+ points, [+−][\d.]+ to [+−][\d.]+", shown)
+    words = {"words": "{}", "sign": False}
+    assert results.difference("a v selbo", "summary", "elbo", "clean.nll", digits=2, **words) == ".09"
+    assert results.difference("a v selbo", "elbo", "summary", "clean.nll", **words) == "−.090"  # a minus stays
+    assert results.difference("a v selbo", "summary", "elbo", "clean.nll", words="{1} to {2}") == "+.065 to +.115"
+
+
+def test_scores_in_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [method(i, name, name.title(), seeds=3, suite="noise") for i, name in enumerate(("elbo", "summary"))]
+    tuned = rows[1] | {"tried": [{"kl_weight": each, "val_nll": 4 * each} for each in (0.1, 0.3)]}
+    made = {"a": typed(study([comparison([rows[0], tuned], variant="v")]))}
+    monkeypatch.setattr(results, "gathered", made.__getitem__)
+    assert results.score("a v selbo", "summary", "nll") == results.score("a v selbo", "summary", "clean.nll") == ".310"
+    assert results.score("a v selbo", "summary", "clean.nll", scaled=True, digits=2) == ".26"
+    assert results.score("a v selbo", "elbo", "corrupted.nll") == ".510"
+    assert results.score("a v selbo", "elbo", "corrupted ≤ 0.1.nll") == ".310"
+    assert results.score("a v selbo", "elbo", "accuracy", digits=0) == "90 %"
+    assert results.score("a v selbo", "elbo", "noise 0.1.accuracy", unit="") == "87.0"
+    assert results.tried("a v selbo", "summary", kl_weight=0.3) == "1.200"
+    with pytest.raises(AssertionError, match="a v selbo has runs missing"):
+        results.score("a v selbo", "elbo", "clean.f1_macro")
+
+
+@pytest.mark.parametrize(("place", "nll"), [("", ".510"), ("use.", ".510"), ("clean.", ".210")])
+def test_a_score_is_that_of_the_target_domain_if_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, place: str, nll: str
+) -> None:
+    case = comparison([method(0, "elbo", "ELBO", seeds=3, suite="use")], variant="v")
+    case["data"] = {**case["data"], "labels": 20}
+    monkeypatch.setattr(results, "gathered", {"a": typed(study([case]))}.__getitem__)
+    assert results.score("a v selbo", "elbo", f"{place}nll") == nll
 
 
 def test_a_statement_is_compared_with_labels_on_every_test_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,4 +261,5 @@ def test_a_difference_with_runs_missing_is_refused(monkeypatch: pytest.MonkeyPat
 
 def test_numbers_as_sentences_have_them() -> None:
     assert [results.short(each, 3) for each in (-0.1634, 0.05, 1.25, 0.0)] == ["−.163", "+.050", "+1.250", "+.000"]
-    assert results.short(0.0144, 3, sign=False) == ".014"
+    assert [results.short(each, 3, sign=False) for each in (0.0144, -0.0144)] == [".014", "−.014"]
+    assert results.short(0.4, 0) == "+0"
