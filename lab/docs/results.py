@@ -16,7 +16,7 @@ import shutil
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
@@ -27,7 +27,7 @@ from statistics import fmean
 from scipy.stats import ttest_rel
 
 from selbo.plots import style
-from selbo.report import Difference, difference_of, is_percent, mean_and_error, signed
+from selbo.report import Difference, difference_of, direction, is_percent, mean_and_error, signed
 from selbo_lab.report import studies as statistics
 from selbo_lab.report.bootstrap import holm
 from selbo_lab.report.cases import cases_figure
@@ -199,6 +199,8 @@ def difference(
     column: str,
     *,
     scaled: bool = False,
+    other_scaled: bool | None = None,
+    pairs: int | None = None,
     unit: str = "",
     brackets: bool = False,
     words: str = "",
@@ -213,6 +215,8 @@ def difference(
         other: Another, or one of another study with the same variant and track: ``cifar10/summary``.
         column: A column such as ``clean.nll``.
         scaled: Whether both have temperature scaling.
+        other_scaled: Whether the other has it, if not as the first.
+        pairs: Number of seeds that have both, if not all.
         unit: What stands behind the mean, such as ``points``.
         brackets: Whether the interval stands in brackets.
         words: What to say instead, with mean, low and high as ``{}``: ``{}`` alone is the mean without an interval.
@@ -222,24 +226,66 @@ def difference(
     study, _, name = other.rpartition("/")
     there = f"{study} {where.partition(' ')[2]}" if study else where
     ours, theirs, which = case_of(where).method(one), case_of(there).method(name), MetricColumn.parse(column)
-    found = statistics.paired(ours, theirs, which, scaled)
-    assert found.pairs == found.seeds, f"{where} has runs missing"
+    found = statistics.paired(ours, theirs, which, scaled, reference_scaled=other_scaled)
+    assert found.pairs == (found.seeds if pairs is None else pairs), f"{where} has runs missing"
     words = words or (BRACKETS if brackets else "")
     return with_interval(found, which.metric, unit=unit, words=words, digits=digits, sign=sign)
 
 
 def score(
-    where: str, method: str, column: str, *, scaled: bool = False, unit: str = " %", digits: int | None = None
+    where: str,
+    method: str,
+    column: str,
+    *,
+    scaled: bool = False,
+    seeds: Container[int] | None = None,
+    unit: str = " %",
+    fraction: bool = False,
+    digits: int | None = None,
 ) -> str:
     """Mean over seeds of a column such as ``corrupted.nll``, in per cent where tables have it so.
 
-    A metric alone, such as ``nll``, is that of clean data or, if there is one, of the target domain.
+    Args:
+        where: Study, variant and track.
+        method: A method.
+        column: A column. A metric alone, such as ``nll``, is that of clean data or, if there is one, of the target
+            domain.
+        scaled: Whether it is after temperature scaling.
+        seeds: Seeds, if not all.
+        unit: What stands behind a number in per cent.
+        fraction: Whether it is a fraction such as .829 instead of 82.9 %.
+        digits: Number of decimals, if not that of tables.
     """
+    mean, metric = mean_of(where, method, column, scaled=scaled, seeds=seeds)
+    if fraction or not is_percent(metric):
+        return short(mean, 3 if digits is None else digits, sign=False)
+    return in_words(mean, metric, digits, sign=False) + unit
+
+
+def misses(where: str, method: str, column: str, goal: float, *, digits: int | None = None) -> str:
+    """By how much the mean of a column misses a goal such as .008, in percentage points where tables have per cent."""
+    mean, metric = mean_of(where, method, column)
+    gap = direction(metric) * (goal - mean)
+    assert gap > 0, f"{method} of {where} meets the goal {goal}"
+    return in_words(gap, metric, digits, sign=False)
+
+
+def mean_of(
+    where: str, method: str, column: str, *, scaled: bool = False, seeds: Container[int] | None = None
+) -> tuple[float, str]:
+    """Mean of a column over all seeds, which must be there, or over some; and its metric."""
     case = case_of(where)
     which = MetricColumn.parse(column if "." in column else f"{case.place}.{column}")
-    found = statistics.cell(case.method(method), which, scaled)
-    assert found.complete, f"{where} has runs missing"
-    return in_words(found.mean or 0.0, which.metric, digits, sign=False) + unit * is_percent(which.metric)
+    runs = [run for run in runs_of(where, method) if seeds is None or run.spec.seed in seeds]
+    mean = statistics.mean_of_all(statistics.value(run, which, scaled) for run in runs)
+    assert mean is not None, f"{where} has no {which}"
+    return mean, which.metric
+
+
+def temperatures(where: str, method: str, words: str = "{} to {}") -> str:
+    """Lowest and highest of the fitted temperatures of a method, and their mean, in words."""
+    found = [run.temperature for run in runs_of(where, method) if run.temperature is not None]
+    return words.format(*(short(each, 2, sign=False) for each in (min(found), max(found), fmean(found))))
 
 
 def tried(where: str, method: str, **settings: float) -> str:
@@ -327,10 +373,10 @@ def without_noise(where: str, one: str, other: str, *, scaled: bool = False) -> 
     return f"{mean} ({low} to {high})"
 
 
-def overlap(where: str) -> str:
-    """How many of the paper's numbers overlap with ours, without evidential learning: ``14 of 16``."""
-    found = [each for each in statistics.overlaps(case_of(where)) if each is not None]
-    return f"{sum(found)} of {len(found)}"
+def overlap(*where: str, words: str = "{} of {}") -> str:
+    """How many of the paper's numbers overlap with ours in some comparisons, without evidential learning."""
+    found = [each for one in where for each in statistics.overlaps(case_of(one)) if each is not None]
+    return words.format(sum(found), len(found))
 
 
 def summary_run_twice(*names: str, metric: str = "nll", lower: bool = False, unit: str = "") -> str:
@@ -417,12 +463,12 @@ def count(other: str, scores: str = "metrics", *, after_holm: bool = False, word
 
 def at_use(where: str, method: str, *, scaled: bool = False) -> str:
     """Mean NLL of a method in the target domain, as predicted or after temperature scaling."""
-    return f"{fmean(nll(run, [USE], scaled=scaled) for run in runs_of(where, method)):.3f}".removeprefix("0")
+    return score(where, method, "use.nll", scaled=scaled)
 
 
 def right_at_use(where: str, method: str) -> str:
     """Mean accuracy of a method in the target domain, in percent."""
-    return f"{100 * fmean(run.conditions[USE].metrics['accuracy'] for run in runs_of(where, method)):.1f}"
+    return score(where, method, "use.accuracy", unit="")
 
 
 @cache
@@ -732,7 +778,7 @@ CALLS = {
             count,
             at_use,
         ),
-        *(right_at_use, frozen, frozen_mean, frozen_share, labels_worth, by_shift, score, tried),
+        *(right_at_use, frozen, frozen_mean, frozen_share, labels_worth, by_shift, score, tried, misses, temperatures),
     )
 }
 

@@ -195,6 +195,7 @@ def test_differences_in_sentences() -> None:
     assert results.difference("a v selbo", "summary", "elbo", "clean.nll", digits=2, **words) == ".09"
     assert results.difference("a v selbo", "elbo", "summary", "clean.nll", **words) == "−.090"  # a minus stays
     assert results.difference("a v selbo", "summary", "elbo", "clean.nll", words="{1} to {2}") == "+.065 to +.115"
+    assert results.difference("a v selbo", "summary", "elbo", "clean.nll", other_scaled=True, words="{}") == "+.140"
 
 
 def test_scores_in_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,9 +209,22 @@ def test_scores_in_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
     assert results.score("a v selbo", "elbo", "corrupted ≤ 0.1.nll") == ".310"
     assert results.score("a v selbo", "elbo", "accuracy", digits=0) == "90 %"
     assert results.score("a v selbo", "elbo", "noise 0.1.accuracy", unit="") == "87.0"
+    assert results.score("a v selbo", "elbo", "accuracy", fraction=True) == ".900"
+    assert results.score("a v selbo", "elbo", "nll", seeds=[1, 2]) == ".215"
     assert results.tried("a v selbo", "summary", kl_weight=0.3) == "1.200"
-    with pytest.raises(AssertionError, match="a v selbo has runs missing"):
+    assert results.temperatures("a v selbo", "elbo") == "1.10 to 1.10"
+    with pytest.raises(AssertionError, match=r"a v selbo has no clean\.nll"):
+        results.score("a v selbo", "elbo", "nll", seeds=[3])
+    with pytest.raises(AssertionError, match=r"a v selbo has no clean\.f1_macro"):
         results.score("a v selbo", "elbo", "clean.f1_macro")
+
+
+@pytest.mark.usefixtures("known")
+def test_a_goal_is_missed_in_either_direction() -> None:
+    assert results.misses("a v selbo", "elbo", "nll", 0.2) == ".010"
+    assert results.misses("a v selbo", "elbo", "clean.accuracy", 0.913) == "1.3"
+    with pytest.raises(AssertionError, match=r"elbo of a v selbo meets the goal 0\.3"):
+        results.misses("a v selbo", "elbo", "nll", 0.3)
 
 
 @pytest.mark.parametrize(("place", "nll"), [("", ".510"), ("use.", ".510"), ("clean.", ".210")])
@@ -257,6 +271,9 @@ def test_a_difference_with_runs_missing_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(results, "gathered", {"a": whole}.__getitem__)
     with pytest.raises(AssertionError, match="runs missing"):
         results.difference("a v selbo", "summary", "elbo", "clean.nll")
+    assert results.difference("a v selbo", "summary", "elbo", "clean.nll", pairs=2, words="{}") == "+.090"
+    with pytest.raises(AssertionError, match="a v selbo has runs missing"):
+        results.score("a v selbo", "elbo", "clean.nll")
 
 
 def test_numbers_as_sentences_have_them() -> None:
