@@ -16,7 +16,7 @@ import shutil
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
@@ -27,7 +27,7 @@ from statistics import fmean
 from scipy.stats import ttest_rel
 
 from selbo.plots import style
-from selbo.report import Difference, difference_of, direction, mean_and_error, signed
+from selbo.report import Difference, difference_of, direction, is_percent, mean_and_error, signed
 from selbo_lab.report import studies as statistics
 from selbo_lab.report.bootstrap import holm
 from selbo_lab.report.cases import cases_figure
@@ -61,6 +61,12 @@ CALL = re.compile(r"\{\{ (\w+\(.*?\)) \}\}", re.DOTALL)
 BETWEEN = re.compile(r"\]\((?:((?:\.\./)*)\.\./lab/docs/|\.\./\.\./docs/)")
 """A link from a page of the library, in any folder, to one of the laboratory, or back, as GitHub needs it."""
 KEPT = re.compile(r"(<!-- = (\w+\(.*?\)) -->\n?).*?(\n?<!-- / -->)", re.DOTALL)
+
+IN_WORDS = ("", "one", "two", "three", "four")
+"""Numbers of cases as tables in words have them."""
+
+BRACKETS = "{} ({} to {})"
+"""A mean and its interval."""
 
 EXCHANGED = {"lenet-1000": "lenet-8000", "lenet-8000": "lenet-1000"}
 """Variants of `mnist35` whose clean rows are probably exchanged in the paper."""
@@ -196,41 +202,105 @@ def difference(
     column: str,
     *,
     scaled: bool = False,
-    digits: int | None = None,
-    sign: bool = True,
-    interval: bool = True,
+    other_scaled: bool | None = None,
+    pairs: int | None = None,
     unit: str = "",
     brackets: bool = False,
+    words: str = "",
+    digits: int | None = None,
+    sign: bool = True,
 ) -> str:
     """A method less another, with its interval: ``−.163, −.182 to −.144``, or ``−.163 (−.182 to −.144)``.
 
-    The other method may be one of another study with the same variant and track: ``cifar10/summary``. Without
-    ``sign``, the interval must be above zero; without ``interval``, only the mean is given.
+    Args:
+        where: Study, variant and track.
+        one: A method.
+        other: Another, or one of another study with the same variant and track: ``cifar10/summary``.
+        column: A column such as ``clean.nll``.
+        scaled: Whether both have temperature scaling.
+        other_scaled: Whether the other has it, if not as the first.
+        pairs: Number of seeds that have both, if not all.
+        unit: What stands behind the mean, such as ``points``.
+        brackets: Whether the interval stands in brackets.
+        words: What to say instead, with mean, low and high as ``{}``: ``{}`` alone is the mean without an interval.
+        digits: Number of decimals, if not that of tables.
+        sign: Whether a positive number has its sign.
     """
     study, _, name = other.rpartition("/")
     there = f"{study} {where.partition(' ')[2]}" if study else where
     ours, theirs, which = case_of(where).method(one), case_of(there).method(name), MetricColumn.parse(column)
-    found = statistics.paired(ours, theirs, which, scaled)
-    assert found.pairs == found.seeds, f"{where} has runs missing"
-    shown = with_interval(found, which.metric, digits=digits, sign=sign, unit=unit, brackets=brackets)
-    return shown if interval else in_units(found.mean or 0.0, which.metric, digits, sign=sign)
+    found = statistics.paired(ours, theirs, which, scaled, reference_scaled=other_scaled)
+    assert found.pairs == (found.seeds if pairs is None else pairs), f"{where} has runs missing"
+    words = words or (BRACKETS if brackets else "")
+    return with_interval(found, which.metric, unit=unit, words=words, digits=digits, sign=sign)
 
 
-def average(where: str, methods: str, column: str, *, scaled: bool = False, digits: int | None = None) -> str:
-    """Mean over seeds of a column such as ``clean.nll``; of several methods, lowest to highest: ``.249 to .272``."""
-    which = MetricColumn.parse(column)
-    found = [statistics.cell(case_of(where).method(name), which, scaled) for name in methods.split(",")]
-    assert all(each.complete for each in found), f"{where} has runs missing"
-    means = sorted(each.mean or 0.0 for each in found)
-    ends = means if len(means) == 1 else (means[0], means[-1])
-    return " to ".join(in_units(each, which.metric, digits, sign=False) for each in ends)
+def score(
+    where: str,
+    method: str,
+    column: str,
+    *,
+    scaled: bool = False,
+    seeds: Container[int] | None = None,
+    unit: str = " %",
+    fraction: bool = False,
+    digits: int | None = None,
+) -> str:
+    """Mean over seeds of a column such as ``corrupted.nll``, in per cent where tables have it so.
+
+    Args:
+        where: Study, variant and track.
+        method: A method, or several, for the lowest and the highest of their means: ``.249 to .272``.
+        column: A column. A metric alone, such as ``nll``, is that of clean data or, if there is one, of the target
+            domain.
+        scaled: Whether it is after temperature scaling.
+        seeds: Seeds, if not all.
+        unit: What stands behind a number in per cent.
+        fraction: Whether it is a fraction such as .829 instead of 82.9 %.
+        digits: Number of decimals, if not that of tables.
+    """
+    found = sorted(mean_of(where, name, column, scaled=scaled, seeds=seeds) for name in method.split(","))
+    ends = found if len(found) == 1 else (found[0], found[-1])
+    if fraction or not is_percent(found[0][1]):
+        return " to ".join(short(mean, 3 if digits is None else digits, sign=False) for mean, _ in ends)
+    return " to ".join(in_words(mean, metric, digits, sign=False) for mean, metric in ends) + unit
 
 
-def score(where: str, method: str, metric: str) -> str:
-    """Mean over seeds of a metric on clean data or, if there is one, in the target domain; in per cent but for NLL."""
-    conditions = [run.conditions.get(USE, run.conditions[CLEAN]) for run in runs_of(where, method)]
-    mean = fmean(each.metrics[metric] or 0.0 for each in conditions)
-    return short(mean, 3, sign=False) if metric == "nll" else f"{100 * mean:.1f} %"
+def misses(where: str, method: str, column: str, goal: float, *, digits: int | None = None) -> str:
+    """By how much the mean of a column misses a goal such as .008, in percentage points where tables have per cent."""
+    mean, metric = mean_of(where, method, column)
+    gap = direction(metric) * (goal - mean)
+    assert gap > 0, f"{method} of {where} meets the goal {goal}"
+    return in_words(gap, metric, digits, sign=False)
+
+
+def mean_of(
+    where: str, method: str, column: str, *, scaled: bool = False, seeds: Container[int] | None = None
+) -> tuple[float, str]:
+    """Mean of a column over all seeds, which must be there, or over some; and its metric."""
+    case = case_of(where)
+    which = MetricColumn.parse(column if "." in column else f"{case.place}.{column}")
+    runs = [run for run in runs_of(where, method) if seeds is None or run.spec.seed in seeds]
+    mean = statistics.mean_of_all(statistics.value(run, which, scaled) for run in runs)
+    assert mean is not None, f"{where} has no {which}"
+    return mean, which.metric
+
+
+def temperatures(where: str, method: str, words: str = "{} to {}") -> str:
+    """Lowest and highest of the fitted temperatures of a method, and their mean, in words."""
+    found = [run.temperature for run in runs_of(where, method) if run.temperature is not None]
+    return words.format(*(short(each, 2, sign=False) for each in (min(found), max(found), fmean(found))))
+
+
+def tried(where: str, method: str, **settings: float) -> str:
+    """Validation NLL of candidate settings of a method, at the seed for tuning."""
+    (found,) = (
+        each.val_nll
+        for each in case_of(where).method(method).tried
+        if all(each.settings[name] == number for name, number in settings.items())
+    )
+    assert found is not None, f"{where} has no run with {settings}"
+    return in_words(found, "nll", sign=False)
 
 
 def tally(where: str, one: str, other: str, column: str) -> str:
@@ -245,43 +315,32 @@ def tally(where: str, one: str, other: str, column: str) -> str:
     return " | ".join(IN_WORDS[each] for each in counts).replace("  ", " ").strip()
 
 
-def validation_nll(where: str, method: str, **settings: float) -> str:
-    """Validation NLL of a method with one of its candidate settings, such as ``prior_std=0.03, kl_weight=0.01``."""
-    tried = case_of(where).method(method).tried
-    (found,) = (each.val_nll for each in tried if settings.items() <= each.settings.items())
-    assert found is not None, f"{where} has no such run"
-    return in_units(found, "nll", sign=False)
-
-
 def with_interval(
     found: Difference,
     metric: str = "nll",
     *,
+    unit: str = "",
+    words: str = "",
     digits: int | None = None,
     sign: bool = True,
-    unit: str = "",
-    brackets: bool = False,
 ) -> str:
-    """A difference and its interval, in percentage points unless it is one of NLL or entropy."""
-    assert sign or (found.low or 0.0) > 0, "an interval without signs must be above zero"
+    """A difference and its interval, in percentage points where tables have per cent."""
     ends = (found.mean, found.low, found.high)
-    mean, low, high = (in_units(each or 0.0, metric, digits, sign=sign) for each in ends)
-    mean = f"{mean} {unit}".rstrip()
-    return f"{mean} ({low} to {high})" if brackets else f"{mean}, {low} to {high}"
+    mean, low, high = (in_words(each or 0.0, metric, digits, sign=sign) for each in ends)
+    return (words or "{}, {} to {}").format(f"{mean} {unit}".rstrip(), low, high)
 
 
-def in_units(number: float, metric: str, digits: int | None = None, *, sign: bool = True) -> str:
-    """A number as sentences have it: NLL and entropy as they are, others in per cent."""
-    as_it_is = metric == "nll" or metric.startswith("entropy")
-    number, usual = (number, 3) if as_it_is else (100 * number, 1)
-    return short(number, usual if digits is None else digits, sign=sign)
+def in_words(number: float, metric: str, digits: int | None = None, *, sign: bool = True) -> str:
+    """A number of a metric as sentences have it, in per cent or percentage points where tables have them."""
+    scale, usual = (100, 1) if is_percent(metric) else (1, 3)
+    return short(scale * number, usual if digits is None else digits, sign=sign)
 
 
 def short(number: float, digits: int, *, sign: bool = True) -> str:
-    """A number as sentences have it: with its sign, and without a zero before the point."""
+    """A number as sentences have it: without a zero before the point, and with its sign, or with a minus only."""
     shown = f"{number:+.{digits}f}".replace("-", "−")
-    shown = shown[0] + shown[1:].removeprefix("0")
-    return shown if sign else shown[1:]
+    shown = shown[0] + (shown[1:].removeprefix("0") or "0")
+    return shown if sign else shown.removeprefix("+")
 
 
 def by_corruption(where: str, name: str) -> dict[str, float]:
@@ -325,23 +384,34 @@ def without_noise(where: str, one: str, other: str, *, scaled: bool = False) -> 
     kept = [each for kind in kinds if "noise" not in kind and "glass" not in kind for each in kinds[kind]]
     ours, theirs = ([nll(run, kept, scaled=scaled) for run in runs_of(where, name)] for name in (one, other))
     found = difference_of([b - a for a, b in zip(ours, theirs, strict=True)], seeds=5)
-    return with_interval(found, sign=False, brackets=True)
+    mean, low, high = (short(each or 0.0, 3, sign=False) for each in (found.mean, found.low, found.high))
+    assert (found.low or 0) > 0, "the first method is not ahead"
+    return f"{mean} ({low} to {high})"
 
 
-def overlap(*cases: str, words: str = "{} of {}") -> str:
-    """How many of the paper's numbers overlap with ours, without evidential learning: ``14 of 16``."""
-    found = [each for where in cases for each in statistics.overlaps(case_of(where)) if each is not None]
+def overlap(*where: str, words: str = "{} of {}") -> str:
+    """How many of the paper's numbers overlap with ours in some comparisons, without evidential learning."""
+    found = [each for one in where for each in statistics.overlaps(case_of(one)) if each is not None]
     return words.format(sum(found), len(found))
 
 
-def summary_run_twice(*names: str) -> str:
-    """What the summary changes about the clean NLL on CIFAR-10 in `ablation`, in `alpha`, or in both pooled."""
-    gaps = []
+def summary_run_twice(*names: str, metric: str = "nll", lower: bool = False, unit: str = "") -> str:
+    """What the summary changes on clean images of CIFAR-10 in `ablation`, in `alpha`, or in both pooled.
+
+    Args:
+        names: Studies.
+        metric: A metric.
+        lower: Whether to say how much lower it is with the summary.
+        unit: What stands behind the mean.
+    """
+    gaps, column = [], MetricColumn(CLEAN, metric)
     for study in names:
         where, name = f"{study} vgg11 selbo", {"ablation": "base", "alpha": "alpha-0.1"}[study]
         pairs = zip(runs_of(where, name), runs_of(where, "none"), strict=True)
-        gaps += [nll(ours, [CLEAN]) - nll(theirs, [CLEAN]) for ours, theirs in pairs]
-    return with_interval(difference_of(gaps, seeds=len(gaps)), brackets=True)
+        both = [[statistics.value(run, column) or 0.0 for run in pair] for pair in pairs]
+        gaps += [theirs - ours if lower else ours - theirs for ours, theirs in both]
+    found = difference_of(gaps, seeds=len(gaps))
+    return with_interval(found, metric, unit=unit, words=BRACKETS, sign=not lower)
 
 
 def outcome(name: str, *, cells: bool = True) -> str:
@@ -382,9 +452,6 @@ def settings_tried() -> str:
     return "\n".join(lines) + "\n"
 
 
-IN_WORDS = ("", "one", "two", "three", "four")
-"""Numbers of cases as tables in words have them."""
-
 LABEL_SHIFT = ("shift-sst", "shift-mnist35", "shift-tables", "shift-cifar10")
 """Studies with unlabelled inputs of a target domain whose every method was tuned for itself."""
 
@@ -412,12 +479,12 @@ def count(other: str, scores: str = "metrics", *, after_holm: bool = False, word
 
 def at_use(where: str, method: str, *, scaled: bool = False) -> str:
     """Mean NLL of a method in the target domain, as predicted or after temperature scaling."""
-    return f"{fmean(nll(run, [USE], scaled=scaled) for run in runs_of(where, method)):.3f}".removeprefix("0")
+    return score(where, method, "use.nll", scaled=scaled)
 
 
 def right_at_use(where: str, method: str) -> str:
     """Mean accuracy of a method in the target domain, in percent."""
-    return f"{100 * fmean(run.conditions[USE].metrics['accuracy'] for run in runs_of(where, method)):.1f}"
+    return score(where, method, "use.accuracy", unit="")
 
 
 @cache
@@ -727,8 +794,19 @@ CALLS = {
             count,
             at_use,
         ),
-        *(right_at_use, frozen, frozen_mean, frozen_share, labels_worth, by_shift, score),
-        *(average, tally, validation_nll),
+        *(
+            right_at_use,
+            frozen,
+            frozen_mean,
+            frozen_share,
+            labels_worth,
+            by_shift,
+            score,
+            tally,
+            tried,
+            misses,
+            temperatures,
+        ),
     )
 }
 

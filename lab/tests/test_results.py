@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from study_fakes import EQUAL, comparison, method, study, typed
+from study_fakes import comparison, method, study, typed
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "lab" / "docs"))
@@ -191,29 +191,52 @@ def test_differences_in_sentences() -> None:
     assert results.difference("a v selbo", "summary", "b/elbo", "clean.nll") == "−.910, −.935 to −.885"
     shown = results.difference("a v selbo", "summary", "elbo", "clean.accuracy", unit="points")
     assert re.fullmatch(r"[+−][\d.]+ points, [+−][\d.]+ to [+−][\d.]+", shown)
-    assert results.difference("a v selbo", "summary", "elbo", "clean.nll", digits=2) == "+.09, +.07 to +.11"
-    assert results.difference("a v selbo", "summary", "elbo", "clean.nll", sign=False) == ".090, .065 to .115"
-    assert results.difference("a v selbo", "summary", "elbo", "clean.nll", interval=False) == "+.090"
-    with pytest.raises(AssertionError, match="above zero"):
-        results.difference("a v selbo", "elbo", "summary", "clean.nll", sign=False, interval=False)
+    words = {"words": "{}", "sign": False}
+    assert results.difference("a v selbo", "summary", "elbo", "clean.nll", digits=2, **words) == ".09"
+    assert results.difference("a v selbo", "elbo", "summary", "clean.nll", **words) == "−.090"  # a minus stays
+    assert results.difference("a v selbo", "summary", "elbo", "clean.nll", words="{1} to {2}") == "+.065 to +.115"
+    assert results.difference("a v selbo", "summary", "elbo", "clean.nll", other_scaled=True, words="{}") == "+.140"
+
+
+def test_scores_in_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [method(i, name, name.title(), seeds=3, suite="noise") for i, name in enumerate(("elbo", "summary"))]
+    tuned = rows[1] | {"tried": [{"kl_weight": each, "val_nll": 4 * each} for each in (0.1, 0.3)]}
+    made = {"a": typed(study([comparison([rows[0], tuned], variant="v")]))}
+    monkeypatch.setattr(results, "gathered", made.__getitem__)
+    assert results.score("a v selbo", "summary", "nll") == results.score("a v selbo", "summary", "clean.nll") == ".310"
+    assert results.score("a v selbo", "summary", "clean.nll", scaled=True, digits=2) == ".26"
+    assert results.score("a v selbo", "elbo", "corrupted.nll") == ".510"
+    assert results.score("a v selbo", "elbo", "corrupted ≤ 0.1.nll") == ".310"
+    assert results.score("a v selbo", "elbo", "accuracy", digits=0) == "90 %"
+    assert results.score("a v selbo", "elbo", "noise 0.1.accuracy", unit="") == "87.0"
+    assert results.score("a v selbo", "elbo", "accuracy", fraction=True) == ".900"
+    assert results.score("a v selbo", "elbo", "nll", seeds=[1, 2]) == ".215"
+    assert results.score("a v selbo", "summary,elbo", "nll") == ".210 to .310"
+    assert results.score("a v selbo", "elbo,elbo", "accuracy") == "90.0 to 90.0 %"
+    assert results.tried("a v selbo", "summary", kl_weight=0.3) == "1.200"
+    assert results.temperatures("a v selbo", "elbo") == "1.10 to 1.10"
+    with pytest.raises(AssertionError, match=r"a v selbo has no clean\.nll"):
+        results.score("a v selbo", "elbo", "nll", seeds=[3])
+    with pytest.raises(AssertionError, match=r"a v selbo has no clean\.f1_macro"):
+        results.score("a v selbo", "elbo", "clean.f1_macro")
 
 
 @pytest.mark.usefixtures("known")
-def test_means_in_sentences() -> None:
-    assert results.average("a v selbo", "elbo", "clean.nll") == ".210"
-    assert results.average("a v selbo", "elbo", "clean.nll", scaled=True, digits=2) == ".16"
-    assert results.average("a v selbo", "elbo", "clean.accuracy") == "90.0"
-    assert results.average("a v selbo", "summary,elbo", "clean.nll") == ".210 to .300"
-    assert results.in_units(0.5, "entropy_difference", sign=False) == ".500"
+def test_a_goal_is_missed_in_either_direction() -> None:
+    assert results.misses("a v selbo", "elbo", "nll", 0.2) == ".010"
+    assert results.misses("a v selbo", "elbo", "clean.accuracy", 0.913) == "1.3"
+    with pytest.raises(AssertionError, match=r"elbo of a v selbo meets the goal 0\.3"):
+        results.misses("a v selbo", "elbo", "nll", 0.3)
 
 
-def test_validation_nll_is_that_of_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [method(0, "elbo", "ELBO", seeds=2), method(1, "summary", "Summary ELBO", seeds=2, belief=EQUAL)]
-    made = typed(study([comparison(rows, variant="v")], seeds=2))
-    monkeypatch.setattr(results, "gathered", {"a": made}.__getitem__)
-    assert results.validation_nll("a v selbo", "summary", kl_weight=0.25) == ".310"
-    with pytest.raises(AssertionError, match="no such run"):
-        results.validation_nll("a v selbo", "summary", kl_weight=0.5)
+@pytest.mark.parametrize(("place", "nll"), [("", ".510"), ("use.", ".510"), ("clean.", ".210")])
+def test_a_score_is_that_of_the_target_domain_if_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, place: str, nll: str
+) -> None:
+    case = comparison([method(0, "elbo", "ELBO", seeds=3, suite="use")], variant="v")
+    case["data"] = {**case["data"], "labels": 20}
+    monkeypatch.setattr(results, "gathered", {"a": typed(study([case]))}.__getitem__)
+    assert results.score("a v selbo", "elbo", f"{place}nll") == nll
 
 
 def test_cases_of_a_study_are_better_level_or_worse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,8 +293,12 @@ def test_a_difference_with_runs_missing_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(results, "gathered", {"a": whole}.__getitem__)
     with pytest.raises(AssertionError, match="runs missing"):
         results.difference("a v selbo", "summary", "elbo", "clean.nll")
+    assert results.difference("a v selbo", "summary", "elbo", "clean.nll", pairs=2, words="{}") == "+.090"
+    with pytest.raises(AssertionError, match="a v selbo has runs missing"):
+        results.score("a v selbo", "elbo", "clean.nll")
 
 
 def test_numbers_as_sentences_have_them() -> None:
     assert [results.short(each, 3) for each in (-0.1634, 0.05, 1.25, 0.0)] == ["−.163", "+.050", "+1.250", "+.000"]
-    assert results.short(0.0144, 3, sign=False) == ".014"
+    assert [results.short(each, 3, sign=False) for each in (0.0144, -0.0144)] == [".014", "−.014"]
+    assert results.short(0.4, 0) == "+0"
