@@ -272,8 +272,10 @@ def private_members(node: ast.ClassDef) -> set[str]:
 
 
 @in_a_checkout
-def test_the_laboratory_uses_only_what_the_library_publishes() -> None:
-    assert intrusions(LABORATORY, PACKAGE) == []
+@pytest.mark.parametrize("folder", [LABORATORY, LABORATORY.parents[1] / "docs"], ids=lambda folder: folder.name)
+def test_the_laboratory_uses_only_what_the_library_publishes(folder: Path) -> None:
+    assert folder.is_dir()
+    assert intrusions(folder, PACKAGE) == []
 
 
 def test_the_library_does_not_know_the_laboratory() -> None:

@@ -26,7 +26,7 @@ from statistics import fmean
 
 from scipy.stats import ttest_rel
 
-from selbo.plots import style
+from selbo.plots import save_figure
 from selbo.report import Difference, difference_of, mean_and_error, signed
 from selbo_lab.report import studies as statistics
 from selbo_lab.report.bootstrap import holm
@@ -645,10 +645,10 @@ def draw(study: str) -> list[Path]:
         CACHE.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(dir=CACHE))
         for track in tracks_with_cases(found):
-            style.save_figure(cases_figure(found, track), unfinished, f"{study}-cases-{track}", formats=["png"])
+            save_figure(cases_figure(found, track), unfinished, f"{study}-cases-{track}", formats=["png"])
         for comparison in found.comparisons:
             for kind, name in pictures(study, comparison):
-                style.save_figure(STUDY_FIGURES[kind].draw(comparison), unfinished, name, formats=["png"])
+                save_figure(STUDY_FIGURES[kind].draw(comparison), unfinished, name, formats=["png"])
         unfinished.rename(folder)
     return sorted(folder.glob("*.png"))
 
