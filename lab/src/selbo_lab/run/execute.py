@@ -27,10 +27,10 @@ from selbo_lab.run.tasks import RunTask, task_of
 from selbo_lab.studies.run_spec import EvaluationSpec, RunSpec
 
 SMALL_RUNS_ON_A_GPU: Final = 14
-"""Parallel runs of other networks on one GPU, if there are enough cores (docs/reference/performance-lab.md)."""
+"""Parallel runs of other networks on one GPU, if there are enough cores (lab/docs/reference/performance-lab.md)."""
 
 LARGE_RUNS_ON_A_GPU: Final = 3
-"""Parallel runs of large networks on one GPU (docs/reference/performance-lab.md)."""
+"""Parallel runs of large networks on one GPU (lab/docs/reference/performance-lab.md)."""
 
 CHECKPOINT_EVERY_S: Final = 120.0
 """Seconds between checkpoints: the most that an interrupted run loses. Short runs write none."""
