@@ -43,7 +43,6 @@ LAYERS = (
 )
 
 LABORATORY_LAYERS = (
-    {"checks"},
     {"data", "published", "studies"},
     {"run"},
     {"schedule", "report"},

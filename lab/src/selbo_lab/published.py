@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from selbo import Belief, CornerShells, Partition, ScoreBins, SummaryLikelihood
+from selbo.checks import non_negative, positive
 from selbo.metrics import auroc
 from selbo.objectives import KL, Objective, Term
 from selbo.posteriors import MeanField, Posterior
 from selbo.summary import PreciseModule, log_dirichlet
-from selbo_lab import checks
 
 SLOPE: Final = 500.0
 """The slope of the paper's soft histogram, in probability space."""
@@ -45,7 +45,7 @@ def with_slope(partition: EdgesT, slope: float = SLOPE) -> EdgesT:
     if partition.edges.space != "probability":
         raise ValueError("`partition` must be made with space='probability', where `slope` is a slope, but it is not")
     partition.edges.widths.fill_(1.0)
-    partition.set_slope_factor(checks.positive("slope", slope))
+    partition.set_slope_factor(positive("slope", slope))
     return partition
 
 
@@ -105,8 +105,8 @@ class PublishedSummary(SummaryLikelihood):
     ) -> None:
         super().__init__(partition, belief, concentration, **options)
         self.pool_draws = pool_draws
-        self.pseudo_count = checks.non_negative("pseudo_count", pseudo_count)
-        self.histogram_floor = checks.non_negative("histogram_floor", histogram_floor)
+        self.pseudo_count = non_negative("pseudo_count", pseudo_count)
+        self.histogram_floor = non_negative("histogram_floor", histogram_floor)
 
     def normalise(self, counts: Tensor) -> Tensor:
         """Histogram of the soft counts: (..., R), or (..., S, R) with pooled samples -> (..., R)."""
