@@ -43,7 +43,6 @@ LAYERS = (
 )
 
 LABORATORY_LAYERS = (
-    {"checks"},
     {"data", "published", "studies"},
     {"run"},
     {"schedule", "report"},
@@ -214,9 +213,11 @@ def intrusions(laboratory: Path, library: Path) -> list[str]:
     """Sentences on everything that the laboratory takes from the library and that is not public.
 
     Public are `from selbo import X` and `from selbo.<module> import X`, with X in the `__all__` of that module, and the
-    version. A module inside a package of the library, or a name that begins with an underscore, is not.
+    version. A module inside a package of the library, or a name that begins with an underscore, is not; nor is what
+    begins with an underscore in a class of the library that a class of the laboratory is derived from.
     """
-    found = []
+    found, of_library = [], classes(library)
+    of_both = classes(laboratory) | of_library
     for path in sorted(laboratory.rglob("*.py")):
         tree, taken = parse(path), set[str]()
         for node in nodes(tree):
@@ -231,15 +232,49 @@ def intrusions(laboratory: Path, library: Path) -> list[str]:
                 hidden = [name for name in names if name not in public and (module, name) != ("selbo", "__version__")]
                 found += [f"{where}: {module} does not publish {name}" for name in hidden]
         for node in nodes(tree):
-            owner = node.value if isinstance(node, ast.Attribute) and node.attr.startswith("_") else None
-            if isinstance(owner, ast.Name) and owner.id in taken:
+            owner = ast.unparse(node.value) if isinstance(node, ast.Attribute) and node.attr.startswith("_") else ""
+            if owner in taken or (owner.startswith("super(") and is_private(node.attr)):
                 found.append(f"{path.relative_to(laboratory)}:{node.lineno}: {ast.unparse(node)} is private")
+        for node in nodes(tree):
+            above = ancestors(node, of_both) & set(of_library.values()) if isinstance(node, ast.ClassDef) else set()
+            hidden = set[str]().union(*map(private_members, above))
+            for line, name in sorted((each.lineno, name) for each, name in members(node)) if hidden else ():
+                if name in hidden:
+                    found.append(f"{path.relative_to(laboratory)}:{line}: {name} is private in a base of {node.name}")
     return found
 
 
+def classes(root: Path) -> dict[str, ast.ClassDef]:
+    """Classes below `root`, by name."""
+    trees = (parse(path) for path in sorted(root.rglob("*.py")))
+    return {node.name: node for tree in trees for node in nodes(tree) if isinstance(node, ast.ClassDef)}
+
+
+def ancestors(node: ast.ClassDef, known: dict[str, ast.ClassDef]) -> set[ast.ClassDef]:
+    """Classes that a class is derived from, as far as they are known by name."""
+    names = [ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases]
+    bases = {known[name] for name in names if name in known} - {node}
+    return bases.union(*(ancestors(base, known) for base in bases))
+
+
+def members(node: ast.AST) -> list[tuple[ast.AST, str]]:
+    """Methods and attributes of a class, where it defines, sets or uses them."""
+    attributes = [each for each in nodes(node) if isinstance(each, ast.Attribute)]
+    used = [(each, each.attr) for each in attributes if ast.unparse(each.value) in {"self", "cls"}]
+    return used + [(each, each.name) for each in ast.iter_child_nodes(node) if isinstance(each, ast.FunctionDef)]
+
+
+def private_members(node: ast.ClassDef) -> set[str]:
+    """Private methods and attributes that a class defines or sets."""
+    found = {name for each, name in members(node) if not isinstance(getattr(each, "ctx", None), ast.Load)}
+    return set(filter(is_private, found))
+
+
 @in_a_checkout
-def test_the_laboratory_uses_only_what_the_library_publishes() -> None:
-    assert intrusions(LABORATORY, PACKAGE) == []
+@pytest.mark.parametrize("folder", [LABORATORY, LABORATORY.parents[1] / "docs"], ids=lambda folder: folder.name)
+def test_the_laboratory_uses_only_what_the_library_publishes(folder: Path) -> None:
+    assert folder.is_dir()
+    assert intrusions(folder, PACKAGE) == []
 
 
 def test_the_library_does_not_know_the_laboratory() -> None:
@@ -249,6 +284,9 @@ def test_the_library_does_not_know_the_laboratory() -> None:
         names = imported_names(parse(path), package)
         found += [f"{path}:{line}: {name}" for line, name in names if name.partition(".")[0] == "selbo_lab"]
     assert found == []
+
+
+OWN_PLOT = "from selbo.plots import Wide\nclass Own(Wide[int]):\n"
 
 
 @pytest.mark.parametrize(
@@ -263,6 +301,11 @@ def test_the_library_does_not_know_the_laboratory() -> None:
         ("def f():\n    from selbo._files import replacing", "run.py:2: selbo._files does not publish replacing"),
         ("from selbo.nothing import draw", "run.py:1: selbo.nothing does not publish draw"),
         ("from selbo import fit\nfit._loop()", "run.py:2: fit._loop is private"),
+        ("class Own:\n    def f(self): super()._f()", "run.py:2: super()._f is private"),
+        ("class Own:\n    def f(self): super(Own, self)._f()", "run.py:2: super(Own, self)._f is private"),
+        (f"{OWN_PLOT}    def _draw(self): pass", "run.py:3: _draw is private in a base of Own"),
+        (f"{OWN_PLOT}    def f(self): return self._size", "run.py:3: _size is private in a base of Own"),
+        (f"{OWN_PLOT}    pass\nclass B(Own):\n    def _draw(self): pass", "run.py:5: _draw is private in a base of B"),
     ],
 )
 def test_what_the_laboratory_may_not_use(tmp_path: Path, source: str, complaint: str) -> None:
@@ -276,15 +319,18 @@ def test_what_the_laboratory_may_use(tmp_path: Path) -> None:
     library, laboratory = small_library(tmp_path), tmp_path / "selbo_lab"
     laboratory.mkdir()
     source = "import numpy\nfrom selbo import __version__, fit\nfrom selbo.plots import draw as d\n"
+    source += f"{OWN_PLOT}    def draw(self): super().draw(self._own())\n    def _own(self): pass\n"
     (laboratory / "run.py").write_text(f"{source}from selbo.random import derive\nfrom selbo_lab import _own\nfit(d.x)")
     assert intrusions(laboratory, library) == []
 
 
 def small_library(folder: Path) -> Path:
-    """A library that publishes `fit`, `plots.draw` and `random.derive`."""
+    """A library that publishes `fit`, `plots.draw`, `plots.Wide` and `random.derive`."""
     sources = {
         "__init__": '__all__ = ["fit"]',
-        "plots/__init__": '__all__ = ["draw"]',
+        "plots/__init__": '__all__ = ["draw", "Wide"]',
+        "plots/figures": "class Plot:\n    def __init__(self): self._size = 1\n    def _draw(self): pass",
+        "plots/wide": "from selbo.plots.figures import Plot\nclass Wide(Plot): pass",
         "plots/style": '__all__ = ["draw"]',
         "random": '__all__ = ["derive"]',
         "_files": '__all__ = ["replacing"]',

@@ -15,7 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
-PAGES = [ROOT / "README.md", *DOCS, *sorted((ROOT / "lab" / "docs").glob("*.md"))]
+LABORATORY = ROOT / "lab" / "docs"
+PAGES = [ROOT / "README.md", *DOCS, *sorted(LABORATORY.rglob("*.md"))]
 SOURCES = sorted((ROOT / "src" / "selbo").rglob("*.py"))
 
 WIDEST = 90
@@ -80,14 +81,15 @@ def test_examples_of_docstrings_fit_their_column(path: Path) -> None:
 
 FOLDERS = {"tutorials", "how-to", "explanation", "reference"}
 LONGEST = 200
-"""Of the pages in docs. Those of the laboratory are lists of results and designs."""
+"""Of the pages in docs and in folders of lab/docs. Those beside these folders are lists of results and designs."""
 
 SETTINGS = (ROOT / "zensical.toml").read_text(encoding="utf-8")
 NAVIGATION = re.findall(r'^ +\{ ".*" = "([\w/-]+\.md)" \},$', SETTINGS, re.MULTILINE)
 
 
 def test_pages_are_short() -> None:
-    lines = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8").count("\n") for path in DOCS}
+    pages = [*DOCS, *LABORATORY.glob("*/**/*.md")]
+    lines = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8").count("\n") for path in pages}
     assert {page for page, count in lines.items() if count > LONGEST} == set()
 
 
@@ -95,7 +97,8 @@ def test_every_page_has_a_job_and_one_place_in_the_navigation() -> None:
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in DOCS]
     assert {page.partition("/")[0] for page in pages if "/" in page} == FOLDERS
     assert {page for page in pages if "/" not in page} == {"index.md", "changelog.md"}
-    laboratory = [path.name for path in (ROOT / "lab" / "docs").glob("*.md")]
+    laboratory = [path.relative_to(LABORATORY).as_posix() for path in LABORATORY.rglob("*.md")]
+    assert {page.partition("/")[0] for page in laboratory if "/" in page} <= FOLDERS
     assert sorted(each for each in NAVIGATION if not each.startswith("results/")) == sorted([*pages, *laboratory])
 
 

@@ -32,7 +32,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "lab" / "docs").glob("*.md")),
+    *sorted((ROOT / "lab" / "docs").rglob("*.md")),
 ]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 MAX_EXAMPLE_LINES = 80

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from selbo.plots import style
+from selbo.plots import TWO_COLUMNS, figure_style, new_figure, save_figure
 from selbo_lab.data import load_set
 from selbo_lab.data.corruptions import cifar, mnist
 
@@ -51,9 +51,9 @@ def mnist_c_gallery() -> Figure:
 def gallery(rows: dict[str, Sequence[Tensor]], *, columns: int, longest: int) -> Figure:
     """One strip of images for each name, names above them."""
     deep = -(-len(rows) // columns)
-    with style.figure_style():
-        cell = min(CELL, style.TWO_COLUMNS / (columns * longest))
-        figure = style.new_figure(width=style.TWO_COLUMNS, height=deep * (cell + 0.24))
+    with figure_style():
+        cell = min(CELL, TWO_COLUMNS / (columns * longest))
+        figure = new_figure(width=TWO_COLUMNS, height=deep * (cell + 0.24))
         grid = figure.subplots(deep, columns, squeeze=False)
         for axes in grid.flat:
             axes.axis("off")
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=IMAGES)
     arguments = parser.parse_args()
     for name, draw in DRAWN.items():
-        style.save_figure(draw(), arguments.out, name, formats=["png"])
+        save_figure(draw(), arguments.out, name, formats=["png"])
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from statistics import fmean
 
 from scipy.stats import ttest_rel
 
-from selbo.plots import style
+from selbo.plots import save_figure
 from selbo.report import Difference, difference_of, direction, is_percent, mean_and_error, signed
 from selbo_lab.report import studies as statistics
 from selbo_lab.report.bootstrap import holm
@@ -58,7 +58,7 @@ MOST_IN_DETAIL = 20
 """Largest number of comparisons of a study of which a page has all tables; of more it has the scores."""
 
 CALL = re.compile(r"\{\{ (\w+\(.*?\)) \}\}", re.DOTALL)
-BETWEEN = re.compile(r"\]\((?:((?:\.\./)*)\.\./lab/docs/|\.\./\.\./docs/)")
+BETWEEN = re.compile(r"\]\(((?:\.\./)*?)\.\./(?:lab/docs/|\.\./docs/)")
 """A link from a page of the library, in any folder, to one of the laboratory, or back, as GitHub needs it."""
 KEPT = re.compile(r"(<!-- = (\w+\(.*?\)) -->\n?).*?(\n?<!-- / -->)", re.DOTALL)
 
@@ -87,8 +87,8 @@ WITHOUT_SUMMARY = ("elbo", "label_smoothing", "evidential")
 def write_pages(folder: Path) -> None:
     """Write the pages of this folder and the page of each study, with its figures, for the documentation."""
     drawing = draw_missing()
-    for page in sorted(HERE.glob("*.md")):
-        write(folder / page.name, page.read_text(encoding="utf-8"))
+    for page in sorted(HERE.rglob("*.md")):
+        write(folder / page.relative_to(HERE), page.read_text(encoding="utf-8"))
     for study in studies():
         write(folder / "results" / f"{study}.md", full_page(study))
     if drawing is not None:
@@ -109,7 +109,7 @@ def write(path: Path, text: str) -> None:
 
 def filled(text: str) -> str:
     """A page with what its calls give, and links between the two folders of pages as if they were one."""
-    return CALL.sub(lambda match: evaluate(match[1]), BETWEEN.sub(lambda match: f"]({match[1] or ''}", text))
+    return CALL.sub(lambda match: evaluate(match[1]), BETWEEN.sub(lambda match: f"]({match[1]}", text))
 
 
 def refreshed(text: str) -> str:
@@ -771,10 +771,10 @@ def draw(study: str) -> list[Path]:
         CACHE.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(dir=CACHE))
         for track in tracks_with_cases(found):
-            style.save_figure(cases_figure(found, track), unfinished, f"{study}-cases-{track}", formats=["png"])
+            save_figure(cases_figure(found, track), unfinished, f"{study}-cases-{track}", formats=["png"])
         for comparison in found.comparisons:
             for kind, name in pictures(study, comparison):
-                style.save_figure(STUDY_FIGURES[kind].draw(comparison), unfinished, name, formats=["png"])
+                save_figure(STUDY_FIGURES[kind].draw(comparison), unfinished, name, formats=["png"])
         unfinished.rename(folder)
     return sorted(folder.glob("*.png"))
 

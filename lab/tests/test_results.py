@@ -153,6 +153,8 @@ def test_pages_have_calls_and_no_tables_of_their_own(page: str) -> None:
         ("../../lab/docs/results.md#x", "../results.md#x"),  # of docs/how-to/
         ("../../../lab/docs/results.md", "../../results.md"),  # of docs/reference/api/
         ("../../docs/how-to/data.md#y", "how-to/data.md#y"),  # of lab/docs/
+        ("../../../docs/images/a.png", "../images/a.png"),  # of lab/docs/how-to/
+        ("../../../../docs/index.md", "../../index.md"),  # of lab/docs/reference/api/
         ("../theory.md", "../theory.md"),
     ],
 )

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from selbo import Belief, CornerShells, Partition, ScoreBins, SummaryLikelihood
+from selbo.checks import non_negative, positive
 from selbo.metrics import auroc
 from selbo.objectives import KL, Objective, Term
 from selbo.posteriors import MeanField, Posterior
 from selbo.summary import PreciseModule, log_dirichlet
-from selbo_lab import checks
 
 SLOPE: Final = 500.0
 """The slope of the paper's soft histogram, in probability space."""
@@ -45,7 +45,7 @@ def with_slope(partition: EdgesT, slope: float = SLOPE) -> EdgesT:
     if partition.edges.space != "probability":
         raise ValueError("`partition` must be made with space='probability', where `slope` is a slope, but it is not")
     partition.edges.widths.fill_(1.0)
-    partition.set_slope_factor(checks.positive("slope", slope))
+    partition.set_slope_factor(positive("slope", slope))
     return partition
 
 
@@ -61,7 +61,9 @@ class ClosedScoreBins(ScoreBins):
         super().__init__(edges, space="probability")
         with_slope(self, slope)
 
-    def _memberships(self, log_probs: Tensor) -> Tensor:
+    def memberships(self, log_probs: Tensor, *, validate: bool = False) -> Tensor:
+        """Share of each prediction in each bin: (..., B, 2) -> (..., B, R); see `closed_memberships`."""
+        log_probs = self.prepare(log_probs, validate)
         score = log_probs[..., 1] - log_probs[..., 0]
         inner = self.edges.probabilities.to(score)
         ends = nn.functional.pad(nn.functional.pad(inner, (1, 0)), (0, 1), value=1.0)
@@ -103,17 +105,19 @@ class PublishedSummary(SummaryLikelihood):
     ) -> None:
         super().__init__(partition, belief, concentration, **options)
         self.pool_draws = pool_draws
-        self.pseudo_count = checks.non_negative("pseudo_count", pseudo_count)
-        self.histogram_floor = checks.non_negative("histogram_floor", histogram_floor)
+        self.pseudo_count = non_negative("pseudo_count", pseudo_count)
+        self.histogram_floor = non_negative("histogram_floor", histogram_floor)
 
-    def _normalise(self, counts: Tensor) -> Tensor:
+    def normalise(self, counts: Tensor) -> Tensor:
+        """Histogram of the soft counts: (..., R), or (..., S, R) with pooled samples -> (..., R)."""
         if self.pool_draws and counts.ndim > 1:
             counts = counts.sum(-2)
-        return super()._normalise(counts + self.histogram_floor if self.histogram_floor else counts)
+        return super().normalise(counts + self.histogram_floor if self.histogram_floor else counts)
 
-    def _dirichlet(self, histogram: Tensor, s0: Tensor) -> Tensor:
-        if not self.pseudo_count:
-            return super()._dirichlet(histogram, s0)
+    def log_prob(self, histogram: Tensor, s0: Tensor) -> Tensor:
+        """Log-likelihood of the summary: (..., R) -> (...)."""
+        if not self.pseudo_count or self.form == "multinomial":
+            return super().log_prob(histogram, s0)
         parameters = self.concentration.to(histogram.device) * histogram + self.pseudo_count
         return log_dirichlet(s0.to(histogram), parameters)
 

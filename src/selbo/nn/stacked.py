@@ -60,7 +60,7 @@ def _samples_as_groups(plain: nn.Module, inputs: Tensor, weight: Tensor, bias: T
 def _channels_to_rows(outputs: Tensor, num_samples: int) -> Tensor:
     """Move samples from the channels, (B, S C, ...), to S blocks of rows, (S B, C, ...), in the same memory format."""
     if outputs.ndim == 4 and outputs.stride(1) == 1:  # channels-last; works inside torch.vmap, unlike `is_contiguous`
-        # on a GPU, BatchNorm takes six times as long in the other format (docs/reference/performance-lab.md)
+        # on a GPU, BatchNorm takes six times as long in the other format (lab/docs/reference/performance-lab.md)
         by_place = outputs.permute(0, 2, 3, 1).unflatten(-1, (num_samples, -1))  # (B, H, W, S, C)
         rows: Tensor = by_place.permute(3, 0, 1, 2, 4).flatten(0, 1).permute(0, 3, 1, 2)
     else:

@@ -356,32 +356,32 @@ class SummaryLikelihood(Summary):
         histogram = self._histogram(log_probs, weights, validate)
         if self.average is not None and self.training:
             histogram = self.average(histogram)
-        return self._log_prob(histogram).to(result_dtype(log_probs))
+        s0 = self.s0
+        if self.belief.uncertainty:
+            s0 = nearest_masses(histogram.detach(), s0, self.belief.uncertainty)
+        return self.log_prob(histogram, s0).to(result_dtype(log_probs))
+
+    # --- hooks of subclasses ---
+
+    def normalise(self, counts: Tensor) -> Tensor:
+        """Histogram from soft counts after all reductions: (..., R) -> (..., R). A subclass may override it."""
+        return normalise_counts(counts)
+
+    def log_prob(self, histogram: Tensor, s0: Tensor) -> Tensor:
+        """Log-likelihood of masses, given a histogram: (..., R) -> (...). A subclass may override it.
+
+        Args:
+            histogram: Region masses of the predictions, shape (..., R).
+            s0: Region masses of the belief, shape (R,), or (..., R) if it is uncertain.
+        """
+        likelihood = multinomial_log_prob if self.form == "multinomial" else dirichlet_process_log_prob
+        return likelihood(histogram, s0=s0, concentration=self.concentration.to(histogram.device))
 
     def _histogram(self, log_probs: Tensor, weights: Tensor | None, validate: bool | None = None) -> Tensor:
         counts = soft_counts(self._memberships(log_probs, validate), weights)
         for reduce in self.reductions:
             counts = reduce(counts)
-        return self._normalise(counts)
-
-    def _normalise(self, counts: Tensor) -> Tensor:
-        """Histogram from the soft counts of all processes: (..., R) -> (..., R)."""
-        return normalise_counts(counts)
-
-    def _log_prob(self, histogram: Tensor) -> Tensor:
-        s0 = self.s0
-        if self.belief.uncertainty:
-            s0 = nearest_masses(histogram.detach(), s0, self.belief.uncertainty)
-        if self.form == "multinomial":
-            return multinomial_log_prob(histogram, s0=s0, concentration=self._alpha(histogram))
-        return self._dirichlet(histogram, s0)
-
-    def _dirichlet(self, histogram: Tensor, s0: Tensor) -> Tensor:
-        """Log-density of the summary in the Dirichlet form: (..., R) -> (...)."""
-        return dirichlet_process_log_prob(histogram, s0=s0, concentration=self._alpha(histogram))
-
-    def _alpha(self, histogram: Tensor) -> Tensor:
-        return self.concentration.to(histogram.device)
+        return self.normalise(counts)
 
     def to_dict(self) -> dict[str, Any]:
         """What a checkpoint must match, besides numbers and tensors, as plain data."""

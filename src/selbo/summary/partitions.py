@@ -185,7 +185,7 @@ class Partition(PreciseModule, ABC):
             log_probs: Log-probabilities; they are checked and made finite before they are passed to `memberships`.
             validate: Also validate values; synchronises with the device.
         """
-        shares = self.memberships(self._prepare(log_probs, validate))
+        shares = self.memberships(self.prepare(log_probs, validate))
         if shares.shape != (*log_probs.shape[:-1], self.num_regions):
             raise ValueError(
                 f"`memberships` of {type(self).__name__} must have shape "
@@ -202,7 +202,13 @@ class Partition(PreciseModule, ABC):
         for buffer in buffers:
             buffer.fill_(value)
 
-    def _prepare(self, log_probs: Tensor, validate: bool) -> Tensor:
+    def prepare(self, log_probs: Tensor, validate: bool = False) -> Tensor:
+        """Check log-probabilities and make them finite, float32 or wider; for `memberships` that are called directly.
+
+        Args:
+            log_probs: Log-probabilities, shape (..., B, K).
+            validate: Also validate values; synchronises with the device.
+        """
         _checks.log_probs(log_probs, num_classes=self.num_classes, validate=validate)
         return widen(log_probs, result_dtype(log_probs)).clamp(min=LOG_PROB_FLOOR)
 
@@ -231,11 +237,11 @@ class CheckedPartition(Partition):
         Returns:
             Shape (..., B, R), rows on the simplex, differentiable; float32 for half-precision input.
         """
-        return self._memberships(self._prepare(log_probs, validate))
+        return self._memberships(self.prepare(log_probs, validate))
 
     def assign(self, log_probs: Tensor, *, validate: bool = False) -> Tensor:
         """Region each prediction falls in: (..., B, K) -> (..., B) long. An edge belongs to the region below it."""
-        return self._assign(self._prepare(log_probs, validate))
+        return self._assign(self.prepare(log_probs, validate))
 
     def forward(self, log_probs: Tensor, *, validate: bool = False) -> Tensor:
         """Soft memberships, so that a partition can be used as a layer."""

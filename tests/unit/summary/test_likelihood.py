@@ -261,6 +261,22 @@ class TestSummaryLikelihood:
         expected = torch.autograd.grad(whole(log_probs), log_probs)[0]
         torch.testing.assert_close(torch.autograd.grad(half(halves[0]), log_probs)[0], expected)
 
+    @pytest.mark.parametrize("form", ["dirichlet", "multinomial"])
+    def test_a_subclass_may_normalise_and_compare_in_its_own_way(self, form):
+        class Own(selbo.SummaryLikelihood):
+            def normalise(self, counts):
+                return super().normalise(counts + 1)
+
+            def log_prob(self, histogram, s0):
+                return super().log_prob(histogram, s0) + s0[0]
+
+        arguments = {"partition": selbo.ScoreBins([0.3]), "belief": selbo.Masses([0.2, 0.8]), "concentration": 9.0}
+        own, log_probs = Own(**arguments, form=form), random_log_probs(7, 2)
+        counts = own.partition.memberships(log_probs).sum(0) + 1
+        torch.testing.assert_close(own.histogram(log_probs), counts / 9)
+        log_prob = {"dirichlet": dirichlet_process_log_prob, "multinomial": multinomial_log_prob}[form]
+        torch.testing.assert_close(own(log_probs), log_prob(counts / 9, s0=own.s0, concentration=9.0) + 0.2)
+
     def test_printing_says_what_is_believed(self):
         text = repr(selbo.SummaryLikelihood(selbo.ScoreBins.equal(4), selbo.Beta(2, 3), ema_decay=0.9))
         for part in ("Beta(2, 3)", "concentration=1000", "ema_decay=0.9", "ScoreBins"):

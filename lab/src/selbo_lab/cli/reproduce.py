@@ -111,7 +111,7 @@ def _named(text: str) -> tuple[str, ...]:
 
 
 def at_a_time(device: str, models: list[str]) -> int:
-    """Number of parallel runs: one per core on a CPU; on a GPU the fastest of docs/reference/performance-lab.md."""
+    """Number of parallel runs: one per core on a CPU; on a GPU the fastest of lab/docs/reference/performance-lab.md."""
     from selbo_lab.run.evaluate import COMPILED_MODELS
     from selbo_lab.run.execute import LARGE_RUNS_ON_A_GPU, SMALL_RUNS_ON_A_GPU
 

@@ -4,8 +4,8 @@ from typing import Final
 
 import torch
 
+from selbo.checks import one_of
 from selbo.tabular import split
-from selbo_lab import checks
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.digits import PART_SHARE
 from selbo_lab.data.splits import PARTS
@@ -26,7 +26,7 @@ def breast_cancer(part: str, *, seed: int = 0) -> LabelledData:
     Returns:
         Features (N, 30) of type float32, not standardised; class 1 is malignant.
     """
-    checks.one_of("part", part, PARTS)
+    one_of("part", part, PARTS)
     from sklearn.datasets import load_breast_cancer
 
     features, benign = load_breast_cancer(return_X_y=True)

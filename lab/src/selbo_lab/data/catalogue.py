@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from selbo_lab import checks
+from selbo.checks import one_of
 from selbo_lab.data import (
     acquire,
     adult,
@@ -180,7 +180,7 @@ def load_set(name: str, part: str = "train", **options: Any) -> LabelledData:
         >>> load_set("digits", "test", seed=0)
         <LabelledData digits test, split with seed 0: 359 examples, 10 classes>
     """
-    chosen = SETS[checks.one_of("name", name, SETS)]
+    chosen = SETS[one_of("name", name, SETS)]
     if part not in chosen.parts:
         raise ValueError(f"`part` of {name} must be one of {list(chosen.parts)}, but got {part!r}")
     if unknown := [option for option in options if option not in chosen.options]:
@@ -201,7 +201,7 @@ def sources_of(name: str) -> tuple[Source, ...]:
     """
     if name in SETS:
         return (*SETS[name].sources, *SETS[name].optional)
-    return (SOURCES[checks.one_of("name", name, {*SETS, *SOURCES})],)
+    return (SOURCES[one_of("name", name, {*SETS, *SOURCES})],)
 
 
 def import_set(name: str, path: Path | str, *, encoder: str | None = None) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from selbo_lab import checks
+from selbo.checks import one_of
 from selbo_lab.data import cifar_files, store
 from selbo_lab.data.cifar_files import (
     CIFAR10,
@@ -46,7 +46,7 @@ def cifar10(part: str, *, seed: int = CIFAR_SPLIT_SEED) -> LabelledData:
     Returns:
         Images (N, 3, 32, 32) of bytes.
     """
-    checks.one_of("part", part, PARTS)
+    one_of("part", part, PARTS)
     names = (cifar_files.CIFAR_TEST_FILE,) if part == "test" else cifar_files.TRAIN_FILES
     batches = [cifar_files.read_batch(store.locate(CIFAR10, name)) for name in names]
     images, labels = (torch.cat(tensors) for tensors in zip(*batches, strict=True))
@@ -169,8 +169,8 @@ def corrupted_sets(
 
 
 def _is_official(corruption: str, severity: int, origin: str) -> bool:
-    checks.one_of("corruption", corruption, corruptions.CIFAR_CORRUPTIONS)
-    checks.one_of("origin", origin, ORIGINS)
+    one_of("corruption", corruption, corruptions.CIFAR_CORRUPTIONS)
+    one_of("origin", origin, ORIGINS)
     if severity not in corruptions.SEVERITIES:
         raise ValueError(f"`severity` must be one of {list(corruptions.SEVERITIES)}, but got {severity!r}")
     files = [cifar_c_file(corruption), LABELS_FILE]

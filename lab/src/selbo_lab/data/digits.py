@@ -4,8 +4,8 @@ from typing import Final
 
 import torch
 
+from selbo.checks import one_of
 from selbo.tabular import split
-from selbo_lab import checks
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.splits import PARTS
 
@@ -30,7 +30,7 @@ def digits(part: str, *, seed: int = 0) -> LabelledData:
     Returns:
         Features (N, 64) of type float32 between 0 and 1, the pixels row by row.
     """
-    checks.one_of("part", part, PARTS)
+    one_of("part", part, PARTS)
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from selbo.checks import whole
 from selbo.files import replacing
-from selbo_lab import checks
 from selbo_lab.data import store
 from selbo_lab.data.arrays import read_npz
 from selbo_lab.data.sentences import SST, check_counts, sst_sentences
@@ -214,7 +214,7 @@ def embed_sst(
     Returns:
         The NPZ file in the store.
     """
-    checks.whole("batch_size", batch_size, at_least=1)
+    whole("batch_size", batch_size, at_least=1)
     sentences = {part: sst_sentences(part) for part in SUFFIXES}
     digest = _key(model, sentences)
     path = _path(model, digest)

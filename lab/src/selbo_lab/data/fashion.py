@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from selbo_lab import checks
+from selbo.checks import one_of
 from selbo_lab.data import mnist, store
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.idx import read_images, read_labels
@@ -83,7 +83,7 @@ def fashion_train(part: str) -> LabelledData:
     Returns:
         Images (60 000 or 10 000, 1, 28, 28) of bytes, in ten classes.
     """
-    checks.one_of("part", part, ("train", "test"))
+    one_of("part", part, ("train", "test"))
     if part == "test":
         return fashion(part)
     return replace(
@@ -107,7 +107,7 @@ def fashion(part: str = "test") -> LabelledData:
     Returns:
         Images (10 000, 1, 28, 28) of bytes, in ten classes.
     """
-    checks.one_of("part", part, ("test",))
+    one_of("part", part, ("test",))
     return LabelledData(
         name="fashion test",
         inputs=read_images(store.locate(FASHION, mnist.images_name("t10k")), count=FASHION_TEST_SIZE),

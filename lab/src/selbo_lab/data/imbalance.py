@@ -7,8 +7,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from selbo.checks import fraction, positive, whole
 from selbo.random import generator_for
-from selbo_lab import checks
 from selbo_lab.data.dataset import LabelledData
 
 
@@ -27,8 +27,8 @@ def geometric_ratios(num_classes: int, factor: float = 0.5, *, repeat_last: bool
         >>> geometric_ratios(4)
         (1.0, 0.5, 0.25, 0.25)
     """
-    checks.whole("num_classes", num_classes, at_least=2)
-    checks.fraction("factor", factor, low=0, high=1)
+    whole("num_classes", num_classes, at_least=2)
+    fraction("factor", factor, low=0, high=1)
     powers = [factor**k for k in range(num_classes)]
     if repeat_last:
         powers[-1] = powers[-2]
@@ -113,13 +113,13 @@ def class_fractions(ratios: Sequence[float], balanced_sizes: Sequence[float] | N
     sizes = (1.0,) * len(shares) if balanced_sizes is None else tuple(balanced_sizes)
     if len(sizes) != len(shares):
         raise ValueError(f"`balanced_sizes` must hold {len(shares)} numbers, as `ratios` does, but got {len(sizes)}")
-    weights = [share * checks.positive("balanced_sizes", size) for share, size in zip(shares, sizes, strict=True)]
+    weights = [share * positive("balanced_sizes", size) for share, size in zip(shares, sizes, strict=True)]
     total = math.fsum(weights)
     return tuple(weight / total for weight in weights)
 
 
 def _ratios(ratios: Sequence[float]) -> tuple[float, ...]:
-    shares = tuple(checks.positive("ratios", ratio) for ratio in ratios)
+    shares = tuple(positive("ratios", ratio) for ratio in ratios)
     if len(shares) < 2 or max(shares) > 1:
         raise ValueError(f"`ratios` must hold at least 2 numbers, each above 0 and at most 1, but got {list(shares)}")
     return shares

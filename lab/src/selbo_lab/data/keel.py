@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from selbo_lab import checks
+from selbo.checks import one_of
 from selbo_lab.data import store
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.magic import MAGIC
@@ -76,7 +76,7 @@ def keel_table(table: str) -> LabelledData:
     Args:
         table: One of `KEEL_TABLES`.
     """
-    name = KEEL_TABLES[checks.one_of("table", table, KEEL_TABLES)]
+    name = KEEL_TABLES[one_of("table", table, KEEL_TABLES)]
     return _read_table(store.locate(KEEL, name), table)
 
 
@@ -88,7 +88,7 @@ def keel(part: str, *, table: str = "banana", seed: int = 0) -> LabelledData:
         table: One of `KEEL_TABLES`.
         seed: Seed for the split.
     """
-    checks.one_of("part", part, TABLE_PARTS)
+    one_of("part", part, TABLE_PARTS)
     whole = keel_table(table)
     rows = split_rows(len(whole), seed=seed)[TABLE_PARTS.index(part)]
     return whole.rows(rows, name=f"{whole.name} {part}, split with seed {seed}")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from selbo_lab import checks
+from selbo.checks import one_of
 from selbo_lab.data import store
 from selbo_lab.data.arrays import open_npy
 from selbo_lab.data.corruptions import mnist as corruptions
@@ -214,7 +214,7 @@ def mnist(part: str = "test") -> LabelledData:
     Returns:
         Images (10 000, 1, 28, 28) of bytes.
     """
-    checks.one_of("part", part, ("test",))
+    one_of("part", part, ("test",))
     images, digits = read_part("t10k")
     return LabelledData(
         name="mnist test",
@@ -261,7 +261,7 @@ def mnist35(part: str, *, train_size: int | None = None, seed: int = 0) -> Label
     Returns:
         Images (N, 1, 28, 28) of bytes.
     """
-    checks.one_of("part", part, PARTS)
+    one_of("part", part, PARTS)
     images, digits = read_part("t10k" if part == "test" else "train")
     rows = _rows_of_two(digits)
     name = f"mnist35 {part}"
@@ -286,8 +286,8 @@ def mnist35_c(corruption: str, *, seed: int = 0, origin: str = "auto") -> Labell
     Returns:
         Images (1902, 1, 28, 28) of bytes; the source says which of the two they are.
     """
-    checks.one_of("corruption", corruption, corruptions.MNIST_CORRUPTIONS)
-    checks.one_of("origin", origin, ORIGINS)
+    one_of("corruption", corruption, corruptions.MNIST_CORRUPTIONS)
+    one_of("origin", origin, ORIGINS)
     files = [mnist_c_file(corruption), c_labels_name(corruption)]
     if origin == "official" or (origin == "auto" and store.present(MNIST_C, files)):
         stored = open_npy(store.locate(MNIST_C, files[0]), shape=(MNIST_TEST_SIZE, 28, 28, 1), kinds="B")

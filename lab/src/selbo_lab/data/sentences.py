@@ -10,8 +10,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from selbo.checks import one_of
 from selbo.files import replacing
-from selbo_lab import checks
 from selbo_lab.data import store
 from selbo_lab.data.splits import PARTS
 from selbo_lab.data.store import Download, RawFile, Source
@@ -162,7 +162,7 @@ SST: Final = Source(
 
 def sst_sentences(part: str) -> tuple[tuple[str, ...], Tensor]:
     """Texts and labels of a part, "train", "val" or "test"; 0 is negative, 1 is positive."""
-    checks.one_of("part", part, PARTS)
+    one_of("part", part, PARTS)
     path = store.locate(SST, SENTENCE_FILES[part])
     texts, labels = read_tsv(path)
     check_counts(labels, part, os.fspath(path))

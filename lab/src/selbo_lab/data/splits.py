@@ -5,8 +5,8 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from selbo.checks import whole
 from selbo.random import generator_for
-from selbo_lab import checks
 
 PARTS: Final = ("train", "val", "test")
 
@@ -25,7 +25,7 @@ def random_split(count: int, held_out: int, *, seed: int) -> tuple[Tensor, Tenso
         held_out: Number of held-out rows.
         seed: Seed for the order.
     """
-    generator = torch.Generator().manual_seed(checks.whole("seed", seed, at_least=0))
+    generator = torch.Generator().manual_seed(whole("seed", seed, at_least=0))
     order = torch.randperm(count, generator=generator)
     return order[: count - held_out], order[count - held_out :]
 
@@ -36,7 +36,7 @@ def draw(rows: Tensor, size: int | None, *, seed: int, purpose: str) -> Tensor:
     Raises:
         ValueError: If there are not so many.
     """
-    if size is not None and checks.whole("train_size", size, at_least=1) > len(rows):
+    if size is not None and whole("train_size", size, at_least=1) > len(rows):
         raise ValueError(f"`train_size` must be at most {len(rows)}, but got {size}")
     order = torch.randperm(len(rows), generator=generator_for(seed, purpose))
     return rows[order[:size]]

@@ -4,8 +4,8 @@ import os
 
 import torch
 
+from selbo.checks import non_negative, one_of
 from selbo.random import generator_for
-from selbo_lab import checks
 from selbo_lab.data import embeddings
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.sentences import SENTIMENTS, SST_LICENCE, check_counts
@@ -24,7 +24,7 @@ def sst(part: str, *, embedding: str | None = None, noise: float = 0.0, seed: in
     Returns:
         Features (N, D) of type float32; D is 768 for the usual encoders.
     """
-    checks.one_of("part", part, PARTS)
+    one_of("part", part, PARTS)
     chosen = embeddings.choose(embeddings.list_embeddings(), embedding)
     vectors, labels = embeddings.read_embeddings(chosen.path)[part]
     check_counts(labels, part, os.fspath(chosen.path))
@@ -50,7 +50,7 @@ def with_noise(data: LabelledData, weight: float, *, seed: int) -> LabelledData:
         weight: From 0, which leaves the data as they are, to 1.
         seed: Seed for the noise.
     """
-    if not 0 <= checks.non_negative("noise", weight) <= 1:
+    if not 0 <= non_negative("noise", weight) <= 1:
         raise ValueError(f"`noise` must be a number from 0 to 1, but got {weight!r}")
     if weight == 0:
         return data

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from selbo_lab import checks
+from selbo.checks import one_of
 from selbo_lab.data import cifar, store
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.store import Download, RawFile, Source
@@ -117,7 +117,7 @@ def svhn(part: str = "test") -> LabelledData:
     Returns:
         Images (26 032, 3, 32, 32) of bytes; class k is the digit k.
     """
-    checks.one_of("part", part, ("test",))
+    one_of("part", part, ("test",))
     images, digits = read_mat(store.locate(SVHN, SVHN_TEST_FILE), count=SVHN_TEST_SIZE)
     return LabelledData(
         name="svhn test",

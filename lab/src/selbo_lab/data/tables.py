@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from selbo.checks import one_of
 from selbo.random import generator_for
-from selbo_lab import checks
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.store import Download
 
@@ -52,10 +52,10 @@ class TableWithGroups:
     def groups(self, name: str) -> GroupCodes:
         """Groups by the name of a column, or by the names of two with " x " between them, without empty groups."""
         one, _, other = name.partition(" x ")
-        found = self.columns[checks.one_of("groups", one, self.columns)]
+        found = self.columns[one_of("groups", one, self.columns)]
         if not other:
             return found
-        more = self.columns[checks.one_of("groups", other, self.columns)]
+        more = self.columns[one_of("groups", other, self.columns)]
         present, codes = torch.unique(found.codes * len(more.names) + more.codes, return_inverse=True)
         pairs = [divmod(each, len(more.names)) for each in present.tolist()]
         return GroupCodes(codes, tuple(f"{found.names[i]}, {more.names[j]}" for i, j in pairs))
@@ -70,7 +70,7 @@ def split_rows(count: int, *, seed: int) -> tuple[Tensor, Tensor]:
 
 def part_of(table: TableWithGroups, part: str, *, seed: int) -> LabelledData:
     """The rows of a part."""
-    checks.one_of("part", part, TABLE_PARTS)
+    one_of("part", part, TABLE_PARTS)
     rows = split_rows(len(table.rows), seed=seed)[TABLE_PARTS.index(part)]
     return table.rows.rows(rows, name=f"{table.rows.name} {part}, split with seed {seed}")
 

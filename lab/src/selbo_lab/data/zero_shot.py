@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from selbo_lab import checks
+from selbo.checks import one_of, whole
 from selbo_lab.data import embeddings, store
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.sentences import SENTIMENTS, SST, SST_LICENCE, check_counts, sst_sentences
@@ -45,7 +45,7 @@ def sst_zero_shot(part: str) -> LabelledData:
     Returns:
         Logits (N, 2) of type float32 as inputs; a classifier that returns its inputs is the zero-shot classifier.
     """
-    checks.one_of("part", part, PARTS)
+    one_of("part", part, PARTS)
     stored = zero_shot_files()
     if not stored:
         raise store.MissingData(
@@ -89,7 +89,7 @@ def score_sst(
     Returns:
         The NPZ file in the store.
     """
-    checks.whole("batch_size", batch_size, at_least=1)
+    whole("batch_size", batch_size, at_least=1)
     sentences = {part: sst_sentences(part) for part in PARTS}
     total, done = sum(len(texts) for texts, _ in sentences.values()), 0
     encode = embeddings.load_encoder(model, batch_size=batch_size, device=device)

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from selbo_lab import checks
+from selbo.checks import whole
 
 SAMPLES: Final = 10_000
 AT_A_TIME: Final = 500
@@ -68,7 +68,7 @@ def bootstrap_differences(
         samples: Number of bootstrap samples.
         seed: Seed for the bootstrap.
     """
-    checks.whole("samples", samples, at_least=1)
+    whole("samples", samples, at_least=1)
     generator = np.random.default_rng(seed)
     differences = {name: _by_case(ours, theirs) for name, theirs in others.items()}
     drawn = {name: np.zeros(samples) for name in others}

@@ -16,13 +16,13 @@ from selbo.plots import (
     TWO_COLUMNS,
     MethodStyle,
     figure_style,
-    method_styles,
     new_figure,
     number,
     tick_label,
     tidy,
 )
 from selbo.report import metric_label
+from selbo_lab.report.method_styles import study_styles
 from selbo_lab.report.study_data import (
     Corruptions,
     Point,
@@ -109,7 +109,7 @@ def _handles(labels: Mapping[str, str], *, line: bool) -> dict[str, Any]:
             linewidth=1.3,
             linestyle=look.line if line else "none",
         )
-        for name, look in method_styles(labels).items()
+        for name, look in study_styles(labels).items()
     }
 
 
@@ -210,7 +210,7 @@ def _columns(
 def _lines(axes: "Axes", comparison: StudyComparison, metric: str, places: Mapping[float, Sequence[str]]) -> None:
     """One line per method over positions, each the mean over some conditions."""
     labels = titles_of(comparison)
-    looks = method_styles(labels)
+    looks = study_styles(labels)
     for method in _shown(comparison):
         label = labels[method.name]
         found = _scaled([point(method, metric, names) for names in places.values()], metric)
@@ -254,7 +254,7 @@ def _by_kind(comparison: StudyComparison, metrics: Sequence[str], found: Corrupt
 def _dots(axes: "Axes", comparison: StudyComparison, metric: str, rows: Sequence[Sequence[str]]) -> None:
     """One row per kind of corruption, with one marker per method, from top to bottom."""
     labels, shown = titles_of(comparison), _shown(comparison)
-    looks = method_styles(labels)
+    looks = study_styles(labels)
     means = []
     for r in range(0, len(rows), 2):
         axes.axhspan(r - 0.5, r + 0.5, color=PALE, alpha=0.4, linewidth=0, zorder=0)
@@ -302,7 +302,7 @@ def recall_figure(comparison: StudyComparison) -> "Figure":
     corrupted = _corrupted(corruptions_of(comparison))
     places = {CLEAN: [CLEAN], **({"corrupted": corrupted} if corrupted else {})}
     labels, names = titles_of(comparison), list(comparison.classes)
-    looks = method_styles(labels)
+    looks = study_styles(labels)
     foot = _FOOT + max(map(len, names)) * CHARACTER / POINTS_AN_INCH
     with figure_style():
         legend = _Legend(list(labels.values()), width=TWO_COLUMNS)
@@ -354,7 +354,7 @@ def sweep_figure(comparison: StudyComparison, *metrics: str) -> "Figure":
         figure = new_figure(width=TWO_COLUMNS, height=height, layout=False)
         entries: dict[str, Any] = {}
         family = SWEPT.get(sweep.methods[0][1].recipe.objective, sweep.label)
-        looks = method_styles([family, *(method.name for method in sweep.without)])
+        looks = study_styles([family, *(method.name for method in sweep.without)])
         for axes, metric in zip(_columns(figure, len(drawn), low=_FOOT, high=CURVE), drawn, strict=True):
             scale = scale_of(metric)
             for method in sweep.without:

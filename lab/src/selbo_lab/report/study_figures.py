@@ -16,7 +16,6 @@ from selbo.plots import (
     figure_style,
     filled,
     legend_entries,
-    method_styles,
     plus_minus,
     total_variation,
 )
@@ -28,6 +27,7 @@ from selbo.report import (
     reliability_panels,
 )
 from selbo_lab.report.columns import MetricColumn
+from selbo_lab.report.method_styles import study_styles
 from selbo_lab.report.studies import cell
 from selbo_lab.report.study_curves import (
     corruption_figure,
@@ -59,7 +59,7 @@ OWN_TICKS: Final = 0.42
 def calibration_figure(comparison: StudyComparison) -> "Figure":
     """Reliability diagrams, pooled over the seeds, one per method; see `selbo.report.curves.reliability_diagrams`."""
     labels, ece = titles_of(comparison), MetricColumn(comparison.place, "ece")
-    looks, panels = method_styles(labels), {}
+    looks, panels = study_styles(labels), {}
     for method in comparison.methods:
         if bins := [run.reliability for run in method.tested if run.reliability]:
             panels[labels[method.name]] = ReliabilityPanel(bins, cell(method, ece).value, looks[method.name])
@@ -75,7 +75,7 @@ def ood_figure(comparison: StudyComparison, ood: str | None = None) -> "Figure":
     """
     labels, sets = titles_of(comparison), ood_sets(comparison)
     name = next(iter(sets)) if ood is None else ood
-    looks, panels = method_styles(labels), {}
+    looks, panels = study_styles(labels), {}
     for method in comparison.methods:
         entropies = [run.ood[name].entropy for run in method.tested if name in run.ood]
         if found := [each for each in entropies if each is not None and each.outside is not None]:
@@ -97,7 +97,7 @@ def belief_figure(comparison: StudyComparison) -> "Figure":
     if not told:
         raise ValueError("`comparison` must have a method with a belief and a finished run, but has none")
     labels = titles_of(comparison)
-    looks = method_styles(labels)
+    looks = study_styles(labels)
     with figure_style():
         names = [labels[name] for name in told]
         grid = Grid(len(told), width=TWO_COLUMNS, height=1.2, foot=FOOT, names=names, gap=OWN_TICKS)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from selbo import __version__
-from selbo.plots import TWO_COLUMNS, duration, method_styles, save_figure
+from selbo.plots import TWO_COLUMNS, duration, save_figure
 from selbo.report import RULE, WIDE, Words, inline_svg, load_templates, swatch, write_html
 from selbo_lab.report.cases import cases_figure
+from selbo_lab.report.method_styles import study_styles
 from selbo_lab.report.origin import describe_code, provenance
 from selbo_lab.report.overview import tables_over_cases, tracks_with_cases
 from selbo_lab.report.study_captions import CASES, FIGURE_WORDS, track_words
@@ -217,7 +218,7 @@ class ShownTable(NamedTuple):
 def _table(comparison: StudyComparison, table: StudyTable, hidden: Iterable[str]) -> ShownTable:
     """A table with its notes, except those that the page states once."""
     marked = table.name.startswith(MARKED)
-    looks = method_styles(titles_of(comparison))
+    looks = study_styles(titles_of(comparison))
     rows = []
     for row in table.rows:
         name = row[0].method

@@ -15,12 +15,12 @@ from selbo.plots import (
     TWO_COLUMNS,
     figure_style,
     filled,
-    method_styles,
     new_figure,
     number,
     shortened,
     tidy,
 )
+from selbo_lab.report.method_styles import study_styles
 from selbo_lab.report.study_data import Points, titles_of
 from selbo_lab.run.build import score_edges
 from selbo_lab.run.records import CLEAN, MethodRuns, Run, ScoreMap, StudyComparison
@@ -95,7 +95,7 @@ def _scores(comparison: StudyComparison, names: Sequence[str]) -> "Figure":
     side = min(WIDEST, (TWO_COLUMNS - _LEFT - _RIGHT - (len(names) - 1) * _GAP) / len(names))
     width = _LEFT + len(runs) * (side + _GAP) - _GAP + _RIGHT
     height = LEGEND + _TITLE + BARS + _BETWEEN + side + _FOOT
-    looks = method_styles(labels)
+    looks = study_styles(labels)
     with figure_style():
         figure = new_figure(width=width, height=height, layout=False)
         figure.set_dpi(200)  # of what is an image inside a drawing

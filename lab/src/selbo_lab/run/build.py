@@ -29,12 +29,13 @@ from selbo import (
     expect,
     to_bayesian,
 )
+from selbo.checks import one_of
 from selbo.models import MLP, VGG11, ConvNet, LeNet, ResNet20
 from selbo.nn import Relative, gaussians
 from selbo.objectives import EntropyMinimisation, ExpectationRegularisation, Objective
 from selbo.posteriors import NaturalGradientPosterior, Posterior, as_posterior
 from selbo.random import generator_for
-from selbo_lab import checks, published
+from selbo_lab import published
 from selbo_lab.data.cifar import IMBALANCE
 from selbo_lab.data.cifar_files import CIFAR_CLASSES
 from selbo_lab.data.imbalance import class_fractions
@@ -121,7 +122,7 @@ def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes
             "convnet": partial(ConvNet, padded=True, width=model.width),
             "convnet-published": partial(ConvNet, width=model.width),
         }
-        network = small[checks.one_of("model", model.name, small)](num_classes, generator=generator)
+        network = small[one_of("model", model.name, small)](num_classes, generator=generator)
     if not recipe.bayesian or recipe.posterior:
         return network
     relative = Relative(recipe.init_std, floor=SMALLEST_RELATIVE_STD)
@@ -158,10 +159,10 @@ def parse_partition(name: str, num_classes: int) -> Partition:
     ``-steep`` bins have that slope, but open ends.
     """
     kind, _, way = name.partition("-")
-    checks.one_of("partition", kind, ("equal", "unequal", "shells", "corners", "classes", "confidence"))
+    one_of("partition", kind, ("equal", "unequal", "shells", "corners", "classes", "confidence"))
     if kind == "corners":
         kind = "equal" if num_classes == 2 else "shells"
-    checks.one_of("partition after -", way, ("", "published", "steep"))
+    one_of("partition after -", way, ("", "published", "steep"))
     if kind in {"equal", "unequal"}:
         edges = EQUAL_EDGES if kind == "equal" else PAPER_EDGES
         if way == "published":
@@ -365,7 +366,7 @@ def objective_of(
 
 def has_published_kl(recipe: Recipe) -> bool:
     """Whether the KL divergence of each tensor is averaged instead of summed, as in the authors' code."""
-    return checks.one_of("kl_reduction", recipe.kl_reduction, ("sum", "published")) == "published"
+    return one_of("kl_reduction", recipe.kl_reduction, ("sum", "published")) == "published"
 
 
 def _warmup(recipe: Recipe) -> int | None:

@@ -10,11 +10,11 @@ from typing import Any, Final
 from torch import Tensor, nn
 
 from selbo import fit
+from selbo.checks import one_of
 from selbo.evaluation import at_temperature
 from selbo.posteriors import SWAG, Deterministic, MeanField
 from selbo.random import derive, generator_for
 from selbo.training import Checkpoint, Diverged, FitResult, Optimizer, Validation
-from selbo_lab import checks
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.published import PAPER_SELECTIONS
 from selbo_lab.run import adaptation, baselines, build, posthoc
@@ -27,10 +27,10 @@ from selbo_lab.run.tasks import RunTask, task_of
 from selbo_lab.studies.run_spec import EvaluationSpec, RunSpec
 
 SMALL_RUNS_ON_A_GPU: Final = 14
-"""Parallel runs of other networks on one GPU, if there are enough cores (docs/reference/performance-lab.md)."""
+"""Parallel runs of other networks on one GPU, if there are enough cores (lab/docs/reference/performance-lab.md)."""
 
 LARGE_RUNS_ON_A_GPU: Final = 3
-"""Parallel runs of large networks on one GPU (docs/reference/performance-lab.md)."""
+"""Parallel runs of large networks on one GPU (lab/docs/reference/performance-lab.md)."""
 
 CHECKPOINT_EVERY_S: Final = 120.0
 """Seconds between checkpoints: the most that an interrupted run loses. Short runs write none."""
@@ -281,7 +281,7 @@ def _fitted(
             warmup_steps=recipe.rate_warmup,
             validation=Validation(
                 every=recipe.eval_every or None,
-                select=PAPER_SELECTIONS[checks.one_of("select", recipe.select, PAPER_SELECTIONS)],
+                select=PAPER_SELECTIONS[one_of("select", recipe.select, PAPER_SELECTIONS)],
             ),
             checkpoint=None if path is None else Checkpoint(path, every=CHECKPOINT_EVERY_S, at_end=more),
             callbacks=(),

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from selbo_lab import checks
+from selbo.checks import one_of, whole
 from selbo_lab.run.build import KNOWN_FRACTIONS
 from selbo_lab.run.corrupted_cache import make_missing
 from selbo_lab.run.records import Manifest, MethodRuns, Run, RunValidation, StudyComparison, StudyResults, Tried
@@ -84,11 +84,11 @@ def run_study(
         MissingData: If the store lacks data for a missing run.
     """
     known = [track.name for track in study.tracks]
-    chosen = [checks.one_of("track", name, known) for name in tracks] if tracks else known
-    count = study.seeds if seeds is None else checks.whole("seeds", seeds, at_least=1)
-    checks.whole("jobs", jobs, at_least=1)
+    chosen = [one_of("track", name, known) for name in tracks] if tracks else known
+    count = study.seeds if seeds is None else whole("seeds", seeds, at_least=1)
+    whole("jobs", jobs, at_least=1)
     store = Store(folder)
-    run = _StudyRunner(store, BY_NAME[checks.one_of("executor", executor, BY_NAME)], jobs, device, listener)
+    run = _StudyRunner(store, BY_NAME[one_of("executor", executor, BY_NAME)], jobs, device, listener)
     part.check(study)
     tuning = part.specs(study, plan.tuning_jobs(study, chosen))
     reported = study.seed_range(count)

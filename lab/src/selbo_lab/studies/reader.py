@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from selbo_lab import checks
+from selbo.checks import one_of
 from selbo_lab.studies.paper import PaperValues
 from selbo_lab.studies.run_spec import EvaluationSpec, Recipe
 from selbo_lab.studies.study import TRACKS, SettingGrid, Study, StudyMethod, Track, Variant
@@ -27,7 +27,7 @@ def names() -> list[str]:
 
 def load_study(name: str) -> Study:
     """Load a study by name; errors name its file."""
-    checks.one_of("study", name, names())
+    one_of("study", name, names())
     try:
         return from_toml(_toml(name))
     except ValueError as error:
@@ -80,7 +80,7 @@ def _variant(content: Mapping[str, Any]) -> Variant:
 
 
 def _track(name: str, content: Mapping[str, Any], where: str) -> Track:
-    checks.one_of("track", name, TRACKS)
+    one_of("track", name, TRACKS)
     keys = {"recipe", "evaluation", "reference", "focus", "methods"}
     _only(content, keys, where, required=("methods", "reference"))
     shared = content.get("recipe", {})
@@ -88,9 +88,9 @@ def _track(name: str, content: Mapping[str, Any], where: str) -> Track:
     known = [method.name for method in methods]
     for method in methods:
         if method.chosen_with:
-            checks.one_of(f"chosen_with of {method.name}", method.chosen_with, known)
-    reference = checks.one_of("reference", content["reference"], known)
-    focus = checks.one_of("focus", content["focus"], known) if "focus" in content else ""
+            one_of(f"chosen_with of {method.name}", method.chosen_with, known)
+    reference = one_of("reference", content["reference"], known)
+    focus = one_of("focus", content["focus"], known) if "focus" in content else ""
     evaluation = _made(EvaluationSpec, content.get("evaluation", {}), f"{where}.evaluation")
     return Track(name, methods, reference, evaluation, focus)
 

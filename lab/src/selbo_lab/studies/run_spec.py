@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from typing import Final
 
-from selbo_lab import checks
+from selbo.checks import one_of, positive, simplex, whole
 
 RUN_FORMAT: Final = "selbo-run-1"
 """Part of the hash of a run: changing it invalidates all earlier results."""
@@ -222,7 +222,7 @@ class DataSpec:
     def __post_init__(self) -> None:
         for name in ("label_fractions", "use_fractions"):
             if getattr(self, name):
-                checks.simplex(name, getattr(self, name))
+                simplex(name, getattr(self, name))
         elsewhere = any(getattr(self, name) != getattr(DataSpec, name) for name in TWO_PLACES)
         if elsewhere and not self.labels:
             raise ValueError("`labels` must be given for data with a target domain, but is 0")
@@ -421,14 +421,14 @@ class Recipe:
     fractions_off: float = 0.0
 
     def __post_init__(self) -> None:
-        checks.one_of("objective", self.objective, OBJECTIVES)
-        checks.one_of("correction", self.correction, CORRECTIONS)
-        checks.one_of("adaptation", self.adaptation, ADAPTATIONS)
-        checks.positive("adaptation_rate", self.adaptation_rate)
-        checks.whole("adaptation_epochs", self.adaptation_epochs, at_least=1)
-        checks.one_of("summary_inputs", self.summary_inputs, SUMMARY_INPUTS)
-        checks.one_of("start", self.start, STARTS)
-        checks.one_of("posterior", self.posterior, TRAINED_POSTERIORS)
+        one_of("objective", self.objective, OBJECTIVES)
+        one_of("correction", self.correction, CORRECTIONS)
+        one_of("adaptation", self.adaptation, ADAPTATIONS)
+        positive("adaptation_rate", self.adaptation_rate)
+        whole("adaptation_epochs", self.adaptation_epochs, at_least=1)
+        one_of("summary_inputs", self.summary_inputs, SUMMARY_INPUTS)
+        one_of("start", self.start, STARTS)
+        one_of("posterior", self.posterior, TRAINED_POSTERIORS)
         if self.posterior and (not self.bayesian or self.kl_weight != 1):
             raise ValueError(
                 f"`posterior` {self.posterior!r} needs `bayesian` and a `kl_weight` of 1, as its update contains the KL"
@@ -446,7 +446,7 @@ class Recipe:
             raise ValueError(f"`belief` must be given for the objective {self.objective!r}")
 
     def _check_posthoc(self) -> None:
-        checks.one_of("posthoc", self.posthoc, POSTHOC)
+        one_of("posthoc", self.posthoc, POSTHOC)
         if self.posthoc and self.bayesian:
             raise ValueError(f"`posthoc` is for deterministic networks, but got {self.posthoc!r} for a Bayesian one")
         if (self.posthoc == "swag") != (self.swag_steps > 0) or not 0 <= self.swag_steps < max(1, self.steps):
@@ -454,8 +454,8 @@ class Recipe:
                 f"`swag_steps` must be from 1 to below `steps` for posthoc = 'swag' and 0 otherwise, but is "
                 f"{self.swag_steps}"
             )
-        checks.positive("swag_rate", self.swag_rate)
-        checks.positive("posterior_scale", self.posterior_scale)
+        positive("swag_rate", self.swag_rate)
+        positive("posterior_scale", self.posterior_scale)
         has_scale = self.bayesian or self.posthoc in {"swag", "laplace"}
         if (self.scale_belief or self.posterior_scale != 1) and not has_scale:
             raise ValueError("`scale_belief` and `posterior_scale` need a posterior with standard deviations")
@@ -509,7 +509,7 @@ class EvaluationSpec:
     halves: bool = False
 
     def __post_init__(self) -> None:
-        checks.one_of("suite", self.suite, SUITES)
+        one_of("suite", self.suite, SUITES)
 
 
 @dataclass(frozen=True)

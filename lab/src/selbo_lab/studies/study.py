@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
-from selbo_lab import checks
+from selbo.checks import non_negative, one_of, whole
 from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec, ModelSpec, Recipe
 
 TRACKS: Final = ("published", "selbo")
@@ -75,10 +75,10 @@ class Variant:
 
     def __post_init__(self) -> None:
         for key, _ in self.changes:
-            checks.one_of("changes", key.partition(".")[0], TRACKS)
+            one_of("changes", key.partition(".")[0], TRACKS)
         for name in self.tracks:
-            checks.one_of("tracks", name, TRACKS)
-        checks.whole("tuning_seeds", self.tuning_seeds, at_least=0)
+            one_of("tracks", name, TRACKS)
+        whole("tuning_seeds", self.tuning_seeds, at_least=0)
 
     def adapted(self, track: "Track", method: StudyMethod) -> StudyMethod:
         """A method with the settings of this variant."""
@@ -137,9 +137,9 @@ class Study:
     paper_noise: float = 0.0
 
     def __post_init__(self) -> None:
-        checks.whole("seeds", self.seeds, at_least=1)
-        checks.whole("first_seed", self.first_seed, at_least=0)
-        checks.non_negative("paper_noise", self.paper_noise)
+        whole("seeds", self.seeds, at_least=1)
+        whole("first_seed", self.first_seed, at_least=0)
+        non_negative("paper_noise", self.paper_noise)
 
     def seed_range(self, count: int) -> range:
         """Seeds of the reported runs."""

@@ -11,8 +11,8 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
+from selbo.checks import one_of
 from selbo.random import generator_for
-from selbo_lab import checks
 from selbo_lab.data.corruptions import cifar_blur, cifar_digital, cifar_noise, cifar_weather, filters
 
 SEVERITIES: Final = (1, 2, 3, 4, 5)
@@ -91,7 +91,7 @@ def corrupt_cifar(images: Tensor, name: str, severity: int, *, seed: int) -> Ten
     Returns:
         Bytes of the same shape on the same device.
     """
-    checks.one_of("name", name, CIFAR_CORRUPTIONS)
+    one_of("name", name, CIFAR_CORRUPTIONS)
     if severity not in SEVERITIES or isinstance(severity, bool):
         raise ValueError(f"`severity` must be a whole number from 1 to 5, but got {severity!r}")
     if not isinstance(images, Tensor) or images.dtype != torch.uint8 or images.shape[1:] != SHAPE:

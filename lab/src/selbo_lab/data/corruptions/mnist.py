@@ -11,8 +11,8 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
+from selbo.checks import one_of, whole
 from selbo.random import generator_for
-from selbo_lab import checks
 from selbo_lab.data.corruptions.filters import gaussian_filter, motion_filter, plasma_fractal
 from selbo_lab.data.corruptions.mnist_edges import edges
 from selbo_lab.data.corruptions.mnist_lines import dotted_lines, zigzags
@@ -60,7 +60,7 @@ def corrupt_mnist(images: Tensor, name: str, *, seed: int, severity: int | None 
     Returns:
         Bytes, of the same shape, on the same device.
     """
-    checks.one_of("name", name, MNIST_CORRUPTIONS)
+    one_of("name", name, MNIST_CORRUPTIONS)
     if images.dtype != torch.uint8 or images.ndim != 4 or tuple(images.shape[1:]) != (1, IMAGE_SIZE, IMAGE_SIZE):
         raise ValueError(
             f"`images` must be bytes of shape (N, 1, {IMAGE_SIZE}, {IMAGE_SIZE}), "
@@ -259,7 +259,7 @@ def _level(name: str, corruption: _Corruption, severity: int | None) -> Any:
         if severity is not None:
             raise ValueError(f"`severity` must be None for {name}, which has one strength only, but got {severity!r}")
         return corruption.levels[0]
-    chosen = corruption.severity if severity is None else checks.whole("severity", severity, at_least=1)
+    chosen = corruption.severity if severity is None else whole("severity", severity, at_least=1)
     if chosen > len(corruption.levels):
         raise ValueError(f"`severity` must be a whole number from 1 to {len(corruption.levels)}, but got {severity!r}")
     return corruption.levels[chosen - 1]
