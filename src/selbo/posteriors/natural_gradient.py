@@ -74,6 +74,11 @@ class _Block:
         for each, view in zip(self.params, views, strict=True):
             each.data = view
 
+    def outdate(self) -> None:
+        """Make torch refuse a backward pass through results of the weights before; it does not see `point_to`."""
+        for each in self.params:
+            torch.autograd.graph.increment_version(each)
+
     def gradient(self) -> Tensor:
         """Gradients of all parameters, in the order of the vectors; zero where the loss does not use a parameter."""
         return torch.cat(
@@ -210,8 +215,9 @@ class NaturalGradient(torch.optim.Optimizer):
     def sampled(self, *, generator: torch.Generator | None = None) -> Iterator[None]:
         """A context in which the weights are one sample from the posterior; afterwards they are the means again.
 
-        Gradients of a backward pass inside are kept for `step`. Without gradients (`torch.no_grad`), use the context to
-        predict with one sample; it then does not change the optimiser.
+        Gradients of a backward pass inside are kept for `step`. A backward pass outside would use other weights than
+        the forward pass inside, so `step` or torch raises an error. Without gradients (`torch.no_grad`), use the
+        context to predict with one sample; it then does not change the optimiser.
 
         Args:
             generator: Source of the noise, instead of the seed of the optimiser.
@@ -230,6 +236,8 @@ class NaturalGradient(torch.optim.Optimizer):
         try:
             for block, sample in zip(blocks, samples, strict=True):
                 block.point_to(sample)
+                if keep:
+                    block.outdate()
             yield
             finished = True
         finally:
@@ -241,6 +249,9 @@ class NaturalGradient(torch.optim.Optimizer):
                 elif keep:
                     for each, gradient in zip(block.params, gradients, strict=True):
                         each.grad = gradient
+            if keep and any(block.has_gradient() for block in blocks):  # without one, `step` raises the clearer error
+                for block in blocks:
+                    block.outdate()
         self._samples += keep
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -393,11 +404,13 @@ class NaturalGradient(torch.optim.Optimizer):
 @torch.no_grad()
 def _collect(block: _Block, earlier: list[Tensor | None]) -> None:
     """Keep the terms of the curvature estimate, and add the gradients of this sample to earlier ones."""
+    found = any(each.grad is not None for each in block.params)
     if block.product is None and all(each is None for each in earlier):
-        block.has_sample = True
+        block.has_sample = found
         return
-    product = block.sample.sub_(block.mean).mul_(block.gradient())
-    block.product = product.clone() if block.product is None else block.product.add_(product)
+    if found:
+        product = block.sample.sub_(block.mean).mul_(block.gradient())
+        block.product = product.clone() if block.product is None else block.product.add_(product)
     for each, before in zip(block.params, earlier, strict=True):
         if before is not None:
             each.grad = before if each.grad is None else before + each.grad

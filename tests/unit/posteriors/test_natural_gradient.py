@@ -546,3 +546,38 @@ def test_calls_in_the_wrong_order_say_so(seed: int) -> None:
     network.requires_grad_(requires_grad=False)
     with pytest.raises(ValueError, match="all are frozen"), optimizer.sampled():
         pass
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+@pytest.mark.parametrize("first", ["conv", "linear"])
+def test_a_backward_pass_of_other_weights_is_an_error(first: str, samples: int, seed: int) -> None:
+    """A convolution would use the weights that the network has during the backward pass; nothing must be silent."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng():
+        start = nn.Conv2d(1, 3, 3, padding=1) if first == "conv" else nn.Linear(6, 6)
+        channels = 3 if first == "conv" else 1
+        network = nn.Sequential(start, nn.Conv2d(channels, 2, 3), nn.Flatten(), nn.Linear(32, 2))
+    data = torch.randn(5, 1, 6, 6, generator=generator), torch.randint(0, 2, (5,), generator=generator)
+    optimizer = NaturalGradient(network.parameters(), seed=seed, **SETTINGS)
+    before = values(network)
+    for _ in range(samples):  # all of it outside
+        with optimizer.sampled():
+            loss = loss_of(network, *data)
+        loss.backward()
+    with pytest.raises(RuntimeError, match=r"call loss\.backward"):
+        optimizer.step()
+    optimizer.zero_grad()  # again outside, after a backward pass inside
+    for number in range(samples):
+        with optimizer.sampled():
+            loss = loss_of(network, *data)
+            if number == 0:
+                loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    optimizer.zero_grad()  # inside, but of the means
+    loss = loss_of(network, *data)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"), optimizer.sampled():
+        loss.backward()
+    assert torch.equal(values(network), before)
+    train(network, optimizer, data, 1)
+    assert not torch.equal(values(network), before), "after an error, it trains on"
