@@ -591,7 +591,7 @@ def _check_group(group: dict[str, Any]) -> None:
     group["num_data"] = _checks.whole("num_data", group["num_data"], at_least=1)
     for name in ("prior_std", "initial_curvature", "temperature"):
         group[name] = _checks.positive(name, group[name])
-    if not isinstance(group["lr"], Tensor):
+    if not isinstance(group["lr"], Tensor) or group["lr"].device.type == "cpu":  # reading others would wait for them
         _checks.non_negative("lr", group["lr"])
     try:
         beta1, beta2 = group["betas"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -442,25 +443,75 @@ def test_parameters_that_move_are_found_again(seed: int) -> None:
 
 
 def test_batchnorm_sees_each_draw_once(seed: int) -> None:
+    """Its running statistics are moving averages over the samples: those of the batch at the weights of each."""
     with torch.random.fork_rng():
         network = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)).double()
     inputs, labels = toy(seed)[1:]
     optimizer = NaturalGradient(network.parameters(), seed=seed, **SETTINGS)
-    train(network, optimizer, (inputs, labels), 5)
-    assert network[1].num_batches_tracked == 5
-
-
-def test_training_is_in_bf16_under_autocast(seed: int) -> None:
-    network, *data = toy(seed, dtype=torch.float32)
-    optimizer = NaturalGradient(network.parameters(), seed=seed, **SETTINGS)
-    first = loss_of(network, *data)
-    for _ in range(100):
+    mean, var = torch.zeros(3).double(), torch.ones(3).double()
+    for _ in range(2):
         optimizer.zero_grad()
-        with optimizer.sampled(), torch.autocast("cpu", torch.bfloat16):
-            loss_of(network, *data).backward()
+        for _ in range(3):
+            with optimizer.sampled():
+                hidden = inputs @ network[0].weight.detach().T + network[0].bias.detach()
+                mean, var = 0.9 * mean + 0.1 * hidden.mean(0), 0.9 * var + 0.1 * hidden.var(0)
+                (loss_of(network, inputs, labels) / 3).backward()
         optimizer.step()
-    assert loss_of(network, *data) < first
-    assert network[0].weight.dtype == torch.float32
+    assert network[1].num_batches_tracked == 6
+    torch.testing.assert_close(network[1].running_mean, mean, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(network[1].running_var, var, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+@pytest.mark.parametrize(("reduced", "error"), [(torch.float16, 0.01), (torch.bfloat16, 0.05)])
+def test_autocast_is_close_to_float32(reduced: torch.dtype, error: float, samples: int, seed: int) -> None:
+    """Relative to how far means and precisions move; float16 needs a GradScaler, since the loss is small."""
+    network, *data = toy(seed, dtype=torch.float32)
+    other = copy.deepcopy(network)
+    start = values(network)
+    first, second = (NaturalGradient(each.parameters(), seed=seed, **SETTINGS) for each in (network, other))
+    initial = stds(network, first) ** -2
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16, enabled=reduced == torch.float16)
+    for _ in range(10):
+        first.zero_grad()
+        second.zero_grad()
+        for _ in range(samples):
+            with first.sampled():
+                (loss_of(network, *data) / samples).backward()
+            with second.sampled(), torch.autocast("cpu", reduced):
+                loss = nn.functional.cross_entropy(outputs := other(data[0]), data[1])
+                assert outputs.dtype == reduced
+                scaler.scale(loss / samples).backward()
+        first.step()
+        scaler.step(second)
+        scaler.update()
+    for found, expected, before in (
+        (values(other), values(network), start),
+        (stds(other, second) ** -2, stds(network, first) ** -2, initial),
+    ):
+        assert 0 < (found - expected).norm() < error * (expected - before).norm()
+    assert other[0].weight.dtype == torch.float32
+
+
+def test_one_cycle_schedules_set_rate_and_momentum(seed: int) -> None:
+    """OneCycleLR lowers the first of the betas while the rate rises; the same as setting both by hand."""
+    network, *data = toy(seed)
+    other = copy.deepcopy(network)
+    first, second = (NaturalGradient(each.parameters(), seed=seed, **SETTINGS) for each in (network, other))
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(
+        first, max_lr=0.4, total_steps=11, pct_start=5 / 11, base_momentum=0.6, max_momentum=0.9
+    )
+    rising = [0.5 - 0.5 * math.cos(math.pi * step / 4) for step in range(5)]  # the share of the way to the maximum
+    falling = [0.5 + 0.5 * math.cos(math.pi * step / 6) for step in range(1, 6)]
+    for number, share in enumerate([*rising, *falling]):
+        lowest = 0.4 / 25 if number < 5 else 0.4 / 25 / 1e4
+        second.param_groups[0]["lr"] = lowest + share * (0.4 - lowest)
+        second.param_groups[0]["betas"] = (0.9 - share * 0.3, 0.95)
+        train(other, second, data, 1)
+        train(network, first, data, 1)
+        scheduler.step()
+    torch.testing.assert_close(values(network), values(other), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(stds(network, first), stds(other, second), rtol=1e-10, atol=1e-12)
 
 
 # --- what comes of it ---
@@ -514,12 +565,18 @@ def test_the_posterior_becomes_a_bayesian_network(seed: int) -> None:
         ({"betas": (0.9, 1.0)}, "`betas` must be from 0 to below 1"),
         ({"betas": 0.9}, "`betas` must be two numbers"),
         ({"lr": -1.0}, "`lr` must be"),
+        ({"lr": torch.tensor(-1.0)}, "`lr` must be"),
         ({"seed": -1}, "`seed` must be"),
     ],
 )
 def test_settings_are_checked(changed: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         NaturalGradient([nn.Parameter(torch.zeros(2))], **{**SETTINGS, **changed})
+
+
+def test_a_rate_on_another_device_is_not_read() -> None:
+    """That would wait for the device; a tensor on the meta device has no value to read."""
+    NaturalGradient([nn.Parameter(torch.zeros(2))], **{**SETTINGS, "lr": torch.tensor(0.1, device="meta")})
 
 
 def test_half_precision_weights_are_refused() -> None:
