@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import selbo
 from selbo.nn import compiled
 from selbo.nn.convert import variational_layers
 from selbo.posteriors import NaturalGradient
+from selbo.posteriors.natural_gradient import NormalNoise
 
 N = 50
 SETTINGS = {"num_data": N, "prior_std": 0.8, "initial_curvature": 0.3, "betas": (0.8, 0.95)}
@@ -199,6 +201,33 @@ def test_noise_is_standard_normal_and_new_in_every_sample(seed: int) -> None:
         assert abs(noise.square().mean() - 1) < 5 * (2 / count) ** 0.5
         assert abs(noise.pow(4).mean() - 3) < 5 * (96 / count) ** 0.5
     assert abs((found[0] * found[1]).mean()) < 5 / count**0.5
+
+
+def test_noise_of_a_seed_is_the_same_on_every_machine() -> None:
+    """The values themselves, so that this fails where they differ; for both types, and across parts of a tensor."""
+    expected = torch.tensor([1.2460, -0.7477, 1.5563, -1.4304, -0.9785, -0.4706])
+    found = {}
+    for dtype in (torch.float32, torch.float64):
+        found[dtype] = torch.empty(40_001, dtype=dtype)
+        NormalNoise(torch.device("cpu"), 7).fill(found[dtype])
+        torch.testing.assert_close(found[dtype][:6], expected.to(dtype), rtol=0, atol=5e-5)
+    assert torch.equal(found[torch.float32].double(), found[torch.float64])
+    digest = hashlib.sha256(found[torch.float32].numpy().tobytes()).hexdigest()
+    assert digest == "fba3a5ff9fc9d8dcb3b22af93fb41977be4a21f5a4be9576aee32f9102aeb41e"
+
+
+def test_noise_has_the_quantiles_of_a_normal_distribution(seed: int) -> None:
+    """Largest distance of the distribution functions (Kolmogorov-Smirnov), and the correlation of neighbours."""
+    count = 1_000_000
+    noise = torch.empty(count)
+    NormalNoise(noise.device, seed).fill(noise)
+    levels = torch.special.ndtr(noise.double().sort().values)
+    distance = (levels - (torch.arange(count) + 0.5) / count).abs().max()
+    assert distance * count**0.5 < 2.5  # exceeded with a probability of 7e-6
+    for lag in (1, 2, 3, 4):
+        assert abs((noise[lag:] * noise[:-lag]).mean()) < 5 / count**0.5
+    assert 4 < noise.max() < 4.33
+    assert -4.33 < noise.min() < -4
 
 
 # --- in a training loop ---
