@@ -32,6 +32,11 @@ def train(network: nn.Module, optimizer: NaturalGradient, inputs: Tensor, labels
         optimizer.step()
 
 
+def with_batch_norm() -> nn.Sequential:
+    """The same network in every process, which keeps running statistics of its own batches."""
+    return nn.Sequential(problem()[0], nn.BatchNorm1d(3, dtype=torch.float64))
+
+
 def fitted() -> dict[str, Tensor]:
     """Means and precisions after five steps of `selbo.fit`, with two samples each and a summary."""
     network, inputs, labels = problem()
@@ -49,6 +54,11 @@ if __name__ == "__main__":
     optimizer = NaturalGradient(network.parameters(), num_data=20, prior_std=1.0)
     train(nn.parallel.DistributedDataParallel(network), optimizer, inputs[rank::2], labels[rank::2])
     found = {"weight": network.weight.detach(), "std": optimizer.std(network.weight)}
+    network = with_batch_norm()
+    optimizer = NaturalGradient(network.parameters(), num_data=20, prior_std=1.0)
+    train(nn.parallel.DistributedDataParallel(network), optimizer, inputs[rank::2], labels[rank::2])
+    found |= {f"norm.{name}": value for name, value in network.state_dict().items()}
+    found |= {f"norm.std.{name}": optimizer.std(each) for name, each in network.named_parameters()}
     found |= {f"fit.{name}": value.contiguous() for name, value in fitted().items()}
     save_file(found, Path(sys.argv[1]) / f"{rank}.safetensors")
     dist.destroy_process_group()

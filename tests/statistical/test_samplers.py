@@ -57,20 +57,25 @@ def z_scores(samples: Tensor, precision: Tensor, linear: Tensor, temperature: fl
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.25])
-@pytest.mark.parametrize("kind", ["SGHMC", "SGLD"])
+@pytest.mark.parametrize("kind", ["SGHMC", "SGLD", "cyclical SGLD"])
 def test_regression_has_the_exact_posterior(kind: str, temperature: float, seed: int) -> None:
     quadratic, linear = regression(seed)
     precision = quadratic + torch.eye(2, dtype=F64) / PRIOR_STD**2
-    steps = 600 if kind == "SGHMC" else 1500
+    steps, rate, settings = {
+        "SGHMC": (600, 0.02, {}),
+        "SGLD": (1500, 0.02, {}),
+        "cyclical SGLD": (1000, 0.1, {"cycle_steps": 500, "sampling_fraction": 0.8}),  # at the end of the second cycle
+    }[kind]
     found = sampled(
         kind,
         lambda x: (x * linear).sum(-1) - 0.5 * ((x @ quadratic) * x).sum(-1),
         seed,
         chains=10_000,
         steps=steps,
-        lr=0.02 * N / torch.linalg.eigvalsh(precision).max().item(),
+        lr=rate * N / torch.linalg.eigvalsh(precision).max().item(),
         prior_std=PRIOR_STD,
         temperature=temperature,
+        **settings,
     )
     assert z_scores(found, precision, linear, temperature).abs().max() < Z
 

@@ -74,6 +74,11 @@ class _Block:
         for each, view in zip(self.params, views, strict=True):
             each.data = view
 
+    def outdate(self) -> None:
+        """Make torch refuse a backward pass through results of the weights before; it does not see `point_to`."""
+        for each in self.params:
+            torch.autograd.graph.increment_version(each)
+
     def gradient(self) -> Tensor:
         """Gradients of all parameters, in the order of the vectors; zero where the loss does not use a parameter."""
         return torch.cat(
@@ -210,8 +215,9 @@ class NaturalGradient(torch.optim.Optimizer):
     def sampled(self, *, generator: torch.Generator | None = None) -> Iterator[None]:
         """A context in which the weights are one sample from the posterior; afterwards they are the means again.
 
-        Gradients of a backward pass inside are kept for `step`. Without gradients (`torch.no_grad`), use the context to
-        predict with one sample; it then does not change the optimiser.
+        Gradients of a backward pass inside are kept for `step`. A backward pass outside would use other weights than
+        the forward pass inside, so `step` or torch raises an error. Without gradients (`torch.no_grad`), use the
+        context to predict with one sample; it then does not change the optimiser.
 
         Args:
             generator: Source of the noise, instead of the seed of the optimiser.
@@ -223,13 +229,16 @@ class NaturalGradient(torch.optim.Optimizer):
         if not blocks:
             raise ValueError("`params` must hold at least one parameter that requires a gradient, but all are frozen")
         earlier = [[each.grad for each in block.params] for block in blocks]
-        if keep:
-            self._set_aside(blocks)
-        samples = self._draw(blocks, generator, keep=keep)
+        with torch.no_grad():
+            if keep:
+                self._set_aside(blocks)
+            samples = self._draw(blocks, generator, keep=keep)
         self._inside, finished = True, False
         try:
             for block, sample in zip(blocks, samples, strict=True):
                 block.point_to(sample)
+                if keep:
+                    block.outdate()
             yield
             finished = True
         finally:
@@ -241,6 +250,9 @@ class NaturalGradient(torch.optim.Optimizer):
                 elif keep:
                     for each, gradient in zip(block.params, gradients, strict=True):
                         each.grad = gradient
+            if keep and any(block.has_gradient() for block in blocks):  # without one, `step` raises the clearer error
+                for block in blocks:
+                    block.outdate()
         self._samples += keep
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -348,7 +360,6 @@ class NaturalGradient(torch.optim.Optimizer):
         self._blocks = [_pack(params, groups[key], self.state) for key, params in blocks.items()]
         return self._blocks
 
-    @torch.no_grad()
     def _draw(self, blocks: list[_Block], generator: torch.Generator | None, *, keep: bool) -> list[list[Tensor]]:
         """Sample all weights; a sample that is not for training has memory of its own."""
         sources: dict[torch.device, NormalNoise] = {}
@@ -371,7 +382,6 @@ class NaturalGradient(torch.optim.Optimizer):
             drawn.append(block.samples if keep else _views(sample, block.params))
         return drawn
 
-    @torch.no_grad()
     def _set_aside(self, blocks: list[_Block]) -> None:
         """Before another sample, form the product of the gradients so far, and empty the gradients for the new ones."""
         for block in blocks:
@@ -393,11 +403,13 @@ class NaturalGradient(torch.optim.Optimizer):
 @torch.no_grad()
 def _collect(block: _Block, earlier: list[Tensor | None]) -> None:
     """Keep the terms of the curvature estimate, and add the gradients of this sample to earlier ones."""
+    found = any(each.grad is not None for each in block.params)
     if block.product is None and all(each is None for each in earlier):
-        block.has_sample = True
+        block.has_sample = found
         return
-    product = block.sample.sub_(block.mean).mul_(block.gradient())
-    block.product = product.clone() if block.product is None else block.product.add_(product)
+    if found:
+        product = block.sample.sub_(block.mean).mul_(block.gradient())
+        block.product = product.clone() if block.product is None else block.product.add_(product)
     for each, before in zip(block.params, earlier, strict=True):
         if before is not None:
             each.grad = before if each.grad is None else before + each.grad
@@ -462,7 +474,10 @@ def _in_memory_order(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
 
 
 class NormalNoise:
-    """Source of standard normal noise; on a CPU numpy's, which takes 40 % of the time of torch's.
+    """Source of standard normal noise; on a CPU it is the same for a seed on every machine, unlike torch's.
+
+    There, 16 random bits choose one of 65 536 normal quantiles. Their mean is 0, their variance 1 and their fourth
+    moment 2.999; none is beyond 4.33. This takes a third of the time of numpy's generator on x86-64.
 
     Args:
         device: Device of the tensors to fill.
@@ -470,21 +485,29 @@ class NormalNoise:
     """
 
     def __init__(self, device: torch.device, source: int | torch.Generator | None) -> None:
-        self.numpy: np.random.Generator | None = None
-        self.torch: torch.Generator | None = None
-        if device.type == "cpu":
-            seed = source if isinstance(source, int) else int(torch.randint(1 << 62, (), generator=source))
-            self.numpy = np.random.Generator(np.random.SFC64(seed))
-        else:
-            self.torch = torch.Generator(device).manual_seed(source) if isinstance(source, int) else source
+        self.generator = torch.Generator(device).manual_seed(source) if isinstance(source, int) else source
 
     def fill(self, tensor: Tensor) -> None:
         """Replace the values of a contiguous tensor of type float32 or float64."""
-        if self.numpy is None:
-            tensor.normal_(generator=self.torch)
-        else:
-            values = tensor.numpy()
-            self.numpy.standard_normal(out=values, dtype=values.dtype.type)
+        if tensor.device.type != "cpu":
+            tensor.normal_(generator=self.generator)
+            return
+        quantiles = _quantiles(tensor.dtype)
+        for part in tensor.view(-1).split(1 << 14):  # limits the memory for indices
+            words = torch.empty((part.numel() + 3) // 4, dtype=torch.int64)
+            words.random_(-(2**63), None, generator=self.generator)
+            quantiles.take(words.numpy().view(np.uint16)[: part.numel()], out=part.numpy(), mode="clip")
+
+
+@cache
+def _quantiles(dtype: torch.dtype) -> np.ndarray[Any, Any]:
+    """65 536 quantiles of the standard normal distribution, scaled to variance 1.
+
+    Rounded to float32 for float64 too, so that they do not depend on the last digits of ``ndtri``.
+    """
+    values = torch.special.ndtri((torch.arange(1 << 16, dtype=torch.float64) + 0.5) / (1 << 16))
+    table: np.ndarray[Any, Any] = (values / values.square().mean().sqrt()).float().to(dtype).numpy()
+    return table
 
 
 def _update(block: _Block, *, compiled_kernel: bool) -> None:
@@ -494,8 +517,8 @@ def _update(block: _Block, *, compiled_kernel: bool) -> None:
     step: float | Tensor = block.step
     if not group["capturable"]:
         lr, step = float(lr), float(block.step)
-    rate = lr / (1 - beta1**step)
-    settings = (rate, lr * _delta(group), beta1, beta2, _delta(group), _scale(group))
+    unbiased = 1 - beta1**step
+    settings = (lr / unbiased, unbiased * _delta(group), beta1, beta2, _delta(group), _scale(group))
     gradient = block.gradient()
     state = (block.mean, gradient, block.momentum, block.precision)
     if compiled_kernel and block.product is None:
@@ -517,7 +540,7 @@ def _update_from_product(  # noqa: PLR0917  (as the other one)
     momentum: Tensor,
     precision: Tensor,
     rate: float | Tensor,
-    decay: float | Tensor,
+    shrinkage: float | Tensor,
     beta1: float,
     beta2: float,
     delta: float,
@@ -525,12 +548,15 @@ def _update_from_product(  # noqa: PLR0917  (as the other one)
 ) -> None:
     """The update in few passes over memory and without new memory; overwrites ``product`` and ``gradient``."""
     momentum.lerp_(gradient, 1 - beta1)
-    x = torch.reciprocal(precision, out=gradient).mul_((1 - beta2) * delta).sub_(1 - beta2)
-    x.add_(product, alpha=(1 - beta2) * scale)
-    precision.addcmul_(precision, x.addcmul_(x, x, value=0.5))
-    change = torch.mul(mean, decay, out=product)
-    change = change.addcmul_(momentum, rate) if isinstance(rate, Tensor) else change.add_(momentum, alpha=rate)
-    mean.addcdiv_(change, precision, value=-1)
+    weight = (1 - beta2) * scale  # x = weight (product + delta / (scale precision) - 1 / scale)
+    x = product.add_(torch.reciprocal(precision, out=gradient), alpha=delta / scale).sub_(1 / scale)
+    precision.addcmul_(precision, x.addcmul_(x, x, value=0.5 * weight), value=weight)
+    if isinstance(shrinkage, Tensor):
+        change = torch.addcmul(momentum, mean, shrinkage, out=gradient).mul_(rate)
+        mean.addcdiv_(change, precision, value=-1)
+    else:
+        change = torch.add(momentum, mean, alpha=shrinkage, out=gradient)
+        mean.addcdiv_(change, precision, value=-float(rate))
 
 
 def _update_from_sample(  # noqa: PLR0917  (torch.compile takes tensors by position)
@@ -540,7 +566,7 @@ def _update_from_sample(  # noqa: PLR0917  (torch.compile takes tensors by posit
     momentum: Tensor,
     precision: Tensor,
     rate: Tensor,
-    decay: Tensor,
+    shrinkage: Tensor,
     beta1: float,
     beta2: float,
     delta: float,
@@ -550,7 +576,7 @@ def _update_from_sample(  # noqa: PLR0917  (torch.compile takes tensors by posit
     x = (1 - beta2) * (delta / precision - 1 + (sample - mean) * gradient * scale)
     momentum.lerp_(gradient, 1 - beta1)
     precision.add_(precision * (x + 0.5 * x * x))
-    mean.sub_((rate * momentum + decay * mean) / precision)
+    mean.sub_(rate * (momentum + shrinkage * mean) / precision)
 
 
 def _sample_posterior(mean: Tensor, precision: Tensor, scale: float, sample: Tensor) -> None:
@@ -578,7 +604,7 @@ def _check_group(group: dict[str, Any]) -> None:
     group["num_data"] = _checks.whole("num_data", group["num_data"], at_least=1)
     for name in ("prior_std", "initial_curvature", "temperature"):
         group[name] = _checks.positive(name, group[name])
-    if not isinstance(group["lr"], Tensor):
+    if not isinstance(group["lr"], Tensor) or group["lr"].device.type == "cpu":  # reading others would wait for them
         _checks.non_negative("lr", group["lr"])
     try:
         beta1, beta2 = group["betas"]

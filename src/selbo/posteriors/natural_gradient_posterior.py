@@ -113,8 +113,9 @@ class NaturalGradientPosterior(Posterior):
         """Standard normal noise for all trained weights, one row per sample: (S, P)."""
         first = next(each for _, each in self._trained())
         noise = torch.empty(num_samples, self.num_weights, dtype=first.dtype, device=first.device)
-        for row in noise:  # a seed for each, so that samples do not depend on the number per pass
-            NormalNoise(first.device, generator).fill(row)
+        source = NormalNoise(first.device, generator)
+        for row in noise:  # one by one, so that samples do not depend on the number per pass
+            source.fill(row)
         return noise
 
     def forward_noise(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import selbo
 from selbo.nn import compiled
 from selbo.nn.convert import variational_layers
 from selbo.posteriors import NaturalGradient
+from selbo.posteriors.natural_gradient import NormalNoise
 
 N = 50
 SETTINGS = {"num_data": N, "prior_std": 0.8, "initial_curvature": 0.3, "betas": (0.8, 0.95)}
@@ -198,6 +201,33 @@ def test_noise_is_standard_normal_and_new_in_every_sample(seed: int) -> None:
         assert abs(noise.square().mean() - 1) < 5 * (2 / count) ** 0.5
         assert abs(noise.pow(4).mean() - 3) < 5 * (96 / count) ** 0.5
     assert abs((found[0] * found[1]).mean()) < 5 / count**0.5
+
+
+def test_noise_of_a_seed_is_the_same_on_every_machine() -> None:
+    """The values themselves, so that this fails where they differ; for both types, and across parts of a tensor."""
+    expected = torch.tensor([1.2460, -0.7477, 1.5563, -1.4304, -0.9785, -0.4706])
+    found = {}
+    for dtype in (torch.float32, torch.float64):
+        found[dtype] = torch.empty(40_001, dtype=dtype)
+        NormalNoise(torch.device("cpu"), 7).fill(found[dtype])
+        torch.testing.assert_close(found[dtype][:6], expected.to(dtype), rtol=0, atol=5e-5)
+    assert torch.equal(found[torch.float32].double(), found[torch.float64])
+    digest = hashlib.sha256(found[torch.float32].numpy().tobytes()).hexdigest()
+    assert digest == "fba3a5ff9fc9d8dcb3b22af93fb41977be4a21f5a4be9576aee32f9102aeb41e"
+
+
+def test_noise_has_the_quantiles_of_a_normal_distribution(seed: int) -> None:
+    """Largest distance of the distribution functions (Kolmogorov-Smirnov), and the correlation of neighbours."""
+    count = 1_000_000
+    noise = torch.empty(count)
+    NormalNoise(noise.device, seed).fill(noise)
+    levels = torch.special.ndtr(noise.double().sort().values)
+    distance = (levels - (torch.arange(count) + 0.5) / count).abs().max()
+    assert distance * count**0.5 < 2.5  # exceeded with a probability of 7e-6
+    for lag in (1, 2, 3, 4):
+        assert abs((noise[lag:] * noise[:-lag]).mean()) < 5 / count**0.5
+    assert 4 < noise.max() < 4.33
+    assert -4.33 < noise.min() < -4
 
 
 # --- in a training loop ---
@@ -416,7 +446,8 @@ def test_a_resumed_run_is_the_same_run(how: str, seed: int, tmp_path: Path) -> N
         else:
             other.load_state_dict(network.state_dict())
         resumed = NaturalGradient(other.parameters(), seed=seed, **SETTINGS)
-        resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        torch.save(optimizer.state_dict(), tmp_path / "optimizer")
+        resumed.load_state_dict(torch.load(tmp_path / "optimizer", weights_only=True))
         network, optimizer = other, resumed
     train(network, optimizer, data, 3)
     assert torch.equal(values(network), values(whole))
@@ -442,25 +473,75 @@ def test_parameters_that_move_are_found_again(seed: int) -> None:
 
 
 def test_batchnorm_sees_each_draw_once(seed: int) -> None:
+    """Its running statistics are moving averages over the samples: those of the batch at the weights of each."""
     with torch.random.fork_rng():
         network = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)).double()
     inputs, labels = toy(seed)[1:]
     optimizer = NaturalGradient(network.parameters(), seed=seed, **SETTINGS)
-    train(network, optimizer, (inputs, labels), 5)
-    assert network[1].num_batches_tracked == 5
-
-
-def test_training_is_in_bf16_under_autocast(seed: int) -> None:
-    network, *data = toy(seed, dtype=torch.float32)
-    optimizer = NaturalGradient(network.parameters(), seed=seed, **SETTINGS)
-    first = loss_of(network, *data)
-    for _ in range(100):
+    mean, var = torch.zeros(3).double(), torch.ones(3).double()
+    for _ in range(2):
         optimizer.zero_grad()
-        with optimizer.sampled(), torch.autocast("cpu", torch.bfloat16):
-            loss_of(network, *data).backward()
+        for _ in range(3):
+            with optimizer.sampled():
+                hidden = inputs @ network[0].weight.detach().T + network[0].bias.detach()
+                mean, var = 0.9 * mean + 0.1 * hidden.mean(0), 0.9 * var + 0.1 * hidden.var(0)
+                (loss_of(network, inputs, labels) / 3).backward()
         optimizer.step()
-    assert loss_of(network, *data) < first
-    assert network[0].weight.dtype == torch.float32
+    assert network[1].num_batches_tracked == 6
+    torch.testing.assert_close(network[1].running_mean, mean, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(network[1].running_var, var, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+@pytest.mark.parametrize(("reduced", "error"), [(torch.float16, 0.01), (torch.bfloat16, 0.05)])
+def test_autocast_is_close_to_float32(reduced: torch.dtype, error: float, samples: int, seed: int) -> None:
+    """Relative to how far means and precisions move; float16 needs a GradScaler, since the loss is small."""
+    network, *data = toy(seed, dtype=torch.float32)
+    other = copy.deepcopy(network)
+    start = values(network)
+    first, second = (NaturalGradient(each.parameters(), seed=seed, **SETTINGS) for each in (network, other))
+    initial = stds(network, first) ** -2
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**16, enabled=reduced == torch.float16)
+    for _ in range(10):
+        first.zero_grad()
+        second.zero_grad()
+        for _ in range(samples):
+            with first.sampled():
+                (loss_of(network, *data) / samples).backward()
+            with second.sampled(), torch.autocast("cpu", reduced):
+                loss = nn.functional.cross_entropy(outputs := other(data[0]), data[1])
+                assert outputs.dtype == reduced
+                scaler.scale(loss / samples).backward()
+        first.step()
+        scaler.step(second)
+        scaler.update()
+    for found, expected, before in (
+        (values(other), values(network), start),
+        (stds(other, second) ** -2, stds(network, first) ** -2, initial),
+    ):
+        assert 0 < (found - expected).norm() < error * (expected - before).norm()
+    assert other[0].weight.dtype == torch.float32
+
+
+def test_one_cycle_schedules_set_rate_and_momentum(seed: int) -> None:
+    """OneCycleLR lowers the first of the betas while the rate rises; the same as setting both by hand."""
+    network, *data = toy(seed)
+    other = copy.deepcopy(network)
+    first, second = (NaturalGradient(each.parameters(), seed=seed, **SETTINGS) for each in (network, other))
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(
+        first, max_lr=0.4, total_steps=11, pct_start=5 / 11, base_momentum=0.6, max_momentum=0.9
+    )
+    rising = [0.5 - 0.5 * math.cos(math.pi * step / 4) for step in range(5)]  # the share of the way to the maximum
+    falling = [0.5 + 0.5 * math.cos(math.pi * step / 6) for step in range(1, 6)]
+    for number, share in enumerate([*rising, *falling]):
+        lowest = 0.4 / 25 if number < 5 else 0.4 / 25 / 1e4
+        second.param_groups[0]["lr"] = lowest + share * (0.4 - lowest)
+        second.param_groups[0]["betas"] = (0.9 - share * 0.3, 0.95)
+        train(other, second, data, 1)
+        train(network, first, data, 1)
+        scheduler.step()
+    torch.testing.assert_close(values(network), values(other), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(stds(network, first), stds(other, second), rtol=1e-10, atol=1e-12)
 
 
 # --- what comes of it ---
@@ -514,12 +595,18 @@ def test_the_posterior_becomes_a_bayesian_network(seed: int) -> None:
         ({"betas": (0.9, 1.0)}, "`betas` must be from 0 to below 1"),
         ({"betas": 0.9}, "`betas` must be two numbers"),
         ({"lr": -1.0}, "`lr` must be"),
+        ({"lr": torch.tensor(-1.0)}, "`lr` must be"),
         ({"seed": -1}, "`seed` must be"),
     ],
 )
 def test_settings_are_checked(changed: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         NaturalGradient([nn.Parameter(torch.zeros(2))], **{**SETTINGS, **changed})
+
+
+def test_a_rate_on_another_device_is_not_read() -> None:
+    """That would wait for the device; a tensor on the meta device has no value to read."""
+    NaturalGradient([nn.Parameter(torch.zeros(2))], **{**SETTINGS, "lr": torch.tensor(0.1, device="meta")})
 
 
 def test_half_precision_weights_are_refused() -> None:
@@ -546,3 +633,38 @@ def test_calls_in_the_wrong_order_say_so(seed: int) -> None:
     network.requires_grad_(requires_grad=False)
     with pytest.raises(ValueError, match="all are frozen"), optimizer.sampled():
         pass
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+@pytest.mark.parametrize("first", ["conv", "linear"])
+def test_a_backward_pass_of_other_weights_is_an_error(first: str, samples: int, seed: int) -> None:
+    """A convolution would use the weights that the network has during the backward pass; nothing must be silent."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.random.fork_rng():
+        start = nn.Conv2d(1, 3, 3, padding=1) if first == "conv" else nn.Linear(6, 6)
+        channels = 3 if first == "conv" else 1
+        network = nn.Sequential(start, nn.Conv2d(channels, 2, 3), nn.Flatten(), nn.Linear(32, 2))
+    data = torch.randn(5, 1, 6, 6, generator=generator), torch.randint(0, 2, (5,), generator=generator)
+    optimizer = NaturalGradient(network.parameters(), seed=seed, **SETTINGS)
+    before = values(network)
+    for _ in range(samples):  # all of it outside
+        with optimizer.sampled():
+            loss = loss_of(network, *data)
+        loss.backward()
+    with pytest.raises(RuntimeError, match=r"call loss\.backward"):
+        optimizer.step()
+    optimizer.zero_grad()  # again outside, after a backward pass inside
+    for number in range(samples):
+        with optimizer.sampled():
+            loss = loss_of(network, *data)
+            if number == 0:
+                loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    optimizer.zero_grad()  # inside, but of the means
+    loss = loss_of(network, *data)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"), optimizer.sampled():
+        loss.backward()
+    assert torch.equal(values(network), before)
+    train(network, optimizer, data, 1)
+    assert not torch.equal(values(network), before), "after an error, it trains on"
