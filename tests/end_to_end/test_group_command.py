@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 import selbo
 from selbo.cli.main import main
@@ -138,6 +139,37 @@ def test_the_estimated_concentration_is_said_and_used(
     assert estimated.belief.endswith("The estimated concentration is 5.")
     assert command("train", *options, "--group-concentration", "5", "--out", "model5")[0] == 0
     assert estimated.stated_groups == saved_model.finished(tmp_path / "model5").stated_groups  # intervals, too
+
+
+@pytest.mark.parametrize(("posterior", "expected"), [("mean_field", 100), ("natural_gradient", 40)])
+def test_training_and_report_have_the_concentration_of_the_whole_table(
+    tmp_path: Path, command: Any, posterior: str, expected: float
+) -> None:
+    """Fractions were counted among 40 rows per town, 32 of which are trained on."""
+    write_people(tmp_path)
+    options = ["people.csv", *GROUPS, *QUICK, "--kl-weight", "0.1", "--learning-rate", "0.01", "--posterior", posterior]
+    code, _, err = command("train", *options, "--out", "model")
+    assert (code, err) == (0, "")
+    found = saved_model.finished(tmp_path / "model")
+    assert found.belief.endswith(f"with a concentration of {expected}.")
+    table = read_table("people.csv")
+    stated, towns = read_groups(GroupSource("town", Path("votes.csv")), table)
+    X = np.stack([table["a"].numbers, table["b"].numbers], 1)
+    in_python = selbo.SummaryClassifier(posterior=posterior).statement(X, **stated.arguments(towns)).groups
+    assert in_python is not None
+    assert in_python.concentration.tolist() == [expected] * 12
+    expected_intervals = selbo.check_groups(in_python, torch.arange(12), log_probs=torch.full((12, 2), 0.5).log())
+    assert found.stated_groups is not None
+    for each, other in zip(found.stated_groups.groups, expected_intervals, strict=True):
+        assert each.stated_interval == other.claimed_interval
+
+
+def test_the_rows_of_the_whole_table_decide_what_is_too_precise(tmp_path: Path, command: Any) -> None:
+    """The shares of towns of 40 are whole numbers of rows, though not of the 32 that are trained on."""
+    write_people(tmp_path)
+    options = ["people.csv", *GROUPS, *QUICK, "--kl-weight", "0.1", "--group-concentration", "5000"]
+    code, _, err = command("train", *options, "--out", "model")
+    assert (code, err) == (0, "")
 
 
 def test_the_chosen_weight_of_the_kl_divergence_is_said_and_used(tmp_path: Path, command: Any) -> None:

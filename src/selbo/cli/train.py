@@ -133,7 +133,7 @@ def train(
             metavar="NUMBER|auto",
             help="How sure the fractions of all groups are, in observations; auto estimates it by groups that are held "
             "out, in six times the time; if not given, 100 (about plus or minus 10 points), or the number of rows of a "
-            "smaller group.",
+            "smaller group unless these were counted.",
             rich_help_panel=KNOWLEDGE,
         ),
     ] = None,

@@ -78,8 +78,9 @@ def unclear_directions(fractions: FloatArray, concentration: FloatArray) -> str:
 
 def too_precise(rows: GroupRows) -> str:
     """Warning if fractions are stated more precisely than they can be true of the rows of a group."""
-    known = rows.groups >= 0
-    sizes = torch.bincount(rows.groups[known], minlength=len(rows.names)).double()
+    sizes = rows.sizes
+    if sizes is None:
+        sizes = torch.bincount(rows.groups[rows.groups >= 0], minlength=len(rows.names)).double()
     counts = sizes[:, None] * rows.fractions
     variance = rows.fractions * (1 - rows.fractions) / (rows.concentration[:, None] + 1)
     tolerance = sizes[:, None] * (3 * variance.sqrt() + ROUNDED)

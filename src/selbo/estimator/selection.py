@@ -138,7 +138,7 @@ class GroupScorer:
     def __call__(self, estimator: Any, X: Any, y: Any = None, *, groups: Any) -> float:
         """Score a fitted classifier; labels are not used."""
         names = one_per_row("groups", groups, len(X))
-        stated = GroupStatement(names, self.group_fractions, self.group_concentration, self.classes)
+        stated = GroupStatement(names, self.group_fractions, self.group_concentration, self.classes, self.group_sizes)
         classes, by_group = state_classes(stated, [])
         if classes.tolist() != estimator.classes_.tolist():
             raise ValueError(
@@ -147,8 +147,7 @@ class GroupScorer:
         rows = group_rows(stated, by_group, names, None)
         summary = rows.summary()
         if self.group_sizes is not None:
-            sizes = [float(self.group_sizes[name]) for name in rows.names]
-            summary.sizes = torch.tensor(sizes, dtype=torch.float64)
+            summary.sizes = rows.sizes
         log_probs = torch.from_numpy(np.asarray(estimator.predict_log_proba(X), dtype=np.float64))
         return float(summary.by_group(log_probs, rows.groups).sum() / len(rows.names))
 

@@ -1,14 +1,16 @@
 """The groups of the rows of a table, and how predictions for them compare with their stated fractions."""
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 import torch
 
 from selbo.estimator import SummaryClassifier
+from selbo.estimator.group_intake import default_concentrations
 from selbo.evaluation.check_groups import GroupCheck, check_groups
 from selbo.results import StatedGroup, StatedGroups
 from selbo.summary.grouped import NO_GROUP
@@ -30,6 +32,7 @@ class TaskGroups:
         train: Group of each training row.
         held_out: Features and groups of the rows that are not used for training, with and without label.
         inputs: Features of all rows.
+        sizes: Number of rows of each group, which its fractions are about.
     """
 
     table: GroupTable
@@ -37,12 +40,33 @@ class TaskGroups:
     train: tuple[str | None, ...]
     held_out: tuple[Numbers, tuple[str | None, ...]]
     inputs: Numbers
+    sizes: dict[str, int]
 
     @classmethod
-    def of(cls, table: GroupTable, rows: Sequence[str | None], inputs: Numbers, parts: Parts) -> "TaskGroups":
-        """The groups of a table that is split into parts."""
+    def of(
+        cls,
+        table: GroupTable,
+        rows: Sequence[str | None],
+        inputs: Numbers,
+        parts: Parts,
+        *,
+        recognise_counts: bool,
+    ) -> "TaskGroups":
+        """The groups of a table that is split into parts.
+
+        The default concentration is found here, from all rows, because fractions are about all rows of a group: those
+        that were counted among them are no whole numbers of the training rows.
+        """
+        sizes = Counter(each for each in rows if each is not None)
+        if table.concentration is None:
+            found = default_concentrations(table.fractions, sizes, recognise_counts=recognise_counts)
+            table = replace(table, concentration=found)
         train, test = (tuple(rows[row] for row in part.tolist()) for part in (parts.train, parts.test))
-        return cls(table, tuple(rows), train, (inputs[parts.test], test), inputs)
+        return cls(table, tuple(rows), train, (inputs[parts.test], test), inputs, dict(sizes))
+
+    def arguments(self, rows: Sequence[str | None]) -> dict[str, Any]:
+        """Arguments of `SummaryClassifier.fit` for rows of these groups."""
+        return {**self.table.arguments(rows), "group_sizes": self.sizes}
 
 
 def compare_groups(groups: TaskGroups, classifier: SummaryClassifier) -> StatedGroups:
@@ -51,7 +75,7 @@ def compare_groups(groups: TaskGroups, classifier: SummaryClassifier) -> StatedG
     inputs, of_rows = groups.held_out if held_out else (groups.inputs, groups.rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # issued before training
-        stated = classifier.statement(groups.inputs, **groups.table.arguments(groups.rows))
+        stated = classifier.statement(groups.inputs, **groups.arguments(groups.rows))
     assert stated.groups is not None
     present = set(groups.rows)
     names = [name for name in groups.table.fractions if name in present]  # in the order of the statement

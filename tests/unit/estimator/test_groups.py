@@ -140,6 +140,27 @@ def test_fractions_counted_among_the_rows_are_recognised() -> None:
         assert stated.groups.concentration.tolist() == expected
 
 
+def test_the_sizes_of_whole_groups_decide_if_rows_are_held_out() -> None:
+    """Counts of 10, 20 and 30 rows, of which a few are not there."""
+    sizes = {"a": 10, "b": 20, "c": 30}
+    fractions = {"a": [0.3, 0.7], "b": [0.65, 0.35], "c": [0.1, 0.9]}
+    groups = ["a"] * 7 + ["b"] * 17 + ["c"] * 23
+    stated = {"groups": groups, "group_fractions": fractions}
+    for given, expected in (
+        ({}, [7, 17, 23]),
+        ({"group_sizes": sizes}, [100, 100, 100]),
+        ({"group_sizes": {**sizes, "d": 5, "a": 11}}, [11, 20, 30]),
+    ):
+        found = quick().statement(X[: len(groups)], **stated, **given).groups
+        assert found is not None
+        assert found.concentration.tolist() == expected
+    with pytest.warns(UserWarning, match="is no whole number"):
+        quick().statement(X[: len(groups)], **stated, group_concentration=1e4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quick().statement(X[: len(groups)], **stated, group_concentration=1e4, group_sizes=sizes)
+
+
 def test_concentrations_are_as_stated_or_by_default_at_most_a_hundred() -> None:
     towns = np.array(["large"] * 300 + ["small"] * 30 + ["tiny"] * 3)
     fractions = {"tiny": [0, 1], "small": [0.5, 0.5], "large": [0.2, 0.8]}
@@ -295,6 +316,13 @@ AB = ["a", "b"] * 5
         ({"group_concentration": 0}, "`group_concentration` must be a finite number greater than 0"),
         ({"group_concentration": {"a": 3}}, "`group_concentration` must state every group in `groups`, but 'b' is"),
         ({"group_concentration": [1, 2]}, "one number, or a mapping from group to number, but is a list"),
+        ({"group_sizes": {"a": 9}}, "`group_sizes` must state every group in `groups`, but 'b' is missing"),
+        ({"group_sizes": [9, 9]}, "`group_sizes` must be a mapping from group to its value, but got list"),
+        ({"group_sizes": {"a": 9, "b": -1}}, r"`group_sizes\['b'\]` must be a finite number greater than 0"),
+        (
+            {"groups": None, "group_fractions": None, "group_sizes": {"a": 9}},
+            "`group_sizes` is about `group_fractions`",
+        ),
         ({"y": ["x"] * 5 + ["y"] * 5, "classes": ["x", "z"]}, r"`y` must hold the classes \['x', 'z'\], .* 'y'"),
         ({"y": ["x"] * 10}, "`classes` must be given for the 2 fractions per group"),
         ({"y": [1, "x"] * 5}, "labels of one kind"),
