@@ -164,6 +164,15 @@ def test_training_and_report_have_the_concentration_of_the_whole_table(
         assert each.stated_interval == other.claimed_interval
 
 
+def test_the_headline_counts_the_groups_that_were_trained_on(tmp_path: Path, command: Any) -> None:
+    """Of ten small towns, two are held out, and none of the rows of the others."""
+    write_people(tmp_path, size=19, towns=10)
+    assert command("train", "people.csv", *GROUPS, *QUICK, "--kl-weight", "0.1", "--out", "model")[0] == 0
+    report = " ".join((tmp_path / "model" / "report.html").read_text(encoding="utf-8").split())
+    assert "The class fractions of 8 groups (town) are as stated" in report
+    assert "Learned from the class fractions of 8 groups (town) and no label. Predictions for 38 held-out" in report
+
+
 def test_the_rows_of_the_whole_table_decide_what_is_too_precise(tmp_path: Path, command: Any) -> None:
     """The shares of towns of 40 are whole numbers of rows, though not of the 32 that are trained on."""
     write_people(tmp_path)

@@ -64,6 +64,11 @@ class TaskGroups:
         train, test = (tuple(rows[row] for row in part.tolist()) for part in (parts.train, parts.test))
         return cls(table, tuple(rows), train, (inputs[parts.test], test), inputs, dict(sizes))
 
+    @property
+    def num_trained(self) -> int:
+        """Number of groups with training rows."""
+        return len({each for each in self.train if each is not None})
+
     def arguments(self, rows: Sequence[str | None]) -> dict[str, Any]:
         """Arguments of `SummaryClassifier.fit` for rows of these groups."""
         return {**self.table.arguments(rows), "group_sizes": self.sizes}
@@ -109,21 +114,23 @@ def _result(check: GroupCheck, name: str, stated: tuple[float, ...]) -> StatedGr
     )
 
 
-def groups_takeaway(found: StatedGroups, labels: int) -> str:
+def groups_takeaway(found: StatedGroups, *, trained: int, labels: int) -> str:
     """Summarise how well predictions agree with the stated fractions.
 
     Args:
         found: The comparison.
+        trained: Number of groups that were used for training; of small ones, all rows may be held out or none.
         labels: Number of labels that were used for training.
     """
     rows = sum(each.rows for each in found.groups)
     beside = f"{labels} labels" if labels else "no label"
     against = contradictions_in_words(found) or "no group is contradicted"
+    kind = "held-out" if found.held_out else "training"
     return (
-        f"Learned from the class fractions of {len(found.groups)} groups ({found.column}) and {beside}. Predictions "
-        f"for {rows} {'held-out' if found.held_out else 'training'} rows miss the stated fractions by "
-        f"{100 * found.error:.1f} points on average; the same prediction for everyone would miss them by "
-        f"{100 * found.constant_error:.1f}. {against[0].upper()}{against[1:]}."
+        f"Learned from the class fractions of {trained} groups ({found.column}) and {beside}. Predictions for {rows} "
+        f"{kind} rows of {len(found.groups)} groups miss the stated fractions by {100 * found.error:.1f} points on "
+        f"average; the same prediction for everyone would miss them by {100 * found.constant_error:.1f}. "
+        f"{against[0].upper()}{against[1:]}."
     )
 
 

@@ -274,10 +274,10 @@ def test_contradicted_groups_are_named() -> None:
         "predictions contradict the stated fractions of 2 of 3 groups, town 2 (stated 40 %, predicted 70 %), town 1 ("
     )
     assert ") and 2 more: these fractions" in contradictions_in_words(results(*[0.001] * 5))
-    assert groups_takeaway(results(0.5, 1.0), 0) == (
-        "Learned from the class fractions of 2 groups (town) and no label. Predictions for 20 held-out rows miss the "
-        "stated fractions by 2.1 points on average; the same prediction for everyone would miss them by 12.0. No "
-        "group is contradicted."
+    assert groups_takeaway(results(0.5, 1.0), trained=3, labels=0) == (
+        "Learned from the class fractions of 3 groups (town) and no label. Predictions for 20 held-out rows of 2 "
+        "groups miss the stated fractions by 2.1 points on average; the same prediction for everyone would miss them "
+        "by 12.0. No group is contradicted."
     )
     same = StatedGroups.from_dict(results(0.5, 0.001).to_dict())
     assert same == results(0.5, 0.001)
