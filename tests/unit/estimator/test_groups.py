@@ -260,7 +260,15 @@ def test_inputs_that_are_not_related_to_fractions_are_doubted(square: bool, seed
         (20, 0.13, 1e4, True),  # 2.6 people
         (20, 0.15, 1e4, False),  # 3 people
         (20, 0.13, 15, False),  # not that precise
+        (20, 0.13, 21, True),
+        (20, 0.52, 1064, True),  # 10.4 people, "plus or minus 3 points"
+        (50, 0.47, 1064, True),  # 23.5 people
+        (50, 0.48, 1064, False),  # 24 people
+        (50, 0.473, 1064, True),
+        (50, 0.473, 50, False),
         (30, 0.333, 1e4, False),  # 10 people, rounded
+        (30, 0.33, 1e4, False),  # in per cent
+        (9, 0.11, 100, False),  # one person: recognised as counted, too
         (3000, 0.1301, 1e9, False),  # 390.3 of so many may be rounded
     ],
 )
@@ -270,9 +278,28 @@ def test_fractions_that_cannot_be_true_of_few_rows_are_doubted(
     rows = grouped(np.zeros((size, 1)), np.zeros(size, dtype=np.int64), np.array([[1 - yes, yes]]), concentration)
     assert bool(too_precise(rows)) == doubted
     if doubted:
-        assert "such as 'group 0': 87 % of 20 rows is no whole number, at a concentration of 10000;" in too_precise(
-            rows
-        )
+        most = 100 * max(yes, 1 - yes)
+        assert (
+            f"such as 'group 0': {most:g} % of {size} rows is no whole number, at a concentration of {concentration:g};"
+        ) in too_precise(rows)
+
+
+def test_a_poll_of_more_people_than_the_rows_is_doubted_once() -> None:
+    """The shares of whole states, plus or minus 3 points, about 20 rows of each: a sample of 20 is less precise."""
+    polls = {f"state {k}": [0.48 + 0.011 * k, 0.52 - 0.011 * k] for k in range(-10, 10)}
+    groups = np.repeat(list(polls), 20)
+    stated = {"groups": groups, "group_fractions": polls}
+    precise = {each: selbo.elicit_concentration(0.03, fraction=share[0]) for each, share in polls.items()}
+    with pytest.warns(UserWarning, match="may be stated more precisely than their rows can be") as caught:
+        quick().statement(X[:400], **stated, group_concentration=precise)
+    (said,) = [str(each.message) for each in caught if "precisely" in str(each.message)]
+    assert "the fractions of 19 of 20 groups" in said  # 10.04 of 20 may be rounded
+    assert "state a `group_concentration` of at most the number of rows, or 'auto' to estimate it" in said
+    for given in (None, 20, {each: min(strength, 20) for each, strength in precise.items()}, "auto"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", message=".*hardly differ|.*not related")
+            quick().statement(X[:400], **stated, group_concentration=given)
 
 
 def test_absent_groups_are_left_out_with_a_warning() -> None:
