@@ -576,10 +576,15 @@ class TestElicitConcentration:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({}, "`margin` or `count` must be given, and not both"),
-            ({"margin": 0.1, "count": 5}, "`margin` or `count` must be given, and not both"),
+            ({}, "`margin` or `count` must be given, and not both, but got neither$"),
+            ({"margin": 0.1, "count": 5}, "`margin` or `count` must be given, and not both, but got both$"),
+            ({"margin": "52 % ± 3"}, "`margin` must be a number such as .03, or one per group, but got '52 % ± 3'$"),
+            ({"margin": 0.03, "fraction": "52 %"}, "`fraction` must be a number such as .52, .* but got '52 %'$"),
+            ({"count": [1, None, "x"]}, "`count` must be a number such as 800, or one per group, but got"),
+            ({"margin": 3, "fraction": 0.52}, "informative about the fraction, but got 3: 3 points are 0.03$"),
+            ({"margin": 0.03, "fraction": 52}, "`fraction` must lie strictly .* but got 52.0: 52 % is 0.52$"),
             ({"margin": 0.0}, "`margin` must be a finite number greater than 0"),
-            ({"margin": 0.99}, "`margin` must be smaller to be informative about the fraction, but got 0.99"),
+            ({"margin": 0.99}, "`margin` must be smaller to be informative about the fraction, but got 0.99$"),
             ({"margin": 0.1, "fraction": 1.0}, "`fraction` must lie strictly between 0 and 1"),
             ({"margin": 0.1, "level": 1.0}, "`level` must lie strictly between 0 and 1"),
             ({"count": -1}, "`count` must be a finite number greater than 0"),
