@@ -98,7 +98,7 @@ def state_classes(stated: GroupStatement, labels: Sequence[Any]) -> tuple[NDArra
         labels: Different labels in ``y``, without missing ones. If neither ``group_fractions`` nor ``classes`` names
             the classes, they are 0 to K - 1, or these labels if they are others and K.
     """
-    by_group = _as_mapping("group_fractions", stated.fractions)
+    by_group = as_mapping("group_fractions", stated.fractions)
     if not by_group:
         raise ValueError("`group_fractions` must hold at least one group, but holds none")
     named = [isinstance(each, Mapping) for each in by_group.values()]
@@ -193,7 +193,7 @@ def default_concentrations(
 
 def _sizes(given: Any, names: Sequence[Any]) -> FloatArray:
     """Number of rows of each group, as stated."""
-    stated = _as_mapping("group_sizes", given)
+    stated = as_mapping("group_sizes", given)
     if missing := [each for each in names if each not in stated]:
         raise ValueError(f"`group_sizes` must state every group in `groups`, but {_named(missing)} missing")
     return np.array([_checks.positive(f"group_sizes[{each!r}]", stated[each]) for each in names])
@@ -227,7 +227,12 @@ def _strengths(given: Any, names: Sequence[Any], sizes: FloatArray, *, counted: 
     return np.full(len(names), _checks.positive("group_concentration", given))
 
 
-def _as_mapping(name: str, given: Any) -> dict[Any, Any]:
+def as_mapping(name: str, given: Any) -> dict[Any, Any]:
+    """A mapping by group.
+
+    Raises:
+        ValueError: If it is something else.
+    """
     if not isinstance(given, Mapping):
         raise ValueError(f"`{name}` must be a mapping from group to its value, but got {type(given).__name__}")
     return dict(given)
@@ -247,6 +252,8 @@ def _fractions(group: Any, given: Sequence[Any]) -> FloatArray:
         found = torch.tensor([float(each) for each in given], dtype=torch.float64)
     except (TypeError, ValueError):
         raise ValueError(f"`group_fractions` must hold numbers, but those of {group!r} are {list(given)}") from None
+    if bool(found.isnan().any()):
+        raise ValueError(f"`group_fractions` must hold numbers, but got {list(given)} for {group!r}")
     total = float(found.sum())
     if bool((found >= 0).all()) and not abs(total - 1) <= FRACTION_SUM_TOLERANCE:
         hint = ": divide percentages by 100" if abs(total / 100 - 1) <= FRACTION_SUM_TOLERANCE else ""

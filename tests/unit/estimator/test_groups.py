@@ -335,7 +335,10 @@ AB = ["a", "b"] * 5
         ),
         ({"group_fractions": {"a": [20, 79.9], "b": [50, 50]}}, "those of 'a' sum to 99.9: divide percentages by 100"),
         ({"group_fractions": {"a": [-0.2, 1.2], "b": [0.5, 0.5]}}, "must be at least 0 everywhere"),
-        ({"group_fractions": {"a": [math.nan, 0.7], "b": [0.5, 0.5]}}, "must hold numbers, but got"),
+        (
+            {"group_fractions": {"a": [math.nan, 0.7], "b": [0.5, 0.5]}},
+            r"must hold numbers, but got \[nan, 0.7\] for 'a'",
+        ),
         ({"group_fractions": {"a": ["x", 0.7], "b": [0.5, 0.5]}}, "must hold numbers, but those of 'a'"),
         ({"group_fractions": {"a": {0: 0.2, 1: 0.8}, "b": [0.5, 0.5]}}, "in all groups or in none"),
         ({"group_fractions": {"a": [1.0], "b": [1.0]}}, "at least 2 different ones"),
