@@ -224,7 +224,10 @@ def test_labels_are_tested_on_if_there_are_enough(tmp_path: Path, command: Any) 
             ["--groups", "twon", "--group-fractions", "votes.csv"],
             "no column 'twon' in people.csv: did you mean 'town'?",
         ),
-        (["--groups", "town", "--group-fractions", "no.csv"], "data must be a file, but 'no.csv' is not there"),
+        (
+            ["--groups", "town", "--group-fractions", "no.csv"],
+            "`--group-fractions` must be a file, but 'no.csv' is not there",
+        ),
         ([*GROUPS, "--method", "elbo"], "`--groups` is for a method with a summary"),
         ([*GROUPS, "--unlabelled", "new.csv"], "`--unlabelled` cannot be given together with `--groups`"),
         ([*GROUPS, "--group-concentration", "-1"], "`--group-concentration` must be a finite number greater than 0"),

@@ -255,8 +255,10 @@ def train(
     if groups is None and target is None:
         raise MissingOption("'--target', which names the column with the classes, or '--groups'", ctx=context)
     missing = Problems()
-    for file in filter(None, (data, unlabelled, group_fractions, test)):
-        missing.attempt(require_table, file)
+    beside = {"--unlabelled": unlabelled, "--group-fractions": group_fractions, "--test": test}
+    for what, file in {"data": data, **{f"`{option}`": file for option, file in beside.items()}}.items():
+        if file is not None:
+            missing.attempt(require_table, file, what)
     missing.stop()
     where = device_of(device)
 

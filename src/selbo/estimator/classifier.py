@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from selbo.estimator.abstaining import answer_or_abstain
-from selbo.estimator.group_doubts import doubt_groups
+from selbo.estimator.group_doubts import doubt_groups, hardly_different
 from selbo.estimator.group_intake import GroupStatement
 from selbo.estimator.intake import take_in, take_in_groups, take_in_inputs, take_in_val
 from selbo.estimator.pool import POOL_PRIOR, FittedPool, Pool, fit_pool
@@ -719,7 +719,12 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return replace(trained, shortfall=shortfall(result, held_out.labels))
 
     def _doubt_groups(self, trained: _Trained, rows: GroupRows) -> str:
-        """Warning if predictions miss the stated fractions by more than those of all rows do; otherwise empty."""
+        """Warning if predictions miss the stated fractions by more than those of all rows do; otherwise empty.
+
+        It is empty, too, if the fractions are so alike that longer training would not help, of which a user was warned.
+        """
+        if hardly_different(rows.fractions.numpy(), rows.concentration.numpy()):
+            return ""
         seen = self._predict_rows(trained.network, trained.objective, rows.inputs, VALIDATION_SAMPLES)
         found, constant = rows.mean_errors(seen.log_probs)
         if found < constant + GROUP_TOLERANCE:

@@ -10,7 +10,7 @@ from selbo._numerics import FloatArray
 from selbo.estimator.group_intake import COUNTED_WITHIN
 from selbo.estimator.rows import GroupRows
 from selbo.random import derive
-from selbo.summary.contrast import group_contrast
+from selbo.summary.contrast import NEVER, group_contrast
 
 HARDLY_DIFFERENT: Final = 0.5
 """Fractions hardly differ if their standard deviation between groups is less than so many of their own. Those of random
@@ -58,6 +58,11 @@ def hardly_different(fractions: FloatArray, concentration: FloatArray) -> str:
     found = group_contrast(fractions, concentration)
     if found.ratios and found.ratios[0] >= HARDLY_DIFFERENT:
         return ""
+    if found.between < NEVER:
+        return (
+            "the stated fractions are the same in all groups, so nothing can be learned from them about the class of "
+            "individuals"
+        )
     return (
         f"the stated fractions hardly differ between groups, by a standard deviation of {100 * found.between:.2g} "
         f"points at a stated precision of {100 * found.precision:.2g} points, so nothing can be learned "

@@ -202,6 +202,18 @@ def test_fractions_that_hardly_differ_are_doubted_with_a_number() -> None:
         quick(steps=2).fit(X[:ROWS], **STATED)
 
 
+def test_fractions_that_are_the_same_cannot_teach() -> None:
+    """One warning, before training: none that longer training would help, though predictions are off."""
+    same = {town: [0.1, 0.2, 0.7] for town in FRACTIONS}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        quick(steps=1, learning_rate=1e-9, kl_weight=0.1).fit(X[:ROWS], groups=TOWN[:ROWS], group_fractions=same)
+    assert [str(each.message) for each in caught] == [
+        "the stated fractions are the same in all groups, so nothing can be learned from them about the class of "
+        "individuals"
+    ]
+
+
 def test_random_groups_are_not_doubted() -> None:
     """Counted fractions of random groups differ as much as their size allows, and teach."""
     generator = np.random.default_rng(0)

@@ -175,7 +175,10 @@ def test_how_sure_the_fractions_are_may_be_a_column(
         ({"town": ["Ash", None, "Cedar"]}, ["1 row has no name of a group"]),
         ({"yes": [0.5, -0.25, 0.9]}, ["'yes' of 'Birch' is negative"]),
         ({"yes": [0.5, None, 0.9]}, ["'yes' of 'Birch' is empty"]),
-        ({"yes": [0.5, 0.5, 0.9]}, ["must sum to 1 over 'yes', 'no', but those of 'Birch' to 1.25"]),
+        (
+            {"yes": [0.5, 0.5, 0.9]},
+            ["per group: fractions must sum to 1 over 'yes', 'no', but sum to 1.25 for 'Birch'"],
+        ),
         ({"yes": [1.5, 2.25, 3.9]}, ["must be fractions, which sum to 1, percentages, or counts, but sum to 2 to 4"]),
         ({"yes": [0, 0, 1], "no": [1, 0, 0]}, ["all values of 'Birch' are 0"]),
         ({"yes": ["x", "y", "z"]}, ["two or more columns must hold numbers, one per class, but only 'no' does"]),
@@ -185,8 +188,8 @@ def test_how_sure_the_fractions_are_may_be_a_column(
         (
             {"town": ["Ash", "Ash", None], "yes": [0.5, None, 0.9], "count": [1, -2, 3]},
             [
-                "1 row has no name of a group; 'Ash' is stated more than once; it has no row for 'Birch', 'Cedar', "
-                "which people.csv has; 'yes' of 'Ash' is empty; 'count' must be",
+                "one row per group: 1 row has no name of a group; 'Ash' is stated more than once; it has no row for "
+                "'Birch', 'Cedar', which people.csv has; 'yes' of 'Ash' is empty; 'count' must be",
             ],
         ),
     ],
