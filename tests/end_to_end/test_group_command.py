@@ -164,6 +164,28 @@ def test_training_and_report_have_the_concentration_of_the_whole_table(
         assert each.stated_interval == other.claimed_interval
 
 
+def test_without_an_output_folder_one_is_named_after_the_table(tmp_path: Path, command: Any) -> None:
+    write_people(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "people.csv").rename(tmp_path / "data" / "people.csv")
+    given = ["train", "data/people.csv", *GROUPS, *QUICK, "--kl-weight", "0.1"]
+    code, out, err = command(*given)
+    assert code == 0
+    assert "note: the output folder is people-model, because `--out` is not given" in err
+    assert "Report: people-model/report.html" in out
+    assert saved_model.is_complete(tmp_path / "people-model")
+    assert "people-model is already trained with these settings" in command(*given)[2]
+    code, _, err = command(*given, "--seed", "1")
+    assert (code, "'people-model' holds a model trained with --seed 0, not 1" in err) == (2, True)
+    for path in (tmp_path / "people-model").iterdir():
+        path.unlink()
+    (tmp_path / "people-model" / "notes.txt").write_text("mine")
+    code, _, err = command(*given)
+    assert code == 2
+    assert "`--out` must be a new folder, an empty one, or one of selbo train, but 'people-model' holds" in err
+    assert (tmp_path / "people-model" / "notes.txt").read_text() == "mine"
+
+
 def test_the_headline_counts_the_groups_that_were_trained_on(tmp_path: Path, command: Any) -> None:
     """Of ten small towns, two are held out, and none of the rows of the others."""
     write_people(tmp_path, size=19, towns=10)
