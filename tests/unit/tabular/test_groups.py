@@ -277,6 +277,10 @@ def test_contradicted_groups_are_named() -> None:
         "predictions contradict the stated fractions of 2 of 3 groups, town 2 (stated 40 %, predicted 70 %), town 1 ("
     )
     assert ") and 2 more: these fractions" in contradictions_in_words(results(*[0.001] * 5))
+    assert contradictions_in_words(results(0.5, 0.001)).endswith("inputs differ between groups")
+    assert contradictions_in_words(results(0.002, 0.001)).endswith(
+        "; begin with the first, because a wrong fraction distorts the predictions for other groups"
+    )
     assert groups_takeaway(results(0.5, 1.0), trained=3, labels=0) == (
         "Learned from the class fractions of 3 groups (town) and no label. Predictions for 20 held-out rows of 2 "
         "groups miss the stated fractions by 2.1 points on average; the same prediction for everyone would miss them "
