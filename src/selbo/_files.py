@@ -15,13 +15,17 @@ DATA_FILES: Final = (".csv", ".parquet", ".npz")
 PREDICTION_FILES: Final = (".csv", ".parquet", ".jsonl")
 
 
-def require_table(path: str | os.PathLike[str]) -> Path:
+def require_table(path: str | os.PathLike[str], what: str = "data") -> Path:
     """The path of a table.
+
+    Args:
+        path: The path.
+        what: What it is, for errors.
 
     Raises:
         ValueError: If it has another ending, is not a file, or is empty.
     """
-    return _required("data", path, DATA_FILES)
+    return _required(what, path, DATA_FILES)
 
 
 def require_predictions(path: str | os.PathLike[str]) -> Path:

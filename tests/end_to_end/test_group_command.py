@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 import selbo
 from selbo.cli.main import main
@@ -140,6 +141,87 @@ def test_the_estimated_concentration_is_said_and_used(
     assert estimated.stated_groups == saved_model.finished(tmp_path / "model5").stated_groups  # intervals, too
 
 
+@pytest.mark.parametrize(("posterior", "expected"), [("mean_field", 100), ("natural_gradient", 40)])
+def test_training_and_report_have_the_concentration_of_the_whole_table(
+    tmp_path: Path, command: Any, posterior: str, expected: float
+) -> None:
+    """Fractions were counted among 40 rows per town, 32 of which are trained on."""
+    write_people(tmp_path)
+    options = ["people.csv", *GROUPS, *QUICK, "--kl-weight", "0.1", "--learning-rate", "0.01", "--posterior", posterior]
+    assert command("train", *options, "--out", "model")[0] == 0
+    found = saved_model.finished(tmp_path / "model")
+    assert found.belief.endswith(f"with a concentration of {expected}.")
+    table = read_table("people.csv")
+    stated, towns = read_groups(GroupSource("town", Path("votes.csv")), table)
+    X = np.stack([table["a"].numbers, table["b"].numbers], 1)
+    in_python = selbo.SummaryClassifier(posterior=posterior).statement(X, **stated.arguments(towns)).groups
+    assert in_python is not None
+    assert in_python.concentration.tolist() == [expected] * 12
+    expected_intervals = selbo.check_groups(in_python, torch.arange(12), log_probs=torch.full((12, 2), 0.5).log())
+    assert found.stated_groups is not None
+    for each, other in zip(found.stated_groups.groups, expected_intervals, strict=True):
+        assert each.stated_interval == other.claimed_interval
+
+
+def test_without_an_output_folder_one_is_named_after_the_table(tmp_path: Path, command: Any) -> None:
+    write_people(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "people.csv").rename(tmp_path / "data" / "people.csv")
+    given = ["train", "data/people.csv", *GROUPS, *QUICK, "--kl-weight", "0.1"]
+    code, out, err = command(*given)
+    assert code == 0
+    assert "note: the output folder is people-model, because `--out` is not given" in err
+    assert "Report: people-model/report.html" in out
+    assert saved_model.is_complete(tmp_path / "people-model")
+    assert "people-model is already trained with these settings" in command(*given)[2]
+    code, _, err = command(*given, "--seed", "1")
+    assert (code, "'people-model' holds a model trained with --seed 0, not 1" in err) == (2, True)
+    for path in (tmp_path / "people-model").iterdir():
+        path.unlink()
+    (tmp_path / "people-model" / "notes.txt").write_text("mine")
+    code, _, err = command(*given)
+    assert code == 2
+    assert "`--out` must be a new folder, an empty one, or one of selbo train, but 'people-model' holds" in err
+    assert (tmp_path / "people-model" / "notes.txt").read_text() == "mine"
+
+
+def test_a_wrong_fraction_is_found_by_all_rows(tmp_path: Path, command: Any) -> None:
+    """Of 40 rows per town eight are held out, too few for it."""
+    write_people(tmp_path)
+    votes = pl.read_csv("votes.csv")
+    wrong = votes["town"][int(votes["yes"].arg_min())]  # its share is below .2
+    right = pl.col("town") != wrong
+    votes.with_columns(
+        yes=pl.when(right).then("yes").otherwise(0.95), no=pl.when(right).then("no").otherwise(0.05)
+    ).write_csv("votes.csv")
+    options = [*GROUPS, *OPTIONS, "--hidden", "2", "--kl-weight", "0.1", "--group-concentration", "1000"]
+    assert command("train", "people.csv", *options, "--out", "model")[0] == 0
+    found = saved_model.finished(tmp_path / "model").stated_groups
+    assert found is not None
+    assert found.held_out
+    assert found.contradicted[0].name == wrong
+    assert found.contradicted[0].rows == 8
+
+
+def test_the_headline_counts_the_groups_that_were_trained_on(tmp_path: Path, command: Any) -> None:
+    """Of ten small towns, two are held out, and none of the rows of the others."""
+    write_people(tmp_path, size=19, towns=10)
+    assert command("train", "people.csv", *GROUPS, *QUICK, "--kl-weight", "0.1", "--out", "model")[0] == 0
+    report = " ".join((tmp_path / "model" / "report.html").read_text(encoding="utf-8").split())
+    assert "The class fractions of 8 groups (town) are as stated" in report
+    assert "Learned from the class fractions of 8 groups (town) and no label. Predictions for 38 held-out" in report
+
+
+def test_the_rows_of_the_whole_table_decide_what_is_too_precise(tmp_path: Path, command: Any) -> None:
+    """The shares of towns of 40 are whole numbers of rows, though not of the 32 that are trained on."""
+    write_people(tmp_path)
+    options = ["people.csv", *GROUPS, *QUICK, "--kl-weight", "0.1", "--group-concentration", "5000"]
+    code, _, err = command("train", *options, "--out", "model")
+    assert code == 0
+    assert "precisely" not in err
+    assert "whole number" not in err
+
+
 def test_the_chosen_weight_of_the_kl_divergence_is_said_and_used(tmp_path: Path, command: Any) -> None:
     write_people(tmp_path)
     code, out, _ = command("train", "people.csv", *GROUPS, *QUICK, "--out", "model")
@@ -183,7 +265,10 @@ def test_labels_are_tested_on_if_there_are_enough(tmp_path: Path, command: Any) 
             ["--groups", "twon", "--group-fractions", "votes.csv"],
             "no column 'twon' in people.csv: did you mean 'town'?",
         ),
-        (["--groups", "town", "--group-fractions", "no.csv"], "data must be a file, but 'no.csv' is not there"),
+        (
+            ["--groups", "town", "--group-fractions", "no.csv"],
+            "`--group-fractions` must be a file, but 'no.csv' is not there",
+        ),
         ([*GROUPS, "--method", "elbo"], "`--groups` is for a method with a summary"),
         ([*GROUPS, "--unlabelled", "new.csv"], "`--unlabelled` cannot be given together with `--groups`"),
         ([*GROUPS, "--group-concentration", "-1"], "`--group-concentration` must be a finite number greater than 0"),

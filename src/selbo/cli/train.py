@@ -15,7 +15,6 @@ from selbo.cli.options import (
     MissingOption,
     NoHeader,
     NumSamples,
-    Out,
     Seed,
     Stream,
     as_options,
@@ -41,7 +40,16 @@ NETWORK = "Network and training"
 def train(
     context: typer.Context,
     data: DataFile,
-    out: Out,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Output folder; if not given, one in the current folder that is named after DATA: people-model for "
+            "people.csv.",
+            file_okay=False,
+            show_default=False,
+        ),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option("--target", help="Column with the classes; with --groups it may be empty or absent."),
@@ -133,7 +141,7 @@ def train(
             metavar="NUMBER|auto",
             help="How sure the fractions of all groups are, in observations; auto estimates it by groups that are held "
             "out, in six times the time; if not given, 100 (about plus or minus 10 points), or the number of rows of a "
-            "smaller group.",
+            "smaller group unless these were counted.",
             rich_help_panel=KNOWLEDGE,
         ),
     ] = None,
@@ -236,7 +244,7 @@ def train(
     If you have unlabelled rows from the target domain, pass them with --unlabelled; the belief is then about them.
     If you know the class fractions of groups, such as the vote of each state, pass --groups and --group-fractions:
     individuals are then classified with few labels or none. Missing values, dates, identifiers and text are taken care
-    of, and notes describe it. Writes the model, its metrics, test predictions and report.html to the folder.
+    of, and notes describe it. Writes the model, its metrics, test predictions and report.html to a folder (--out).
     selbo.SummaryClassifier trains the same model. A large file is read in parts, in bounded memory (--stream), and a
     network is trained on it: for one pass over the rows, unless --steps is given. If training is interrupted, run the
     same command again to resume.
@@ -255,8 +263,10 @@ def train(
     if groups is None and target is None:
         raise MissingOption("'--target', which names the column with the classes, or '--groups'", ctx=context)
     missing = Problems()
-    for file in filter(None, (data, unlabelled, group_fractions, test)):
-        missing.attempt(require_table, file)
+    beside = {"--unlabelled": unlabelled, "--group-fractions": group_fractions, "--test": test}
+    for what, file in {"data": data, **{f"`{option}`": file for option, file in beside.items()}}.items():
+        if file is not None:
+            missing.attempt(require_table, file, what)
     missing.stop()
     where = device_of(device)
 
@@ -313,7 +323,15 @@ def train(
             large and _is_default(context, "steps"),
             no_header,
         )
-        print_result(train_into(job, out, overwrite=overwrite), job, out)
+        folder = default_folder(data) if out is None else out
+        if out is None:
+            note(f"the output folder is {folder}, because `--out` is not given")
+        print_result(train_into(job, folder, overwrite=overwrite), job, folder)
+
+
+def default_folder(data: Path) -> Path:
+    """Output folder if none is given, beside where the user stands: people-model for people.csv."""
+    return Path(f"{data.stem}-model")
 
 
 def _is_default(context: typer.Context, option: str) -> bool:

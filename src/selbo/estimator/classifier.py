@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from selbo.estimator.abstaining import answer_or_abstain
-from selbo.estimator.group_doubts import doubt_groups
+from selbo.estimator.group_doubts import doubt_groups, hardly_different
 from selbo.estimator.group_intake import GroupStatement
 from selbo.estimator.intake import take_in, take_in_groups, take_in_inputs, take_in_val
 from selbo.estimator.pool import POOL_PRIOR, FittedPool, Pool, fit_pool
@@ -29,6 +29,7 @@ from selbo.estimator.settings import (
     check_for_groups,
     check_settings,
     doubts,
+    recognises_counts,
     resolve_class_fractions,
     steps_for,
 )
@@ -355,6 +356,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         groups: Any = None,
         group_fractions: Any = None,
         group_concentration: "float | str | Mapping[Any, float] | None" = None,
+        group_sizes: "Mapping[Any, int] | None" = None,
         classes: "Sequence[Any] | None" = None,
         X_val: Any = None,
         y_val: Any = None,
@@ -387,6 +389,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 it is estimated, one number for all groups: five times, a fifth of the groups is held out, and the
                 number is the one that makes their fractions most likely given the predictions for them. This takes
                 six times as long, beside the choice of ``kl_weight``.
+            group_sizes: Number of rows of each group that its fractions are about, as a mapping, if ``X`` holds only
+                some of them. The default of ``group_concentration`` and warnings about too precise fractions use it.
             classes: Labels of the classes, for ``group_fractions`` given as lists. If not given, 0 to K - 1, or the
                 sorted labels in ``y`` if these are others.
             X_val: Features of the validation rows, instead of a ``validation_fraction`` of the training rows.
@@ -409,8 +413,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             logs=log is not None,
         )
         try:
-            groups_stated = self._about_groups(groups, group_fractions, group_concentration, classes)
-            rows, stated = self._take_in(X, y, sample_weight, X_unlabelled, groups_stated)
+            stated_groups = GroupStatement(groups, group_fractions, group_concentration, classes, group_sizes)
+            rows, stated = self._take_in(X, y, sample_weight, X_unlabelled, stated_groups)
             self.seed_ = self._draw_seed()
             val = take_in_val(self, X_val, y_val, rows)
             self.base_ = base_of(self, groups=rows.grouped is not None)
@@ -454,6 +458,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         groups: Any = None,
         group_fractions: Any = None,
         group_concentration: "float | str | Mapping[Any, float] | None" = None,
+        group_sizes: "Mapping[Any, int] | None" = None,
         classes: "Sequence[Any] | None" = None,
     ) -> Statement:
         """The belief about the given data, without training: to inspect it, or to find errors before a long fit.
@@ -468,8 +473,8 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ([0.33, 0.67], 10)
         """
         other = copy.copy(self)
-        groups_stated = self._about_groups(groups, group_fractions, group_concentration, classes)
-        return other._take_in(X, y, sample_weight, X_unlabelled, groups_stated)[1]
+        stated_groups = GroupStatement(groups, group_fractions, group_concentration, classes, group_sizes)
+        return other._take_in(X, y, sample_weight, X_unlabelled, stated_groups)[1]
 
     def _take_in(
         self, X: Any, y: Any, sample_weight: Any, X_unlabelled: Any, groups: GroupStatement
@@ -483,6 +488,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if groups.is_given:
             check_for_groups(self, X_unlabelled)
+            groups = groups._replace(recognise_counts=recognises_counts(self))
             rows, self.classes_, self.scale_ = take_in_groups(
                 self, X, y, sample_weight, groups, marker=self.unlabelled_label
             )
@@ -496,10 +502,6 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for doubt in [*doubts(self, self.classes_, rows, fractions), *about_groups]:
             warnings.warn(doubt, UserWarning, stacklevel=3)
         return rows, self._statement(rows, fractions, self._concentration_for(rows))
-
-    def _about_groups(self, groups: Any, fractions: Any, concentration: Any, classes: Any) -> GroupStatement:
-        """What is stated about groups; a natural gradient diverges if small groups have a large concentration."""
-        return GroupStatement(groups, fractions, concentration, classes, self.posterior != NATURAL_GRADIENT)
 
     def _statement(self, rows: Rows, fractions: list[float], concentration: float) -> Statement:
         uncertainty = self.fraction_uncertainty
@@ -717,7 +719,12 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return replace(trained, shortfall=shortfall(result, held_out.labels))
 
     def _doubt_groups(self, trained: _Trained, rows: GroupRows) -> str:
-        """Warning if predictions miss the stated fractions by more than those of all rows do; otherwise empty."""
+        """Warning if predictions miss the stated fractions by more than those of all rows do; otherwise empty.
+
+        It is empty, too, if the fractions are so alike that longer training would not help, of which a user was warned.
+        """
+        if hardly_different(rows.fractions.numpy(), rows.concentration.numpy()):
+            return ""
         seen = self._predict_rows(trained.network, trained.objective, rows.inputs, VALIDATION_SAMPLES)
         found, constant = rows.mean_errors(seen.log_probs)
         if found < constant + GROUP_TOLERANCE:

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from selbo._numerics import FloatArray
+from selbo.estimator.group_intake import COUNTED_WITHIN
 from selbo.estimator.rows import GroupRows
 from selbo.random import derive
-from selbo.summary.contrast import group_contrast
+from selbo.summary.contrast import NEVER, group_contrast
 
 HARDLY_DIFFERENT: Final = 0.5
 """Fractions hardly differ if their standard deviation between groups is less than so many of their own. Those of random
@@ -23,7 +24,8 @@ UNRELATED: Final = 0.3
 """Number of permutations of that test, and the p-value above which inputs count as unrelated."""
 
 ROUNDED: Final = 5e-4
-"""Rounding error of a fraction that was counted and is stated with three digits."""
+ROUNDED_PERCENT: Final = 5e-3
+"""Rounding errors of fractions that were counted and are stated with three digits, or all in whole per cent."""
 
 
 def doubt_groups(rows: GroupRows, *, alone: bool) -> list[str]:
@@ -56,6 +58,11 @@ def hardly_different(fractions: FloatArray, concentration: FloatArray) -> str:
     found = group_contrast(fractions, concentration)
     if found.ratios and found.ratios[0] >= HARDLY_DIFFERENT:
         return ""
+    if found.between < NEVER:
+        return (
+            "the stated fractions are the same in all groups, so nothing can be learned from them about the class of "
+            "individuals"
+        )
     return (
         f"the stated fractions hardly differ between groups, by a standard deviation of {100 * found.between:.2g} "
         f"points at a stated precision of {100 * found.precision:.2g} points, so nothing can be learned "
@@ -77,22 +84,28 @@ def unclear_directions(fractions: FloatArray, concentration: FloatArray) -> str:
 
 
 def too_precise(rows: GroupRows) -> str:
-    """Warning if fractions are stated more precisely than they can be true of the rows of a group."""
-    known = rows.groups >= 0
-    sizes = torch.bincount(rows.groups[known], minlength=len(rows.names)).double()
+    """Warning if fractions are stated more precisely than they can be true of the rows of a group.
+
+    If the rows are a sample of what the fractions describe, their own fractions vary as much as their number says. If
+    the rows themselves were counted, any concentration is right, and fractions are whole numbers of rows.
+    """
+    sizes = rows.sizes
+    if sizes is None:
+        sizes = torch.bincount(rows.groups[rows.groups >= 0], minlength=len(rows.names)).double()
     counts = sizes[:, None] * rows.fractions
-    variance = rows.fractions * (1 - rows.fractions) / (rows.concentration[:, None] + 1)
-    tolerance = sizes[:, None] * (3 * variance.sqrt() + ROUNDED)
-    wrong = ((counts - counts.round()).abs() > tolerance).any(-1) & (rows.concentration > sizes)
+    percent = 100 * rows.fractions
+    rounded = ROUNDED_PERCENT if torch.allclose(percent, percent.round()) else ROUNDED
+    tolerance = (rounded * sizes).clamp(min=COUNTED_WITHIN)
+    wrong = ((counts - counts.round()).abs() > tolerance[:, None]).any(-1) & (rows.concentration > sizes)
     if rows.weights is not None or not bool(wrong.any()):
         return ""
     first = int(wrong.nonzero()[0, 0])
     of = f"{int(wrong.sum())} of {len(rows.names)} groups" if len(rows.names) > 1 else "a group"
     return (
-        f"the fractions of {of} are stated more precisely than so few rows allow, such as {rows.names[first]!r}: "
+        f"the fractions of {of} may be stated more precisely than their rows can be, such as {rows.names[first]!r}: "
         f"{100 * float(rows.fractions[first].max()):.4g} % of {int(sizes[first])} rows is no whole number, at a "
-        f"concentration of {float(rows.concentration[first]):g}; if the fractions are about other people too, state a "
-        "concentration of at most the number of rows"
+        f"concentration of {float(rows.concentration[first]):g}; if they describe more cases than these rows, which "
+        "are then a sample, state a `group_concentration` of at most the number of rows, or 'auto' to estimate it"
     )
 
 

@@ -43,6 +43,7 @@ class GroupStatement(NamedTuple):
     fractions: Any = None
     concentration: Any = None
     classes: Any = None
+    sizes: Any = None
     recognise_counts: bool = True
     """Whether fractions that were counted among the rows get a larger concentration by default."""
 
@@ -55,7 +56,8 @@ class GroupStatement(NamedTuple):
         """
         if (self.groups is None) != (self.fractions is None):
             raise ValueError("`groups` and `group_fractions` must be given together, but one of them is missing")
-        for name, given in (("group_concentration", self.concentration), ("classes", self.classes)):
+        beside = {"group_concentration": self.concentration, "group_sizes": self.sizes, "classes": self.classes}
+        for name, given in beside.items():
             if given is not None and self.groups is None:
                 raise ValueError(f"`{name}` is about `group_fractions`, but none are stated")
         return self.groups is not None
@@ -96,7 +98,7 @@ def state_classes(stated: GroupStatement, labels: Sequence[Any]) -> tuple[NDArra
         labels: Different labels in ``y``, without missing ones. If neither ``group_fractions`` nor ``classes`` names
             the classes, they are 0 to K - 1, or these labels if they are others and K.
     """
-    by_group = _as_mapping("group_fractions", stated.fractions)
+    by_group = as_mapping("group_fractions", stated.fractions)
     if not by_group:
         raise ValueError("`group_fractions` must hold at least one group, but holds none")
     named = [isinstance(each, Mapping) for each in by_group.values()]
@@ -156,6 +158,8 @@ def group_rows(
     positions = {each: position for position, each in enumerate(kept)}
     index = np.array([NO_GROUP if is_absent(each) else positions[each] for each in names])
     sizes = np.bincount(index[index >= 0], minlength=len(kept)).astype(np.float64)
+    if stated.sizes is not None:
+        sizes = np.maximum(sizes, _sizes(stated.sizes, kept))
     fractions = np.stack([by_group[each] for each in kept])
     counted = stated.recognise_counts and _are_counts(fractions, sizes)
     strength = _strengths(stated.concentration, kept, sizes, counted=counted)
@@ -166,8 +170,33 @@ def group_rows(
         names=tuple(kept),
         fractions=torch.from_numpy(fractions),
         concentration=torch.from_numpy(strength),
+        sizes=torch.from_numpy(sizes),
         estimated=isinstance(stated.concentration, str),
     )
+
+
+def default_concentrations(
+    fractions: Mapping[Any, Sequence[float]], sizes: Mapping[Any, int], *, recognise_counts: bool
+) -> dict[Any, float]:
+    """Concentration of each group that has rows, if none is stated.
+
+    Args:
+        fractions: Fractions of each group.
+        sizes: Number of rows of each group that the fractions are about.
+        recognise_counts: See `GroupStatement`.
+    """
+    names = [each for each in fractions if sizes.get(each)]
+    rows = np.array([float(sizes[each]) for each in names])
+    counted = recognise_counts and _are_counts(np.array([fractions[each] for each in names]), rows)
+    return dict(zip(names, _strengths(None, names, rows, counted=counted).tolist(), strict=True))
+
+
+def _sizes(given: Any, names: Sequence[Any]) -> FloatArray:
+    """Number of rows of each group, as stated."""
+    stated = as_mapping("group_sizes", given)
+    if missing := [each for each in names if each not in stated]:
+        raise ValueError(f"`group_sizes` must state every group in `groups`, but {_named(missing)} missing")
+    return np.array([_checks.positive(f"group_sizes[{each!r}]", stated[each]) for each in names])
 
 
 def _are_counts(fractions: FloatArray, sizes: FloatArray) -> bool:
@@ -198,7 +227,12 @@ def _strengths(given: Any, names: Sequence[Any], sizes: FloatArray, *, counted: 
     return np.full(len(names), _checks.positive("group_concentration", given))
 
 
-def _as_mapping(name: str, given: Any) -> dict[Any, Any]:
+def as_mapping(name: str, given: Any) -> dict[Any, Any]:
+    """A mapping by group.
+
+    Raises:
+        ValueError: If it is something else.
+    """
     if not isinstance(given, Mapping):
         raise ValueError(f"`{name}` must be a mapping from group to its value, but got {type(given).__name__}")
     return dict(given)
@@ -218,6 +252,8 @@ def _fractions(group: Any, given: Sequence[Any]) -> FloatArray:
         found = torch.tensor([float(each) for each in given], dtype=torch.float64)
     except (TypeError, ValueError):
         raise ValueError(f"`group_fractions` must hold numbers, but those of {group!r} are {list(given)}") from None
+    if bool(found.isnan().any()):
+        raise ValueError(f"`group_fractions` must hold numbers, but got {list(given)} for {group!r}")
     total = float(found.sum())
     if bool((found >= 0).all()) and not abs(total - 1) <= FRACTION_SUM_TOLERANCE:
         hint = ": divide percentages by 100" if abs(total / 100 - 1) <= FRACTION_SUM_TOLERANCE else ""

@@ -38,6 +38,7 @@ class GroupRows:
         names: Names of the groups.
         fractions: Class fractions of each group, shape (G, K).
         concentration: Concentration of each group, shape (G,).
+        sizes: Number of rows of each group that its fractions are about, shape (G,); None for those in ``groups``.
         estimated: Whether the concentration is to be estimated by held-out groups.
     """
 
@@ -47,6 +48,7 @@ class GroupRows:
     names: tuple[Any, ...]
     fractions: Tensor
     concentration: Tensor
+    sizes: Tensor | None = None
     estimated: bool = False
 
     @property

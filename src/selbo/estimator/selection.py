@@ -14,6 +14,7 @@ from selbo import _checks
 from selbo.estimator.group_intake import (
     GroupStatement,
     StatedForMore,
+    as_mapping,
     group_rows,
     is_absent,
     one_per_row,
@@ -130,15 +131,20 @@ class GroupScorer:
         group_sizes: "Mapping[Any, int] | None" = None,
         classes: Any = None,
     ) -> None:
-        self.group_fractions = StatedForMore(group_fractions)
+        self.group_fractions = StatedForMore(as_mapping("group_fractions", group_fractions))
         self.group_concentration = group_concentration
         self.group_sizes = group_sizes
         self.classes = classes
 
-    def __call__(self, estimator: Any, X: Any, y: Any = None, *, groups: Any) -> float:
+    def __call__(self, estimator: Any, X: Any, y: Any = None, *, groups: Any = None) -> float:
         """Score a fitted classifier; labels are not used."""
+        if groups is None:
+            raise ValueError(
+                "`groups` must be given, one per row, but is None: scikit-learn passes groups to a scorer only after "
+                "sklearn.set_config(enable_metadata_routing=True)"
+            )
         names = one_per_row("groups", groups, len(X))
-        stated = GroupStatement(names, self.group_fractions, self.group_concentration, self.classes)
+        stated = GroupStatement(names, self.group_fractions, self.group_concentration, self.classes, self.group_sizes)
         classes, by_group = state_classes(stated, [])
         if classes.tolist() != estimator.classes_.tolist():
             raise ValueError(
@@ -147,8 +153,7 @@ class GroupScorer:
         rows = group_rows(stated, by_group, names, None)
         summary = rows.summary()
         if self.group_sizes is not None:
-            sizes = [float(self.group_sizes[name]) for name in rows.names]
-            summary.sizes = torch.tensor(sizes, dtype=torch.float64)
+            summary.sizes = rows.sizes
         log_probs = torch.from_numpy(np.asarray(estimator.predict_log_proba(X), dtype=np.float64))
         return float(summary.by_group(log_probs, rows.groups).sum() / len(rows.names))
 

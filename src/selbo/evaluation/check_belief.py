@@ -149,7 +149,7 @@ def check_belief(
 
     Args:
         summary: The summary to check.
-        labels: Classes of the examples, shape (B,).
+        labels: Classes of the examples, shape (B,). With groups, -1 marks unlabelled examples, which are left out.
         groups: Group of each example, shape (B,), for a `GroupedSummary`.
         log_probs: Log-probabilities of the network trained with the belief, shape (B, K).
         without: Log-probabilities of a network trained without the belief, shape (B, K).

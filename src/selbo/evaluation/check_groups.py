@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -12,7 +13,7 @@ from selbo import _checks
 from selbo._numerics import FloatArray
 from selbo.metrics.inputs import Array, class_numbers, log_probs_table, on_host
 from selbo.summary.counts import COUNT_VARIANCE
-from selbo.summary.grouped import GroupedSummary
+from selbo.summary.grouped import GroupedSummary, per_group
 
 GROUP_SIGNIFICANCE: Final = 0.01
 """Largest probability of contradicting any of the groups if all statements are correct."""
@@ -92,7 +93,7 @@ def check_groups(
     Args:
         summary: The stated fractions; its partition must be `ClassRegions`.
         groups: Group of each example, shape (B,); -1 for none.
-        labels: Classes of the examples, shape (B,).
+        labels: Classes of the examples, shape (B,); -1 for unlabelled examples, which are left out.
         log_probs: Log-probabilities of the examples, shape (B, K), instead of labels.
         sizes: Number of members of each group, shape (G,), if the examples are a part of them; for predictions.
         level: Largest probability of contradicting any correct statement.
@@ -122,23 +123,26 @@ def check_groups(
     if (labels is None) == (log_probs is None):
         raise ValueError("`labels` or `log_probs` must be given, and not both")
     _checks.fraction("level", level, low=0.0, high=1.0)
-    index = on_host("groups", groups).long().numpy()
+    index = _whole_numbers(summary, groups)
     by_labels = labels is not None
     if labels is not None:
-        rows = np.eye(classes)[class_numbers(labels, classes)]
+        numbers, unlabelled = _known_labels(labels, classes)
+        rows = np.eye(classes)[numbers]
     else:
         assert log_probs is not None
         rows = log_probs_table(log_probs).double().exp().numpy()
+        unlabelled = np.zeros(len(rows), dtype=bool)
     if rows.shape != (len(index), classes):
         raise ValueError(f"`groups` must hold one group per example, {len(rows)}, but holds {len(index)}")
     if index.max(initial=-1) >= summary.num_groups or index.min(initial=0) < -1:
         raise ValueError(f"`groups` must be from 0 to {summary.num_groups - 1}, or -1 for none, but others are given")
-    known = index >= 0
+    known = (index >= 0) & ~unlabelled
     counts = np.bincount(index[known], minlength=summary.num_groups)
     here = np.flatnonzero(counts)
     sums, squares = (_sums(index[known], each[known], summary.num_groups)[here] for each in (rows, rows * rows))
     size = counts[here].astype(np.float64)[:, None]
-    total = size if sizes is None else np.maximum(np.asarray(sizes, dtype=np.float64)[here, None], size)
+    members = None if sizes is None else per_group("sizes", sizes, summary.group_names, summary.num_groups, zero=True)
+    total = size if members is None else np.maximum(members.numpy()[here, None], size)
     stated = summary.s0.double().cpu().numpy()[here]
     strength = summary.concentration.double().cpu().numpy()[here, None]
     examined = _Examined(sums, size, total, stated, strength)
@@ -160,6 +164,29 @@ def check_groups(
         )
         for k, group in enumerate(here.tolist())
     )
+
+
+def _whole_numbers(summary: GroupedSummary, groups: Array) -> NDArray[np.int64]:
+    """Group of each example, shape (B,)."""
+    given = groups if isinstance(groups, Tensor) else None
+    if given is None and np.asarray(groups).dtype.kind not in "OSTU" and hasattr(groups, "__array__"):
+        given = on_host("groups", groups)
+    if given is None or given.dtype == torch.bool or given.is_floating_point() or given.ndim != 1:
+        dtype = getattr(groups, "dtype", type(groups).__name__)
+        came = dtype if given is None or given.ndim == 1 else f"shape {tuple(given.shape)}"
+        raise ValueError(
+            f"`groups` must hold groups as whole numbers, shape (B,), but got {came}{summary.index_hint(groups)}"
+        )
+    return given.detach().cpu().long().numpy()
+
+
+def _known_labels(labels: Array, classes: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Class of each example, shape (B,), and which are unlabelled; these have a class of 0."""
+    given = on_host("labels", labels)
+    unlabelled = given == -1
+    if bool(unlabelled.all()) and given.numel():
+        raise ValueError(f"`labels` must hold the class of some example, but all {given.numel()} are -1")
+    return class_numbers(torch.where(unlabelled, 0, given), classes), unlabelled.numpy()
 
 
 class _Examined(NamedTuple):

@@ -289,8 +289,8 @@ def _stated_group_sections(results: Comparison) -> list[Section]:
         "stated value. A dot is the mean predicted probability of the rows of the group. Its line is the interval of "
         "the fraction among these rows, if predictions are calibrated. Groups are sorted by the stated fraction.",
         "A group is contradicted if the difference is too large to be chance: p, the p-value corrected for the number "
-        "of groups, is below .01. Its fraction is wrong or less precise than stated, or people with the same inputs "
-        "differ between groups.",
+        "of groups, is below .01. Without labels, all rows are tested beside the held-out ones. Its fraction is wrong "
+        "or less precise than stated, or people with the same inputs differ between groups.",
     ]
     title = "Do the predictions agree with the stated fractions?"
     return [

@@ -7,7 +7,7 @@ import numpy as np
 from selbo._numerics import FloatArray
 
 NEVER: Final = 1e-9
-"""A class with no larger fraction in any group does not count."""
+"""A class with no larger fraction in any group does not count, and a smaller standard deviation is rounding."""
 
 
 class GroupContrast(NamedTuple):

@@ -10,7 +10,7 @@ it occurs, and a belief with the stated frequency of predictions gives that clas
 import math
 from collections.abc import Callable, Sequence
 from statistics import NormalDist
-from typing import Final, NamedTuple, overload
+from typing import Any, Final, NamedTuple, overload
 
 import numpy as np
 
@@ -147,13 +147,14 @@ def elicit_concentration(
         800.0
     """
     if (margin is None) == (count is None):
-        raise ValueError("`margin` or `count` must be given, and not both")
+        came = "neither" if margin is None else "both"
+        raise ValueError(f"`margin` or `count` must be given, and not both, but got {came}")
     if count is not None:
-        found = np.asarray(count, dtype=np.float64)
+        found = _numbers("count", count, "800")
         for each in found.ravel():
             _checks.positive("count", float(each))
         return found if found.ndim else float(found)
-    width, stated = np.broadcast_arrays(np.asarray(margin, dtype=np.float64), np.asarray(fraction, dtype=np.float64))
+    width, stated = np.broadcast_arrays(_numbers("margin", margin, ".03"), _numbers("fraction", fraction, ".52"))
     for one, other in zip(width.ravel(), stated.ravel(), strict=True):
         _checks.positive("margin", float(one))
         _checks.fraction("fraction", float(other), low=0.0, high=1.0)
@@ -161,8 +162,17 @@ def elicit_concentration(
     strength = stated * (1 - stated) * (z / width) ** 2 - 1
     if bool((strength <= 0).any()):
         widest = float(np.asarray(width)[strength <= 0].max())
-        raise ValueError(f"`margin` must be smaller to be informative about the fraction, but got {widest:g}")
+        hint = f": {widest:g} points are {widest / 100:g}" if 1 <= widest <= 100 else ""
+        raise ValueError(f"`margin` must be smaller to be informative about the fraction, but got {widest:g}{hint}")
     return strength if strength.ndim else float(strength)
+
+
+def _numbers(name: str, given: Any, example: str) -> FloatArray:
+    """One number, or one per group."""
+    try:
+        return np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"`{name}` must be a number such as {example}, or one per group, but got {given!r}") from None
 
 
 def uncertainty_for(class_fractions: Sequence[float]) -> float:

@@ -162,7 +162,7 @@ class GroupedSummary(Summary):
         self.exact_up_to = _checks.whole("exact_up_to", exact_up_to, at_least=0)
         self.group_names, stated = _by_name(beliefs)
         s0, uncertainty = _all_masses(stated, partition, self.group_names)
-        strengths = _per_group("concentration", concentration, self.group_names, len(s0))
+        strengths = per_group("concentration", concentration, self.group_names, len(s0))
         added = _checks.non_negative("smoothing", smoothing)
         s0 = (strengths.unsqueeze(-1) * s0 + added) / (strengths.unsqueeze(-1) + added * s0.shape[-1])
         if form == "dirichlet" and bool((s0 == 0).any()):
@@ -174,7 +174,7 @@ class GroupedSummary(Summary):
         self.register_buffer("s0", s0)
         self.register_buffer("concentration", strengths)
         self.register_buffer("uncertainty", uncertainty, persistent=False)
-        counted = None if sizes is None else _per_group("sizes", sizes, self.group_names, len(s0), zero=True)
+        counted = None if sizes is None else per_group("sizes", sizes, self.group_names, len(s0), zero=True)
         self.register_buffer("_sizes", None, persistent=False)
         self.sizes = counted
         columns = partition.num_regions + (partition.num_regions**2 if form == "counts" else 0)
@@ -402,7 +402,7 @@ class GroupedSummary(Summary):
     def _check_groups(self, groups: Tensor, log_probs: Tensor) -> None:
         if not isinstance(groups, Tensor) or groups.is_floating_point() or groups.dtype == torch.bool:
             came = f"dtype {groups.dtype}" if isinstance(groups, Tensor) else type(groups).__name__
-            raise ValueError(f"`groups` must be a tensor of whole numbers, but got {came}")
+            raise ValueError(f"`groups` must be a tensor of whole numbers, but got {came}{self.index_hint(groups)}")
         if log_probs.ndim >= 2 and groups.shape != log_probs.shape[-2:-1]:
             raise ValueError(
                 f"`groups` must have shape {tuple(log_probs.shape[-2:-1])}, one group per prediction, but got "
@@ -411,7 +411,14 @@ class GroupedSummary(Summary):
         if groups.device.type == "cpu" and values_can_be_read(groups):  # on a GPU this would synchronise
             self._check_range(groups)
 
+    def index_hint(self, groups: Any) -> str:
+        """What to do about groups that are no numbers, for errors: empty if they are not given by name."""
+        named = self.group_names is not None and not isinstance(groups, Tensor)
+        return ": pass `summary.index(names)`" if named else ""
+
     def _check_range(self, groups: Tensor) -> None:
+        if groups.numel() == 0:
+            return
         low, high = int(groups.min()), int(groups.max())
         if low < NO_GROUP or high >= self.num_groups:
             raise ValueError(
@@ -453,22 +460,21 @@ def _all_masses(
     if not beliefs:
         raise ValueError("`beliefs` must hold at least one group, but holds none")
     rows = []
-    for position, each in enumerate(beliefs):
+    for name, each in zip(range(len(beliefs)) if names is None else names, beliefs, strict=True):
         if isinstance(each, Belief):
             rows.append(checked_masses(each, partition))
             continue
         try:
             row = torch.as_tensor(each, dtype=torch.float64)
         except (TypeError, ValueError, RuntimeError):
-            name = position if names is None else names[position]
             raise ValueError(f"`beliefs` must be beliefs or numbers, but group {name!r} has {each!r}") from None
-        rows.append(_checked_rows(row.reshape(1, -1), partition)[0])
+        rows.append(_checked_rows(row.reshape(1, -1), partition, name)[0])
     margins = torch.tensor([getattr(each, "uncertainty", 0.0) for each in beliefs], dtype=torch.float64)
     return torch.stack(rows), margins if bool(margins.any()) else None
 
 
-def _checked_rows(rows: Tensor, partition: Partition) -> Tensor:
-    """Masses that a user states, (G, R), normalised exactly; zero is allowed."""
+def _checked_rows(rows: Tensor, partition: Partition, name: Any = None) -> Tensor:
+    """Masses that a user states, (G, R), or of one group that is named, normalised exactly; zero is allowed."""
     regions = partition.num_regions
     if rows.ndim != 2 or rows.shape[-1] != regions or len(rows) == 0:
         hint = ""
@@ -476,25 +482,41 @@ def _checked_rows(rows: Tensor, partition: Partition) -> Tensor:
             hint = (
                 f": to state class fractions use selbo.ClassRegions({partition.num_classes}), or selbo.expect per group"
             )
+        found = f"{tuple(rows.shape)}" if name is None else f"{rows.shape[-1]} for group {name!r}"
         raise ValueError(
             f"`beliefs` must have shape (G, {regions}), one mass per region of {type(partition).__name__}, but got "
-            f"{tuple(rows.shape)}{hint}"
+            f"{found}{hint}"
         )
     narrow = rows if rows.is_floating_point() else rows.double()
-    _checks.on_simplex("beliefs", narrow)
     wide = narrow.detach().double().cpu()
-    return wide / wide.sum(-1, keepdim=True)
+    sums = wide.sum(-1, keepdim=True)
+    valid = ((sums - 1).abs() <= _checks.ROW_SUM_TOLERANCE[narrow.dtype]) & (wide >= 0).all(-1, keepdim=True)
+    if not bool(valid.all()):  # NaN is not valid either
+        first = int(valid.squeeze(-1).logical_not().nonzero()[0, 0])
+        raise ValueError(f"`beliefs` {_problem_of(wide[first], first if name is None else name)}")
+    return wide / sums
 
 
-def _per_group(argument: str, given: Any, names: tuple[Any, ...] | None, count: int, *, zero: bool = False) -> Tensor:
+def _problem_of(masses: Tensor, group: Any) -> str:
+    """What is wrong with the masses of a group."""
+    if absent := int(masses.isnan().sum()):
+        return f"must hold numbers, but got {absent} NaN for group {group!r}"
+    if bool((masses < 0).any()):
+        return f"must be at least 0 everywhere, but the smallest mass of group {group!r} is {masses.min().item():.4g}"
+    total = masses.sum().item()
+    hint = ": divide percentages by 100" if abs(total / 100 - 1) <= FRACTION_SUM_TOLERANCE else ""
+    return f"must lie on the simplex, but the masses of group {group!r} sum to {total:.4g}{hint}"
+
+
+def per_group(argument: str, given: Any, names: tuple[Any, ...] | None, count: int, *, zero: bool = False) -> Tensor:
     """One number per group, (G,), from one for all, a sequence, or a mapping by name."""
     if isinstance(given, Mapping):
         expected = range(count) if names is None else names
         missing = [name for name in expected if name not in given]
-        if missing or len(given) != count:
-            raise ValueError(
-                f"`{argument}` must have the names of `beliefs`, but {missing[:1] or list(given)[-1:]} differs"
-            )
+        more = [name for name in given if name not in expected]
+        if missing or more:
+            wrong = f"{missing[0]!r} is missing" if missing else f"has {more[0]!r}, which is none of them"
+            raise ValueError(f"`{argument}` must have the names of `beliefs`, but {wrong}")
         given = [given[name] for name in expected]
     try:
         values = torch.as_tensor(given, dtype=torch.float64).detach().cpu()

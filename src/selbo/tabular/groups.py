@@ -96,7 +96,7 @@ def read_groups(source: GroupSource, data: Table, *, target: str | None = None) 
         problems.append(f"two or more columns must hold numbers, one per class, but {found}{hint}")
     if problems:
         raise ValueError(
-            f"{table.name} must state the class fractions of each group, one row per group, but {'; '.join(problems)}"
+            f"{table.name} must state the class fractions of each group, one row per group: {'; '.join(problems)}"
         )
     known, present = [str(name) for name in names], set(of_rows)
     notes = [f"{table.name}: {text}" for text in table.notes]
@@ -262,9 +262,9 @@ def _shares(table: Table, columns: Sequence[str], names: Sequence[str | None]) -
                 f"{sums.min():.4g} to {sums.max():.4g}"
             )
     elif (off := sums_off(sums, unit)).any():
-        shown = [f"{names[int(k)]!r} to {sums[k]:.4g}" for k in np.flatnonzero(off)[:3]]
+        shown = [f"{sums[k]:.4g} for {names[int(k)]!r}" for k in np.flatnonzero(off)[:3]]
         more = f" and {int(off.sum()) - 3} more" if off.sum() > 3 else ""
-        problems.append(f"fractions must sum to {unit:g} over {listed(columns)}, but those of {', '.join(shown)}{more}")
+        problems.append(f"fractions must sum to {unit:g} over {listed(columns)}, but sum to {', '.join(shown)}{more}")
     return values / sums[:, None], unit or 1.0, problems
 
 

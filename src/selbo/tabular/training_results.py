@@ -150,7 +150,10 @@ def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetr
         f"{_learner(job.classifier)} learned to predict {what} from {len(task.preprocessing.inputs)} columns. "
         f"Everything below is about the test rows, which it did not see{but}."
     )
-    takeaway = "" if metrics.stated_groups is None else f"{groups_takeaway(metrics.stated_groups, int(counts.sum()))} "
+    takeaway = ""
+    if task.groups is not None and metrics.stated_groups is not None:
+        found = groups_takeaway(metrics.stated_groups, trained=task.groups.num_trained, labels=int(counts.sum()))
+        takeaway = f"{found} "
     if prediction is not None:
         takeaway += outcomes.takeaway_of(
             metrics.per_class,

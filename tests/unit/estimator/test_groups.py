@@ -140,6 +140,27 @@ def test_fractions_counted_among_the_rows_are_recognised() -> None:
         assert stated.groups.concentration.tolist() == expected
 
 
+def test_the_sizes_of_whole_groups_decide_if_rows_are_held_out() -> None:
+    """Counts of 10, 20 and 30 rows, of which a few are not there."""
+    sizes = {"a": 10, "b": 20, "c": 30}
+    fractions = {"a": [0.3, 0.7], "b": [0.65, 0.35], "c": [0.1, 0.9]}
+    groups = ["a"] * 7 + ["b"] * 17 + ["c"] * 23
+    stated = {"groups": groups, "group_fractions": fractions}
+    for given, expected in (
+        ({}, [7, 17, 23]),
+        ({"group_sizes": sizes}, [100, 100, 100]),
+        ({"group_sizes": {**sizes, "d": 5, "a": 11}}, [11, 20, 30]),
+    ):
+        found = quick().statement(X[: len(groups)], **stated, **given).groups
+        assert found is not None
+        assert found.concentration.tolist() == expected
+    with pytest.warns(UserWarning, match="is no whole number"):
+        quick().statement(X[: len(groups)], **stated, group_concentration=1e4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quick().statement(X[: len(groups)], **stated, group_concentration=1e4, group_sizes=sizes)
+
+
 def test_concentrations_are_as_stated_or_by_default_at_most_a_hundred() -> None:
     towns = np.array(["large"] * 300 + ["small"] * 30 + ["tiny"] * 3)
     fractions = {"tiny": [0, 1], "small": [0.5, 0.5], "large": [0.2, 0.8]}
@@ -179,6 +200,18 @@ def test_fractions_that_hardly_differ_are_doubted_with_a_number() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         quick(steps=2).fit(X[:ROWS], **STATED)
+
+
+def test_fractions_that_are_the_same_cannot_teach() -> None:
+    """One warning, before training: none that longer training would help, though predictions are off."""
+    same = {town: [0.1, 0.2, 0.7] for town in FRACTIONS}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        quick(steps=1, learning_rate=1e-9, kl_weight=0.1).fit(X[:ROWS], groups=TOWN[:ROWS], group_fractions=same)
+    assert [str(each.message) for each in caught] == [
+        "the stated fractions are the same in all groups, so nothing can be learned from them about the class of "
+        "individuals"
+    ]
 
 
 def test_random_groups_are_not_doubted() -> None:
@@ -239,7 +272,15 @@ def test_inputs_that_are_not_related_to_fractions_are_doubted(square: bool, seed
         (20, 0.13, 1e4, True),  # 2.6 people
         (20, 0.15, 1e4, False),  # 3 people
         (20, 0.13, 15, False),  # not that precise
+        (20, 0.13, 21, True),
+        (20, 0.52, 1064, True),  # 10.4 people, "plus or minus 3 points"
+        (50, 0.47, 1064, True),  # 23.5 people
+        (50, 0.48, 1064, False),  # 24 people
+        (50, 0.473, 1064, True),
+        (50, 0.473, 50, False),
         (30, 0.333, 1e4, False),  # 10 people, rounded
+        (30, 0.33, 1e4, False),  # in per cent
+        (9, 0.11, 100, False),  # one person: recognised as counted, too
         (3000, 0.1301, 1e9, False),  # 390.3 of so many may be rounded
     ],
 )
@@ -249,9 +290,28 @@ def test_fractions_that_cannot_be_true_of_few_rows_are_doubted(
     rows = grouped(np.zeros((size, 1)), np.zeros(size, dtype=np.int64), np.array([[1 - yes, yes]]), concentration)
     assert bool(too_precise(rows)) == doubted
     if doubted:
-        assert "such as 'group 0': 87 % of 20 rows is no whole number, at a concentration of 10000;" in too_precise(
-            rows
-        )
+        most = 100 * max(yes, 1 - yes)
+        assert (
+            f"such as 'group 0': {most:g} % of {size} rows is no whole number, at a concentration of {concentration:g};"
+        ) in too_precise(rows)
+
+
+def test_a_poll_of_more_people_than_the_rows_is_doubted_once() -> None:
+    """The shares of whole states, plus or minus 3 points, about 20 rows of each: a sample of 20 is less precise."""
+    polls = {f"state {k}": [0.48 + 0.011 * k, 0.52 - 0.011 * k] for k in range(-10, 10)}
+    groups = np.repeat(list(polls), 20)
+    stated = {"groups": groups, "group_fractions": polls}
+    precise = {each: selbo.elicit_concentration(0.03, fraction=share[0]) for each, share in polls.items()}
+    with pytest.warns(UserWarning, match="may be stated more precisely than their rows can be") as caught:
+        quick().statement(X[:400], **stated, group_concentration=precise)
+    (said,) = [str(each.message) for each in caught if "precisely" in str(each.message)]
+    assert "the fractions of 19 of 20 groups" in said  # 10.04 of 20 may be rounded
+    assert "state a `group_concentration` of at most the number of rows, or 'auto' to estimate it" in said
+    for given in (None, 20, {each: min(strength, 20) for each, strength in precise.items()}, "auto"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", message=".*hardly differ|.*not related")
+            quick().statement(X[:400], **stated, group_concentration=given)
 
 
 def test_absent_groups_are_left_out_with_a_warning() -> None:
@@ -287,7 +347,10 @@ AB = ["a", "b"] * 5
         ),
         ({"group_fractions": {"a": [20, 79.9], "b": [50, 50]}}, "those of 'a' sum to 99.9: divide percentages by 100"),
         ({"group_fractions": {"a": [-0.2, 1.2], "b": [0.5, 0.5]}}, "must be at least 0 everywhere"),
-        ({"group_fractions": {"a": [math.nan, 0.7], "b": [0.5, 0.5]}}, "must hold numbers, but got"),
+        (
+            {"group_fractions": {"a": [math.nan, 0.7], "b": [0.5, 0.5]}},
+            r"must hold numbers, but got \[nan, 0.7\] for 'a'",
+        ),
         ({"group_fractions": {"a": ["x", 0.7], "b": [0.5, 0.5]}}, "must hold numbers, but those of 'a'"),
         ({"group_fractions": {"a": {0: 0.2, 1: 0.8}, "b": [0.5, 0.5]}}, "in all groups or in none"),
         ({"group_fractions": {"a": [1.0], "b": [1.0]}}, "at least 2 different ones"),
@@ -295,6 +358,13 @@ AB = ["a", "b"] * 5
         ({"group_concentration": 0}, "`group_concentration` must be a finite number greater than 0"),
         ({"group_concentration": {"a": 3}}, "`group_concentration` must state every group in `groups`, but 'b' is"),
         ({"group_concentration": [1, 2]}, "one number, or a mapping from group to number, but is a list"),
+        ({"group_sizes": {"a": 9}}, "`group_sizes` must state every group in `groups`, but 'b' is missing"),
+        ({"group_sizes": [9, 9]}, "`group_sizes` must be a mapping from group to its value, but got list"),
+        ({"group_sizes": {"a": 9, "b": -1}}, r"`group_sizes\['b'\]` must be a finite number greater than 0"),
+        (
+            {"groups": None, "group_fractions": None, "group_sizes": {"a": 9}},
+            "`group_sizes` is about `group_fractions`",
+        ),
         ({"y": ["x"] * 5 + ["y"] * 5, "classes": ["x", "z"]}, r"`y` must hold the classes \['x', 'z'\], .* 'y'"),
         ({"y": ["x"] * 10}, "`classes` must be given for the 2 fractions per group"),
         ({"y": [1, "x"] * 5}, "labels of one kind"),

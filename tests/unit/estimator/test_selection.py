@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.dummy import DummyClassifier
+from sklearn.model_selection import cross_val_score
 
 import selbo
 from selbo.estimator import GroupScorer, GroupSplit, SummaryClassifier
@@ -130,7 +132,35 @@ def test_another_order_of_classes_is_refused() -> None:
         scorer(Known(np.ones(3) / 2), np.zeros((3, 1)), groups=["a"] * 3)
 
 
+def test_what_a_scorer_refuses() -> None:
+    fractions = {"a": [0.3, 0.7], "b": [0.6, 0.4]}
+    with pytest.raises(ValueError, match="`group_fractions` must be a mapping from group to its value, but got list"):
+        GroupScorer([0.3, 0.7])  # type: ignore[arg-type]
+    known, X = Known(np.ones(3) / 2), np.zeros((3, 1))
+    with pytest.raises(ValueError, match="`group_sizes` must state every group in `groups`, but 'b' is missing"):
+        GroupScorer(fractions, 5.0, group_sizes={"a": 3})(known, X, groups=["a", "b", "b"])
+    with pytest.raises(ValueError, match=r"one per row, but is None: .*set_config\(enable_metadata_routing=True\)"):
+        GroupScorer(fractions)(known, X)
+
+
+def test_the_sizes_of_whole_groups_decide_the_concentration_of_parts(seed: int) -> None:
+    """By default, as in training on whole groups: 100 for groups that were counted, of which a part is scored."""
+    fractions = {"a": [0.3, 0.7], "b": [0.6, 0.4], "c": [0.5, 0.5]}
+    groups, sizes = ["a"] * 3 + ["b"] * 4 + ["c"] * 5, {"a": 20, "b": 20, "c": 30}
+    known, X = Known(np.random.default_rng(seed).random(12)), np.arange(12)[:, None]
+    found, same, fewer = (
+        GroupScorer(fractions, given, group_sizes=sizes)(known, X, groups=groups) for given in (None, 100.0, 20.0)
+    )
+    assert found == same != fewer
+
+
 # --- with scikit-learn ---
+
+
+def test_without_routing_scikit_learn_says_how_to_enable_it() -> None:
+    classifier = DummyClassifier()
+    with pytest.raises(ValueError, match=r"sklearn.set_config\(enable_metadata_routing=True\)"):
+        cross_val_score(classifier, X[:ROWS], Y[:ROWS], scoring=GroupScorer(FRACTIONS), cv=2, error_score="raise")
 
 
 # --- in the classifier ---

@@ -118,7 +118,19 @@ def test_a_fraction_of_zero_is_uncertain_too() -> None:
         assert found.claimed_interval[1][1] == pytest.approx(stats.beta.ppf(0.975, 0.5, 20.5))
 
 
+def test_unlabelled_examples_are_left_out() -> None:
+    summary = summary_of([[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]])
+    groups = torch.tensor([0] * 30 + [1] * 30 + [2] * 5)
+    labels = torch.arange(65) % 2
+    mask = (torch.arange(65) % 3 == 0) | (groups == 2)
+    found = selbo.check_groups(summary, groups, labels=torch.where(mask, -1, labels))
+    assert found == selbo.check_groups(summary, groups[~mask], labels=labels[~mask])
+    assert [each.group for each in found] == [0, 1]
+    assert selbo.check_belief(summary, torch.where(mask, -1, labels), groups=groups) == found
+
+
 SUMMARY = summary_of([[0.5, 0.5]])
+NAMED = selbo.GroupedSummary(selbo.ClassRegions(2), {"a": [0.5, 0.5], "b": [0.2, 0.8]}, 10.0)
 GROUP = torch.zeros(3, dtype=torch.long)
 
 
@@ -129,6 +141,21 @@ GROUP = torch.zeros(3, dtype=torch.long)
         ({"labels": torch.tensor([0, 1])}, "one group per example, 2, but holds 3"),
         ({}, "`labels` or `log_probs` must be given"),
         ({"labels": torch.tensor([0, 1, 1]), "groups": GROUP + 1}, "from 0 to 0, or -1"),
+        (
+            {"summary": NAMED, "labels": torch.tensor([0, 1, 1]), "groups": ["a", "b", "b"]},
+            r"`groups` must hold groups as whole numbers, shape \(B,\), but got list: pass `summary.index\(names\)`$",
+        ),
+        (
+            {"summary": NAMED, "labels": torch.tensor([0, 1, 1]), "groups": np.array(["a", "b", "b"])},
+            r"but got <U1: pass `summary.index\(names\)`$",
+        ),
+        ({"labels": torch.tensor([0, 1, 1]), "groups": GROUP + 0.5}, r"shape \(B,\), but got torch.float32$"),
+        ({"labels": torch.tensor([-1, -1, -1])}, "`labels` must hold the class of some example, but all 3 are -1"),
+        ({"labels": torch.tensor([-2, -1, 1])}, "`labels` must be classes from 0 to 1, but got -2"),
+        (
+            {"summary": NAMED, "labels": torch.tensor([0, 1, 1]), "sizes": [3]},
+            r"`sizes` must be one number, or 2, one per group, but has shape \(1,\)",
+        ),
         ({"labels": torch.tensor([0, 1, 1]), "level": 0.0}, "`level` must lie"),
         ({"labels": torch.tensor([0, 1, 1]), "summary": 3}, "must be a selbo.GroupedSummary, but got int"),
         (

@@ -443,8 +443,19 @@ class TestArguments:
         [
             ([[0.0, 1.0]], 1.0, {}, "`beliefs` must be positive for form='dirichlet', but group 0 has a mass of 0"),
             ({"a": [0.0, 1.0]}, 1.0, {}, "but group 'a' has a mass of 0: pass smoothing=0.5"),
-            ([[0.2, 0.9]], 1.0, {}, "`beliefs` must lie on the simplex"),
-            ([[-0.2, 1.2]], 1.0, {}, "`beliefs` must be at least 0"),
+            ([[0.2, 0.9]], 1.0, {}, "`beliefs` must lie on the simplex, but the masses of group 0 sum to 1.1$"),
+            (
+                [[-0.2, 1.2]],
+                1.0,
+                {},
+                "`beliefs` must be at least 0 everywhere, but the smallest mass of group 0 is -0.2$",
+            ),
+            ({"a": [0.3, 0.7], "b": [0.4, 0.7]}, 1.0, {}, "the masses of group 'b' sum to 1.1$"),
+            ({"a": [30.0, 70.0]}, 1.0, {}, "group 'a' sum to 100: divide percentages by 100"),
+            (torch.tensor([[0.3, 0.7], [0.2, 0.7], [0.9, 0.9]]), 1.0, {}, "of group 1 sum to 0.9$"),
+            ({"a": [0.3, math.nan]}, 1.0, {}, "`beliefs` must hold numbers, but got 1 NaN for group 'a'$"),
+            (torch.tensor([[0.3, 0.7], [math.nan, 0.7]]), 1.0, {}, "but got 1 NaN for group 1$"),
+            ({"a": [0.3, 0.7], "b": [0.2, 0.3, 0.5]}, 1.0, {}, r"shape \(G, 2\), .* but got 3 for group 'b'$"),
             ([[0.2, 0.3, 0.5]], 1.0, {}, r"`beliefs` must have shape \(G, 2\), one mass per region of ClassRegions"),
             (torch.tensor([0.2, 0.8]), 1.0, {}, r"`beliefs` must have shape \(G, 2\)"),
             ([], 1.0, {}, "`beliefs` must hold at least one group"),
@@ -455,7 +466,13 @@ class TestArguments:
             ([[0.5, 0.5]], 0.0, {}, "`concentration` must be finite and greater than 0, but got 0"),
             ([[0.5, 0.5]], [1.0, 2.0], {}, "`concentration` must be one number, or 1, one per group"),
             ([[0.5, 0.5]], "many", {}, "`concentration` must be a number, or one per group, but got 'many'"),
-            ({"a": [0.5, 0.5]}, {"b": 1.0}, {}, "`concentration` must have the names of `beliefs`"),
+            (
+                {"a": [0.5, 0.5]},
+                {"b": 1.0},
+                {},
+                "`concentration` must have the names of `beliefs`, but 'a' is missing$",
+            ),
+            ({"a": [0.5, 0.5]}, {"a": 1.0, "b": 1.0}, {}, "but has 'b', which is none of them$"),
             ([[0.5, 0.5]], 1.0, {"sizes": [-1]}, "`sizes` must be finite and at least 0, but got -1"),
             ([[0.5, 0.5]], 1.0, {"form": "poisson"}, "`form` must be one of"),
             ([[0.5, 0.5]], 1.0, {"name": ""}, "`name` must be a non-empty string"),
@@ -484,6 +501,18 @@ class TestArguments:
         summary = selbo.GroupedSummary(selbo.ClassRegions(2), fractions(2, 2), 10.0)
         with pytest.raises(ValueError, match=message):
             summary(predictions(2, 2), groups)
+
+    def test_names_are_no_groups(self):
+        summary = selbo.GroupedSummary(selbo.ClassRegions(2), {"a": [0.5, 0.5], "b": [0.2, 0.8]}, 10.0)
+        with pytest.raises(ValueError, match=r"whole numbers, but got list: pass `summary.index\(names\)`$"):
+            summary(predictions(2, 2), ["a", "b"])
+
+    @pytest.mark.parametrize("form", GROUP_FORMS)
+    def test_an_empty_batch(self, form):
+        summary = selbo.GroupedSummary(selbo.ClassRegions(2), fractions(2, 2), 10.0, form=form)
+        empty, groups = torch.empty(0, 2), torch.empty(0, dtype=torch.long)
+        with pytest.raises(ValueError, match=r"`log_probs` must not be an empty batch, but got shape \(0, 2\)"):
+            summary(empty, groups)
 
     def test_precision_and_copies(self):
         summary = selbo.GroupedSummary(selbo.ClassRegions(2), fractions(2, 2), 10.0, ema_decay=0.9).half()
@@ -547,10 +576,15 @@ class TestElicitConcentration:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({}, "`margin` or `count` must be given, and not both"),
-            ({"margin": 0.1, "count": 5}, "`margin` or `count` must be given, and not both"),
+            ({}, "`margin` or `count` must be given, and not both, but got neither$"),
+            ({"margin": 0.1, "count": 5}, "`margin` or `count` must be given, and not both, but got both$"),
+            ({"margin": "52 % ± 3"}, "`margin` must be a number such as .03, or one per group, but got '52 % ± 3'$"),
+            ({"margin": 0.03, "fraction": "52 %"}, "`fraction` must be a number such as .52, .* but got '52 %'$"),
+            ({"count": [1, None, "x"]}, "`count` must be a number such as 800, or one per group, but got"),
+            ({"margin": 3, "fraction": 0.52}, "informative about the fraction, but got 3: 3 points are 0.03$"),
+            ({"margin": 0.03, "fraction": 52}, "`fraction` must lie strictly .* but got 52.0: 52 % is 0.52$"),
             ({"margin": 0.0}, "`margin` must be a finite number greater than 0"),
-            ({"margin": 0.99}, "`margin` must be smaller to be informative about the fraction, but got 0.99"),
+            ({"margin": 0.99}, "`margin` must be smaller to be informative about the fraction, but got 0.99$"),
             ({"margin": 0.1, "fraction": 1.0}, "`fraction` must lie strictly between 0 and 1"),
             ({"margin": 0.1, "level": 1.0}, "`level` must lie strictly between 0 and 1"),
             ({"count": -1}, "`count` must be a finite number greater than 0"),

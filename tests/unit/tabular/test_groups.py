@@ -175,7 +175,10 @@ def test_how_sure_the_fractions_are_may_be_a_column(
         ({"town": ["Ash", None, "Cedar"]}, ["1 row has no name of a group"]),
         ({"yes": [0.5, -0.25, 0.9]}, ["'yes' of 'Birch' is negative"]),
         ({"yes": [0.5, None, 0.9]}, ["'yes' of 'Birch' is empty"]),
-        ({"yes": [0.5, 0.5, 0.9]}, ["must sum to 1 over 'yes', 'no', but those of 'Birch' to 1.25"]),
+        (
+            {"yes": [0.5, 0.5, 0.9]},
+            ["per group: fractions must sum to 1 over 'yes', 'no', but sum to 1.25 for 'Birch'"],
+        ),
         ({"yes": [1.5, 2.25, 3.9]}, ["must be fractions, which sum to 1, percentages, or counts, but sum to 2 to 4"]),
         ({"yes": [0, 0, 1], "no": [1, 0, 0]}, ["all values of 'Birch' are 0"]),
         ({"yes": ["x", "y", "z"]}, ["two or more columns must hold numbers, one per class, but only 'no' does"]),
@@ -185,8 +188,8 @@ def test_how_sure_the_fractions_are_may_be_a_column(
         (
             {"town": ["Ash", "Ash", None], "yes": [0.5, None, 0.9], "count": [1, -2, 3]},
             [
-                "1 row has no name of a group; 'Ash' is stated more than once; it has no row for 'Birch', 'Cedar', "
-                "which people.csv has; 'yes' of 'Ash' is empty; 'count' must be",
+                "one row per group: 1 row has no name of a group; 'Ash' is stated more than once; it has no row for "
+                "'Birch', 'Cedar', which people.csv has; 'yes' of 'Ash' is empty; 'count' must be",
             ],
         ),
     ],
@@ -274,10 +277,14 @@ def test_contradicted_groups_are_named() -> None:
         "predictions contradict the stated fractions of 2 of 3 groups, town 2 (stated 40 %, predicted 70 %), town 1 ("
     )
     assert ") and 2 more: these fractions" in contradictions_in_words(results(*[0.001] * 5))
-    assert groups_takeaway(results(0.5, 1.0), 0) == (
-        "Learned from the class fractions of 2 groups (town) and no label. Predictions for 20 held-out rows miss the "
-        "stated fractions by 2.1 points on average; the same prediction for everyone would miss them by 12.0. No "
-        "group is contradicted."
+    assert contradictions_in_words(results(0.5, 0.001)).endswith("inputs differ between groups")
+    assert contradictions_in_words(results(0.002, 0.001)).endswith(
+        "; begin with the first, because a wrong fraction distorts the predictions for other groups"
+    )
+    assert groups_takeaway(results(0.5, 1.0), trained=3, labels=0) == (
+        "Learned from the class fractions of 3 groups (town) and no label. Predictions for 20 held-out rows of 2 "
+        "groups miss the stated fractions by 2.1 points on average; the same prediction for everyone would miss them "
+        "by 12.0. No group is contradicted."
     )
     same = StatedGroups.from_dict(results(0.5, 0.001).to_dict())
     assert same == results(0.5, 0.001)

@@ -162,7 +162,8 @@ def test_all_problems_are_one_message(run: Run, tmp_path: Path) -> None:
     shown = run(*command, "--unlabelled", tmp_path / "gone.csv", "--test", tmp_path / "too.csv", "--drop", "wat")
     assert shown.code == 2
     assert shown.err.splitlines() == [
-        f"selbo: error: data must be a file, but '{tmp_path}/{name}.csv' is not there" for name in ("gone", "too")
+        f"selbo: error: `{option}` must be a file, but '{tmp_path}/{name}.csv' is not there"
+        for option, name in (("--unlabelled", "gone"), ("--test", "too"))
     ]
     shown = run(*command, "--drop", "wat", "--id", "name", "--class-fractions", "sick=0.3,well=0.7")
     assert shown.code == 2
