@@ -44,7 +44,7 @@ def case_of(name: str, seed: int) -> Any:
     from selbo_lab.run.group_cases import group_case
     from selbo_lab.schedule import runner
 
-    variant = next(each for each in runner.study_of("groups").variants if each.name == name)
+    variant = next(each for each in runner.load_known_study("groups").variants if each.name == name)
     return group_case(variant.data, seed)
 
 

@@ -51,7 +51,7 @@ class _Warm(type(_forks)):
 
 
 def warm_pool(count: int) -> ProcessPoolExecutor:
-    """Like `pool_of`, with processes that are forked from the one that has imported what takes seconds to import."""
+    """Like `start_pool`, with processes that are forked from the one that has imported what takes seconds to import."""
     from selbo.training.processes import end_with_parent  # here: not in every program that is forked
 
     with patch.dict(os.environ, SETTINGS):

@@ -27,17 +27,17 @@ from statistics import fmean
 from scipy.stats import ttest_rel
 
 from selbo.plots import save_figure
-from selbo.report import Difference, difference_of, direction, is_percent, mean_and_error, signed
+from selbo.report import Difference, compute_difference, direction, is_percent, mean_and_error, signed
 from selbo_lab.report import studies as statistics
 from selbo_lab.report.bootstrap import holm
 from selbo_lab.report.cases import cases_figure
 from selbo_lab.report.columns import MetricColumn
 from selbo_lab.report.overview import tables_over_cases, tracks_with_cases
 from selbo_lab.report.ranks import group_ranks
-from selbo_lab.report.study_data import corruptions_of
+from selbo_lab.report.study_data import sort_corruptions
 from selbo_lab.report.study_figures import STUDY_FIGURES, available_study_figures
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, stated_exactly
-from selbo_lab.report.study_tables import TRACK_TITLES, StudyTable, iter_tables, tables_of
+from selbo_lab.report.study_tables import TRACK_TITLES, StudyTable, build_tables, iter_tables
 from selbo_lab.report.table_files import markdown
 from selbo_lab.run.records import CLEAN, SHIFTS, USE, MethodRuns, Run, StudyComparison, StudyResults
 from selbo_lab.run.result_store import Store, studies_in
@@ -156,7 +156,7 @@ def runs_of(where: str, name: str) -> list[Run]:
 @cache
 def case_tables(where: str) -> list[StudyTable]:
     """All tables of a comparison, by study, variant and track; pages take some of them."""
-    return tables_of(gathered(where.split(maxsplit=1)[0]), case_of(where))
+    return build_tables(gathered(where.split(maxsplit=1)[0]), case_of(where))
 
 
 @cache
@@ -345,7 +345,7 @@ def short(number: float, digits: int, *, sign: bool = True) -> str:
 
 def by_corruption(where: str, name: str) -> dict[str, float]:
     """Mean NLL of a method under each corruption, over strengths and seeds."""
-    kinds = corruptions_of(case_of(where)).kinds
+    kinds = sort_corruptions(case_of(where)).kinds
     return {kind: fmean(nll(run, kinds[kind]) for run in runs_of(where, name)) for kind in kinds}
 
 
@@ -370,20 +370,20 @@ def corruptions_lower(where: str, one: str, other: str) -> int:
 def corruptions_by_interval(where: str, one: str, other: str, how: str) -> int:
     """Under how many corruptions the first method is ``ahead``, ``level`` or ``behind``, by its interval."""
     counts = {"ahead": 0, "level": 0, "behind": 0}
-    for conditions in corruptions_of(case_of(where)).kinds.values():
+    for conditions in sort_corruptions(case_of(where)).kinds.values():
         pairs = zip(runs_of(where, one), runs_of(where, other), strict=True)
         gaps = [nll(ours, conditions) - nll(theirs, conditions) for ours, theirs in pairs]
-        found = difference_of(gaps, seeds=len(gaps))
+        found = compute_difference(gaps, seeds=len(gaps))
         counts["level" if not found.clear else "ahead" if (found.mean or 0) < 0 else "behind"] += 1
     return counts[how]
 
 
 def without_noise(where: str, one: str, other: str, *, scaled: bool = False) -> str:
     """How much lower the NLL of the first method is, over corruptions that are neither noise nor glass blur."""
-    kinds = corruptions_of(case_of(where)).kinds
+    kinds = sort_corruptions(case_of(where)).kinds
     kept = [each for kind in kinds if "noise" not in kind and "glass" not in kind for each in kinds[kind]]
     ours, theirs = ([nll(run, kept, scaled=scaled) for run in runs_of(where, name)] for name in (one, other))
-    found = difference_of([b - a for a, b in zip(ours, theirs, strict=True)], seeds=5)
+    found = compute_difference([b - a for a, b in zip(ours, theirs, strict=True)], seeds=5)
     mean, low, high = (short(each or 0.0, 3, sign=False) for each in (found.mean, found.low, found.high))
     assert (found.low or 0) > 0, "the first method is not ahead"
     return f"{mean} ({low} to {high})"
@@ -410,7 +410,7 @@ def summary_run_twice(*names: str, metric: str = "nll", lower: bool = False, uni
         pairs = zip(runs_of(where, name), runs_of(where, "none"), strict=True)
         both = [[statistics.value(run, column) or 0.0 for run in pair] for pair in pairs]
         gaps += [theirs - ours if lower else ours - theirs for ours, theirs in both]
-    found = difference_of(gaps, seeds=len(gaps))
+    found = compute_difference(gaps, seeds=len(gaps))
     return with_interval(found, metric, unit=unit, words=BRACKETS, sign=not lower)
 
 
@@ -660,7 +660,7 @@ def repeats() -> str:
         pairs = shared_seeds(method, other)
         ones, twos = ([nll(pair[i], [CLEAN]) for pair in pairs] for i in (0, 1))
         both = [f"{mean_and_error(each)[0]:.3f}" for each in (ones, twos)]
-        gap = difference_of([b - a for a, b in zip(ones, twos, strict=True)], seeds=len(pairs))
+        gap = compute_difference([b - a for a, b in zip(ones, twos, strict=True)], seeds=len(pairs))
         ends = [signed("nll", number) for number in (gap.mean, gap.low, gap.high) if number is not None]
         names = " / ".join(dict.fromkeys((method.title, other.title)))
         cells = (names, f"`{study}`", f"`{again}`", str(len(pairs)), *both, f"{ends[0]} [{ends[1]}, {ends[2]}]")

@@ -36,7 +36,7 @@ from selbo_lab.studies.run_spec import DataSpec, ModelSpec, Recipe  # noqa: E402
 def test_every_stored_run_is_one_of_the_study_as_it_stands(name: str) -> None:
     store = Store(results.RESULTS / name)
     manifest = store.manifest()
-    found, tracks = runner.study_of(name), manifest.tracks
+    found, tracks = runner.load_known_study(name), manifest.tracks
     jobs = [
         *plan.tuning_jobs(found, tracks),
         *plan.final_jobs(found, tracks, found.seed_range(manifest.seeds), runner.val_nll(store, found, tracks)),

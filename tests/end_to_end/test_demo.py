@@ -112,7 +112,7 @@ def again(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (out / "report.html").write_text("old", encoding="utf-8")
     options = ["--steps", "3", "--seeds", "1", "--jobs", "2", "--only", "training"]
     with pytest.MonkeyPatch.context() as patch:  # processes that need not import torch
-        patch.setattr(demo, "pool_of", warm_pool)
+        patch.setattr(demo, "start_pool", warm_pool)
         result = CliRunner().invoke(app, ["demo", "--out", str(out), *options])
     assert result.exit_code == 0, result.output
     return out

@@ -63,7 +63,9 @@ def test_a_study_on_the_command_line_twice(tmp_path: Path) -> None:
     assert first.returncode == 0, first.stderr
     folder = tmp_path / "sigma0-smoke"
     before = times(folder)
-    assert len(before) == len(list(plan.final_jobs(runner.study_of("sigma0", trial=True), ["published"], range(1), {})))
+    assert len(before) == len(
+        list(plan.final_jobs(runner.load_known_study("sigma0", trial=True), ["published"], range(1), {}))
+    )
     assert (folder / "report.html").is_file()
     assert list((folder / "tables").glob("*.csv"))
     assert list((folder / "figures").glob("*.png"))
@@ -82,7 +84,9 @@ def test_a_study_on_the_command_line_twice(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 def test_reports_of_one_study_and_of_two_at_a_time(tmp_path: Path) -> None:
     folder = tmp_path / "sigma0-smoke"
-    runner.run_study(runner.study_of("sigma0", trial=True), folder, tracks=["published"], seeds=1, executor="here")
+    runner.run_study(
+        runner.load_known_study("sigma0", trial=True), folder, tracks=["published"], seeds=1, executor="here"
+    )
     alone, seen = selbo_in_a_terminal("report", str(folder))
     assert "sigma0-smoke: tables, figures and the report" in seen
     page = (folder / "report.html").read_bytes()
@@ -119,7 +123,7 @@ def test_killed_and_begun_again_nothing_is_lost_but_the_run_in_flight(tmp_path: 
     running.process.kill()
     running.wait(300)
     kept = times(folder)
-    total = len(list(plan.final_jobs(runner.study_of("sst", trial=True), ["published"], range(2), {})))
+    total = len(list(plan.final_jobs(runner.load_known_study("sst", trial=True), ["published"], range(2), {})))
     assert 3 <= len(kept) < total
     assert all(json.loads((folder / "runs" / name).read_text())["status"] == "finished" for name in kept)
     again = selbo(*arguments, "--device", "cpu")
@@ -128,7 +132,7 @@ def test_killed_and_begun_again_nothing_is_lost_but_the_run_in_flight(tmp_path: 
     assert len(after) == total
     assert {name: after[name] for name in kept} == kept  # none of them was done again
     undisturbed = runner.run_study(
-        runner.study_of("sst", trial=True), tmp_path / "other", tracks=["published"], executor="here"
+        runner.load_known_study("sst", trial=True), tmp_path / "other", tracks=["published"], executor="here"
     )
     disturbed = runner.gather(folder)
     for one, other in zip(undisturbed.comparisons, disturbed.comparisons, strict=True):
@@ -162,8 +166,8 @@ def test_the_processes_of_a_study_that_is_killed_end_with_it(tmp_path: Path) -> 
 def test_a_run_that_fails_is_told_and_the_others_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from selbo_lab.run import evaluate
 
-    study, calls = runner.study_of("scores", trial=True), 0
-    real = evaluate.map_of
+    study, calls = runner.load_known_study("scores", trial=True), 0
+    real = evaluate.build_map
 
     def fails_once(*given: object) -> object:
         nonlocal calls
@@ -172,7 +176,7 @@ def test_a_run_that_fails_is_told_and_the_others_are_kept(tmp_path: Path, monkey
             raise RuntimeError("out of luck")
         return real(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(evaluate, "map_of", fails_once)
+    monkeypatch.setattr(evaluate, "build_map", fails_once)
     with pytest.raises(runner.Failed, match=r"1 of 10 runs failed, the first, \w+, with RuntimeError: out of luck"):
         runner.run_study(study, tmp_path, executor="here")
     assert len(times(tmp_path)) == 9
@@ -184,13 +188,13 @@ def test_a_run_that_fails_is_told_and_the_others_are_kept(tmp_path: Path, monkey
 
 
 def test_a_folder_of_another_study_is_refused(tmp_path: Path) -> None:
-    runner.run_study(runner.study_of("scores", trial=True), tmp_path, executor="here", seeds=1)
+    runner.run_study(runner.load_known_study("scores", trial=True), tmp_path, executor="here", seeds=1)
     with pytest.raises(ValueError, match="holds a trial of the study 'scores'"):
-        runner.run_study(runner.study_of("sst", trial=True), tmp_path, executor="here")
+        runner.run_study(runner.load_known_study("sst", trial=True), tmp_path, executor="here")
 
 
 def test_tracks_and_seeds_are_added_to_what_is_there(tmp_path: Path) -> None:
-    study = runner.study_of("sigma0", trial=True)
+    study = runner.load_known_study("sigma0", trial=True)
     runner.run_study(study, tmp_path, tracks=["published"], seeds=2, executor="here")
     first = times(tmp_path)
     results = runner.run_study(study, tmp_path, tracks=["selbo"], seeds=1, executor="here")
@@ -248,7 +252,7 @@ def test_data_of_runs_that_are_there_are_not_asked_for(tmp_path: Path, monkeypat
     def nothing(*_: object) -> None:
         raise MissingData
 
-    study = runner.study_of("scores", trial=True)
+    study = runner.load_known_study("scores", trial=True)
     track = study.tracks[0].name
     runner.run_study(study, tmp_path, tracks=[track], executor="here", seeds=1)
     monkeypatch.setattr(runner, "require_files", nothing)

@@ -27,10 +27,10 @@ def with_few_grids(study: Study) -> Study:
 @pytest.mark.filterwarnings("ignore:runs of LightGBM are left out")  # it is an extra
 @pytest.mark.parametrize("name", reader.names())
 def test_every_study_runs_in_a_trial(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = runner.study_of(name, trial=True)
+    study = runner.load_known_study(name, trial=True)
     if name != "sst":  # one study shows that settings are chosen for every method
         study = with_few_grids(study)
-        monkeypatch.setattr(runner, "study_of", lambda name, trial: study)
+        monkeypatch.setattr(runner, "load_known_study", lambda name, trial: study)
     seeds = study.seeds if name == "sst" else 1  # one study shows that there may be several
     results = runner.run_study(study, tmp_path / name, executor="here", seeds=seeds)
     assert results.generated

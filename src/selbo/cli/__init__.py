@@ -4,22 +4,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from selbo.cli.options import Debug, Device, device_of
+    from selbo.cli.options import Debug, Device, choose_device
     from selbo.cli.output import console, cores, note, progress_bar, waiting, writable_folder
 
 __all__ = [
     "Debug",
     "Device",
+    "choose_device",
     "console",
     "cores",
-    "device_of",
     "note",
     "progress_bar",
     "waiting",
     "writable_folder",
 ]
 
-_OPTIONS = ("Debug", "Device", "device_of")
+_OPTIONS = ("Debug", "Device", "choose_device")
 
 if not TYPE_CHECKING:  # type checkers would accept any name through `__getattr__`
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from selbo._files import replacing
-from selbo.cli.options import Debug, Device, Out, Seed, device_of
+from selbo.cli.options import Debug, Device, Out, Seed, choose_device
 from selbo.cli.output import console, cores, note, progress_bar, writable_folder
 
 
@@ -42,7 +42,7 @@ def demo(
     from selbo.demo.stories import PLANS, RESULTS, plan_jobs, tell_stories
     from selbo.report.stories import stories_table, write_stories
 
-    where = device_of(device)
+    where = choose_device(device)
     chosen = [_checks.one_of("--only", each, list(PLANS)) for each in only or PLANS]
     refuse_other(out)
     folder = writable_folder(out)

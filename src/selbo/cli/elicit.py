@@ -50,7 +50,7 @@ def elicit(
     """
     from selbo.elicit.server import is_loopback, open_server
 
-    fragment = fragment_of(link)
+    fragment = extract_fragment(link)
     server = open_server(host, port)
     try:
         server.workers.start()
@@ -69,7 +69,7 @@ def elicit(
         server.close()
 
 
-def fragment_of(link: str) -> str:
+def extract_fragment(link: str) -> str:
     """The part of a link after the ``#``, which does not depend on machine and port."""
     text = urlsplit(link).fragment
     if link and not STATED.intersection(parse_qs(text)):

@@ -17,7 +17,7 @@ from selbo.cli.options import (
     ReportFile,
     Stream,
     as_options,
-    device_of,
+    choose_device,
     resolve_column,
     speaking_of_options,
 )
@@ -59,7 +59,7 @@ def evaluate(
     from selbo.report import outcomes
     from selbo.tabular import evaluation, saved_model
 
-    found = saved_model.load_model(model, device=device_of(device))
+    found = saved_model.load_model(model, device=choose_device(device))
     with speaking_of_options(), progress_bar(1.0) as advance:
         result, notes, shown = evaluation.evaluate_file(
             found,

@@ -107,7 +107,7 @@ ReportFile = Annotated[str | None, typer.Option("--report", help="Also write a r
 Out = Annotated[Path, typer.Option("--out", help="Output folder.", file_okay=False)]
 
 
-def device_of(choice: str) -> str:
+def choose_device(choice: str) -> str:
     """The requested device; ``auto`` is CUDA if available, else the CPU."""
     import torch
 

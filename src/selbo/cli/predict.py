@@ -16,7 +16,7 @@ from selbo.cli.options import (
     PredictionSeed,
     Stream,
     as_options,
-    device_of,
+    choose_device,
     resolve_column,
     speaking_of_options,
 )
@@ -110,7 +110,7 @@ def predict(
     from selbo.tabular.table import listed
 
     target = table_target(out, source=data)
-    found = saved_model.load_model(model, device=device_of(device))
+    found = saved_model.load_model(model, device=choose_device(device))
     temperature = found.manifest.temperature if calibrated else None
     if calibrated and temperature is None:
         note("no temperature was fitted in training, so none is applied")

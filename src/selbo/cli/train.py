@@ -18,7 +18,7 @@ from selbo.cli.options import (
     Seed,
     Stream,
     as_options,
-    device_of,
+    choose_device,
     number_or_auto,
     resolve_column,
     resolve_columns,
@@ -268,7 +268,7 @@ def train(
         if file is not None:
             missing.attempt(require_table, file, what)
     missing.stop()
-    where = device_of(device)
+    where = choose_device(device)
 
     from selbo.estimator import SummaryClassifier
     from selbo.tabular.chunks import is_large
@@ -360,12 +360,14 @@ def train_into(job: "Job", out: Path, *, overwrite: bool) -> "TrainingMetrics":
             problems.attempt(prepare, job)  # names all others too
         problems.stop()
     assert identity is not None
-    if saved_model.state_of(out, identity, overwrite=overwrite) != "finished":
+    if saved_model.inspect_folder(out, identity, overwrite=overwrite) != "finished":
         if not job.stream:
             task = prepare(job)
         writable_folder(out)
     with saved_model.sole_writer(out):
-        state = saved_model.state_of(out, identity, overwrite=overwrite)  # another process may have finished meanwhile
+        state = saved_model.inspect_folder(
+            out, identity, overwrite=overwrite
+        )  # another process may have finished meanwhile
         if state == "finished":
             note(f"{out} is already trained with these settings; showing its results")
             return saved_model.finished(out)

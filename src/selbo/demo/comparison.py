@@ -142,7 +142,7 @@ def tell_training(runs: Sequence[Outcome], seeds: Sequence[int], made_by: Proven
             class_names=tuple(str(digit) for digit in range(NUM_CLASSES)),
             class_counts=tuple(first.train[1].bincount(minlength=NUM_CLASSES).tolist()),
         ),
-        belief=outcomes.describe_belief(own_summary(first), words_of(first)),
+        belief=outcomes.describe_belief(own_summary(first), describe_beliefs(first)),
         methods=tuple(order),
         seeds=tuple(seeds),
         runs=tuple(sorted(runs, key=lambda run: (run.seed, order.index(run.method)))),
@@ -155,7 +155,7 @@ def tell_training(runs: Sequence[Outcome], seeds: Sequence[int], made_by: Proven
         name="training",
         title=PAGE_TITLE,
         short="six ways to train",
-        stated=words_of(first),
+        stated=describe_beliefs(first),
         picture="corruption",
         without="ELBO",
         conditions=("clean", f"noise {max(first.corrupted):g}"),
@@ -184,7 +184,7 @@ digit is. For each method one of four settings was chosen on the validation imag
 on test images. Only temperature scaling also uses the labels of the validation images of its own seed."""
 
 
-def words_of(task: NoisyDigits) -> str:
+def describe_beliefs(task: NoisyDigits) -> str:
     """Describe the belief in words."""
     rarest, most = min(task.class_fractions), max(task.class_fractions)
     return (
@@ -271,9 +271,9 @@ def run_method(
         seed=seed,
         conditions=conditions,
         histogram=outcomes.region_masses(clean, own_summary(task).partition),
-        reliability=outcomes.reliability_of(clean, labels),
+        reliability=outcomes.compute_reliability(clean, labels),
         entropy=outcomes.entropies(clean, foreign),
-        ood=outcomes.ood_of(clean, foreign),
+        ood=outcomes.compute_ood_metrics(clean, foreign),
         seconds=time.perf_counter() - begin,
     )
 

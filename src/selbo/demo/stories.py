@@ -17,7 +17,7 @@ from selbo.demo import comparison, frozen, groups, shift
 from selbo.report import outcomes
 from selbo.report.stories import Story, StoryResults
 from selbo.results import Outcome, Provenance
-from selbo.training.processes import pool_of
+from selbo.training.processes import start_pool
 
 DEMO_TITLE: Final = "State what you know: four stories"
 RESULTS: Final = "results.json"
@@ -132,7 +132,7 @@ def _one_by_one(work: Sequence[StoryJob], done: Callable[[StoryJob], None]) -> d
 
 def _share_out(work: Sequence[StoryJob], jobs: int, done: Callable[[StoryJob], None]) -> dict[StoryJob, list[Outcome]]:
     """Run jobs in parallel processes, the longest first."""
-    with _one_thread_each(), pool_of(min(jobs, len(work))) as pool:
+    with _one_thread_each(), start_pool(min(jobs, len(work))) as pool:
         running = {pool.submit(run_job, job): job for job in sorted(work, key=lambda job: -job.cost)}
         try:
             for one in as_completed(running):

@@ -4,9 +4,9 @@ import re
 from typing import Any, Final
 
 from selbo.elicit.captions import claim_sentences
-from selbo.elicit.charts import intervals_of, picture_of, samples_of
-from selbo.elicit.consistency import warnings_of
-from selbo.elicit.export import copies_of
+from selbo.elicit.charts import build_picture, compute_intervals, sample_histograms
+from selbo.elicit.consistency import find_warnings
+from selbo.elicit.export import build_copies
 from selbo.elicit.frozen import calibrate_file
 from selbo.elicit.groups import read_group_shares
 from selbo.elicit.refused import RefusedError
@@ -66,8 +66,8 @@ def shown(state: State, *, partition: Partition | None = None, belief: Belief | 
         s0 = checked_masses(believed, regions).numpy()
     except ValueError as error:
         raise RefusedError(_on_the_page(str(error)), "regions") from error
-    interval = intervals_of(s0, state.strength)
-    axis, picture = _axis(regions, state.labels), picture_of(believed, regions, s0, state.labels)
+    interval = compute_intervals(s0, state.strength)
+    axis, picture = _axis(regions, state.labels), build_picture(believed, regions, s0, state.labels)
     if partition is None:  # the ranges that the page builds are those of probabilities
         if len(axis["labels"]) > len(s0):  # edges, not names
             title = f"probability of {state.labels[1]}" if state.regions in OF_SCORES else axis["title"]
@@ -81,15 +81,15 @@ def shown(state: State, *, partition: Partition | None = None, belief: Belief | 
         "labels": read_aloud(state, regions),
         "strength": state.strength,
         "axis": axis,
-        "draws": samples_of(s0, state.strength, state.seed),
+        "draws": sample_histograms(s0, state.strength, state.seed),
         "heights": [round(HIGHEST_BAR * float(mass / s0.max()), 2) for mass in s0],
         "belief": _named(believed, state.classes),
         "shares": list(state.shares),
         "levels": list(state.levels),
         "picture": picture,
         "claims": [_unbroken(text) for text in claim_sentences(state, regions, believed, s0, interval)],
-        "warnings": [_unbroken(text) for text in warnings_of(state, regions, believed, s0)],
-        "copies": copies_of(
+        "warnings": [_unbroken(text) for text in find_warnings(state, regions, believed, s0)],
+        "copies": build_copies(
             state, partition=partition, belief=believed if belief is not None or state.basis != "expect" else None
         ),
     }

@@ -37,7 +37,7 @@ INTERVAL: Final = (0.05, 0.95)
 """Quantiles that contain nine of ten samples."""
 
 
-def picture_of(belief: Belief, partition: Partition, s0: FloatArray, names: list[str]) -> dict[str, Any] | None:
+def build_picture(belief: Belief, partition: Partition, s0: FloatArray, names: list[str]) -> dict[str, Any] | None:
     """The chart above the bars: scores of two classes, the simplex of three, confidence for more."""
     if partition.num_classes == 2:
         return scores_picture(belief, partition, s0, names)
@@ -108,14 +108,14 @@ def confidence_masses(parameters: FloatArray, edges: Sequence[float]) -> FloatAr
     return np.clip(max_tails(parameters, np.array(edges)).masses(), 0.0, 1.0)
 
 
-def samples_of(s0: FloatArray, concentration: float, seed: int) -> list[list[float]]:
+def sample_histograms(s0: FloatArray, concentration: float, seed: int) -> list[list[float]]:
     """Histograms sampled from the Dirichlet process around s0."""
     generator = generator_for(seed, "elicit")
     drawn: list[list[float]] = dirichlet_samples(concentration * s0, NUM_DRAWS, generator=generator).tolist()
     return drawn
 
 
-def intervals_of(s0: FloatArray, concentration: float) -> tuple[FloatArray, FloatArray]:
+def compute_intervals(s0: FloatArray, concentration: float) -> tuple[FloatArray, FloatArray]:
     """Intervals of the region masses in nine of ten samples: quantiles of Beta(alpha s0, alpha (1 - s0))."""
     from scipy.special import betaincinv
 

@@ -24,7 +24,7 @@ STATED_ROUNDING: Final = 0.005
 MOST_NAMED: Final = 3
 
 
-def warnings_of(state: State, partition: Partition, belief: Belief, s0: FloatArray) -> list[str]:
+def find_warnings(state: State, partition: Partition, belief: Belief, s0: FloatArray) -> list[str]:
     """All warnings about a state."""
     found = [below_guessing(state.accuracy, state.shares, state.labels)]
     parameters = belief.dirichlet(state.classes)

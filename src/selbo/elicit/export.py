@@ -39,7 +39,7 @@ class Own(NamedTuple):
     belief: Belief | None = None
 
 
-def copies_of(
+def build_copies(
     state: State, *, partition: Partition | None = None, belief: Belief | None = None
 ) -> dict[str, dict[str, str]]:
     """A text and a note per language; the text is empty if it cannot express the belief.

@@ -25,9 +25,9 @@ from selbo.estimator.rows import GroupRows, Rows, few_threads, score_by_groups
 from selbo.estimator.settings import (
     POOL_BASE,
     WHOLE_GROUPS,
-    base_of,
     check_for_groups,
     check_settings,
+    choose_base,
     doubts,
     recognises_counts,
     resolve_class_fractions,
@@ -417,7 +417,7 @@ class SummaryClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows, stated = self._take_in(X, y, sample_weight, X_unlabelled, stated_groups)
             self.seed_ = self._draw_seed()
             val = take_in_val(self, X_val, y_val, rows)
-            self.base_ = base_of(self, groups=rows.grouped is not None)
+            self.base_ = choose_base(self, groups=rows.grouped is not None)
             if self.base_ == POOL_BASE:
                 return self._fit_pool(rows, val, stated, running)
             trained = self._trained(rows, val, stated, running)

@@ -114,7 +114,7 @@ def state_classes(stated: GroupStatement, labels: Sequence[Any]) -> tuple[NDArra
         rows = {group: [each.get(name, 0.0) for name in names] for group, each in by_group.items()}
     else:
         rows = {group: _numbers(group, each) for group, each in by_group.items()}
-        names = _classes_of(stated.classes, labels, len(next(iter(rows.values()))))
+        names = _find_classes(stated.classes, labels, len(next(iter(rows.values()))))
     for group, each in rows.items():
         if len(each) != len(names):
             raise ValueError(
@@ -264,7 +264,7 @@ def _fractions(group: Any, given: Sequence[Any]) -> FloatArray:
     return np.asarray((found / total).numpy())
 
 
-def _classes_of(given: Any, labels: Sequence[Any], count: int) -> list[Any]:
+def _find_classes(given: Any, labels: Sequence[Any], count: int) -> list[Any]:
     """Classes of fractions that come without them, in their order."""
     if given is not None:
         return list(np.asarray(given).tolist())

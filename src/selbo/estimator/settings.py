@@ -102,7 +102,7 @@ def _check_flag(name: str, value: Any, others: tuple[str, ...]) -> None:
         raise ValueError(f"`{name}` must be True or False, but got {value!r}{also}")
 
 
-def base_of(told: Any, *, groups: bool) -> str:
+def choose_base(told: Any, *, groups: bool) -> str:
     """What to train: a pool, unless a setting of a network differs from its default or there are groups.
 
     Raises:
@@ -209,7 +209,7 @@ def doubts(told: Any, classes: NDArray[Any], rows: Rows, fractions: Sequence[flo
     if told.accuracy is not None and _checks.positive("accuracy", told.accuracy) > 1 / len(classes):  # else an error
         found.append(below_guessing(told.accuracy, fractions, classes.tolist(), tolerance=SHARE_ROUNDING))
     given, labels = told.concentration, rows.evidence
-    lowered = base_of(told, groups=rows.grouped is not None) == NETWORK_BASE and not told.overrule_labels
+    lowered = choose_base(told, groups=rows.grouped is not None) == NETWORK_BASE and not told.overrule_labels
     if not isinstance(given, str) and given is not None and given > labels and lowered:
         found.append(
             f"the concentration {given:g} exceeds the number of labelled rows, so {labels:g} is used and the belief "

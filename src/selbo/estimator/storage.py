@@ -42,7 +42,7 @@ ELSEWHERE: Final = ("device",)
 """Settings that are not saved."""
 
 
-def settings_of(classifier: SummaryClassifier) -> dict[str, Any]:
+def export_settings(classifier: SummaryClassifier) -> dict[str, Any]:
     """The parameters of a classifier as plain data.
 
     Raises:
@@ -67,11 +67,11 @@ def save_classifier(classifier: SummaryClassifier, path: Path) -> dict[str, Any]
             "only a classifier that was trained on numbers can be saved, not one of a data frame with text"
         )
     description = {
-        "settings": settings_of(classifier),
+        "settings": export_settings(classifier),
         "seed": classifier.seed_,
         "mean": classifier.scale_.mean.tolist(),
         "std": [each if np.isfinite(each) else None for each in classifier.scale_.std.tolist()],
-        "medians": _medians_of(classifier.scale_),
+        "medians": _read_medians(classifier.scale_),
         "indicators": list(classifier.scale_.indicators),
         "label_shift": None if classifier.label_shift_ is None else asdict(classifier.label_shift_),
         "base": classifier.base_,
@@ -145,7 +145,7 @@ def restore(description: Any, classes: NDArray[Any], names: Sequence[str]) -> Su
     return classifier
 
 
-def _medians_of(scale: FeatureScale) -> list[float]:
+def _read_medians(scale: FeatureScale) -> list[float]:
     return [0.0] * len(scale.mean) if scale.medians is None else [float(each) for each in scale.medians]
 
 

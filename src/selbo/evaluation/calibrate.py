@@ -19,7 +19,7 @@ from torch import Tensor
 
 from selbo import _checks
 from selbo._numerics import result_dtype, widen, working_dtype
-from selbo.metrics.inputs import Array, labels_of, on_host, table
+from selbo.metrics.inputs import Array, as_class_labels, on_host, table
 
 PRIOR_STRENGTH: Final = 8.0
 """Strength of the prior of the temperature: near T = 1 it equals a normal distribution of log T with a standard
@@ -83,7 +83,7 @@ def temperature(
     if bounds is None and strength == 0:
         bounds = TEMPERATURE_BOUNDS
     rows = table("log_probs", log_probs)
-    classes = labels_of(labels, rows)
+    classes = as_class_labels(labels, rows)
     slope_of_nll = _slope_by_inverse_temperature(rows, classes, _shares(weights, len(rows)))
 
     def slope(log_temperature: float) -> float:
@@ -158,7 +158,7 @@ def bias_corrected_temperature(
 
     strength = _checks.positive("prior_strength", prior_strength)
     rows = table("log_probs", log_probs)
-    classes = labels_of(labels, rows)
+    classes = as_class_labels(labels, rows)
     if not bool(rows.isfinite().all()):
         raise ValueError("`log_probs` must be finite, but some are not")
     logits = rows.double().log_softmax(-1).numpy()

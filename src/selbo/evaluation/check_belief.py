@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from selbo import _checks
 from selbo.evaluation.check_groups import GroupCheck, check_groups
-from selbo.metrics.inputs import Array, class_numbers, labels_of, log_probs_table, on_host
+from selbo.metrics.inputs import Array, as_class_labels, class_numbers, log_probs_table, on_host
 from selbo.random import derive
 from selbo.summary.estimation import JEFFREYS
 from selbo.summary.grouped import GroupedSummary
@@ -199,7 +199,7 @@ def check_belief(
             raise ValueError(
                 f"`log_probs` must have {num_classes} classes, as the summary has, but got {rows.shape[1]}"
             )
-        correct = rows.argmax(-1) == labels_of(labels, rows)
+        correct = rows.argmax(-1) == as_class_labels(labels, rows)
         if claims.accuracy is not None:
             results.append(check_accuracy(claims.accuracy, correct, uncertainty=uncertainty))
         if without is not None:
@@ -279,7 +279,7 @@ def check_likelihood(log_probs: Array, without: Array, labels: Array) -> CheckRe
         raise ValueError(
             f"`without` must have the shape of `log_probs`, {tuple(ours.shape)}, but got {tuple(theirs.shape)}"
         )
-    classes = labels_of(labels, ours)[:, None]
+    classes = as_class_labels(labels, ours)[:, None]
     by_example = [rows.double().gather(1, classes).squeeze(1).numpy() for rows in (ours, theirs)]
     difference = by_example[0] - by_example[1]
     if not np.isfinite(difference).all():

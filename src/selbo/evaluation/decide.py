@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from selbo import _checks
-from selbo.metrics.inputs import Array, labels_of, on_host, probs_table
+from selbo.metrics.inputs import Array, as_class_labels, on_host, probs_table
 from selbo.metrics.selective import rank_by_confidence
 
 
@@ -77,7 +77,7 @@ def abstain(probs: Array, *, max_risk: float, labels: Array | None = None, delta
         allowed = (risks <= limit) & last
         most = int(allowed.nonzero().max()) if bool(allowed.any()) else -1
     else:
-        wrong = (rows.argmax(-1) != labels_of(labels, rows)).double()[order].cumsum(0)
+        wrong = (rows.argmax(-1) != as_class_labels(labels, rows)).double()[order].cumsum(0)
         risks = wrong / counts
         most = _last_rejected(wrong.numpy(), counts.numpy(), last.numpy(), limit, level)
     found = most >= 0
@@ -158,7 +158,7 @@ def conformal_sets(
                 [ True,  True]])
     """
     rows = probs_table(probs).double()
-    classes = labels_of(labels, rows)
+    classes = as_class_labels(labels, rows)
     count = rows.shape[1]
     share = 1 - _checks.fraction("alpha", alpha, low=0.0, high=1.0)
     weights = torch.ones(count, dtype=torch.float64)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from selbo import metrics
 from selbo.metrics.classwise import Interval
-from selbo.metrics.inputs import Array, labels_of, log_probs_table, probs_table, rows_by_group
+from selbo.metrics.inputs import Array, as_class_labels, log_probs_table, probs_table, rows_by_group
 
 INTERVAL_LEVEL: Final = 0.95
 """Probability of the intervals, as of `selbo.metrics.wilson_interval`."""
@@ -158,7 +158,7 @@ def _examples(probs: Array | None, labels: Array, log_probs: Array | None) -> _E
     else:
         assert probs is not None
         scores = rows = probs_table(probs)
-    return _Examples(scores, rows, labels_of(labels, rows), are_logs=log_probs is not None)
+    return _Examples(scores, rows, as_class_labels(labels, rows), are_logs=log_probs is not None)
 
 
 def _evaluated(every: _Examples, num_bins: int, groups: Sequence[Hashable] | Array | None) -> dict[str, Any]:

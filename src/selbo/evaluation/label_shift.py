@@ -18,7 +18,7 @@ from selbo import _checks
 from selbo._numerics import FloatArray
 from selbo.evaluation.belief_calibration import raise_zeros, zero_floor
 from selbo.evaluation.calibrate import bias_corrected_temperature
-from selbo.metrics.inputs import Array, labels_of, table
+from selbo.metrics.inputs import Array, as_class_labels, table
 from selbo.objectives import LabelShift
 from selbo.random import generator_for
 from selbo.summary.estimation import EstimatedBelief, belief_from_samples
@@ -244,7 +244,7 @@ def estimate_fractions(
     there, here = table("unlabelled", unlabelled), table("held_out", held_out)
     if there.shape[1] != here.shape[1]:
         raise ValueError(f"`unlabelled` must have {here.shape[1]} classes, as `held_out` has, but got {there.shape[1]}")
-    classes = labels_of(labels, here)
+    classes = as_class_labels(labels, here)
     count = here.shape[1]
     if len(missing := sorted(set(range(count)) - set(classes.tolist()))) > 0:
         raise ValueError(f"`labels` must have cases of every class, but has none of class {missing[0]}")

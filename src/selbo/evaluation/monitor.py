@@ -28,7 +28,7 @@ from torch import Tensor
 
 from selbo import _checks
 from selbo.evaluation.belief_calibration import UNLABELLED
-from selbo.metrics.inputs import Array, labels_of, log_probs_table, on_host
+from selbo.metrics.inputs import Array, as_class_labels, log_probs_table, on_host
 from selbo.summary._dirichlet import log_dirichlet_multinomial
 from selbo.summary.likelihood import DEFAULT_CONCENTRATION, SummaryLikelihood
 
@@ -137,7 +137,7 @@ class BeliefMonitor:
             )
         given = torch.full((len(rows),), UNLABELLED) if labels is None else on_host("labels", labels)
         there = given != UNLABELLED
-        known = labels_of(torch.where(there, given, 0), rows)[there]
+        known = as_class_labels(torch.where(there, given, 0), rows)[there]
         self._begin_batch()
         if not labels_only:
             if self.summary is not None:

@@ -13,7 +13,7 @@ from selbo import _checks
 from selbo.evaluation.calibrate import scale
 from selbo.metrics.uncertainty import entropy
 from selbo.objectives import Categorical, Objective
-from selbo.objectives.predictive import log_probs_of, mean_over_samples
+from selbo.objectives.predictive import mean_over_samples, to_log_probs
 from selbo.posteriors import Posterior, as_posterior
 from selbo.posteriors.posterior import evaluation_mode
 
@@ -151,7 +151,7 @@ def mixture(predictions: Sequence[Prediction]) -> Prediction:
 
 def _describe(logits: Tensor, objective: Objective | None) -> Prediction:
     likelihood = Categorical() if objective is None else objective.likelihood
-    log_probs = mean_over_samples(log_probs_of(logits, objective))
+    log_probs = mean_over_samples(to_log_probs(logits, objective))
     total = entropy(log_probs=log_probs, validate=False)
     within = torch.minimum(likelihood.expected_entropy(logits), total)  # rounding
     return Prediction(log_probs.exp(), log_probs, total, within, total - within)

@@ -77,7 +77,7 @@ class SummaryCallback(Callback):
         snapshots = {} if self.monitor is None else self.monitor.take()
         scalars = {key: value for name, each in snapshots.items() for key, value in each.scalars(name).items()}
         if scalars and trainer.is_global_zero:
-            loggers = [*loggers_of(trainer.loggers), *self.loggers]
+            loggers = [*find_loggers(trainer.loggers), *self.loggers]
             for logger in trainer.loggers:
                 logger.log_metrics(scalars, step=trainer.global_step)
             for name, each in snapshots.items():
@@ -90,7 +90,7 @@ class SummaryCallback(Callback):
             self.monitor = None
 
 
-def loggers_of(given: Iterable[Any]) -> list[Logger]:
+def find_loggers(given: Iterable[Any]) -> list[Logger]:
     """Lightning's loggers that support histograms: those of TensorBoard and MLflow."""
     loggers: list[Logger] = []
     for logger in given:

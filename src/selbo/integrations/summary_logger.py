@@ -9,14 +9,14 @@ from selbo import _checks
 from selbo.integrations.loggers import Draw, Logger, log_snapshot
 from selbo.integrations.monitor import Snapshot
 from selbo.objectives import Objective
-from selbo.objectives.predictive import log_probs_of
+from selbo.objectives.predictive import to_log_probs
 from selbo.posteriors import as_posterior
 from selbo.posteriors.posterior import evaluation_mode
 from selbo.random import generator_for
 from selbo.summary.likelihood import SummaryLikelihood, normalise_counts, soft_counts
 
 
-def histogram_of(
+def take_snapshot(
     model: nn.Module,
     summary: SummaryLikelihood,
     inputs: Tensor,
@@ -45,7 +45,9 @@ def histogram_of(
         >>> from selbo.summary.partitions import ClassRegions
         >>> summary = SummaryLikelihood(ClassRegions(3), Uniform())
         >>> generator = torch.Generator().manual_seed(0)
-        >>> snapshot = histogram_of(nn.Flatten(), summary, torch.zeros(4, 3), generator=generator)
+        >>> snapshot = take_snapshot(
+        ...     nn.Flatten(), summary, torch.zeros(4, 3), generator=generator
+        ... )
         >>> f"{snapshot.distance:.3f}"
         '0.000'
     """
@@ -54,7 +56,7 @@ def histogram_of(
     partition = summary.partition
     with torch.no_grad(), evaluation_mode(model):
         by_block = as_posterior(model).logits_by_block(blocks, num_samples, generator=generator)
-        counts = sum(soft_counts(partition(log_probs_of(logits, objective))) for logits in by_block)
+        counts = sum(soft_counts(partition(to_log_probs(logits, objective))) for logits in by_block)
     if not isinstance(counts, Tensor):
         raise ValueError(f"`inputs` must be a batch of at least one, but got shape {tuple(inputs.shape)}")
     return Snapshot(normalise_counts(counts).mean(0).double().cpu(), summary.s0.detach().double().cpu())
@@ -69,7 +71,7 @@ class SummaryLogger:
         model: The trained network; without it only curves are logged.
         summary: The summary with the belief about its predictions.
         inputs: Inputs of the histogram, for instance those of the validation set; shape (B, ...).
-        objective: See `histogram_of`.
+        objective: See `take_snapshot`.
         num_samples: Weight samples for the histogram.
         draw: Plots a figure of a snapshot, for instance with `selbo.plots.summary_against_histogram`.
         every: Records between histograms.
@@ -116,7 +118,7 @@ class SummaryLogger:
         if self.model is None or self.summary is None or self.inputs is None:
             return None
         where = next((each.device for each in self.model.parameters()), self.inputs.device)
-        return histogram_of(
+        return take_snapshot(
             self.model,
             self.summary,
             self.inputs,

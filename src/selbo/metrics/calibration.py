@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from selbo import _checks
-from selbo.metrics.inputs import Array, labels_of, probs_table
+from selbo.metrics.inputs import Array, as_class_labels, probs_table
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def classwise_ece(probs: Array, labels: Array, *, num_bins: int = 10, validate: 
         0.2
     """
     rows = probs_table(probs, validate=validate)
-    classes = labels_of(labels, rows, validate=validate)
+    classes = as_class_labels(labels, rows, validate=validate)
     interior = _equal_edges(num_bins, rows.dtype)
     num_classes = rows.shape[1]
     values = rows.double().contiguous()  # torch warns of the columns of some classifiers of scikit-learn
@@ -175,7 +175,7 @@ def _top_label(probs: Array, labels: Array, validate: bool) -> tuple[Tensor, Ten
     """Confidence and correctness of each predicted class, float64, and the type of the given probabilities."""
     rows = probs_table(probs, validate=validate)
     confidences, guesses = rows.max(-1)
-    hits = guesses == labels_of(labels, rows, validate=validate)
+    hits = guesses == as_class_labels(labels, rows, validate=validate)
     return confidences.double(), hits.double(), rows.dtype
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from selbo.metrics.inputs import Array, labels_of, scores_table
+from selbo.metrics.inputs import Array, as_class_labels, scores_table
 
 NORMAL_QUANTILE: Final = 1.959963984540054
 """Half width of a 95 % interval of the normal distribution, in standard deviations."""
@@ -70,7 +70,7 @@ def confusion(scores: Array, labels: Array, *, validate: bool = True) -> dict[tu
         {(0, 0): 2, (1, 0): 1, (1, 1): 1}
     """
     rows = scores_table(scores, validate=validate)
-    classes = labels_of(labels, rows, validate=validate)
+    classes = as_class_labels(labels, rows, validate=validate)
     width = rows.shape[-1]
     pairs, counts = (classes * width + rows.argmax(-1)).unique(return_counts=True)
     found = sorted(zip(pairs.tolist(), counts.tolist(), strict=True), key=lambda each: (-each[1], each[0]))

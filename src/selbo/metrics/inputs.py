@@ -76,7 +76,7 @@ def scores_table(scores: Array, *, validate: bool = True) -> Tensor:
     return tensor
 
 
-def labels_of(labels: Array, rows: Tensor, *, validate: bool = True) -> Tensor:
+def as_class_labels(labels: Array, rows: Tensor, *, validate: bool = True) -> Tensor:
     """Classes of the rows of a table: whole numbers of shape (B,); with ``validate``, from 0 to K - 1."""
     tensor = on_host("labels", labels)
     if tensor.is_floating_point() or tensor.is_complex():

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from selbo._numerics import result_dtype
-from selbo.metrics.inputs import Array, labels_of, log_probs_table, probs_table, scores_table
+from selbo.metrics.inputs import Array, as_class_labels, log_probs_table, probs_table, scores_table
 
 
 def nll(probs: Array, labels: Array, *, validate: bool = True) -> float:
@@ -37,7 +37,7 @@ def nll(probs: Array, labels: Array, *, validate: bool = True) -> float:
         1.0397
     """
     rows = probs_table(probs, validate=validate)
-    return _mean_negative_log(rows.double().log(), labels_of(labels, rows, validate=validate))
+    return _mean_negative_log(rows.double().log(), as_class_labels(labels, rows, validate=validate))
 
 
 def nll_from_log_probs(log_probs: Array, labels: Array, *, validate: bool = True) -> float:
@@ -57,7 +57,7 @@ def nll_from_log_probs(log_probs: Array, labels: Array, *, validate: bool = True
         2000.0
     """
     rows = log_probs_table(log_probs, validate=validate)
-    return _mean_negative_log(rows.double(), labels_of(labels, rows, validate=validate))
+    return _mean_negative_log(rows.double(), as_class_labels(labels, rows, validate=validate))
 
 
 def brier(probs: Array, labels: Array, *, validate: bool = True) -> float:
@@ -78,7 +78,7 @@ def brier(probs: Array, labels: Array, *, validate: bool = True) -> float:
         0.29
     """
     rows = probs_table(probs, validate=validate)
-    truth = torch.nn.functional.one_hot(labels_of(labels, rows, validate=validate), rows.shape[1])
+    truth = torch.nn.functional.one_hot(as_class_labels(labels, rows, validate=validate), rows.shape[1])
     return (rows.double() - truth).square().sum(-1).mean().item()
 
 
@@ -98,7 +98,7 @@ def accuracy(scores: Array, labels: Array, *, validate: bool = True) -> float:
         0.6667
     """
     rows = scores_table(scores, validate=validate)
-    return (rows.argmax(-1) == labels_of(labels, rows, validate=validate)).double().mean().item()
+    return (rows.argmax(-1) == as_class_labels(labels, rows, validate=validate)).double().mean().item()
 
 
 def recall(scores: Array, labels: Array, *, validate: bool = True) -> list[float | None]:
@@ -202,7 +202,7 @@ def auroc(scores: Array, labels: Array, *, validate: bool = True) -> float | Non
         0.75
     """
     rows = scores_table(scores, validate=validate)
-    classes = labels_of(labels, rows, validate=validate)
+    classes = as_class_labels(labels, rows, validate=validate)
     present = classes.unique().tolist()
     if len(present) < 2:
         return None
@@ -256,7 +256,7 @@ def _mean_negative_log(log_probs: Tensor, classes: Tensor) -> float:
 def _counts(scores: Array, labels: Array, validate: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Numbers of correct predictions, predictions and labels of each class: three times (K,), float64."""
     rows = scores_table(scores, validate=validate)
-    classes = labels_of(labels, rows, validate=validate)
+    classes = as_class_labels(labels, rows, validate=validate)
     guesses = rows.argmax(-1)
     of_each = (classes[guesses == classes], guesses, classes)
     hits, predicted, named = (torch.bincount(c, minlength=rows.shape[1]).double() for c in of_each)

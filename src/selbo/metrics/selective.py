@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from selbo.metrics.inputs import Array, labels_of, probs_table
+from selbo.metrics.inputs import Array, as_class_labels, probs_table
 
 
 class Ranked(NamedTuple):
@@ -48,7 +48,7 @@ def risk_coverage(probs: Array, labels: Array, *, validate: bool = True) -> tupl
         ([0.25, 0.5, 1.0], [0.0, 0.0, 0.25])
     """
     rows = probs_table(probs, validate=validate)
-    wrong = (rows.argmax(-1) != labels_of(labels, rows, validate=validate)).double()
+    wrong = (rows.argmax(-1) != as_class_labels(labels, rows, validate=validate)).double()
     ranked = rank_by_confidence(rows)
     answered, last = torch.arange(1, len(rows) + 1, dtype=torch.float64), ranked.last
     return (answered / len(rows))[last], (wrong[ranked.order].cumsum(0) / answered)[last]

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from selbo._compile import BatchNormBase, forward_pre_hooks, named_children
-from selbo.nn.gaussian import GaussianParameter, Relative, gaussians, initial_std, prior_std_of, require_gaussians
+from selbo.nn.gaussian import GaussianParameter, Relative, gaussians, initial_std, require_gaussians, resolve_prior_std
 from selbo.nn.layers import SUPPORTED, TRANSPOSED, VariationalLayer
 
 DETERMINISTIC: Final = (
@@ -202,7 +202,7 @@ class _Conversion:
 
     def _posterior(self, name: str, module: nn.Module, value: nn.Parameter) -> GaussianParameter:
         if id(value) not in self.posteriors:
-            prior = prior_std_of(self._prior_choice(name), fan_in=_fan_in(module))
+            prior = resolve_prior_std(self._prior_choice(name), fan_in=_fan_in(module))
             self.originals.append(value)
             posterior = GaussianParameter(value, initial_std(value, self.init_std), prior)
             self.posteriors[id(value)] = posterior.requires_grad_(value.requires_grad)

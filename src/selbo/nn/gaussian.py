@@ -131,7 +131,7 @@ class Relative:
         return f"Relative({self.fraction:g}, floor={self.floor:g})"
 
 
-def prior_std_of(choice: float | str, *, fan_in: int) -> float:
+def resolve_prior_std(choice: float | str, *, fan_in: int) -> float:
     """Prior standard deviation of a layer from the argument of the user: a number, or ``"fan_in"``."""
     if isinstance(choice, str):
         _checks.one_of("prior_std", choice, ("fan_in",))

@@ -36,10 +36,10 @@ def predictive_log_probs(
     posterior = as_posterior(model)
     with torch.no_grad(), evaluation_mode(posterior.network):
         by_block = posterior.logits_by_block(blocks, num_samples, generator=generator)
-        return torch.cat([mean_over_samples(log_probs_of(logits, objective)) for logits in by_block])
+        return torch.cat([mean_over_samples(to_log_probs(logits, objective)) for logits in by_block])
 
 
-def log_probs_of(logits: Tensor, objective: Objective | None) -> Tensor:
+def to_log_probs(logits: Tensor, objective: Objective | None) -> Tensor:
     """Log-probabilities for outputs of a network: those of the objective if given, otherwise of a softmax."""
     return logits.log_softmax(-1) if objective is None else objective.log_probs(logits)
 

@@ -230,7 +230,7 @@ def names_at_ends(axes: "Axes", ends: Mapping[str, LineEnd], *, size: tuple[floa
         )
 
 
-def axis_of(
+def build_axis(
     regions: Sequence[str], *, scale: Scale | RegionScale | None = None, shells: Sequence[str] = ()
 ) -> tuple[RegionAxis, list[float]]:
     """Ticks of the axis of regions, and the ends of groups of regions.
@@ -241,7 +241,7 @@ def axis_of(
         shells: Labels of the shells, if the regions are K per shell followed by a centre; each shell gets one tick.
 
     Example:
-        >>> axis_of(["a > .9", "b > .9", "centre"], shells=["> .9"])
+        >>> build_axis(["a > .9", "b > .9", "centre"], shells=["> .9"])
         (RegionAxis(positions=[1.0, 2.5], labels=['> .9', 'centre'], title='class probability',
                     ordered=True), [2.0])
     """

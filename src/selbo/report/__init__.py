@@ -25,7 +25,7 @@ from selbo.report.curves import (
     reliability_panels,
     risk_coverage_curves,
 )
-from selbo.report.differences import SAME, Difference, around, difference_of, t_quantile
+from selbo.report.differences import SAME, Difference, around, compute_difference, t_quantile
 from selbo.report.groups import group_fractions
 from selbo.report.page import WIDE, Words, inline_svg, write_html, write_page
 from selbo.report.tables import (
@@ -67,9 +67,9 @@ __all__ = [
     "Words",
     "around",
     "belief_histograms",
+    "compute_difference",
     "console_table",
     "corruption_curves",
-    "difference_of",
     "direction",
     "entropy_histograms",
     "entropy_panels",

@@ -21,7 +21,7 @@ from selbo.plots.histograms import (
 )
 from selbo.plots.labels import number, tick_label
 from selbo.plots.methods import MethodStyle, method_styles
-from selbo.plots.panels import FOOT, GUIDE, SIDE_BY_SIDE, Grid, LineEnd, axis_of, filled, names_at_ends, plus_minus
+from selbo.plots.panels import FOOT, GUIDE, SIDE_BY_SIDE, Grid, LineEnd, build_axis, filled, names_at_ends, plus_minus
 from selbo.plots.style import INK, PALE, SMALL_SIZE, TWO_COLUMNS, checked_width, figure_style, new_figure, tidy
 from selbo.report.comparison import Row, Value, mean_and_error, metric_names, noise_levels, summarise, summarise_ood
 from selbo.report.tables import is_percent, metric_label
@@ -77,7 +77,7 @@ def belief_histograms(results: Comparison, *, width: float = TWO_COLUMNS) -> "Fi
     """
     belief, methods, away = require_stated_belief(results), _histograms(results), distances(results)
     s0, looks = np.asarray(belief.s0, dtype=np.float64), method_styles(results.methods)
-    axis, ends = axis_of(belief.regions, scale=belief.scale, shells=belief.shells or ())
+    axis, ends = build_axis(belief.regions, scale=belief.scale, shells=belief.shells or ())
     with figure_style():
         count, height = len(methods), 1.6 if len(methods) == 1 else 1.2
         grid = Grid(count, width=width, height=height, full=True, names=methods)

@@ -39,7 +39,7 @@ class Difference(NamedTuple):
         return self.low > SAME or self.high < -SAME
 
 
-def difference_of(differences: Sequence[float], *, seeds: int) -> Difference:
+def compute_difference(differences: Sequence[float], *, seeds: int) -> Difference:
     """The mean of paired differences and its 95 % interval, from Student's t.
 
     Args:
@@ -47,7 +47,7 @@ def difference_of(differences: Sequence[float], *, seeds: int) -> Difference:
         seeds: Expected number of seeds.
 
     Example:
-        >>> difference_of([-0.02, -0.03, -0.01], seeds=3)
+        >>> compute_difference([-0.02, -0.03, -0.01], seeds=3)
         Difference(mean=-0.02, error=0.0058, low=-0.0448, high=0.0048, pairs=3, seeds=3)
     """
     pairs = len(differences)

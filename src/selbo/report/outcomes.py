@@ -41,7 +41,7 @@ GROUP_METRICS: Final = ("accuracy", "overconfidence", "nll", "ece", "brier", "au
 """Metrics of each group."""
 
 
-def metrics_of(prediction: Prediction, labels: Tensor) -> dict[str, Any]:
+def compute_metrics(prediction: Prediction, labels: Tensor) -> dict[str, Any]:
     """All metrics of a test set."""
     return evaluate_log_probs(prediction.log_probs, labels)
 
@@ -54,7 +54,7 @@ def condition(prediction: Prediction, labels: Tensor, *, level: float | None = N
         labels: Labels of the test set.
         level: Level of corruption.
     """
-    found = metrics_of(prediction, labels)
+    found = compute_metrics(prediction, labels)
     recall = found.pop("recall")
     metrics = {name: _finite_or_none(value) for name, value in found.items()}
     return Measurement(level=level, metrics=metrics, recall=tuple(recall))
@@ -134,7 +134,7 @@ def baseline_takeaway(found: Sequence[MethodResult]) -> str:
     return f"{model} by NLL: {'; '.join(said)}."
 
 
-def takeaway_of(found: Sequence[ClassResult], *, most_frequent: str, confidence: float) -> str:
+def summarise_metrics(found: Sequence[ClassResult], *, most_frequent: str, confidence: float) -> str:
     """Summarise the test rows: accuracy against a constant prediction, and against the confidence.
 
     Args:
@@ -164,13 +164,13 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def reliability_of(prediction: Prediction, labels: Tensor) -> ReliabilityBins:
+def compute_reliability(prediction: Prediction, labels: Tensor) -> ReliabilityBins:
     """Confidence, accuracy and number of predictions in ten bins of confidence."""
     bins = reliability(prediction.probs, labels)
     return ReliabilityBins(confidence=bins.confidences, accuracy=bins.accuracies, count=bins.counts)
 
 
-def risk_curve_of(prediction: Prediction, labels: Tensor) -> RiskCurve:
+def compute_risk_curve(prediction: Prediction, labels: Tensor) -> RiskCurve:
     """Error rate among the most confident predictions, at 100 shares of answers; equal confidences stay together."""
     coverages, risks = risk_coverage(prediction.probs, labels)
     steps = torch.arange(1, RISK_STEPS + 1, dtype=torch.float64) / RISK_STEPS
@@ -200,7 +200,7 @@ def entropies(inside: Prediction, outside: Prediction | None) -> EntropyHistogra
     )
 
 
-def ood_of(inside: Prediction, outside: Prediction) -> dict[str, float]:
+def compute_ood_metrics(inside: Prediction, outside: Prediction) -> dict[str, float]:
     """Metrics of out-of-distribution detection by entropy."""
     return evaluate_ood(inside.entropy, outside.entropy)
 

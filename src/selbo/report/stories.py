@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from selbo.plots.labels import duration
 from selbo.report.comparison import Value, mean_and_error, noisiest
 from selbo.report.curves import corruption_curves
-from selbo.report.differences import Difference, difference_of
+from selbo.report.differences import Difference, compute_difference
 from selbo.report.page import comparison_sections, draw_for_screens, write_html
 from selbo.report.story_charts import accuracy_bars, claim_arrows, nll_dots
 from selbo.report.tables import signed
@@ -75,15 +75,15 @@ class StoryResults(Record):
 # --- numbers ---
 
 
-def values_of(story: Story, method: str, condition: str, metric: str) -> list[float]:
+def collect_values(story: Story, method: str, condition: str, metric: str) -> list[float]:
     """A metric of a method under a condition, one value per seed that has it."""
     found = (run.value(condition, metric) for run in story.results.of_method(method))
     return [each for each in found if each is not None]
 
 
-def value_of(story: Story, method: str, condition: str, metric: str) -> Value:
+def compute_value(story: Story, method: str, condition: str, metric: str) -> Value:
     """Mean over the seeds and its standard error."""
-    return _mean_value(values_of(story, method, condition, metric))
+    return _mean_value(collect_values(story, method, condition, metric))
 
 
 def _mean_value(found: Sequence[float]) -> Value:
@@ -98,7 +98,9 @@ def compare_with(story: Story, other: str, condition: str, metric: str = STORY_C
         for name in (story.focus, other)
     )
     pairs = [(ours.get(seed), theirs.get(seed)) for seed in story.results.seeds]
-    return difference_of([a - b for a, b in pairs if a is not None and b is not None], seeds=len(story.results.seeds))
+    return compute_difference(
+        [a - b for a, b in pairs if a is not None and b is not None], seeds=len(story.results.seeds)
+    )
 
 
 def standings(story: Story, condition: str) -> dict[str, list[str]]:
@@ -131,7 +133,7 @@ def _capital(text: str) -> str:
 
 def _mean_nll(story: Story, method: str) -> Value:
     """NLL of a method, averaged over the conditions first."""
-    columns = [values_of(story, method, condition, STORY_COLUMNS[0]) for condition in story.conditions]
+    columns = [collect_values(story, method, condition, STORY_COLUMNS[0]) for condition in story.conditions]
     by_seed = [sum(each) / len(each) for each in zip(*columns, strict=False)]
     return _mean_value(by_seed)
 
@@ -240,7 +242,7 @@ def _all_conditions(story: Story) -> list[str]:
 def _rows(story: Story, condition: str) -> list[StoryRow]:
     rows = []
     for method in story.results.methods:
-        cells = [mean_text(metric, value_of(story, method, condition, metric)) for metric in STORY_COLUMNS]
+        cells = [mean_text(metric, compute_value(story, method, condition, metric)) for metric in STORY_COLUMNS]
         if method == story.focus:
             rows.append(StoryRow(method, ours=True, cells=cells, difference="", relation=""))
             continue
@@ -290,7 +292,8 @@ def _pictures(story: Story) -> "list[Markup]":
         drawn = draw_for_screens(partial(claim_arrows, claims), name=f"{story.name}-claims", label=spoken)
     else:
         bars = {
-            condition: {m: value_of(story, m, condition, "accuracy") for m in results.methods} for condition in first
+            condition: {m: compute_value(story, m, condition, "accuracy") for m in results.methods}
+            for condition in first
         }
         spoken = "Accuracy. " + " ".join(
             f"{condition}: "
@@ -302,7 +305,8 @@ def _pictures(story: Story) -> "list[Markup]":
             partial(accuracy_bars, bars, focus=story.focus), name=f"{story.name}-accuracy", label=spoken
         )
     dots = {
-        condition: {m: value_of(story, m, condition, STORY_COLUMNS[0]) for m in results.methods} for condition in first
+        condition: {m: compute_value(story, m, condition, STORY_COLUMNS[0]) for m in results.methods}
+        for condition in first
     }
     spoken = "NLL with 95 % intervals. " + " ".join(verdict(story))
     return [drawn, draw_for_screens(partial(nll_dots, dots, focus=story.focus), name=f"{story.name}-nll", label=spoken)]
@@ -310,6 +314,6 @@ def _pictures(story: Story) -> "list[Markup]":
 
 def _claims(story: Story, condition: str) -> tuple[float, float, float]:
     """Mean confidence without and with the statement, and the accuracy, under a condition."""
-    before, after = (value_of(story, method, condition, "confidence") for method in (story.without, story.focus))
-    right = value_of(story, story.focus, condition, "accuracy")
+    before, after = (compute_value(story, method, condition, "confidence") for method in (story.without, story.focus))
+    right = compute_value(story, story.focus, condition, "accuracy")
     return before.mean or 0.0, after.mean or 0.0, right.mean or 0.0

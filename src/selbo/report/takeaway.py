@@ -9,7 +9,7 @@ from typing import Final
 
 from selbo.plots.labels import number
 from selbo.report.comparison import clean_name, direction, noisiest, summarise
-from selbo.report.differences import Difference, difference_of
+from selbo.report.differences import Difference, compute_difference
 from selbo.report.tables import is_percent, metric_label, signed
 from selbo.results import Comparison
 
@@ -95,7 +95,7 @@ def difference(results: Comparison, condition: str, metric: str, method: str, ot
 
     ours, theirs = values(method), values(other)
     pairs = [ours[seed] - theirs[seed] for seed in results.seeds if seed in ours and seed in theirs]
-    return difference_of(pairs, seeds=len(results.seeds))
+    return compute_difference(pairs, seeds=len(results.seeds))
 
 
 def _means(results: Comparison, condition: str, metric: str) -> dict[str, float]:

@@ -79,7 +79,7 @@ class Claims:
         return "\n".join(lines)
 
 
-def claims_of(
+def compute_claims(
     belief: Belief,
     partition: Partition,
     *,

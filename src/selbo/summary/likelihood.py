@@ -18,7 +18,7 @@ from selbo._numerics import (
     working_dtype,
 )
 from selbo.summary.beliefs import Belief, checked_masses, require_belief
-from selbo.summary.description import Claims, claims_of
+from selbo.summary.description import Claims, compute_claims
 from selbo.summary.moving_average import HistogramAverage
 from selbo.summary.partitions import Partition, require_partition
 
@@ -329,7 +329,7 @@ class SummaryLikelihood(Summary):
             >>> claims.accuracy, claims.fractions[1], claims.confidence[0]
             ((0.9000, 0.9000), (0.5000, 0.5000), (0.9, 1.0, 0.6773))
         """
-        return claims_of(
+        return compute_claims(
             self.belief,
             self.partition,
             masses=self.s0.cpu().numpy(),

@@ -172,7 +172,7 @@ def open_large(path: str | os.PathLike[str], *, no_header: bool = False) -> Larg
     polars = import_polars(file)
     header, notes = None, tuple[str, ...]()
     if file.suffix.lower() == ".csv":
-        header = _header_of(file, no_header)
+        header = _read_header(file, no_header)
         names, notes = header.names, notes_on_text(file, header)
     else:
         try:
@@ -185,7 +185,7 @@ def open_large(path: str | os.PathLike[str], *, no_header: bool = False) -> Larg
     return LargeTable(file, names, {}, names, notes=notes, header=header, no_header=no_header)
 
 
-def _header_of(file: Path, no_header: bool) -> Header:
+def _read_header(file: Path, no_header: bool) -> Header:
     """The names of the columns of a CSV file."""
     import polars
 

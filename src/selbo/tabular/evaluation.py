@@ -43,7 +43,7 @@ def fitted_temperature(prediction: Prediction, labels: Tensor) -> float:
     return calibrate.temperature(prediction.log_probs, labels)
 
 
-def evaluation_of(
+def compute_evaluation(
     prediction: Prediction,
     labels: Tensor,
     temperature: float | None,
@@ -54,9 +54,9 @@ def evaluation_of(
     found = outcomes.by_class(prediction, labels, classes)
     scaled = None if temperature is None else at_temperature(prediction, temperature)
     return TableMetrics(
-        metrics=outcomes.metrics_of(prediction, labels),
+        metrics=outcomes.compute_metrics(prediction, labels),
         temperature=temperature,
-        calibrated=None if scaled is None else outcomes.metrics_of(scaled, labels),
+        calibrated=None if scaled is None else outcomes.compute_metrics(scaled, labels),
         per_class=found.per_class,
         confusion=found.confusion,
         classes=tuple(classes),
@@ -113,7 +113,7 @@ def evaluate_file(
     )
     if saved_model.digest(data) == model.manifest.data.sha256:
         notes.append("evaluated on the training file; metrics are optimistic")
-    found = evaluation_of(prediction, labels, model.manifest.temperature, model.preprocessing.classes, groups)
+    found = compute_evaluation(prediction, labels, model.manifest.temperature, model.preprocessing.classes, groups)
     results = _results_of_file(
         model,
         data.name,
@@ -244,7 +244,7 @@ def _results_of_file(
     return Comparison(
         title=f"{target} in {name}",
         description=f"A model trained on {model.manifest.data.name} predicts {target} of {name}.",
-        takeaway=outcomes.takeaway_of(
+        takeaway=outcomes.summarise_metrics(
             found.per_class,
             most_frequent=classes[int(counts.argmax())],
             confidence=prediction.probs.amax(-1).double().mean().item(),
@@ -266,8 +266,8 @@ def _results_of_file(
                 confusion=found.confusion,
                 groups=found.groups,
                 grouped_by=by,
-                reliability=outcomes.reliability_of(prediction, labels),
-                risk_curve=outcomes.risk_curve_of(prediction, labels),
+                reliability=outcomes.compute_reliability(prediction, labels),
+                risk_curve=outcomes.compute_risk_curve(prediction, labels),
                 seconds=seconds,
             ),
         ),

@@ -7,7 +7,7 @@ from typing import Any
 
 from selbo._files import require_table
 from selbo.estimator import Statement, SummaryClassifier, storage
-from selbo.estimator.settings import POOL_BASE, base_of
+from selbo.estimator.settings import POOL_BASE, choose_base
 from selbo.presets import METHODS, Method
 from selbo.tabular import saved_model
 from selbo.tabular.groups import GroupSource
@@ -85,7 +85,7 @@ class Job:
     @property
     def title(self) -> str:
         """What is trained, in words."""
-        return model_title(self.classifier, base_of(self.classifier, groups=self.groups is not None))
+        return model_title(self.classifier, choose_base(self.classifier, groups=self.groups is not None))
 
     @property
     def seed(self) -> int:
@@ -106,7 +106,7 @@ class Job:
         for file in filter(None, files.values()):
             problems.attempt(require_table, file)
         problems.stop()
-        settings = storage.settings_of(self.classifier)
+        settings = storage.export_settings(self.classifier)
         if self.stream:
             stated["stream"] = True
             settings["steps"] = "one pass" if self.one_pass else settings["steps"]

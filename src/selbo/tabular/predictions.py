@@ -237,7 +237,7 @@ def find_class_columns(
             f"{found[0]!r} is named"
         )
     others = tuple(name for name in numeric if name not in found)
-    return ClassColumns(tuple(found), classes_of(found, classes, names), others)
+    return ClassColumns(tuple(found), name_classes(found, classes, names), others)
 
 
 def is_from_selbo(table: Table, chosen: ClassColumns) -> bool:
@@ -246,15 +246,15 @@ def is_from_selbo(table: Table, chosen: ClassColumns) -> bool:
     return prefixed and "predicted_class" in table.columns
 
 
-def classes_of(
+def name_classes(
     columns: Sequence[str], classes: Sequence[str] | None = None, names: Sequence[str] | None = None
 ) -> tuple[str, ...]:
     """Names of the classes of columns, without the prefix of `selbo predict`; checked, if the classes are known.
 
     Example:
-        >>> classes_of(["p_ham", "p_spam"]), classes_of(["p_ham", "spam"])
+        >>> name_classes(["p_ham", "p_spam"]), name_classes(["p_ham", "spam"])
         (('ham', 'spam'), ('p_ham', 'spam'))
-        >>> classes_of(["p_spam"]), classes_of(["p_spam"], names=["ham", "spam"])
+        >>> name_classes(["p_spam"]), name_classes(["p_spam"], names=["ham", "spam"])
         (('not spam', 'spam'), ('ham', 'spam'))
     """
     shortened = all(map(_is_prefixed, columns))
@@ -287,7 +287,7 @@ def _columns_of_classes(table: Table, classes: Sequence[str], numeric: Sequence[
             return found
     for found in named:  # a single score, and nothing that may be the score of the other class
         alone = len(classes) == 2 and found == _with_fractions(table, numeric)
-        if len(found) == 1 and (alone or set(classes_of(found)) == set(classes)):
+        if len(found) == 1 and (alone or set(name_classes(found)) == set(classes)):
             return found
     there = {each for name in table.columns for each in (name, name.removeprefix(PREFIX))}
     missing = next((name for name in classes if name not in there), classes[0])

@@ -62,7 +62,7 @@ def digest(path: Path) -> str:
 # --- the state of a folder ---
 
 
-def state_of(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> str:
+def inspect_folder(folder: Path, settings: dict[str, Any], *, overwrite: bool) -> str:
     """State of an output folder: ``"new"``, ``"resume"``, ``"finished"`` or ``"replace"``. Nothing is written.
 
     Args:

@@ -408,7 +408,7 @@ def _convert(job: Job, folder: Path, identity: Mapping[str, Any], report: Readin
     columns = (*preprocessing.columns, *([job.id_column] if job.id_column else []))
     encoder, ids = Encoder(preprocessing), list[str | None]()
     kept: dict[str, list[Numbers]] = {name: [] for name in HELD}
-    with RowWriter(folder, flags_of(preprocessing, scale)) as writer:
+    with RowWriter(folder, find_flags(preprocessing, scale)) as writer:
         large = found.table.only(columns, numeric=plain_numbers(preprocessing, found.table.kinds))
         for chunk in timer.each(READING_STAGE, large.chunks()):
             rows = slice(chunk.first, chunk.first + chunk.num_rows)
@@ -476,7 +476,7 @@ def _capped(job: Job, labels: int) -> tuple[tuple[float, float], list[str]]:
     return (found[0], found[1]), notes
 
 
-def flags_of(preprocessing: Preprocessing, scale: FeatureScale) -> list[bool]:
+def find_flags(preprocessing: Preprocessing, scale: FeatureScale) -> list[bool]:
     """Which inputs of a network are zeros and ones: categories, and indicators of missing values."""
     categories = [isinstance(each, CategoryInput) for each in preprocessing.inputs for _ in range(each.width)]
     return [*categories, *[True] * len(scale.indicators)]
@@ -493,7 +493,7 @@ def _load(job: Job, folder: Path) -> StreamedTask:
         kept = dict(arrays)
     scale = FeatureScale(kept["mean"], kept["std"], preprocessing.features, kept["medians"], tuple(found["indicators"]))
     streamed = StreamedClassifier(**job.classifier.get_params())
-    store = RowStore(folder, flags_of(preprocessing, scale), dtype=streamed.dtype)
+    store = RowStore(folder, find_flags(preprocessing, scale), dtype=streamed.dtype)
     notes, problems = list(found["notes"]), Problems()
     unlabelled = kept["unlabelled_x"] if len(kept["unlabelled_x"]) else None
     place: str | None = None if unlabelled is None else job.data.name

@@ -17,7 +17,7 @@ from selbo.report import outcomes
 from selbo.results import ClassificationTask, Comparison, Measurement, MethodResult, Outcome
 from selbo.tabular import saved_model
 from selbo.tabular.baselines import baseline_log_probs, compare_methods
-from selbo.tabular.evaluation import SHOWN, TEST_CONDITION, evaluation_of, fitted_temperature
+from selbo.tabular.evaluation import SHOWN, TEST_CONDITION, compute_evaluation, fitted_temperature
 from selbo.tabular.group_results import contradictions_in_words, groups_takeaway
 from selbo.tabular.job import Job
 from selbo.tabular.metrics import RowCounts, TableMetrics, TrainingMetrics, ValidationMetrics
@@ -82,10 +82,10 @@ def test_metrics(task: Task, predicted: Predicted) -> TableMetrics:
             metrics={}, temperature=None, calibrated=None, per_class=(), confusion=(), classes=tuple(classes)
         )
     temperature = None if predicted.val is None else fitted_temperature(predicted.val, task.val[1])
-    return evaluation_of(predicted.test, task.test[1], temperature, classes)
+    return compute_evaluation(predicted.test, task.test[1], temperature, classes)
 
 
-def baselines_of(task: Task, job: Job, prediction: Prediction | None) -> tuple[MethodResult, ...]:
+def evaluate_baselines(task: Task, job: Job, prediction: Prediction | None) -> tuple[MethodResult, ...]:
     """The test rows by the trained model and by simple baselines."""
     if prediction is None:
         return ()
@@ -134,7 +134,9 @@ def validation_metrics(task: Task, prediction: Prediction) -> ValidationMetrics:
     )
 
 
-def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetrics, *, seconds: float) -> Comparison:
+def build_results(
+    task: Task, job: Job, predicted: Predicted, metrics: TrainingMetrics, *, seconds: float
+) -> Comparison:
     """The results that the report shows: one method, one seed."""
     classes, counts = task.preprocessing.classes, task.train_counts
     summary, prediction = task.summaries[0] if task.summaries else None, predicted.test
@@ -155,7 +157,7 @@ def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetr
         found = groups_takeaway(metrics.stated_groups, trained=task.groups.num_trained, labels=int(counts.sum()))
         takeaway = f"{found} "
     if prediction is not None:
-        takeaway += outcomes.takeaway_of(
+        takeaway += outcomes.summarise_metrics(
             metrics.per_class,
             most_frequent=classes[int(counts.argmax())],
             confidence=prediction.probs.amax(-1).double().mean().item(),
@@ -186,8 +188,8 @@ def results_of(task: Task, job: Job, predicted: Predicted, metrics: TrainingMetr
                 else outcomes.region_masses(believed, summary.partition),
                 per_class=None if prediction is None else metrics.per_class,
                 confusion=None if prediction is None else metrics.confusion,
-                reliability=None if prediction is None else outcomes.reliability_of(prediction, task.test[1]),
-                risk_curve=None if prediction is None else outcomes.risk_curve_of(prediction, task.test[1]),
+                reliability=None if prediction is None else outcomes.compute_reliability(prediction, task.test[1]),
+                risk_curve=None if prediction is None else outcomes.compute_risk_curve(prediction, task.test[1]),
                 entropy=None if prediction is None else outcomes.entropies(prediction, None),
                 stated_groups=metrics.stated_groups,
                 baselines=metrics.baselines or None,

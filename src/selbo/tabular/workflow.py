@@ -14,10 +14,10 @@ from selbo.tabular.metrics import TrainingMetrics
 from selbo.tabular.task import Task
 from selbo.tabular.training_results import (
     Predicted,
-    baselines_of,
     belief_checks,
+    build_results,
+    evaluate_baselines,
     prediction_columns,
-    results_of,
     row_counts,
     test_metrics,
     validation_metrics,
@@ -81,14 +81,14 @@ def train_model(
         validation=None if predicted.val is None else validation_metrics(task, predicted.val),
         stated_groups=groups,
         notes=task.notes,
-        baselines=baselines_of(task, job, predicted.test),
+        baselines=evaluate_baselines(task, job, predicted.test),
     )
 
     def report(path: Path) -> None:
         from selbo.report.page import write_page
 
         seconds = classifier.seconds_ + time.perf_counter() - begin
-        write_page(results_of(task, job, predicted, metrics, seconds=seconds), path)
+        write_page(build_results(task, job, predicted, metrics, seconds=seconds), path)
 
     saved_model.write_model(
         folder,

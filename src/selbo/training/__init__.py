@@ -5,7 +5,7 @@ from selbo.training.checkpoint import Checkpoint
 from selbo.training.engines import Optimizer
 from selbo.training.fit import fit
 from selbo.training.groups import GroupBatchSampler, group_order
-from selbo.training.processes import pool_of
+from selbo.training.processes import start_pool
 from selbo.training.trainer import Diverged, FitResult
 from selbo.training.validation import Validation
 
@@ -23,5 +23,5 @@ __all__ = [
     "Validation",
     "fit",
     "group_order",
-    "pool_of",
+    "start_pool",
 ]

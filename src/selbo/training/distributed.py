@@ -107,7 +107,7 @@ def agree(number: int, world: int, device: torch.device) -> bool:
     return bool(ends[0] == -ends[1])
 
 
-def any_of(flag: bool, world: int, device: torch.device) -> bool:
+def holds_in_any(flag: bool, world: int, device: torch.device) -> bool:
     """Whether a flag is set in at least one process."""
     if world == 1:
         return flag

@@ -124,7 +124,7 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
             group["lr"] = rate
 
 
-def mean_of(rows: list[Tensor]) -> Tensor:
+def average_passes(rows: list[Tensor]) -> Tensor:
     """Mean of the terms over the passes of a step."""
     return rows[0] if len(rows) == 1 else torch.stack(rows).mean(0)
 
@@ -186,7 +186,7 @@ class EagerEngine:
                 average_gradients(plan.parameters, plan.world)  # for each sample, because the curvature needs it
             rows.append(torch.stack([value.double() for value in terms.named().values()]))
         plan.optimizer.step()
-        return mean_of(rows)
+        return average_passes(rows)
 
 
 class CaptureFailed(RuntimeError):  # noqa: N818  (reads as a sentence)
@@ -303,7 +303,7 @@ class GraphEngine:
                 self.plan.share(loss).backward()
             by_pass.append(row)
         self.plan.optimizer.step()
-        self.rows.index_copy_(0, self.counters[2:3], mean_of(by_pass).unsqueeze(0))
+        self.rows.index_copy_(0, self.counters[2:3], average_passes(by_pass).unsqueeze(0))
         self.counters += 1
 
     def _evaluate(

@@ -26,7 +26,7 @@ def _wait_and_end(parent: BaseProcess) -> None:
     os._exit(1)  # at once: no process waits for the results
 
 
-def pool_of(count: int) -> ProcessPoolExecutor:
+def start_pool(count: int) -> ProcessPoolExecutor:
     """A pool of ``count`` processes that end with this one."""
     context = multiprocessing.get_context("spawn")  # a forked torch may hang
     return ProcessPoolExecutor(count, mp_context=context, initializer=end_with_parent)

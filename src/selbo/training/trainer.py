@@ -212,7 +212,7 @@ class Trainer:
             raise self._diverged("validation NLL is", state.step - 1, state.curve[-1])
         self.schedule.validated(nll)
         wishes = [each.on_validation(state.step, nll) is True for each in listeners]
-        state.stopped = distributed.any_of(any(wishes), self.plan.world, self.plan.device)
+        state.stopped = distributed.holds_in_any(any(wishes), self.plan.world, self.plan.device)
 
     def _record(self, listeners: list[Callback]) -> None:
         state = self.state

@@ -86,7 +86,7 @@ def test_an_address_that_is_not_this_machines_is_refused_in_a_sentence() -> None
     ],
 )
 def test_of_a_link_only_the_state_is_taken(link: str, fragment: str) -> None:
-    assert command.fragment_of(link) == fragment
+    assert command.extract_fragment(link) == fragment
 
 
 def test_what_a_link_may_say_is_what_the_page_reads() -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from selbo.cli import main as entry
 from selbo.cli import output
 from selbo.cli.app import app
-from selbo.cli.options import device_of, widths
+from selbo.cli.options import choose_device, widths
 from selbo.version import __version__
 
 COMMANDS = ("demo", "train", "predict", "evaluate")
@@ -110,7 +110,7 @@ def test_errors_are_one_sentence_without_a_traceback(
         ("train.require_table", ["train", "a.csv", "--target", "a", "--out", "m"], True),
         ("evaluate.require_model", ["evaluate", "m", "a.csv"], False),
         ("predict.require_model", ["predict", "m", "a.csv"], False),
-        ("demo.device_of", ["demo", "--out", "d"], False),
+        ("demo.choose_device", ["demo", "--out", "d"], False),
     ],
 )
 def test_an_interruption_says_whether_the_command_goes_on(
@@ -142,11 +142,11 @@ def test_widths_that_are_refused(text: str) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_devices() -> None:
-    assert device_of("auto") == device_of("cpu") == "cpu"
+    assert choose_device("auto") == choose_device("cpu") == "cpu"
     with pytest.raises(ValueError, match="there is no CUDA device: use cpu or auto"):
-        device_of("cuda:0")
+        choose_device("cuda:0")
     with pytest.raises(ValueError, match="`--device` must be cpu"):
-        device_of("abacus")
+        choose_device("abacus")
 
 
 # --- output ---

@@ -10,7 +10,7 @@ from scipy import stats
 
 from selbo.elicit.answer import answer
 from selbo.elicit.captions import share
-from selbo.elicit.charts import confidence_masses, intervals_of, samples_of
+from selbo.elicit.charts import compute_intervals, confidence_masses, sample_histograms
 from selbo.elicit.refused import RefusedError
 from selbo.elicit.state import build_partition, read_state
 from selbo.summary.beliefs import Beta, Uniform
@@ -96,14 +96,14 @@ def test_confidence_of_many_classes() -> None:
 
 def test_draws_are_those_of_their_seed() -> None:
     s0 = np.array([0.2, 0.8])
-    assert samples_of(s0, 50.0, 1) == samples_of(s0, 50.0, 1) != samples_of(s0, 50.0, 2)
-    np.testing.assert_allclose(np.sum(samples_of(s0, 50.0, 1), -1), 1)
+    assert sample_histograms(s0, 50.0, 1) == sample_histograms(s0, 50.0, 1) != sample_histograms(s0, 50.0, 2)
+    np.testing.assert_allclose(np.sum(sample_histograms(s0, 50.0, 1), -1), 1)
 
 
 def test_nine_draws_in_ten_lie_in_the_interval(seed: int) -> None:
     s0, concentration = np.array([0.1, 0.3, 0.6]), 40.0
-    low, high = intervals_of(s0, concentration)
-    drawn = np.concatenate([samples_of(s0, concentration, 1000 * seed + i) for i in range(500)])
+    low, high = compute_intervals(s0, concentration)
+    drawn = np.concatenate([sample_histograms(s0, concentration, 1000 * seed + i) for i in range(500)])
     inside = ((drawn > low) & (drawn < high)).mean(0)
     assert (np.abs(inside - 0.9) < 5 * np.sqrt(0.9 * 0.1 / len(drawn))).all()
 

@@ -197,7 +197,10 @@ def test_an_estimated_concentration_needs_groups() -> None:
     stated = {"groups": TOWN[:ROWS], "group_fractions": FRACTIONS}
     with pytest.raises(ValueError, match="or 'auto': 'many'"):
         classifier.fit(X[:ROWS], **stated, group_concentration="many")
-    with pytest.warns(UserWarning, match="hardly differ"), pytest.raises(ValueError, match="if there is one group"):
+    with (
+        pytest.warns(UserWarning, match="are the same in all groups"),
+        pytest.raises(ValueError, match="if there is one group"),
+    ):
         classifier.fit(X[:ROWS], groups=["a"] * ROWS, group_fractions={"a": [0.5, 0.5]}, group_concentration="auto")
 
 

@@ -5,7 +5,7 @@ import torch
 from unit.training.toys import blobs, network, summary
 
 import selbo
-from selbo.integrations.summary_logger import SummaryLogger, histogram_of
+from selbo.integrations.summary_logger import SummaryLogger, take_snapshot
 from selbo.random import generator_for
 
 
@@ -25,7 +25,7 @@ def test_every_record_becomes_points_and_a_histogram(logger):
         assert values.pop("summary_distance") == snapshot.distance
         assert {**values, "step": step} == record
     # the last is that of the network as it came out
-    expected = histogram_of(net, term, inputs, generator=generator_for(0, "histogram", 10))
+    expected = take_snapshot(net, term, inputs, generator=generator_for(0, "histogram", 10))
     assert torch.equal(logger.histograms[-1][1].histogram, expected.histogram)
     assert logger.figures == []
 
@@ -59,7 +59,7 @@ def test_figures_are_drawn_every_so_often(logger):
 
 def test_the_histogram_is_that_of_a_plain_network(seed):
     net, term, (inputs, _) = network(seed=seed), summary(), blobs(23, seed=seed)
-    snapshot = histogram_of(net, term, inputs, batch_size=7, generator=generator_for(seed))
+    snapshot = take_snapshot(net, term, inputs, batch_size=7, generator=generator_for(seed))
     assert net.training
     net.eval()
     expected = term.histogram(net(inputs).log_softmax(-1)).double()
@@ -68,7 +68,7 @@ def test_the_histogram_is_that_of_a_plain_network(seed):
 
 def test_the_histogram_of_a_bayesian_network_is_a_mean_over_whole_draws(seed):
     net, term, (inputs, _) = network(bayesian=True, seed=seed), summary(), blobs(23, seed=seed)
-    snapshot = histogram_of(net, term, inputs, num_samples=5, generator=generator_for(seed), batch_size=10)
+    snapshot = take_snapshot(net, term, inputs, num_samples=5, generator=generator_for(seed), batch_size=10)
     net.eval()
     logits = selbo.forward_samples(net, inputs, num_samples=5, generator=generator_for(seed))
     expected = term.histogram(logits.log_softmax(-1)).mean(0).double()
@@ -78,7 +78,7 @@ def test_the_histogram_of_a_bayesian_network_is_a_mean_over_whole_draws(seed):
 def test_an_objective_says_what_outputs_stand_for():
     net, term, (inputs, _) = network(), summary(), blobs(23)
     objective = selbo.Evidential(num_data=23)
-    snapshot = histogram_of(net, term, inputs, objective=objective, generator=generator_for(0))
+    snapshot = take_snapshot(net, term, inputs, objective=objective, generator=generator_for(0))
     net.eval()
     expected = term.histogram(objective.log_probs(net(inputs))).double()
     torch.testing.assert_close(snapshot.histogram, expected, rtol=1e-5, atol=1e-7)
@@ -100,4 +100,4 @@ def test_bad_arguments_are_refused(given, message, logger):
 
 def test_no_inputs_at_all_are_refused():
     with pytest.raises(ValueError, match="`inputs` must be a batch of at least one"):
-        histogram_of(network(), summary(), torch.zeros(0, 4))
+        take_snapshot(network(), summary(), torch.zeros(0, 4))

@@ -276,7 +276,10 @@ def test_training_serves_what_the_summary_is_about() -> None:
         log_probs = ensemble.logits(TRAIN[0], 1).detach().log_softmax(-1)
         mixed = log_probs.exp().mean(0).log()
         likelihoods[summary_of] = {"members": summary()(log_probs).mean(), "mixture": summary()(mixed)}
-        confidences[summary_of] = {"members": log_probs.exp().amax(-1).mean(), "mixture": mixed.exp().amax(-1).mean()}
+        confidences[summary_of] = {
+            "members": log_probs.exp().amax(-1).mean(),
+            "mixture": mixed.exp().amax(-1).mean(),
+        }
     assert likelihoods["mixture"]["mixture"] > likelihoods["members"]["mixture"] + 1
     assert likelihoods["members"]["members"] > likelihoods["mixture"]["members"] + 1
     assert confidences["members"]["mixture"] < confidences["members"]["members"] < confidences["mixture"]["members"]

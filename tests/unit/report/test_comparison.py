@@ -321,13 +321,13 @@ def test_axis_of_a_stated_belief(partition: selbo.Partition, labels: list[str], 
     stated = describe_belief(summary, "words", NAMES)
     belief = StatedBelief.from_dict(json.loads(json.dumps(stated.to_dict())))
     assert belief == stated
-    axis, groups = panels.axis_of(belief.regions, scale=belief.scale, shells=belief.shells or ())
+    axis, groups = panels.build_axis(belief.regions, scale=belief.scale, shells=belief.shells or ())
     assert (axis.labels, axis.title, groups) == (labels, title, ends)
     assert len(axis.positions) == len(labels)
 
 
 def test_labels_that_look_like_intervals_are_labels() -> None:
-    axis, groups = panels.axis_of(["0–.5", ".5–1"])  # of a user's partition, or a file without a scale
+    axis, groups = panels.build_axis(["0–.5", ".5–1"])  # of a user's partition, or a file without a scale
     assert (axis.labels, axis.title, groups) == (["0–.5", ".5–1"], "", [])
 
 

@@ -52,7 +52,7 @@ def test_a_condition_is_finite_and_survives_json() -> None:
 
 
 def test_reliability_counts_every_prediction_once() -> None:
-    found = outcomes.reliability_of(prediction(ROWS), torch.tensor([0, 1, 2, 1]))
+    found = outcomes.compute_reliability(prediction(ROWS), torch.tensor([0, 1, 2, 1]))
     assert sum(found.count) == 4
     assert found.confidence[8] == pytest.approx(0.9)
     assert found.accuracy[9] == 0.0
@@ -125,7 +125,7 @@ def test_the_takeaway_says_how_good_it_is_whichever_way(
     right: tuple[int, int], confidence: float, said: list[str]
 ) -> None:
     found = by_class(("no", 100, right[0]), ("yes", 100, right[1]), ("never", 0, 0))
-    text = outcomes.takeaway_of(found.per_class, most_frequent="no", confidence=confidence)
+    text = outcomes.summarise_metrics(found.per_class, most_frequent="no", confidence=confidence)
     for part in said:
         assert part in text
 
@@ -162,7 +162,7 @@ def test_the_worst_group_is_named() -> None:
 
 
 def test_the_risk_curve_holds_the_errors_of_the_most_confident() -> None:
-    found = outcomes.risk_curve_of(prediction(ROWS), torch.tensor([0, 1, 2, 1]))
+    found = outcomes.compute_risk_curve(prediction(ROWS), torch.tensor([0, 1, 2, 1]))
     # by confidence: .97 wrong, .9 right, .6 right, .5 wrong
     assert len(found.risk) == outcomes.RISK_STEPS
     assert [found.risk[k] for k in (0, 24, 25, 49, 74, 99)] == pytest.approx([1, 1, 1 / 2, 1 / 2, 1 / 3, 1 / 2])

@@ -14,12 +14,12 @@ from selbo.report.comparison import Value
 from selbo.report.stories import (
     Story,
     StoryResults,
+    collect_values,
     compare_with,
     mean_text,
     render_stories,
     standings,
     stories_table,
-    values_of,
     verdict,
 )
 from selbo.results import ClassificationTask, Comparison, Measurement, Outcome, Provenance
@@ -126,7 +126,7 @@ def test_means_stand_with_their_standard_error_and_differences_with_the_interval
     story = make_story()
     other = story.others[0]
     found = compare_with(story, other, story.conditions[0])
-    ours, theirs = (values_of(story, name, story.conditions[0], "nll") for name in (story.focus, other))
+    ours, theirs = (collect_values(story, name, story.conditions[0], "nll") for name in (story.focus, other))
     by_seed = np.subtract(ours, theirs)
     expected = stats.t.interval(0.95, len(by_seed) - 1, loc=by_seed.mean(), scale=stats.sem(by_seed))
     assert (found.low, found.high) == pytest.approx(expected)

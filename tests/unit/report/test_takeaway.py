@@ -58,7 +58,7 @@ def test_the_method_in_focus_is_ahead_level_or_behind(own: float, word: str) -> 
 def test_the_difference_is_that_of_the_seeds() -> None:
     results = compared(a=0.4, b=0.5)
     pairs = [r["conditions"]["clean"]["metrics"]["nll"] for r in results["runs"]]
-    expected = differences.difference_of([x - y for x, y in zip(pairs[:3], pairs[3:], strict=True)], seeds=3)
+    expected = differences.compute_difference([x - y for x, y in zip(pairs[:3], pairs[3:], strict=True)], seeds=3)
     assert takeaway.difference(Comparison.from_dict(results), "clean", "nll", "a", "b") == expected
     assert expected.high is not None
     assert expected.high < 0  # the seeds move both alike: unpaired means would overlap

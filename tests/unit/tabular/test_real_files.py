@@ -382,9 +382,9 @@ def test_the_report_shows_baselines_and_notes(tmp_path: Path) -> None:
         shortfall=None,
         validation=None,
         notes=("columns <b> & more are left out",),
-        baselines=training_results.baselines_of(task, job, seen.test),
+        baselines=training_results.evaluate_baselines(task, job, seen.test),
     )
-    page = render_page(training_results.results_of(task, job, seen, metrics, seconds=1.0))
+    page = render_page(training_results.build_results(task, job, seen, metrics, seconds=1.0))
     assert "How the data were read" in page
     assert "columns &lt;b&gt; &amp; more are left out" in page
     assert "Is it better than simple baselines?" in page

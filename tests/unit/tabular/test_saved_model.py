@@ -225,8 +225,8 @@ def test_training_into_a_folder_of_an_earlier_version(folder: Path) -> None:
     with pytest.raises(
         ValueError, match="holds a model of another version of selbo: choose another folder, or replace"
     ):
-        saved_model.state_of(folder, {}, overwrite=False)
-    assert saved_model.state_of(folder, {}, overwrite=True) == "replace"
+        saved_model.inspect_folder(folder, {}, overwrite=False)
+    assert saved_model.inspect_folder(folder, {}, overwrite=True) == "replace"
 
 
 def test_predictions_are_for_the_target_domain(folder: Path) -> None:
@@ -389,4 +389,4 @@ def test_a_folder_that_cannot_be_written_to_needs_no_lock(tmp_path: Path, monkey
 
 def test_the_lock_is_nobody_elses_entry(tmp_path: Path) -> None:
     (tmp_path / saved_model.LOCK).touch()  # as a killed process leaves it
-    assert saved_model.state_of(tmp_path, {}, overwrite=False) == "new"
+    assert saved_model.inspect_folder(tmp_path, {}, overwrite=False) == "new"

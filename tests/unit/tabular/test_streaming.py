@@ -252,7 +252,7 @@ def test_stored_rows_of_another_job_are_replaced(tmp_path: Path) -> None:
     first = task_of(job_of(write(patients(), tmp_path / "t.csv")), tmp_path / "rows")
     other = task_of(job_of(write(patients(500), tmp_path / "t.csv")), tmp_path / "rows")
     assert (first.num_train, other.num_train) == (420, 350)
-    assert RowStore(tmp_path / "rows", streaming.flags_of(other.preprocessing, other.scale)).num_rows == 350
+    assert RowStore(tmp_path / "rows", streaming.find_flags(other.preprocessing, other.scale)).num_rows == 350
 
 
 # --- predictions ---

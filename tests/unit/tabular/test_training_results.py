@@ -16,7 +16,7 @@ import selbo
 from selbo.evaluation.check_belief import SIGNIFICANCE, check_accuracy, check_likelihood, shortfall
 from selbo.evaluation.predict import Prediction, at_temperature
 from selbo.report import outcomes
-from selbo.tabular.evaluation import evaluation_of, fitted_temperature
+from selbo.tabular.evaluation import compute_evaluation, fitted_temperature
 from selbo.tabular.job import Job
 from selbo.tabular.metrics import RowCounts, TrainingMetrics
 from selbo.tabular.preprocessing import Preprocessing
@@ -136,7 +136,7 @@ def test_other_contradictions_stay_what_they_were(seed):
 def metrics_of(task, val, test):
     temperature = fitted_temperature(val, task.val[1])
     return TrainingMetrics(
-        **vars(evaluation_of(test, task.test[1], temperature, PREPROCESSING.classes)),
+        **vars(compute_evaluation(test, task.test[1], temperature, PREPROCESSING.classes)),
         rows=RowCounts(train=len(task.train[1]), val=len(task.val[1]), test=len(task.test[1])),
         features=1,
         method="summary_elbo",
@@ -151,7 +151,7 @@ def told(labels, probs, *, train=(50, 50)):
     task = task_of(labels, labels, fractions=(2 / 3, 1 / 3), train=train)
     found = metrics_of(task, prediction_of(probs), prediction_of(probs))
     assert found.calibrated["nll"] == pytest.approx(
-        outcomes.metrics_of(at_temperature(prediction_of(probs), found.temperature), task.test[1])["nll"]
+        outcomes.compute_metrics(at_temperature(prediction_of(probs), found.temperature), task.test[1])["nll"]
     )
     return found, in_words(found).split(" Temperature scaling on")[0]
 

@@ -20,10 +20,10 @@ import sys, time, types
 # Every process runs this first: the package without its contents, so that none of them imports torch.
 package = sys.modules["selbo.training"] = types.ModuleType("selbo.training")
 package.__path__ = [{str(Path(processes.__file__).parent)!r}]
-from selbo.training.processes import pool_of
+from selbo.training.processes import start_pool
 
 if __name__ == "__main__":
-    pool = pool_of(2)
+    pool = start_pool(2)
     busy, idle = pool.submit(time.sleep, 600), pool.submit(time.sleep, 0)
     idle.result()
     print("ready", flush=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selbo.cli import Debug, Device, console, device_of, note
+from selbo.cli import Debug, Device, choose_device, console, note
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,22 +73,22 @@ def get(names: Names, debug: Debug = False) -> None:
     Example: selbo data get mnist35 fashion
     """
     from selbo_lab.data import acquire, store
-    from selbo_lab.data.catalogue import sources_of
+    from selbo_lab.data.catalogue import find_sources
 
-    wanted = {name: [each for each in sources_of(name) if not left_out(each, name)] for name in names}
+    wanted = {name: [each for each in find_sources(name) if not left_out(each, name)] for name in names}
     screen = console()
     for name, sources in wanted.items():
         for source in sources:
             if store.present(source):
                 continue
-            size = size_of(source)
+            size = format_size(source)
             note(f"downloading {source.name}" + (f", {size}" if size else ""))
             with bars() as progress:
                 acquire.download_missing(source, progress=progress)
         show_set(screen, name, sources)
-        for source in sources_of(name):
+        for source in find_sources(name):
             if source not in sources and not store.present(source):
-                size = size_of(source)
+                size = format_size(source)
                 files = "the published files" + (f", {size}" if size else "")
                 note(f"{name} is generated; 'selbo data get {source.name}' downloads {files}")
 
@@ -111,12 +111,12 @@ def import_files(
     Example: selbo data import cifar10 cifar-10-binary.tar.gz
     """
     from selbo_lab.data import store
-    from selbo_lab.data.catalogue import import_set, sources_of
+    from selbo_lab.data.catalogue import find_sources, import_set
 
     taken = import_set(name, path, encoder=encoder)
     screen = console()
     screen.print(f"Taken: {', '.join(taken)}", soft_wrap=True)
-    sources = [each for each in sources_of(name) if store.missing(each) != tuple(raw.name for raw in each.files)]
+    sources = [each for each in find_sources(name) if store.missing(each) != tuple(raw.name for raw in each.files)]
     show_set(screen, name, sources)
     for source in sources:
         if lacking := store.missing(source):
@@ -139,11 +139,11 @@ def verify(
     Example: selbo data verify cifar10
     """
     from selbo_lab.data import store
-    from selbo_lab.data.catalogue import SOURCES, sources_of
+    from selbo_lab.data.catalogue import SOURCES, find_sources
 
     there = {name for name, source in SOURCES.items() if len(store.missing(source)) < len(source.files)}
     asked = {
-        each.name: each for name in names or sorted(there) for each in sources_of(name) if not left_out(each, name)
+        each.name: each for name in names or sorted(there) for each in find_sources(name) if not left_out(each, name)
     }
     screen = console()
     if not asked:
@@ -199,7 +199,7 @@ def embed(
             told = done
 
         make = scores.score_sst if zero_shot else embeddings.embed_sst
-        path = make(model, batch_size=batch_size, device=device_of(device), progress=count)
+        path = make(model, batch_size=batch_size, device=choose_device(device), progress=count)
     console().print(f"{'Zero-shot scores' if zero_shot else 'Embeddings'}: {path}", soft_wrap=True)
 
 
@@ -221,9 +221,9 @@ def card(
 
     Example: selbo data card mnist35 --part test
     """
-    from selbo_lab.data.catalogue import SETS, load_set, sources_of
+    from selbo_lab.data.catalogue import SETS, find_sources, load_set
 
-    sources_of(name)
+    find_sources(name)
     if name not in SETS:
         raise ValueError(f"{name} is a name of raw files: a card is of a data set, one of {list(SETS)}")
     given = {"corruption": corruption, "severity": severity, "seed": seed, "embedding": embedding}
@@ -269,10 +269,10 @@ def to_download(each: "DataSet") -> str:
     """Size of the downloads needed to load a data set."""
     from selbo_lab.data import store
 
-    return ", ".join(size_of(source) or "?" for source in each.sources if not store.present(source)) or "-"
+    return ", ".join(format_size(source) or "?" for source in each.sources if not store.present(source)) or "-"
 
 
-def size_of(source: "Source") -> str:
+def format_size(source: "Source") -> str:
     """Download size of a source; empty if it is not known."""
     from selbo_lab.data import store
     from selbo_lab.data.digests import readable

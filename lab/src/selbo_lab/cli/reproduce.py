@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from selbo.cli import Debug, Device, console, cores, device_of, note, progress_bar, waiting, writable_folder
+from selbo.cli import Debug, Device, choose_device, console, cores, note, progress_bar, waiting, writable_folder
 
 if TYPE_CHECKING:
     from selbo_lab.run.records import StudyResults
@@ -74,10 +74,10 @@ def reproduce(
     if executor == "ray":
         package_of_ray()
     part = plan.StudyPart(_named(methods), _named(variants))
-    where = device_of(device)
+    where = choose_device(device)
     studies: list[tuple[Study, Path, list[str]]] = []
     for name in chosen:
-        study = runner.study_of(name, trial=smoke)
+        study = runner.load_known_study(name, trial=smoke)
         known = [each.name for each in study.tracks]
         wanted = known if track == "both" else [each for each in known if each == track]
         if not wanted:
@@ -159,7 +159,7 @@ def report(
 
     Example: selbo report results/sst
     """
-    from selbo.training import pool_of
+    from selbo.training import start_pool
     from selbo_lab.run.result_store import STUDY_FILE, Store, studies_in
 
     found = studies_in(folder)
@@ -177,7 +177,7 @@ def report(
         with waiting(WRITING.format(found[0].name)):
             parts = written_again(found[0])
     else:
-        with progress_bar(len(found)) as told, pool_of(min(cores(), len(found))) as pool:
+        with progress_bar(len(found)) as told, start_pool(min(cores(), len(found))) as pool:
             told(f"{len(found)} studies", 0)
             for each in pool.map(written_again, found):
                 parts += each

@@ -11,7 +11,7 @@ import torch
 from selbo_lab.data import store
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.store import RawFile, Source
-from selbo_lab.data.tables import GroupCodes, TableWithGroups, package_download, part_of, standardise
+from selbo_lab.data.tables import GroupCodes, TableWithGroups, package_download, select_part, standardise
 
 INCOME_CLASSES: Final = ("up to 50 000", "more than 50 000")
 ADULT_FILE: Final = "adult.csv.zip"
@@ -84,4 +84,4 @@ def adult(part: str, *, seed: int = 0) -> LabelledData:
         part: "train" or "test".
         seed: Seed for the split; the same for all compared methods.
     """
-    return part_of(adult_table(), part, seed=seed)
+    return select_part(adult_table(), part, seed=seed)

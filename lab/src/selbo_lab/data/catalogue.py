@@ -193,7 +193,7 @@ def load_set(name: str, part: str = "train", **options: Any) -> LabelledData:
     return chosen.loader(**given)
 
 
-def sources_of(name: str) -> tuple[Source, ...]:
+def find_sources(name: str) -> tuple[Source, ...]:
     """Raw files by the name of a set, optional ones included, or of a source.
 
     Raises:
@@ -219,7 +219,7 @@ def import_set(name: str, path: Path | str, *, encoder: str | None = None) -> li
         ValueError: If there is nothing to import, or a file is invalid.
     """
     given = Path(path).expanduser()
-    sources = sources_of(name)
+    sources = find_sources(name)
     if not sources:
         raise ValueError(f"{name} comes with scikit-learn: there is nothing to import")
     vectors = _embeddings_in(given) if sources[-1] is SST else []

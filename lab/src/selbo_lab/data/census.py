@@ -13,7 +13,7 @@ from selbo_lab.data.adult import INCOME_CLASSES
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.splits import draw
 from selbo_lab.data.store import RawFile, Source
-from selbo_lab.data.tables import TableWithGroups, group_column, one_hot, package_download, part_of, standardise
+from selbo_lab.data.tables import TableWithGroups, group_column, one_hot, package_download, select_part, standardise
 
 CENSUS_FILE: Final = "census_income_1994_1995_train.csv"
 CENSUS_ROWS: Final = 30_000
@@ -92,4 +92,4 @@ def census(part: str, *, seed: int = 0) -> LabelledData:
         part: "train" or "test".
         seed: Seed for the split; the same for all compared methods.
     """
-    return part_of(census_table(), part, seed=seed)
+    return select_part(census_table(), part, seed=seed)

@@ -44,7 +44,7 @@ _FILES: Final = mnist.idx_files(
 FASHION: Final = Source(
     name="fashion",
     files=_FILES,
-    downloads=mnist.downloads_of(_FILES, "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"),
+    downloads=mnist.build_downloads(_FILES, "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"),
     title="FashionMNIST, articles of clothing, test part",
     homepage="https://github.com/zalandoresearch/fashion-mnist",
     licence="MIT (Zalando SE)",
@@ -69,7 +69,7 @@ FASHION_TRAIN: Final = replace(
     FASHION,
     name="fashion-train",
     files=_TRAIN_FILES,
-    downloads=mnist.downloads_of(_TRAIN_FILES, "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"),
+    downloads=mnist.build_downloads(_TRAIN_FILES, "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"),
     title="FashionMNIST, articles of clothing, training part",
 )
 

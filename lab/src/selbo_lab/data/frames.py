@@ -19,7 +19,7 @@ class _Inert:
         self.state = state
 
 
-def _array_of(buffer: Any, dtype: "np.dtype[Any]", shape: tuple[int, ...], order: Any) -> NDArray[Any]:
+def _read_array(buffer: Any, dtype: "np.dtype[Any]", shape: tuple[int, ...], order: Any) -> NDArray[Any]:
     return np.frombuffer(buffer, dtype).reshape(shape, order=order)
 
 
@@ -31,8 +31,8 @@ def _reconstruct(*_: Any) -> NDArray[Any]:
 ALLOWED: Final = {
     ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
     ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
-    ("numpy.core.numeric", "_frombuffer"): _array_of,
-    ("numpy._core.numeric", "_frombuffer"): _array_of,
+    ("numpy.core.numeric", "_frombuffer"): _read_array,
+    ("numpy._core.numeric", "_frombuffer"): _read_array,
     ("numpy", "ndarray"): np.ndarray,
     ("numpy", "dtype"): np.dtype,
     ("builtins", "slice"): slice,

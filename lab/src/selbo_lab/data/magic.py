@@ -10,7 +10,7 @@ import torch
 from selbo_lab.data import store
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.store import RawFile, Source
-from selbo_lab.data.tables import TableWithGroups, package_download, part_of, standardise
+from selbo_lab.data.tables import TableWithGroups, package_download, select_part, standardise
 
 SHOWER_CLASSES: Final = ("hadron", "gamma")
 MAGIC_FILE: Final = "magic.dat"
@@ -63,4 +63,4 @@ def magic(part: str, *, seed: int = 0) -> LabelledData:
         part: "train" or "test".
         seed: Seed for the split; the same for all compared methods.
     """
-    return part_of(magic_table(), part, seed=seed)
+    return select_part(magic_table(), part, seed=seed)

@@ -79,7 +79,7 @@ def _check_labels(path: Path, *, count: int) -> None:
     read_labels(path, count=count, num_classes=NUM_DIGITS)
 
 
-def downloads_of(files: tuple[RawFile, ...], *addresses: str) -> tuple[Download, ...]:
+def build_downloads(files: tuple[RawFile, ...], *addresses: str) -> tuple[Download, ...]:
     """One download per file, from folders that hold the files under their names."""
     return tuple(
         Download(
@@ -128,7 +128,7 @@ _FILES: Final = (
 MNIST: Final = Source(
     name="mnist",
     files=_FILES,
-    downloads=downloads_of(
+    downloads=build_downloads(
         _FILES,
         "https://ossci-datasets.s3.amazonaws.com/mnist",
         "https://storage.googleapis.com/cvdf-datasets/mnist",

@@ -68,7 +68,7 @@ def split_rows(count: int, *, seed: int) -> tuple[Tensor, Tensor]:
     return order[held_out:], order[:held_out]
 
 
-def part_of(table: TableWithGroups, part: str, *, seed: int) -> LabelledData:
+def select_part(table: TableWithGroups, part: str, *, seed: int) -> LabelledData:
     """The rows of a part."""
     one_of("part", part, TABLE_PARTS)
     rows = split_rows(len(table.rows), seed=seed)[TABLE_PARTS.index(part)]

@@ -21,7 +21,7 @@ from selbo_lab.data.tables import (
     numbers,
     one_hot,
     package_download,
-    part_of,
+    select_part,
     standardise,
 )
 
@@ -135,7 +135,7 @@ def voters(part: str, *, seed: int = 0) -> LabelledData:
         part: "train" or "test".
         seed: Seed for the split; the same for all compared methods.
     """
-    return part_of(voters_table(), part, seed=seed)
+    return select_part(voters_table(), part, seed=seed)
 
 
 def _read(path: Path) -> dict[str, list[str]]:

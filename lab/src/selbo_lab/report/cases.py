@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from selbo.plots import INK, PALE, SMALL_SIZE, TWO_COLUMNS, figure_style, new_figure
 from selbo.report import Difference, direction, metric_label, signed
 from selbo_lab.report.columns import MetricColumn
-from selbo_lab.report.overview import cases_of, differences
+from selbo_lab.report.overview import differences, find_cases
 from selbo_lab.run.records import USE, StudyResults
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def cases_figure(results: StudyResults, track: str) -> "Figure":
         results: Results of a study, from `selbo_lab.schedule.runner.gather`.
         track: ``published`` or ``selbo``; it must have an `selbo_lab.report.overview.overview`.
     """
-    cases, column = cases_of(results, track)
+    cases, column = find_cases(results, track)
     if not cases:
         raise ValueError(f"`track` must have several cases with results, but {track!r} of {results.study!r} has not")
     reference = cases[0].method(cases[0].reference)

@@ -6,7 +6,7 @@ from typing import Final
 from selbo.report import Difference, direction, mean_and_error, metric_label, signed
 from selbo_lab.report import studies
 from selbo_lab.report.columns import CORRUPTED, MetricColumn
-from selbo_lab.report.ranks import group_ranks, ranks_of
+from selbo_lab.report.ranks import compute_ranks, group_ranks
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, primary_outcome, stated_exactly
 from selbo_lab.report.study_tables import TRACK_TITLES, Entry, Head, StudyTable, below
 from selbo_lab.report.table_outcomes import table_outcome
@@ -23,11 +23,11 @@ def overview(results: StudyResults, track: str) -> StudyTable | None:
         results: Results of a study, from `selbo_lab.schedule.runner.gather`.
         track: ``published`` or ``selbo``.
     """
-    cases, column = cases_of(results, track)
+    cases, column = find_cases(results, track)
     if not cases:
         return None
     titles, reference, focus = cases[0].titles, cases[0].reference, cases[0].focus
-    placed = [ranks_of(each, column) for each in cases]
+    placed = [compute_ranks(each, column) for each in cases]
     ranks = {name: _mean([each[name] for each in placed if name in each]) for name in titles}
     best = min((rank for rank in ranks.values() if rank is not None), default=None)
     rows, raw = [], []
@@ -83,7 +83,7 @@ def tables_over_cases(results: StudyResults, track: str) -> list[StudyTable]:
     return [table for table in made if table is not None]
 
 
-def cases_of(results: StudyResults, track: str) -> tuple[list[StudyComparison], MetricColumn]:
+def find_cases(results: StudyResults, track: str) -> tuple[list[StudyComparison], MetricColumn]:
     """The comparisons of a track that have results, none if they are few, and the column to compare.
 
     That is the NLL in the target domain, or on the clean test set if there is only one domain. Cases that differ only
@@ -97,7 +97,7 @@ def cases_of(results: StudyResults, track: str) -> tuple[list[StudyComparison], 
 
 def tracks_with_cases(results: StudyResults) -> list[str]:
     """Tracks with enough cases for an overview, as a table and as a figure."""
-    return [track for track in results.tracks if cases_of(results, track)[0]]
+    return [track for track in results.tracks if find_cases(results, track)[0]]
 
 
 def differences(cases: Sequence[StudyComparison], name: str, other: str, column: MetricColumn) -> list[Difference]:

@@ -16,7 +16,7 @@ RANKED: Final = ("nll", "ece")
 """Metrics that methods for groups are ranked by."""
 
 
-def ranks_of(case: StudyComparison, column: MetricColumn, leave_out: Collection[str] = ()) -> dict[str, float]:
+def compute_ranks(case: StudyComparison, column: MetricColumn, leave_out: Collection[str] = ()) -> dict[str, float]:
     """Rank of each method with complete runs, by its mean; equal means share their ranks."""
     from scipy.stats import rankdata
 
@@ -46,7 +46,9 @@ def group_ranks(results: StudyResults, track: str, among: Collection[str] = ()) 
         return None
     compared = [method for method in cases[0].methods if _is_ranked(method, among)]
     others = {method.name for method in cases[0].methods} - {method.name for method in compared}
-    by_metric = {metric: [ranks_of(case, MetricColumn(CLEAN, metric), others) for case in cases] for metric in RANKED}
+    by_metric = {
+        metric: [compute_ranks(case, MetricColumn(CLEAN, metric), others) for case in cases] for metric in RANKED
+    }
     best: dict[str, float] = {}
     rows, raw = [], []
     for method in compared:

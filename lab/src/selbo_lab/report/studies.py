@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from selbo.report import Difference, Value, around, difference_of, direction, marked, mean_and_error, t_quantile
+from selbo.report import Difference, Value, around, compute_difference, direction, marked, mean_and_error, t_quantile
 from selbo_lab.report.columns import CORRUPTED, MetricColumn
 from selbo_lab.run.records import CLEAN, USE, MethodRuns, Run, RunMeasurement, StudyComparison, Tried
 from selbo_lab.studies.paper import PaperValues
@@ -96,7 +96,7 @@ class AgainstPaper(NamedTuple):
 # --- columns and values ---
 
 
-def columns_of(comparison: StudyComparison) -> list[MetricColumn]:
+def find_columns(comparison: StudyComparison) -> list[MetricColumn]:
     """Columns of the tables that any run of a comparison has, in display order."""
     rare = F1_METRICS if comparison.classes else ()  # accuracy alone hides rare classes
     foreign = dict.fromkeys(name for run in _ended(comparison) for name in run.ood)
@@ -132,7 +132,7 @@ def all_columns(comparison: StudyComparison) -> list[MetricColumn]:
         for metric, number in found.metrics.items()
         if number is not None
     )
-    shown = columns_of(comparison)
+    shown = find_columns(comparison)
     return [*shown, *(each for each in (*others, *foreign) if each not in shown and measured(comparison, each))]
 
 
@@ -261,7 +261,7 @@ def paired(
         (value(ours, column, scaled=scaled), value(theirs, column, scaled=other))
         for ours, theirs in zip(method.runs, reference.runs, strict=True)
     ]
-    return difference_of([a - b for a, b in both if a is not None and b is not None], seeds=len(both))
+    return compute_difference([a - b for a, b in both if a is not None and b is not None], seeds=len(both))
 
 
 # --- beside the paper ---

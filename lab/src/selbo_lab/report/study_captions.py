@@ -8,11 +8,11 @@ from selbo_lab.report.studies import noise_ranges
 from selbo_lab.report.study_curves import CURVE_METRICS
 from selbo_lab.report.study_data import (
     Point,
-    corruptions_of,
+    build_titles,
+    find_scale,
+    find_sweep,
     point,
-    scale_of,
-    sweep_of,
-    titles_of,
+    sort_corruptions,
 )
 from selbo_lab.report.study_tables import chosen_by
 from selbo_lab.run.records import CLEAN, MethodRuns, StudyComparison
@@ -67,7 +67,7 @@ CASES: Final = Words(
 
 def _test_set(comparison: StudyComparison) -> str:
     """Name of the test set: clean only if there are corrupted ones."""
-    found = corruptions_of(comparison)
+    found = sort_corruptions(comparison)
     return "clean test set" if found.levels or found.kinds else "test set"
 
 
@@ -77,7 +77,7 @@ def _seeds(comparison: StudyComparison) -> str:
 
 
 def _numbers(comparison: StudyComparison, metric: str, found: Callable[[MethodRuns], Point]) -> str:
-    titles, scale = titles_of(comparison), scale_of(metric)
+    titles, scale = build_titles(comparison), find_scale(metric)
     means = [
         f"{titles[method.name]} {scale * found(method).mean:.3g}" for method in comparison.methods if found(method).runs
     ]
@@ -95,7 +95,7 @@ def _scores(comparison: StudyComparison) -> Words:
             "nearest scores: pale where the network is undecided.",
         ],
         "Histograms of scores against the belief and decision surfaces, one per method. "
-        + _numbers(comparison, "nll", point_of("nll")),
+        + _numbers(comparison, "nll", build_point_getter("nll")),
     )
 
 
@@ -108,12 +108,12 @@ def _independent(comparison: StudyComparison) -> Words:
             "Dirichlet process compares the whole histogram with the line, and asks for its spread as well.",
         ],
         "Histograms of scores and decision surfaces of two methods with the same belief. "
-        + _numbers(comparison, "nll", point_of("nll")),
+        + _numbers(comparison, "nll", build_point_getter("nll")),
     )
 
 
 def _sweep(comparison: StudyComparison) -> Words:
-    sweep = sweep_of(comparison)
+    sweep = find_sweep(comparison)
     label = sweep.label if sweep else "a setting"
     without = (
         " A broken line is the method without it, with a band of one standard error." if sweep and sweep.without else ""
@@ -122,12 +122,12 @@ def _sweep(comparison: StudyComparison) -> Words:
         "How much does the setting matter?",
         f"Metrics of the {_test_set(comparison)} against the {label}; {_seeds(comparison)}.",
         [f"Every marker is a method of its own, trained with that value; the axis is logarithmic.{without}"],
-        f"Curves against the {label}. " + _numbers(comparison, "nll", point_of("nll")),
+        f"Curves against the {label}. " + _numbers(comparison, "nll", build_point_getter("nll")),
     )
 
 
 def _corruption(comparison: StudyComparison) -> Words:
-    found = corruptions_of(comparison)
+    found = sort_corruptions(comparison)
     conditions = [name for name in found.levels.values() if name != CLEAN]
     conditions += [name for names in found.kinds.values() for name in names]
     numbers = " ".join(_numbers(comparison, m, lambda method, m=m: point(method, m, conditions)) for m in CURVE_METRICS)  # type: ignore[misc]
@@ -217,7 +217,7 @@ def _belief(comparison: StudyComparison) -> Words:
     )
 
 
-def point_of(metric: str) -> Callable[[MethodRuns], Point]:
+def build_point_getter(metric: str) -> Callable[[MethodRuns], Point]:
     """A metric of a method on the clean test set."""
     return lambda method: point(method, metric)
 

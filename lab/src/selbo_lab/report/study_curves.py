@@ -27,11 +27,11 @@ from selbo_lab.report.study_data import (
     Corruptions,
     Point,
     Points,
-    corruptions_of,
+    build_titles,
+    find_scale,
+    find_sweep,
     point,
-    scale_of,
-    sweep_of,
-    titles_of,
+    sort_corruptions,
 )
 from selbo_lab.run.records import CLEAN, MethodRuns, StudyComparison
 
@@ -124,7 +124,7 @@ def _measured(comparison: StudyComparison, metrics: Sequence[str], conditions: S
 
 def _scaled(points: Sequence[Point], metric: str) -> tuple[Points, Points]:
     """Means and standard errors, as they are shown."""
-    scale = scale_of(metric)
+    scale = find_scale(metric)
     return np.array([scale * each.mean for each in points]), np.array([scale * each.error for each in points])
 
 
@@ -140,7 +140,7 @@ def _curve_axes(axes: "Axes", metric: str) -> None:
 
 def has_corruption(comparison: StudyComparison) -> bool:
     """Whether a metric was measured under corruption."""
-    return bool(_measured(comparison, CURVE_METRICS, _corrupted(corruptions_of(comparison))))
+    return bool(_measured(comparison, CURVE_METRICS, _corrupted(sort_corruptions(comparison))))
 
 
 def _corrupted(found: Corruptions) -> list[str]:
@@ -161,7 +161,7 @@ def corruption_figure(comparison: StudyComparison, *metrics: str) -> "Figure":
     Returns:
         A figure with one axes per metric, and a second one per metric if there are severities.
     """
-    found = corruptions_of(comparison)
+    found = sort_corruptions(comparison)
     drawn = _measured(comparison, metrics or CURVE_METRICS, _corrupted(found))
     if not drawn:
         raise ValueError(
@@ -173,7 +173,7 @@ def corruption_figure(comparison: StudyComparison, *metrics: str) -> "Figure":
 
 
 def _by_level(comparison: StudyComparison, metrics: Sequence[str], found: Corruptions) -> "Figure":
-    labels = titles_of(comparison)
+    labels = build_titles(comparison)
     with figure_style():
         legend = _Legend(list(labels.values()), width=TWO_COLUMNS)
         height = legend.height + _TITLE + CURVE + _FOOT
@@ -209,7 +209,7 @@ def _columns(
 
 def _lines(axes: "Axes", comparison: StudyComparison, metric: str, places: Mapping[float, Sequence[str]]) -> None:
     """One line per method over positions, each the mean over some conditions."""
-    labels = titles_of(comparison)
+    labels = build_titles(comparison)
     looks = study_styles(labels)
     for method in _shown(comparison):
         label = labels[method.name]
@@ -227,7 +227,7 @@ def _line(axes: "Axes", places: Sequence[float], found: tuple[Points, Points], l
 
 
 def _by_kind(comparison: StudyComparison, metrics: Sequence[str], found: Corruptions) -> "Figure":
-    labels, shown = titles_of(comparison), _shown(comparison)
+    labels, shown = build_titles(comparison), _shown(comparison)
     rows = {CLEAN: [CLEAN], **({ALL: _corrupted(found)} if len(found.kinds) > 1 else {}), **found.kinds}
     names = [row.replace("_", " ") for row in rows]
     margin = (max(map(len, names)) * CHARACTER + 12) / POINTS_AN_INCH
@@ -253,7 +253,7 @@ def _by_kind(comparison: StudyComparison, metrics: Sequence[str], found: Corrupt
 
 def _dots(axes: "Axes", comparison: StudyComparison, metric: str, rows: Sequence[Sequence[str]]) -> None:
     """One row per kind of corruption, with one marker per method, from top to bottom."""
-    labels, shown = titles_of(comparison), _shown(comparison)
+    labels, shown = build_titles(comparison), _shown(comparison)
     looks = study_styles(labels)
     means = []
     for r in range(0, len(rows), 2):
@@ -299,9 +299,9 @@ def recall_figure(comparison: StudyComparison) -> "Figure":
     """
     if not has_recall(comparison):
         raise ValueError("`comparison` must have rare classes and their recall, but has not")
-    corrupted = _corrupted(corruptions_of(comparison))
+    corrupted = _corrupted(sort_corruptions(comparison))
     places = {CLEAN: [CLEAN], **({"corrupted": corrupted} if corrupted else {})}
-    labels, names = titles_of(comparison), list(comparison.classes)
+    labels, names = build_titles(comparison), list(comparison.classes)
     looks = study_styles(labels)
     foot = _FOOT + max(map(len, names)) * CHARACTER / POINTS_AN_INCH
     with figure_style():
@@ -333,7 +333,7 @@ def recall_figure(comparison: StudyComparison) -> "Figure":
 
 def has_sweep(comparison: StudyComparison) -> bool:
     """Whether the methods differ in one setting, and any has a finished run."""
-    return sweep_of(comparison) is not None and bool(_measured(comparison, CURVE_METRICS, [CLEAN]))
+    return find_sweep(comparison) is not None and bool(_measured(comparison, CURVE_METRICS, [CLEAN]))
 
 
 def sweep_figure(comparison: StudyComparison, *metrics: str) -> "Figure":
@@ -343,12 +343,12 @@ def sweep_figure(comparison: StudyComparison, *metrics: str) -> "Figure":
         comparison: A comparison of a study such as ``sigma0`` or ``alpha``.
         metrics: One panel each; NLL, ECE and accuracy if none is named.
     """
-    sweep = sweep_of(comparison)
+    sweep = find_sweep(comparison)
     drawn = _measured(comparison, metrics or CURVE_METRICS, [CLEAN])
     if sweep is None or not drawn:
         raise ValueError("`comparison` must have methods that differ in one setting, with finished runs, but has none")
     values = [value for value, _ in sweep.methods]
-    labels = titles_of(comparison)
+    labels = build_titles(comparison)
     with figure_style():
         height = LEGEND + 0.06 + _TITLE + CURVE + _FOOT
         figure = new_figure(width=TWO_COLUMNS, height=height, layout=False)
@@ -356,7 +356,7 @@ def sweep_figure(comparison: StudyComparison, *metrics: str) -> "Figure":
         family = SWEPT.get(sweep.methods[0][1].recipe.objective, sweep.label)
         looks = study_styles([family, *(method.name for method in sweep.without)])
         for axes, metric in zip(_columns(figure, len(drawn), low=_FOOT, high=CURVE), drawn, strict=True):
-            scale = scale_of(metric)
+            scale = find_scale(metric)
             for method in sweep.without:
                 label, level = labels[method.name], point(method, metric)
                 colour = looks[method.name].colour

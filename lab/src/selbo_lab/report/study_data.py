@@ -63,7 +63,7 @@ class Sweep(NamedTuple):
     without: list[MethodRuns]
 
 
-def titles_of(comparison: StudyComparison) -> dict[str, str]:
+def build_titles(comparison: StudyComparison) -> dict[str, str]:
     """Titles of the methods by name, all different."""
     titles = list(comparison.titles.values())
     return {
@@ -91,12 +91,12 @@ def point(method: MethodRuns, metric: str, conditions: Sequence[str] = (CLEAN,),
     return over_seeds(mean_of_all(value(run, column) for column in columns) for run in method.tested)
 
 
-def scale_of(metric: str) -> float:
+def find_scale(metric: str) -> float:
     """Display factor of a metric."""
     return 100.0 if is_percent(metric) else 1.0
 
 
-def corruptions_of(comparison: StudyComparison) -> Corruptions:
+def sort_corruptions(comparison: StudyComparison) -> Corruptions:
     """Corrupted conditions, sorted into levels of one axis, or into kinds and severities.
 
     The name holds the kind and its severity, such as ``fog 3``.
@@ -134,7 +134,7 @@ def ood_sets(comparison: StudyComparison) -> dict[str, str]:
     }
 
 
-def sweep_of(comparison: StudyComparison) -> Sweep | None:
+def find_sweep(comparison: StudyComparison) -> Sweep | None:
     """The setting that a comparison varies: methods of one objective with at least three of its values."""
     for setting, label in SWEEPS.items():
         with_it = [m for m in comparison.methods if setting != "concentration" or m.recipe.belief]

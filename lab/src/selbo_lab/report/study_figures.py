@@ -11,7 +11,7 @@ from selbo.plots import (
     GUIDE,
     TWO_COLUMNS,
     Grid,
-    axis_of,
+    build_axis,
     compare_histograms,
     figure_style,
     filled,
@@ -37,7 +37,7 @@ from selbo_lab.report.study_curves import (
     recall_figure,
     sweep_figure,
 )
-from selbo_lab.report.study_data import ood_sets, titles_of
+from selbo_lab.report.study_data import build_titles, ood_sets
 from selbo_lab.report.study_scores import AGAINST, EFFECT, has_scores, independent_figure, scores_figure
 from selbo_lab.run.build import parse_partition
 from selbo_lab.run.records import CLEAN, Run, StudyComparison, StudyResults
@@ -58,7 +58,7 @@ OWN_TICKS: Final = 0.42
 
 def calibration_figure(comparison: StudyComparison) -> "Figure":
     """Reliability diagrams, pooled over the seeds, one per method; see `selbo.report.curves.reliability_diagrams`."""
-    labels, ece = titles_of(comparison), MetricColumn(comparison.place, "ece")
+    labels, ece = build_titles(comparison), MetricColumn(comparison.place, "ece")
     looks, panels = study_styles(labels), {}
     for method in comparison.methods:
         if bins := [run.reliability for run in method.tested if run.reliability]:
@@ -73,7 +73,7 @@ def ood_figure(comparison: StudyComparison, ood: str | None = None) -> "Figure":
         comparison: A comparison of a study.
         ood: Name of the out-of-distribution data set; the first if not given.
     """
-    labels, sets = titles_of(comparison), ood_sets(comparison)
+    labels, sets = build_titles(comparison), ood_sets(comparison)
     name = next(iter(sets)) if ood is None else ood
     looks, panels = study_styles(labels), {}
     for method in comparison.methods:
@@ -96,7 +96,7 @@ def belief_figure(comparison: StudyComparison) -> "Figure":
     told = _told(comparison)
     if not told:
         raise ValueError("`comparison` must have a method with a belief and a finished run, but has none")
-    labels = titles_of(comparison)
+    labels = build_titles(comparison)
     looks = study_styles(labels)
     with figure_style():
         names = [labels[name] for name in told]
@@ -111,7 +111,7 @@ def belief_figure(comparison: StudyComparison) -> "Figure":
             s0 = np.asarray(belief.s0, dtype=np.float64)
             masses = [np.asarray(run.histogram.masses, dtype=np.float64) for run in runs if run.histogram]
             regions = parse_partition(runs[0].spec.recipe.partition, classes)
-            axis, ends = axis_of(belief.regions, scale=regions.scale(), shells=regions.shells())
+            axis, ends = build_axis(belief.regions, scale=regions.scale(), shells=regions.shells())
             shown, colours = {"predictions": np.asarray(np.mean(masses, axis=0))}, [looks[name].colour]
             compare_histograms(axes, s0, shown, colours=colours, axis=axis, width=grid.panel)
             for end in ends:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from selbo.report import Difference, difference_of, signed
+from selbo.report import Difference, compute_difference, signed
 from selbo_lab.report import studies
 from selbo_lab.report.bootstrap import SAMPLES, bootstrap_differences, holm
 from selbo_lab.report.columns import MetricColumn
@@ -176,7 +176,7 @@ def _over(cases: Sequence[StudyComparison], name: str, *, scaled: bool = False) 
 
 def _difference(gaps: np.ndarray) -> Difference:
     """Mean and interval of one number per seed, without missing ones."""
-    return difference_of([each for each in gaps.tolist() if np.isfinite(each)], seeds=len(gaps))
+    return compute_difference([each for each in gaps.tolist() if np.isfinite(each)], seeds=len(gaps))
 
 
 def _with_interval(found: Difference) -> Entry:

@@ -15,9 +15,9 @@ from selbo_lab.report.method_styles import study_styles
 from selbo_lab.report.origin import describe_code, provenance
 from selbo_lab.report.overview import tables_over_cases, tracks_with_cases
 from selbo_lab.report.study_captions import CASES, FIGURE_WORDS, track_words
-from selbo_lab.report.study_data import ood_sets, titles_of
+from selbo_lab.report.study_data import build_titles, ood_sets
 from selbo_lab.report.study_figures import STUDY_FIGURES, STUDY_FORMATS, available_study_figures
-from selbo_lab.report.study_tables import BEST, BOLD_NOTE, CHANCE, TRACK_TITLES, TRIAL, Entry, StudyTable, tables_of
+from selbo_lab.report.study_tables import BEST, BOLD_NOTE, CHANCE, TRACK_TITLES, TRIAL, Entry, StudyTable, build_tables
 from selbo_lab.report.study_takeaway import study_takeaways
 from selbo_lab.run.records import Run, StudyComparison, StudyResults
 
@@ -150,7 +150,7 @@ def _comparison(
     name = slug(comparison.variant, comparison.track)
     hidden = {TRIAL, provenance(results.seeds, comparison.runs)}
     tables = {
-        table.name: (_heading(table), _table(comparison, table, hidden)) for table in tables_of(results, comparison)
+        table.name: (_heading(table), _table(comparison, table, hidden)) for table in build_tables(results, comparison)
     }
     return ComparisonSection(
         id=name,
@@ -177,7 +177,7 @@ def _sizes(comparison: StudyComparison) -> list[tuple[str, str]]:
 
 def _troubles(results: StudyResults, comparison: StudyComparison) -> list[tuple[str, str]]:
     """Missing and diverged runs by method."""
-    items, titles = [], titles_of(comparison)
+    items, titles = [], build_titles(comparison)
     for method in comparison.methods:
         pairs = list(zip(results.seeds, method.runs, strict=True))
         gone = [seed for seed, run in pairs if run is None]
@@ -218,7 +218,7 @@ class ShownTable(NamedTuple):
 def _table(comparison: StudyComparison, table: StudyTable, hidden: Iterable[str]) -> ShownTable:
     """A table with its notes, except those that the page states once."""
     marked = table.name.startswith(MARKED)
-    looks = study_styles(titles_of(comparison))
+    looks = study_styles(build_titles(comparison))
     rows = []
     for row in table.rows:
         name = row[0].method

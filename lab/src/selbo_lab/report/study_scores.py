@@ -21,7 +21,7 @@ from selbo.plots import (
     tidy,
 )
 from selbo_lab.report.method_styles import study_styles
-from selbo_lab.report.study_data import Points, titles_of
+from selbo_lab.report.study_data import Points, build_titles
 from selbo_lab.run.build import score_edges
 from selbo_lab.run.records import CLEAN, MethodRuns, Run, ScoreMap, StudyComparison
 
@@ -90,7 +90,7 @@ def _first(method: MethodRuns) -> Run | None:
 def _scores(comparison: StudyComparison, names: Sequence[str]) -> "Figure":
     if not has_scores(comparison, names):
         raise ValueError(f"`comparison` must have scores of the methods {list(names)}, but has none")
-    labels = titles_of(comparison)
+    labels = build_titles(comparison)
     runs = {name: run for name in names if (run := _first(comparison.method(name))) is not None}
     side = min(WIDEST, (TWO_COLUMNS - _LEFT - _RIGHT - (len(names) - 1) * _GAP) / len(names))
     width = _LEFT + len(runs) * (side + _GAP) - _GAP + _RIGHT

@@ -22,7 +22,7 @@ from selbo_lab.report.columns import CORRUPTED, MetricColumn
 from selbo_lab.report.origin import provenance
 from selbo_lab.report.sample_notes import sample_notes
 from selbo_lab.report.studies import Cell
-from selbo_lab.report.study_data import corruptions_of, ood_title
+from selbo_lab.report.study_data import ood_title, sort_corruptions
 from selbo_lab.run.records import CLEAN, SHIFTS, USE, MethodRuns, Run, StudyComparison, StudyResults, Tried
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class StudyTable(NamedTuple):
 # --- which tables there are ---
 
 
-def tables_of(results: StudyResults, comparison: StudyComparison) -> list[StudyTable]:
+def build_tables(results: StudyResults, comparison: StudyComparison) -> list[StudyTable]:
     """All tables of one comparison that hold anything, in the order in which they are read.
 
     Temperature scaling has tables of its own, with marks of their own, in the track ``selbo``.
@@ -141,7 +141,7 @@ def tables_of(results: StudyResults, comparison: StudyComparison) -> list[StudyT
 
 
 def iter_tables(results: StudyResults, comparison: StudyComparison) -> Iterator[StudyTable]:
-    """The tables of `tables_of`, each computed when it is reached."""
+    """The tables of `build_tables`, each computed when it is reached."""
     return (table for table in _every_table(results, comparison) if table.rows and len(table.heads) > 1)
 
 
@@ -176,7 +176,7 @@ def _scores(results: StudyResults, comparison: StudyComparison, scaled: bool) ->
         ("scores", _places(comparison), False, [*_conditions(comparison), *remarks]),
         ("ood", "OOD inputs", True, _foreign_names(comparison)),
     ):
-        columns = [column for column in studies.columns_of(comparison) if column.ood == foreign]
+        columns = [column for column in studies.find_columns(comparison) if column.ood == foreign]
         entries = [_entries(c.metric, list(studies.cells(comparison, c, scaled).values())) for c in columns]
         yield StudyTable(
             f"{name}-temperature" if scaled else name,
@@ -239,7 +239,7 @@ def _by_corruption(results: StudyResults, comparison: StudyComparison) -> StudyT
 
     With many target domains, by size of the label shift instead.
     """
-    methods, kinds = comparison.methods, corruptions_of(comparison).kinds
+    methods, kinds = comparison.methods, sort_corruptions(comparison).kinds
     what = "label shift" if comparison.data.prevalences else "corruption"
     if comparison.data.prevalences:
         kinds = {name: [name] for name in SHIFTS}
@@ -321,7 +321,7 @@ class _Pair(NamedTuple):
 def _pairs(
     results: StudyResults, comparison: StudyComparison, pairs: Sequence[_Pair], *, name: str, shows: str, note: str
 ) -> StudyTable:
-    columns = [each for each in studies.columns_of(comparison) if each.whole_range in DIFFERENCES]
+    columns = [each for each in studies.find_columns(comparison) if each.whole_range in DIFFERENCES]
     return StudyTable(
         name,
         _title(comparison),
@@ -557,7 +557,7 @@ def _named(settings: Mapping[str, Iterable[Any]]) -> str:
 def terminal_table(comparison: StudyComparison, results: StudyResults, *, width: int = 80) -> "RichTable":
     """The main numbers for a terminal; the best of a column is bold and has a star, a mean over fewer runs a dagger."""
     wanted = TARGET_COLUMNS if comparison.has_target_domain else CONSOLE
-    names = [each for each in studies.columns_of(comparison) if each.whole_range in wanted]
+    names = [each for each in studies.find_columns(comparison) if each.whole_range in wanted]
     if len(studies.noise_ranges(comparison)) > 1:  # a terminal is narrow: of the whole range the NLL alone
         names = [each for each in names if each != MetricColumn(CORRUPTED, "ece")]
     found = {name: studies.cells(comparison, name) for name in names}

@@ -9,7 +9,7 @@ from typing import Final
 
 from selbo.files import replacing
 from selbo_lab.report.overview import tables_over_cases
-from selbo_lab.report.study_tables import TRACK_TITLES, StudyTable, tables_of
+from selbo_lab.report.study_tables import TRACK_TITLES, StudyTable, build_tables
 from selbo_lab.run.records import StudyResults
 
 LATEX: Final = str.maketrans(
@@ -76,7 +76,7 @@ def write_tables(results: StudyResults, folder: Path) -> list[Path]:
     """
     contents: dict[str, str] = {}
     for track in results.tracks:
-        made = [(each.variant, table) for each in results.of_track(track) for table in tables_of(results, each)]
+        made = [(each.variant, table) for each in results.of_track(track) for table in build_tables(results, each)]
         made = [*(("all", table) for table in tables_over_cases(results, track)), *made]
         title = f"# {results.title}: {TRACK_TITLES[track]}\n\nIn the paper: {results.paper}.\n".translate(MARKDOWN)
         parts = [f"## {table.title.translate(MARKDOWN)}\n\n{markdown(table)}" for _, table in made]

@@ -9,7 +9,7 @@ import numpy as np
 
 from selbo.report import signed
 from selbo_lab.report.columns import MetricColumn
-from selbo_lab.report.ranks import RANKED, bootstrap_interval, ranks_of
+from selbo_lab.report.ranks import RANKED, bootstrap_interval, compute_ranks
 from selbo_lab.report.study_tables import TRACK_TITLES, Entry, Head, StudyTable, below
 from selbo_lab.run.records import CLEAN, USE, MethodRuns, StudyComparison, StudyResults
 
@@ -36,7 +36,7 @@ def table_outcome(results: StudyResults, track: str) -> StudyTable | None:
 
 def _ranked(results: StudyResults, track: str, cases: Sequence[StudyComparison]) -> StudyTable:
     stating = {method.name for method in cases[0].methods if _states(method)}
-    ranks = {metric: [ranks_of(case, MetricColumn(CLEAN, metric), stating) for case in cases] for metric in RANKED}
+    ranks = {metric: [compute_ranks(case, MetricColumn(CLEAN, metric), stating) for case in cases] for metric in RANKED}
     rows, raw = [], []
     for method in cases[0].methods:
         entries, numbers = _start(results, track, method)
@@ -90,7 +90,7 @@ def _by_statement(results: StudyResults, track: str, cases: Sequence[StudyCompar
     rare = cases[0].data.use_fractions[-1]
     ranks = {
         off: [
-            ranks_of(case, MetricColumn(USE, "nll"), {m.name for m in case.methods} - {m.name for m in alike[off]})
+            compute_ranks(case, MetricColumn(USE, "nll"), {m.name for m in case.methods} - {m.name for m in alike[off]})
             for case in cases
         ]
         for off in offs

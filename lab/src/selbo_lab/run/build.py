@@ -86,7 +86,7 @@ class Told(NamedTuple):
     counts: tuple[int, ...] = ()
 
 
-def told_of(data: DataSpec | str, num_classes: int) -> Told:
+def collect_told(data: DataSpec | str, num_classes: int) -> Told:
     """Prior knowledge about a data set; about the target domain, if there is one."""
     case = DataSpec(data) if isinstance(data, str) else data
     known = tuple(KNOWN_FRACTIONS.get(case.name, {}).values()) or (1 / num_classes,) * num_classes
@@ -102,13 +102,13 @@ def with_first_off(fractions: tuple[float, ...], by: float) -> tuple[float, ...]
     return (first, *(share * (1 - first) / (1 - fractions[0]) for share in fractions[1:]))
 
 
-def engine_of(model: ModelSpec, device: str) -> str:
+def choose_engine(model: ModelSpec, device: str) -> str:
     """Engine of `selbo.fit`. Large networks are compiled on a GPU: the runs of a process share the compiled code."""
     large = model.name in LARGE_NETWORKS and device.startswith("cuda")
     return "compile+cudagraph" if large else "cudagraph"
 
 
-def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes: int, seed: int) -> nn.Module:
+def build_network(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes: int, seed: int) -> nn.Module:
     """A network with the initial weights of its seed, with a mean-field posterior if the recipe says so."""
     generator = generator_for(seed, "weights")
     network: nn.Module
@@ -136,7 +136,7 @@ def network_of(model: ModelSpec, recipe: Recipe, *, input_size: int, num_classes
     return bayesian
 
 
-def posterior_of(network: nn.Module, recipe: Recipe, *, num_data: int) -> Posterior:
+def build_posterior(network: nn.Module, recipe: Recipe, *, num_data: int) -> Posterior:
     """What is trained and predicts: the network, or its posterior by natural gradient."""
     if not recipe.posterior:
         return as_posterior(network)
@@ -216,7 +216,7 @@ def parse_belief(
     if found is None:
         raise ValueError(f"`belief` must be such as uniform, beta(1,1), expect(0.9) or fractions, but got {text!r}")
     kind, inner, behind = found.groups()
-    told = told_of(data, num_classes)._replace(counts=tuple(counts))
+    told = collect_told(data, num_classes)._replace(counts=tuple(counts))
     if kind == "expect":
         return _expected(_accuracy(inner or "", told, text), tuple(_fractions(behind, told, num_classes, text)))
     if behind is not None:
@@ -280,7 +280,7 @@ def _fractions(inner: str | None, told: Told, num_classes: int, text: str) -> li
     return numbers
 
 
-def summary_of(
+def build_summary(
     recipe: Recipe,
     *,
     num_data: int,
@@ -313,14 +313,14 @@ def summary_of(
     )
 
 
-def label_shift_of(recipe: Recipe, labels: Tensor, *, num_classes: int, data: DataSpec | str) -> LabelShift | None:
+def build_label_shift(recipe: Recipe, labels: Tensor, *, num_classes: int, data: DataSpec | str) -> LabelShift | None:
     """The shift from the class fractions of the labels to those stated for the target domain, if the recipe has one."""
     if not recipe.label_shift:
         return None
-    return LabelShift.from_labels(labels, told_of(data, num_classes).fractions)
+    return LabelShift.from_labels(labels, collect_told(data, num_classes).fractions)
 
 
-def objective_of(
+def build_objective(
     recipe: Recipe,
     *,
     num_data: int,
@@ -346,14 +346,14 @@ def objective_of(
                 annealing_every=recipe.annealing_every or None,
             )
         case "entropy_minimisation" | "expectation_regularisation":
-            objective = _on_unlabelled(recipe, num_data, told_of(data, num_classes), shift)
+            objective = _on_unlabelled(recipe, num_data, collect_told(data, num_classes), shift)
         case "independent_summary":
             belief = parse_belief(recipe.belief, num_classes, data=data, counts=counts)
             objective = published.IndependentSummary(belief, num_data, kl_weight=weight)
         case _:
             summary = None
             if recipe.partition:
-                summary = summary_of(
+                summary = build_summary(
                     recipe, num_data=num_data, num_classes=num_classes, data=data, counts=counts, earlier=earlier
                 )
             if recipe.objective != "summary_elbo":

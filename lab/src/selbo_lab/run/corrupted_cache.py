@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from selbo.files import replacing
-from selbo.training import pool_of
+from selbo.training import start_pool
 from selbo_lab.data import corruptions, store
 
 FOLDER: Final = "generated"
@@ -38,7 +38,7 @@ class Making(Protocol):
         """Generate the images."""
 
 
-def path_of(name: str) -> Path:
+def find_cached(name: str) -> Path:
     """Path of a set in the cache, whether or not it exists."""
     return store.root() / FOLDER / f"{name}-{version()}.npy"
 
@@ -52,7 +52,7 @@ def kept(name: str, make: Callable[[], Tensor]) -> Tensor:
     """
     from filelock import FileLock
 
-    path = path_of(name)
+    path = find_cached(name)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(path.with_name(f".{path.name}.lock")):
@@ -70,11 +70,11 @@ def make_missing(sets: Sequence[Making], *, processes: int, told: Callable[[int,
         processes: Number of parallel processes.
         told: Called with the number of generated and of missing sets, at the start and after each set.
     """
-    missing = [each for each in {each.name: each for each in sets}.values() if not path_of(each.name).exists()]
+    missing = [each for each in {each.name: each for each in sets}.values() if not find_cached(each.name).exists()]
     if not missing:
         return
     told(0, len(missing))
-    with pool_of(min(processes, len(missing))) as pool:
+    with start_pool(min(processes, len(missing))) as pool:
         futures = [pool.submit(_make, each) for each in missing]
         try:
             for done, future in enumerate(as_completed(futures), 1):

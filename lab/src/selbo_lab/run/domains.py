@@ -53,7 +53,7 @@ class Places(NamedTuple):
     unlabelled: LabelledData
 
 
-def places_of(data: DataSpec, train: LabelledData, val: LabelledData, test: LabelledData, *, seed: int) -> Places:
+def split_places(data: DataSpec, train: LabelledData, val: LabelledData, test: LabelledData, *, seed: int) -> Places:
     """The parts of a case.
 
     Args:
@@ -107,12 +107,12 @@ def draw_rows(labels: Tensor, fractions: Sequence[float], size: int, *, exactly:
         if len(sizes) > len(fractions):
             raise ValueError(f"fractions must be given for {len(sizes)} classes, but got {len(fractions)}")
         most = int(min(float(n) / share for n, share in zip(sizes.tolist(), fractions, strict=True)) + 1e-9)
-        counts = counts_of(fractions, min(size or most, most))
+        counts = round_counts(fractions, min(size or most, most))
         while any(
             count > n for count, n in zip(counts, sizes.tolist(), strict=True)
         ):  # rounded up beyond the available rows
             most -= 1
-            counts = counts_of(fractions, min(size or most, most))
+            counts = round_counts(fractions, min(size or most, most))
     if exactly and size > most:
         raise ValueError(f"`labels` must be at most {most} to have the requested class fractions, but got {size}")
     if counts is None:
@@ -158,7 +158,7 @@ def rows_with(labels: Tensor, fractions: Sequence[float], size: int, *, generato
         generator: Source of the choice.
     """
     chosen = []
-    for k, count in enumerate(counts_of(fractions, size)):
+    for k, count in enumerate(round_counts(fractions, size)):
         there = (labels == k).nonzero().squeeze(1)
         if count and not len(there):
             raise ValueError(f"`labels` must hold class {k} to sample it, but do not")
@@ -170,11 +170,11 @@ def rows_with(labels: Tensor, fractions: Sequence[float], size: int, *, generato
     return torch.cat(chosen)
 
 
-def counts_of(fractions: Sequence[float], size: int) -> list[int]:
+def round_counts(fractions: Sequence[float], size: int) -> list[int]:
     """Integers in these proportions that sum to ``size``, by the largest-remainder method.
 
     Example:
-        >>> counts_of([0.9, 0.1], 25), counts_of([0.5, 0.3, 0.2], 4)
+        >>> round_counts([0.9, 0.1], 25), round_counts([0.5, 0.3, 0.2], 4)
         ([23, 2], [2, 1, 1])
     """
     exact = [size * share for share in fractions]

@@ -22,7 +22,7 @@ from selbo_lab.published import auroc_of_both_columns
 from selbo_lab.run import baselines, build, frozen
 from selbo_lab.run.domains import LARGEST_SAMPLE, LEAST_PREVALENCE, rows_with, uniform_prevalences
 from selbo_lab.run.records import CLEAN, SHIFTS, USE, OODMeasurement, RunHistogram, RunMeasurement, ScoreMap
-from selbo_lab.run.scores import map_of, score_histogram
+from selbo_lab.run.scores import build_map, score_histogram
 from selbo_lab.run.tasks import Condition, RunTask
 from selbo_lab.studies.run_spec import FROZEN_CORRECTIONS, RunSpec
 
@@ -142,7 +142,7 @@ class Evaluation:
         if evaluation.halves and evaluation.test:
             return self._by_halves()
         on_val = self._seen(VAL, self.task.val).prediction
-        self.temperature = temperature_of(on_val, self.task.val.labels)
+        self.temperature = fit_temperature(on_val, self.task.val.labels)
         val = self._condition(on_val, self.task.val.labels, level=None)
         if self.spec.data.prevalences:
             return self._over_prevalences(on_val)
@@ -167,9 +167,9 @@ class Evaluation:
             conditions=conditions,
             ood={name: self._foreign(clean, data) for name, data in self.task.foreign.items()},
             histogram=self._histogram(shown),
-            reliability=outcomes.reliability_of(shown, labels),
+            reliability=outcomes.compute_reliability(shown, labels),
             score_histogram=score_histogram(shown),
-            map=map_of(self.task.test, clean) if evaluation.scores else None,
+            map=build_map(self.task.test, clean) if evaluation.scores else None,
         )
 
     def _corrupted(self, draws: int) -> Iterator[tuple[Condition, Prediction]]:
@@ -205,7 +205,7 @@ class Evaluation:
         if not self.seen:
             self.seen.update(self._every_set())
         on_val = self.seen[VAL]
-        self.temperature = temperature_of(on_val.prediction, on_val.labels)
+        self.temperature = fit_temperature(on_val.prediction, on_val.labels)
         fitted, scored = halves(len(self.task.test), seed=self.spec.seed)
         conditions, shown = {}, {}
         for name, whole in self.seen.items():
@@ -221,7 +221,7 @@ class Evaluation:
             self.temperature,
             conditions=conditions,
             histogram=self._histogram(shown[CLEAN].prediction),
-            reliability=outcomes.reliability_of(shown[CLEAN].prediction, shown[CLEAN].labels),
+            reliability=outcomes.compute_reliability(shown[CLEAN].prediction, shown[CLEAN].labels),
             score_histogram=score_histogram(shown[CLEAN].prediction),
         )
 
@@ -229,7 +229,7 @@ class Evaluation:
         """Mean metrics over target domains with class fractions from the whole simplex, and by size of the shift."""
         data, task, seed = self.spec.data, self.task, self.spec.seed
         assert task.use is not None
-        pool, use = self._seen(POOL, unlabelled_of(task)), self._seen(USE, task.use)
+        pool, use = self._seen(POOL, require_unlabelled(task)), self._seen(USE, task.use)
         counts = task.train.class_counts
         shifts, found, shown = list[float](), list[RunMeasurement](), list[SeenSet]()
         noise = generator_for(seed, "samples")
@@ -259,7 +259,7 @@ class Evaluation:
             self._measured(on_val, task.val.labels),
             self.temperature,
             conditions=conditions,
-            reliability=outcomes.reliability_of(together, torch.cat([each.labels for each in shown])),
+            reliability=outcomes.compute_reliability(together, torch.cat([each.labels for each in shown])),
         )
 
     def _seen(self, name: str, data: LabelledData) -> SeenSet:
@@ -280,7 +280,7 @@ class Evaluation:
         return found
 
     def _on_unlabelled(self) -> SeenSet:
-        pool = unlabelled_of(self.task)
+        pool = require_unlabelled(self.task)
         return SeenSet(self.predict(pool, self.spec.evaluation.draws), pool.labels)
 
     def _correction(
@@ -297,7 +297,7 @@ class Evaluation:
         how = self.spec.recipe.correction or ("known" if self.spec.recipe.label_shift else "")
         if not how:
             return None
-        told = fractions or build.told_of(self.spec.data, self.task.train.num_classes).fractions
+        told = fractions or build.collect_told(self.spec.data, self.task.train.num_classes).fractions
         fractions = _stated_off(told, self.spec.recipe.fractions_off)
         if how in FROZEN_CORRECTIONS:
             there = pool()
@@ -350,7 +350,7 @@ class Evaluation:
 
     def _nll_at_use(self, on_val: Prediction) -> float | None:
         """Validation NLL weighted to the class fractions of the target domain; None if it is not finite."""
-        val, fractions = self.task.val, build.told_of(self.spec.data, self.task.val.num_classes).fractions
+        val, fractions = self.task.val, build.collect_told(self.spec.data, self.task.val.num_classes).fractions
         nll = -log_prob_of_labels(on_val.log_probs.double()[None], val.labels)[0]
         by_class = [nll[val.labels == k].mean().item() for k in range(len(fractions)) if val.class_counts[k]]
         there = [share for share, count in zip(fractions, val.class_counts, strict=True) if count]
@@ -379,7 +379,7 @@ class Evaluation:
                 ScoreBins(build.EQUAL_EDGES) if count == 2 else ConfidenceBins(build.STUDY_CONFIDENCE_EDGES, count)
             )
             return RunHistogram(belief=None, masses=outcomes.region_masses(clean, partition))
-        summary = build.summary_of(
+        summary = build.build_summary(
             recipe,
             num_data=len(self.task.train),
             num_classes=count,
@@ -414,7 +414,7 @@ def halves(count: int, *, seed: int) -> tuple[Tensor, Tensor]:
     return first.sort().values, second.sort().values
 
 
-def temperature_of(prediction: Prediction, labels: Tensor) -> float | None:
+def fit_temperature(prediction: Prediction, labels: Tensor) -> float | None:
     """The fitted temperature; None if no temperature can be fitted."""
     try:
         return calibrate.temperature(prediction.log_probs, labels)
@@ -428,7 +428,7 @@ def _apart(inside: Prediction, outside: Prediction) -> Metrics:
     return {**means, **evaluate_ood(inside.entropy, outside.entropy)}
 
 
-def unlabelled_of(task: RunTask) -> LabelledData:
+def require_unlabelled(task: RunTask) -> LabelledData:
     """Unlabelled inputs of the target domain; raises an error if there are none."""
     if task.unlabelled is None:
         raise ValueError("`data` must have a target domain for a method that uses its inputs, but has none")

@@ -18,12 +18,12 @@ from selbo.training import Checkpoint, Diverged, FitResult, Optimizer, Validatio
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.published import PAPER_SELECTIONS
 from selbo_lab.run import adaptation, baselines, build, posthoc
-from selbo_lab.run.evaluate import Evaluation, Member, SeenSet, temperature_of, unlabelled_of
+from selbo_lab.run.evaluate import Evaluation, Member, SeenSet, fit_temperature, require_unlabelled
 from selbo_lab.run.group_runs import execute_group_run
 from selbo_lab.run.provenance import describe_run
 from selbo_lab.run.records import DIVERGED, FINISHED, Run, RunTimes
 from selbo_lab.run.table_runs import execute_table_run
-from selbo_lab.run.tasks import RunTask, task_of
+from selbo_lab.run.tasks import RunTask, build_task
 from selbo_lab.studies.run_spec import EvaluationSpec, RunSpec
 
 SMALL_RUNS_ON_A_GPU: Final = 14
@@ -75,7 +75,7 @@ def execute_run(spec: RunSpec, *, device: str = "cpu", unfinished: Path | None =
     if spec.data.table:
         return execute_table_run(spec)
     begin = time.perf_counter()
-    task = task_of(spec.data, spec.evaluation, seed=spec.seed)
+    task = build_task(spec.data, spec.evaluation, seed=spec.seed)
     parts = {part: getattr(task, part) for part in ("train", "val", "test", "use", "unlabelled")}
     made = partial(
         Run,
@@ -151,7 +151,7 @@ def _members(spec: RunSpec, task: RunTask, saved: _Checkpoints, *, device: str, 
 
 def _pool(spec: RunSpec, task: RunTask) -> LabelledData:
     """The unlabelled inputs that a recipe uses."""
-    there = unlabelled_of(task)
+    there = require_unlabelled(task)
     return there.rows(range(min(spec.recipe.unlabelled_inputs or len(there), len(there))))
 
 
@@ -173,7 +173,7 @@ def _earlier(spec: RunSpec, task: RunTask, saved: _Checkpoints, *, device: str) 
     before = replace(spec, recipe=plain)
     network = _trained(before, task, saved, device=device, member=0, name=EARLIER)
     on_val = Evaluation(before, task, [network], device).predict(task.val, draws=1)
-    temperature = temperature_of(on_val, task.val.labels)
+    temperature = fit_temperature(on_val, task.val.labels)
     return on_val.log_probs if temperature is None else at_temperature(on_val, temperature).log_probs
 
 
@@ -189,17 +189,17 @@ def _trained(
 ) -> Member:
     recipe = spec.recipe
     if recipe.objective in (*baselines.SCIKIT_LEARN, baselines.ZERO_SHOT):
-        objective = build.objective_of(
+        objective = build.build_objective(
             recipe, num_data=len(task.train), num_classes=task.train.num_classes, data=spec.data
         )
         if recipe.objective == baselines.ZERO_SHOT:
             return Member(nn.Identity(), objective)
-        return Member(baselines.scikit_learn(recipe, task.train, unlabelled_of(task), seed=spec.seed), objective)
+        return Member(baselines.scikit_learn(recipe, task.train, require_unlabelled(task), seed=spec.seed), objective)
     train = task.train.to(device).tensors()
     fitted = partial(_fitted, spec, task, saved or _Checkpoints(None), device=device, member=member, earlier=earlier)
     found = fitted(train, name=f"{name}-{member}")
     for number in range(recipe.rounds):
-        inputs = unlabelled_of(task).to(device).network_inputs()
+        inputs = require_unlabelled(task).to(device).network_inputs()
         seen = Evaluation(spec, task, [found], device).predict_inputs(inputs, spec.evaluation.draws)
         more = baselines.with_pseudo_labels(train, inputs, seen.log_probs, recipe.threshold)
         found = fitted(more, name=f"{name}-{member}-round-{number}")
@@ -222,21 +222,21 @@ def _fitted(
     seed = spec.seed if member == 0 else derive(spec.seed, "member", member) % (1 << 31)
     num_classes = task.train.num_classes
     inputs, labels = train
-    network = build.network_of(spec.model, recipe, input_size=inputs[0].numel(), num_classes=num_classes, seed=seed)
+    network = build.build_network(spec.model, recipe, input_size=inputs[0].numel(), num_classes=num_classes, seed=seed)
     if recipe.adaptation:  # raise errors before training
         adaptation.batchnorm_layers(network)
-        unlabelled_of(task)
-    objective_of = partial(
-        build.objective_of,
+        require_unlabelled(task)
+    build_objective = partial(
+        build.build_objective,
         num_data=len(labels),
         num_classes=num_classes,
         data=spec.data,
         counts=task.train.class_counts,
         earlier=earlier,
-        shift=build.label_shift_of(recipe, labels, num_classes=num_classes, data=spec.data),
+        shift=build.build_label_shift(recipe, labels, num_classes=num_classes, data=spec.data),
     )
-    objective = objective_of(recipe)
-    posterior = build.posterior_of(network, recipe, num_data=len(labels))
+    objective = build_objective(recipe)
+    posterior = build.build_posterior(network, recipe, num_data=len(labels))
     selects = recipe.select != "last" or recipe.schedule == "plateau"
     there = None
     if recipe.summary_inputs == "val":
@@ -248,14 +248,14 @@ def _fitted(
         without = replace(
             recipe, objective="elbo" if recipe.bayesian else "cross_entropy", partition="", belief="", pretraining=0
         )
-        before = build.objective_of(without, num_data=len(labels), num_classes=num_classes, data=spec.data)
+        before = build.build_objective(without, num_data=len(labels), num_classes=num_classes, data=spec.data)
         stages.insert(0, (before, recipe.pretraining, None))
     settings: dict[str, Any] = {
         "batch_size": recipe.batch_size,
         "num_samples": recipe.draws if recipe.bayesian else 1,
         "augment": recipe.augment or None,
         "precision": recipe.precision,
-        "engine": build.engine_of(spec.model, device),
+        "engine": build.choose_engine(spec.model, device),
         "seed": seed,
         "device": device,
     }
@@ -291,7 +291,7 @@ def _fitted(
     if isinstance(afterwards, SWAG):  # without a checkpoint, which would not hold what was collected
         fit(
             posterior,
-            objective_of(replace(recipe, summary_warmup=0)),
+            build_objective(replace(recipe, summary_warmup=0)),
             (inputs, labels),
             unlabelled=None if there is None else there.to(device).network_inputs(),
             steps=recipe.swag_steps,

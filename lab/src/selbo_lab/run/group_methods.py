@@ -262,7 +262,7 @@ def _train_in_batches(spec: RunSpec, case: GroupCase, device: str) -> Posterior:
         raise ValueError(f"`accuracy_concentration` is for tables, but the network is {spec.model.name!r}")
     train = case.train.to(device)
     inputs = train.network_inputs()
-    network = build.network_of(
+    network = build.build_network(
         spec.model, recipe, input_size=inputs[0].numel(), num_classes=train.num_classes, seed=spec.seed
     )
     labels = train.labels if recipe.objective == "all_labels" else torch.full_like(train.labels, -1)
@@ -274,7 +274,7 @@ def _train_in_batches(spec: RunSpec, case: GroupCase, device: str) -> Posterior:
         settings = {"groups": case.groups.to(device), "rows_per_group": spec.data.group_size}
     if not recipe.posterior:  # a natural gradient is an optimiser itself
         settings["optimizer"] = Optimizer(recipe.optimizer, recipe.momentum, recipe.weight_decay)
-    posterior = build.posterior_of(network.to(device), recipe, num_data=len(inputs))
+    posterior = build.build_posterior(network.to(device), recipe, num_data=len(inputs))
     fit(
         posterior,
         objective,
@@ -286,7 +286,7 @@ def _train_in_batches(spec: RunSpec, case: GroupCase, device: str) -> Posterior:
         warmup_steps=recipe.rate_warmup,
         augment=recipe.augment or None,
         precision=recipe.precision,
-        engine=build.engine_of(spec.model, device),
+        engine=build.choose_engine(spec.model, device),
         seed=derive(spec.seed, "groups") % (1 << 31),
         device=device,
         callbacks=(),

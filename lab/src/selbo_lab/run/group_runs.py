@@ -70,7 +70,7 @@ def execute_group_run(spec: RunSpec, *, device: str = "cpu") -> Run:
         status=FINISHED,
         conditions={CLEAN: RunMeasurement(level=0.0, metrics=found.metrics, recall=found.recall)},
         histogram=RunHistogram(belief=None, masses=outcomes.region_masses(prediction, regions)),
-        reliability=outcomes.reliability_of(prediction, case.test.labels),
+        reliability=outcomes.compute_reliability(prediction, case.test.labels),
         score_histogram=score_histogram(prediction),
         seconds=RunTimes(
             all=round(now - begin, 3), training=round(trained - begin, 3), evaluation=round(now - trained, 3)

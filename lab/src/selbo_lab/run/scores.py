@@ -20,7 +20,7 @@ def score_histogram(prediction: Prediction) -> tuple[int, ...]:
     return tuple(torch.bincount(places, minlength=SCORE_BINS).tolist())
 
 
-def map_of(test: LabelledData, prediction: Prediction) -> ScoreMap:
+def build_map(test: LabelledData, prediction: Prediction) -> ScoreMap:
     """The test set in two dimensions, with the score of each example, for plots of the decision surface."""
     places = _places(test.checksum, test)
     scores = prediction.probs[:, 1] if prediction.probs.shape[-1] == 2 else prediction.probs.amax(-1)

@@ -58,7 +58,7 @@ def execute_table_run(spec: RunSpec) -> Run:
         conditions={
             USE if spec.data.labels else CLEAN: RunMeasurement(level=0.0, metrics=found.metrics, recall=found.recall)
         },
-        reliability=outcomes.reliability_of(prediction, case.test.labels),
+        reliability=outcomes.compute_reliability(prediction, case.test.labels),
         seconds=RunTimes(all=round(time.perf_counter() - begin, 3), training=round(cpu, 3), cpu=round(cpu, 3)),
     )
 

@@ -16,7 +16,7 @@ from selbo_lab.data.corruptions import mnist as mnist_corruptions
 from selbo_lab.data.dataset import LabelledData
 from selbo_lab.data.imbalance import imbalanced_indices
 from selbo_lab.run.corrupted_cache import Making, kept
-from selbo_lab.run.domains import CORRUPTION_SEED, NOISE_SEED, corrupted_parts, places_of
+from selbo_lab.run.domains import CORRUPTION_SEED, NOISE_SEED, corrupted_parts, split_places
 from selbo_lab.studies.run_spec import DataSpec, EvaluationSpec
 
 SMOKE_TRAIN: Final = 64
@@ -82,7 +82,7 @@ class RunTask:
     unlabelled: LabelledData | None = None
 
 
-def task_of(data: DataSpec, evaluation: EvaluationSpec, *, seed: int) -> RunTask:
+def build_task(data: DataSpec, evaluation: EvaluationSpec, *, seed: int) -> RunTask:
     """The data of a run. Random choices depend on the data and the seed, never on the method."""
     if data.labels:
         return _two_places(data, seed)
@@ -114,7 +114,7 @@ def require_files(data: DataSpec, evaluation: EvaluationSpec) -> None:
 def _two_places(data: DataSpec, seed: int) -> RunTask:
     whole = DataSpec(data.name, encoder=data.encoder, generated=data.generated, normalised=data.normalised)
     split = seed if data.name in SPLIT_BY_SEED or data.generated else 0
-    parts = places_of(data, *(_part(whole, part, split) for part in ("train", "val", "test")), seed=seed)
+    parts = split_places(data, *(_part(whole, part, split) for part in ("train", "val", "test")), seed=seed)
     return RunTask(**parts._asdict(), corrupted=lambda: iter(()), foreign={})
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from selbo.training import pool_of
+from selbo.training import start_pool
 from selbo_lab.run.execute import execute_run
 from selbo_lab.run.result_store import Store
 from selbo_lab.studies.run_spec import RunSpec
@@ -114,7 +114,7 @@ def processes(works: Sequence[Work], jobs: int, on_start: OnStart, on_done: OnDo
     with ExitStack() as stack:
 
         def new() -> ProcessPoolExecutor:
-            return stack.enter_context(pool_of(1))
+            return stack.enter_context(start_pool(1))
 
         free = [new() for _ in range(min(jobs, max(1, len(works))))]
         last: dict[ProcessPoolExecutor, RunSpec] = {}

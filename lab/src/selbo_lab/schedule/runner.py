@@ -42,7 +42,7 @@ class Failed(RuntimeError):  # noqa: N818  (reads as a sentence)
     """Some runs ended with an error."""
 
 
-def study_of(name: str, *, trial: bool = False) -> Study:
+def load_known_study(name: str, *, trial: bool = False) -> Study:
     """Load a study by name; for a trial, with tiny data."""
     found = reader.load_study(name)
     return smoke.smoke(found) if trial else found
@@ -245,7 +245,7 @@ def gather(folder: Path) -> StudyResults:
     """Read the results of a study from its folder, in the order of the study; missing runs are None."""
     store = Store(folder)
     manifest = store.manifest()
-    study = study_of(manifest.study, trial=manifest.generated)
+    study = load_known_study(manifest.study, trial=manifest.generated)
     seeds = study.seed_range(manifest.seeds)
     nll = val_nll(store, study, manifest.tracks)
 

@@ -11,7 +11,7 @@ import pytest
 
 import selbo_lab.data
 from selbo_lab.data import catalogue, embeddings, sentences
-from selbo_lab.data.catalogue import SETS, SOURCES, import_set, load_set, sources_of
+from selbo_lab.data.catalogue import SETS, SOURCES, find_sources, import_set, load_set
 from selbo_lab.data.store import MissingData
 
 NAMES = {
@@ -93,12 +93,12 @@ def test_without_files_one_sentence_says_what_to_type(data_root: Path, name: str
 
 
 def test_sources_by_the_name_of_a_set_or_of_themselves() -> None:
-    assert [each.name for each in sources_of("mnist35")] == ["mnist"]
-    assert [each.name for each in sources_of("cifar10-im-c")] == ["cifar10", "cifar10-c"]
-    assert [each.name for each in sources_of("mnist-c")] == ["mnist-c"]
-    assert sources_of("digits") == ()
+    assert [each.name for each in find_sources("mnist35")] == ["mnist"]
+    assert [each.name for each in find_sources("cifar10-im-c")] == ["cifar10", "cifar10-c"]
+    assert [each.name for each in find_sources("mnist-c")] == ["mnist-c"]
+    assert find_sources("digits") == ()
     with pytest.raises(ValueError, match="`name` must be one of"):
-        sources_of("imagenet")
+        find_sources("imagenet")
 
 
 # --- importing ---

@@ -142,7 +142,7 @@ def test_parts_are_disjoint_and_depend_on_the_seed() -> None:
     assert sorted([*train.tolist(), *test.tolist()]) == list(range(100))
     assert len(test) == 30
     assert not torch.equal(test, tables.split_rows(100, seed=4)[1])
-    assert len(tables.part_of(small_table(), "train", seed=0)) == 4
+    assert len(tables.select_part(small_table(), "train", seed=0)) == 4
 
 
 def test_features() -> None:

@@ -10,7 +10,7 @@ import pytest
 import study_fakes as fakes
 from selbo_lab.report.columns import MetricColumn
 from selbo_lab.report.overview import tables_over_cases
-from selbo_lab.report.ranks import bootstrap_interval, group_ranks, ranks_of
+from selbo_lab.report.ranks import bootstrap_interval, compute_ranks, group_ranks
 
 GROUPS = {"name": "voters", "groups": "state"}
 
@@ -34,13 +34,13 @@ SECOND = {"elbo": 0.5, "b": 0.6, "c": 0.7, "all": 0.8, "bold": 0.9}
 
 def test_ranks_leave_out_methods_and_share_places() -> None:
     made = fakes.typed(case({"elbo": 0.3, "b": 0.3, "c": 0.1}))
-    assert ranks_of(made, MetricColumn("clean", "nll")) == {"elbo": 2.5, "b": 2.5, "c": 1.0}
-    assert ranks_of(made, MetricColumn("clean", "nll"), {"c"}) == {"elbo": 1.5, "b": 1.5}
+    assert compute_ranks(made, MetricColumn("clean", "nll")) == {"elbo": 2.5, "b": 2.5, "c": 1.0}
+    assert compute_ranks(made, MetricColumn("clean", "nll"), {"c"}) == {"elbo": 1.5, "b": 1.5}
 
 
 def test_a_huge_nll_has_a_rank() -> None:
     made = fakes.typed(case({"elbo": 0.3, "b": 1e25, "c": 0.1}))
-    assert ranks_of(made, MetricColumn("clean", "nll")) == {"elbo": 2.0, "b": 3.0, "c": 1.0}
+    assert compute_ranks(made, MetricColumn("clean", "nll")) == {"elbo": 2.0, "b": 3.0, "c": 1.0}
 
 
 def test_mean_ranks_over_cases() -> None:

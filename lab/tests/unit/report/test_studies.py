@@ -66,7 +66,7 @@ def paired(first: Plain, second: Plain, column: str, **options: bool) -> differe
 
 
 def columns(found: Plain) -> list[str]:
-    return list(map(str, studies.columns_of(typed(found))))
+    return list(map(str, studies.find_columns(typed(found))))
 
 
 # --- columns and values ---

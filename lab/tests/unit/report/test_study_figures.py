@@ -83,7 +83,7 @@ def test_a_mean_over_conditions_needs_all_of_them() -> None:
 
 def test_conditions_are_sorted_into_levels_kinds_and_severities() -> None:
     noise, kinds, severities = (
-        study_data.corruptions_of(typed(fakes.comparison(fakes.four(suite=suite))))
+        study_data.sort_corruptions(typed(fakes.comparison(fakes.four(suite=suite))))
         for suite in ("noise", "kinds", "severities")
     )
     assert noise == ({0.0: "clean", 0.1: "noise 0.1", 0.5: "noise 0.5"}, {}, {})
@@ -109,9 +109,11 @@ def test_a_legend_has_as_many_columns_as_fit_and_ends_above_the_panels(titles: l
 
 def test_titles_are_different() -> None:
     methods = fakes.four()
-    assert study_data.titles_of(typed(fakes.comparison(methods))) == {each["name"]: each["title"] for each in methods}
+    assert study_data.build_titles(typed(fakes.comparison(methods))) == {
+        each["name"]: each["title"] for each in methods
+    }
     methods[1]["title"] = "ELBO"
-    titles = study_data.titles_of(typed(fakes.comparison(methods)))
+    titles = study_data.build_titles(typed(fakes.comparison(methods)))
     assert titles["elbo"] == "ELBO (elbo)"
     assert titles["smoothing"] == "ELBO (smoothing)"
 
@@ -291,7 +293,7 @@ def test_a_sweep_of_the_prior_has_no_level_line() -> None:
 
 def test_methods_that_differ_in_more_are_no_sweep() -> None:
     comparison = fakes.comparison(fakes.four())
-    assert study_data.sweep_of(typed(comparison)) is None
+    assert study_data.find_sweep(typed(comparison)) is None
     with pytest.raises(ValueError, match="one setting"):
         study_curves.sweep_figure(typed(comparison))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from selbo_lab.report.overview import cases_of, tables_over_cases
+from selbo_lab.report.overview import find_cases, tables_over_cases
 from selbo_lab.report.study_outcomes import cost_of_wrong_fractions, primary_outcome
 from selbo_lab.report.study_page import render_study_page
 from selbo_lab.report.table_files import write_tables
@@ -93,7 +93,7 @@ def test_wrong_fractions_cost_what_exact_ones_do_not() -> None:
     assert elbo["off_0.10"] == pytest.approx(0)
     assert [entry.text for entry in table.rows[0]][2] == "–"
     assert cost_of_wrong_fractions(typed(primary(elbo=0.5, summary=0.4)), "selbo") is None
-    assert len(cases_of(typed(study([*wrong()["comparisons"]] * 2, seeds=SEEDS)), "selbo")[0]) == 4  # stated exactly
+    assert len(find_cases(typed(study([*wrong()["comparisons"]] * 2, seeds=SEEDS)), "selbo")[0]) == 4  # stated exactly
 
 
 def test_missing_runs_and_kinds_leave_places_empty() -> None:

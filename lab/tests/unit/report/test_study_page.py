@@ -96,7 +96,7 @@ def test_every_number_of_every_table_is_on_the_page(source: str) -> None:
     entries = [
         " ".join(entry.text.split())
         for comparison in fakes.typed(results).comparisons
-        for table in study_tables.tables_of(fakes.typed(results), comparison)
+        for table in study_tables.build_tables(fakes.typed(results), comparison)
         for row in table.rows
         for entry in row[1:]
     ]
@@ -112,7 +112,7 @@ def test_clear_differences_say_whether_they_are_gains(monkeypatch: pytest.Monkey
     marks = [
         entry.mark
         for comparison in fakes.typed(results).comparisons
-        for table in study_tables.tables_of(fakes.typed(results), comparison)
+        for table in study_tables.build_tables(fakes.typed(results), comparison)
         if table.name.startswith(("differences", "baselines"))
         for row in table.rows
         for entry in row
@@ -126,7 +126,7 @@ def test_clear_differences_say_whether_they_are_gains(monkeypatch: pytest.Monkey
     assert legends == sum(
         any(entry.mark == "better" for row in table.rows for entry in row)
         for comparison in fakes.typed(results).comparisons
-        for table in study_tables.tables_of(fakes.typed(results), comparison)
+        for table in study_tables.build_tables(fakes.typed(results), comparison)
     )
     assert "Bold:" not in source  # the legend says it, in colour
 

@@ -72,7 +72,7 @@ PAPER: Plain = {
 
 def tables(results: Plain) -> dict[str, StudyTable]:
     made = typed(results)
-    return {table.name: table for table in study_tables.tables_of(made, made.comparisons[0])}
+    return {table.name: table for table in study_tables.build_tables(made, made.comparisons[0])}
 
 
 def column(table: StudyTable, head: str, group: str = "clean") -> list[Entry]:

@@ -10,7 +10,7 @@ import pytest
 from selbo_lab.report import studies, study_page, study_tables
 from selbo_lab.report.columns import MetricColumn
 from selbo_lab.report.study_captions import FIGURE_WORDS
-from selbo_lab.report.study_data import corruptions_of
+from selbo_lab.report.study_data import sort_corruptions
 from selbo_lab.report.study_figures import available_study_figures, calibration_figure
 from study_fakes import comparison, domain_study, four, study, typed
 
@@ -24,7 +24,7 @@ def test_columns_are_those_of_the_place_of_use_then_of_the_training_place() -> N
     (found,) = typed(domain_study()).comparisons
     assert found.has_target_domain
     assert not found.one_domain
-    assert list(map(str, studies.columns_of(found))) == [
+    assert list(map(str, studies.find_columns(found))) == [
         *AT_USE,
         *(column.replace("use", "clean") for column in AT_USE),
     ]
@@ -35,13 +35,13 @@ def test_columns_are_those_of_the_place_of_use_then_of_the_training_place() -> N
 def test_one_place_has_its_columns_once() -> None:
     (found,) = typed(domain_study(noise=0.0)).comparisons
     assert found.one_domain
-    assert list(map(str, studies.columns_of(found))) == AT_USE
+    assert list(map(str, studies.find_columns(found))) == AT_USE
 
 
 def test_the_target_domain_is_no_corruption() -> None:
     (found,) = typed(domain_study()).comparisons
     assert studies.value(found.methods[0].runs[0], MetricColumn("corrupted", "nll")) is None
-    assert not any(corruptions_of(found))
+    assert not any(sort_corruptions(found))
     assert "corruption" not in available_study_figures(typed(domain_study()), found)
 
 
@@ -58,17 +58,17 @@ def test_calibration_is_that_of_the_target_domain() -> None:
 def test_other_studies_have_no_target_domain() -> None:
     found = typed(comparison(four(suite="kinds")))
     assert not found.has_target_domain
-    assert not any(column.place == "use" for column in studies.columns_of(found))
+    assert not any(column.place == "use" for column in studies.find_columns(found))
 
 
 def test_tables_name_the_domains() -> None:
     results = typed(domain_study())
-    tables = {table.name: table for table in study_tables.tables_of(results, results.comparisons[0])}
+    tables = {table.name: table for table in study_tables.build_tables(results, results.comparisons[0])}
     assert [head.group for head in tables["scores"].heads] == ["", *["target domain"] * 4, *["source domain"] * 4]
     assert "target and source domain" in tables["scores"].title
     assert [head.group for head in tables["differences"].heads][1:5] == ["target domain"] * 4
     same = typed(domain_study(noise=0.0))
-    first = study_tables.tables_of(same, same.comparisons[0])[0]
+    first = study_tables.build_tables(same, same.comparisons[0])[0]
     assert first.title.endswith(": target domain")
     assert len(first.heads) == 5
 

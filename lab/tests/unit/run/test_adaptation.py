@@ -234,14 +234,16 @@ def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def trained(spec: RunSpec) -> nn.Module:
     """The network of a run before it is adapted."""
-    return execute._trained(spec, tasks.task_of(spec.data, spec.evaluation, seed=spec.seed), device="cpu", member=0)[0]
+    return execute._trained(spec, tasks.build_task(spec.data, spec.evaluation, seed=spec.seed), device="cpu", member=0)[
+        0
+    ]
 
 
 @pytest.mark.parametrize("recipe", [RECIPE, TENT])
 @pytest.mark.parametrize("looked_at", [0, 9])
 def test_a_run_predicts_with_the_adapted_network(recipe: Recipe, looked_at: int) -> None:
     spec = replace(SPEC, recipe=replace(recipe, unlabelled_inputs=looked_at))
-    task = tasks.task_of(DATA, SPEC.evaluation, seed=0)
+    task = tasks.build_task(DATA, SPEC.evaluation, seed=0)
     assert task.unlabelled is not None
     assert task.use is not None
     found = execute.execute_run(spec)
@@ -292,10 +294,10 @@ def test_adapted_and_other_networks_are_not_confused() -> None:
 def test_no_adaptation_looks_at_the_labels_of_the_target_domain(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = replace(SPEC, recipe=TENT)
     before = execute.execute_run(spec)
-    known = tasks.task_of(DATA, SPEC.evaluation, seed=0)
+    known = tasks.build_task(DATA, SPEC.evaluation, seed=0)
     assert known.unlabelled is not None
     turned = replace(known.unlabelled, labels=1 - known.unlabelled.labels)
-    monkeypatch.setattr(execute, "task_of", lambda *_, **__: replace(known, unlabelled=turned))
+    monkeypatch.setattr(execute, "build_task", lambda *_, **__: replace(known, unlabelled=turned))
     execute._MEMORY.training = None
     after = execute.execute_run(spec)
     assert before.data["unlabelled"] != after.data["unlabelled"]

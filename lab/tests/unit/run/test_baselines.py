@@ -43,7 +43,7 @@ SUMMARY = Recipe(
 
 
 def task() -> tasks.RunTask:
-    return tasks.task_of(DATA, SPEC.evaluation, seed=0)
+    return tasks.build_task(DATA, SPEC.evaluation, seed=0)
 
 
 def log_probs(data: LabelledData | None) -> torch.Tensor:
@@ -107,7 +107,7 @@ def test_no_method_looks_at_the_labels_of_the_place_of_use(name: str, monkeypatc
     known = task()
     assert known.unlabelled is not None
     turned = replace(known.unlabelled, labels=1 - known.unlabelled.labels)
-    monkeypatch.setattr(execute, "task_of", lambda *_, **__: replace(known, unlabelled=turned))
+    monkeypatch.setattr(execute, "build_task", lambda *_, **__: replace(known, unlabelled=turned))
     after = numbers(execute.execute_run(spec))
     assert before.pop("data") != after.pop("data")
     assert after == before
@@ -308,7 +308,7 @@ def test_a_wrong_statement_reaches_all_who_are_told(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(execute, "_MEMORY", execute._Memory())
     wrong = replace(DATA, fractions_off=0.1)
     stated = (DATA.use_fractions[0] + 0.1, DATA.use_fractions[1] - 0.1)
-    assert build.told_of(wrong, 2).fractions == pytest.approx(stated)
+    assert build.collect_told(wrong, 2).fractions == pytest.approx(stated)
     known = replace(SPEC, recipe=replace(RECIPE, correction="known"))
     found = execute.execute_run(replace(known, data=wrong)).conditions["use"]
     assert found.fractions == pytest.approx(stated)

@@ -158,7 +158,7 @@ def test_unknown_beliefs_are_refused(text: str) -> None:
     ],
 )
 def test_objectives(recipe: Recipe, kind: type) -> None:
-    found = build.objective_of(recipe, num_data=50, num_classes=2, data="sst")
+    found = build.build_objective(recipe, num_data=50, num_classes=2, data="sst")
     assert isinstance(found, kind)
     assert found.num_data == 50
     assert found.has_summary == bool(recipe.partition)
@@ -171,15 +171,15 @@ def test_the_published_divergence_is_asked_for(name: str, reduction: str) -> Non
     recipe = Recipe(name, bayesian=True, epsilon=0.1, kl_reduction=reduction, **words)
     if reduction == "mean":
         with pytest.raises(ValueError, match=r"`kl_reduction` must be one of \['published', 'sum'\], but got 'mean'"):
-            build.objective_of(recipe, num_data=50, num_classes=2, data="sst")
+            build.build_objective(recipe, num_data=50, num_classes=2, data="sst")
     else:
-        found = build.objective_of(recipe, num_data=50, num_classes=2, data="sst")
+        found = build.build_objective(recipe, num_data=50, num_classes=2, data="sst")
         assert isinstance(found.kl, PublishedKL) == (reduction == "published")
 
 
 def test_objectives_with_a_term_on_unlabelled_inputs() -> None:
     entropy, fractions = (
-        build.objective_of(Recipe(name, unlabelled_weight=0.3), num_data=50, num_classes=2, data=CASE)
+        build.build_objective(Recipe(name, unlabelled_weight=0.3), num_data=50, num_classes=2, data=CASE)
         for name in ("entropy_minimisation", "expectation_regularisation")
     )
     assert isinstance(entropy, EntropyMinimisation)
@@ -190,20 +190,20 @@ def test_objectives_with_a_term_on_unlabelled_inputs() -> None:
 
 def test_a_summary_may_grow_in() -> None:
     recipe = Recipe("summary_elbo", bayesian=True, partition="equal", belief="uniform", summary_warmup=7)
-    assert build.objective_of(recipe, num_data=50, num_classes=2, data="sst").terms[0].warmup == 7
+    assert build.build_objective(recipe, num_data=50, num_classes=2, data="sst").terms[0].warmup == 7
 
 
 def test_concentration_may_be_a_multiple_of_the_data() -> None:
     recipe = Recipe("summary_elbo", bayesian=True, partition="equal", belief="uniform", concentration=0.5)
-    plain = build.summary_of(recipe, num_data=200, num_classes=2, data="sst")
+    plain = build.build_summary(recipe, num_data=200, num_classes=2, data="sst")
     assert plain.concentration == 0.5
     relative = Recipe(**{**vars(recipe), "per_example": True})
-    assert build.summary_of(relative, num_data=200, num_classes=2, data="sst").concentration == 100.0
+    assert build.build_summary(relative, num_data=200, num_classes=2, data="sst").concentration == 100.0
 
 
 def test_the_published_histogram_has_its_constants() -> None:
     recipe = Recipe("summary_elbo", bayesian=True, partition="equal-published", belief="uniform")
-    found = build.summary_of(recipe, num_data=200, num_classes=2, data="sst")
+    found = build.build_summary(recipe, num_data=200, num_classes=2, data="sst")
     assert (found.pseudo_count, found.histogram_floor) == (1e-4, 1e-6)
 
 
@@ -219,7 +219,7 @@ def test_the_published_histogram_has_its_constants() -> None:
 )
 def test_networks_depend_on_their_seed_alone(model: ModelSpec, size: int) -> None:
     def weights(seed: int) -> torch.Tensor:
-        net = build.network_of(model, Recipe("cross_entropy"), input_size=size, num_classes=2, seed=seed)
+        net = build.build_network(model, Recipe("cross_entropy"), input_size=size, num_classes=2, seed=seed)
         return torch.cat([each.flatten() for each in net.parameters()])
 
     assert torch.equal(weights(3), weights(3))
@@ -236,14 +236,14 @@ def test_counted_fractions_are_those_of_the_training_labels() -> None:
 
 @pytest.mark.parametrize(("name", "paddings"), [("convnet", [1, 1, 1, 1, 1]), ("convnet-published", [0, 0, 0, 0, 1])])
 def test_the_two_convnets(name: str, paddings: list[int]) -> None:
-    net = build.network_of(ModelSpec(name), Recipe("cross_entropy"), input_size=784, num_classes=2, seed=0)
+    net = build.build_network(ModelSpec(name), Recipe("cross_entropy"), input_size=784, num_classes=2, seed=0)
     assert [each.padding[0] for each in net.modules() if isinstance(each, torch.nn.Conv2d)] == paddings
 
 
 @pytest.mark.parametrize("name", ["convnet", "convnet-published"])
 def test_a_trial_has_a_narrow_network(name: str) -> None:
     def channels(model: ModelSpec) -> list[int]:
-        net = build.network_of(model, Recipe("cross_entropy"), input_size=784, num_classes=2, seed=0)
+        net = build.build_network(model, Recipe("cross_entropy"), input_size=784, num_classes=2, seed=0)
         return [each.out_channels for each in net.modules() if isinstance(each, torch.nn.Conv2d)]
 
     whole, narrow = channels(ModelSpec(name)), channels(ModelSpec(name, width=1 / 32))
@@ -252,7 +252,7 @@ def test_a_trial_has_a_narrow_network(name: str) -> None:
 
 def test_published_start(seed: int) -> None:
     recipe = Recipe("elbo", bayesian=True, start="published", prior_std=2.0)
-    net = build.network_of(ModelSpec("mlp", hidden=(400,)), recipe, input_size=50, num_classes=2, seed=seed)
+    net = build.build_network(ModelSpec("mlp", hidden=(400,)), recipe, input_size=50, num_classes=2, seed=seed)
     first = gaussians(net)[0]
     assert first.mean.mean().abs() < 0.005
     assert first.mean.std().item() == pytest.approx(0.1, rel=0.05)
@@ -262,7 +262,7 @@ def test_published_start(seed: int) -> None:
 
 def test_relative_start() -> None:
     recipe = Recipe("elbo", bayesian=True, start="relative", init_std=0.2)
-    net = build.network_of(ModelSpec("vgg11", width=0.02), recipe, input_size=0, num_classes=2, seed=0)
+    net = build.build_network(ModelSpec("vgg11", width=0.02), recipe, input_size=0, num_classes=2, seed=0)
     for each in gaussians(net):
         spread = 0.2 * each.mean.abs()
         torch.testing.assert_close(each.std[spread > 1e-6], spread[spread > 1e-6], rtol=1e-3, atol=0)
@@ -271,7 +271,7 @@ def test_relative_start() -> None:
 
 def test_unknown_model() -> None:
     with pytest.raises(ValueError, match="`model` must be one of"):
-        build.network_of(ModelSpec("resnet"), Recipe("cross_entropy"), input_size=1, num_classes=2, seed=0)
+        build.build_network(ModelSpec("resnet"), Recipe("cross_entropy"), input_size=1, num_classes=2, seed=0)
 
 
 def test_steep_bins_have_the_papers_slope_and_open_ends() -> None:
@@ -300,4 +300,4 @@ def test_an_empirical_belief_needs_an_earlier_model() -> None:
     ],
 )
 def test_large_networks_are_compiled_on_a_gpu(name: str, device: str, engine: str) -> None:
-    assert build.engine_of(ModelSpec(name), device) == engine
+    assert build.choose_engine(ModelSpec(name), device) == engine

@@ -411,7 +411,7 @@ def test_runs_that_differ_only_in_the_stated_accuracy_share_networks(monkeypatch
 @pytest.mark.parametrize("name", ["groups", "groups-labels", "groups-images", "groups-fashion", "groups-cifar10"])
 def test_a_study_of_groups_has_groups_and_equal_budgets(name: str) -> None:
     """It runs in lab/tests/end_to_end/test_trials.py, on tiny data."""
-    real = runner.study_of(name)
+    real = runner.load_known_study(name)
     for variant in real.variants:
         assert variant.data.groups
         assert variant.data.group_accuracy > 0.5

@@ -52,7 +52,7 @@ def test_metrics_are_those_of_the_half_that_the_correction_has_not_seen() -> Non
         run(correction="temperature", target_labels=1000),
         run(correction="belief", states_accuracy=True, accuracy_off=0.05),
     )
-    task = tasks.task_of(DATA, EVALUATION, seed=7)
+    task = tasks.build_task(DATA, EVALUATION, seed=7)
     network = execute._trained(SPEC, task, device="cpu", member=0).network.eval()
     first, second = evaluate.halves(300, seed=7)
     sets = {"clean": task.test, **{each.name: each.data for each in task.corrupted()}}
@@ -119,7 +119,7 @@ def test_halves_are_refused_beside_a_target_domain() -> None:
 
 
 def test_the_study_of_images_corrects_one_network_per_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    study = runner.study_of("frozen-images", trial=True)
+    study = runner.load_known_study("frozen-images", trial=True)
     times, train = list[int](), execute._trained
 
     def trained(*args: Any, **settings: Any) -> execute.Member:

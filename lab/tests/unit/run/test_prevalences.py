@@ -14,7 +14,7 @@ from torch.nn.functional import nll_loss
 from selbo.evaluation import correct_prior
 from selbo.random import generator_for
 from selbo_lab.report.study_page import render_study_page
-from selbo_lab.report.study_tables import tables_of
+from selbo_lab.report.study_tables import build_tables
 from selbo_lab.run import domains, evaluate, execute, tasks
 from selbo_lab.run.records import SHIFTS, Run
 from selbo_lab.schedule import runner
@@ -82,7 +82,7 @@ def test_other_fractions_are_refused_beside_prevalences() -> None:
 
 def test_metrics_are_means_over_target_domains() -> None:
     plain, known, wrong = run(), run(correction="known"), run(correction="known", fractions_off=0.05)
-    task = tasks.task_of(DATA, SPEC.evaluation, seed=5)
+    task = tasks.build_task(DATA, SPEC.evaluation, seed=5)
     noise, found, shifts = generator_for(5, "samples"), {"plain": [], "known": [], "wrong": []}, []
     for first, second in domains.uniform_prevalences(2, 6, seed=5):
         sample = [
@@ -105,11 +105,11 @@ def test_metrics_are_means_over_target_domains() -> None:
 def test_shifts_are_no_corruptions_and_have_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "SMOKE_TRAIN", 64)  # what is in tables, not how good it is
     monkeypatch.setattr(tasks, "SMOKE_TEST", 32)
-    study = runner.study_of("frozen-shift", trial=True)
+    study = runner.load_known_study("frozen-shift", trial=True)
     results = runner.run_study(study, tmp_path, executor="here", seeds=1)
     case = next(each for each in results.comparisons if each.data.prevalences)
     assert not any(run.corrupted for run in case.tested)
-    tables = {table.name: table for table in tables_of(results, case)}
+    tables = {table.name: table for table in build_tables(results, case)}
     assert not [name for name in tables if name.endswith("temperature")]
     assert [row[0].text for row in tables["corruptions"].rows] == list(SHIFTS)
     assert tables["corruptions"].heads[0].label == "label shift"
@@ -144,7 +144,7 @@ def test_a_zero_shot_classifier_answers_with_its_inputs() -> None:
     found = execute.execute_run(
         replace(SPEC, data=replace(DATA, prevalences=0, use_fractions=(0.5, 0.5), unlabelled=50))
     )
-    task = tasks.task_of(found.spec.data, SPEC.evaluation, seed=5)
+    task = tasks.build_task(found.spec.data, SPEC.evaluation, seed=5)
     assert task.use.inputs.shape[1] == 2
     nll = nll_loss(task.use.inputs.log_softmax(-1), task.use.labels).item()
     assert found.conditions["use"].metrics["nll"] == pytest.approx(nll, rel=1e-5)

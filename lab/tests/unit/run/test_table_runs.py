@@ -250,7 +250,7 @@ def test_a_tuned_classifier_has_the_lowest_cross_validated_nll() -> None:
 def test_methods_whose_package_is_not_there_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the user is told."""
     monkeypatch.setattr(table_methods, "find_spec", lambda package: None)
-    study = runner.study_of("tables", trial=True)
+    study = runner.load_known_study("tables", trial=True)
     with pytest.warns(UserWarning, match="runs of LightGBM are left out, as it is not installed"):
         results = runner.run_study(study, tmp_path / "tables", executor="here", seeds=1)
     for method in (each for case in results.comparisons for each in case.methods):
@@ -261,6 +261,6 @@ def test_methods_whose_package_is_not_there_are_left_out(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("name", ["tables", "few-labels"])
 def test_a_study_of_tables_has_tables(name: str) -> None:
     """It runs in lab/tests/end_to_end/test_trials.py, on tiny data."""
-    for variant in runner.study_of(name).variants:
+    for variant in runner.load_known_study(name).variants:
         assert variant.data.table
         assert bool(variant.data.labels) == (name == "few-labels")

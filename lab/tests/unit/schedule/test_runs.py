@@ -76,7 +76,7 @@ def test_a_result_says_everything_and_is_json(result: Run) -> None:
 
 
 def test_the_numbers_are_those_of_the_network(result: Run) -> None:
-    task = tasks.task_of(DATA, EVALUATION, seed=0)
+    task = tasks.build_task(DATA, EVALUATION, seed=0)
     member = execute._trained(SPEC, task, device="cpu", member=0)
     log_probs = member.network(task.test.network_inputs()).log_softmax(-1)
     nll = torch.nn.functional.nll_loss(log_probs, task.test.labels).item()
@@ -151,7 +151,7 @@ def test_pixels_that_are_not_normalised(official: bool, monkeypatch: pytest.Monk
     monkeypatch.setattr(tasks, "kept", lambda *_: images.inputs)
     asked = EvaluationSpec(suite="mnist-c", corruptions=("fog",), ood=("fashion",))
     for normalised, low in ((True, -0.1307 / 0.3081), (False, 0.0)):
-        task = tasks.task_of(DataSpec("mnist35", train_size=977, normalised=normalised), asked, seed=91)
+        task = tasks.build_task(DataSpec("mnist35", train_size=977, normalised=normalised), asked, seed=91)
         sets = [task.train, task.val, task.test, task.foreign["fashion"], *(each.data for each in task.corrupted())]
         assert len(sets) == 5
         for each in sets:
@@ -166,7 +166,7 @@ def test_pixels_that_are_not_normalised_at_a_place_of_use(monkeypatch: pytest.Mo
     monkeypatch.setattr(tasks, "_read_part", lambda *_: usual)
     data = DataSpec("mnist35", generated=True, labels=17, unlabelled=16, use_corruption="fog")
     for normalised, expected in ((True, mnist.MNIST_NORMALISATION), (False, None)):
-        task = tasks.task_of(replace(data, normalised=normalised), EvaluationSpec(), seed=91)
+        task = tasks.build_task(replace(data, normalised=normalised), EvaluationSpec(), seed=91)
         sets = [each for each in vars(task).values() if isinstance(each, LabelledData)]
         assert len(sets) == 5
         assert {each.normalisation for each in sets} == {expected}
@@ -188,7 +188,7 @@ SUMMARY = Recipe(
 def test_an_empirical_belief_is_that_of_a_plain_network_of_the_same_seed(result: Run) -> None:
     recipe = replace(SUMMARY, belief="empirical")
     found = execute.execute_run(replace(SPEC, recipe=recipe))
-    task = tasks.task_of(DATA, EVALUATION, seed=0)
+    task = tasks.build_task(DATA, EVALUATION, seed=0)
     plain = execute._trained(SPEC, task, device="cpu", member=0)
     log_probs = (plain.network(task.val.network_inputs()) / result.temperature).log_softmax(-1)
     expected = Empirical(log_probs).masses(ScoreBins.equal(10))
@@ -202,14 +202,14 @@ def test_a_posterior_is_trained_by_natural_gradient() -> None:
     """As `fit` does it for a posterior with the settings of the recipe, and a run repeats its numbers."""
     recipe = replace(NATURAL, initial_curvature=0.05, curvature_decay=0.9, rate_warmup=2, schedule="cosine")
     spec = replace(SPEC, recipe=recipe)
-    task = tasks.task_of(DATA, EVALUATION, seed=0)
+    task = tasks.build_task(DATA, EVALUATION, seed=0)
     trained = execute._trained(spec, task, device="cpu", member=0)
     inputs, labels = task.train.tensors()
-    network = build.network_of(spec.model, recipe, input_size=inputs.shape[1], num_classes=2, seed=0)
+    network = build.build_network(spec.model, recipe, input_size=inputs.shape[1], num_classes=2, seed=0)
     posterior = NaturalGradientPosterior(
         network, num_data=len(labels), prior_std=0.2, initial_curvature=0.05, betas=(0.9, 0.9)
     )
-    objective = build.objective_of(recipe, num_data=len(labels), num_classes=2, data=DATA)
+    objective = build.build_objective(recipe, num_data=len(labels), num_classes=2, data=DATA)
     settings = {"steps": 5, "batch_size": 16, "learning_rate": 0.1, "schedule": "cosine", "warmup_steps": 2}
     fit(posterior, objective, (inputs, labels), seed=0, callbacks=(), **settings)
     assert isinstance(trained.network, NaturalGradientPosterior)
@@ -271,9 +271,9 @@ def test_momentum_is_that_of_the_recipe() -> None:
 
 
 def trained_by_hand(recipe: Recipe, steps: int, rate: float, seed: int, network: Any, **settings: Any) -> None:
-    task = tasks.task_of(DATA, EVALUATION, seed=0)
+    task = tasks.build_task(DATA, EVALUATION, seed=0)
     inputs, labels = task.train.tensors()
-    objective = build.objective_of(recipe, num_data=len(labels), num_classes=2, data=DATA)
+    objective = build.build_objective(recipe, num_data=len(labels), num_classes=2, data=DATA)
     optimizer = Optimizer("sgd", momentum=recipe.momentum)
     settings = {"callbacks": (), **settings}
     fit(
@@ -291,11 +291,11 @@ def trained_by_hand(recipe: Recipe, steps: int, rate: float, seed: int, network:
 
 def test_swag_collects_at_a_constant_rate_in_the_last_steps() -> None:
     recipe = replace(POSTHOC["swag"], schedule="cosine")
-    task = tasks.task_of(DATA, EVALUATION, seed=0)
+    task = tasks.build_task(DATA, EVALUATION, seed=0)
     trained = execute._trained(replace(SPEC, recipe=recipe), task, device="cpu", member=0).network
     assert isinstance(trained, SWAG)
     inputs = task.train.network_inputs()
-    network = build.network_of(SPEC.model, recipe, input_size=inputs.shape[1], num_classes=2, seed=0)
+    network = build.build_network(SPEC.model, recipe, input_size=inputs.shape[1], num_classes=2, seed=0)
     swag = SWAG(network, max_rank=3)
     trained_by_hand(recipe, 2, 0.05, 0, network, schedule="cosine")
     seed = derive(0, "swag") % (1 << 31)
@@ -306,7 +306,7 @@ def test_swag_collects_at_a_constant_rate_in_the_last_steps() -> None:
 
 
 def test_the_scale_of_a_posterior_is_set_or_chosen_without_labels() -> None:
-    task = tasks.task_of(DATA, EVALUATION, seed=0)
+    task = tasks.build_task(DATA, EVALUATION, seed=0)
     for recipe in (NATURAL, SUMMARY):
         members = {
             name: execute._trained(
@@ -327,7 +327,7 @@ def test_the_scale_of_a_posterior_is_set_or_chosen_without_labels() -> None:
 
 
 def test_laplace_has_the_precision_of_the_evidence_or_of_the_recipe() -> None:
-    task = tasks.task_of(DATA, EVALUATION, seed=0)
+    task = tasks.build_task(DATA, EVALUATION, seed=0)
     found = [
         execute._trained(replace(SPEC, recipe=POSTHOC[name]), task, device="cpu", member=0).network
         for name in ("laplace", "laplace, prior precision")
@@ -375,7 +375,7 @@ def test_a_summary_may_speak_of_the_validation_inputs(monkeypatch: pytest.Monkey
         for inputs in ("train", "val")
     )
     assert seen[0] is None
-    torch.testing.assert_close(seen[1], tasks.task_of(DATA, EVALUATION, seed=0).val.network_inputs())
+    torch.testing.assert_close(seen[1], tasks.build_task(DATA, EVALUATION, seed=0).val.network_inputs())
     assert on_train.conditions != on_val.conditions
 
 
@@ -408,9 +408,9 @@ def test_a_summary_keeps_its_belief() -> None:
 
 def test_a_belief_may_be_counted_in_the_training_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = replace(SUMMARY, partition="classes-published", belief="fractions(counts)")
-    task = tasks.task_of(SPEC.data, SPEC.evaluation, seed=0)
+    task = tasks.build_task(SPEC.data, SPEC.evaluation, seed=0)
     few = replace(task, train=task.train.rows([0, 1, 2, 4, *range(6, 30, 2)]))  # class 1 is rare
-    monkeypatch.setattr(execute, "task_of", lambda *_, **__: few)
+    monkeypatch.setattr(execute, "build_task", lambda *_, **__: few)
     counts = few.train.class_counts
     assert counts[0] > 3 * counts[1] > 0
     found = execute.execute_run(replace(SPEC, recipe=recipe))
@@ -419,7 +419,7 @@ def test_a_belief_may_be_counted_in_the_training_labels(monkeypatch: pytest.Monk
 
 def test_an_ensemble_is_the_mean_of_its_members() -> None:
     spec = replace(SPEC, recipe=replace(RECIPE, members=3))
-    task = tasks.task_of(DATA, EVALUATION, seed=0)
+    task = tasks.build_task(DATA, EVALUATION, seed=0)
     members = [execute._trained(spec, task, device="cpu", member=i) for i in range(3)]
     inputs = task.test.network_inputs()
     probs = torch.stack([each.network(inputs).softmax(-1) for each in members])
@@ -463,7 +463,7 @@ def test_generated_data_have_the_shape_of_the_set(name: str) -> None:
 def test_corrupted_sets_come_one_at_a_time(name: str, suite: str, count: int) -> None:
     data = DataSpec(name, generated=True)
     asked = EvaluationSpec(suite=suite, levels=(0.2, 0.4) if suite == "noise" else ())
-    test = tasks.task_of(data, asked, seed=0).test
+    test = tasks.build_task(data, asked, seed=0).test
     few = test.rows(range(4))
     found = list(tasks.corrupted_test_sets(data, asked, few))
     assert len(found) == len({each.name for each in found}) == count
@@ -611,7 +611,7 @@ def test_a_process_for_runs_imports_nothing_slow_that_it_may_not_need() -> None:
 
 
 def test_executors_give_the_same_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executors, "pool_of", warm_pool)
+    monkeypatch.setattr(executors, "start_pool", warm_pool)
     assert carried_out("here", tmp_path / "here") == carried_out("processes", tmp_path / "processes")
 
 
@@ -744,7 +744,7 @@ def test_a_process_whose_run_failed_is_not_used_again(tmp_path: Path, monkeypatc
         made.append(warm_pool(count))
         return made[-1]
 
-    monkeypatch.setattr(executors, "pool_of", counted)
+    monkeypatch.setattr(executors, "start_pool", counted)
     told: list[str] = []
     specs = [replace(SPEC, model=ModelSpec("resnet")), SPEC, replace(SPEC, seed=1)]
     works = [executors.Work(spec, str(tmp_path), "cpu") for spec in specs]
@@ -807,7 +807,7 @@ def test_missing_sets_are_made_in_processes_as_they_would_be_here(
                 for each in sets:
                     corrupted_cache.kept(each.name, each.make)
     told: list[tuple[int, int]] = []
-    monkeypatch.setattr(corrupted_cache, "pool_of", warm_pool)
+    monkeypatch.setattr(corrupted_cache, "start_pool", warm_pool)
     corrupted_cache.make_missing([*sets, sets[1]], processes=2, told=lambda *counts: told.append(counts))
     assert told == [(0, 2), (1, 2), (2, 2)]
     here, there = (
@@ -822,7 +822,7 @@ def test_missing_sets_are_made_in_processes_as_they_would_be_here(
 
 def test_a_set_that_fails_in_a_process_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SELBO_DATA", str(tmp_path))
-    monkeypatch.setattr(corrupted_cache, "pool_of", warm_pool)
+    monkeypatch.setattr(corrupted_cache, "start_pool", warm_pool)
     with pytest.raises(RuntimeError, match="no luck"):
         corrupted_cache.make_missing([SmallSet("a", fails=True)], processes=1, told=lambda *_: None)
 
@@ -857,7 +857,7 @@ def test_a_study_asks_for_the_sets_of_runs_that_are_missing(tmp_path: Path, monk
     monkeypatch.setattr(runner, "make_missing", instead)
     monkeypatch.setattr(runner, "generated_sets", lambda data, evaluation: [(data.name, evaluation.suite)])
     heard: list[runner.StudyProgress] = []
-    study = runner.study_of("cifar10", trial=True)
+    study = runner.load_known_study("cifar10", trial=True)
     carrying = runner._StudyRunner(Store(tmp_path), None, 1, "cpu", heard.append)
     specs = [job.spec for job in plan.final_jobs(study, ["selbo"], range(2), {})]
     carrying.sets(specs, 3)
@@ -874,7 +874,7 @@ def test_a_study_asks_for_the_sets_of_runs_that_are_missing(tmp_path: Path, monk
 def test_a_study_without_its_data_stops_before_its_first_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SELBO_DATA", str(tmp_path / "store"))
     heard: list[runner.StudyProgress] = []
-    study = runner.study_of("cifar10")
+    study = runner.load_known_study("cifar10")
     with pytest.raises(MissingData, match=r"cifar10 is not in .*: 'selbo data get cifar10' downloads it"):
         runner.run_study(study, tmp_path / "out", tracks=["selbo"], listener=heard.append)
     assert not heard
@@ -885,7 +885,7 @@ def test_data_that_are_needed_later_are_asked_for_at_once(tmp_path: Path, monkey
     """Settings are chosen without OOD inputs; a study that would lack these in the end does not begin."""
     monkeypatch.setattr(tasks.store, "present", lambda source: source.name != "fashion")
     monkeypatch.setattr(tasks.store, "missing", lambda source: tuple(raw.name for raw in source.files))
-    study = runner.study_of("cifar10")
+    study = runner.load_known_study("cifar10")
     carrying = runner._StudyRunner(Store(tmp_path), executors.here, 1, "cpu", lambda _: None)
     tuning = [job.spec for job in plan.tuning_jobs(study, ["selbo"])]
     final = [job.spec for job in plan.final_jobs(study, ["selbo"], range(2), {})]
@@ -996,7 +996,7 @@ def test_large_networks_on_a_gpu_predict_by_compiled_code(
     monkeypatch.setattr(evaluate, "generator_for", lambda *_, **__: None)
     recipe = replace(RECIPE, precision="bf16")
     spec = RunSpec(DataSpec("cifar10", generated=True), ModelSpec(model), recipe, EvaluationSpec(draws=3), 0)
-    task = tasks.task_of(spec.data, spec.evaluation, seed=0)
+    task = tasks.build_task(spec.data, spec.evaluation, seed=0)
     member = evaluate.Member(torch.nn.Identity(), None)  # type: ignore[arg-type]
     evaluate.Evaluation(spec, task, [member], device).predict_inputs(torch.zeros(4, 3, 32, 32), 3)
     assert (seen["engine"], seen["batch_size"]) == (engine, at_a_time)
@@ -1009,7 +1009,7 @@ def test_parts_that_no_seed_decides_are_read_once(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tasks, "_part", lambda data, part, seed: seeds.append(seed) or real(DATA, part, 0))
     for name, expected in (("cifar10", 0), ("mnist35", 7)):
         seeds.clear()
-        tasks.task_of(DataSpec(name), EvaluationSpec(test=False), seed=7)
+        tasks.build_task(DataSpec(name), EvaluationSpec(test=False), seed=7)
         assert set(seeds) == {expected}
 
 

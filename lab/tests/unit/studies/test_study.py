@@ -198,7 +198,7 @@ def test_every_study_is_sound(name: str) -> None:
                 for recipe in variant.adapted(track, method).candidates():
                     classes = 10 if variant.data.name in tasks.TEN_CLASSES else 2
                     earlier = torch.full((5, classes), 1 / classes).log()
-                    build.objective_of(recipe, num_data=100, num_classes=classes, data=variant.data, earlier=earlier)
+                    build.build_objective(recipe, num_data=100, num_classes=classes, data=variant.data, earlier=earlier)
 
 
 WIDE_GRIDS = {
@@ -531,7 +531,7 @@ def test_runs_and_results_have_the_seeds_of_the_study(tmp_path: Path, monkeypatc
     content = {**copy.deepcopy(SMALL), "first_seed": 4}
     content["variants"], content["tracks"]["selbo"]["methods"] = content["variants"][:1], METHODS_TO_RUN
     study = smoke(reader.from_toml(content))
-    monkeypatch.setattr(runner, "study_of", lambda name, trial: study)
+    monkeypatch.setattr(runner, "load_known_study", lambda name, trial: study)
     results = runner.run_study(study, tmp_path, seeds=2, executor="here")
     assert list(results.seeds) == [4, 5]
     (method,) = results.comparisons[0].methods
